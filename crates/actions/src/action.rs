@@ -1,0 +1,89 @@
+//! What an action is: one type whose fields are the flags, the JSON body and the tool input, and one method.
+
+use serde::{Serialize, de::DeserializeOwned};
+use trackway_domain::kind::{Kind, Marker};
+use trackway_domain::{Id, kind};
+use trackway_store::Writer;
+use uuid::Uuid;
+
+use crate::{context::Context, error::Result, touched::Touched};
+
+/// A write. Its doc comment is its description at every door.
+pub trait Action: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static {
+    /// Its name at every door, and in the event log.
+    const NAME: &'static str;
+    /// The row of the capability table that allows it.
+    const CAPABILITY: &'static str = Self::NAME;
+    /// Its noun and verb on the command line.
+    const COMMAND: (&'static str, &'static str);
+    /// Whether it takes something away, so that people are asked first.
+    const REMOVES: bool = false;
+    /// What it touches. There is no default: forgetting attribution does not compile.
+    type Touched: Touched;
+    type Output: Serialize;
+
+    /// Does it, inside the transaction that will also hold its touches and its event. May be called again after
+    /// another writer was in the way, so it takes nothing with it.
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>>;
+}
+
+/// The outcome of an action: what to answer, what it was about, what it touched.
+#[derive(Debug)]
+pub struct Done<A: Action> {
+    pub output: A::Output,
+    pub(crate) change: Option<(About, A::Touched)>,
+}
+
+impl<A: Action> Done<A> {
+    /// Something changed.
+    pub fn changed(output: A::Output, about: impl Into<About>, touched: A::Touched) -> Self {
+        Self { output, change: Some((about.into(), touched)) }
+    }
+
+    /// Everything was already so: no touch, no event.
+    pub fn unchanged(output: A::Output) -> Self {
+        Self { output, change: None }
+    }
+}
+
+/// A thing with an id, as the event log names it.
+#[derive(Debug, Clone)]
+pub struct About {
+    pub kind: Kind,
+    pub id: Uuid,
+    pub path: String,
+}
+
+/// A thing that can be touched: where it lives is read from the thing itself.
+#[derive(Debug, Clone)]
+pub struct Resource<K> {
+    pub id: Id<K>,
+    pub studio: Option<Id<kind::Studio>>,
+    pub path: String,
+}
+
+impl<K: Marker> From<&Resource<K>> for About {
+    fn from(resource: &Resource<K>) -> Self {
+        Self { kind: K::KIND, id: resource.id.uuid(), path: resource.path.clone() }
+    }
+}
+
+impl<K> Resource<K> {
+    /// Something that lives outside studios.
+    pub fn outside(id: Id<K>, path: impl Into<String>) -> Self {
+        Self { id, studio: None, path: path.into() }
+    }
+
+    /// Something that lives in a studio.
+    pub fn inside(id: Id<K>, studio: Id<kind::Studio>, path: impl Into<String>) -> Self {
+        Self { id, studio: Some(studio), path: path.into() }
+    }
+
+    /// Enters it into the registry.
+    pub(crate) fn register(&self, context: &Context, write: &mut Writer<'_>) -> Result<()>
+    where
+        K: Marker,
+    {
+        Ok(write.register(self.id, self.studio, &self.path, Some(context.actor.id()))?)
+    }
+}

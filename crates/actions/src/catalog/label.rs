@@ -1,0 +1,55 @@
+//! Labels: short keys with names.
+
+use serde::Deserialize;
+use trackway_domain::{Id, kind, text};
+use trackway_store::{Writer, params, tables::Label};
+
+use super::definition::{Stands, about, definition, save, stands};
+use crate::{
+    action::{Action, Done},
+    context::Context,
+    error::Result,
+    touched::Nothing,
+};
+
+definition!(Label, kind::Label, key);
+
+/// Name a label
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct SetLabel {
+    /// Its key, as tasks carry it
+    #[arg(long)]
+    pub key: String,
+    /// What people read
+    #[arg(long)]
+    pub name: String,
+}
+
+impl Action for SetLabel {
+    const NAME: &'static str = "set_label";
+    const COMMAND: (&'static str, &'static str) = ("label", "set");
+    type Touched = Nothing;
+    type Output = Stands<Label>;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let key = text::name("label key", &self.key)?;
+        let name = text::required_line("label name", &self.name, text::LINE_MAX)?;
+        let before =
+            write.row_locked::<Label>("where tenant_id = ?1 and key = ?2 and deleted_at is null", params![key])?;
+        let label = Label {
+            name,
+            ..before.clone().unwrap_or_else(|| Label {
+                id: Id::new(write.now),
+                tenant_id: context.tenant,
+                key,
+                name: String::new(),
+                created_at: write.now,
+                updated_at: write.now,
+                deleted_at: None,
+            })
+        };
+        let (label, saved) = save(context, write, before.as_ref(), label)?;
+        let subject = about(&label);
+        stands!(label, saved, subject)
+    }
+}

@@ -1,0 +1,155 @@
+//! Links between tasks: what blocks, follows up, duplicates, fixes, supersedes or relates to what.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{Error as Rule, Id, Ref, Variant, kind, replacement_graph, words::LinkType};
+use trackway_store::{
+    Writer, params,
+    tables::{Task, TaskLink},
+};
+
+use super::{
+    replacement::variants,
+    task::{live_task, resource},
+};
+use crate::{
+    action::{Action, Done, Resource},
+    context::Context,
+    error::Result,
+    touched::{Touch, did},
+};
+
+/// Link one task to another
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct AddLink {
+    /// The task the link starts from
+    #[arg(long, value_name = "TASK")]
+    pub from: Ref<kind::Task>,
+    /// The task it leads to
+    #[arg(long, value_name = "TASK")]
+    pub to: Ref<kind::Task>,
+    /// How the first relates to the second
+    #[arg(long = "type")]
+    #[serde(rename = "type")]
+    pub link_type: LinkType,
+}
+
+/// A link as it now stands.
+#[derive(Debug, Serialize)]
+pub struct Linked {
+    pub id: Id<kind::Link>,
+    pub from: Variant,
+    pub to: Variant,
+    pub r#type: LinkType,
+    pub new: bool,
+}
+
+impl Action for AddLink {
+    const NAME: &'static str = "add_link";
+    const COMMAND: (&'static str, &'static str) = ("link", "add");
+    type Touched = Touch<kind::Task, did::Update>;
+    type Output = Linked;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        write.lock_catalog()?;
+        let from = live_task(write, &self.from)?;
+        let to = live_task(write, &self.to)?;
+        if from.id == to.id {
+            return Err(Rule::conflict(format!("{} cannot be linked to itself", from.variant)).into());
+        }
+        let linked =
+            |id, new| Linked { id, from: from.variant.clone(), to: to.variant.clone(), r#type: self.link_type, new };
+        let present = write.one::<(Id<kind::Link>,)>(
+            "select id from task_links where tenant_id = ?1 and from_task_id = ?2 and to_task_id = ?3 and link_type = ?4 and deleted_at is null",
+            params![from.id, to.id, self.link_type],
+        )?;
+        if let Some((id,)) = present {
+            return Ok(Done::unchanged(linked(id, false)));
+        }
+        if self.link_type == LinkType::Blocks {
+            refuse_cycle(write, &from, &to)?;
+            count_blocker(write, &from, &to, 1)?;
+        }
+        let link = TaskLink {
+            id: Id::new(write.now),
+            tenant_id: context.tenant,
+            from_task_id: from.id,
+            to_task_id: to.id,
+            link_type: self.link_type,
+            created_at: write.now,
+            deleted_at: None,
+        };
+        write.insert(&link)?;
+        Resource::outside(link.id, path(&from, self.link_type, &to)).register(context, write)?;
+        let resource = resource(&from);
+        Ok(Done::changed(linked(link.id, true), &resource, Touch::one(resource.clone())))
+    }
+}
+
+fn path(from: &Task, link_type: LinkType, to: &Task) -> String {
+    format!("{} {link_type} {}", from.variant, to.variant)
+}
+
+/// A task that blocks, directly or not, the one it would wait for.
+fn refuse_cycle(write: &mut Writer<'_>, from: &Task, to: &Task) -> Result<()> {
+    let edges = write.query::<(Id<kind::Task>, Id<kind::Task>)>(
+        "with recursive onward (from_id, to_id) as (
+             select from_task_id, to_task_id from task_links
+             where tenant_id = ?1 and from_task_id = ?2 and link_type = 'blocks' and deleted_at is null
+             union
+             select l.from_task_id, l.to_task_id from onward o join task_links l
+             on l.from_task_id = o.to_id and l.link_type = 'blocks' and l.deleted_at is null
+         ) select from_id, to_id from onward",
+        params![to.id],
+    )?;
+    let Some(back) = replacement_graph::path(&edges, to.id, from.id) else {
+        return Ok(());
+    };
+    let mut names = vec![from.variant.to_string()];
+    names.extend(variants(write, &back)?);
+    Err(replacement_graph::cycle("blocks", &names).into())
+}
+
+fn count_blocker(write: &mut Writer<'_>, blocker: &Task, blocked: &Task, step: i64) -> Result<()> {
+    if blocker.deleted_at.is_none() && !blocker.status.releases_blocked() {
+        write.post(
+            "update tasks set open_blockers = open_blockers + ?3 where tenant_id = ?1 and id = ?2",
+            params![blocked.id, step],
+        )?;
+    }
+    Ok(())
+}
+
+/// Remove a link between tasks
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct DeleteLink {
+    /// The link's id
+    pub link: Ref<kind::Link>,
+}
+
+impl Action for DeleteLink {
+    const NAME: &'static str = "delete_link";
+    const CAPABILITY: &'static str = "delete";
+    const COMMAND: (&'static str, &'static str) = ("link", "delete");
+    const REMOVES: bool = true;
+    type Touched = Touch<kind::Task, did::Update>;
+    type Output = Linked;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        write.lock_catalog()?;
+        let id = write.resolve(&self.link)?;
+        let gone = || Rule::not_found(format!("there is no link {:?}", self.link));
+        let mut link = write.row::<TaskLink>("where tenant_id = ?1 and id = ?2", params![id])?.ok_or_else(gone)?;
+        let mut task = |id| write.row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![id]);
+        let from = task(link.from_task_id)?.ok_or_else(gone)?;
+        let to = task(link.to_task_id)?.ok_or_else(gone)?;
+        if link.link_type == LinkType::Blocks {
+            count_blocker(write, &from, &to, -1)?;
+        }
+        link.deleted_at = Some(write.now);
+        write.update(&link)?;
+        write.unregister(link.id)?;
+        let resource = resource(&from);
+        let output = Linked { id, from: from.variant, to: to.variant, r#type: link.link_type, new: false };
+        Ok(Done::changed(output, &resource, Touch::one(resource.clone())))
+    }
+}

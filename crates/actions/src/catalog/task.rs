@@ -1,0 +1,372 @@
+//! Tasks: set by variant, with their revision, their owner and the task they replace, all or nothing.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use trackway_domain::{
+    Duration, Error as Rule, Id, Patch, Ref, Variant, kind,
+    patch::{self, UNSET},
+    text,
+    words::{Level, Priority, TaskStatus},
+};
+use trackway_store::{
+    Writer, params,
+    tables::{Task, TaskRevision, TaskVariant, Workflow},
+};
+use uuid::Uuid;
+
+use super::replacement::{refresh_replaced, replace, replaced_by};
+use crate::{
+    action::{Action, Done, Resource},
+    context::Context,
+    error::Result,
+    touched::{Touch, did},
+};
+
+/// Characters in a script.
+const SCRIPT_MAX: usize = 1_000_000;
+
+/// Define a task, or change what is given of one
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct SetTask {
+    /// The workflow that owns the variant
+    #[arg(long)]
+    pub workflow: Ref<kind::Workflow>,
+    /// The command, the first part of the variant
+    #[arg(long)]
+    pub command: Option<String>,
+    /// The variant: below the command when it has no '/', else as it is
+    #[arg(long)]
+    pub variant: Option<String>,
+    /// What people call it
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub title: Patch<String>,
+    /// What is to be done
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub description: Patch<String>,
+    /// Why it is to be done
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub motivation: Patch<String>,
+    /// Anything else worth knowing
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub notes: Patch<String>,
+    /// The shell that runs the script
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub shell: Patch<String>,
+    /// The script
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub script: Patch<String>,
+    /// How long it may take, as 90m or 1h30m
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub timeout: Patch<Duration>,
+    /// The role that works it
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub role: Patch<Ref<kind::Role>>,
+    /// The workspace it is worked in
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub workspace: Patch<Ref<kind::Workspace>>,
+    /// A tag; repeat for several, empty for none
+    #[arg(long = "tag", value_name = "TAG")]
+    #[serde(default, deserialize_with = "patch::list_or_null")]
+    pub tags: Option<Vec<String>>,
+    /// A label's key; repeat for several, empty for none
+    #[arg(long = "label", value_name = "KEY")]
+    #[serde(default, deserialize_with = "patch::list_or_null")]
+    pub labels: Option<Vec<String>>,
+    /// How far it is
+    #[arg(long)]
+    pub status: Option<TaskStatus>,
+    /// How urgent it is
+    #[arg(long)]
+    pub priority: Option<Priority>,
+    /// How long it should take, as 90m or 40h
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub estimate: Patch<Duration>,
+    /// The language to work in, as en or pt-BR
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub language: Patch<String>,
+    /// Its level as a heading, 1 to 6
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub heading: Patch<i64>,
+    /// Whether it is run again and again
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub recurring: Option<bool>,
+    /// Whether it is out of use
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub archived: Option<bool>,
+    /// The task this one replaces
+    #[arg(long, value_name = "TASK")]
+    pub replaces: Option<Ref<kind::Task>>,
+    /// How big a step the replacement is (minor, when it is not said)
+    #[arg(long, requires = "replaces")]
+    pub level: Option<Level>,
+    /// Why it is replaced
+    #[arg(long, requires = "replaces")]
+    pub comment: Option<String>,
+    /// Only when the task is at this revision
+    #[arg(long, value_name = "NUMBER")]
+    pub if_revision: Option<i64>,
+}
+
+/// A task as it now stands.
+#[derive(Debug, Serialize)]
+pub struct TaskSet {
+    pub id: Id<kind::Task>,
+    pub variant: Variant,
+    pub workflow: String,
+    pub revision: i64,
+    pub new: bool,
+    /// What else had to change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+}
+
+impl Action for SetTask {
+    const NAME: &'static str = "set_task";
+    const COMMAND: (&'static str, &'static str) = ("task", "set");
+    type Touched = (Touch<kind::Task, did::Create>, Touch<kind::Task, did::Update>);
+    type Output = TaskSet;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let variant = Variant::select(self.command.as_deref(), self.variant.as_deref())?;
+        write.lock_catalog()?;
+        let workflow = write.resolve(&self.workflow)?;
+        let workflow = write
+            .row::<Workflow>("where tenant_id = ?1 and id = ?2", params![workflow])?
+            .ok_or_else(|| Rule::not_found("there is no such workflow"))?;
+        let before = write
+            .row_locked::<Task>("where tenant_id = ?1 and variant = ?2 and deleted_at is null", params![variant])?;
+        claim(context, write, &variant, &workflow)?;
+        self.check_revision(before.as_ref())?;
+
+        let mut task = before.clone().unwrap_or_else(|| new(context, write, &variant, &workflow));
+        self.apply(write, &mut task)?;
+        let changed = before.as_ref() != Some(&task);
+        if changed {
+            save(context, write, before.as_ref(), &mut task)?;
+        }
+        let mut notices = Vec::new();
+        if let Some(old) = &self.replaces {
+            let old = live_task(write, old)?;
+            notices = replace(context, write, &task, &old, self.level, self.comment.as_deref())?.notices;
+        }
+
+        let resource = resource(&task);
+        let output = TaskSet {
+            id: task.id,
+            variant,
+            workflow: workflow.name,
+            revision: task.revision,
+            new: before.is_none(),
+            notices,
+        };
+        if !changed && self.replaces.is_none() {
+            return Ok(Done::unchanged(output));
+        }
+        let touched = if before.is_none() {
+            (Touch::one(resource.clone()), Touch::none())
+        } else {
+            (Touch::none(), Touch::one(resource.clone()))
+        };
+        Ok(Done::changed(output, &resource, touched))
+    }
+}
+
+impl SetTask {
+    fn check_revision(&self, before: Option<&Task>) -> Result<()> {
+        let revision = before.map_or(0, |task| task.revision);
+        match self.if_revision {
+            Some(expected) if expected != revision => {
+                Err(Rule::conflict(format!("the task is at revision {revision}, not {expected}"))
+                    .hint("read it again: trackway task get")
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts what was said into the task; what was not said stays.
+    fn apply(&self, write: &mut Writer<'_>, task: &mut Task) -> Result<()> {
+        task.title = self.title.line("title", text::LINE_MAX)?.apply(task.title.take());
+        task.description = self.description.body("description", text::TEXT_MAX)?.apply(task.description.take());
+        task.motivation = self.motivation.body("motivation", text::TEXT_MAX)?.apply(task.motivation.take());
+        task.notes = self.notes.body("notes", text::TEXT_MAX)?.apply(task.notes.take());
+        task.shell = self.shell.line("shell", text::LINE_MAX)?.apply(task.shell.take());
+        task.script = self.script.body("script", SCRIPT_MAX)?.apply(task.script.take());
+        task.timeout = self.timeout.clone().apply(task.timeout);
+        task.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(task.role_id);
+        task.workspace_id =
+            self.workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(task.workspace_id);
+        if let Some(tags) = patch::list("tag", self.tags.as_deref())? {
+            task.tags = tags;
+        }
+        if let Some(labels) = patch::list("label", self.labels.as_deref())? {
+            task.labels = labels;
+        }
+        if let Some(status) = self.status
+            && status != task.status
+        {
+            task.status = status;
+            task.status_since = write.now;
+        }
+        task.priority = self.priority.unwrap_or(task.priority);
+        task.estimate = self.estimate.clone().apply(task.estimate);
+        task.language = self.language.line("language", text::LINE_MAX)?.apply(task.language.take());
+        task.heading = self.heading.clone().apply(task.heading);
+        if task.heading.is_some_and(|heading| !(1..=6).contains(&heading)) {
+            return Err(Rule::usage("a heading is from 1 to 6").into());
+        }
+        task.recurring = self.recurring.unwrap_or(task.recurring);
+        task.archived = self.archived.unwrap_or(task.archived);
+        Ok(())
+    }
+}
+
+/// Takes the variant for a workflow; another owner is a conflict that names it.
+fn claim(context: &Context, write: &mut Writer<'_>, variant: &Variant, workflow: &Workflow) -> Result<()> {
+    let owner = write.one::<(Id<kind::Workflow>, String)>(
+        "select w.id, w.name from task_variants v join workflows w on w.id = v.workflow_id where v.tenant_id = ?1 and v.variant = ?2 and v.released_at is null",
+        params![variant],
+    )?;
+    match owner {
+        Some((owner, _)) if owner == workflow.id => Ok(()),
+        Some((_, owner)) => Err(Rule::conflict(format!("variant {variant} belongs to workflow {owner}"))
+            .hint(format!("use --workflow {owner}, or another variant"))
+            .into()),
+        None => Ok(write.insert(&TaskVariant {
+            id: Id::<kind::Task>::new(write.now).uuid(),
+            tenant_id: context.tenant,
+            variant: variant.clone(),
+            workflow_id: workflow.id,
+            claimed_at: write.now,
+            released_at: None,
+        })?),
+    }
+}
+
+fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Workflow) -> Task {
+    let id = Id::new(write.now);
+    Task {
+        id,
+        tenant_id: context.tenant,
+        variant: variant.clone(),
+        command: variant.command().to_owned(),
+        workflow_id: workflow.id,
+        role_id: None,
+        title: None,
+        description: None,
+        motivation: None,
+        notes: None,
+        shell: None,
+        script: None,
+        timeout: None,
+        workspace_id: None,
+        tags: Vec::new(),
+        labels: Vec::new(),
+        heading: None,
+        recurring: false,
+        archived: false,
+        status: TaskStatus::Open,
+        status_since: write.now,
+        priority: Priority::P2,
+        estimate: None,
+        language: None,
+        revision: 0,
+        lineage_id: id.uuid(),
+        open_blockers: 0,
+        replaced: false,
+        created_at: write.now,
+        updated_at: write.now,
+        deleted_at: None,
+    }
+}
+
+/// Writes a task with its next revision, and what follows from a changed status or place in its lineage.
+fn save(context: &Context, write: &mut Writer<'_>, before: Option<&Task>, task: &mut Task) -> Result<()> {
+    task.revision += 1;
+    task.updated_at = write.now;
+    match before {
+        None => {
+            write.insert(task)?;
+            resource(task).register(context, write)?;
+        }
+        Some(before) => {
+            write.update(task)?;
+            release_blocked(write, before, task)?;
+            if before.usable() != task.usable() {
+                let olds = replaced_by(write, task.id)?;
+                refresh_replaced(write, olds)?;
+            }
+        }
+    }
+    let definition = definition(task);
+    write.insert(&TaskRevision {
+        task_id: task.id,
+        tenant_id: context.tenant,
+        number: task.revision,
+        digest: digest(&definition),
+        definition,
+        actor_kind: context.actor.kind(),
+        actor_id: context.actor.id(),
+        run_id: context.run,
+        created_at: write.now,
+    })?;
+    Ok(())
+}
+
+/// Keeps the count of open blockers of the tasks this one blocks.
+pub(crate) fn release_blocked(write: &mut Writer<'_>, before: &Task, after: &Task) -> Result<()> {
+    let blocks = |task: &Task| task.deleted_at.is_none() && !task.status.releases_blocked();
+    let step = i64::from(blocks(after)) - i64::from(blocks(before));
+    if step != 0 {
+        write.post(
+            "update tasks set open_blockers = open_blockers + ?3 where tenant_id = ?1 and id in
+             (select to_task_id from task_links where from_task_id = ?2 and link_type = 'blocks' and deleted_at is null)",
+            params![after.id, step],
+        )?;
+    }
+    Ok(())
+}
+
+/// What a revision keeps: everything that `set` can set.
+fn definition(task: &Task) -> Value {
+    let id = |id: Option<Uuid>| id.map(|id| id.to_string());
+    json!({
+        "variant": task.variant, "workflow_id": task.workflow_id, "role_id": id(task.role_id.map(Id::uuid)),
+        "title": task.title, "description": task.description, "motivation": task.motivation, "notes": task.notes,
+        "shell": task.shell, "script": task.script, "timeout": task.timeout,
+        "workspace_id": id(task.workspace_id.map(Id::uuid)), "tags": task.tags, "labels": task.labels,
+        "heading": task.heading, "recurring": task.recurring, "archived": task.archived, "status": task.status,
+        "priority": task.priority, "estimate": task.estimate, "language": task.language,
+    })
+}
+
+fn digest(definition: &Value) -> String {
+    let hash = Sha256::digest(definition.to_string().as_bytes());
+    hash.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// A task as a resource.
+pub(crate) fn resource(task: &Task) -> Resource<kind::Task> {
+    Resource::outside(task.id, task.variant.as_str())
+}
+
+/// The task a reference names, locked.
+pub(crate) fn live_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Task> {
+    let id = write.resolve(reference)?;
+    Ok(write
+        .row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![id])?
+        .ok_or_else(|| Rule::not_found(format!("there is no task {reference:?}")))?)
+}

@@ -1,0 +1,199 @@
+//! The write path: authorise, perform, record touches, append to the log, in one transaction.
+
+use std::{thread, time::Duration};
+
+use trackway_domain::{Error as Rule, Id, Time, capability, kind, words::RunStatus};
+use trackway_store::{Engine, Reader, Store, Writer, params, registry};
+use uuid::Uuid;
+
+use crate::{
+    action::{About, Action, Done},
+    context::{Actor, Context, Credential},
+    error::Result,
+    people::SetPerson,
+    token,
+    touched::{Recorded, Touched},
+};
+
+/// How often an action is tried when another writer is in the way.
+const TRIES: u32 = 8;
+
+/// What all doors call.
+#[derive(Debug)]
+pub struct Core {
+    store: Store,
+}
+
+/// What becomes of a transaction that went well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Commit,
+    Rollback,
+}
+
+impl Core {
+    pub fn new(store: Store) -> Self {
+        Self { store }
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Answers a question about one moment.
+    pub fn read<T>(&self, context: &Context, question: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        question(&mut self.store.read(context.tenant)?)
+    }
+
+    /// Executes an action.
+    pub fn execute<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
+        let outputs = self.transact(context, std::slice::from_ref(action), Ending::Commit)?;
+        outputs.into_iter().next().ok_or_else(|| Rule::usage("nothing to do").into())
+    }
+
+    /// Executes several actions in one transaction: all or none.
+    pub fn execute_all<A: Action>(&self, context: &Context, actions: &[A]) -> Result<Vec<A::Output>> {
+        self.transact(context, actions, Ending::Commit)
+    }
+
+    /// Does everything an action does, answers as it would, and leaves no trace.
+    pub fn rehearse<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
+        let outputs = self.transact(context, std::slice::from_ref(action), Ending::Rollback)?;
+        outputs.into_iter().next().ok_or_else(|| Rule::usage("nothing to do").into())
+    }
+
+    fn transact<A: Action>(&self, context: &Context, actions: &[A], ending: Ending) -> Result<Vec<A::Output>> {
+        again_while_others_are_first(|| {
+            let mut write = self.begin(context)?;
+            authorise::<A>(context, &mut write)?;
+            let mut outputs = Vec::with_capacity(actions.len());
+            for action in actions {
+                let done = action.perform(context, &mut write)?;
+                outputs.push(record(context, &mut write, done)?);
+            }
+            if ending == Ending::Commit {
+                write.commit()?;
+            }
+            Ok(outputs)
+        })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the write path")]
+    pub(crate) fn begin(&self, context: &Context) -> Result<Writer<'_>> {
+        Ok(self.store.write(context.tenant, Time::now())?)
+    }
+
+    /// Makes the context a credential stands for.
+    pub fn enter(&self, credential: &Credential) -> Result<Context> {
+        match credential {
+            Credential::User { tenant, handle } => self.enter_user(tenant, handle),
+            Credential::Token(secret) => token::enter(&self.store, &secret.0),
+        }
+    }
+
+    /// The person of the operating system's user; made on the first visit.
+    fn enter_user(&self, tenant: &str, handle: &str) -> Result<Context> {
+        let tenant = registry::tenant_named(&self.store, tenant)?;
+        let context =
+            |person| Context { tenant, actor: Actor::Person(person), run: None, token: None, request: Uuid::now_v7() };
+        let known = self.store.read(tenant)?.one::<(Id<kind::Person>,)>(
+            "select id from people where tenant_id = ?1 and handle = ?2 and deleted_at is null",
+            params![handle],
+        )?;
+        if let Some((person,)) = known {
+            return Ok(context(person));
+        }
+        let newcomer = Id::new(Time::now());
+        self.execute(&context(newcomer), &SetPerson::newcomer(newcomer, handle))?;
+        Ok(context(newcomer))
+    }
+}
+
+/// Does all of it again while another writer was in the way, a few times.
+pub(crate) fn again_while_others_are_first<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut tries = 1;
+    loop {
+        match attempt() {
+            Err(error) if error.is_worth_another_try() && tries < TRIES => {
+                thread::sleep(Duration::from_millis(u64::from(tries)));
+                tries += 1;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Default deny: a run must be running, its token valid, and the capability allowed.
+fn authorise<A: Action>(context: &Context, write: &mut Writer<'_>) -> Result<()> {
+    if let Some(token) = context.token {
+        token::check(write, token)?;
+    }
+    match (context.actor, context.run) {
+        (Actor::Person(_), _) => Ok(capability::check_person(A::CAPABILITY)?),
+        (Actor::Agent(_), None) => Err(Rule::denied("an agent acts in a run, with the run's token").into()),
+        (Actor::Agent(agent), Some(run)) => {
+            // Shared, so that the run cannot end between this look and our commit.
+            let lock = match write.engine() {
+                Engine::Sqlite => "",
+                Engine::Postgres => " for share of r",
+            };
+            let standing = write.one::<(RunStatus, String, Option<Vec<String>>, bool)>(
+                &format!("select r.status, a.handle, a.capabilities, a.archived from runs r join agents a on a.id = r.agent_id where r.tenant_id = ?1 and r.id = ?2 and a.id = ?3{lock}"),
+                params![run, agent],
+            )?;
+            match standing {
+                None => Err(Rule::denied("there is no such run here").into()),
+                Some((status, ..)) if status != RunStatus::Running => Err(run_is_over(status).into()),
+                Some((_, handle, _, true)) => Err(Rule::denied(format!("agent {handle} is archived")).into()),
+                Some((_, handle, capabilities, _)) => {
+                    Ok(capability::check_agent(&handle, capabilities.as_deref(), A::CAPABILITY)?)
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn run_is_over(status: RunStatus) -> Rule {
+    Rule::denied(format!("the run is {status}: its token ended with it"))
+        .hint("start another run: trackway run start --agent A")
+}
+
+/// Records the touches of a run and appends to the log.
+fn record<A: Action>(context: &Context, write: &mut Writer<'_>, done: Done<A>) -> Result<A::Output> {
+    let Some((about, touched)) = done.change else {
+        return Ok(done.output);
+    };
+    if let Some(run) = context.run {
+        for touch in touched.recorded() {
+            record_touch(write, run, &touch)?;
+        }
+    }
+    append_event(context, write, A::NAME, &about)?;
+    Ok(done.output)
+}
+
+fn record_touch(write: &mut Writer<'_>, run: Id<kind::Run>, touch: &Recorded) -> Result<()> {
+    let now = write.now;
+    write.post(
+        "insert into run_resources (tenant_id, id, run_id, resource_type, resource_id, resource_studio_id, action_type, display_path, first_at, last_at, times)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, 1)
+         on conflict (run_id, resource_type, resource_id, action_type)
+         do update set last_at = excluded.last_at, display_path = excluded.display_path, times = run_resources.times + 1",
+        params![
+            Id::<kind::Run>::new(now), run, touch.resource_type, touch.resource_id, touch.studio, touch.action_type, touch.path, now
+        ],
+    )?;
+    Ok(())
+}
+
+pub(crate) fn append_event(context: &Context, write: &mut Writer<'_>, action: &str, about: &About) -> Result<()> {
+    let now = write.now;
+    write.post(
+        "insert into events (tenant_id, created_at, actor_kind, actor_id, run_id, request_id, action, subject_kind, subject_id, subject_path)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            now, context.actor.kind(), context.actor.id(), context.run, context.request, action, about.kind, about.id, about.path
+        ],
+    )?;
+    Ok(())
+}

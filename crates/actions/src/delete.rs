@@ -1,0 +1,186 @@
+//! Deleting: a row is marked, its name is free again, its history stays.
+
+use serde::Deserialize;
+use trackway_domain::{Error as Rule, Ref, kind};
+use trackway_store::{
+    Writer, params,
+    shown::{AgentShown, CommitmentShown, DecisionShown, NoteShown, TaskShown, WorkflowShown},
+    tables::{Commitment, Decision, Label, Note, Role, Studio, Task, Workspace},
+};
+
+use crate::{
+    action::{Action, Done, Resource},
+    catalog::{
+        self,
+        replacement::{refresh_replaced, replaced_by},
+        task::{live_task, release_blocked},
+    },
+    context::Context,
+    error::Result,
+    studio,
+    touched::{Nothing, Touch, did},
+};
+
+/// Marks a row deleted, and its entry in the registry.
+fn mark<K: kind::Marker>(write: &mut Writer<'_>, table: &str, id: trackway_domain::Id<K>) -> Result<()> {
+    let now = write.now;
+    write.post(&format!("update {table} set deleted_at = ?3 where tenant_id = ?1 and id = ?2"), params![id, now])?;
+    write.unregister(id)?;
+    Ok(())
+}
+
+/// Declares the delete action of a kind that is no resource.
+macro_rules! delete_definition {
+    ($(#[$meta:meta])* $action:ident, $name:literal, $noun:literal, $table:literal, $kind:ty, |$write:ident, $id:ident| $check:block -> $output:ty) => {
+        $(#[$meta])*
+        #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+        pub struct $action {
+            /// Which one, by name or id
+            pub name: Ref<$kind>,
+        }
+
+        impl Action for $action {
+            const NAME: &'static str = $name;
+            const CAPABILITY: &'static str = "delete";
+            const COMMAND: (&'static str, &'static str) = ($noun, "delete");
+            const REMOVES: bool = true;
+            type Touched = Nothing;
+            type Output = $output;
+
+            fn perform(&self, _: &Context, $write: &mut Writer<'_>) -> Result<Done<Self>> {
+                let $id = $write.resolve(&self.name)?;
+                let row: $output = $check;
+                mark($write, $table, $id)?;
+                let about = Resource::outside($id, self.name.as_str());
+                Ok(Done::changed(row, &about, Nothing))
+            }
+        }
+    };
+}
+
+/// The row that is about to go.
+fn present<T: trackway_store::Table, K: kind::Marker>(write: &mut Writer<'_>, id: trackway_domain::Id<K>) -> Result<T> {
+    Ok(write
+        .row_locked::<T>("where tenant_id = ?1 and id = ?2", params![id])?
+        .ok_or_else(|| Rule::not_found(format!("there is no such {}", K::KIND)))?)
+}
+
+delete_definition!(
+    /// Delete a role
+    DeleteRole, "delete_role", "role", "roles", kind::Role, |write, id| { present(write, id)? } -> Role
+);
+delete_definition!(
+    /// Delete a label
+    DeleteLabel, "delete_label", "label", "labels", kind::Label, |write, id| { present(write, id)? } -> Label
+);
+delete_definition!(
+    /// Delete a workspace
+    DeleteWorkspace, "delete_workspace", "workspace", "workspaces", kind::Workspace, |write, id| { present(write, id)? } -> Workspace
+);
+delete_definition!(
+    /// Delete a studio
+    DeleteStudio, "delete_studio", "studio", "studios", kind::Studio, |write, id| { present(write, id)? } -> Studio
+);
+delete_definition!(
+    /// Delete a workflow that owns no tasks
+    DeleteWorkflow, "delete_workflow", "workflow", "workflows", kind::Workflow, |write, id| {
+        write.lock_catalog()?;
+        let owned = write.query::<(String,)>(
+            "select variant from task_variants where tenant_id = ?1 and workflow_id = ?2 and released_at is null order by variant limit 3",
+            params![id],
+        )?;
+        if !owned.is_empty() {
+            let names: Vec<_> = owned.into_iter().map(|(variant,)| variant).collect();
+            return Err(Rule::conflict(format!("the workflow still owns {}", names.join(", ")))
+                .hint("delete its tasks first: trackway task delete")
+                .into());
+        }
+        write.shown_by_id::<WorkflowShown>("w", id)?
+    } -> WorkflowShown
+);
+delete_definition!(
+    /// Delete an agent that is not running
+    DeleteAgent, "delete_agent", "agent", "agents", kind::Agent, |write, id| {
+        let running = write.count("select count(*) from runs where tenant_id = ?1 and agent_id = ?2 and status = 'running'", params![id])?;
+        if running > 0 {
+            return Err(Rule::conflict(format!("the agent has {running} running run(s)")).hint("trackway run cancel").into());
+        }
+        write.shown_by_id::<AgentShown>("a", id)?
+    } -> AgentShown
+);
+
+/// Delete a task; its variant is free again
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct DeleteTask {
+    /// Which one, by variant or id
+    pub task: Ref<kind::Task>,
+}
+
+impl Action for DeleteTask {
+    const NAME: &'static str = "delete_task";
+    const CAPABILITY: &'static str = "delete";
+    const COMMAND: (&'static str, &'static str) = ("task", "delete");
+    const REMOVES: bool = true;
+    type Touched = Touch<kind::Task, did::Delete>;
+    type Output = TaskShown;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        write.lock_catalog()?;
+        let task = live_task(write, &self.task)?;
+        let shown = write.shown_by_id::<TaskShown>("t", task.id)?;
+        let now = write.now;
+        mark(write, "tasks", task.id)?;
+        write.post(
+            "update task_variants set released_at = ?3 where tenant_id = ?1 and variant = ?2 and released_at is null",
+            params![task.variant, now],
+        )?;
+        release_blocked(write, &task, &Task { deleted_at: Some(now), ..task.clone() })?;
+        let olds = replaced_by(write, task.id)?;
+        refresh_replaced(write, olds)?;
+        let resource = catalog::task::resource(&task);
+        Ok(Done::changed(shown, &resource, Touch::one(resource.clone())))
+    }
+}
+
+/// Declares the delete action of a resource that lives in a studio.
+macro_rules! delete_in_studio {
+    ($(#[$meta:meta])* $action:ident, $name:literal, $row:ty, $alias:literal, $shown:ty) => {
+        $(#[$meta])*
+        #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+        pub struct $action {
+            /// Which one
+            #[arg(value_name = "ID")]
+            pub id: Ref<<$row as studio::StudioRow>::Kind>,
+        }
+
+        impl Action for $action {
+            const NAME: &'static str = $name;
+            const CAPABILITY: &'static str = "delete";
+            const COMMAND: (&'static str, &'static str) = (<$row as studio::StudioRow>::NOUN, "delete");
+            const REMOVES: bool = true;
+            type Touched = Touch<<$row as studio::StudioRow>::Kind, did::Delete>;
+            type Output = $shown;
+
+            fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+                let row = studio::locked::<$row>(write, &self.id)?;
+                let shown = write.shown_by_id::<$shown>($alias, row.id)?;
+                let resource = studio::resource(write, &row)?;
+                mark(write, <$row as studio::StudioRow>::TABLE, row.id)?;
+                Ok(Done::changed(shown, &resource, Touch::one(resource.clone())))
+            }
+        }
+    };
+}
+
+delete_in_studio!(
+    /// Delete a note; its history stays
+    DeleteNote, "delete_note", Note, "n", NoteShown
+);
+delete_in_studio!(
+    /// Delete a decision; its history stays
+    DeleteDecision, "delete_decision", Decision, "d", DecisionShown
+);
+delete_in_studio!(
+    /// Delete a commitment; its history stays
+    DeleteCommitment, "delete_commitment", Commitment, "c", CommitmentShown
+);

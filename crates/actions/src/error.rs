@@ -1,0 +1,44 @@
+//! What an action can fail with. `ErrorKind` says what that means at a door.
+
+use trackway_domain::ErrorKind;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Rule(#[from] trackway_domain::Error),
+    #[error(transparent)]
+    Store(trackway_store::Error),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Rule(rule) => rule.kind,
+            Self::Store(store) => store.kind(),
+        }
+    }
+
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Rule(rule) => rule.hint.clone(),
+            Self::Store(store) => store.hint(),
+        }
+    }
+
+    /// Whether doing all of it again may succeed: another writer was first.
+    pub(crate) fn is_worth_another_try(&self) -> bool {
+        use trackway_store::Error as Store;
+        matches!(self, Self::Store(Store::Again(_) | Store::Taken(_)))
+    }
+}
+
+impl From<trackway_store::Error> for Error {
+    fn from(error: trackway_store::Error) -> Self {
+        match error {
+            trackway_store::Error::Rule(rule) => Self::Rule(rule),
+            other => Self::Store(other),
+        }
+    }
+}

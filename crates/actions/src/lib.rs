@@ -1,0 +1,21 @@
+//! Every write, one type per action. The only room that opens a write transaction.
+
+pub mod action;
+pub mod catalog;
+pub mod context;
+pub mod core;
+pub mod delete;
+pub mod error;
+pub mod founding;
+pub mod people;
+pub mod registry;
+pub mod run;
+pub mod scratchpad;
+pub mod studio;
+pub mod token;
+pub mod touched;
+
+pub use action::{Action, Done, Resource};
+pub use context::{Actor, Context, Credential};
+pub use core::Core;
+pub use error::{Error, Result};

@@ -1,0 +1,97 @@
+//! Ending a run: its token dies with it.
+
+use serde::Deserialize;
+use trackway_domain::{Error as Rule, Ref, kind, text, words::RunStatus};
+use trackway_store::{Writer, params, shown::RunShown};
+
+use super::RunningRun;
+use crate::{
+    action::{Action, Done},
+    context::Context,
+    error::Result,
+    token,
+    touched::Nothing,
+};
+
+/// End a run
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct EndRun {
+    /// The run
+    pub run: Ref<kind::Run>,
+    /// How it ended
+    #[arg(long)]
+    pub status: RunStatus,
+    /// What the agent said last
+    #[arg(long)]
+    pub message: Option<String>,
+    /// The outcome in a few words (the status, when it is not said)
+    #[arg(long)]
+    pub outcome: Option<String>,
+    /// What went wrong
+    #[arg(long)]
+    pub error: Option<String>,
+}
+
+impl Action for EndRun {
+    const NAME: &'static str = "end_run";
+    const COMMAND: (&'static str, &'static str) = ("run", "end");
+    type Touched = Nothing;
+    type Output = RunShown;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        if self.status == RunStatus::Running {
+            return Err(Rule::usage("a run does not end as running")
+                .hint("one of: completed, failed, cancelled, timed_out, incomplete")
+                .into());
+        }
+        let run = RunningRun::find(write, &self.run)?;
+        context.require_own_run(run.id())?;
+        let line = |field, given: &Option<String>| {
+            given.as_deref().map(|given| text::line(field, given, text::LINE_MAX)).transpose()
+        };
+        let body = |field, given: &Option<String>| {
+            given.as_deref().map(|given| text::body(field, given, text::TEXT_MAX)).transpose()
+        };
+        let outcome = line("outcome", &self.outcome)?.unwrap_or_else(|| self.status.to_string());
+        let shown =
+            end(write, &run, self.status, &outcome, body("message", &self.message)?, body("error", &self.error)?)?;
+        Ok(Done::changed(shown, &run.resource(), Nothing))
+    }
+}
+
+/// Cancel a run
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct CancelRun {
+    /// The run
+    pub run: Ref<kind::Run>,
+}
+
+impl Action for CancelRun {
+    const NAME: &'static str = "cancel_run";
+    const COMMAND: (&'static str, &'static str) = ("run", "cancel");
+    type Touched = Nothing;
+    type Output = RunShown;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let run = RunningRun::find(write, &self.run)?;
+        let shown = end(write, &run, RunStatus::Cancelled, "cancelled", None, None)?;
+        Ok(Done::changed(shown, &run.resource(), Nothing))
+    }
+}
+
+fn end(
+    write: &mut Writer<'_>,
+    run: &RunningRun,
+    status: RunStatus,
+    outcome: &str,
+    message: Option<String>,
+    error: Option<String>,
+) -> Result<RunShown> {
+    let now = write.now;
+    write.post(
+        "update runs set status = ?3, outcome = ?4, final_message = ?5, error = ?6, ended_at = ?7 where tenant_id = ?1 and id = ?2",
+        params![run.id(), status, outcome, message, error, now],
+    )?;
+    token::revoke_of_run(write, run.id())?;
+    Ok(write.shown_by_id::<RunShown>("u", run.id())?)
+}

@@ -1,0 +1,45 @@
+//! Runs: started, told step by step, ended.
+
+mod end;
+mod start;
+mod step;
+mod usage;
+
+pub use end::{CancelRun, EndRun};
+pub use start::{StartRun, Started};
+pub use step::RecordStep;
+pub use usage::RecordUsage;
+
+use trackway_domain::{Error as Rule, Id, Ref, kind, words::RunStatus};
+use trackway_store::{Writer, params, tables::Run};
+
+use crate::{action::Resource, error::Result};
+
+/// A run that is running, locked. What happens in a run needs one of these: an ended run has no way to get one.
+#[derive(Debug, Clone)]
+pub(crate) struct RunningRun(Run);
+
+impl RunningRun {
+    pub(crate) fn find(write: &mut Writer<'_>, reference: &Ref<kind::Run>) -> Result<Self> {
+        let id = write.resolve(reference)?;
+        let run = write
+            .row_locked::<Run>("where tenant_id = ?1 and id = ?2", params![id])?
+            .ok_or_else(|| Rule::not_found(format!("there is no run {reference:?}")))?;
+        if run.status != RunStatus::Running {
+            return Err(Rule::conflict(format!("run {} is {} already", run.id.short(), run.status)).into());
+        }
+        Ok(Self(run))
+    }
+
+    pub(crate) fn id(&self) -> Id<kind::Run> {
+        self.0.id
+    }
+
+    pub(crate) fn resource(&self) -> Resource<kind::Run> {
+        resource(self.0.id)
+    }
+}
+
+pub(crate) fn resource(id: Id<kind::Run>) -> Resource<kind::Run> {
+    Resource::outside(id, format!("runs/{}", id.short()))
+}

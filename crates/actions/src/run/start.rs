@@ -1,0 +1,148 @@
+//! Starting a run.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{
+    Error as Rule, Id, Ref, kind,
+    words::{ActorKind, RunMode, RunStatus},
+};
+use trackway_store::{
+    Writer, params,
+    tables::{Agent, Run, Task, Token},
+};
+
+use super::resource;
+use crate::{
+    action::{Action, Done},
+    context::{Actor, Context},
+    error::Result,
+    token,
+    touched::Nothing,
+};
+
+/// Turns a model may take when it is not said.
+const MAX_STEPS: i64 = 30;
+
+/// Start a run and get its token
+///
+/// Put the token into `TRACKWAY_TOKEN`: what is then done with `trackway` is done by the agent, in this run.
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct StartRun {
+    /// The agent that acts
+    #[arg(long)]
+    pub agent: Ref<kind::Agent>,
+    /// The task it works on
+    #[arg(long)]
+    pub task: Option<Ref<kind::Task>>,
+    /// The run that this one is part of (yours, when you are in one)
+    #[arg(long, value_name = "RUN")]
+    pub parent: Option<Ref<kind::Run>>,
+    /// The role it acts in (the task's, else the agent's)
+    #[arg(long)]
+    pub role: Option<Ref<kind::Role>>,
+    /// The workspace it happens in (the task's, when it is not said)
+    #[arg(long)]
+    pub workspace: Option<Ref<kind::Workspace>>,
+    /// What executes it (by the agent's runner, when it is not said)
+    #[arg(long)]
+    pub mode: Option<RunMode>,
+    /// Turns it may take, 1 to 200
+    #[arg(long, value_name = "NUMBER")]
+    pub max_steps: Option<i64>,
+}
+
+/// A run and its token, the only time it is shown.
+#[derive(Debug, Serialize)]
+pub struct Started {
+    pub run_id: Id<kind::Run>,
+    pub token: String,
+}
+
+impl Action for StartRun {
+    const NAME: &'static str = "start_run";
+    const COMMAND: (&'static str, &'static str) = ("run", "start");
+    type Touched = Nothing;
+    type Output = Started;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let agent = self.agent(write)?;
+        let task = self.task(write)?;
+        let parent = match (write.resolve_optional(self.parent.as_ref())?, context.run) {
+            (Some(parent), Some(own)) if parent != own => {
+                return Err(Rule::denied("a run can only start parts of itself").into());
+            }
+            (parent, own) => parent.or(own),
+        };
+        let parent =
+            parent.map(|id| write.row::<Run>("where tenant_id = ?1 and id = ?2", params![id])).transpose()?.flatten();
+        let max_steps = self.max_steps.unwrap_or(MAX_STEPS);
+        if !(1..=200).contains(&max_steps) {
+            return Err(Rule::usage(format!("--max-steps is from 1 to 200, not {max_steps}")).into());
+        }
+        let role = write.resolve_optional(self.role.as_ref())?;
+        let workspace = write.resolve_optional(self.workspace.as_ref())?;
+        let run = Run {
+            id: Id::new(write.now),
+            tenant_id: context.tenant,
+            agent_id: agent.id,
+            role_id: role.or(task.as_ref().and_then(|task| task.role_id)).or(agent.role_id),
+            task_id: task.as_ref().map(|task| task.id),
+            task_revision: task.as_ref().map(|task| task.revision),
+            parent_run_id: parent.as_ref().map(|parent| parent.id),
+            initiated_by: match context.actor {
+                Actor::Person(person) => Some(person),
+                Actor::Agent(_) => parent.as_ref().and_then(|parent| parent.initiated_by),
+            },
+            cause_kind: parent.as_ref().map(|_| kind::Kind::Run.to_string()),
+            cause_id: parent.as_ref().map(|parent| parent.id.uuid()),
+            chain_depth: parent.as_ref().map_or(0, |parent| parent.chain_depth + 1),
+            workspace_id: workspace.or(task.and_then(|task| task.workspace_id)),
+            mode: self.mode.unwrap_or(agent.runner.mode()),
+            status: RunStatus::Running,
+            outcome: None,
+            final_message: None,
+            error: None,
+            max_steps,
+            started_at: write.now,
+            ended_at: None,
+        };
+        write.insert(&run)?;
+        let resource = resource(run.id);
+        resource.register(context, write)?;
+        let (secret, hash) = token::generate()?;
+        write.insert(&Token {
+            id: Id::new(write.now),
+            tenant_id: context.tenant,
+            hash,
+            actor_kind: ActorKind::Agent,
+            actor_id: agent.id.uuid(),
+            run_id: Some(run.id),
+            name: None,
+            expires_at: None,
+            revoked_at: None,
+            created_at: write.now,
+        })?;
+        Ok(Done::changed(Started { run_id: run.id, token: secret }, &resource, Nothing))
+    }
+}
+
+impl StartRun {
+    fn agent(&self, write: &mut Writer<'_>) -> Result<Agent> {
+        let id = write.resolve(&self.agent)?;
+        let agent = write
+            .row::<Agent>("where tenant_id = ?1 and id = ?2", params![id])?
+            .ok_or_else(|| Rule::not_found(format!("there is no agent {:?}", self.agent)))?;
+        if agent.archived {
+            return Err(Rule::conflict(format!("agent {} is archived", agent.handle))
+                .hint(format!("trackway agent set --handle {} --archived false", agent.handle))
+                .into());
+        }
+        Ok(agent)
+    }
+
+    fn task(&self, write: &mut Writer<'_>) -> Result<Option<Task>> {
+        let Some(id) = write.resolve_optional(self.task.as_ref())? else {
+            return Ok(None);
+        };
+        Ok(write.row::<Task>("where tenant_id = ?1 and id = ?2", params![id])?)
+    }
+}

@@ -1,0 +1,53 @@
+//! Steps of a run.
+
+use serde::Deserialize;
+use trackway_domain::{Ref, kind, text, words::StepType};
+use trackway_store::{Writer, params, tables::Step};
+
+use super::RunningRun;
+use crate::{
+    action::{Action, Done},
+    context::Context,
+    error::Result,
+    touched::Nothing,
+};
+
+/// Write down a step of a run
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct RecordStep {
+    /// The run
+    pub run: Ref<kind::Run>,
+    /// What sort of step it was
+    #[arg(long = "type")]
+    #[serde(rename = "type")]
+    pub step_type: StepType,
+    /// What happened
+    #[arg(long)]
+    pub detail: Option<String>,
+}
+
+impl Action for RecordStep {
+    const NAME: &'static str = "record_step";
+    const COMMAND: (&'static str, &'static str) = ("run", "step");
+    type Touched = Nothing;
+    type Output = Step;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let run = RunningRun::find(write, &self.run)?;
+        context.require_own_run(run.id())?;
+        let last = write.count(
+            "select coalesce(max(position), 0) from run_steps where tenant_id = ?1 and run_id = ?2",
+            params![run.id()],
+        )?;
+        let step = Step {
+            run_id: run.id(),
+            tenant_id: context.tenant,
+            position: last + 1,
+            step_type: self.step_type,
+            detail: self.detail.as_deref().map(|detail| text::body("detail", detail, text::TEXT_MAX)).transpose()?,
+            created_at: write.now,
+        };
+        write.insert(&step)?;
+        Ok(Done::changed(step, &run.resource(), Nothing))
+    }
+}

@@ -1,0 +1,84 @@
+//! What a run's model calls used.
+
+use serde::Deserialize;
+use trackway_domain::{Error as Rule, Id, Ref, kind, text};
+use trackway_store::{Writer, params, tables::Usage};
+
+use super::RunningRun;
+use crate::{
+    action::{Action, Done},
+    context::Context,
+    error::Result,
+    touched::Nothing,
+};
+
+/// Write down what a model call used; what is not known is left out, not 0
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct RecordUsage {
+    /// The run
+    pub run: Ref<kind::Run>,
+    /// The model
+    #[arg(long)]
+    pub model: Option<String>,
+    /// The provider's id of the message; the same one is counted once
+    #[arg(long)]
+    pub message_id: Option<String>,
+    /// Tokens read
+    #[arg(long, value_name = "NUMBER")]
+    pub input_tokens: Option<i64>,
+    /// Tokens written
+    #[arg(long, value_name = "NUMBER")]
+    pub output_tokens: Option<i64>,
+    /// Tokens written to the cache
+    #[arg(long, value_name = "NUMBER")]
+    pub cache_creation_tokens: Option<i64>,
+    /// Tokens read from the cache
+    #[arg(long, value_name = "NUMBER")]
+    pub cache_read_tokens: Option<i64>,
+    /// What it cost
+    #[arg(long, value_name = "AMOUNT")]
+    pub cost: Option<f64>,
+}
+
+impl Action for RecordUsage {
+    const NAME: &'static str = "record_usage";
+    const COMMAND: (&'static str, &'static str) = ("run", "usage");
+    type Touched = Nothing;
+    type Output = Usage;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let counts = [self.input_tokens, self.output_tokens, self.cache_creation_tokens, self.cache_read_tokens];
+        if counts.iter().flatten().any(|count| *count < 0) {
+            return Err(Rule::usage("a number of tokens is not below 0").into());
+        }
+        if self.cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
+            return Err(Rule::usage("a cost is an amount of 0 or more").into());
+        }
+        let run = RunningRun::find(write, &self.run)?;
+        context.require_own_run(run.id())?;
+        let line = |field, given: &Option<String>| {
+            given.as_deref().map(|given| text::line(field, given, text::LINE_MAX)).transpose()
+        };
+        let message_id = line("message id", &self.message_id)?;
+        let present = write
+            .row::<Usage>("where tenant_id = ?1 and run_id = ?2 and message_id = ?3", params![run.id(), message_id])?;
+        if let Some(present) = present {
+            return Ok(Done::unchanged(present));
+        }
+        let usage = Usage {
+            id: Id::<kind::Run>::new(write.now).uuid(),
+            tenant_id: context.tenant,
+            run_id: run.id(),
+            message_id,
+            model: line("model", &self.model)?,
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+            cache_creation_tokens: self.cache_creation_tokens,
+            cache_read_tokens: self.cache_read_tokens,
+            cost: self.cost,
+            created_at: write.now,
+        };
+        write.insert(&usage)?;
+        Ok(Done::changed(usage, &run.resource(), Nothing))
+    }
+}

@@ -1,0 +1,43 @@
+//! An agent writing its own scratchpad.
+
+use serde::Deserialize;
+use trackway_domain::{Error as Rule, scratchpad};
+use trackway_store::Writer;
+
+use super::{Written, about, write_revision};
+use crate::{
+    action::{Action, Done},
+    context::{Actor, Context},
+    error::Result,
+    touched::Nothing,
+};
+
+/// Replace your scratchpad: what your future self should know (at most 10,000 characters, empty clears)
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct UpdateScratchpad {
+    /// The new content
+    #[arg(long)]
+    pub content: String,
+    /// Only when the scratchpad is at this revision
+    #[arg(long, value_name = "NUMBER")]
+    pub if_revision: Option<i64>,
+}
+
+impl Action for UpdateScratchpad {
+    const NAME: &'static str = "update_scratchpad";
+    const COMMAND: (&'static str, &'static str) = ("scratchpad", "update");
+    type Touched = Nothing;
+    type Output = Written;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let Actor::Agent(agent) = context.actor else {
+            return Err(Rule::denied("a person has no scratchpad")
+                .hint("to correct an agent's: trackway scratchpad set --agent A --content C")
+                .into());
+        };
+        let content = scratchpad::accepted(&self.content)?;
+        let written = write_revision(context, write, agent, content, self.if_revision)?;
+        let about = about(write, agent)?;
+        Ok(Done::changed(written, &about, Nothing))
+    }
+}

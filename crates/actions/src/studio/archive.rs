@@ -1,0 +1,112 @@
+//! Putting things on top, and out of sight.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{Id, Ref, kind};
+use trackway_store::{
+    Writer, params,
+    tables::{Commitment, Decision, Note},
+};
+
+use super::{StudioRow, locked, resource};
+use crate::{
+    action::{Action, Done},
+    context::Context,
+    error::Result,
+    touched::{Touch, did},
+};
+
+/// Pin a note to the top of its studio
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct PinNote {
+    /// The note
+    pub note: Ref<kind::Note>,
+    /// Take it down again
+    #[arg(long)]
+    #[serde(default)]
+    pub off: bool,
+}
+
+/// A note's pin as it now stands.
+#[derive(Debug, Serialize)]
+pub struct NotePinned {
+    pub id: Id<kind::Note>,
+    pub pinned: bool,
+}
+
+impl Action for PinNote {
+    const NAME: &'static str = "pin_note";
+    const CAPABILITY: &'static str = "pin";
+    const COMMAND: (&'static str, &'static str) = ("note", "pin");
+    type Touched = Touch<kind::Note, did::Pin>;
+    type Output = NotePinned;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let note = locked::<Note>(write, &self.note)?;
+        let pinned = NotePinned { id: note.id, pinned: !self.off };
+        if note.pinned == pinned.pinned {
+            return Ok(Done::unchanged(pinned));
+        }
+        write.post("update notes set pinned = ?3 where tenant_id = ?1 and id = ?2", params![note.id, pinned.pinned])?;
+        let resource = resource(write, &note)?;
+        Ok(Done::changed(pinned, &resource, Touch::one(resource.clone())))
+    }
+}
+
+/// Whether something is archived now.
+#[derive(Debug, Serialize)]
+#[serde(bound = "")]
+pub struct Archived<K> {
+    pub id: Id<K>,
+    pub archived: bool,
+}
+
+/// Declares the archive action of one kind of row.
+macro_rules! archive {
+    ($(#[$meta:meta])* $action:ident, $name:literal, $row:ty) => {
+        $(#[$meta])*
+        #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+        pub struct $action {
+            /// Which one
+            #[arg(value_name = "ID")]
+            pub id: Ref<<$row as StudioRow>::Kind>,
+            /// Bring it back
+            #[arg(long)]
+            #[serde(default)]
+            pub undo: bool,
+        }
+
+        impl Action for $action {
+            const NAME: &'static str = $name;
+            const CAPABILITY: &'static str = "archive";
+            const COMMAND: (&'static str, &'static str) = (<$row as StudioRow>::NOUN, "archive");
+            type Touched = Touch<<$row as StudioRow>::Kind, did::Archive>;
+            type Output = Archived<<$row as StudioRow>::Kind>;
+
+            fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+                let row = locked::<$row>(write, &self.id)?;
+                let archived = Archived { id: row.id, archived: !self.undo };
+                if row.archived_at.is_some() == archived.archived {
+                    return Ok(Done::unchanged(archived));
+                }
+                let at = archived.archived.then_some(write.now);
+                let table = <$row as StudioRow>::TABLE;
+                write.post(&format!("update {table} set archived_at = ?3 where tenant_id = ?1 and id = ?2"), params![row.id, at])?;
+                let resource = resource(write, &row)?;
+                Ok(Done::changed(archived, &resource, Touch::one(resource.clone())))
+            }
+        }
+    };
+}
+
+archive!(
+    /// Put a note out of sight, or bring it back
+    ArchiveNote, "archive_note", Note
+);
+archive!(
+    /// Put a decision out of sight, or bring it back
+    ArchiveDecision, "archive_decision", Decision
+);
+archive!(
+    /// Put a commitment out of sight, or bring it back
+    ArchiveCommitment, "archive_commitment", Commitment
+);

@@ -1,0 +1,189 @@
+//! Tokens: shown once, kept as a hash, revocable, and a run's dies with the run.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use trackway_domain::{
+    Error as Rule, Id, Ref, Time, kind, text,
+    words::{ActorKind, RunStatus},
+};
+use trackway_store::{
+    Store, Writer, params,
+    tables::{Person, Token},
+};
+use uuid::Uuid;
+
+use crate::{
+    action::{Action, Done, Resource},
+    context::{Actor, Context},
+    core::run_is_over,
+    error::Result,
+    touched::Nothing,
+};
+
+/// Starts every token, so that scanners for leaked secrets can know one.
+const PREFIX: &str = "trw_";
+
+/// A new token: what to show once, and what to keep.
+pub(crate) fn generate() -> Result<(String, Vec<u8>)> {
+    let mut random = [0_u8; 24];
+    getrandom::fill(&mut random).map_err(|error| Rule::usage(format!("no randomness: {error}")))?;
+    let secret = random.iter().fold(PREFIX.to_owned(), |text, byte| format!("{text}{byte:02x}"));
+    let hash = hash(&secret);
+    Ok((secret, hash))
+}
+
+fn hash(secret: &str) -> Vec<u8> {
+    Sha256::digest(secret.as_bytes()).to_vec()
+}
+
+/// The context of whoever holds a token.
+pub(crate) fn enter(store: &Store, secret: &str) -> Result<Context> {
+    let refused = || Rule::denied("the token is not known here").hint("is TRACKWAY_TOKEN from this database?");
+    let mut reader = store.read(Uuid::nil().into())?;
+    let token = reader
+        .query_unscoped::<Token>(
+            &format!("{} where hash = ?1", <Token as trackway_store::Table>::select()),
+            params![hash(secret)],
+        )?
+        .pop()
+        .ok_or_else(refused)?;
+    drop(reader);
+    let mut reader = store.read(token.tenant_id)?;
+    if let Some(run) = token.run_id {
+        let status =
+            reader.one::<(RunStatus,)>("select status from runs where tenant_id = ?1 and id = ?2", params![run])?;
+        match status {
+            Some((RunStatus::Running,)) => {}
+            Some((status,)) => return Err(run_is_over(status).into()),
+            None => return Err(refused().into()),
+        }
+    }
+    usable(&token, Time::now())?;
+    Ok(Context {
+        tenant: token.tenant_id,
+        actor: match token.actor_kind {
+            ActorKind::Person => Actor::Person(token.actor_id.into()),
+            ActorKind::Agent => Actor::Agent(token.actor_id.into()),
+        },
+        run: token.run_id,
+        token: Some(token.id),
+        request: Uuid::now_v7(),
+    })
+}
+
+/// Looks again, inside a write: the token may have been revoked since.
+pub(crate) fn check(write: &mut Writer<'_>, token: Id<kind::Token>) -> Result<()> {
+    let found = write
+        .row::<Token>("where tenant_id = ?1 and id = ?2", params![token])?
+        .ok_or_else(|| Rule::denied("the token is not known here"))?;
+    usable(&found, write.now)
+}
+
+fn usable(token: &Token, now: Time) -> Result<()> {
+    if token.revoked_at.is_some() {
+        return Err(Rule::denied("the token was revoked").into());
+    }
+    if token.expires_at.is_some_and(|expires| expires <= now) {
+        return Err(Rule::denied("the token has expired").into());
+    }
+    Ok(())
+}
+
+/// Make a token for yourself, or for another person; it is shown once
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct CreateToken {
+    /// What it is for
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Whose it is (you, when left out)
+    #[arg(long)]
+    pub person: Option<Ref<kind::Person>>,
+    /// When it stops working, as 2026-02-27T09:30:00Z (never, when left out)
+    #[arg(long, value_name = "TIME")]
+    pub expires: Option<Time>,
+}
+
+/// A token, the only time it is shown.
+#[derive(Debug, Serialize)]
+pub struct NewToken {
+    pub id: Id<kind::Token>,
+    pub person: String,
+    pub token: String,
+    pub expires_at: Option<Time>,
+}
+
+impl Action for CreateToken {
+    const NAME: &'static str = "create_token";
+    const COMMAND: (&'static str, &'static str) = ("token", "create");
+    type Touched = Nothing;
+    type Output = NewToken;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let person = match (&self.person, context.actor) {
+            (Some(person), _) => write.resolve(person)?,
+            (None, Actor::Person(person)) => person,
+            (None, Actor::Agent(_)) => return Err(Rule::denied("an agent has run tokens only").into()),
+        };
+        let person = write
+            .row::<Person>("where tenant_id = ?1 and id = ?2", params![person])?
+            .ok_or_else(|| Rule::not_found("there is no such person"))?;
+        let name = self.name.as_deref().map(|name| text::line("name", name, text::LINE_MAX)).transpose()?;
+        let (secret, hash) = generate()?;
+        let token = Token {
+            id: Id::new(write.now),
+            tenant_id: context.tenant,
+            hash,
+            actor_kind: ActorKind::Person,
+            actor_id: person.id.uuid(),
+            run_id: None,
+            name: name.clone(),
+            expires_at: self.expires,
+            revoked_at: None,
+            created_at: write.now,
+        };
+        write.insert(&token)?;
+        let resource = Resource::outside(token.id, name.unwrap_or_else(|| format!("token of {}", person.handle)));
+        resource.register(context, write)?;
+        let shown = NewToken { id: token.id, person: person.handle, token: secret, expires_at: token.expires_at };
+        Ok(Done::changed(shown, &resource, Nothing))
+    }
+}
+
+/// Make a token stop working
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct RevokeToken {
+    /// The token's id
+    pub token: Ref<kind::Token>,
+}
+
+impl Action for RevokeToken {
+    const NAME: &'static str = "revoke_token";
+    const COMMAND: (&'static str, &'static str) = ("token", "revoke");
+    const REMOVES: bool = true;
+    type Touched = Nothing;
+    type Output = Token;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let id = write.resolve(&self.token)?;
+        let mut token = write
+            .row_locked::<Token>("where tenant_id = ?1 and id = ?2", params![id])?
+            .ok_or_else(|| Rule::not_found("there is no such token"))?;
+        if token.revoked_at.is_some() {
+            return Ok(Done::unchanged(token));
+        }
+        token.revoked_at = Some(write.now);
+        write.update(&token)?;
+        let resource = Resource::outside(id, token.name.clone().unwrap_or_else(|| "token".into()));
+        Ok(Done::changed(token, &resource, Nothing))
+    }
+}
+
+/// Ends every token of a run, with the run.
+pub(crate) fn revoke_of_run(write: &mut Writer<'_>, run: Id<kind::Run>) -> Result<()> {
+    let now = write.now;
+    write.post(
+        "update tokens set revoked_at = ?3 where tenant_id = ?1 and run_id = ?2 and revoked_at is null",
+        params![run, now],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! What an id can name: the closed list of kinds, and a marker type for each so that ids cannot be mixed up.
+
+use crate::words::words;
+
+words! {
+    /// A kind of thing that has an id.
+    pub enum Kind {
+        Tenant = "tenant",
+        Studio = "studio",
+        Person = "person",
+        Agent = "agent",
+        Token = "token",
+        Role = "role",
+        Workflow = "workflow",
+        Workspace = "workspace",
+        Label = "label",
+        Task = "task",
+        Link = "link",
+        Package = "package",
+        Run = "run",
+        Note = "note",
+        Decision = "decision",
+        DecisionOption = "option",
+        Vote = "vote",
+        Confirmation = "confirmation",
+        Commitment = "commitment",
+        File = "file",
+        Commit = "commit",
+        Scratchpad = "scratchpad",
+    }
+}
+
+/// A marker for one kind, used as the parameter of `Id`.
+pub trait Marker: 'static {
+    const KIND: Kind;
+}
+
+macro_rules! markers {
+    ($($name:ident),* $(,)?) => {
+        $(
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub enum $name {}
+            impl Marker for $name {
+                const KIND: Kind = Kind::$name;
+            }
+        )*
+
+        #[cfg(test)]
+        const MARKED: &[Kind] = &[$(<$name as Marker>::KIND),*];
+    };
+}
+
+markers!(
+    Tenant,
+    Studio,
+    Person,
+    Agent,
+    Token,
+    Role,
+    Workflow,
+    Workspace,
+    Label,
+    Task,
+    Link,
+    Package,
+    Run,
+    Note,
+    Decision,
+    DecisionOption,
+    Vote,
+    Confirmation,
+    Commitment,
+    File,
+    Commit,
+    Scratchpad,
+);
+
+words! {
+    /// A kind of thing that a run can touch. Closed: spec and database know the same list.
+    pub enum ResourceType {
+        Note = "note",
+        Decision = "decision",
+        DecisionOption = "option",
+        Vote = "vote",
+        Confirmation = "confirmation",
+        Commitment = "commitment",
+        Message = "message",
+        Stickie = "stickie",
+        Board = "board",
+        Report = "report",
+        Task = "task",
+        File = "file",
+        Commit = "commit",
+    }
+}
+
+words! {
+    /// What a run did to a resource.
+    pub enum ActionType {
+        Create = "create",
+        Update = "update",
+        Delete = "delete",
+        AddOption = "add_option",
+        Vote = "vote",
+        Confirm = "confirm",
+        Commit = "commit",
+        Close = "close",
+        Send = "send",
+        Pin = "pin",
+        Archive = "archive",
+        Report = "report",
+    }
+}
+
+/// A kind that runs touch.
+pub trait Touchable: Marker {
+    const RESOURCE: ResourceType;
+}
+
+macro_rules! touchable {
+    ($($name:ident),* $(,)?) => {
+        $(impl Touchable for $name { const RESOURCE: ResourceType = ResourceType::$name; })*
+    };
+}
+
+touchable!(Note, Decision, DecisionOption, Vote, Confirmation, Commitment, Task, File, Commit);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_marker() {
+        assert_eq!(MARKED, Kind::ALL);
+    }
+}

@@ -1,0 +1,25 @@
+//! Types and rules of Trackway. Pure: no I/O, and no clock but what is passed in.
+
+pub mod capability;
+pub mod close_matches;
+pub mod duration;
+pub mod error;
+pub mod ids;
+pub mod kind;
+pub mod patch;
+pub mod reference;
+pub mod replacement_graph;
+pub mod scratchpad;
+pub mod text;
+pub mod time;
+pub mod variant;
+pub mod vote_results;
+pub mod words;
+
+pub use duration::Duration;
+pub use error::{Error, ErrorKind, Result};
+pub use ids::Id;
+pub use patch::Patch;
+pub use reference::Ref;
+pub use time::Time;
+pub use variant::Variant;

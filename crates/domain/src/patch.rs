@@ -1,0 +1,151 @@
+//! "Omitted is unchanged, empty clears": a field of an upsert.
+
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+use crate::text;
+
+/// What a caller said about a field: nothing, clear it, or a value.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Patch<T> {
+    #[default]
+    Unset,
+    Clear,
+    Set(T),
+}
+
+/// Stands for "not given" on the command line. No argument can hold a NUL, so nobody can type it.
+pub const UNSET: &str = "\0";
+
+impl<T> Patch<T> {
+    /// The field's new value, from its present one.
+    #[must_use]
+    pub fn apply(self, present: Option<T>) -> Option<T> {
+        match self {
+            Self::Unset => present,
+            Self::Clear => None,
+            Self::Set(value) => Some(value),
+        }
+    }
+
+    /// Turns the value, if there is one, into another.
+    pub fn try_map<U, E>(self, map: impl FnOnce(T) -> Result<U, E>) -> Result<Patch<U>, E> {
+        Ok(match self {
+            Self::Unset => Patch::Unset,
+            Self::Clear => Patch::Clear,
+            Self::Set(value) => Patch::Set(map(value)?),
+        })
+    }
+}
+
+impl Patch<String> {
+    /// Cleans and measures a one-line field; one with nothing in it clears.
+    pub fn line(&self, field: &str, max: usize) -> crate::Result<Self> {
+        self.cleaned(|text| text::line(field, text, max))
+    }
+
+    /// Cleans and measures a text of several lines; one with nothing in it clears.
+    pub fn body(&self, field: &str, max: usize) -> crate::Result<Self> {
+        self.cleaned(|text| text::body(field, text, max))
+    }
+
+    fn cleaned(&self, clean: impl FnOnce(&str) -> crate::Result<String>) -> crate::Result<Self> {
+        Ok(match self {
+            Self::Unset => Self::Unset,
+            Self::Clear => Self::Clear,
+            Self::Set(text) => match clean(text)? {
+                empty if empty.is_empty() => Self::Clear,
+                cleaned => Self::Set(cleaned),
+            },
+        })
+    }
+}
+
+/// A list that was given: cleaned, without doubles; `None` was not given. A single empty entry clears.
+pub fn list(field: &str, given: Option<&[String]>) -> crate::Result<Option<Vec<String>>> {
+    let Some(given) = given else {
+        return Ok(None);
+    };
+    if given.len() > LIST_MAX {
+        return Err(crate::Error::usage(format!("{} {field}s given, the limit is {LIST_MAX}", given.len())));
+    }
+    let mut cleaned: Vec<String> = Vec::new();
+    for entry in given {
+        let entry = text::line(field, entry, text::LINE_MAX)?;
+        if !entry.is_empty() && !cleaned.contains(&entry) {
+            cleaned.push(entry);
+        }
+    }
+    Ok(Some(cleaned))
+}
+
+/// Entries in a list of tags, labels or capabilities.
+const LIST_MAX: usize = 100;
+
+/// Reads a list from JSON, where null clears as an empty list does.
+pub fn list_or_null<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    Ok(Some(Option::deserialize(deserializer)?.unwrap_or_default()))
+}
+
+impl<T: FromStr> FromStr for Patch<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        match text {
+            UNSET => Ok(Self::Unset),
+            "" => Ok(Self::Clear),
+            _ => text.parse().map(Self::Set),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Patch<T> {
+    /// Only called for a field that is there: null clears. A field that is not there takes the default, `Unset`.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match Option::deserialize(deserializer)? {
+            None => Self::Clear,
+            Some(value) => Self::Set(value),
+        })
+    }
+}
+
+impl<T: schemars::JsonSchema> schemars::JsonSchema for Patch<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("Nullable_{}", T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Option::<T>::json_schema(generator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    struct Form {
+        #[serde(default)]
+        title: Patch<String>,
+    }
+
+    #[test]
+    fn json_tells_omitted_from_null() {
+        let read = |json| serde_json::from_str::<Form>(json).unwrap().title;
+        assert_eq!(read("{}"), Patch::Unset);
+        assert_eq!(read(r#"{"title":null}"#), Patch::Clear);
+        assert_eq!(read(r#"{"title":"x"}"#), Patch::Set("x".into()));
+    }
+
+    #[test]
+    fn omitted_keeps_and_empty_clears() {
+        assert_eq!(Patch::<i32>::Unset.apply(Some(1)), Some(1));
+        assert_eq!("".parse::<Patch<String>>().unwrap().apply(Some("x".into())), None);
+        assert_eq!("y".parse::<Patch<String>>().unwrap().apply(Some("x".into())), Some("y".into()));
+    }
+}

@@ -1,0 +1,97 @@
+//! Strings from people and models are data: cleaned first, then measured.
+
+use crate::{Error, Result};
+
+/// Characters in a name or a title.
+pub const LINE_MAX: usize = 200;
+/// Characters in a description, a comment, a message of a run.
+pub const TEXT_MAX: usize = 100_000;
+/// Characters in the body of a note.
+pub const BODY_MAX: usize = 1_000_000;
+
+/// Removes control characters other than tab and line feed. CR LF becomes LF.
+pub fn clean(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control() || matches!(character, '\t' | '\n')).collect()
+}
+
+/// Cleans a one-line field: tabs and line feeds become spaces, the ends are trimmed.
+pub fn clean_line(text: &str) -> String {
+    let line: String =
+        clean(text).chars().map(|character| if matches!(character, '\t' | '\n') { ' ' } else { character }).collect();
+    line.trim().to_owned()
+}
+
+/// Cleans a one-line field and refuses it when it is longer than `max` characters.
+pub fn line(field: &str, text: &str, max: usize) -> Result<String> {
+    limited(field, clean_line(text), max)
+}
+
+/// Cleans a one-line field that must say something.
+pub fn required_line(field: &str, text: &str, max: usize) -> Result<String> {
+    let cleaned = line(field, text, max)?;
+    if cleaned.is_empty() {
+        return Err(Error::usage(format!("{field} is empty")));
+    }
+    Ok(cleaned)
+}
+
+/// Cleans a text of several lines and refuses it when it is longer than `max` characters.
+pub fn body(field: &str, text: &str, max: usize) -> Result<String> {
+    limited(field, clean(text), max)
+}
+
+fn limited(field: &str, cleaned: String, max: usize) -> Result<String> {
+    let length = cleaned.chars().count();
+    if length > max {
+        return Err(Error::usage(format!("{field} has {length} characters, the limit is {max}")));
+    }
+    Ok(cleaned)
+}
+
+/// The first `max` characters, with an ellipsis when something was cut.
+pub fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Checks a name that people type: letters, digits, `.`, `_`, `-` and `@`.
+pub fn name(field: &str, text: &str) -> Result<String> {
+    let name = required_line(field, text, LINE_MAX)?;
+    let allowed = |character: char| character.is_alphanumeric() || "._-@".contains(character);
+    if let Some(odd) = name.chars().find(|character| !allowed(*character)) {
+        return Err(Error::usage(format!("{field} {name:?} contains {odd:?}"))
+            .hint("use letters, digits, '.', '_', '-' and '@'"));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_line_stays_one_line() {
+        assert_eq!(clean_line(" a\tb\r\nc\u{7}\u{9b}d\0 "), "a b cd");
+        assert_eq!(clean("a\tb\r\nc\u{1b}[31m"), "a\tb\nc[31m");
+    }
+
+    #[test]
+    fn length_is_measured_after_cleaning_in_characters() {
+        assert_eq!(line("title", "\u{1}\u{1}𝔸𝔸", 2).unwrap(), "𝔸𝔸");
+        let error = line("title", "abc", 2).unwrap_err();
+        assert_eq!(error.message, "title has 3 characters, the limit is 2");
+    }
+
+    proptest! {
+        #[test]
+        fn cleaning_twice_changes_nothing(text in ".*") {
+            prop_assert_eq!(clean(&clean(&text)), clean(&text));
+            prop_assert_eq!(clean_line(&clean_line(&text)), clean_line(&text));
+            prop_assert!(!clean_line(&text).contains(['\n', '\t', '\r', '\0']));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Points in time: UTC, to the microsecond, as PostgreSQL keeps them.
+
+use std::{fmt, str::FromStr};
+
+use crate::{Error, Result};
+
+/// A point in time in microseconds since 1970, UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(i64);
+
+impl Time {
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// The clock of this machine. Doors call this; rules are given the time.
+    pub fn now() -> Self {
+        Self(jiff::Timestamp::now().as_microsecond())
+    }
+
+    #[must_use]
+    pub fn plus_seconds(self, seconds: i64) -> Self {
+        Self(self.0.saturating_add(seconds.saturating_mul(1_000_000)))
+    }
+
+    pub fn seconds_since(self, earlier: Self) -> i64 {
+        (self.0 - earlier.0) / 1_000_000
+    }
+}
+
+impl fmt::Display for Time {
+    /// Milliseconds where they say it all, microseconds where they are needed: nothing is rounded away.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ok(timestamp) = jiff::Timestamp::from_microsecond(self.0) else {
+            return write!(formatter, "{}us", self.0);
+        };
+        if self.0 % 1_000 == 0 { write!(formatter, "{timestamp:.3}") } else { write!(formatter, "{timestamp:.6}") }
+    }
+}
+
+impl FromStr for Time {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        text.parse::<jiff::Timestamp>().map(|timestamp| Self(timestamp.as_microsecond())).map_err(|_| {
+            Error::usage(format!("{text:?} is not a time with an offset")).hint("write it as 2026-02-27T09:30:00Z")
+        })
+    }
+}
+
+impl serde::Serialize for Time {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Time {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for Time {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "format": "date-time" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn prints_the_precision_it_needs() {
+        let whole: Time = "2026-02-27T09:30:00Z".parse().unwrap();
+        assert_eq!(whole.to_string(), "2026-02-27T09:30:00.000Z");
+        assert_eq!(Time::from_micros(whole.micros() + 7).to_string(), "2026-02-27T09:30:00.000007Z");
+    }
+
+    proptest! {
+        #[test]
+        fn comes_back_unchanged(micros in -62_000_000_000_000_000i64..250_000_000_000_000_000) {
+            let time = Time::from_micros(micros);
+            prop_assert_eq!(time.to_string().parse::<Time>().unwrap(), time);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Closed lists of words: an enum whose variants have one spelling everywhere (database, flags, JSON, pages).
+
+/// An enum with a fixed word per variant.
+pub trait Words: Copy + Sized + 'static {
+    const ALL: &'static [Self];
+    /// What the list is called in messages: `level`, `status`.
+    const NAME: &'static str;
+    fn word(self) -> &'static str;
+
+    fn parse(text: &str) -> crate::Result<Self> {
+        Self::ALL.iter().copied().find(|variant| variant.word() == text).ok_or_else(|| {
+            let all: Vec<_> = Self::ALL.iter().map(|variant| variant.word()).collect();
+            crate::Error::usage(format!("{text:?} is not a {}", Self::NAME)).hint(format!("one of: {}", all.join(", ")))
+        })
+    }
+}
+
+macro_rules! words {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema, clap::ValueEnum)]
+        #[value(rename_all = "snake_case")]
+        pub enum $name {
+            $($(#[$variant_meta])* #[serde(rename = $word)] #[value(name = $word)] $variant,)*
+        }
+
+        impl $crate::words::Words for $name {
+            const ALL: &'static [Self] = &[$(Self::$variant),*];
+            const NAME: &'static str = stringify!($name);
+            fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+
+        impl $name {
+            /// Every variant, in order.
+            pub const ALL: &'static [Self] = <Self as $crate::words::Words>::ALL;
+
+            /// The word that stands for this variant.
+            pub fn word(self) -> &'static str {
+                $crate::words::Words::word(self)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.pad(self.word())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::Error;
+            fn from_str(text: &str) -> $crate::Result<Self> {
+                <Self as $crate::words::Words>::parse(text)
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words! {
+    /// How far a task is.
+    pub enum TaskStatus {
+        Open = "open",
+        Groomed = "groomed",
+        InProgress = "in_progress",
+        Blocked = "blocked",
+        OnHold = "on_hold",
+        Done = "done",
+        Rejected = "rejected",
+    }
+}
+
+impl TaskStatus {
+    /// Whether a task in this status no longer blocks the tasks that wait for it.
+    pub fn releases_blocked(self) -> bool {
+        matches!(self, Self::Done | Self::Rejected)
+    }
+}
+
+words! {
+    /// How urgent a task is, P0 first.
+    pub enum Priority {
+        P0 = "P0",
+        P1 = "P1",
+        P2 = "P2",
+        P3 = "P3",
+    }
+}
+
+words! {
+    /// How big a step a replacement is. The order is patch, minor, major.
+    pub enum Level {
+        Patch = "patch",
+        Minor = "minor",
+        Major = "major",
+    }
+}
+
+words! {
+    /// How one task relates to another, read from the first to the second.
+    pub enum LinkType {
+        Blocks = "blocks",
+        FollowsUp = "follows_up",
+        Duplicates = "duplicates",
+        Fixes = "fixes",
+        Supersedes = "supersedes",
+        RelatesTo = "relates_to",
+    }
+}
+
+impl LinkType {
+    /// The same link, read from the second task to the first.
+    pub fn inverse(self) -> &'static str {
+        match self {
+            Self::Blocks => "is_blocked_by",
+            Self::FollowsUp => "is_followed_up_by",
+            Self::Duplicates => "is_duplicated_by",
+            Self::Fixes => "is_fixed_by",
+            Self::Supersedes => "is_superseded_by",
+            Self::RelatesTo => "relates_to",
+        }
+    }
+}
+
+words! {
+    /// Where a run stands.
+    pub enum RunStatus {
+        Running = "running",
+        Completed = "completed",
+        Failed = "failed",
+        Cancelled = "cancelled",
+        TimedOut = "timed_out",
+        Incomplete = "incomplete",
+    }
+}
+
+words! {
+    /// What executes a run.
+    pub enum RunMode {
+        Shell = "shell",
+        Agent = "agent",
+        ClaudeCode = "claude_code",
+        Imported = "imported",
+    }
+}
+
+words! {
+    /// What drives an agent.
+    pub enum Runner {
+        Agent = "agent",
+        Shell = "shell",
+        ClaudeCode = "claude_code",
+        External = "external",
+    }
+}
+
+impl Runner {
+    /// The mode of a run by an agent of this runner.
+    pub fn mode(self) -> RunMode {
+        match self {
+            Self::Shell => RunMode::Shell,
+            Self::ClaudeCode => RunMode::ClaudeCode,
+            Self::Agent | Self::External => RunMode::Agent,
+        }
+    }
+}
+
+words! {
+    /// What one step of a run was.
+    pub enum StepType {
+        Wake = "wake",
+        Think = "think",
+        FetchPage = "fetch_page",
+        ExecuteAction = "execute_action",
+        Shell = "shell",
+        Done = "done",
+        Error = "error",
+        SecurityWarning = "security_warning",
+        ScratchpadUpdate = "scratchpad_update",
+        ScratchpadUpdateFailed = "scratchpad_update_failed",
+    }
+}
+
+words! {
+    /// Whether a decision still takes votes.
+    pub enum DecisionStatus {
+        Open = "open",
+        Closed = "closed",
+    }
+}
+
+words! {
+    /// Whether enough actors committed.
+    pub enum CommitmentStatus {
+        Pending = "pending",
+        Achieved = "achieved",
+        Failed = "failed",
+    }
+}
+
+words! {
+    /// Where a role came from: defined by someone, or first seen in a transcript.
+    pub enum RoleOrigin {
+        Set = "set",
+        Seen = "seen",
+    }
+}
+
+words! {
+    /// The two kinds of actor.
+    pub enum ActorKind {
+        Person = "person",
+        Agent = "agent",
+    }
+}
+
+words! {
+    /// A switch as people type it.
+    pub enum Switch {
+        On = "on",
+        Off = "off",
+    }
+}
+
+impl Switch {
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
+}

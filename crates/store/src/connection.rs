@@ -1,0 +1,260 @@
+//! The one place where a query meets an engine.
+
+use std::{collections::HashMap, path::Path, time::Duration};
+
+use futures_util::future::try_join_all;
+use tokio::runtime::Runtime;
+use tokio_postgres::{Client, NoTls, Statement};
+
+use crate::{
+    error::{Error, Result},
+    sql::{FromRow, Param, Row},
+};
+
+/// Which engine is behind a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    Sqlite,
+    Postgres,
+}
+
+impl Engine {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres => "PostgreSQL",
+        }
+    }
+}
+
+/// How long a SQLite writer waits for another.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait for PostgreSQL to answer the first time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Prepared statements kept per SQLite connection: all of ours fit.
+const STATEMENTS_KEPT: usize = 512;
+/// Says in the file's header that it is ours ("TRWY").
+pub const APPLICATION_ID: i64 = 0x5452_5759;
+
+/// An open connection to either engine.
+#[derive(Debug)]
+pub enum Connection {
+    Sqlite(rusqlite::Connection),
+    Postgres(Box<Postgres>),
+}
+
+/// A PostgreSQL connection and the small runtime that drives it, on the caller's own thread.
+pub struct Postgres {
+    client: Client,
+    runtime: Runtime,
+    statements: HashMap<String, Statement>,
+    /// Writes whose answer nobody waits for. They go out together, before the next question or commit:
+    /// one round trip instead of one each.
+    pending: Vec<(String, Vec<Param<'static>>)>,
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Postgres").field("pending", &self.pending.len()).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Opens a SQLite file. `create` makes it when it is missing.
+    pub fn sqlite(path: &Path, create: bool) -> Result<Self> {
+        use rusqlite::OpenFlags;
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if create {
+            flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        }
+        let at = |error: rusqlite::Error| match Error::from(error) {
+            Error::NotOurs(_) => Error::NotOurs(path.display().to_string()),
+            Error::ReadOnly(why) => Error::ReadOnly(format!("{}: {why}", path.display())),
+            other => other,
+        };
+        let connection = rusqlite::Connection::open_with_flags(path, flags).map_err(at)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        // WAL is a property of the file: asking first keeps a start-up from writing.
+        let mode: String = connection.query_row("pragma journal_mode", [], |row| row.get(0)).map_err(at)?;
+        if mode != "wal" {
+            let ours: i64 = connection.query_row("pragma application_id", [], |row| row.get(0)).map_err(at)?;
+            let tables: i64 =
+                connection.query_row("select count(*) from sqlite_master", [], |row| row.get(0)).map_err(at)?;
+            if ours != APPLICATION_ID && tables > 0 {
+                return Err(Error::NotOurs(path.display().to_string()));
+            }
+            connection.execute_batch("pragma journal_mode = wal").map_err(at)?;
+        }
+        connection
+            .execute_batch("pragma synchronous = normal; pragma foreign_keys = on; pragma temp_store = memory;")
+            .map_err(at)?;
+        Ok(Self::Sqlite(connection))
+    }
+
+    /// Connects to PostgreSQL.
+    pub fn postgres(url: &str) -> Result<Self> {
+        let mut config: tokio_postgres::Config =
+            url.parse().map_err(|_| Error::Url(crate::url::without_password(url)))?;
+        config.application_name("trackway");
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Error::Unreachable(error.to_string()))?;
+        let client = runtime.block_on(async {
+            let (client, connection) = config.connect(NoTls).await?;
+            // Ends with the connection; what it ends with reaches us through the client.
+            tokio::spawn(connection);
+            Ok::<_, Error>(client)
+        })?;
+        Ok(Self::Postgres(Box::new(Postgres { client, runtime, statements: HashMap::new(), pending: Vec::new() })))
+    }
+
+    pub fn engine(&self) -> Engine {
+        match self {
+            Self::Sqlite(_) => Engine::Sqlite,
+            Self::Postgres(_) => Engine::Postgres,
+        }
+    }
+
+    /// Whether the connection can still be used.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::Sqlite(_) => true,
+            Self::Postgres(postgres) => !postgres.client.is_closed(),
+        }
+    }
+
+    /// Runs a query and reads every row. Placeholders are `?1`, `?2`, ... in the text of both engines.
+    pub fn query<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        match self {
+            Self::Sqlite(connection) => {
+                let mut statement = connection.prepare_cached(sql)?;
+                let mut rows = statement.query(rusqlite::params_from_iter(params))?;
+                let mut all = Vec::new();
+                while let Some(row) = rows.next()? {
+                    all.push(T::from_row(&Row::Sqlite(row))?);
+                }
+                Ok(all)
+            }
+            Self::Postgres(postgres) => {
+                postgres.flush()?;
+                let statement = postgres.statement(sql)?;
+                let rows = postgres.runtime.block_on(postgres.client.query(&statement, &dynamic(params)))?;
+                rows.iter().map(|row| T::from_row(&Row::Postgres(row))).collect()
+            }
+        }
+    }
+
+    /// Runs a write and says how many rows it changed.
+    pub fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64> {
+        match self {
+            Self::Sqlite(connection) => {
+                let changed = connection.prepare_cached(sql)?.execute(rusqlite::params_from_iter(params))?;
+                Ok(changed as u64)
+            }
+            Self::Postgres(postgres) => {
+                postgres.flush()?;
+                let statement = postgres.statement(sql)?;
+                Ok(postgres.runtime.block_on(postgres.client.execute(&statement, &dynamic(params)))?)
+            }
+        }
+    }
+
+    /// Runs a write whose answer nobody needs. On PostgreSQL it travels with its neighbours; its failure, if any,
+    /// shows at the next question or at the commit, and fails the transaction there.
+    pub fn post(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => self.execute(sql, params).map(drop),
+            Self::Postgres(postgres) => {
+                let owned = params.iter().cloned().map(Param::into_owned).collect();
+                postgres.pending.push((sql.to_owned(), owned));
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs several statements without parameters, as migrations do.
+    pub fn batch(&mut self, sql: &str) -> Result<()> {
+        match self {
+            Self::Sqlite(connection) => Ok(connection.execute_batch(sql)?),
+            Self::Postgres(postgres) => {
+                postgres.flush()?;
+                Ok(postgres.runtime.block_on(postgres.client.batch_execute(sql))?)
+            }
+        }
+    }
+
+    /// Opens a write transaction. SQLite takes its one write lock here; PostgreSQL's `begin` travels with the
+    /// first question.
+    pub fn begin_write(&mut self) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => self.post("begin immediate", &[]),
+            Self::Postgres(_) => self.post("begin", &[]),
+        }
+    }
+
+    /// Opens a read transaction, so that an answer made of several queries is of one moment.
+    pub fn begin_read(&mut self) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => self.post("begin", &[]),
+            Self::Postgres(_) => self.post("begin isolation level repeatable read read only", &[]),
+        }
+    }
+
+    pub fn commit(&mut self) -> Result<()> {
+        self.post("commit", &[])?;
+        self.flush()
+    }
+
+    /// Leaves the transaction, whatever state it is in.
+    pub fn rollback(&mut self) {
+        if let Self::Postgres(postgres) = self {
+            postgres.pending.clear();
+        }
+        // A failure here means that the transaction is gone already, which is what was wanted.
+        let _ = self.batch("rollback");
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(postgres) => postgres.flush(),
+        }
+    }
+}
+
+impl Postgres {
+    /// Prepares a text once per connection; the placeholders of both engines become PostgreSQL's.
+    fn statement(&mut self, sql: &str) -> Result<Statement> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.runtime.block_on(self.client.prepare(&sql.replace('?', "$")))?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let pending = std::mem::take(&mut self.pending);
+        let statements = pending.iter().map(|(sql, _)| self.statement(sql)).collect::<Result<Vec<_>>>()?;
+        // Polled in order, the client sends them in order and back to back.
+        let client = &self.client;
+        let sent = statements
+            .iter()
+            .zip(&pending)
+            .map(|(statement, (_, params))| async move { client.execute(statement, &dynamic(params)).await });
+        self.runtime.block_on(try_join_all(sent))?;
+        Ok(())
+    }
+}
+
+fn dynamic<'a>(params: &'a [Param<'a>]) -> Vec<&'a (dyn postgres_types::ToSql + Sync)> {
+    params.iter().map(|param| param as _).collect()
+}

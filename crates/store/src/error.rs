@@ -1,0 +1,119 @@
+//! What can go wrong between us and a database.
+
+use trackway_domain::ErrorKind;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A rule said no.
+    #[error(transparent)]
+    Rule(#[from] trackway_domain::Error),
+    #[error("{0:?} is not a database URL")]
+    Url(String),
+    #[error("there is no database at {0}")]
+    Missing(String),
+    #[error("{0} is not a Trackway database")]
+    NotOurs(String),
+    #[error("the database at {at} is newer than this program (schema {found}, this program knows {known})")]
+    Newer { at: String, found: i64, known: i64 },
+    #[error("the database is busy: {0}")]
+    Busy(String),
+    #[error("PostgreSQL cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("the disk is full: {0}")]
+    Full(String),
+    #[error("the database cannot be written: {0}")]
+    ReadOnly(String),
+    /// A unique index said no. Actions that expect it turn it into a sentence.
+    #[error("that exists already ({0})")]
+    Taken(String),
+    /// Another transaction was in the way; doing all of it again may succeed.
+    #[error("another writer was in the way: {0}")]
+    Again(String),
+    #[error("the database failed: {0}")]
+    Database(String),
+    #[error("a stored value cannot be read: {0}")]
+    Value(String),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Rule(rule) => rule.kind,
+            Self::Url(_) => ErrorKind::Usage,
+            Self::Missing(_) => ErrorKind::NotFound,
+            Self::Busy(_) | Self::Unreachable(_) | Self::Again(_) => ErrorKind::Busy,
+            Self::Taken(_) => ErrorKind::Conflict,
+            Self::NotOurs(_)
+            | Self::Newer { .. }
+            | Self::Full(_)
+            | Self::ReadOnly(_)
+            | Self::Database(_)
+            | Self::Value(_) => ErrorKind::Failed,
+        }
+    }
+
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Rule(rule) => return rule.hint.clone(),
+            Self::Url(_) => "use sqlite:PATH or postgres://USER@HOST/DATABASE",
+            Self::Missing(_) => "make it with: trackway init (with the same --db)",
+            Self::NotOurs(_) => "give another file with --db; this one was left as it is",
+            Self::Newer { .. } => "install the newer Trackway; the database was left as it is",
+            Self::Busy(_) | Self::Again(_) => "try again in a moment",
+            Self::Unreachable(_) => "is the server running, and is the URL right?",
+            Self::Full(_) => "free some space and try again; nothing was changed",
+            Self::ReadOnly(_) => "check the permissions of the file and its directory; nothing was changed",
+            Self::Taken(_) | Self::Database(_) | Self::Value(_) => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode;
+        let text = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy(text),
+            Some(ErrorCode::DiskFull) => Self::Full(text),
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Self::ReadOnly(text),
+            Some(ErrorCode::NotADatabase) => Self::NotOurs("this file".into()),
+            Some(ErrorCode::ConstraintViolation) if text.contains("UNIQUE") => Self::Taken(text),
+            _ => Self::Database(text),
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        use tokio_postgres::error::SqlState;
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        let text = match (error.as_db_error(), cause) {
+            (Some(database), _) => database.message().to_owned(),
+            (None, Some(cause)) => format!("{error}: {cause}"),
+            (None, None) => error.to_string(),
+        };
+        match error.code() {
+            None => Self::Unreachable(text),
+            Some(code) if *code == SqlState::UNIQUE_VIOLATION => Self::Taken(text),
+            Some(code) if *code == SqlState::DISK_FULL => Self::Full(text),
+            Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::ReadOnly(text),
+            Some(code) if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
+                Self::Again(text)
+            }
+            Some(code)
+                if code.code().starts_with("08")
+                    || code.code().starts_with("57P")
+                    || *code == SqlState::TOO_MANY_CONNECTIONS
+                    || *code == SqlState::INVALID_CATALOG_NAME
+                    || code.code().starts_with("28") =>
+            {
+                Self::Unreachable(text)
+            }
+            Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => Self::Busy(text),
+            Some(_) => Self::Database(text),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Rows in and out. One SQL text for both engines, dispatched in `connection`; types crossed in `sql`.
+
+pub mod connection;
+pub mod error;
+pub mod migrate;
+pub mod registry;
+pub mod replacements;
+pub mod results;
+pub mod schema;
+pub mod shown;
+pub mod sql;
+pub mod store;
+pub mod table;
+pub mod tables;
+pub mod url;
+
+pub use connection::Engine;
+pub use error::{Error, Result};
+pub use store::{Reader, Store, TenantId, Writer};
+pub use table::Table;
+pub use url::Url;

@@ -1,0 +1,149 @@
+//! Bringing a database up to date: versioned, append-only, checked at every start.
+
+use crate::{
+    connection::{APPLICATION_ID, Connection, Engine},
+    error::{Error, Result},
+    params,
+    url::Url,
+};
+
+/// Every migration, in order. Append only: a landed text never changes.
+const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "core", include_str!("../migrations/0001_core.sql"))];
+
+/// The schema this program knows.
+pub fn known_version() -> i64 {
+    MIGRATIONS.last().map_or(0, |(version, ..)| *version)
+}
+
+/// Whether the database is empty or ours. Something else is an error, and is left alone.
+fn is_empty(connection: &mut Connection, url: &Url) -> Result<bool> {
+    let (tables, ours) = match connection.engine() {
+        Engine::Sqlite => (
+            "select count(*) from sqlite_master where type = 'table'",
+            "select count(*) from pragma_application_id where application_id = 1414682457",
+        ),
+        Engine::Postgres => (
+            "select count(*) from pg_tables where schemaname = current_schema()",
+            "select count(*) from pg_tables where schemaname = current_schema() and tablename = 'trackway_migrations'",
+        ),
+    };
+    if count(connection, ours)? == 1 {
+        return Ok(false);
+    }
+    match count(connection, tables)? {
+        0 => Ok(true),
+        _ => Err(Error::NotOurs(url.to_string())),
+    }
+}
+
+fn count(connection: &mut Connection, sql: &str) -> Result<i64> {
+    Ok(connection.query::<(i64,)>(sql, &[])?.first().map_or(0, |row| row.0))
+}
+
+/// Applies what is missing, in one transaction. A database newer than this program is refused untouched.
+pub(crate) fn bring_up_to_date(connection: &mut Connection, url: &Url) -> Result<()> {
+    if applied(connection, url)? == known_version() {
+        return Ok(());
+    }
+    match connection.engine() {
+        Engine::Sqlite => connection.batch("begin immediate")?,
+        // Two processes may start at once: the second waits, and finds the work done.
+        Engine::Postgres => connection.batch("begin; select pg_advisory_xact_lock(1414682457)")?,
+    }
+    let outcome = apply_missing(connection, url);
+    match outcome {
+        Ok(()) => connection.commit(),
+        Err(error) => {
+            connection.rollback();
+            Err(error)
+        }
+    }
+}
+
+fn apply_missing(connection: &mut Connection, url: &Url) -> Result<()> {
+    let done = applied(connection, url)?;
+    if done == 0 {
+        connection.batch(&translated(
+            connection.engine(),
+            "create table trackway_migrations (version bigint not null primary key, name text not null, applied_at time not null)",
+        ))?;
+        if connection.engine() == Engine::Sqlite {
+            connection.batch(&format!("pragma application_id = {APPLICATION_ID}"))?;
+        }
+    }
+    for (version, name, text) in MIGRATIONS.iter().filter(|(version, ..)| *version > done) {
+        connection.batch(&translated(connection.engine(), text))?;
+        connection.execute(
+            "insert into trackway_migrations (version, name, applied_at) values (?1, ?2, ?3)",
+            params![*version, *name, trackway_domain::Time::now()],
+        )?;
+    }
+    Ok(())
+}
+
+/// The version a database is at; 0 for an empty one.
+pub(crate) fn applied(connection: &mut Connection, url: &Url) -> Result<i64> {
+    if is_empty(connection, url)? {
+        return Ok(0);
+    }
+    let found = count(connection, "select max(version) from trackway_migrations")?;
+    if found > known_version() {
+        return Err(Error::Newer { at: url.to_string(), found, known: known_version() });
+    }
+    Ok(found)
+}
+
+/// The types of a migration's text in each engine.
+const TYPES: [(&str, &str, &str); 9] = [
+    ("uuid", "blob", "uuid"),
+    ("time", "integer", "timestamptz"),
+    ("json", "text", "jsonb"),
+    ("flag", "integer", "boolean"),
+    ("bigint", "integer", "bigint"),
+    ("real", "real", "double precision"),
+    ("bytes", "blob", "bytea"),
+    // Sorted by bytes on both engines, whatever the server's locale.
+    ("text", "text", "text collate \"C\""),
+    ("counter", "integer primary key autoincrement", "bigint generated always as identity primary key"),
+];
+
+/// One text for both engines: only the names of types differ, and SQLite checks them (`strict`).
+fn translated(engine: Engine, text: &str) -> String {
+    let mut out = String::with_capacity(text.len() * 5 / 4);
+    let mut word = String::new();
+    for character in text.chars().chain([' ']) {
+        if character.is_ascii_alphanumeric() || character == '_' {
+            word.push(character);
+            continue;
+        }
+        let translated = TYPES.iter().find(|(name, ..)| *name == word).map(|(_, sqlite, postgres)| match engine {
+            Engine::Sqlite => *sqlite,
+            Engine::Postgres => *postgres,
+        });
+        out.push_str(translated.unwrap_or(&word));
+        word.clear();
+        out.push(character);
+    }
+    match engine {
+        Engine::Sqlite => out.replace("\n);", "\n) strict;"),
+        Engine::Postgres => out,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_types_are_translated() {
+        let text = "create table a (\n    at time not null, timeout bigint, b flag\n);";
+        assert_eq!(
+            translated(Engine::Sqlite, text).trim_end(),
+            "create table a (\n    at integer not null, timeout integer, b integer\n) strict;"
+        );
+        assert_eq!(
+            translated(Engine::Postgres, text).trim_end(),
+            "create table a (\n    at timestamptz not null, timeout bigint, b boolean\n);"
+        );
+    }
+}

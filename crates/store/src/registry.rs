@@ -1,0 +1,207 @@
+//! The registry: every thing that has an id, found again by any part of it that people type.
+
+use std::collections::HashMap;
+
+use trackway_domain::{
+    Error as Rule, Id, Ref,
+    close_matches::close_matches,
+    ids,
+    kind::{self, Kind, Marker},
+};
+use uuid::Uuid;
+
+use crate::{
+    error::Result,
+    params, row,
+    sql::ToParam,
+    store::{Reader, TenantId, Writer},
+};
+
+row! {
+    /// What the registry knows of a thing.
+    pub struct Entry {
+        id: Uuid,
+        kind: Kind,
+        studio_id: Option<Id<kind::Studio>>,
+        display_path: String,
+        created_by: Option<Uuid>,
+        created_at: trackway_domain::Time,
+        deleted_at: Option<trackway_domain::Time>,
+    }
+}
+
+const SELECT: &str = "select id, kind, studio_id, display_path, created_by, created_at, deleted_at from registry";
+
+/// Kinds that have names, and where the names are kept.
+const NAMED: &[(Kind, &str, &str)] = &[
+    (Kind::Studio, "studios", "name"),
+    (Kind::Person, "people", "handle"),
+    (Kind::Agent, "agents", "handle"),
+    (Kind::Role, "roles", "name"),
+    (Kind::Workflow, "workflows", "name"),
+    (Kind::Workspace, "workspaces", "name"),
+    (Kind::Label, "labels", "key"),
+    (Kind::Task, "tasks", "variant"),
+];
+
+/// Names looked through for close matches.
+const NAMES_SEARCHED: i64 = 2_000;
+/// Candidates listed for an ambiguous id.
+const CANDIDATES_MAX: usize = 10;
+
+impl Reader<'_> {
+    /// The id that a reference names: a name first, then the end of an id; `last` is the newest run.
+    pub fn resolve<K: Marker>(&mut self, reference: &Ref<K>) -> Result<Id<K>> {
+        let text = reference.as_str();
+        let named = NAMED.iter().find(|(kind, ..)| *kind == K::KIND);
+        if let Some((_, table, column)) = named {
+            let found = self.one::<(Uuid,)>(
+                &format!("select id from {table} where tenant_id = ?1 and {column} = ?2 and deleted_at is null"),
+                params![text],
+            )?;
+            if let Some((id,)) = found {
+                return Ok(id.into());
+            }
+        }
+        if K::KIND == Kind::Run && text == "last" {
+            let newest =
+                self.one::<(Uuid,)>("select id from runs where tenant_id = ?1 order by id desc limit 1", &[])?;
+            return newest.map(|(id,)| id.into()).ok_or_else(|| Rule::not_found("there is no run yet").into());
+        }
+        if let Some(entry) = self.entry_ending(text, Some(K::KIND))? {
+            if entry.deleted_at.is_some() {
+                return Err(Rule::not_found(format!("{} {:?} was deleted", K::KIND, entry.display_path)).into());
+            }
+            return Ok(entry.id.into());
+        }
+        Err(self.unknown(K::KIND, text)?.into())
+    }
+
+    /// The same for a reference that may be absent.
+    pub fn resolve_optional<K: Marker>(&mut self, reference: Option<&Ref<K>>) -> Result<Option<Id<K>>> {
+        reference.map(|reference| self.resolve(reference)).transpose()
+    }
+
+    /// The thing whose id ends as given; several are a usage error that lists them.
+    pub fn entry_ending(&mut self, text: &str, kind: Option<Kind>) -> Result<Option<Entry>> {
+        let Some(suffix) = ids::parse_suffix(text) else {
+            return Ok(None);
+        };
+        let (low, high) = ids::short_key_range(&suffix);
+        let found = self.query::<Entry>(
+            &format!("{SELECT} where tenant_id = ?1 and short_key >= ?2 and short_key <= ?3 order by id"),
+            params![low, high],
+        )?;
+        let mut matching: Vec<Entry> = found
+            .into_iter()
+            .filter(|entry| kind.is_none_or(|kind| kind == entry.kind))
+            .filter(|entry| entry.id.simple().to_string().ends_with(&suffix))
+            .collect();
+        if matching.len() > 1 {
+            let candidates: Vec<_> = matching
+                .iter()
+                .take(CANDIDATES_MAX)
+                .map(|entry| format!("{} ({} {})", ids::suffix(entry.id, 12), entry.kind, entry.display_path))
+                .collect();
+            return Err(Rule::usage(format!("{text:?} is the end of {} ids", matching.len()))
+                .hint(format!("type more of it: {}", candidates.join(", ")))
+                .into());
+        }
+        Ok(matching.pop())
+    }
+
+    /// The registry's entry of an id.
+    pub fn entry(&mut self, id: Uuid) -> Result<Option<Entry>> {
+        self.one(&format!("{SELECT} where tenant_id = ?1 and id = ?2"), params![id])
+    }
+
+    /// The file or commit at a path.
+    pub fn entry_at(&mut self, path: &str) -> Result<Option<Entry>> {
+        self.one(
+            &format!("{SELECT} where tenant_id = ?1 and display_path = ?2 and kind in ('file', 'commit') order by id desc limit 1"),
+            params![path],
+        )
+    }
+
+    /// The not-found error for a name, with what comes close.
+    pub fn unknown(&mut self, kind: Kind, text: &str) -> Result<Rule> {
+        let error = Rule::not_found(format!("there is no {kind} {text:?}"));
+        let Some((_, table, column)) = NAMED.iter().find(|(named, ..)| *named == kind) else {
+            return Ok(error);
+        };
+        let names = self.query::<(String,)>(
+            &format!(
+                "select {column} from {table} where tenant_id = ?1 and deleted_at is null order by id desc limit ?2"
+            ),
+            params![NAMES_SEARCHED],
+        )?;
+        let close = close_matches(text, names.iter().map(|(name,)| name.as_str()));
+        Ok(if close.is_empty() {
+            error.hint(format!("trackway {kind} list"))
+        } else {
+            error.hint(format!("did you mean {}?", close.join(" or ")))
+        })
+    }
+
+    /// How each id is shown: eight digits, more where another id ends the same.
+    pub fn short_forms(&mut self, wanted: &[Uuid]) -> Result<HashMap<Uuid, String>> {
+        let mut forms = HashMap::new();
+        for chunk in wanted.chunks(200) {
+            let keys: Vec<i64> = chunk.iter().map(|id| ids::short_key(*id)).collect();
+            let places: Vec<_> = (0..keys.len()).map(|index| format!("?{}", index + 2)).collect();
+            let params: Vec<_> = keys.iter().map(ToParam::to_param).collect();
+            let neighbours = self.query::<(Uuid,)>(
+                &format!("select id from registry where tenant_id = ?1 and short_key in ({})", places.join(", ")),
+                &params,
+            )?;
+            for id in chunk {
+                let unique = |digits: &usize| {
+                    !neighbours
+                        .iter()
+                        .any(|(other,)| other != id && ids::suffix(*other, *digits) == ids::suffix(*id, *digits))
+                };
+                let digits = (ids::SHORT_DIGITS..=32).find(unique).unwrap_or(32);
+                forms.insert(*id, ids::suffix(*id, digits));
+            }
+        }
+        Ok(forms)
+    }
+}
+
+impl Writer<'_> {
+    /// Enters a new thing.
+    pub fn register<K: Marker>(
+        &mut self,
+        id: Id<K>,
+        studio: Option<Id<kind::Studio>>,
+        display_path: &str,
+        created_by: Option<Uuid>,
+    ) -> Result<()> {
+        let now = self.now;
+        self.post(
+            "insert into registry (tenant_id, id, kind, studio_id, display_path, short_key, created_by, created_at) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![id, K::KIND, studio, display_path, ids::short_key(id.uuid()), created_by, now],
+        )
+    }
+
+    /// Says that a thing is now shown elsewhere.
+    pub fn rename<K>(&mut self, id: Id<K>, display_path: &str) -> Result<()> {
+        self.post("update registry set display_path = ?3 where tenant_id = ?1 and id = ?2", params![id, display_path])
+    }
+
+    /// Marks a thing deleted. Its history stays.
+    pub fn unregister<K>(&mut self, id: Id<K>) -> Result<()> {
+        let now = self.now;
+        self.post("update registry set deleted_at = ?3 where tenant_id = ?1 and id = ?2", params![id, now])
+    }
+}
+
+/// The tenant of a name; asked before there is a tenant to scope by.
+pub fn tenant_named(store: &crate::Store, name: &str) -> Result<TenantId> {
+    let mut reader = store.read(Uuid::nil().into())?;
+    let found = reader.query_unscoped::<(Uuid,)>("select id from tenants where name = ?1", params![name])?;
+    if let [(id,)] = found[..] {
+        return Ok(id.into());
+    }
+    Err(Rule::not_found(format!("there is no tenant {name:?}")).hint("trackway tenant list").into())
+}

@@ -1,0 +1,87 @@
+//! What people see of rows: names where the rows have ids.
+
+use trackway_domain::{Time, Variant};
+
+use crate::{
+    shown,
+    tables::{Agent, Commitment, Decision, Note, Package, Run, Task, TaskLink, Token, Workflow},
+};
+
+shown! {
+    pub struct WorkflowShown of workflow: Workflow as "w" {
+        role: Option<String> = "r.name",
+    } from "workflows w left join roles r on r.id = w.role_id"
+}
+
+shown! {
+    pub struct AgentShown of agent: Agent as "a" {
+        role: Option<String> = "r.name",
+        owner: String = "o.handle",
+        parent: Option<String> = "p.handle",
+    } from "agents a left join roles r on r.id = a.role_id join people o on o.id = a.owner_id left join agents p on p.id = a.parent_id"
+}
+
+shown! {
+    pub struct TaskShown of task: Task as "t" {
+        workflow: String = "w.name",
+        role: Option<String> = "r.name",
+        workspace: Option<String> = "s.name",
+    } from "tasks t join workflows w on w.id = t.workflow_id left join roles r on r.id = t.role_id left join workspaces s on s.id = t.workspace_id"
+}
+
+shown! {
+    pub struct LinkShown of link: TaskLink as "l" {
+        from: Variant = "f.variant",
+        to: Variant = "t.variant",
+    } from "task_links l join tasks f on f.id = l.from_task_id join tasks t on t.id = l.to_task_id"
+}
+
+shown! {
+    pub struct PackageShown of package: Package as "p" {
+        role: String = "r.name",
+        variant: Variant = "t.variant",
+    } from "packages p join roles r on r.id = p.role_id join tasks t on t.id = p.task_id"
+}
+
+shown! {
+    pub struct RunShown of run: Run as "u" {
+        agent: String = "a.handle",
+        role: Option<String> = "r.name",
+        task: Option<Variant> = "t.variant",
+        workspace: Option<String> = "s.name",
+        initiated_by: Option<String> = "p.handle",
+    } from "runs u join agents a on a.id = u.agent_id left join roles r on r.id = u.role_id left join tasks t on t.id = u.task_id left join workspaces s on s.id = u.workspace_id left join people p on p.id = u.initiated_by"
+}
+
+impl RunShown {
+    /// How long it took, or has taken until `now`.
+    pub fn seconds(&self, now: Time) -> i64 {
+        self.run.ended_at.unwrap_or(now).seconds_since(self.run.started_at)
+    }
+}
+
+shown! {
+    pub struct NoteShown of note: Note as "n" {
+        studio: String = "s.name",
+        about: Option<String> = "g.display_path",
+    } from "notes n join studios s on s.id = n.studio_id left join registry g on g.id = n.about_id"
+}
+
+shown! {
+    pub struct DecisionShown of decision: Decision as "d" {
+        studio: String = "s.name",
+    } from "decisions d join studios s on s.id = d.studio_id"
+}
+
+shown! {
+    pub struct CommitmentShown of commitment: Commitment as "c" {
+        studio: String = "s.name",
+        members: i64 = "(select count(*) from commitment_members m where m.commitment_id = c.id)",
+    } from "commitments c join studios s on s.id = c.studio_id"
+}
+
+shown! {
+    pub struct TokenShown of token: Token as "k" {
+        actor: Option<String> = "coalesce(p.handle, a.handle)",
+    } from "tokens k left join people p on p.id = k.actor_id left join agents a on a.id = k.actor_id"
+}

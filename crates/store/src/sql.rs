@@ -1,0 +1,331 @@
+//! Values on their way into and out of either engine.
+//!
+//! One [`Param`] goes in, one [`Column`] comes out, whichever engine is behind. Native types on both sides:
+//! uuid, timestamptz, jsonb and boolean in PostgreSQL; blob, integer microseconds, text and 0/1 in SQLite.
+
+use std::borrow::Cow;
+
+use postgres_types::{FromSql, IsNull, ToSql, Type, private::BytesMut};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use trackway_domain::{Duration, Id, Time, Variant, kind, words};
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+
+/// A value bound to a query.
+#[derive(Debug, Clone)]
+pub enum Param<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Real(f64),
+    Text(Cow<'a, str>),
+    Bytes(Cow<'a, [u8]>),
+    Uuid(Uuid),
+    Time(Time),
+    Json(String),
+}
+
+impl Param<'_> {
+    pub fn into_owned(self) -> Param<'static> {
+        match self {
+            Param::Null => Param::Null,
+            Param::Bool(value) => Param::Bool(value),
+            Param::Int(value) => Param::Int(value),
+            Param::Real(value) => Param::Real(value),
+            Param::Text(value) => Param::Text(Cow::Owned(value.into_owned())),
+            Param::Bytes(value) => Param::Bytes(Cow::Owned(value.into_owned())),
+            Param::Uuid(value) => Param::Uuid(value),
+            Param::Time(value) => Param::Time(value),
+            Param::Json(value) => Param::Json(value),
+        }
+    }
+}
+
+/// Microseconds between 1970, our epoch, and 2000, PostgreSQL's.
+const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
+
+impl ToSql for Param<'_> {
+    fn to_sql(
+        &self,
+        ty: &Type,
+        out: &mut BytesMut,
+    ) -> std::result::Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Param::Null => return Ok(IsNull::Yes),
+            Param::Bool(value) => return value.to_sql(ty, out),
+            Param::Int(value) if *ty == Type::INT4 => {
+                return i32::try_from(*value)?.to_sql(ty, out);
+            }
+            Param::Int(value) => return value.to_sql(ty, out),
+            Param::Real(value) => return value.to_sql(ty, out),
+            Param::Text(value) => out.extend_from_slice(value.as_bytes()),
+            Param::Bytes(value) => out.extend_from_slice(value),
+            Param::Uuid(value) => out.extend_from_slice(value.as_bytes()),
+            Param::Time(value) => {
+                out.extend_from_slice(&(value.micros() - POSTGRES_EPOCH_MICROS).to_be_bytes());
+            }
+            Param::Json(value) => {
+                out.extend_from_slice(&[1]);
+                out.extend_from_slice(value.as_bytes());
+            }
+        }
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    postgres_types::to_sql_checked!();
+}
+
+impl rusqlite::ToSql for Param<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Param::Null => ValueRef::Null,
+            Param::Bool(value) => ValueRef::Integer(i64::from(*value)),
+            Param::Int(value) => ValueRef::Integer(*value),
+            Param::Real(value) => ValueRef::Real(*value),
+            Param::Text(value) => ValueRef::Text(value.as_bytes()),
+            Param::Bytes(value) => ValueRef::Blob(value),
+            Param::Uuid(value) => ValueRef::Blob(value.as_bytes()),
+            Param::Time(value) => ValueRef::Integer(value.micros()),
+            Param::Json(value) => ValueRef::Text(value.as_bytes()),
+        }))
+    }
+}
+
+/// A value that can be bound.
+pub trait ToParam {
+    fn to_param(&self) -> Param<'_>;
+}
+
+/// Binds values: `params![context.tenant, id, name]`.
+#[macro_export]
+macro_rules! params {
+    ($($value:expr),* $(,)?) => {
+        &[$($crate::sql::ToParam::to_param(&$value)),*]
+    };
+}
+
+/// A value read from a row, before it has a Rust type.
+#[derive(Debug, Clone, Copy)]
+pub enum Column<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Real(f64),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+    Uuid(Uuid),
+    Time(Time),
+}
+
+/// A row of either engine.
+#[derive(Debug)]
+pub enum Row<'a> {
+    Sqlite(&'a rusqlite::Row<'a>),
+    Postgres(&'a tokio_postgres::Row),
+}
+
+impl Row<'_> {
+    pub fn get<T: FromColumn>(&self, index: usize) -> Result<T> {
+        let column = match self {
+            Row::Sqlite(row) => match row.get_ref(index)? {
+                ValueRef::Null => Column::Null,
+                ValueRef::Integer(value) => Column::Int(value),
+                ValueRef::Real(value) => Column::Real(value),
+                ValueRef::Text(value) => {
+                    Column::Text(std::str::from_utf8(value).map_err(|error| Error::Value(error.to_string()))?)
+                }
+                ValueRef::Blob(value) => Column::Bytes(value),
+            },
+            Row::Postgres(row) => row.try_get::<_, Column<'_>>(index)?,
+        };
+        T::from_column(column)
+    }
+}
+
+impl<'a> FromSql<'a> for Column<'a> {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> std::result::Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(match *ty {
+            Type::BOOL => Self::Bool(bool::from_sql(ty, raw)?),
+            Type::INT8 => Self::Int(i64::from_sql(ty, raw)?),
+            Type::INT4 => Self::Int(i32::from_sql(ty, raw)?.into()),
+            Type::FLOAT8 => Self::Real(f64::from_sql(ty, raw)?),
+            Type::UUID => Self::Uuid(Uuid::from_slice(raw)?),
+            Type::TIMESTAMPTZ => {
+                let micros = i64::from_be_bytes(raw.try_into()?);
+                Self::Time(Time::from_micros(micros + POSTGRES_EPOCH_MICROS))
+            }
+            Type::BYTEA => Self::Bytes(raw),
+            // jsonb on the wire is one version byte and the text.
+            Type::JSONB => Self::Text(std::str::from_utf8(raw.get(1..).unwrap_or_default())?),
+            _ => Self::Text(std::str::from_utf8(raw)?),
+        })
+    }
+
+    fn from_sql_null(_: &Type) -> std::result::Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self::Null)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+/// A type that a column can be read as.
+pub trait FromColumn: Sized {
+    fn from_column(column: Column<'_>) -> Result<Self>;
+}
+
+fn unexpected<T>(column: Column<'_>) -> Result<T> {
+    Err(Error::Value(format!("{column:?} where a {} was expected", std::any::type_name::<T>())))
+}
+
+impl<T: FromColumn> FromColumn for Option<T> {
+    fn from_column(column: Column<'_>) -> Result<Self> {
+        match column {
+            Column::Null => Ok(None),
+            column => T::from_column(column).map(Some),
+        }
+    }
+}
+
+impl<T: ToParam> ToParam for Option<T> {
+    fn to_param(&self) -> Param<'_> {
+        self.as_ref().map_or(Param::Null, ToParam::to_param)
+    }
+}
+
+impl<T: ToParam + ?Sized> ToParam for &T {
+    fn to_param(&self) -> Param<'_> {
+        (**self).to_param()
+    }
+}
+
+macro_rules! columns {
+    ($($type:ty: $value:ident => $param:expr, $($pattern:pat => $read:expr),+;)*) => {
+        $(
+            impl ToParam for $type {
+                fn to_param(&self) -> Param<'_> {
+                    let $value = self;
+                    $param
+                }
+            }
+
+            impl FromColumn for $type {
+                fn from_column(column: Column<'_>) -> Result<Self> {
+                    match column {
+                        $($pattern => Ok($read),)+
+                        column => unexpected(column),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+columns! {
+    bool: value => Param::Bool(*value), Column::Bool(read) => read, Column::Int(read) => read != 0;
+    i64: value => Param::Int(*value), Column::Int(read) => read;
+    f64: value => Param::Real(*value), Column::Real(read) => read, Column::Int(read) => read as f64;
+    String: value => Param::Text(Cow::Borrowed(value)), Column::Text(read) => read.to_owned();
+    Vec<u8>: value => Param::Bytes(Cow::Borrowed(value)), Column::Bytes(read) => read.to_vec();
+    Uuid: value => Param::Uuid(*value), Column::Uuid(read) => read, Column::Bytes(read) => uuid_from(read)?;
+    Time: value => Param::Time(*value), Column::Time(read) => read, Column::Int(read) => Self::from_micros(read);
+    Duration: value => Param::Int(value.seconds()), Column::Int(read) => Self::from_seconds(read);
+    Variant: value => Param::Text(Cow::Borrowed(value.as_str())), Column::Text(read) => read.parse()?;
+    serde_json::Value: value => Param::Json(value.to_string()), Column::Text(read) => json_from(read)?;
+    Vec<String>: value => Param::Json(serde_json::json!(value).to_string()), Column::Text(read) => json_from(read)?;
+}
+
+impl ToParam for str {
+    fn to_param(&self) -> Param<'_> {
+        Param::Text(Cow::Borrowed(self))
+    }
+}
+
+impl<K> ToParam for Id<K> {
+    fn to_param(&self) -> Param<'_> {
+        Param::Uuid(self.uuid())
+    }
+}
+
+impl<K> FromColumn for Id<K> {
+    fn from_column(column: Column<'_>) -> Result<Self> {
+        Uuid::from_column(column).map(Self::from)
+    }
+}
+
+fn uuid_from(bytes: &[u8]) -> Result<Uuid> {
+    Uuid::from_slice(bytes).map_err(|error| Error::Value(error.to_string()))
+}
+
+fn json_from<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| Error::Value(error.to_string()))
+}
+
+macro_rules! word_columns {
+    ($($type:ty),* $(,)?) => {
+        $(
+            impl ToParam for $type {
+                fn to_param(&self) -> Param<'_> {
+                    Param::Text(Cow::Borrowed(self.word()))
+                }
+            }
+
+            impl FromColumn for $type {
+                fn from_column(column: Column<'_>) -> Result<Self> {
+                    match column {
+                        Column::Text(word) => Ok(word.parse()?),
+                        column => unexpected(column),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+word_columns!(
+    kind::ActionType,
+    kind::Kind,
+    kind::ResourceType,
+    words::ActorKind,
+    words::CommitmentStatus,
+    words::DecisionStatus,
+    words::Level,
+    words::LinkType,
+    words::Priority,
+    words::RoleOrigin,
+    words::RunMode,
+    words::RunStatus,
+    words::Runner,
+    words::StepType,
+    words::TaskStatus,
+);
+
+/// Something that one row can be read as.
+pub trait FromRow: Sized {
+    fn from_row(row: &Row<'_>) -> Result<Self>;
+}
+
+macro_rules! tuple_rows {
+    ($(($($name:ident $index:tt),+);)*) => {
+        $(impl<$($name: FromColumn),+> FromRow for ($($name,)+) {
+            fn from_row(row: &Row<'_>) -> Result<Self> {
+                Ok(($(row.get::<$name>($index)?,)+))
+            }
+        })*
+    };
+}
+
+tuple_rows! {
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, F 5);
+}

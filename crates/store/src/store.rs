@@ -1,0 +1,224 @@
+//! An opened database: connections handed out for reading, and for the one write path.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{Mutex, PoisonError},
+};
+
+use trackway_domain::{Id, Time, kind};
+
+use crate::{
+    connection::{Connection, Engine},
+    error::{Error, Result},
+    migrate,
+    sql::{FromRow, Param},
+    url::Url,
+};
+
+pub type TenantId = Id<kind::Tenant>;
+
+/// A database that was checked to be ours and up to date.
+#[derive(Debug)]
+pub struct Store {
+    url: Url,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Store {
+    /// Opens a database that exists; brings an older one up to date.
+    pub fn open(url: Url) -> Result<Self> {
+        if let Url::Sqlite(path) = &url
+            && !path.exists()
+        {
+            return Err(Error::Missing(url.to_string()));
+        }
+        let mut connection = connect(&url, false)?;
+        match migrate::applied(&mut connection, &url)? {
+            0 => return Err(Error::Missing(url.to_string())),
+            version if version < migrate::known_version() => migrate::bring_up_to_date(&mut connection, &url)?,
+            _ => {}
+        }
+        Ok(Self::over(url, connection))
+    }
+
+    /// Opens a database, making it when there is none.
+    pub fn create(url: Url) -> Result<Self> {
+        if let Url::Sqlite(path) = &url
+            && let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty())
+        {
+            std::fs::create_dir_all(directory)
+                .map_err(|error| Error::ReadOnly(format!("{}: {error}", directory.display())))?;
+        }
+        let mut connection = connect(&url, true)?;
+        migrate::bring_up_to_date(&mut connection, &url)?;
+        Ok(Self::over(url, connection))
+    }
+
+    fn over(url: Url, connection: Connection) -> Self {
+        Self { url, idle: Mutex::new(vec![connection]) }
+    }
+
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    pub fn engine(&self) -> Engine {
+        match self.url {
+            Url::Sqlite(_) => Engine::Sqlite,
+            Url::Postgres(_) => Engine::Postgres,
+        }
+    }
+
+    /// A consistent view of one moment.
+    pub fn read(&self, tenant: TenantId) -> Result<Reader<'_>> {
+        let mut lent = self.lend()?;
+        lent.begin_read()?;
+        Ok(Reader { lent, tenant })
+    }
+
+    /// A write transaction. Dropped without `commit`, it leaves no trace.
+    pub fn write(&self, tenant: TenantId, now: Time) -> Result<Writer<'_>> {
+        let mut lent = self.lend()?;
+        lent.begin_write()?;
+        Ok(Writer { reader: Reader { lent, tenant }, now })
+    }
+
+    fn lend(&self) -> Result<Lent<'_>> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle.filter(Connection::is_open) {
+            Some(connection) => connection,
+            None => connect(&self.url, false)?,
+        };
+        Ok(Lent { connection: Some(connection), store: self })
+    }
+}
+
+fn connect(url: &Url, create: bool) -> Result<Connection> {
+    match url {
+        Url::Sqlite(path) => Connection::sqlite(path, create),
+        Url::Postgres(url) => Connection::postgres(url),
+    }
+}
+
+/// A connection that goes back to its store, out of any transaction.
+#[derive(Debug)]
+struct Lent<'a> {
+    connection: Option<Connection>,
+    store: &'a Store,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            connection.rollback();
+            self.store.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
+    }
+}
+
+impl Deref for Lent<'_> {
+    type Target = Connection;
+    #[expect(clippy::expect_used, reason = "taken only by drop")]
+    fn deref(&self) -> &Connection {
+        self.connection.as_ref().expect("a lent connection is there until it is dropped")
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    #[expect(clippy::expect_used, reason = "taken only by drop")]
+    fn deref_mut(&mut self) -> &mut Connection {
+        self.connection.as_mut().expect("a lent connection is there until it is dropped")
+    }
+}
+
+/// Reads, scoped to one tenant.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    lent: Lent<'a>,
+    pub tenant: TenantId,
+}
+
+impl Reader<'_> {
+    pub fn engine(&self) -> Engine {
+        self.lent.engine()
+    }
+
+    /// Runs a query. `?1` is the tenant, always: a text that does not use it is refused by both engines.
+    pub fn query<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        self.lent.query(sql, &scoped(self.tenant, params))
+    }
+
+    /// The first row, if there is one. `?1` is the tenant.
+    pub fn one<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Option<T>> {
+        Ok(self.query(sql, params)?.into_iter().next())
+    }
+
+    /// One number that is always there, such as a count. `?1` is the tenant.
+    pub fn count(&mut self, sql: &str, params: &[Param<'_>]) -> Result<i64> {
+        Ok(self.one::<(i64,)>(sql, params)?.map_or(0, |(count,)| count))
+    }
+
+    /// Runs a query about the database itself, or about which tenants there are: the few without a tenant.
+    pub fn query_unscoped<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        self.lent.query(sql, params)
+    }
+}
+
+fn scoped<'a>(tenant: TenantId, params: &'a [Param<'a>]) -> Vec<Param<'a>> {
+    std::iter::once(Param::Uuid(tenant.uuid())).chain(params.iter().cloned()).collect()
+}
+
+/// Reads and writes in one transaction, at one time.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    reader: Reader<'a>,
+    pub now: Time,
+}
+
+impl<'a> Deref for Writer<'a> {
+    type Target = Reader<'a>;
+    fn deref(&self) -> &Reader<'a> {
+        &self.reader
+    }
+}
+
+impl DerefMut for Writer<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.reader
+    }
+}
+
+impl Writer<'_> {
+    /// Runs a write and says how many rows it changed. `?1` is the tenant.
+    pub fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64> {
+        let scoped = scoped(self.tenant, params);
+        self.reader.lent.execute(sql, &scoped)
+    }
+
+    /// A write whose answer nobody needs (see [`Connection::post`]). `?1` is the tenant.
+    pub fn post(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
+        let scoped = scoped(self.tenant, params);
+        self.reader.lent.post(sql, &scoped)
+    }
+
+    /// A write of a whole row, which holds its tenant itself.
+    pub(crate) fn post_row(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
+        self.reader.lent.post(sql, params)
+    }
+
+    pub fn commit(mut self) -> Result<()> {
+        self.reader.lent.commit()
+    }
+
+    /// Lets one transaction at a time change the catalog's graphs (replacements, links, pins), whose rules look
+    /// at many rows. SQLite has one writer anyway.
+    pub fn lock_catalog(&mut self) -> Result<()> {
+        if self.engine() == Engine::Postgres {
+            self.query::<(bool,)>(
+                "select pg_advisory_xact_lock(hashtextextended(cast(cast(?1 as uuid) as text), 1)) is null",
+                &[],
+            )?;
+        }
+        Ok(())
+    }
+}

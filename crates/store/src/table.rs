@@ -1,0 +1,162 @@
+//! Tables and views as Rust structs: a field is a column.
+
+use crate::{
+    connection::Engine,
+    error::{Error, Result},
+    sql::{FromRow, Param, ToParam},
+    store::{Reader, Writer},
+};
+
+/// A struct whose fields are the columns of one table.
+pub trait Table: FromRow {
+    const COLUMNS: &'static [&'static str];
+    /// `select COLUMNS from TABLE`, to be followed by `where`.
+    fn select() -> &'static str;
+    fn insert_sql() -> &'static str;
+    /// Sets every column of the row with this row's key, within its tenant (the second column).
+    fn update_sql() -> &'static str;
+    fn params(&self) -> Vec<Param<'_>>;
+}
+
+/// Declares a struct and the table it is a row of. The first field is the key.
+#[macro_export]
+macro_rules! table {
+    ($(#[$meta:meta])* pub struct $name:ident in $table:literal { $(#[$first_meta:meta])* $first:ident: $first_type:ty, $($(#[$field_meta:meta])* $field:ident: $type:ty),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, serde::Serialize)]
+        pub struct $name { $(#[$first_meta])* pub $first: $first_type, $($(#[$field_meta])* pub $field: $type),* }
+
+        impl $crate::sql::FromRow for $name {
+            fn from_row(row: &$crate::sql::Row<'_>) -> $crate::error::Result<Self> {
+                let mut index = 0..;
+                let mut next = || index.next().unwrap_or_default();
+                Ok(Self { $first: row.get(next())?, $($field: row.get(next())?),* })
+            }
+        }
+
+        impl $crate::table::Table for $name {
+            const COLUMNS: &'static [&'static str] = &[stringify!($first), $(stringify!($field)),*];
+
+            fn select() -> &'static str {
+                concat!("select ", stringify!($first), $(", ", stringify!($field),)* " from ", $table)
+            }
+
+            fn insert_sql() -> &'static str {
+                static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+                    let columns = <$name as $crate::table::Table>::COLUMNS;
+                    let places: Vec<_> = (1..=columns.len()).map(|place| format!("?{place}")).collect();
+                    format!("insert into {} ({}) values ({})", $table, columns.join(", "), places.join(", "))
+                });
+                &SQL
+            }
+
+            fn update_sql() -> &'static str {
+                static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+                    let sets: Vec<_> = <$name as $crate::table::Table>::COLUMNS[1..].iter().enumerate().map(|(index, column)| format!("{column} = ?{}", index + 2)).collect();
+                    format!("update {} set {} where {} = ?1 and tenant_id = ?2", $table, sets.join(", "), stringify!($first))
+                });
+                &SQL
+            }
+
+            fn params(&self) -> Vec<$crate::sql::Param<'_>> {
+                vec![$crate::sql::ToParam::to_param(&self.$first), $($crate::sql::ToParam::to_param(&self.$field)),*]
+            }
+        }
+    };
+}
+
+/// Declares a struct that rows of a query are read as, columns in the order of the fields.
+#[macro_export]
+macro_rules! row {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, serde::Serialize)]
+        pub struct $name { $($(#[$field_meta])* pub $field: $type),* }
+
+        impl $crate::sql::FromRow for $name {
+            fn from_row(row: &$crate::sql::Row<'_>) -> $crate::error::Result<Self> {
+                let mut index = 0..;
+                let mut next = || index.next().unwrap_or_default();
+                Ok(Self { $($field: row.get(next())?),* })
+            }
+        }
+    };
+}
+
+/// A row of a table together with names that its ids stand for, read by one join.
+pub trait Shown: FromRow {
+    /// `select ... from ... join ...`, to be followed by `where`.
+    fn select() -> &'static str;
+}
+
+/// Declares what is shown of a table's rows: all of the row, and names from joined tables.
+#[macro_export]
+macro_rules! shown {
+    ($(#[$meta:meta])* pub struct $name:ident of $row:ident: $table:ty as $alias:literal { $($(#[$field_meta:meta])* $field:ident: $type:ty = $expression:literal),* $(,)? } from $from:literal) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, serde::Serialize)]
+        pub struct $name { #[serde(flatten)] pub $row: $table, $($(#[$field_meta])* pub $field: $type),* }
+
+        impl $crate::sql::FromRow for $name {
+            fn from_row(row: &$crate::sql::Row<'_>) -> $crate::error::Result<Self> {
+                let mut index = <$table as $crate::table::Table>::COLUMNS.len()..;
+                let mut next = || index.next().unwrap_or_default();
+                Ok(Self { $row: <$table>::from_row(row)?, $($field: row.get(next())?),* })
+            }
+        }
+
+        impl $crate::table::Shown for $name {
+            fn select() -> &'static str {
+                static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+                    let own = <$table as $crate::table::Table>::COLUMNS.iter().map(|column| format!("{}.{column}", $alias));
+                    let columns: Vec<String> = own.chain([$($expression.to_owned()),*]).collect();
+                    format!("select {} from {}", columns.join(", "), $from)
+                });
+                &SQL
+            }
+        }
+    };
+}
+
+impl Reader<'_> {
+    /// What is shown of the rows that the rest of the text (`where ...`) selects. `?1` is the tenant.
+    pub fn shown<T: Shown>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        self.query(&format!("{} {rest}", T::select()), params)
+    }
+
+    /// What is shown of the row with this id, which must be there.
+    pub fn shown_by_id<T: Shown>(&mut self, alias: &str, id: impl ToParam) -> Result<T> {
+        let found = self.shown(&format!("where {alias}.tenant_id = ?1 and {alias}.id = ?2"), &[id.to_param()])?;
+        found.into_iter().next().ok_or_else(|| Error::Value("a row that was just there is gone".into()))
+    }
+
+    /// The rows of a table that the rest of the text (`where ...`) selects.
+    pub fn rows<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        self.query(&format!("{} {rest}", T::select()), params)
+    }
+
+    /// The one row of a table that the rest of the text selects, if there is one.
+    pub fn row<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Option<T>> {
+        Ok(self.rows(rest, params)?.into_iter().next())
+    }
+}
+
+impl Writer<'_> {
+    pub fn insert<T: Table>(&mut self, row: &T) -> Result<()> {
+        self.post_row(T::insert_sql(), &row.params())
+    }
+
+    pub fn update<T: Table>(&mut self, row: &T) -> Result<()> {
+        self.post_row(T::update_sql(), &row.params())
+    }
+
+    /// The one row that the rest of the text selects, held against other writers until the transaction ends.
+    /// SQLite has one writer at a time and needs no lock.
+    pub fn row_locked<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Option<T>> {
+        let lock = match self.engine() {
+            Engine::Sqlite => "",
+            Engine::Postgres => " for update",
+        };
+        self.row(&format!("{rest}{lock}"), params)
+    }
+}

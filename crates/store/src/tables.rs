@@ -1,0 +1,455 @@
+//! The tables, a struct each. Adding a column: a migration, and a field here.
+
+use serde_json::Value;
+use trackway_domain::{
+    Duration, Id, Time, Variant,
+    kind::{self, ActionType, ResourceType},
+    words::{
+        ActorKind, CommitmentStatus, DecisionStatus, Level, LinkType, Priority, RoleOrigin, RunMode, RunStatus, Runner,
+        StepType, TaskStatus,
+    },
+};
+use uuid::Uuid;
+
+use crate::{store::TenantId, table};
+
+table! {
+    pub struct Tenant in "tenants" {
+        id: TenantId,
+        name: String,
+        created_at: Time,
+    }
+}
+
+table! {
+    pub struct Person in "people" {
+        id: Id<kind::Person>,
+        #[serde(skip)] tenant_id: TenantId,
+        handle: String,
+        name: Option<String>,
+        created_at: Time,
+        updated_at: Time,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct Studio in "studios" {
+        id: Id<kind::Studio>,
+        #[serde(skip)] tenant_id: TenantId,
+        name: String,
+        title: Option<String>,
+        description: Option<String>,
+        created_at: Time,
+        updated_at: Time,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct Role in "roles" {
+        id: Id<kind::Role>,
+        #[serde(skip)] tenant_id: TenantId,
+        name: String,
+        title: Option<String>,
+        description: Option<String>,
+        notes: Option<String>,
+        tags: Vec<String>,
+        origin: RoleOrigin,
+        created_at: Time,
+        updated_at: Time,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct Label in "labels" {
+        id: Id<kind::Label>,
+        #[serde(skip)] tenant_id: TenantId,
+        key: String,
+        name: String,
+        created_at: Time,
+        updated_at: Time,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct Workflow in "workflows" {
+        id: Id<kind::Workflow>,
+        #[serde(skip)] tenant_id: TenantId,
+        name: String,
+        title: Option<String>,
+        description: Option<String>,
+        #[serde(skip)] role_id: Option<Id<kind::Role>>,
+        notes: Option<String>,
+        created_at: Time,
+        updated_at: Time,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct Workspace in "workspaces" {
+        id: Id<kind::Workspace>,
+        #[serde(skip)] tenant_id: TenantId,
+        name: String,
+        directory: Option<String>,
+        repository: Option<String>,
+        description: Option<String>,
+        project: Option<String>,
+        tags: Vec<String>,
+        created_at: Time,
+        updated_at: Time,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct Agent in "agents" {
+        id: Id<kind::Agent>,
+        #[serde(skip)] tenant_id: TenantId,
+        handle: String,
+        name: Option<String>,
+        #[serde(skip)] owner_id: Id<kind::Person>,
+        #[serde(skip)] parent_id: Option<Id<kind::Agent>>,
+        #[serde(skip)] role_id: Option<Id<kind::Role>>,
+        runner: Runner,
+        model: Option<String>,
+        identity: Option<String>,
+        capabilities: Option<Vec<String>>,
+        max_items: Option<i64>,
+        end_of_run: bool,
+        spend_limit: Option<f64>,
+        archived: bool,
+        created_at: Time,
+        updated_at: Time,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct TaskVariant in "task_variants" {
+        id: Uuid,
+        tenant_id: TenantId,
+        variant: Variant,
+        workflow_id: Id<kind::Workflow>,
+        claimed_at: Time,
+        released_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct Task in "tasks" {
+        id: Id<kind::Task>,
+        #[serde(skip)] tenant_id: TenantId,
+        variant: Variant,
+        command: String,
+        #[serde(skip)] workflow_id: Id<kind::Workflow>,
+        #[serde(skip)] role_id: Option<Id<kind::Role>>,
+        title: Option<String>,
+        description: Option<String>,
+        motivation: Option<String>,
+        notes: Option<String>,
+        shell: Option<String>,
+        script: Option<String>,
+        timeout: Option<Duration>,
+        #[serde(skip)] workspace_id: Option<Id<kind::Workspace>>,
+        tags: Vec<String>,
+        labels: Vec<String>,
+        heading: Option<i64>,
+        recurring: bool,
+        archived: bool,
+        status: TaskStatus,
+        status_since: Time,
+        priority: Priority,
+        estimate: Option<Duration>,
+        language: Option<String>,
+        revision: i64,
+        lineage_id: Uuid,
+        open_blockers: i64,
+        replaced: bool,
+        created_at: Time,
+        updated_at: Time,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+impl Task {
+    /// Whether this task may be the answer to "which is the current one".
+    pub fn usable(&self) -> bool {
+        self.deleted_at.is_none() && !self.archived
+    }
+}
+
+table! {
+    pub struct TaskRevision in "task_revisions" {
+        task_id: Id<kind::Task>,
+        #[serde(skip)] tenant_id: TenantId,
+        number: i64,
+        digest: String,
+        definition: Value,
+        actor_kind: ActorKind,
+        actor_id: Uuid,
+        run_id: Option<Id<kind::Run>>,
+        created_at: Time,
+    }
+}
+
+table! {
+    pub struct TaskReplace in "task_replaces" {
+        new_task_id: Id<kind::Task>,
+        old_task_id: Id<kind::Task>,
+        tenant_id: TenantId,
+        level: Level,
+        comment: Option<String>,
+        created_at: Time,
+        updated_at: Time,
+    }
+}
+
+table! {
+    pub struct TaskLink in "task_links" {
+        id: Id<kind::Link>,
+        tenant_id: TenantId,
+        from_task_id: Id<kind::Task>,
+        to_task_id: Id<kind::Task>,
+        #[serde(rename = "type")] link_type: LinkType,
+        created_at: Time,
+        deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct Package in "packages" {
+        id: Id<kind::Package>,
+        tenant_id: TenantId,
+        role_id: Id<kind::Role>,
+        task_id: Id<kind::Task>,
+        lineage_id: Uuid,
+        created_at: Time,
+        updated_at: Time,
+        deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct Run in "runs" {
+        id: Id<kind::Run>,
+        #[serde(skip)] tenant_id: TenantId,
+        #[serde(skip)] agent_id: Id<kind::Agent>,
+        #[serde(skip)] role_id: Option<Id<kind::Role>>,
+        task_id: Option<Id<kind::Task>>,
+        task_revision: Option<i64>,
+        parent_run_id: Option<Id<kind::Run>>,
+        #[serde(skip)] initiated_by: Option<Id<kind::Person>>,
+        cause_kind: Option<String>,
+        cause_id: Option<Uuid>,
+        chain_depth: i64,
+        #[serde(skip)] workspace_id: Option<Id<kind::Workspace>>,
+        mode: RunMode,
+        status: RunStatus,
+        outcome: Option<String>,
+        final_message: Option<String>,
+        error: Option<String>,
+        max_steps: i64,
+        started_at: Time,
+        ended_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct Token in "tokens" {
+        id: Id<kind::Token>,
+        #[serde(skip)] tenant_id: TenantId,
+        #[serde(skip)] hash: Vec<u8>,
+        actor_kind: ActorKind,
+        actor_id: Uuid,
+        run_id: Option<Id<kind::Run>>,
+        name: Option<String>,
+        expires_at: Option<Time>,
+        revoked_at: Option<Time>,
+        created_at: Time,
+    }
+}
+
+table! {
+    pub struct Step in "run_steps" {
+        #[serde(skip)] run_id: Id<kind::Run>,
+        #[serde(skip)] tenant_id: TenantId,
+        position: i64,
+        #[serde(rename = "type")] step_type: StepType,
+        detail: Option<String>,
+        created_at: Time,
+    }
+}
+
+table! {
+    pub struct Usage in "run_usage" {
+        id: Uuid,
+        #[serde(skip)] tenant_id: TenantId,
+        #[serde(skip)] run_id: Id<kind::Run>,
+        message_id: Option<String>,
+        model: Option<String>,
+        input_tokens: Option<i64>,
+        output_tokens: Option<i64>,
+        cache_creation_tokens: Option<i64>,
+        cache_read_tokens: Option<i64>,
+        cost: Option<f64>,
+        created_at: Time,
+    }
+}
+
+table! {
+    /// A touch: the fact that a run did something to a resource.
+    pub struct Touch in "run_resources" {
+        id: Uuid,
+        tenant_id: TenantId,
+        run_id: Id<kind::Run>,
+        resource_type: ResourceType,
+        resource_id: Uuid,
+        resource_studio_id: Option<Id<kind::Studio>>,
+        action_type: ActionType,
+        display_path: String,
+        first_at: Time,
+        last_at: Time,
+        times: i64,
+    }
+}
+
+table! {
+    pub struct Note in "notes" {
+        id: Id<kind::Note>,
+        #[serde(skip)] tenant_id: TenantId,
+        #[serde(skip)] studio_id: Id<kind::Studio>,
+        title: String,
+        body: String,
+        revision: i64,
+        pinned: bool,
+        about_id: Option<Uuid>,
+        created_at: Time,
+        updated_at: Time,
+        archived_at: Option<Time>,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct NoteRevision in "note_revisions" {
+        note_id: Id<kind::Note>,
+        #[serde(skip)] tenant_id: TenantId,
+        number: i64,
+        title: String,
+        body: String,
+        actor_kind: ActorKind,
+        actor_id: Uuid,
+        run_id: Option<Id<kind::Run>>,
+        created_at: Time,
+    }
+}
+
+table! {
+    pub struct Confirmation in "confirmations" {
+        id: Id<kind::Confirmation>,
+        #[serde(skip)] tenant_id: TenantId,
+        note_id: Id<kind::Note>,
+        actor_kind: ActorKind,
+        actor_id: Uuid,
+        note_revision: i64,
+        read_at: Time,
+    }
+}
+
+table! {
+    pub struct Decision in "decisions" {
+        id: Id<kind::Decision>,
+        #[serde(skip)] tenant_id: TenantId,
+        #[serde(skip)] studio_id: Id<kind::Studio>,
+        question: String,
+        description: Option<String>,
+        deadline: Option<Time>,
+        status: DecisionStatus,
+        outcome: Option<Value>,
+        created_at: Time,
+        updated_at: Time,
+        closed_at: Option<Time>,
+        archived_at: Option<Time>,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct DecisionOption in "decision_options" {
+        id: Id<kind::DecisionOption>,
+        #[serde(skip)] tenant_id: TenantId,
+        #[serde(skip)] decision_id: Id<kind::Decision>,
+        title: String,
+        created_at: Time,
+    }
+}
+
+table! {
+    pub struct Vote in "votes" {
+        id: Id<kind::Vote>,
+        #[serde(skip)] tenant_id: TenantId,
+        option_id: Id<kind::DecisionOption>,
+        actor_kind: ActorKind,
+        actor_id: Uuid,
+        accepted: bool,
+        preferred: bool,
+        created_at: Time,
+        updated_at: Time,
+    }
+}
+
+table! {
+    pub struct Commitment in "commitments" {
+        id: Id<kind::Commitment>,
+        #[serde(skip)] tenant_id: TenantId,
+        #[serde(skip)] studio_id: Id<kind::Studio>,
+        title: String,
+        description: Option<String>,
+        critical_mass: i64,
+        member_limit: Option<i64>,
+        deadline: Option<Time>,
+        status: CommitmentStatus,
+        achieved_at: Option<Time>,
+        created_at: Time,
+        updated_at: Time,
+        archived_at: Option<Time>,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    pub struct CommitmentMember in "commitment_members" {
+        commitment_id: Id<kind::Commitment>,
+        #[serde(skip)] tenant_id: TenantId,
+        actor_kind: ActorKind,
+        actor_id: Uuid,
+        created_at: Time,
+    }
+}
+
+table! {
+    pub struct Scratchpad in "scratchpads" {
+        agent_id: Id<kind::Agent>,
+        tenant_id: TenantId,
+        content: String,
+        revision: i64,
+        updated_at: Time,
+    }
+}
+
+table! {
+    pub struct ScratchpadRevision in "scratchpad_revisions" {
+        agent_id: Id<kind::Agent>,
+        tenant_id: TenantId,
+        revision: i64,
+        content: String,
+        actor_kind: ActorKind,
+        actor_id: Uuid,
+        run_id: Option<Id<kind::Run>>,
+        created_at: Time,
+    }
+}
