@@ -164,23 +164,25 @@ fn record<A: Action>(context: &Context, write: &mut Writer<'_>, done: Done<A>) -
         return Ok(done.output);
     };
     if let Some(run) = context.run {
-        for touch in touched.recorded() {
-            record_touch(write, run, &touch)?;
+        for (touch, place) in touched.recorded().iter().zip(0..) {
+            record_touch(write, run, touch, place)?;
         }
     }
     append_event(context, write, A::NAME, &about)?;
     Ok(done.output)
 }
 
-fn record_touch(write: &mut Writer<'_>, run: Id<kind::Run>, touch: &Recorded) -> Result<()> {
+fn record_touch(write: &mut Writer<'_>, run: Id<kind::Run>, touch: &Recorded, place: i64) -> Result<()> {
     let now = write.now;
+    // A microsecond apart, so that touches of one action are read in its order.
+    let id = Id::<kind::Run>::new(Time::from_micros(now.micros() + place));
     write.post(
         "insert into run_resources (tenant_id, id, run_id, resource_type, resource_id, resource_studio_id, action_type, display_path, first_at, last_at, times)
          values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, 1)
          on conflict (run_id, resource_type, resource_id, action_type)
          do update set last_at = excluded.last_at, display_path = excluded.display_path, times = run_resources.times + 1",
         params![
-            Id::<kind::Run>::new(now), run, touch.resource_type, touch.resource_id, touch.studio, touch.action_type, touch.path, now
+            id, run, touch.resource_type, touch.resource_id, touch.studio, touch.action_type, touch.path, now
         ],
     )?;
     Ok(())

@@ -464,4 +464,5 @@ create table events (
     subject_path text not null
 );
 create index events_by_tenant on events (tenant_id, position);
+create index events_by_run on events (run_id, position) where run_id is not null;
 create index events_by_subject on events (subject_id, position);

@@ -1,1 +1,21 @@
+//! Every question, one type each. Reads only.
 
+pub mod catalog;
+pub mod event;
+pub mod history;
+pub mod made;
+pub mod package;
+pub mod page;
+pub mod registry;
+pub mod run;
+pub mod scratchpad;
+pub mod status;
+pub mod studio;
+pub mod task;
+pub mod trace;
+pub mod usage;
+pub mod view;
+pub mod why;
+
+pub use trackway_store::{Error, Result};
+pub use view::View;

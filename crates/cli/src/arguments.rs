@@ -1,0 +1,140 @@
+//! The command line's grammar, made from the registries of actions and questions.
+
+use clap::{Arg, ArgAction, Command};
+use trackway_actions::registry::ACTIONS;
+use trackway_views::registry::VIEWS;
+
+use crate::environment;
+
+/// The nouns, with what they are. A noun without commands is not shown.
+const NOUNS: &[(&str, &str)] = &[
+    ("agent", "Agents: who acts"),
+    ("commitment", "Commitments: what counts once enough commit to it"),
+    ("decision", "Decisions: questions, options and votes"),
+    ("event", "The event log: every change, in order"),
+    ("label", "Labels of tasks"),
+    ("link", "Links between tasks"),
+    ("note", "Notes, comments and who read them"),
+    ("package", "Packages: the version of a task that a role uses"),
+    ("person", "People: who answers for what agents do"),
+    ("role", "Roles: the names actors work under"),
+    ("run", "Runs: one execution of work by one agent"),
+    ("scratchpad", "Scratchpads: an agent's notes to its future self"),
+    ("studio", "Studios: shared spaces that own notes, decisions and commitments"),
+    ("task", "Tasks, their versions and their history"),
+    ("token", "Tokens of people"),
+    ("trace", "Traces for other tools"),
+    ("workflow", "Workflows: the owners of task variants"),
+    ("workspace", "Workspaces: places where work happens"),
+];
+
+const ABOUT: &str = "The system of record for agent work";
+
+/// The whole grammar. A noun's verbs are added when the noun is chosen: a start-up pays for one noun.
+pub fn command() -> Command {
+    let nouns = NOUNS.iter().map(|(noun, about)| noun_command(noun, about));
+    let questions = VIEWS.iter().filter(|view| view.command.0.is_empty()).map(view_command);
+    Command::new("trackway")
+        .about(ABOUT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .args(globals())
+        .subcommands(special())
+        .subcommands(questions)
+        .subcommands(nouns)
+}
+
+fn noun_command(noun: &'static str, about: &'static str) -> Command {
+    Command::new(noun).about(about).subcommand_required(true).arg_required_else_help(true).defer(with_verbs)
+}
+
+fn with_verbs(command: Command) -> Command {
+    let noun = command.get_name().to_owned();
+    let actions = ACTIONS.iter().filter(|action| action.command.0 == noun).map(action_command);
+    let views = VIEWS.iter().filter(|view| view.command.0 == noun).map(view_command);
+    command.disable_help_subcommand(true).subcommands(actions).subcommands(views)
+}
+
+fn action_command(action: &trackway_actions::registry::Entry) -> Command {
+    let command = (action.arguments)(Command::new(action.command.1)).arg(
+        Arg::new("dry_run")
+            .long("dry-run")
+            .action(ArgAction::SetTrue)
+            .help("Show what would happen, and change nothing"),
+    );
+    if action.removes {
+        command.arg(Arg::new("yes").long("yes").short('y').action(ArgAction::SetTrue).help("Do not ask"))
+    } else {
+        command
+    }
+}
+
+fn view_command(view: &trackway_views::registry::Entry) -> Command {
+    let command = (view.arguments)(Command::new(view.command.1));
+    match view.alias {
+        Some(alias) => command.visible_alias(alias),
+        None => command,
+    }
+}
+
+fn globals() -> [Arg; 3] {
+    [
+        Arg::new("db")
+            .long("db")
+            .global(true)
+            .env(environment::DATABASE)
+            .hide_env_values(true)
+            .value_name("URL")
+            .help("The database: sqlite:PATH or postgres://USER@HOST/DATABASE"),
+        Arg::new("tenant").long("tenant").global(true).env(environment::TENANT).value_name("NAME").help("The tenant"),
+        Arg::new("json").long("json").global(true).action(ArgAction::SetTrue).help("Answer in JSON"),
+    ]
+}
+
+/// Commands that are neither an action nor a question about rows.
+fn special() -> Vec<Command> {
+    vec![
+        Command::new("init").about("Make a database here, or yours with --user").arg(
+            Arg::new("user")
+                .long("user")
+                .action(ArgAction::SetTrue)
+                .help("Make the user's database, used where no project has one"),
+        ),
+        Command::new("demo").about("Tell a small story in a temporary database: no network, no key"),
+        Command::new("schema")
+            .about("Show the tables, relations and graph edges of this database")
+            .arg(format_argument()),
+        Command::new("db")
+            .about("The database itself")
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .disable_help_subcommand(true)
+            .subcommand(
+                Command::new("show")
+                    .about("Show the tables, relations and graph edges of this database")
+                    .arg(format_argument()),
+            ),
+        Command::new("tenant")
+            .about("Tenants: organisations that never see each other")
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .disable_help_subcommand(true)
+            .subcommands([
+                Command::new("list").about("List tenants"),
+                Command::new("create")
+                    .about("Make a tenant, with you in it")
+                    .arg(Arg::new("name").long("name").required(true).help("Its name")),
+            ]),
+        Command::new("completions").about("Print completions for a shell").arg(
+            Arg::new("shell").required(true).value_parser(clap::value_parser!(clap_complete::Shell)).help("The shell"),
+        ),
+    ]
+}
+
+fn format_argument() -> Arg {
+    Arg::new("format")
+        .long("format")
+        .value_parser(["table", "markdown", "mermaid", "json"])
+        .default_value("table")
+        .help("How to show it")
+}

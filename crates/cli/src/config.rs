@@ -1,0 +1,37 @@
+//! `config.toml`, beside the project's database and in the user's configuration directory.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use trackway_domain::Error as Rule;
+
+use crate::failure::Failure;
+
+/// What can be configured.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The database, as `--db` takes it.
+    pub db: Option<String>,
+    /// The tenant, as `--tenant` takes it.
+    pub tenant: Option<String>,
+}
+
+impl Config {
+    /// Reads a file; one that is not there says nothing.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let Ok(text) = std::fs::read_to_string(path) else {
+            return Ok(Self::default());
+        };
+        toml::from_str(&text).map_err(|error| {
+            let first = error.message().lines().next().unwrap_or_default().to_owned();
+            Rule::usage(format!("{} cannot be read: {first}", path.display())).hint("it may hold: db, tenant").into()
+        })
+    }
+
+    /// What this file says, else what the other says.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self { db: self.db.or(other.db), tenant: self.tenant.or(other.tenant) }
+    }
+}

@@ -1,0 +1,191 @@
+//! A small story, told with the real commands in a temporary database.
+
+use std::{env, fmt::Write, fs};
+
+use serde_json::Value;
+use trackway_actions::{Core, founding};
+use trackway_store::{Store, Url};
+
+use crate::{
+    arguments,
+    door::{House, Outcome},
+    failure::Failure,
+    render::{Output, Shape},
+    user,
+};
+
+/// The teller: runs each command as a user would, and writes down what was typed and answered.
+struct Teller {
+    house: House,
+    story: String,
+}
+
+impl Teller {
+    fn says(&mut self, text: &str) {
+        let bold = anstyle::Style::new().bold();
+        let _ = writeln!(self.story, "\n{bold}{text}{bold:#}\n");
+    }
+
+    /// Types a command and keeps its answer; shows what was typed.
+    fn types(&mut self, arguments: &[&str]) -> Result<Value, Failure> {
+        Ok(self.typed(arguments)?.data)
+    }
+
+    /// Types a command and shows what was answered, too.
+    fn asks(&mut self, arguments: &[&str]) -> Result<(), Failure> {
+        let outcome = self.typed(arguments)?;
+        for line in Output::plain().rendered(&outcome).lines() {
+            let _ = writeln!(self.story, "    {line}");
+        }
+        Ok(())
+    }
+
+    fn typed(&mut self, arguments: &[&str]) -> Result<Outcome, Failure> {
+        let line = std::iter::once("trackway").chain(arguments.iter().copied());
+        let outcome = self.house.answer(&arguments::command().try_get_matches_from(line)?)?;
+        let green = anstyle::AnsiColor::Green.on_default();
+        let shown: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
+        let _ = writeln!(self.story, "  {green}${green:#} trackway {}", shown.join(" "));
+        Ok(outcome)
+    }
+
+    /// Starts a run and acts in it from here on.
+    fn starts_run(&mut self, arguments: &[&str]) -> Result<String, Failure> {
+        self.house.token = None;
+        let started = self.types(arguments)?;
+        self.house.token = started["token"].as_str().map(str::to_owned);
+        let _ = writeln!(
+            self.story,
+            "  {green}${green:#} export TRACKWAY_TOKEN=...",
+            green = anstyle::AnsiColor::Green.on_default()
+        );
+        Ok(id(&started, "run_id"))
+    }
+}
+
+fn quoted(argument: &str) -> String {
+    if argument.contains([' ', '?', '\'']) {
+        format!("'{}'", argument.replace('\'', "'\\''"))
+    } else {
+        argument.to_owned()
+    }
+}
+
+/// The last digits of an id in an answer, as people type them.
+fn id(answer: &Value, field: &str) -> String {
+    let full = answer[field].as_str().unwrap_or_default();
+    full[full.len().saturating_sub(8)..].to_owned()
+}
+
+/// Tells the story.
+pub fn tell() -> Result<Outcome, Failure> {
+    let directory = env::temp_dir().join(format!("trackway-demo-{}", std::process::id()));
+    fs::create_dir_all(&directory)?;
+    let file = directory.join("trackway.db");
+    let core = Core::new(Store::create(Url::sqlite(&file))?);
+    core.found(founding::LOCAL_TENANT, &user::handle())?;
+    let mut teller = Teller { house: House::over(core, founding::LOCAL_TENANT), story: String::new() };
+
+    teller.says("A workflow owns a task. The task gets better, twice; nobody loses the old versions.");
+    teller.types(&["role", "set", "--name", "coder"])?;
+    teller.types(&["role", "set", "--name", "reviewer"])?;
+    teller.types(&["workflow", "set", "--name", "quality", "--role", "coder"])?;
+    teller.types(&[
+        "task",
+        "set",
+        "--workflow",
+        "quality",
+        "--variant",
+        "unit/go",
+        "--title",
+        "Test the Go code",
+        "--role",
+        "coder",
+    ])?;
+    teller.types(&[
+        "task",
+        "set",
+        "--workflow",
+        "quality",
+        "--variant",
+        "unit/go-race",
+        "--title",
+        "Test with the race detector",
+        "--role",
+        "coder",
+        "--replaces",
+        "unit/go",
+    ])?;
+    teller.types(&[
+        "task",
+        "set",
+        "--workflow",
+        "quality",
+        "--variant",
+        "unit/go-fuzz",
+        "--title",
+        "Test and fuzz",
+        "--role",
+        "coder",
+        "--replaces",
+        "unit/go-race",
+        "--level",
+        "major",
+    ])?;
+    teller.asks(&["task", "latest", "--variant", "unit/go"])?;
+    teller.types(&["package", "set", "--role", "coder", "--task", "unit/go-race"])?;
+    teller.asks(&["package", "outdated"])?;
+
+    teller.says("Two agents, two studios. Each works in a run, and what it does is the run's.");
+    teller.types(&["studio", "set", "--name", "lab"])?;
+    teller.types(&["agent", "set", "--handle", "ada", "--role", "coder"])?;
+    teller.types(&["agent", "set", "--handle", "grace", "--role", "reviewer"])?;
+    let first = teller.starts_run(&["run", "start", "--agent", "ada", "--task", "unit/go-race"])?;
+    let note = teller.types(&[
+        "note",
+        "create",
+        "--studio",
+        "main",
+        "--title",
+        "Race in the cache",
+        "--body",
+        "Two writers, one map.",
+    ])?;
+    let note = id(&note, "id");
+    let decision = teller.types(&[
+        "decision",
+        "create",
+        "--studio",
+        "lab",
+        "--question",
+        "How do we fix it?",
+        "--option",
+        "a lock",
+        "--option",
+        "a channel",
+    ])?;
+    let decision = id(&decision, "id");
+    teller.types(&["decision", "vote", &decision, "--option", "a lock", "--accept"])?;
+    teller.types(&[
+        "scratchpad",
+        "update",
+        "--content",
+        "The cache is not safe for two writers. Decision is open in the lab.",
+    ])?;
+    teller.types(&["run", "end", &first, "--status", "completed", "--message", "Found it."])?;
+
+    teller.starts_run(&["run", "start", "--agent", "grace"])?;
+    teller.types(&["note", "confirm", &note])?;
+    teller.types(&["decision", "vote", &decision, "--option", "a channel", "--prefer"])?;
+    teller.types(&["decision", "vote", &decision, "--option", "a lock", "--accept"])?;
+    teller.house.token = None;
+    teller.asks(&["decision", "results", &decision])?;
+
+    teller.says("Afterwards: what did the run make, and where does a thing come from?");
+    teller.asks(&["made", &first])?;
+    teller.asks(&["why", &note])?;
+
+    teller.says("It is all still there.");
+    let _ = writeln!(teller.story, "  export TRACKWAY_DB=sqlite:{}\n  trackway why {note}", file.display());
+    Ok(Outcome::new(Value::String(teller.story), Shape::Text))
+}

@@ -1,0 +1,232 @@
+//! From a command line to an action or a question, and back with the answer.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use clap::ArgMatches;
+use serde_json::{Value, json};
+use trackway_actions::{
+    Core, Credential,
+    context::{Context, Secret},
+    registry::{ACTIONS, Entry, Mode},
+};
+use trackway_domain::{Error as Rule, Time};
+use trackway_store::{Reader, TenantId, registry::tenant_named, tables::Tenant};
+use trackway_views::registry::VIEWS;
+use uuid::Uuid;
+
+use crate::{arguments, demo, environment, failure::Failure, init, location::Location, render::Shape, user};
+
+/// An answer, and how people see it.
+#[derive(Debug)]
+pub struct Outcome {
+    pub data: Value,
+    pub shape: Shape,
+    /// What is said beside the data, on stderr.
+    pub remarks: Vec<String>,
+    /// The short form of each id in the data.
+    pub short_ids: Vec<(String, String)>,
+}
+
+impl Outcome {
+    pub fn new(data: Value, shape: Shape) -> Self {
+        Self { data, shape, remarks: Vec::new(), short_ids: Vec::new() }
+    }
+}
+
+/// Answers one command line.
+pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
+    match matches.subcommand() {
+        Some(("completions", rest)) => Ok(completions(rest)),
+        Some(("demo", _)) => demo::tell(),
+        Some(("init", rest)) => init::init(rest),
+        _ => House::open(matches)?.answer(matches),
+    }
+}
+
+/// An opened database and who is at the door.
+#[derive(Debug)]
+pub struct House {
+    pub core: Core,
+    tenant: String,
+    /// The token, when one was given.
+    pub token: Option<String>,
+}
+
+impl House {
+    fn open(matches: &ArgMatches) -> Result<Self, Failure> {
+        let location = Location::find(matches)?;
+        let token = std::env::var(environment::TOKEN).ok().filter(|token| !token.is_empty());
+        Ok(Self { core: location.open()?, tenant: location.tenant, token })
+    }
+
+    pub fn over(core: Core, tenant: &str) -> Self {
+        Self { core, tenant: tenant.to_owned(), token: None }
+    }
+
+    /// Answers one command line in this house.
+    pub fn answer(&self, matches: &ArgMatches) -> Result<Outcome, Failure> {
+        let Some((noun, rest)) = matches.subcommand() else {
+            return self.ask(("", "status"), &arguments::command().get_matches_from(["trackway", "status"]));
+        };
+        match (noun, rest.subcommand()) {
+            ("schema", _) => self.schema(rest),
+            ("db", Some((_, rest))) => self.schema(rest),
+            ("tenant", Some(("create", rest))) => self.create_tenant(rest),
+            ("tenant", Some(_)) => self.tenants(),
+            (verb, None) => self.ask(("", verb), matches),
+            (noun, Some((verb, rest))) => match ACTIONS.iter().find(|action| action.command == (noun, verb)) {
+                Some(action) => self.act(action, rest),
+                None => self.ask((noun, verb), matches),
+            },
+        }
+    }
+
+    fn act(&self, action: &Entry, matches: &ArgMatches) -> Result<Outcome, Failure> {
+        let context = self.context()?;
+        let rehearse = || (action.with_matches)(&self.core, &context, matches, Mode::Rehearse);
+        let dry = matches.get_flag("dry_run");
+        let data = if dry {
+            rehearse()?
+        } else {
+            if action.removes && !matches.get_flag("yes") {
+                ask_first(action, &rehearse()?)?;
+            }
+            (action.with_matches)(&self.core, &context, matches, Mode::Execute)?
+        };
+        let mut outcome = Outcome::new(data, Shape::of(action.command));
+        if dry {
+            outcome.remarks.push("dry run: nothing was changed".to_owned());
+        }
+        let notices = outcome.data.get("notices").and_then(Value::as_array).cloned().unwrap_or_default();
+        outcome.remarks.extend(notices.iter().filter_map(Value::as_str).map(|notice| format!("note: {notice}")));
+        self.with_short_ids(outcome, context.tenant)
+    }
+
+    fn ask(&self, command: (&str, &str), matches: &ArgMatches) -> Result<Outcome, Failure> {
+        let view = VIEWS
+            .iter()
+            .find(|view| view.command == command)
+            .ok_or_else(|| Rule::usage(format!("there is no command {} {}", command.0, command.1)))?;
+        let (_, rest) = matches.subcommand().unwrap_or(("", matches));
+        let rest = rest.subcommand().map_or(rest, |(_, rest)| rest);
+        let tenant = self.tenant_id()?;
+        let answer = (view.with_matches)(&mut self.core.store().read(tenant)?, rest, Time::now())?;
+        let mut outcome = Outcome::new(answer.data, Shape::of(view.command).with_columns(view.columns));
+        if let Some(more) = answer.more {
+            outcome.remarks.push(format!("there is more: --after {more}"));
+        }
+        if view.command == ("", "status") {
+            outcome.data["database"] = json!(self.core.store().url().to_string());
+        }
+        self.with_short_ids(outcome, tenant)
+    }
+
+    /// Who acts: the token's holder, else the operating system's user.
+    pub fn context(&self) -> Result<Context, Failure> {
+        let credential = match &self.token {
+            Some(token) => Credential::Token(Secret(token.clone())),
+            None => Credential::User { tenant: self.tenant.clone(), handle: user::handle() },
+        };
+        Ok(self.core.enter(&credential)?)
+    }
+
+    /// Reading needs a tenant; with a token, the token's.
+    fn reader(&self) -> Result<Reader<'_>, Failure> {
+        Ok(self.core.store().read(self.tenant_id()?)?)
+    }
+
+    fn tenant_id(&self) -> Result<TenantId, Failure> {
+        match self.token {
+            Some(_) => Ok(self.context()?.tenant),
+            None => Ok(tenant_named(self.core.store(), &self.tenant)?),
+        }
+    }
+
+    fn schema(&self, matches: &ArgMatches) -> Result<Outcome, Failure> {
+        let schema = self.reader()?.schema()?;
+        let data = serde_json::to_value(schema).map_err(|error| Rule::usage(error.to_string()))?;
+        let shape = match matches.get_one::<String>("format").map(String::as_str) {
+            Some("markdown") => Shape::SchemaMarkdown,
+            Some("mermaid") => Shape::SchemaMermaid,
+            Some("json") => Shape::Json,
+            _ => Shape::SchemaTable,
+        };
+        Ok(Outcome::new(data, shape))
+    }
+
+    fn tenants(&self) -> Result<Outcome, Failure> {
+        self.refuse_token("list tenants")?;
+        let select = <Tenant as trackway_store::Table>::select();
+        let tenants: Vec<Tenant> = self.reader()?.query_unscoped(&format!("{select} order by name"), &[])?;
+        Ok(Outcome::new(json!(tenants), Shape::Rows(&["id", "name", "created_at"])))
+    }
+
+    fn create_tenant(&self, matches: &ArgMatches) -> Result<Outcome, Failure> {
+        self.refuse_token("make a tenant")?;
+        let name = matches.get_one::<String>("name").cloned().unwrap_or_default();
+        let new = self.core.found(&name, &user::handle())?;
+        let id = tenant_named(self.core.store(), &name)?;
+        Ok(Outcome::new(json!({ "id": id, "name": name, "new": new }), Shape::Fields))
+    }
+
+    /// Tenants are for who can open the database, not for who was given a token to one of them.
+    fn refuse_token(&self, what: &str) -> Result<(), Failure> {
+        match self.token {
+            Some(_) => Err(Rule::denied(format!("a token cannot {what}")).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the short form of each id that is about to be shown.
+    fn with_short_ids(&self, mut outcome: Outcome, tenant: TenantId) -> Result<Outcome, Failure> {
+        let mut ids = Vec::new();
+        collect_ids(&outcome.data, &mut ids);
+        if !ids.is_empty() {
+            let forms = self.core.store().read(tenant)?.short_forms(&ids)?;
+            outcome.short_ids = forms.into_iter().map(|(id, short)| (id.to_string(), short)).collect();
+        }
+        Ok(outcome)
+    }
+}
+
+fn collect_ids(value: &Value, into: &mut Vec<Uuid>) {
+    match value {
+        Value::String(text) if text.len() == 36 => {
+            into.extend(Uuid::parse_str(text).ok().filter(|id| !into.contains(id)))
+        }
+        Value::Array(values) => values.iter().for_each(|value| collect_ids(value, into)),
+        Value::Object(fields) => fields.values().for_each(|value| collect_ids(value, into)),
+        _ => {}
+    }
+}
+
+/// Asks on a terminal; elsewhere `--yes` is needed.
+fn ask_first(action: &Entry, rehearsed: &Value) -> Result<(), Failure> {
+    let (noun, verb) = action.command;
+    let name = ["variant", "name", "handle", "key", "title", "question", "id"]
+        .iter()
+        .find_map(|field| rehearsed.get(field).and_then(Value::as_str))
+        .unwrap_or_default();
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return Err(Rule::usage(format!("{noun} {verb} {name:?} needs --yes here"))
+            .hint("--dry-run shows what would happen")
+            .into());
+    }
+    let mut stderr = std::io::stderr().lock();
+    write!(stderr, "{verb} {noun} {name}? [y/N] ")?;
+    stderr.flush()?;
+    let mut reply = String::new();
+    std::io::stdin().lock().read_line(&mut reply)?;
+    match reply.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Rule::usage("nothing was changed").into()),
+    }
+}
+
+fn completions(matches: &ArgMatches) -> Outcome {
+    let mut script = Vec::new();
+    if let Some(shell) = matches.get_one::<clap_complete::Shell>("shell") {
+        clap_complete::generate(*shell, &mut arguments::command(), "trackway", &mut script);
+    }
+    Outcome::new(Value::String(String::from_utf8_lossy(&script).into_owned()), Shape::Text)
+}

@@ -1,0 +1,24 @@
+//! Every environment variable, in one place.
+
+/// Which database.
+pub const DATABASE: &str = "TRACKWAY_DB";
+/// Who is acting.
+pub const TOKEN: &str = "TRACKWAY_TOKEN";
+/// Which tenant.
+pub const TENANT: &str = "TRACKWAY_TENANT";
+
+/// Every variable with what it does; the reference page is made from this.
+pub const VARIABLES: &[(&str, &str)] = &[
+    (
+        DATABASE,
+        "The database: `sqlite:PATH` or `postgres://USER@HOST/DATABASE`. `--db` wins over it. Without either: the nearest `.trackway/trackway.db` upward, else the user's.",
+    ),
+    (
+        TOKEN,
+        "A token. A run's gives the agent and the run that act; a person's gives the person. Without it, the person of the operating system's user acts.",
+    ),
+    (TENANT, "The tenant, `local` by default. `--tenant` wins over it; a token brings its own."),
+    ("NO_COLOR", "When set, nothing is coloured."),
+    ("XDG_DATA_HOME", "Where the user's database is: `trackway/trackway.db` below it (`~/.local/share` by default)."),
+    ("XDG_CONFIG_HOME", "Where the user's `trackway/config.toml` is (`~/.config` by default)."),
+];

@@ -1,0 +1,40 @@
+//! The command line: arguments in, tables or JSON out, an exit code.
+
+pub mod arguments;
+pub mod config;
+pub mod demo;
+pub mod door;
+pub mod environment;
+pub mod failure;
+pub mod init;
+pub mod location;
+pub mod reference;
+pub mod render;
+pub mod user;
+
+use std::{ffi::OsString, io::Write, process::ExitCode};
+
+use clap::error::ErrorKind as ClapError;
+
+use crate::{failure::Failure, render::Output};
+
+/// Runs one command line.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let wants_json = arguments.iter().skip(1).any(|argument| argument == "--json");
+    let outcome = match arguments::command().try_get_matches_from(&arguments) {
+        Ok(matches) => door::answer(&matches).and_then(|outcome| Output::of(&matches).print(&outcome)),
+        Err(error) if matches!(error.kind(), ClapError::DisplayHelp | ClapError::DisplayVersion) => {
+            return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        }
+        Err(error) => Err(Failure::from(error)),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            // Nobody is left to tell when stderr is closed too.
+            let _ = writeln!(anstream::stderr(), "{}", failure.rendered(wants_json));
+            ExitCode::from(failure.kind.exit_code())
+        }
+    }
+}

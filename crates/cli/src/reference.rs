@@ -1,0 +1,80 @@
+//! The reference pages, made from the code.
+
+use std::fmt::Write;
+
+use clap::Command;
+use trackway_actions::registry::ACTIONS;
+use trackway_domain::capability::{self, Allowance};
+
+use crate::{arguments, environment};
+
+/// Every page: its file below `docs/reference`, and its text.
+pub fn pages() -> Vec<(&'static str, String)> {
+    vec![("cli.md", commands()), ("actions.md", actions()), ("environment.md", variables())]
+}
+
+fn commands() -> String {
+    let mut out =
+        "# Commands\n\nMade from the code. Every command takes `--db URL`, `--tenant NAME` and `--json`.\n".to_owned();
+    let mut root = arguments::command().term_width(100);
+    root.build();
+    describe(&mut out, &root, "");
+    out
+}
+
+fn describe(out: &mut String, command: &Command, path: &str) {
+    let name = format!("{path} {}", command.get_name()).trim().to_owned();
+    if command.get_subcommands().next().is_none() {
+        let help = command.clone().bin_name(&name).term_width(100).render_long_help().to_string();
+        let global = ["--db", "--tenant", "--json", "-h, --help"];
+        let mut skipping = false;
+        let kept = help.lines().filter(|line| {
+            let flag = line.trim_start();
+            if flag.starts_with('-') {
+                skipping = global.iter().any(|global| flag.starts_with(global));
+            }
+            !skipping
+        });
+        let kept: Vec<_> = kept.map(str::trim_end).collect();
+        let _ = write!(out, "\n## `{name}`\n\n```text\n{}\n```\n", kept.join("\n").trim_end());
+    }
+    for below in command.get_subcommands() {
+        describe(out, below, &name);
+    }
+}
+
+fn actions() -> String {
+    let mut out = "# Actions\n\nMade from the code. Every change is one of these.\n\n".to_owned();
+    out.push_str("| action | command | resource | action type | who may |\n|---|---|---|---|---|\n");
+    for action in ACTIONS {
+        let touches = (action.touches)();
+        let resources: Vec<_> = touches.iter().map(|(resource, _)| resource.word()).collect();
+        let types: Vec<_> = touches.iter().map(|(_, did)| did.word()).collect();
+        let may = match capability::allowance(action.capability) {
+            Some(Allowance::Default) => "people; agents by default",
+            Some(Allowance::Granted) => "people; agents with a grant",
+            Some(Allowance::OwnRun) => "people; a run, about itself",
+            Some(Allowance::People) => "people",
+            None => "nobody",
+        };
+        let (noun, verb) = action.command;
+        let capability =
+            if action.capability == action.name { String::new() } else { format!(" (`{}`)", action.capability) };
+        let _ = writeln!(
+            out,
+            "| `{}` | `{noun} {verb}` | {} | {} | {may}{capability} |",
+            action.name,
+            resources.join(", "),
+            types.join(", ")
+        );
+    }
+    out
+}
+
+fn variables() -> String {
+    let mut out = "# Environment\n\nMade from the code.\n\n| variable | what it does |\n|---|---|\n".to_owned();
+    for (name, what) in environment::VARIABLES {
+        let _ = writeln!(out, "| `{name}` | {what} |");
+    }
+    out
+}

@@ -1,0 +1,31 @@
+//! The chain from a thing to the person who answers for it.
+
+use serde_json::Value;
+
+use super::{Page, dim, heading};
+
+impl Page {
+    pub(super) fn chain(&self, data: &Value) -> String {
+        let mut lines = Vec::new();
+        let hops = data["chain"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for (index, hop) in hops.iter().enumerate() {
+            let kind = hop["kind"].as_str().unwrap_or_default();
+            let label = self.cell(&hop["label"]);
+            let arrow = if index == 0 { "  " } else { "← " };
+            let shown = if matches!(kind, "resource" | "person" | "run") { heading(&label) } else { label };
+            let deleted = if index == 0 && data["deleted"] == true { dim("  (deleted)") } else { String::new() };
+            lines.push(format!("{arrow}{kind:<10} {shown}{deleted}  {}", dim(&self.cell(&hop["id"]))));
+        }
+        let missing: Vec<_> = data["missing"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if !missing.is_empty() {
+            lines.push(dim(&format!("not recorded: {}", missing.join(", ").replace('_', " "))));
+        }
+        let others = data["touched_by"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if others.len() > 1 {
+            lines.push(String::new());
+            lines.push(heading("touched by"));
+            lines.push(self.rows(&data["touched_by"], &["run_id", "action_type", "times", "first_at"]));
+        }
+        lines.join("\n")
+    }
+}

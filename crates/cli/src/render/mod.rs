@@ -1,0 +1,208 @@
+//! How people see an answer: tables and colour on a terminal, plain text in a pipe, JSON when asked.
+
+mod chain;
+mod fields;
+mod rows;
+mod run;
+mod schema;
+mod status;
+
+use std::{
+    collections::HashMap,
+    io::{ErrorKind, IsTerminal, Write},
+    process::ExitCode,
+};
+
+use clap::ArgMatches;
+use serde_json::{Value, json};
+use trackway_domain::text;
+
+use crate::{door::Outcome, failure::Failure};
+
+/// What an answer looks like to people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// As it is.
+    Text,
+    /// A document that is JSON for everyone.
+    Json,
+    /// One thing, field by field.
+    Fields,
+    /// A list, with the columns to show.
+    Rows(&'static [&'static str]),
+    /// The rows below one field of the answer.
+    RowsOf(&'static str, &'static [&'static str]),
+    /// One text field of the answer.
+    Field(&'static str),
+    Chain,
+    Tree,
+    Run,
+    Status,
+    SchemaTable,
+    SchemaMarkdown,
+    SchemaMermaid,
+}
+
+const MADE: &[&str] = &["resource_type", "action_type", "times", "studio", "display_path", "resource_id", "deleted"];
+const VERSIONS: &[&str] = &[
+    "variant",
+    "id",
+    "revisions",
+    "replaces",
+    "runs",
+    "succeeded",
+    "success_share",
+    "median_seconds",
+    "tokens",
+    "cost",
+];
+const MOVED: &[&str] = &["role", "from", "to"];
+
+impl Shape {
+    /// The shape of a command's answer.
+    pub fn of(command: (&str, &str)) -> Self {
+        match command {
+            ("", "why") => Self::Chain,
+            ("", "made") => Self::RowsOf("touches", MADE),
+            ("", "status") => Self::Status,
+            ("run", "tree") => Self::Tree,
+            ("run", "show") => Self::Run,
+            ("task", "history") => Self::RowsOf("versions", VERSIONS),
+            ("package", "upgrade") => Self::Rows(MOVED),
+            ("scratchpad", "get") => Self::Field("content"),
+            ("scratchpad", "diff") => Self::Field("diff"),
+            ("trace", "export") => Self::Json,
+            _ => Self::Fields,
+        }
+    }
+
+    /// A list when there are columns.
+    #[must_use]
+    pub fn with_columns(self, columns: &'static [&'static str]) -> Self {
+        if columns.is_empty() { self } else { Self::Rows(columns) }
+    }
+}
+
+/// Where the answer goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    json: bool,
+    /// The width of the terminal, when it is one.
+    width: Option<u16>,
+}
+
+impl Output {
+    pub fn of(matches: &ArgMatches) -> Self {
+        let width =
+            std::io::stdout().is_terminal().then(|| terminal_size::terminal_size().map_or(100, |(width, _)| width.0));
+        Self { json: matches.get_flag("json"), width }
+    }
+
+    /// Data to stdout, everything else to stderr. A reader that went away is no failure.
+    pub fn print(self, outcome: &Outcome) -> Result<ExitCode, Failure> {
+        if !self.json {
+            for remark in &outcome.remarks {
+                writeln!(anstream::stderr(), "{remark}")?;
+            }
+        }
+        let text = if self.json { self.as_json(outcome) } else { self.rendered(outcome) };
+        if text.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut stdout = anstream::stdout().lock();
+        let written = stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { stdout.write_all(b"\n") });
+        match written.and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(ExitCode::SUCCESS),
+        }
+    }
+
+    fn as_json(self, outcome: &Outcome) -> String {
+        let envelope = json!({ "schema_version": 1, "data": outcome.data });
+        match self.width {
+            Some(_) => format!("{envelope:#}"),
+            None => envelope.to_string(),
+        }
+    }
+
+    /// The answer as text.
+    pub fn rendered(self, outcome: &Outcome) -> String {
+        let page = Page { width: self.width, short_ids: outcome.short_ids.iter().cloned().collect() };
+        let data = &outcome.data;
+        match outcome.shape {
+            Shape::Text => data.as_str().unwrap_or_default().to_owned(),
+            Shape::Json => format!("{data:#}"),
+            Shape::Fields => page.fields(data),
+            Shape::Rows(columns) => page.rows(data, columns),
+            Shape::RowsOf(field, columns) => page.rows(&data[field], columns),
+            Shape::Field(field) => data[field].as_str().unwrap_or_default().to_owned(),
+            Shape::Chain => page.chain(data),
+            Shape::Tree => page.tree(data),
+            Shape::Run => page.run(data),
+            Shape::Status => page.status(data),
+            Shape::SchemaTable => page.schema_table(data),
+            Shape::SchemaMarkdown => schema::markdown(data),
+            Shape::SchemaMermaid => schema::mermaid(data),
+        }
+    }
+
+    /// For a story that is told on a page of its own.
+    pub fn plain() -> Self {
+        Self { json: false, width: Some(110) }
+    }
+}
+
+/// What the renderers need to know.
+struct Page {
+    width: Option<u16>,
+    short_ids: HashMap<String, String>,
+}
+
+impl Page {
+    /// A value in one line: ids short, times to the second, nothing that could break a table.
+    fn cell(&self, value: &Value) -> String {
+        match value {
+            Value::Null => String::new(),
+            Value::String(text) => match self.short_ids.get(text) {
+                Some(short) => short.clone(),
+                None => text::clean_line(&to_the_second(text)),
+            },
+            Value::Bool(true) => "yes".to_owned(),
+            Value::Bool(false) => "no".to_owned(),
+            Value::Number(number) => {
+                number.as_f64().filter(|_| !number.is_i64()).map_or_else(|| number.to_string(), rounded)
+            }
+            Value::Array(values) if values.iter().all(Value::is_string) => {
+                values.iter().map(|value| self.cell(value)).collect::<Vec<_>>().join(", ")
+            }
+            Value::Array(values) => values.len().to_string(),
+            Value::Object(_) => value.to_string(),
+        }
+    }
+}
+
+fn rounded(number: f64) -> String {
+    let text = format!("{number:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Drops the fraction of a time that we printed ourselves.
+fn to_the_second(text: &str) -> String {
+    let looks_like_time =
+        text.len() >= 24 && text.ends_with('Z') && text.as_bytes()[10] == b'T' && text.as_bytes()[19] == b'.';
+    if looks_like_time { format!("{}Z", &text[..19]) } else { text.to_owned() }
+}
+
+const BOLD: anstyle::Style = anstyle::Style::new().bold();
+const DIM: anstyle::Style = anstyle::Style::new().dimmed();
+
+/// A heading inside an answer.
+fn heading(text: &str) -> String {
+    format!("{BOLD}{text}{BOLD:#}")
+}
+
+fn dim(text: &str) -> String {
+    format!("{DIM}{text}{DIM:#}")
+}

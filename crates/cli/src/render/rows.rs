@@ -1,0 +1,49 @@
+//! Lists: a table on a terminal, tab-separated lines in a pipe.
+
+use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use serde_json::Value;
+
+use super::Page;
+
+impl Page {
+    pub(super) fn rows(&self, data: &Value, columns: &[&str]) -> String {
+        let rows: Vec<Vec<String>> = data
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|row| columns.iter().map(|column| self.cell(&row[*column])).collect())
+            .collect();
+        match self.width {
+            Some(width) => table(width, columns, &rows),
+            None => tab_separated(columns, &rows),
+        }
+    }
+}
+
+fn tab_separated(columns: &[&str], rows: &[Vec<String>]) -> String {
+    let mut lines = vec![columns.join("\t")];
+    lines.extend(rows.iter().map(|row| row.join("\t")));
+    lines.join("\n")
+}
+
+/// Columns in which no row has anything are left out.
+fn table(width: u16, columns: &[&str], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        return super::dim("nothing");
+    }
+    let shown: Vec<usize> = (0..columns.len()).filter(|index| rows.iter().any(|row| !row[*index].is_empty())).collect();
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    table.set_header(shown.iter().map(|index| columns[*index].replace('_', " ")));
+    for row in rows {
+        table.add_row(shown.iter().map(|index| row[*index].as_str()));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let mut lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    if let Some(first) = lines.first_mut() {
+        *first = super::heading(first);
+    }
+    lines.join("\n")
+}

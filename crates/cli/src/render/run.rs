@@ -1,0 +1,78 @@
+//! A run in full, and the tree below one.
+
+use serde_json::Value;
+
+use super::{Page, dim, heading};
+
+const SUMMARY: &[&str] = &[
+    "id",
+    "agent",
+    "role",
+    "task",
+    "task_revision",
+    "status",
+    "outcome",
+    "duration",
+    "started_at",
+    "ended_at",
+    "initiated_by",
+    "parent_run_id",
+    "workspace",
+    "mode",
+    "final_message",
+    "error",
+];
+
+impl Page {
+    pub(super) fn run(&self, data: &Value) -> String {
+        let summary: serde_json::Map<String, Value> =
+            SUMMARY.iter().map(|field| ((*field).to_owned(), data[*field].clone())).collect();
+        let mut parts = vec![self.fields(&Value::Object(summary))];
+        if data["no_effect"] == true {
+            parts.push("no effect: the run says it is done, and touched nothing".to_owned());
+        }
+        let sections: [(&str, &[&str]); 4] = [
+            ("steps", &["position", "type", "detail", "created_at"]),
+            (
+                "usage",
+                &["model", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost"],
+            ),
+            ("touches", super::MADE),
+            ("children", &["id", "agent", "role", "task", "status", "started_at"]),
+        ];
+        for (section, columns) in sections {
+            if data[section].as_array().is_some_and(|rows| !rows.is_empty()) {
+                parts.push(format!("{}\n{}", heading(section), self.rows(&data[section], columns)));
+            }
+        }
+        parts.join("\n\n")
+    }
+
+    pub(super) fn tree(&self, data: &Value) -> String {
+        let mut lines = Vec::new();
+        self.branch(data, "", "", &mut lines);
+        lines.join("\n")
+    }
+
+    fn branch(&self, run: &Value, lead: &str, below: &str, lines: &mut Vec<String>) {
+        let mut facts = vec![self.cell(&run["status"]), self.cell(&run["duration"])];
+        facts.extend(run["role"].as_str().map(|role| format!("as {role}")));
+        facts.extend(run["task"].as_str().map(|task| format!("on {task}")));
+        facts.extend(run["tokens"].as_i64().map(|tokens| format!("{tokens} tokens")));
+        facts.push(format!("{} touched", run["touches"]));
+        if run["no_effect"] == true {
+            facts.push("no effect".to_owned());
+        }
+        lines.push(format!(
+            "{lead}{} {}  {}",
+            heading(&self.cell(&run["agent"])),
+            dim(&self.cell(&run["id"])),
+            facts.join(", ")
+        ));
+        let children = run["children"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for (index, child) in children.iter().enumerate() {
+            let (fork, onward) = if index + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            self.branch(child, &format!("{below}{fork}"), &format!("{below}{onward}"), lines);
+        }
+    }
+}

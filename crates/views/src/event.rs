@@ -1,0 +1,68 @@
+//! The event log.
+
+use serde::Deserialize;
+use trackway_domain::{
+    Id, Ref, Time,
+    kind::{self, Kind},
+    words::ActorKind,
+};
+use trackway_store::{Reader, Result, params, row};
+use uuid::Uuid;
+
+use crate::view::View;
+
+/// List what happened, newest first
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ListEvents {
+    /// Only in this run
+    #[arg(long)]
+    pub run: Option<Ref<kind::Run>>,
+    /// How many to show
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    #[serde(default = "fifty")]
+    pub limit: i64,
+    /// Only before this position
+    #[arg(long, value_name = "POSITION")]
+    pub before: Option<i64>,
+}
+
+fn fifty() -> i64 {
+    50
+}
+
+row! {
+    /// Something that happened.
+    pub struct EventRow {
+        position: i64,
+        created_at: Time,
+        actor_kind: ActorKind,
+        actor: Option<String>,
+        actor_id: Uuid,
+        run_id: Option<Id<kind::Run>>,
+        request_id: Uuid,
+        action: String,
+        subject_kind: Kind,
+        subject_id: Uuid,
+        subject: String,
+    }
+}
+
+impl View for ListEvents {
+    const COMMAND: (&'static str, &'static str) = ("event", "list");
+    const COLUMNS: &'static [&'static str] =
+        &["position", "created_at", "actor", "run_id", "action", "subject_kind", "subject"];
+    type Output = Vec<EventRow>;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        let before = self.before.unwrap_or(i64::MAX);
+        let select = "select e.position, e.created_at, e.actor_kind, a.display_path, e.actor_id, e.run_id, e.request_id, e.action, e.subject_kind, e.subject_id, e.subject_path
+             from events e left join registry a on a.id = e.actor_id where e.tenant_id = ?1 and e.position < ?2";
+        match read.resolve_optional(self.run.as_ref())? {
+            None => read.query(&format!("{select} order by e.position desc limit ?3"), params![before, self.limit]),
+            Some(run) => read.query(
+                &format!("{select} and e.run_id = ?3 order by e.position desc limit ?4"),
+                params![before, run, self.limit],
+            ),
+        }
+    }
+}

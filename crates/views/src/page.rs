@@ -1,0 +1,115 @@
+//! Lists come in pages.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{Error as Rule, ids};
+use trackway_store::{
+    Reader, Result,
+    sql::{FromRow, Param, ToParam},
+};
+use uuid::Uuid;
+
+/// Rows in a page when it is not said.
+const LIMIT: i64 = 100;
+/// Rows in the largest page.
+const LIMIT_MAX: i64 = 10_000;
+
+/// Which part of a list to show
+#[derive(Debug, Clone, Default, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct Page {
+    /// How many to show
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<i64>,
+    /// Go on after this one
+    #[arg(long, value_name = "ID")]
+    pub after: Option<String>,
+}
+
+/// A page of a list; in JSON, just the rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed<T> {
+    pub rows: Vec<T>,
+    /// The id to go on after.
+    pub more: Option<String>,
+}
+
+impl<T: Serialize> Serialize for Listed<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.rows.serialize(serializer)
+    }
+}
+
+/// Which way a list runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    OldestFirst,
+    NewestFirst,
+}
+
+/// Conditions of a list, with their values.
+#[derive(Debug, Default)]
+pub struct Filter<'a> {
+    conditions: Vec<String>,
+    params: Vec<Param<'a>>,
+}
+
+impl<'a> Filter<'a> {
+    /// Adds a condition whose `?` is this value, when there is one.
+    #[must_use]
+    pub fn and<T: ToParam>(mut self, condition: &str, value: Option<&'a T>) -> Self {
+        if let Some(value) = value {
+            self.params.push(value.to_param());
+            // The tenant is ?1.
+            self.conditions.push(condition.replace('?', &format!("?{}", self.params.len() + 1)));
+        }
+        self
+    }
+
+    /// Adds a condition without a value.
+    #[must_use]
+    pub fn always(mut self, condition: &str) -> Self {
+        self.conditions.push(condition.to_owned());
+        self
+    }
+}
+
+impl Page {
+    /// Reads one page of `select`, whose rows have `alias.id` and `alias.tenant_id`.
+    pub fn read<T: FromRow>(
+        &self,
+        read: &mut Reader<'_>,
+        select: &str,
+        alias: &str,
+        mut filter: Filter<'_>,
+        order: Order,
+        id: impl Fn(&T) -> Uuid,
+    ) -> Result<Listed<T>> {
+        let limit = self.limit.unwrap_or(LIMIT);
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {limit}")).into());
+        }
+        let (than, direction) = match order {
+            Order::OldestFirst => (">", "asc"),
+            Order::NewestFirst => ("<", "desc"),
+        };
+        if let Some(after) = &self.after {
+            let Some(entry) = read.entry_ending(after, None)? else {
+                return Err(Rule::not_found(format!("there is nothing to go on after: {after:?}")).into());
+            };
+            filter.params.push(Param::Uuid(entry.id));
+            filter.conditions.push(format!("{alias}.id {than} ?{}", filter.params.len() + 1));
+        }
+        filter.params.push(Param::Int(limit + 1));
+        filter.conditions.insert(0, format!("{alias}.tenant_id = ?1"));
+        let sql = format!(
+            "{select} where {} order by {alias}.id {direction} limit ?{}",
+            filter.conditions.join(" and "),
+            filter.params.len() + 1
+        );
+        let mut rows = read.query::<T>(&sql, &filter.params)?;
+        let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
+        let more = rows.len() > wanted;
+        rows.truncate(wanted);
+        let last = rows.last().map(|row| ids::suffix(id(row), 12));
+        Ok(Listed { rows, more: last.filter(|_| more) })
+    }
+}

@@ -1,0 +1,118 @@
+//! Every question there is, for the doors to read.
+
+use serde_json::Value;
+use trackway_domain::{Error as Rule, Time};
+use trackway_store::{Reader, Result};
+
+use crate::{
+    catalog::{
+        GetAgent, GetLabel, GetPerson, GetRole, GetStudio, GetWorkflow, GetWorkspace, ListAgents, ListLabels,
+        ListLinks, ListPeople, ListRoles, ListStudios, ListTokens, ListWorkflows, ListWorkspaces,
+    },
+    event::ListEvents,
+    history::TaskHistory,
+    made::Made,
+    package::{GetPackage, ListPackages, OutdatedPackages, ResolvePackage},
+    run::{ListRuns, ShowRun, TreeOfRun},
+    scratchpad::{GetScratchpad, ScratchpadDiff, ScratchpadHistory},
+    status::Status,
+    studio::{
+        DecisionResults, ListCommitments, ListDecisions, ListNotes, NoteHistory, ShowCommitment, ShowDecision, ShowNote,
+    },
+    task::{GetTask, LatestTask, ListTasks, NextTask, Ready},
+    trace::ExportTrace,
+    usage::UsageBy,
+    view::View,
+    why::Why,
+};
+
+/// An answer on its way to a door.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub data: Value,
+    /// Where a list goes on, when it does.
+    pub more: Option<String>,
+}
+
+/// A question as the doors see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    pub command: (&'static str, &'static str),
+    pub alias: Option<&'static str>,
+    pub columns: &'static [&'static str],
+    pub schema: fn() -> schemars::Schema,
+    pub arguments: fn(clap::Command) -> clap::Command,
+    pub with_matches: fn(&mut Reader<'_>, &clap::ArgMatches, Time) -> Result<Answer>,
+}
+
+const fn entry<V: View>() -> Entry {
+    Entry {
+        command: V::COMMAND,
+        alias: V::ALIAS,
+        columns: V::COLUMNS,
+        schema: || schemars::SchemaGenerator::default().into_root_schema_for::<V>(),
+        arguments: V::augment_args,
+        with_matches: |read, matches, now| {
+            let view = V::from_arg_matches(matches).map_err(|error| Rule::usage(error.to_string()))?;
+            let output = view.answer(read, now)?;
+            let data = serde_json::to_value(&output).map_err(|error| Rule::usage(error.to_string()))?;
+            Ok(Answer { data, more: V::more(&output) })
+        },
+    }
+}
+
+macro_rules! views {
+    ($($view:ty),* $(,)?) => {
+        /// Every question. One that is not listed here does not exist for any door.
+        pub const VIEWS: &[Entry] = &[$(entry::<$view>()),*];
+    };
+}
+
+views![
+    GetRole,
+    ListRoles,
+    GetWorkflow,
+    ListWorkflows,
+    GetWorkspace,
+    ListWorkspaces,
+    GetLabel,
+    ListLabels,
+    GetStudio,
+    ListStudios,
+    GetPerson,
+    ListPeople,
+    GetAgent,
+    ListAgents,
+    ListTokens,
+    GetTask,
+    ListTasks,
+    LatestTask,
+    NextTask,
+    TaskHistory,
+    Ready,
+    ListLinks,
+    GetPackage,
+    ResolvePackage,
+    ListPackages,
+    OutdatedPackages,
+    ListRuns,
+    ShowRun,
+    TreeOfRun,
+    Made,
+    Why,
+    ExportTrace,
+    UsageBy,
+    ShowNote,
+    NoteHistory,
+    ListNotes,
+    ShowDecision,
+    DecisionResults,
+    ListDecisions,
+    ShowCommitment,
+    ListCommitments,
+    GetScratchpad,
+    ScratchpadHistory,
+    ScratchpadDiff,
+    ListEvents,
+    Status,
+];

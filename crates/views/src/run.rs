@@ -1,0 +1,182 @@
+//! Runs: the list, one in full, and the tree below one.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{Duration, Id, Ref, Time, kind, words::RunStatus};
+use trackway_store::{
+    Reader, Result, params,
+    shown::RunShown,
+    table::Shown,
+    tables::{Step, Usage},
+};
+
+use crate::{
+    made::{TouchShown, touches},
+    page::{Filter, Listed, Order, Page},
+    view::View,
+};
+
+/// List runs, newest first
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ListRuns {
+    /// Only by this agent
+    #[arg(long)]
+    pub agent: Option<Ref<kind::Agent>>,
+    /// Only on this task
+    #[arg(long)]
+    pub task: Option<Ref<kind::Task>>,
+    /// Only in this status
+    #[arg(long)]
+    pub status: Option<RunStatus>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub page: Page,
+}
+
+impl View for ListRuns {
+    const COMMAND: (&'static str, &'static str) = ("run", "list");
+    const COLUMNS: &'static [&'static str] =
+        &["id", "agent", "role", "task", "status", "outcome", "started_at", "ended_at"];
+    type Output = Listed<RunShown>;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        let agent = read.resolve_optional(self.agent.as_ref())?;
+        let task = read.resolve_optional(self.task.as_ref())?;
+        let filter = Filter::default()
+            .and("u.agent_id = ?", agent.as_ref())
+            .and("u.task_id = ?", task.as_ref())
+            .and("u.status = ?", self.status.as_ref());
+        self.page
+            .read(read, RunShown::select(), "u", filter, Order::NewestFirst, |shown: &RunShown| shown.run.id.uuid())
+    }
+
+    fn more(output: &Self::Output) -> Option<String> {
+        output.more.clone()
+    }
+}
+
+/// Show a run: its steps, what it used, what it touched, what it started
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ShowRun {
+    /// The run; `last` is the newest
+    pub run: Ref<kind::Run>,
+}
+
+/// A run in full.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct RunInFull {
+    #[serde(flatten)]
+    pub run: RunShown,
+    pub duration: Duration,
+    /// Done, and yet nothing was touched.
+    pub no_effect: bool,
+    pub steps: Vec<Step>,
+    pub usage: Vec<Usage>,
+    pub touches: Vec<TouchShown>,
+    pub children: Vec<RunShown>,
+}
+
+impl View for ShowRun {
+    const COMMAND: (&'static str, &'static str) = ("run", "show");
+    const ALIAS: Option<&'static str> = Some("get");
+    type Output = RunInFull;
+
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<RunInFull> {
+        let id = read.resolve(&self.run)?;
+        let run = read.shown_by_id::<RunShown>("u", id)?;
+        let touches = touches(read, id)?;
+        Ok(RunInFull {
+            duration: Duration::from_seconds(run.seconds(now).max(0)),
+            no_effect: run.run.status == RunStatus::Completed && touches.is_empty(),
+            steps: read.rows("where tenant_id = ?1 and run_id = ?2 order by position", params![id])?,
+            usage: read.rows("where tenant_id = ?1 and run_id = ?2 order by id", params![id])?,
+            children: read.shown("where u.tenant_id = ?1 and u.parent_run_id = ?2 order by u.id", params![id])?,
+            touches,
+            run,
+        })
+    }
+}
+
+/// Show a run and everything it started
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct TreeOfRun {
+    /// The run; `last` is the newest
+    pub run: Ref<kind::Run>,
+}
+
+/// A run in the tree.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Branch {
+    pub id: Id<kind::Run>,
+    pub agent: String,
+    pub role: Option<String>,
+    pub task: Option<String>,
+    pub status: RunStatus,
+    pub duration: Duration,
+    /// Tokens read and written, when any call said.
+    pub tokens: Option<i64>,
+    pub touches: i64,
+    pub no_effect: bool,
+    pub children: Vec<Branch>,
+}
+
+const TREE: &str = "with recursive tree (id) as (
+    select id from runs where tenant_id = ?1 and id = ?2
+    union all select r.id from tree p join runs r on r.parent_run_id = p.id
+)";
+
+impl View for TreeOfRun {
+    const COMMAND: (&'static str, &'static str) = ("run", "tree");
+    type Output = Branch;
+
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Branch> {
+        let root = read.resolve(&self.run)?;
+        let runs = read.query::<RunShown>(
+            &format!("{TREE} {} join tree p on p.id = u.id order by u.id", RunShown::select()),
+            params![root],
+        )?;
+        let touches: HashMap<_, _> = read
+            .query::<(Id<kind::Run>, i64)>(
+                &format!("{TREE} select t.run_id, count(*) from tree p join run_resources t on t.run_id = p.id group by t.run_id"),
+                params![root],
+            )?
+            .into_iter()
+            .collect();
+        let tokens: HashMap<_, _> = read
+            .query::<(Id<kind::Run>, Option<i64>)>(
+                &format!(
+                    "{TREE} select x.run_id, cast(sum(coalesce(x.input_tokens, 0) + coalesce(x.output_tokens, 0)) as bigint)
+                     from tree p join run_usage x on x.run_id = p.id group by x.run_id"
+                ),
+                params![root],
+            )?
+            .into_iter()
+            .collect();
+        let mut below: HashMap<Option<Id<kind::Run>>, Vec<Branch>> = HashMap::new();
+        // Children are newer than their parents: from the newest on, every run finds its children ready.
+        for shown in runs.into_iter().rev() {
+            let id = shown.run.id;
+            let touched = touches.get(&id).copied().unwrap_or_default();
+            let mut children = below.remove(&Some(id)).unwrap_or_default();
+            children.reverse();
+            let branch = Branch {
+                id,
+                duration: Duration::from_seconds(shown.seconds(now).max(0)),
+                agent: shown.agent,
+                role: shown.role,
+                task: shown.task.map(|task| task.to_string()),
+                status: shown.run.status,
+                tokens: tokens.get(&id).copied().flatten(),
+                touches: touched,
+                no_effect: shown.run.status == RunStatus::Completed && touched == 0,
+                children,
+            };
+            if id == root {
+                return Ok(branch);
+            }
+            below.entry(shown.run.parent_run_id).or_default().push(branch);
+        }
+        Err(trackway_domain::Error::not_found(format!("there is no run {:?}", self.run)).into())
+    }
+}

@@ -1,0 +1,46 @@
+//! Where things stand.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{Time, words::RunStatus};
+use trackway_store::{Reader, Result, params, shown::RunShown};
+
+use crate::{task::Ready, view::View};
+
+/// Runs shown of each sort.
+const SHOWN: i64 = 5;
+/// How far back failures are shown.
+const RECENT_SECONDS: i64 = 86_400;
+
+/// Show where things stand
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct Status {}
+
+/// Where things stand.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Standing {
+    pub running: Vec<RunShown>,
+    pub failed_today: Vec<RunShown>,
+    pub ready: Vec<String>,
+}
+
+impl View for Status {
+    const COMMAND: (&'static str, &'static str) = ("", "status");
+    type Output = Standing;
+
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Standing> {
+        let mut runs = |status: RunStatus, since: Time| {
+            read.shown::<RunShown>(
+                "where u.tenant_id = ?1 and u.status = ?2 and u.started_at >= ?3 order by u.id desc limit ?4",
+                params![status, since, SHOWN],
+            )
+        };
+        let running = runs(RunStatus::Running, Time::from_micros(0))?;
+        let failed_today = runs(RunStatus::Failed, now.plus_seconds(-RECENT_SECONDS))?;
+        let ready = Ready { limit: Some(SHOWN) }.answer(read, now)?;
+        Ok(Standing {
+            running,
+            failed_today,
+            ready: ready.into_iter().map(|shown| shown.task.variant.to_string()).collect(),
+        })
+    }
+}

@@ -1,0 +1,206 @@
+//! Which task is the current one, which comes next, and what is ready.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{
+    Error as Rule, Id, Ref, Time, Variant, kind,
+    words::{Level, TaskStatus, Words},
+};
+use trackway_store::{Reader, Result, params, shown::TaskShown, table::Shown};
+
+use crate::{
+    page::{Filter, Listed, Order, Page},
+    view::View,
+};
+
+/// Steps of the way that are shown.
+const PATH_MAX: usize = 50;
+
+/// Show a task
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct GetTask {
+    /// Which one, by variant or id
+    pub task: Ref<kind::Task>,
+}
+
+impl View for GetTask {
+    const COMMAND: (&'static str, &'static str) = ("task", "get");
+    const ALIAS: Option<&'static str> = Some("show");
+    type Output = TaskShown;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<TaskShown> {
+        let id = read.resolve(&self.task)?;
+        read.shown_by_id("t", id)
+    }
+}
+
+/// List tasks
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ListTasks {
+    /// Only of this workflow
+    #[arg(long)]
+    pub workflow: Option<Ref<kind::Workflow>>,
+    /// Only for this role
+    #[arg(long)]
+    pub role: Option<Ref<kind::Role>>,
+    /// Only in this status
+    #[arg(long)]
+    pub status: Option<TaskStatus>,
+    /// Archived ones too
+    #[arg(long)]
+    #[serde(default)]
+    pub archived: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub page: Page,
+}
+
+impl View for ListTasks {
+    const COMMAND: (&'static str, &'static str) = ("task", "list");
+    const COLUMNS: &'static [&'static str] =
+        &["id", "variant", "title", "workflow", "role", "status", "priority", "revision"];
+    type Output = Listed<TaskShown>;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        let workflow = read.resolve_optional(self.workflow.as_ref())?;
+        let role = read.resolve_optional(self.role.as_ref())?;
+        let mut filter = Filter::default()
+            .always("t.deleted_at is null")
+            .and("t.workflow_id = ?", workflow.as_ref())
+            .and("t.role_id = ?", role.as_ref())
+            .and("t.status = ?", self.status.as_ref());
+        if !self.archived {
+            filter = filter.always("not t.archived");
+        }
+        self.page
+            .read(read, TaskShown::select(), "t", filter, Order::OldestFirst, |shown: &TaskShown| shown.task.id.uuid())
+    }
+
+    fn more(output: &Self::Output) -> Option<String> {
+        output.more.clone()
+    }
+}
+
+/// Find the current version of a task
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct LatestTask {
+    /// From this variant
+    #[arg(long)]
+    pub variant: Option<Ref<kind::Task>>,
+    /// From this task
+    #[arg(long)]
+    pub id: Option<Ref<kind::Task>>,
+}
+
+/// The current version, and the way to it.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Latest {
+    pub id: Id<kind::Task>,
+    pub variant: Variant,
+    /// The variants on the way, the last 50.
+    pub path: Vec<Variant>,
+}
+
+impl View for LatestTask {
+    const COMMAND: (&'static str, &'static str) = ("task", "latest");
+    type Output = Latest;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Latest> {
+        let from = self.variant.as_ref().or(self.id.as_ref()).ok_or_else(|| Rule::usage("give a variant or an id"))?;
+        let id = read.resolve(from)?;
+        latest(read, id)
+    }
+}
+
+/// The live successor of a task; one that nothing replaces answers itself.
+pub fn latest(read: &mut Reader<'_>, from: Id<kind::Task>) -> Result<Latest> {
+    let path = read.replacement_path(from)?;
+    let found = path.last().filter(|step| step.usable).cloned();
+    let Some(found) = found else {
+        let variant = path.first().map_or_else(String::new, |step| step.variant.to_string());
+        return Err(Rule::not_found(format!("{variant} is archived, and nothing live replaces it"))
+            .hint("trackway task set --archived false brings it back")
+            .into());
+    };
+    let skipped = path.len().saturating_sub(PATH_MAX);
+    Ok(Latest {
+        id: found.id,
+        variant: found.variant,
+        path: path.into_iter().skip(skipped).map(|step| step.variant).collect(),
+    })
+}
+
+/// Find the version that directly replaces a task
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct NextTask {
+    /// From this task
+    #[arg(long)]
+    pub id: Ref<kind::Task>,
+    /// By exactly this step: patch, minor, major, or any
+    #[arg(long)]
+    pub level: String,
+}
+
+/// A direct successor.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Next {
+    pub id: Id<kind::Task>,
+    pub variant: Variant,
+    pub level: Level,
+}
+
+impl View for NextTask {
+    const COMMAND: (&'static str, &'static str) = ("task", "next");
+    type Output = Next;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Next> {
+        let level = match self.level.as_str() {
+            "any" => None,
+            level => Some(Level::parse(level).map_err(|error| error.hint("one of: patch, minor, major, any"))?),
+        };
+        let id = read.resolve(&self.id)?;
+        let exactly = if level.is_some() { "and e.level = ?3" } else { "" };
+        let mut bound = params![id].to_vec();
+        bound.extend(level.iter().map(trackway_store::sql::ToParam::to_param));
+        let next = read.one::<(Id<kind::Task>, Variant, Level)>(
+            &format!(
+                "select n.id, n.variant, e.level from task_replaces e join tasks n on n.id = e.new_task_id
+                 where e.tenant_id = ?1 and e.old_task_id = ?2 and n.deleted_at is null and not n.archived {exactly}
+                 order by e.created_at desc, e.new_task_id limit 1"
+            ),
+            &bound,
+        )?;
+        let (id, variant, level) =
+            next.ok_or_else(|| Rule::not_found(format!("nothing replaces {:?} by level {}", self.id, self.level)))?;
+        Ok(Next { id, variant, level })
+    }
+}
+
+/// List what can be started now: the most urgent first, then the oldest
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct Ready {
+    /// How many to show
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<i64>,
+}
+
+impl View for Ready {
+    const COMMAND: (&'static str, &'static str) = ("", "ready");
+    const COLUMNS: &'static [&'static str] =
+        &["id", "variant", "title", "role", "status", "priority", "estimate", "created_at"];
+    type Output = Vec<TaskShown>;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        let limit = self.limit.unwrap_or(100);
+        if !(1..=10_000).contains(&limit) {
+            return Err(Rule::usage(format!("--limit is from 1 to 10000, not {limit}")).into());
+        }
+        // Word for word the condition of the index tasks_ready, so that both engines use it.
+        read.shown(
+            "where t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced
+             and t.open_blockers = 0 and t.status in ('open', 'groomed')
+             order by t.priority, t.created_at, t.id limit ?2",
+            params![limit],
+        )
+    }
+}

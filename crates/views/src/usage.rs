@@ -1,0 +1,66 @@
+//! What model calls used, summed.
+
+use serde::Deserialize;
+use trackway_domain::Time;
+use trackway_store::{Engine, Reader, Result, params, row};
+
+use crate::view::View;
+
+/// What usage is summed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    Day,
+    Task,
+    Agent,
+    Model,
+}
+
+/// Sum tokens and cost
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct UsageBy {
+    /// What to sum by
+    #[arg(long, default_value = "day")]
+    pub by: By,
+    /// Only calls from this time on, as 2026-02-27T09:30:00Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<Time>,
+}
+
+row! {
+    /// A sum. What no call told is null, never 0.
+    pub struct UsageSum {
+        key: Option<String>,
+        calls: i64,
+        input_tokens: Option<i64>,
+        output_tokens: Option<i64>,
+        cache_creation_tokens: Option<i64>,
+        cache_read_tokens: Option<i64>,
+        cost: Option<f64>,
+    }
+}
+
+impl View for UsageBy {
+    const COMMAND: (&'static str, &'static str) = ("", "usage");
+    const COLUMNS: &'static [&'static str] =
+        &["key", "calls", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost"];
+    type Output = Vec<UsageSum>;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        let (key, joins) = match (self.by, read.engine()) {
+            (By::Day, Engine::Sqlite) => ("date(x.created_at / 1000000, 'unixepoch')", ""),
+            (By::Day, Engine::Postgres) => ("to_char(x.created_at at time zone 'UTC', 'YYYY-MM-DD')", ""),
+            (By::Model, _) => ("x.model", ""),
+            (By::Agent, _) => ("a.handle", "join runs u on u.id = x.run_id join agents a on a.id = u.agent_id"),
+            (By::Task, _) => ("t.variant", "join runs u on u.id = x.run_id left join tasks t on t.id = u.task_id"),
+        };
+        read.query(
+            &format!(
+                "select {key}, count(*), cast(sum(x.input_tokens) as bigint), cast(sum(x.output_tokens) as bigint),
+                 cast(sum(x.cache_creation_tokens) as bigint), cast(sum(x.cache_read_tokens) as bigint), sum(x.cost)
+                 from run_usage x {joins} where x.tenant_id = ?1 and x.created_at >= ?2 group by 1 order by 1"
+            ),
+            params![self.since.unwrap_or(Time::from_micros(0))],
+        )
+    }
+}
