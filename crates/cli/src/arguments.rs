@@ -78,16 +78,15 @@ fn view_command(view: &trackway_views::registry::Entry) -> Command {
 }
 
 fn globals() -> [Arg; 3] {
+    let everywhere = |argument: Arg, place| argument.global(true).help_heading("Everywhere").display_order(place);
     [
-        Arg::new("db")
-            .long("db")
-            .global(true)
-            .env(environment::DATABASE)
-            .hide_env_values(true)
+        everywhere(Arg::new("db").long("db").env(environment::DATABASE).hide_env_values(true), 900)
             .value_name("URL")
             .help("The database: sqlite:PATH or postgres://USER@HOST/DATABASE"),
-        Arg::new("tenant").long("tenant").global(true).env(environment::TENANT).value_name("NAME").help("The tenant"),
-        Arg::new("json").long("json").global(true).action(ArgAction::SetTrue).help("Answer in JSON"),
+        everywhere(Arg::new("tenant").long("tenant").env(environment::TENANT).hide_env_values(true), 901)
+            .value_name("NAME")
+            .help("The tenant"),
+        everywhere(Arg::new("json").long("json").action(ArgAction::SetTrue), 902).help("Answer in JSON"),
     ]
 }
 

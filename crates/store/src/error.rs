@@ -19,6 +19,8 @@ pub enum Error {
     Busy(String),
     #[error("PostgreSQL cannot be reached: {0}")]
     Unreachable(String),
+    #[error("PostgreSQL refused the connection: {0}")]
+    Refused(String),
     #[error("the disk is full: {0}")]
     Full(String),
     #[error("the database cannot be written: {0}")]
@@ -46,6 +48,7 @@ impl Error {
             Self::Busy(_) | Self::Unreachable(_) | Self::Again(_) => ErrorKind::Busy,
             Self::Taken(_) => ErrorKind::Conflict,
             Self::NotOurs(_)
+            | Self::Refused(_)
             | Self::Newer { .. }
             | Self::Full(_)
             | Self::ReadOnly(_)
@@ -63,6 +66,7 @@ impl Error {
             Self::Newer { .. } => "install the newer Trackway; the database was left as it is",
             Self::Busy(_) | Self::Again(_) => "try again in a moment",
             Self::Unreachable(_) => "is the server running, and is the URL right?",
+            Self::Refused(_) => "check the user, the password and the database in the URL",
             Self::Full(_) => "free some space and try again; nothing was changed",
             Self::ReadOnly(_) => "check the permissions of the file and its directory; nothing was changed",
             Self::Taken(_) | Self::Database(_) | Self::Value(_) => return None,
@@ -103,13 +107,8 @@ impl From<tokio_postgres::Error> for Error {
             Some(code) if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
                 Self::Again(text)
             }
-            Some(code)
-                if code.code().starts_with("08")
-                    || code.code().starts_with("57P")
-                    || *code == SqlState::TOO_MANY_CONNECTIONS
-                    || *code == SqlState::INVALID_CATALOG_NAME
-                    || code.code().starts_with("28") =>
-            {
+            Some(code) if ["28", "3D"].iter().any(|class| code.code().starts_with(class)) => Self::Refused(text),
+            Some(code) if ["08", "57P", "53300"].iter().any(|class| code.code().starts_with(class)) => {
                 Self::Unreachable(text)
             }
             Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => Self::Busy(text),

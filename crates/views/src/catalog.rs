@@ -153,6 +153,8 @@ row! {
         id: Id<kind::Link>,
         from: Variant,
         to: Variant,
+        from_id: Id<kind::Task>,
+        to_id: Id<kind::Task>,
         r#type: LinkType,
         relation: String,
         created_at: Time,
@@ -180,6 +182,8 @@ impl View for ListLinks {
                 id: shown.link.id,
                 from: shown.from,
                 to: shown.to,
+                from_id: shown.link.from_task_id,
+                to_id: shown.link.to_task_id,
                 r#type: shown.link.link_type,
                 created_at: shown.link.created_at,
             })

@@ -33,7 +33,8 @@ pub struct History {
 pub struct Version {
     pub id: Id<kind::Task>,
     pub variant: Variant,
-    pub revisions: Vec<Revision>,
+    /// How many revisions it has had.
+    pub revisions: usize,
     pub replaces: Vec<Replaces>,
     pub status: TaskStatus,
     pub archived: bool,
@@ -45,6 +46,8 @@ pub struct Version {
     pub tokens: Option<i64>,
     pub cost: Option<f64>,
     pub created_at: Time,
+    /// Its revisions, newest first.
+    pub changes: Vec<Revision>,
 }
 
 row! {
@@ -134,10 +137,11 @@ impl View for TaskHistory {
         let version = |(id, variant, status, archived, deleted, created_at)| {
             let (runs, succeeded, ended) = runs.get(&id).copied().unwrap_or_default();
             let (tokens, cost) = spent.get(&id).copied().unwrap_or_default();
+            let changes = revisions.remove(&id).unwrap_or_default();
             Version {
                 id,
                 variant,
-                revisions: revisions.remove(&id).unwrap_or_default(),
+                revisions: changes.len(),
                 replaces: replaces.remove(&id).unwrap_or_default(),
                 status,
                 archived,
@@ -149,6 +153,7 @@ impl View for TaskHistory {
                 tokens,
                 cost,
                 created_at,
+                changes,
             }
         };
         Ok(History { versions: versions.into_iter().map(version).collect() })

@@ -39,6 +39,8 @@ pub struct Linked {
     pub id: Id<kind::Link>,
     pub from: Variant,
     pub to: Variant,
+    pub from_id: Id<kind::Task>,
+    pub to_id: Id<kind::Task>,
     pub r#type: LinkType,
     pub new: bool,
 }
@@ -56,8 +58,15 @@ impl Action for AddLink {
         if from.id == to.id {
             return Err(Rule::conflict(format!("{} cannot be linked to itself", from.variant)).into());
         }
-        let linked =
-            |id, new| Linked { id, from: from.variant.clone(), to: to.variant.clone(), r#type: self.link_type, new };
+        let linked = |id, new| Linked {
+            id,
+            from: from.variant.clone(),
+            to: to.variant.clone(),
+            from_id: from.id,
+            to_id: to.id,
+            r#type: self.link_type,
+            new,
+        };
         let present = write.one::<(Id<kind::Link>,)>(
             "select id from task_links where tenant_id = ?1 and from_task_id = ?2 and to_task_id = ?3 and link_type = ?4 and deleted_at is null",
             params![from.id, to.id, self.link_type],
@@ -149,7 +158,15 @@ impl Action for DeleteLink {
         write.update(&link)?;
         write.unregister(link.id)?;
         let resource = resource(&from);
-        let output = Linked { id, from: from.variant, to: to.variant, r#type: link.link_type, new: false };
+        let output = Linked {
+            id,
+            from: from.variant,
+            to: to.variant,
+            from_id: from.id,
+            to_id: to.id,
+            r#type: link.link_type,
+            new: false,
+        };
         Ok(Done::changed(output, &resource, Touch::one(resource.clone())))
     }
 }

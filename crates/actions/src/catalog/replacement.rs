@@ -37,6 +37,8 @@ pub struct ReplaceTask {
 pub struct Replaced {
     pub new: Variant,
     pub old: Variant,
+    pub new_id: Id<kind::Task>,
+    pub old_id: Id<kind::Task>,
     pub level: Level,
     pub comment: Option<String>,
     /// What else had to change.
@@ -104,6 +106,8 @@ pub(crate) fn replace(
     Ok(Replaced {
         new: new.variant.clone(),
         old: old.variant.clone(),
+        new_id: new.id,
+        old_id: old.id,
         level: edge.level,
         comment: edge.comment,
         notices,

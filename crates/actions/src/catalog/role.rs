@@ -38,7 +38,7 @@ pub struct SetRole {
     #[serde(default)]
     pub notes: Patch<String>,
     /// A tag; repeat for several, empty for none
-    #[arg(long = "tag", value_name = "TAG")]
+    #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub tags: Option<Vec<String>>,
 }

@@ -75,11 +75,11 @@ pub struct SetTask {
     #[serde(default)]
     pub workspace: Patch<Ref<kind::Workspace>>,
     /// A tag; repeat for several, empty for none
-    #[arg(long = "tag", value_name = "TAG")]
+    #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub tags: Option<Vec<String>>,
     /// A label's key; repeat for several, empty for none
-    #[arg(long = "label", value_name = "KEY")]
+    #[arg(long = "label", value_name = "KEY", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub labels: Option<Vec<String>>,
     /// How far it is

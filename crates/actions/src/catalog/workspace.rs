@@ -44,7 +44,7 @@ pub struct SetWorkspace {
     #[serde(default)]
     pub project: Patch<String>,
     /// A tag; repeat for several, empty for none
-    #[arg(long = "tag", value_name = "TAG")]
+    #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub tags: Option<Vec<String>>,
 }

@@ -55,7 +55,7 @@ pub struct SetAgent {
     #[serde(default)]
     pub identity: Patch<String>,
     /// A capability; repeat for several, 'none' for none, empty for the default list
-    #[arg(long = "capability", value_name = "NAME")]
+    #[arg(long = "capability", value_name = "NAME", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub capabilities: Option<Vec<String>>,
     /// How many queue items it may hold at once (empty for no limit)

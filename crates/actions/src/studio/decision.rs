@@ -31,7 +31,7 @@ pub struct CreateDecision {
     #[arg(long)]
     pub question: String,
     /// An option; repeat for several
-    #[arg(long = "option", value_name = "OPTION")]
+    #[arg(long = "option", value_name = "OPTION", num_args = 1..)]
     #[serde(default)]
     pub options: Vec<String>,
     /// What there is to know about it
