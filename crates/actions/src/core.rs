@@ -2,7 +2,12 @@
 
 use std::{thread, time::Duration};
 
-use trackway_domain::{Error as Rule, Id, Time, capability, kind, words::RunStatus};
+use trackway_domain::{
+    Error as Rule, Id, Time,
+    capability::{self, Allowance},
+    kind,
+    words::RunStatus,
+};
 use trackway_store::{Engine, Reader, Store, Writer, params, registry};
 use uuid::Uuid;
 
@@ -132,10 +137,12 @@ fn authorise<A: Action>(context: &Context, write: &mut Writer<'_>) -> Result<()>
         (Actor::Person(_), _) => Ok(capability::check_person(A::CAPABILITY)?),
         (Actor::Agent(_), None) => Err(Rule::denied("an agent acts in a run, with the run's token").into()),
         (Actor::Agent(agent), Some(run)) => {
-            // Shared, so that the run cannot end between this look and our commit.
-            let lock = match write.engine() {
-                Engine::Sqlite => "",
-                Engine::Postgres => " for share of r",
+            // Held, so that the run cannot end between this look and our commit; an action about the run itself
+            // will change that row and takes it whole at once, else two of them would wait for each other.
+            let lock = match (write.engine(), capability::allowance(A::CAPABILITY)) {
+                (Engine::Sqlite, _) => "",
+                (Engine::Postgres, Some(Allowance::OwnRun)) => " for no key update of r",
+                (Engine::Postgres, _) => " for share of r",
             };
             let standing = write.one::<(RunStatus, String, Option<Vec<String>>, bool)>(
                 &format!("select r.status, a.handle, a.capabilities, a.archived from runs r join agents a on a.id = r.agent_id where r.tenant_id = ?1 and r.id = ?2 and a.id = ?3{lock}"),

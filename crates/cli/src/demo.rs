@@ -86,6 +86,17 @@ pub fn tell() -> Result<Outcome, Failure> {
     core.found(founding::LOCAL_TENANT, &user::handle())?;
     let mut teller = Teller { house: House::over(core, founding::LOCAL_TENANT), story: String::new() };
 
+    versions(&mut teller)?;
+    let (run, note) = two_runs(&mut teller)?;
+    teller.says("Afterwards: what did the run make, and where does a thing come from?");
+    teller.asks(&["made", &run])?;
+    teller.asks(&["why", &note])?;
+    teller.says("It is all still there.");
+    let _ = writeln!(teller.story, "  export TRACKWAY_DB=sqlite:{}\n  trackway why {note}", file.display());
+    Ok(Outcome::new(Value::String(teller.story), Shape::Text))
+}
+
+fn versions(teller: &mut Teller) -> Result<(), Failure> {
     teller.says("A workflow owns a task. The task gets better, twice; nobody loses the old versions.");
     teller.types(&["role", "set", "--name", "coder"])?;
     teller.types(&["role", "set", "--name", "reviewer"])?;
@@ -135,7 +146,11 @@ pub fn tell() -> Result<Outcome, Failure> {
     teller.asks(&["task", "latest", "--variant", "unit/go"])?;
     teller.types(&["package", "set", "--role", "coder", "--task", "unit/go-race"])?;
     teller.asks(&["package", "outdated"])?;
+    Ok(())
+}
 
+/// Two agents in two studios; the first run and the note it wrote.
+fn two_runs(teller: &mut Teller) -> Result<(String, String), Failure> {
     teller.says("Two agents, two studios. Each works in a run, and what it does is the run's.");
     teller.types(&["studio", "set", "--name", "lab"])?;
     teller.types(&["agent", "set", "--handle", "ada", "--role", "coder"])?;
@@ -180,12 +195,5 @@ pub fn tell() -> Result<Outcome, Failure> {
     teller.types(&["decision", "vote", &decision, "--option", "a lock", "--accept"])?;
     teller.house.token = None;
     teller.asks(&["decision", "results", &decision])?;
-
-    teller.says("Afterwards: what did the run make, and where does a thing come from?");
-    teller.asks(&["made", &first])?;
-    teller.asks(&["why", &note])?;
-
-    teller.says("It is all still there.");
-    let _ = writeln!(teller.story, "  export TRACKWAY_DB=sqlite:{}\n  trackway why {note}", file.display());
-    Ok(Outcome::new(Value::String(teller.story), Shape::Text))
+    Ok((first, note))
 }

@@ -1,6 +1,9 @@
 //! From a command line to an action or a question, and back with the answer.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, IsTerminal, Write},
+};
 
 use clap::ArgMatches;
 use serde_json::{Value, json};
@@ -179,9 +182,10 @@ impl House {
 
     /// Finds the short form of each id that is about to be shown.
     fn with_short_ids(&self, mut outcome: Outcome, tenant: TenantId) -> Result<Outcome, Failure> {
-        let mut ids = Vec::new();
+        let mut ids = BTreeSet::new();
         collect_ids(&outcome.data, &mut ids);
         if !ids.is_empty() {
+            let ids: Vec<Uuid> = ids.into_iter().collect();
             let forms = self.core.store().read(tenant)?.short_forms(&ids)?;
             outcome.short_ids = forms.into_iter().map(|(id, short)| (id.to_string(), short)).collect();
         }
@@ -189,11 +193,9 @@ impl House {
     }
 }
 
-fn collect_ids(value: &Value, into: &mut Vec<Uuid>) {
+fn collect_ids(value: &Value, into: &mut BTreeSet<Uuid>) {
     match value {
-        Value::String(text) if text.len() == 36 => {
-            into.extend(Uuid::parse_str(text).ok().filter(|id| !into.contains(id)))
-        }
+        Value::String(text) if text.len() == 36 => into.extend(Uuid::parse_str(text)),
         Value::Array(values) => values.iter().for_each(|value| collect_ids(value, into)),
         Value::Object(fields) => fields.values().for_each(|value| collect_ids(value, into)),
         _ => {}

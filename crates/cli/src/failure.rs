@@ -57,7 +57,8 @@ impl From<clap::Error> for Failure {
         let rendered = error.render().to_string();
         let text = rendered.strip_prefix("error: ").unwrap_or(&rendered).trim_end();
         let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-        let hint = rest.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n      ");
+        let said = |line: &&str| !line.is_empty() && !line.starts_with("For more information");
+        let hint = rest.lines().map(str::trim).filter(said).collect::<Vec<_>>().join("\n      ");
         Self { kind: ErrorKind::Usage, message: message.to_owned(), hint: Some(hint).filter(|hint| !hint.is_empty()) }
     }
 }

@@ -10,6 +10,7 @@ pub mod init;
 pub mod location;
 pub mod reference;
 pub mod render;
+pub mod standard_input;
 pub mod user;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
@@ -22,13 +23,15 @@ use crate::{failure::Failure, render::Output};
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let wants_json = arguments.iter().skip(1).any(|argument| argument == "--json");
-    let outcome = match arguments::command().try_get_matches_from(&arguments) {
-        Ok(matches) => door::answer(&matches).and_then(|outcome| Output::of(&matches).print(&outcome)),
-        Err(error) if matches!(error.kind(), ClapError::DisplayHelp | ClapError::DisplayVersion) => {
-            return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        }
-        Err(error) => Err(Failure::from(error)),
-    };
+    let outcome =
+        match standard_input::filled_in(arguments).map(|filled| arguments::command().try_get_matches_from(filled)) {
+            Ok(Ok(matches)) => door::answer(&matches).and_then(|outcome| Output::of(&matches).print(&outcome)),
+            Ok(Err(error)) if matches!(error.kind(), ClapError::DisplayHelp | ClapError::DisplayVersion) => {
+                return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+            }
+            Ok(Err(error)) => Err(Failure::from(error)),
+            Err(failure) => Err(failure),
+        };
     match outcome {
         Ok(code) => code,
         Err(failure) => {

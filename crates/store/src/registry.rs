@@ -1,6 +1,6 @@
 //! The registry: every thing that has an id, found again by any part of it that people type.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use trackway_domain::{
     Error as Rule, Id, Ref,
@@ -98,10 +98,15 @@ impl Reader<'_> {
             .filter(|entry| entry.id.simple().to_string().ends_with(&suffix))
             .collect();
         if matching.len() > 1 {
+            let distinct = |digits: &usize| {
+                let endings: HashSet<_> = matching.iter().map(|entry| ids::suffix(entry.id, *digits)).collect();
+                endings.len() == matching.len()
+            };
+            let digits = (suffix.len()..=32).find(distinct).unwrap_or(32);
             let candidates: Vec<_> = matching
                 .iter()
                 .take(CANDIDATES_MAX)
-                .map(|entry| format!("{} ({} {})", ids::suffix(entry.id, 12), entry.kind, entry.display_path))
+                .map(|entry| format!("{} ({} {})", ids::suffix(entry.id, digits), entry.kind, entry.display_path))
                 .collect();
             return Err(Rule::usage(format!("{text:?} is the end of {} ids", matching.len()))
                 .hint(format!("type more of it: {}", candidates.join(", ")))

@@ -155,7 +155,8 @@ impl Writer<'_> {
     pub fn row_locked<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Option<T>> {
         let lock = match self.engine() {
             Engine::Sqlite => "",
-            Engine::Postgres => " for update",
+            // Keys never change, so rows that refer to this one can still be written meanwhile.
+            Engine::Postgres => " for no key update",
         };
         self.row(&format!("{rest}{lock}"), params)
     }

@@ -133,7 +133,7 @@ impl View for TreeOfRun {
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Branch> {
         let root = read.resolve(&self.run)?;
         let runs = read.query::<RunShown>(
-            &format!("{TREE} {} join tree p on p.id = u.id order by u.id", RunShown::select()),
+            &format!("{TREE} {} join tree on tree.id = u.id order by u.id", RunShown::select()),
             params![root],
         )?;
         let touches: HashMap<_, _> = read

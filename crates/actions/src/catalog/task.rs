@@ -58,7 +58,7 @@ pub struct SetTask {
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub shell: Patch<String>,
-    /// The script
+    /// The script; - reads standard input
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub script: Patch<String>,

@@ -15,7 +15,7 @@ use crate::{
 /// Replace your scratchpad: what your future self should know (at most 10,000 characters, empty clears)
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct UpdateScratchpad {
-    /// The new content
+    /// The new content; - reads standard input
     #[arg(long)]
     pub content: String,
     /// Only when the scratchpad is at this revision

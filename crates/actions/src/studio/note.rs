@@ -25,8 +25,8 @@ pub struct CreateNote {
     /// Its title
     #[arg(long)]
     pub title: String,
-    /// Its text, to 1,000,000 characters
-    #[arg(long)]
+    /// Its text, to 1,000,000 characters; - reads standard input
+    #[arg(long, default_value = "", hide_default_value = true)]
     #[serde(default)]
     pub body: String,
     /// What it is about: the id of any resource, to make the note a comment
@@ -110,7 +110,7 @@ pub struct UpdateNote {
     /// A new title
     #[arg(long)]
     pub title: Option<String>,
-    /// A new text (empty clears it)
+    /// A new text (empty clears it, - reads standard input)
     #[arg(long)]
     pub body: Option<String>,
     /// Only when the note is at this revision

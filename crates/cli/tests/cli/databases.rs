@@ -1,0 +1,230 @@
+//! Which database is meant, and databases that cannot be used.
+
+use std::{fs, os::unix::fs::PermissionsExt, os::unix::process::CommandExt};
+
+use trackway_store::connection::Connection;
+use trackway_testkit::Engine;
+
+use crate::terminal::{Terminal, column, ran};
+
+/// A user with a home and nothing else said.
+fn newcomer() -> Terminal {
+    Terminal::before_init(Engine::Sqlite)
+}
+
+fn typed(terminal: &Terminal, directory: &std::path::Path, arguments: &[&str]) -> crate::terminal::Ran {
+    let mut command = terminal.command(arguments);
+    command.env_remove("TRACKWAY_DB").current_dir(directory);
+    ran(command)
+}
+
+#[test]
+fn the_users_database_needs_no_set_up() {
+    let terminal = newcomer();
+    let ran = typed(&terminal, terminal.home.path(), &["role", "set", "--name", "coder"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(terminal.home.path().join(".local/share/trackway/trackway.db").exists());
+}
+
+#[test]
+fn the_nearest_project_wins_over_the_user() {
+    let terminal = newcomer();
+    let project = terminal.home.path().join("project");
+    let deep = project.join("src/deep");
+    fs::create_dir_all(&deep).unwrap();
+    assert_eq!(typed(&terminal, &project, &["init"]).code, 0);
+    assert_eq!(fs::read_to_string(project.join(".trackway/.gitignore")).unwrap(), "*\n");
+    assert_eq!(typed(&terminal, &deep, &["role", "set", "--name", "here"]).code, 0);
+    assert_eq!(
+        typed(&terminal, &project, &["role", "list"]).stdout,
+        "name\ttitle\tdescription\ttags\torigin\nhere\t\t\t\tset\n"
+    );
+    assert_eq!(
+        typed(&terminal, terminal.home.path(), &["role", "list"]).stdout,
+        "name\ttitle\tdescription\ttags\torigin\n"
+    );
+    // Again is no harm.
+    assert_eq!(typed(&terminal, &project, &["init"]).code, 0);
+    assert_eq!(typed(&terminal, &project, &["init", "--user"]).code, 0);
+}
+
+#[test]
+fn flags_win_over_environment_over_project_over_user() {
+    let terminal = newcomer();
+    let home = terminal.home.path();
+    let [flag, variable, project, user] =
+        ["flag", "variable", "project", "user"].map(|name| format!("sqlite:{}", home.join(name).display()));
+    for (url, role) in [(&flag, "flag"), (&variable, "variable"), (&project, "project"), (&user, "user")] {
+        assert_eq!(typed(&terminal, home, &["init", "--db", url]).code, 0);
+        assert_eq!(typed(&terminal, home, &["role", "set", "--name", role, "--db", url]).code, 0);
+    }
+    fs::create_dir_all(home.join(".config/trackway")).unwrap();
+    fs::write(home.join(".config/trackway/config.toml"), format!("db = {user:?}\n")).unwrap();
+    let roles = |arguments: &[&str], variable: Option<&str>, directory: &std::path::Path| {
+        let mut command = terminal.command(&[&["role", "list"], arguments].concat());
+        command.env_remove("TRACKWAY_DB").envs(variable.map(|url| ("TRACKWAY_DB", url))).current_dir(directory);
+        ran(command).stdout.lines().nth(1).unwrap().split('\t').next().unwrap().to_owned()
+    };
+    assert_eq!(roles(&[], None, home), "user");
+    let directory = home.join("work");
+    fs::create_dir_all(directory.join(".trackway")).unwrap();
+    fs::write(directory.join(".trackway/config.toml"), format!("db = {project:?}\n")).unwrap();
+    assert_eq!(roles(&[], None, &directory), "project");
+    assert_eq!(roles(&[], Some(&variable), &directory), "variable");
+    assert_eq!(roles(&["--db", &flag], Some(&variable), &directory), "flag");
+
+    fs::write(directory.join(".trackway/config.toml"), "colour = 1\n").unwrap();
+    let broken = typed(&terminal, &directory, &["role", "list"]);
+    assert_eq!(broken.code, 2);
+    assert!(broken.stderr.contains("config.toml cannot be read"), "{}", broken.stderr);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_left_as_it_is() {
+    let terminal = newcomer();
+    let file = terminal.home.path().join("notes.txt");
+    let url = format!("sqlite:{}", file.display());
+    for content in [&b"hello, this is no database at all\n"[..], &[0xff; 5_000]] {
+        fs::write(&file, content).unwrap();
+        for command in [&["role", "list"][..], &["init"]] {
+            let (code, message) = terminal.fails(&[command, &["--db", &url]].concat());
+            assert_eq!((code, message), (1, format!("{} is not a Trackway database", file.display())));
+        }
+        assert_eq!(fs::read(&file).unwrap(), content);
+    }
+}
+
+#[test]
+fn somebody_elses_database_is_left_as_it_is() {
+    let terminal = newcomer();
+    let file = terminal.home.path().join("other.db");
+    Connection::sqlite(&file, true)
+        .unwrap()
+        .batch("pragma journal_mode = delete; create table t (a); insert into t values (1)")
+        .unwrap();
+    let before = fs::read(&file).unwrap();
+    for command in ["init", "status"] {
+        assert_eq!(terminal.fails(&[command, "--db", &format!("sqlite:{}", file.display())]).0, 1);
+    }
+    assert_eq!(fs::read(&file).unwrap(), before);
+
+    let terminal = Terminal::before_init(Engine::Postgres);
+    Connection::postgres(&terminal.database.url_text()).unwrap().batch("create table t (a int)").unwrap();
+    assert_eq!(terminal.fails(&["init"]).0, 1);
+}
+
+#[test]
+fn a_newer_database_is_refused_untouched() {
+    for engine in [Engine::Sqlite, Engine::Postgres] {
+        let terminal = Terminal::at(engine);
+        let url = terminal.database.url_text();
+        let mut connection = match url.strip_prefix("sqlite:") {
+            Some(file) => Connection::sqlite(file.as_ref(), false).unwrap(),
+            None => Connection::postgres(&url).unwrap(),
+        };
+        connection.batch("update trackway_migrations set version = 999").unwrap();
+        for command in [&["role", "list"][..], &["init"], &["role", "set", "--name", "x"]] {
+            let (code, message) = terminal.fails(command);
+            assert_eq!(code, 1);
+            assert!(message.contains("is newer than this program (schema 999, this program knows"), "{message}");
+        }
+        connection.batch("update trackway_migrations set version = 1").unwrap();
+        assert_eq!(terminal.json(&["role", "list"]), serde_json::json!([]));
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let terminal = newcomer();
+    assert_eq!(terminal.fails(&["role", "list"]).0, 3);
+    assert_eq!(
+        terminal.fails(&["role", "list", "--db", "mysql://x"]),
+        (2, "\"mysql://x\" is not a database URL".into())
+    );
+    let (code, message) = terminal.fails(&["role", "list", "--db", "postgres://ada:secret@127.0.0.1:1/x"]);
+    assert_eq!(code, 5);
+    assert!(message.starts_with("PostgreSQL cannot be reached") && !message.contains("secret"), "{message}");
+    let terminal = Terminal::before_init(Engine::Postgres);
+    assert_eq!(terminal.fails(&["role", "list"]).0, 3);
+    let (code, message) =
+        terminal.fails(&["role", "list", "--db", &terminal.database.url_text().replace("trackway_test_", "no_such_")]);
+    assert_eq!(code, 1);
+    assert!(message.contains("does not exist"), "{message}");
+}
+
+#[test]
+fn a_read_only_directory_is_said_and_nothing_is_lost() {
+    let terminal = Terminal::at(Engine::Sqlite);
+    let url = terminal.database.url_text();
+    let file = std::path::Path::new(url.strip_prefix("sqlite:").unwrap());
+    let directory = file.parent().unwrap();
+    for place in [directory, file] {
+        fs::set_permissions(place, fs::Permissions::from_mode(if place == file { 0o444 } else { 0o555 })).unwrap();
+    }
+    let mut command = terminal.command(&["role", "set", "--name", "x"]);
+    // The superuser may write anywhere, so someone else tries.
+    command.uid(65_534).gid(65_534).current_dir("/");
+    if let Ok(output) = command.output() {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("cannot be written"), "{stderr}");
+    }
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(terminal.json(&["role", "list"]), serde_json::json!([]));
+}
+
+#[test]
+fn a_full_disk_is_said_and_nothing_is_lost() {
+    let terminal = Terminal::at(Engine::Sqlite);
+    let url = terminal.database.url_text();
+    let file = std::path::Path::new(url.strip_prefix("sqlite:").unwrap());
+    let pages = fs::metadata(file).unwrap().len() / 4_096;
+    // SQLite answers a file that may not grow as it answers a disk that is full.
+    let long = "x".repeat(100_000);
+    let note = ["note", "create", "--studio", "main", "--title", "big", "--body", &long];
+    let mut script = std::process::Command::new("bash");
+    let line = format!("ulimit -f {}; trap '' XFSZ; exec \"$0\" \"$@\"", pages * 4);
+    script.arg("-c").arg(line).arg(env!("CARGO_BIN_EXE_trackway")).args(note);
+    script
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", terminal.home.path())
+        .env("USER", "ada")
+        .env("TRACKWAY_DB", &url);
+    let mut codes = Vec::new();
+    for _ in 0..20 {
+        let output = script.output().unwrap();
+        codes.push(output.status.code().unwrap());
+        if !output.status.success() {
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert!(stderr.starts_with("error: "), "{stderr}");
+            break;
+        }
+    }
+    assert_eq!(codes.pop(), Some(1));
+    assert_eq!(column(&terminal.json(&["note", "list"]), "title").len(), codes.len());
+    terminal.json(&["note", "create", "--studio", "main", "--title", "after"]);
+}
+
+#[test]
+fn two_processes_write_at_once() {
+    for engine in [Engine::Sqlite, Engine::Postgres] {
+        let terminal = Terminal::at(engine);
+        let children: Vec<_> = (0..16)
+            .map(|number| {
+                let name = format!("role{}", number % 4);
+                terminal
+                    .command(&["role", "set", "--name", &name, "--title", &number.to_string(), "--json"])
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        for mut child in children {
+            assert!(child.wait().unwrap().success());
+        }
+        let mut names = column(&terminal.json(&["role", "list"]), "name");
+        names.sort();
+        assert_eq!(names, ["role0", "role1", "role2", "role3"]);
+    }
+}

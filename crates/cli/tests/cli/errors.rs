@@ -1,0 +1,99 @@
+//! Bad input: a clear message, the right exit code, nothing changed.
+
+use crate::terminal::{Terminal, both_engines, column, text};
+
+both_engines! {
+    fn an_unknown_name_is_not_found_with_what_comes_close(terminal: Terminal) {
+        terminal.json(&["role", "set", "--name", "coder"]);
+        terminal.json(&["workflow", "set", "--name", "quality"]);
+        terminal.json(&["task", "set", "--workflow", "quality", "--variant", "unit/go"]);
+        let ran = terminal.runs(&["workflow", "set", "--name", "x", "--role", "codr"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (3, "error: there is no role \"codr\"\nhint: did you mean coder?\n"));
+        let ran = terminal.runs(&["task", "set", "--workflow", "qualty", "--variant", "a"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (3, "error: there is no workflow \"qualty\"\nhint: did you mean quality?\n"));
+        let ran = terminal.runs(&["task", "get", "unit/g"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (3, "error: there is no task \"unit/g\"\nhint: did you mean unit/go?\n"));
+        let ran = terminal.runs(&["note", "create", "--studio", "mian", "--title", "x"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (3, "error: there is no studio \"mian\"\nhint: did you mean main?\n"));
+        let ran = terminal.runs(&["run", "start", "--agent", "zzz"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (3, "error: there is no agent \"zzz\"\nhint: trackway agent list\n"));
+        assert_eq!(terminal.fails(&["made", "last"]), (3, "there is no run yet".into()));
+        assert_eq!(terminal.fails(&["why", "src/main.rs"]), (3, "nothing is recorded about \"src/main.rs\"".into()));
+        assert_eq!(terminal.fails(&["run", "show", "ffffffff"]).0, 3);
+        assert_eq!(column(&terminal.json(&["workflow", "list"]), "name"), ["quality"]);
+    }
+
+    fn bad_values_are_usage(terminal: Terminal) {
+        terminal.json(&["workflow", "set", "--name", "q"]);
+        let set = ["task", "set", "--workflow", "q"];
+        let long = "x".repeat(201);
+        for (more, part) in [
+            (vec![], "a command or a variant is needed"),
+            (vec!["--variant", ""], "a command or a variant is needed"),
+            (vec!["--variant", "a//b"], "a segment is empty"),
+            (vec!["--variant", "a b"], "' ' is not allowed"),
+            (vec!["--variant", "a/actions/b"], "reserved"),
+            (vec!["--variant", &long], "201 characters, the limit is 200"),
+            (vec!["--command", "unit", "--variant", "lint/go"], "does not start with the command"),
+            (vec!["--variant", "a", "--title", &long], "title has 201 characters, the limit is 200"),
+            (vec!["--variant", "a", "--status", "finished"], "invalid value 'finished'"),
+            (vec!["--variant", "a", "--priority", "P9"], "invalid value 'P9'"),
+            (vec!["--variant", "a", "--timeout", "soon"], "\"soon\" is not a duration"),
+            (vec!["--variant", "a", "--heading", "7"], "a heading is from 1 to 6"),
+            (vec!["--variant", "a", "--level", "minor"], "--replaces"),
+        ] {
+            let (code, message) = terminal.fails(&[&set[..], &more].concat());
+            assert_eq!(code, 2, "{more:?}");
+            assert!(message.contains(part), "{more:?}: {message}");
+        }
+        assert_eq!(terminal.fails(&["role", "set", "--name", ""]), (2, "role name is empty".into()));
+        assert_eq!(terminal.fails(&["role", "set", "--name", "a/b"]), (2, "role name \"a/b\" contains '/'".into()));
+        assert_eq!(terminal.fails(&["task", "list", "--limit", "0"]).0, 2);
+        assert_eq!(terminal.fails(&["fly"]).0, 2);
+        assert_eq!(terminal.fails(&["task", "fly"]).0, 2);
+        assert_eq!(terminal.fails(&["task", "get"]).0, 2);
+        assert_eq!(terminal.json(&["task", "list"]), serde_json::json!([]));
+    }
+
+    fn hostile_text_is_data(terminal: Terminal) {
+        let title = "a\tb\nc\u{1b}[31m<script>---\u{7}";
+        let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", title, "--body", "x\u{1b}]0;y\u{7}\n\ttab"])["id"]);
+        let shown = terminal.json(&["note", "show", &note]);
+        assert_eq!((text(&shown["title"]), text(&shown["body"])), ("a b c[31m<script>---".into(), "x]0;y\n\ttab".into()));
+        let listed = terminal.runs(&["note", "list"]);
+        assert_eq!(listed.stdout.lines().count(), 2);
+        assert_eq!(terminal.fails(&["role", "get", "x'; drop table roles; --"]).0, 3);
+        assert_eq!(terminal.fails(&["made", "%"]).0, 3);
+    }
+
+    fn removing_asks_first(terminal: Terminal) {
+        terminal.json(&["role", "set", "--name", "coder"]);
+        assert_eq!(terminal.fails(&["role", "delete", "coder"]), (2, "role delete \"coder\" needs --yes here".into()));
+        let ran = terminal.runs(&["role", "delete", "coder", "--dry-run"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, "dry run: nothing was changed\n"));
+        assert_eq!(column(&terminal.json(&["role", "list"]), "name"), ["coder"]);
+        assert_eq!(terminal.fails(&["role", "delete", "coderr"]).0, 3);
+        terminal.json(&["role", "delete", "coder", "--yes"]);
+        assert_eq!(terminal.json(&["role", "list"]), serde_json::json!([]));
+        assert_eq!(terminal.json(&["role", "set", "--name", "coder"])["new"], true);
+        terminal.json(&["role", "set", "--name", "writer", "--dry-run"]);
+        assert_eq!(column(&terminal.json(&["role", "list"]), "name"), ["coder"]);
+    }
+
+    fn another_tenant_sees_nothing(terminal: Terminal) {
+        let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "ours"])["id"]);
+        let (run, token) = terminal.starts(&["--agent", "worker"]);
+        assert_eq!(terminal.json(&["tenant", "create", "--name", "other"])["new"], true);
+        let other = |arguments: &[&'static str]| [arguments, &["--tenant", "other"]].concat();
+        assert_eq!(terminal.json(&other(&["note", "list"])), serde_json::json!([]));
+        assert_eq!(terminal.json(&other(&["run", "list"])), serde_json::json!([]));
+        for arguments in [["note", "show", &note], ["run", "show", &run], ["run", "tree", &run], ["run", "cancel", &run]] {
+            assert_eq!(terminal.fails(&[&arguments[..], &["--tenant", "other"]].concat()).0, 3, "{arguments:?}");
+        }
+        assert_eq!(terminal.fails(&["why", &note, "--tenant", "other"]).0, 3);
+        assert_eq!(terminal.fails(&["note", "list", "--tenant", "nobody"]), (3, "there is no tenant \"nobody\"".into()));
+        // A token brings its own tenant, whatever is said.
+        let made = terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "still ours", "--tenant", "other"]);
+        assert_eq!(terminal.json(&["note", "show", &text(&made["id"])])["title"], "still ours");
+    }
+}

@@ -1,0 +1,155 @@
+//! What people see: plain text in a pipe, one envelope in JSON, no colour unless it is wanted.
+
+use serde_json::json;
+use snapbox::str;
+
+use crate::terminal::{Terminal, both_engines, ran, text};
+
+/// Puts words where every run has other values.
+fn steady(text: &str) -> String {
+    let mut redactions = snapbox::Redactions::new();
+    let patterns = [
+        ("[TIME]", r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z"),
+        ("[TOKEN]", r"trw_[0-9a-f]{48}"),
+        ("[ID]", r"\b[0-9a-f]{8}\b"),
+        ("[URL]", r"(sqlite|postgres):\S+"),
+    ];
+    for (word, pattern) in patterns {
+        redactions.insert(word, regex::Regex::new(pattern).unwrap()).unwrap();
+    }
+    redactions.redact(text)
+}
+
+both_engines! {
+    fn a_pipe_gets_plain_text(terminal: Terminal) {
+        terminal.json(&["role", "set", "--name", "coder"]);
+        terminal.json(&["workflow", "set", "--name", "q"]);
+        terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go", "--title", "Go", "--role", "coder"]);
+        let (run, token) = terminal.starts(&["--agent", "worker", "--task", "unit/go"]);
+        let note = text(&terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "Found"])["id"]);
+        terminal.json_with(Some(&token), &["run", "end", &run, "--status", "completed", "--message", "done"]);
+        let shown = |arguments: &[&str]| steady(&terminal.runs(arguments).stdout);
+
+        snapbox::assert_data_eq!(shown(&["task", "list"]), str![[r#"
+id	variant	title	workflow	role	status	priority	revision
+[ID]	unit/go	Go	q	coder	open	P2	1
+
+"#]]);
+        snapbox::assert_data_eq!(shown(&["made", "last"]), str![[r#"
+resource_type	action_type	times	studio	display_path	resource_id	deleted
+note	create	1	main	main/notes/Found	[ID]	no
+
+"#]]);
+        snapbox::assert_data_eq!(shown(&["why", &note]), str![[r#"
+  resource   note main/notes/Found  [ID]
+← run        run [ID] (completed, 0s)  [ID]
+← agent      worker  [ID]
+← role       coder  [ID]
+← task       unit/go @ 1  [ID]
+← person     ada  [ID]
+not recorded: queue item, message
+
+"#]]);
+        snapbox::assert_data_eq!(shown(&["run", "show", "last"]), str![[r#"
+id: [ID]
+agent: worker
+role: coder
+task: unit/go
+task revision: 1
+status: completed
+outcome: completed
+duration: 0s
+started at: [TIME]
+ended at: [TIME]
+initiated by: ada
+mode: shell
+final message: done
+
+touches
+resource_type	action_type	times	studio	display_path	resource_id	deleted
+note	create	1	main	main/notes/Found	[ID]	no
+
+"#]]);
+        snapbox::assert_data_eq!(shown(&["run", "tree", "last"]), str![[r#"
+worker [ID]  completed, 0s, as coder, on unit/go, 1 touched
+
+"#]]);
+        snapbox::assert_data_eq!(shown(&[]), str![[r#"
+Trackway [URL]
+nothing running
+nothing failed in the last day
+ready unit/go
+next: trackway run start --agent worker --task unit/go
+
+"#]]);
+        snapbox::assert_data_eq!(shown(&["task", "history", "unit/go"]), str![[r#"
+variant	id	revisions	replaces	runs	succeeded	success_share	median_seconds	tokens	cost
+unit/go	[ID]	1		1	1	1	[..]
+
+"#]]);
+    }
+
+    fn json_is_one_envelope(terminal: Terminal) {
+        let ran = terminal.runs(&["--json", "role", "list"]);
+        assert_eq!(ran.stdout, "{\"schema_version\":1,\"data\":[]}\n");
+        let ran = terminal.runs(&["role", "get", "x", "--json"]);
+        assert_eq!(
+            ran.stderr,
+            "{\"schema_version\":1,\"error\":{\"code\":\"not_found\",\"message\":\"there is no role \\\"x\\\"\",\"hint\":\"trackway role list\"}}\n"
+        );
+    }
+
+    fn lists_come_in_pages(terminal: Terminal) {
+        for name in ["a", "b", "c"] {
+            terminal.json(&["role", "set", "--name", name]);
+        }
+        let ran = terminal.runs(&["role", "list", "--limit", "2"]);
+        let after = ran.stderr.trim().strip_prefix("there is more: --after ").unwrap().to_owned();
+        let rest = terminal.json(&["role", "list", "--limit", "2", "--after", &after]);
+        assert_eq!(crate::terminal::column(&rest, "name"), ["c"]);
+        assert_eq!(terminal.fails(&["role", "list", "--after", "ffffff"]).0, 3);
+    }
+
+    fn the_schema_is_the_databases_own(terminal: Terminal) {
+        let schema = terminal.json(&["schema"]);
+        let tables = crate::terminal::column(&schema["tables"], "name");
+        assert!(tables.contains(&"run_resources".to_owned()) && tables.is_sorted(), "{tables:?}");
+        let replaces = json!({"from_table": "task_replaces", "from_column": "new_task_id", "to_table": "tasks", "to_column": "id"});
+        assert!(schema["relations"].as_array().unwrap().contains(&replaces));
+        assert_eq!(crate::terminal::column(&schema["edges"], "table"), ["task_links", "task_replaces"]);
+        assert_eq!(terminal.json(&["db", "show"]), schema);
+        for (format, part) in [("markdown", "## run_resources\n\n| column | type | required |"), ("mermaid", "  task_replaces }o--|| tasks : \"new_task_id\""), ("table", "graph edges"), ("json", "\"tables\": [")] {
+            assert!(terminal.runs(&["schema", "--format", format]).stdout.contains(part), "{format}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let terminal = Terminal::at(trackway_testkit::Engine::Sqlite);
+    let mut command = terminal.command(&["completions", "bash"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    command.stdout(writer);
+    let mut child = command.spawn().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn completions_are_printed_without_a_database() {
+    let terminal = Terminal::before_init(trackway_testkit::Engine::Sqlite);
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = terminal.runs(&["completions", shell]);
+        assert_eq!(ran.code, 0);
+        assert!(ran.stdout.contains("trackway") && ran.stdout.contains("scratchpad"), "{shell}");
+    }
+    assert_eq!(terminal.fails(&["completions", "tea"]).0, 2);
+}
+
+#[test]
+fn help_and_version_succeed() {
+    let terminal = Terminal::before_init(trackway_testkit::Engine::Sqlite);
+    assert_eq!(terminal.runs(&["--version"]).stdout, format!("trackway {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(ran(terminal.command(&["task", "set", "--help"])).stdout.contains("--replaces <TASK>"));
+    assert_eq!(terminal.runs(&["task"]).code, 2);
+}

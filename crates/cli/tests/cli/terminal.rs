@@ -1,0 +1,160 @@
+//! Someone who types commands.
+
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use trackway_testkit::{Engine, TestDatabase, database};
+
+/// A home directory, a database, and whoever types.
+pub struct Terminal {
+    pub database: TestDatabase,
+    pub home: TempDir,
+}
+
+/// What a command left behind.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Terminal {
+    /// In front of a database that was just made.
+    pub fn at(engine: Engine) -> Self {
+        let terminal = Self::before_init(engine);
+        terminal.json(&["init"]);
+        terminal
+    }
+
+    /// In front of no database yet.
+    pub fn before_init(engine: Engine) -> Self {
+        Self { database: database(engine), home: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trackway"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.home.path())
+            .env("USER", "ada")
+            .env("TRACKWAY_DB", self.database.url_text())
+            .current_dir(self.home.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn runs(&self, arguments: &[&str]) -> Ran {
+        ran(self.command(arguments))
+    }
+
+    /// Types a command that succeeds, and reads `data`.
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        self.json_with(None, arguments)
+    }
+
+    /// The same, in a run.
+    #[track_caller]
+    pub fn json_with(&self, token: Option<&str>, arguments: &[&str]) -> Value {
+        let mut command = self.command(arguments);
+        command.arg("--json").envs(token.map(|token| ("TRACKWAY_TOKEN", token)));
+        let ran = ran(command);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+        assert_eq!(ran.stderr, "", "{arguments:?}");
+        let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(answer["schema_version"], 1);
+        answer["data"].clone()
+    }
+
+    /// Types a command that fails, and reads the exit code, the code and the message.
+    #[track_caller]
+    pub fn fails(&self, arguments: &[&str]) -> (i32, String) {
+        self.fails_with(None, arguments)
+    }
+
+    /// The same, in a run.
+    #[track_caller]
+    pub fn fails_with(&self, token: Option<&str>, arguments: &[&str]) -> (i32, String) {
+        let mut command = self.command(arguments);
+        command.arg("--json").envs(token.map(|token| ("TRACKWAY_TOKEN", token)));
+        let ran = ran(command);
+        assert_eq!(ran.stdout, "", "{arguments:?}");
+        let answer: Value =
+            serde_json::from_str(&ran.stderr).unwrap_or_else(|_| panic!("{arguments:?}: {}", ran.stderr));
+        let kinds = ["failed", "usage", "not_found", "conflict", "busy", "denied"];
+        let code = kinds.iter().position(|kind| answer["error"]["code"] == *kind).unwrap() + 1;
+        assert_eq!(i32::try_from(code).unwrap(), ran.code);
+        (ran.code, answer["error"]["message"].as_str().unwrap().to_owned())
+    }
+
+    /// Starts a run and gives its id and token.
+    #[track_caller]
+    pub fn starts(&self, arguments: &[&str]) -> (String, String) {
+        let started = self.json(&[&["run", "start"], arguments].concat());
+        (text(&started["run_id"]), text(&started["token"]))
+    }
+}
+
+pub fn ran(mut command: Command) -> Ran {
+    let output = command.output().unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Runs a command with a text on its standard input.
+pub fn ran_with_input(mut command: Command, input: &[u8]) -> Ran {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It may stop reading early, which is its right.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// The values of one field of a list.
+pub fn column(rows: &Value, field: &str) -> Vec<String> {
+    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    rows.as_array().unwrap().iter().map(|row| shown(&row[field])).collect()
+}
+
+/// Makes two tests of each story, one per engine.
+macro_rules! both_engines {
+    ($($(#[$meta:meta])* fn $name:ident($terminal:ident: Terminal) $story:block)*) => {
+        $(
+            mod $name {
+                use super::*;
+
+                fn story($terminal: Terminal) $story
+
+                $(#[$meta])*
+                #[test]
+                fn sqlite() {
+                    story(Terminal::at(trackway_testkit::Engine::Sqlite));
+                }
+
+                $(#[$meta])*
+                #[test]
+                fn postgres() {
+                    story(Terminal::at(trackway_testkit::Engine::Postgres));
+                }
+            }
+        )*
+    };
+}
+pub(crate) use both_engines;
