@@ -29,9 +29,9 @@ fn mark<K: kind::Marker>(write: &mut Writer<'_>, table: &str, id: trackway_domai
     Ok(())
 }
 
-/// Declares the delete action of a kind that is no resource.
+/// Declares the delete action of a kind that is no resource. Agents cannot be granted to delete agents or studios.
 macro_rules! delete_definition {
-    ($(#[$meta:meta])* $action:ident, $name:literal, $noun:literal, $table:literal, $kind:ty, |$write:ident, $id:ident| $check:block -> $output:ty) => {
+    ($(#[$meta:meta])* $action:ident, $name:literal by $capability:literal, $noun:literal, $table:literal, $kind:ty, |$write:ident, $id:ident| $check:block -> $output:ty) => {
         $(#[$meta])*
         #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
         pub struct $action {
@@ -41,7 +41,7 @@ macro_rules! delete_definition {
 
         impl Action for $action {
             const NAME: &'static str = $name;
-            const CAPABILITY: &'static str = "delete";
+            const CAPABILITY: &'static str = $capability;
             const COMMAND: (&'static str, &'static str) = ($noun, "delete");
             const REMOVES: bool = true;
             type Touched = Nothing;
@@ -67,23 +67,23 @@ fn present<T: trackway_store::Table, K: kind::Marker>(write: &mut Writer<'_>, id
 
 delete_definition!(
     /// Delete a role
-    DeleteRole, "delete_role", "role", "roles", kind::Role, |write, id| { present(write, id)? } -> Role
+    DeleteRole, "delete_role" by "delete", "role", "roles", kind::Role, |write, id| { present(write, id)? } -> Role
 );
 delete_definition!(
     /// Delete a label
-    DeleteLabel, "delete_label", "label", "labels", kind::Label, |write, id| { present(write, id)? } -> Label
+    DeleteLabel, "delete_label" by "delete", "label", "labels", kind::Label, |write, id| { present(write, id)? } -> Label
 );
 delete_definition!(
     /// Delete a workspace
-    DeleteWorkspace, "delete_workspace", "workspace", "workspaces", kind::Workspace, |write, id| { present(write, id)? } -> Workspace
+    DeleteWorkspace, "delete_workspace" by "delete", "workspace", "workspaces", kind::Workspace, |write, id| { present(write, id)? } -> Workspace
 );
 delete_definition!(
     /// Delete a studio
-    DeleteStudio, "delete_studio", "studio", "studios", kind::Studio, |write, id| { present(write, id)? } -> Studio
+    DeleteStudio, "delete_studio" by "delete_studio", "studio", "studios", kind::Studio, |write, id| { present(write, id)? } -> Studio
 );
 delete_definition!(
     /// Delete a workflow that owns no tasks
-    DeleteWorkflow, "delete_workflow", "workflow", "workflows", kind::Workflow, |write, id| {
+    DeleteWorkflow, "delete_workflow" by "delete", "workflow", "workflows", kind::Workflow, |write, id| {
         write.lock_catalog()?;
         let owned = write.query::<(String,)>(
             "select variant from task_variants where tenant_id = ?1 and workflow_id = ?2 and released_at is null order by variant limit 3",
@@ -100,7 +100,7 @@ delete_definition!(
 );
 delete_definition!(
     /// Delete an agent that is not running
-    DeleteAgent, "delete_agent", "agent", "agents", kind::Agent, |write, id| {
+    DeleteAgent, "delete_agent" by "delete_agent", "agent", "agents", kind::Agent, |write, id| {
         let running = write.count("select count(*) from runs where tenant_id = ?1 and agent_id = ?2 and status = 'running'", params![id])?;
         if running > 0 {
             return Err(Rule::conflict(format!("the agent has {running} running run(s)")).hint("trackway run cancel").into());

@@ -122,10 +122,14 @@ fn special() -> Vec<Command> {
                 Command::new("list").about("List tenants"),
                 Command::new("create")
                     .about("Make a tenant, with you in it")
-                    .arg(Arg::new("name").long("name").required(true).help("Its name")),
+                    .arg(Arg::new("name").long("name").value_name("NAME").required(true).help("Its name")),
             ]),
         Command::new("completions").about("Print completions for a shell").arg(
-            Arg::new("shell").required(true).value_parser(clap::value_parser!(clap_complete::Shell)).help("The shell"),
+            Arg::new("shell")
+                .value_name("SHELL")
+                .required(true)
+                .value_parser(clap::value_parser!(clap_complete::Shell))
+                .help("The shell"),
         ),
     ]
 }
@@ -133,6 +137,7 @@ fn special() -> Vec<Command> {
 fn format_argument() -> Arg {
     Arg::new("format")
         .long("format")
+        .value_name("FORMAT")
         .value_parser(["table", "markdown", "mermaid", "json"])
         .default_value("table")
         .help("How to show it")

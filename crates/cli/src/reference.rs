@@ -25,18 +25,12 @@ fn commands() -> String {
 fn describe(out: &mut String, command: &Command, path: &str) {
     let name = format!("{path} {}", command.get_name()).trim().to_owned();
     if command.get_subcommands().next().is_none() {
-        let help = command.clone().bin_name(&name).term_width(100).render_long_help().to_string();
-        let global = ["--db", "--tenant", "--json", "-h, --help"];
-        let mut skipping = false;
-        let kept = help.lines().filter(|line| {
-            let flag = line.trim_start();
-            if flag.starts_with('-') {
-                skipping = global.iter().any(|global| flag.starts_with(global));
-            }
-            !skipping
-        });
-        let kept: Vec<_> = kept.map(str::trim_end).collect();
-        let _ = write!(out, "\n## `{name}`\n\n```text\n{}\n```\n", kept.join("\n").trim_end());
+        let help = command.clone().bin_name(&name).term_width(100).render_help().to_string();
+        let own = help.split("\nEverywhere:").next().unwrap_or_default();
+        let kept: Vec<_> = own.lines().map(str::trim_end).filter(|line| !line.contains("-h, --help")).collect();
+        let kept = kept.join("\n");
+        let kept = kept.trim_end().trim_end_matches("Options:").trim_end();
+        let _ = write!(out, "\n## `{name}`\n\n```text\n{kept}\n```\n");
     }
     for below in command.get_subcommands() {
         describe(out, below, &name);

@@ -217,7 +217,8 @@ fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, places: &m
         let shown = read.shown_by_id::<RunShown>("u", id)?;
         let run = &shown.run;
         let took = Duration::from_seconds(shown.seconds(now).max(0));
-        places.push(hop("run", run.id.uuid(), format!("run {} ({}, {took})", run.id.short(), run.status)));
+        let preposition = if run.ended_at.is_some() { "after" } else { "for" };
+        places.push(hop("run", run.id.uuid(), format!("{} {preposition} {took}", run.status)));
         places.push(hop("agent", run.agent_id.uuid(), shown.agent.clone()));
         places.push(match (run.role_id, &shown.role) {
             (Some(role), Some(name)) => hop("role", role.uuid(), name.clone()),

@@ -1,15 +1,45 @@
 //! The story that the demo tells.
 
+use std::path::Path;
+
+use snapbox::{Assert, Data, data::DataFormat};
 use trackway_testkit::Engine;
 
 use crate::terminal::Terminal;
 
+fn told(terminal: &Terminal) -> crate::terminal::Ran {
+    let mut command = terminal.command(&["demo"]);
+    command.env_remove("TRACKWAY_DB").env("TMPDIR", terminal.home.path()).env("CLICOLOR_FORCE", "1").env("USER", "sam");
+    crate::terminal::ran(command)
+}
+
+/// The picture in the README is the last part of the story, with ids that stay.
+#[test]
+fn the_picture_is_up_to_date() {
+    let story = told(&Terminal::before_init(Engine::Sqlite)).stdout;
+    let (_, part) = story.split_once("Two agents").unwrap();
+    let (part, _) = part.split_once("It is all still there").unwrap();
+    let part = regex::Regex::new("after [0-9]+s").unwrap().replace_all(part, "after 0s");
+    let mut seen: Vec<String> = Vec::new();
+    let id = regex::Regex::new("[0-9a-f]{8}\\b").unwrap();
+    let steady = id.replace_all(&part, |found: &regex::Captures<'_>| {
+        let place = seen.iter().position(|id| *id == found[0]).unwrap_or_else(|| {
+            seen.push(found[0].to_owned());
+            seen.len() - 1
+        });
+        format!("{:08x}", 0x9e37_79b1_u32.wrapping_mul(u32::try_from(place).unwrap() + 3))
+    });
+    let steady = format!("\x1b[1mTwo agents{}", steady.trim_end().trim_end_matches("\x1b[1m").trim_end());
+    let picture = anstyle_svg::Term::new().min_width_px(900).render_svg(&steady);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/demo.svg");
+    Assert::new().action_env("SNAPSHOTS").eq(picture, Data::read_from(&file, None).is(DataFormat::Text));
+}
+
 #[test]
 fn the_demo_tells_the_whole_story() {
     let terminal = Terminal::before_init(Engine::Sqlite);
-    let mut command = terminal.command(&["demo"]);
-    command.env_remove("TRACKWAY_DB").env("TMPDIR", terminal.home.path());
-    let ran = crate::terminal::ran(command);
+    let mut ran = told(&terminal);
+    ran.stdout = regex::Regex::new("\\x1b\\[[0-9;]*m").unwrap().replace_all(&ran.stdout, "").into_owned();
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     for part in [
         "path     unit/go, unit/go-race, unit/go-fuzz",
@@ -17,7 +47,7 @@ fn the_demo_tells_the_whole_story() {
         "a lock     2         0",
         "vote           vote         1      lab     lab/decisions/How do we fix it?/a lock",
         "← task       unit/go-race @ 1",
-        "← person     ada",
+        "← person     sam",
     ] {
         assert!(ran.stdout.contains(part), "{part}\n{}", ran.stdout);
     }
@@ -26,5 +56,5 @@ fn the_demo_tells_the_whole_story() {
     let url = last[1].trim().strip_prefix("export TRACKWAY_DB=").unwrap();
     let note = last[0].trim().strip_prefix("trackway why ").unwrap();
     assert_eq!(terminal.json(&["why", note, "--db", url])["chain"][0]["kind"], "resource");
-    let _ = std::fs::remove_dir_all(std::path::Path::new(url.strip_prefix("sqlite:").unwrap()).parent().unwrap());
+    let _ = std::fs::remove_dir_all(Path::new(url.strip_prefix("sqlite:").unwrap()).parent().unwrap());
 }

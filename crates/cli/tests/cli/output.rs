@@ -12,6 +12,7 @@ fn steady(text: &str) -> String {
         ("[TIME]", r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z"),
         ("[TOKEN]", r"trw_[0-9a-f]{48}"),
         ("[ID]", r"\b[0-9a-f]{8}\b"),
+        ("[TOOK]", r"\b\d+s\b"),
         ("[URL]", r"(sqlite|postgres):\S+"),
     ];
     for (word, pattern) in patterns {
@@ -42,7 +43,7 @@ note	create	1	main	main/notes/Found	[ID]	no
 "#]]);
         snapbox::assert_data_eq!(shown(&["why", &note]), str![[r#"
   resource   note main/notes/Found  [ID]
-← run        run [ID] (completed, 0s)  [ID]
+← run        completed after [TOOK]  [ID]
 ← agent      worker  [ID]
 ← role       coder  [ID]
 ← task       unit/go @ 1  [ID]
@@ -58,7 +59,7 @@ task: unit/go
 task revision: 1
 status: completed
 outcome: completed
-duration: 0s
+duration: [TOOK]
 started at: [TIME]
 ended at: [TIME]
 initiated by: ada
@@ -71,7 +72,7 @@ note	create	1	main	main/notes/Found	[ID]	no
 
 "#]]);
         snapbox::assert_data_eq!(shown(&["run", "tree", "last"]), str![[r#"
-worker [ID]  completed, 0s, as coder, on unit/go, 1 touched
+worker [ID]  completed, [TOOK], as coder, on unit/go, 1 touched
 
 "#]]);
         snapbox::assert_data_eq!(shown(&[]), str![[r#"
