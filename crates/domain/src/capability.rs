@@ -50,7 +50,16 @@ pub const GRANTED: &[&str] = &[
 pub const OWN_RUN: &[&str] = &["end_run", "record_step", "record_usage"];
 
 /// What only people may do.
-pub const PEOPLE: &[&str] = &["set_studio", "set_person", "set_agent", "cancel_run", "create_token", "revoke_token"];
+pub const PEOPLE: &[&str] = &[
+    "set_studio",
+    "delete_studio",
+    "set_person",
+    "set_agent",
+    "delete_agent",
+    "cancel_run",
+    "create_token",
+    "revoke_token",
+];
 
 /// Every list with its name.
 pub const TABLE: [(Allowance, &[&str]); 4] = [

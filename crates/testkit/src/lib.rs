@@ -1,1 +1,46 @@
+//! Support for tests: databases on both engines, a house to tell stories in, and what they left behind.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "only tests use this, and a panic is how a test fails"
+)]
+
+mod database;
+mod house;
+mod run;
+mod snapshot;
+
+pub use database::{TestDatabase, database};
+pub use house::{Hand, House, id};
+pub use run::RunHand;
+pub use snapshot::Snapshot;
+pub use trackway_store::Engine;
+
+/// Makes two tests of each story, `name::sqlite` and `name::postgres`, each with a house of its own.
+#[macro_export]
+macro_rules! engines {
+    ($($(#[$meta:meta])* fn $name:ident($house:ident: $type:ty) $story:block)*) => {
+        $(
+            #[cfg(test)]
+            mod $name {
+                use super::*;
+
+                fn story($house: $type) $story
+
+                $(#[$meta])*
+                #[test]
+                fn sqlite() {
+                    story(<$type>::on($crate::Engine::Sqlite));
+                }
+
+                $(#[$meta])*
+                #[test]
+                fn postgres() {
+                    story(<$type>::on($crate::Engine::Postgres));
+                }
+            }
+        )*
+    };
+}
