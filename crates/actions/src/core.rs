@@ -109,8 +109,9 @@ impl Core {
             return Ok(context(person));
         }
         let newcomer = Id::new(Time::now());
-        self.execute(&context(newcomer), &SetPerson::newcomer(newcomer, handle))?;
-        Ok(context(newcomer))
+        // Another visit may have been first: then the person is whom that one entered.
+        let person = self.execute(&context(newcomer), &SetPerson::newcomer(newcomer, handle))?.row.id;
+        Ok(context(person))
     }
 }
 

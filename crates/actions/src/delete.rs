@@ -5,7 +5,7 @@ use trackway_domain::{Error as Rule, Ref, kind};
 use trackway_store::{
     Writer, params,
     shown::{AgentShown, CommitmentShown, DecisionShown, NoteShown, TaskShown, WorkflowShown},
-    tables::{Commitment, Decision, Label, Note, Role, Studio, Task, Workspace},
+    tables::{Agent, Commitment, Decision, Label, Note, Role, Studio, Task, Workflow, Workspace},
 };
 
 use crate::{
@@ -34,6 +34,7 @@ macro_rules! delete_definition {
     ($(#[$meta:meta])* $action:ident, $name:literal by $capability:literal, $noun:literal, $table:literal, $kind:ty, |$write:ident, $id:ident| $check:block -> $output:ty) => {
         $(#[$meta])*
         #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+        #[serde(deny_unknown_fields)]
         pub struct $action {
             /// Which one, by name or id
             pub name: Ref<$kind>,
@@ -61,7 +62,7 @@ macro_rules! delete_definition {
 /// The row that is about to go.
 fn present<T: trackway_store::Table, K: kind::Marker>(write: &mut Writer<'_>, id: trackway_domain::Id<K>) -> Result<T> {
     Ok(write
-        .row_locked::<T>("where tenant_id = ?1 and id = ?2", params![id])?
+        .row_locked::<T>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
         .ok_or_else(|| Rule::not_found(format!("there is no such {}", K::KIND)))?)
 }
 
@@ -85,6 +86,7 @@ delete_definition!(
     /// Delete a workflow that owns no tasks
     DeleteWorkflow, "delete_workflow" by "delete", "workflow", "workflows", kind::Workflow, |write, id| {
         write.lock_catalog()?;
+        present::<Workflow, _>(write, id)?;
         let owned = write.query::<(String,)>(
             "select variant from task_variants where tenant_id = ?1 and workflow_id = ?2 and released_at is null order by variant limit 3",
             params![id],
@@ -101,6 +103,7 @@ delete_definition!(
 delete_definition!(
     /// Delete an agent that is not running
     DeleteAgent, "delete_agent" by "delete_agent", "agent", "agents", kind::Agent, |write, id| {
+        present::<Agent, _>(write, id)?;
         let running = write.count("select count(*) from runs where tenant_id = ?1 and agent_id = ?2 and status = 'running'", params![id])?;
         if running > 0 {
             return Err(Rule::conflict(format!("the agent has {running} running run(s)")).hint("trackway run cancel").into());
@@ -111,6 +114,7 @@ delete_definition!(
 
 /// Delete a task; its variant is free again
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct DeleteTask {
     /// Which one, by variant or id
     pub task: Ref<kind::Task>,
@@ -147,6 +151,7 @@ macro_rules! delete_in_studio {
     ($(#[$meta:meta])* $action:ident, $name:literal, $row:ty, $alias:literal, $shown:ty) => {
         $(#[$meta])*
         #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+        #[serde(deny_unknown_fields)]
         pub struct $action {
             /// Which one
             #[arg(value_name = "ID")]

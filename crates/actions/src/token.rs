@@ -91,6 +91,7 @@ fn usable(token: &Token, now: Time) -> Result<()> {
 
 /// Make a token for yourself, or for another person; it is shown once
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct CreateToken {
     /// What it is for
     #[arg(long)]
@@ -151,6 +152,7 @@ impl Action for CreateToken {
 
 /// Make a token stop working
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct RevokeToken {
     /// The token's id
     pub token: Ref<kind::Token>,

@@ -12,7 +12,7 @@ pub struct Ref<K> {
 
 impl<K> Ref<K> {
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), kind: PhantomData }
+        Self { text: crate::text::clean_line(&text.into()), kind: PhantomData }
     }
 
     pub fn as_str(&self) -> &str {

@@ -72,6 +72,7 @@ impl Store {
     /// A consistent view of one moment.
     pub fn read(&self, tenant: TenantId) -> Result<Reader<'_>> {
         let mut lent = self.lend()?;
+        lent.open = true;
         lent.begin_read()?;
         Ok(Reader { lent, tenant })
     }
@@ -79,6 +80,7 @@ impl Store {
     /// A write transaction. Dropped without `commit`, it leaves no trace.
     pub fn write(&self, tenant: TenantId, now: Time) -> Result<Writer<'_>> {
         let mut lent = self.lend()?;
+        lent.open = true;
         lent.begin_write()?;
         Ok(Writer { reader: Reader { lent, tenant }, now })
     }
@@ -89,7 +91,7 @@ impl Store {
             Some(connection) => connection,
             None => connect(&self.url, false)?,
         };
-        Ok(Lent { connection: Some(connection), store: self })
+        Ok(Lent { connection: Some(connection), open: false, store: self })
     }
 }
 
@@ -104,13 +106,17 @@ fn connect(url: &Url, create: bool) -> Result<Connection> {
 #[derive(Debug)]
 struct Lent<'a> {
     connection: Option<Connection>,
+    /// Whether a transaction was begun and not yet committed.
+    open: bool,
     store: &'a Store,
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if let Some(mut connection) = self.connection.take() {
-            connection.rollback();
+            if self.open {
+                connection.rollback();
+            }
             self.store.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
     }
@@ -207,7 +213,9 @@ impl Writer<'_> {
     }
 
     pub fn commit(mut self) -> Result<()> {
-        self.reader.lent.commit()
+        self.reader.lent.commit()?;
+        self.reader.lent.open = false;
+        Ok(())
     }
 
     /// Lets one transaction at a time change the catalog's graphs (replacements, links, pins), whose rules look

@@ -151,13 +151,21 @@ impl Writer<'_> {
     }
 
     /// The one row that the rest of the text selects, held against other writers until the transaction ends.
-    /// SQLite has one writer at a time and needs no lock.
     pub fn row_locked<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Option<T>> {
-        let lock = match self.engine() {
-            Engine::Sqlite => "",
-            // Keys never change, so rows that refer to this one can still be written meanwhile.
-            Engine::Postgres => " for no key update",
-        };
-        self.row(&format!("{rest}{lock}"), params)
+        // Keys never change, so rows that refer to this one can still be written meanwhile.
+        self.row_held(rest, params, " for no key update")
+    }
+
+    /// The same, held so that it stays as it is while others may look at it too.
+    pub fn row_shared<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Option<T>> {
+        self.row_held(rest, params, " for share")
+    }
+
+    /// SQLite has one writer at a time and needs no lock.
+    fn row_held<T: Table>(&mut self, rest: &str, params: &[Param<'_>], lock: &str) -> Result<Option<T>> {
+        match self.engine() {
+            Engine::Sqlite => self.row(rest, params),
+            Engine::Postgres => self.row(&format!("{rest}{lock}"), params),
+        }
     }
 }

@@ -161,8 +161,8 @@ fn address(thing: &str) -> &str {
     let Some((_, rest)) = thing.split_once("://") else {
         return thing;
     };
-    let path = rest.split_once('/').map_or("", |(_, path)| path).trim_end_matches('/');
-    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let path = rest.split_once('/').map_or("", |(_, path)| path);
+    let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
     path.strip_prefix("tasks/").unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path))
 }
 

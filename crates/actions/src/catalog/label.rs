@@ -16,6 +16,7 @@ definition!(Label, kind::Label, key);
 
 /// Name a label
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SetLabel {
     /// Its key, as tasks carry it
     #[arg(long)]

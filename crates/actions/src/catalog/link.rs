@@ -20,6 +20,7 @@ use crate::{
 
 /// Link one task to another
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct AddLink {
     /// The task the link starts from
     #[arg(long, value_name = "TASK")]
@@ -130,6 +131,7 @@ fn count_blocker(write: &mut Writer<'_>, blocker: &Task, blocked: &Task, step: i
 
 /// Remove a link between tasks
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct DeleteLink {
     /// The link's id
     pub link: Ref<kind::Link>,

@@ -29,6 +29,7 @@ pub struct Pinned {
 
 /// Pin the version of a task that a role uses
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SetPackage {
     /// The role
     #[arg(long)]
@@ -106,6 +107,7 @@ fn move_pin(write: &mut Writer<'_>, package: &Package, role: &str, task: &Task) 
 
 /// Unpin the version of a task that a role uses
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct DeletePackage {
     /// The role
     #[arg(long)]
@@ -143,6 +145,7 @@ impl Action for DeletePackage {
 
 /// Move pins to newer versions, stopping before a bigger step than allowed
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct UpgradePackages {
     /// The biggest step to take
     #[arg(long)]

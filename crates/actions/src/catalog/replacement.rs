@@ -19,6 +19,7 @@ use crate::{
 
 /// Say that one task replaces another
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct ReplaceTask {
     /// The newer task
     pub new: Ref<kind::Task>,

@@ -21,6 +21,7 @@ definition!(Role, kind::Role, name);
 
 /// Define a role, or change what is given of one
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SetRole {
     /// Its name
     #[arg(long)]

@@ -16,6 +16,7 @@ definition!(Studio, kind::Studio, name);
 
 /// Define a studio, or change what is given of one
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SetStudio {
     /// Its name
     #[arg(long)]

@@ -28,6 +28,7 @@ const SCRIPT_MAX: usize = 1_000_000;
 
 /// Define a task, or change what is given of one
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SetTask {
     /// The workflow that owns the variant
     #[arg(long)]

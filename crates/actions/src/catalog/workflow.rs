@@ -16,6 +16,7 @@ definition!(Workflow, kind::Workflow, name);
 
 /// Define a workflow, or change what is given of one
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SetWorkflow {
     /// Its name
     #[arg(long)]

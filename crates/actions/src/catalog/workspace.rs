@@ -23,6 +23,7 @@ const PATH_MAX: usize = 4_096;
 
 /// Define a workspace, or change what is given of one
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SetWorkspace {
     /// Its name
     #[arg(long)]

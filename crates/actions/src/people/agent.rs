@@ -24,6 +24,7 @@ const NO_CAPABILITIES: &str = "none";
 
 /// Enter an agent, or change what is given of one
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SetAgent {
     /// Its handle
     #[arg(long)]
@@ -133,6 +134,10 @@ fn capabilities(given: Vec<String>) -> Result<Option<Vec<String>>> {
 
 fn refuse_own_ancestor(write: &mut Writer<'_>, agent: &Agent) -> Result<()> {
     let mut above = agent.parent_id;
+    if above.is_some() {
+        // The rule looks at rows that others may be changing: one at a time.
+        write.lock_catalog()?;
+    }
     while let Some(parent) = above {
         if parent == agent.id {
             return Err(Rule::conflict(format!("agent {} would be its own parent", agent.handle)).into());

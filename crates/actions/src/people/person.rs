@@ -16,6 +16,7 @@ definition!(Person, kind::Person, handle);
 
 /// Enter a person, or change what is given of one
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SetPerson {
     /// Their handle
     #[arg(long)]

@@ -15,6 +15,7 @@ use crate::{
 
 /// End a run
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct EndRun {
     /// The run
     pub run: Ref<kind::Run>,
@@ -61,6 +62,7 @@ impl Action for EndRun {
 
 /// Cancel a run
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct CancelRun {
     /// The run
     pub run: Ref<kind::Run>,

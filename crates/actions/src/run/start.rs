@@ -26,6 +26,7 @@ const MAX_STEPS: i64 = 30;
 ///
 /// Put the token into `TRACKWAY_TOKEN`: what is then done with `trackway` is done by the agent, in this run.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct StartRun {
     /// The agent that acts
     #[arg(long)]
@@ -64,7 +65,7 @@ impl Action for StartRun {
     type Output = Started;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let agent = self.agent(write)?;
+        let agent = self.agent(context, write)?;
         let task = self.task(write)?;
         let parent = match (write.resolve_optional(self.parent.as_ref())?, context.run) {
             (Some(parent), Some(own)) if parent != own => {
@@ -126,11 +127,19 @@ impl Action for StartRun {
 }
 
 impl StartRun {
-    fn agent(&self, write: &mut Writer<'_>) -> Result<Agent> {
+    /// The agent that will act. Another agent may only start itself and its subagents: a run's token carries the
+    /// capabilities of whoever it is for.
+    fn agent(&self, context: &Context, write: &mut Writer<'_>) -> Result<Agent> {
         let id = write.resolve(&self.agent)?;
         let agent = write
-            .row::<Agent>("where tenant_id = ?1 and id = ?2", params![id])?
+            .row_shared::<Agent>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
             .ok_or_else(|| Rule::not_found(format!("there is no agent {:?}", self.agent)))?;
+        if let Actor::Agent(actor) = context.actor
+            && actor != agent.id
+            && agent.parent_id != Some(actor)
+        {
+            return Err(Rule::denied(format!("agent {} is not a subagent of this one", agent.handle)).into());
+        }
         if agent.archived {
             return Err(Rule::conflict(format!("agent {} is archived", agent.handle))
                 .hint(format!("trackway agent set --handle {} --archived false", agent.handle))

@@ -14,6 +14,7 @@ use crate::{
 
 /// Write down a step of a run
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct RecordStep {
     /// The run
     pub run: Ref<kind::Run>,

@@ -14,6 +14,7 @@ use crate::{
 
 /// Write down what a model call used; what is not known is left out, not 0
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct RecordUsage {
     /// The run
     pub run: Ref<kind::Run>,

@@ -17,6 +17,7 @@ use crate::{
 
 /// Correct the scratchpad of an agent you own; recorded as your edit
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct SetScratchpad {
     /// The agent
     #[arg(long)]
@@ -47,6 +48,7 @@ impl Action for SetScratchpad {
 
 /// Go back to an earlier revision of the scratchpad of an agent you own
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct RestoreScratchpad {
     /// The agent
     #[arg(long)]

@@ -14,6 +14,7 @@ use crate::{
 
 /// Replace your scratchpad: what your future self should know (at most 10,000 characters, empty clears)
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct UpdateScratchpad {
     /// The new content; - reads standard input
     #[arg(long)]

@@ -17,6 +17,7 @@ use crate::{
 
 /// Pin a note to the top of its studio
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct PinNote {
     /// The note
     pub note: Ref<kind::Note>,
@@ -65,6 +66,7 @@ macro_rules! archive {
     ($(#[$meta:meta])* $action:ident, $name:literal, $row:ty) => {
         $(#[$meta])*
         #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+        #[serde(deny_unknown_fields)]
         pub struct $action {
             /// Which one
             #[arg(value_name = "ID")]

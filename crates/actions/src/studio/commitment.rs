@@ -17,6 +17,7 @@ use crate::{
 
 /// Propose something that counts once enough commit to it
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct CreateCommitment {
     /// The studio it is made in
     #[arg(long)]
@@ -100,6 +101,7 @@ fn stands(commitment: &Commitment, members: i64) -> Committed {
 
 /// Commit to a commitment
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct Commit {
     /// The commitment
     pub commitment: Ref<kind::Commitment>,

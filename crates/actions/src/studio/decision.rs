@@ -23,6 +23,7 @@ const OPTIONS_MAX: usize = 100;
 
 /// Ask a question with options to vote on
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct CreateDecision {
     /// The studio it is decided in
     #[arg(long)]
@@ -88,6 +89,7 @@ impl Action for CreateDecision {
 
 /// Add options to a decision that is open
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct AddOptions {
     /// The decision
     pub decision: Ref<kind::Decision>,
@@ -176,6 +178,7 @@ pub(super) fn require_open(decision: &Decision, now: Time) -> Result<()> {
 
 /// Close a decision and keep its results
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct CloseDecision {
     /// The decision
     pub decision: Ref<kind::Decision>,

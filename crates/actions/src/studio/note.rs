@@ -18,6 +18,7 @@ use crate::{
 
 /// Write a note
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct CreateNote {
     /// The studio it is written in
     #[arg(long)]
@@ -80,6 +81,9 @@ impl Action for CreateNote {
 /// What a comment is about: anything that has an id, or a task's variant.
 fn subject(write: &mut Writer<'_>, text: &str) -> Result<Uuid> {
     if let Some(entry) = write.entry_ending(text, None)? {
+        if entry.deleted_at.is_some() {
+            return Err(Rule::not_found(format!("{} {:?} was deleted", entry.kind, entry.display_path)).into());
+        }
         return Ok(entry.id);
     }
     Ok(write.resolve(&Ref::<kind::Task>::new(text)).map(Id::uuid).map_err(|_| {
@@ -104,6 +108,7 @@ fn revision(context: &Context, write: &Writer<'_>, note: &Note) -> NoteRevision 
 
 /// Change a note; its old text is kept as a revision
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct UpdateNote {
     /// The note
     pub note: Ref<kind::Note>,
@@ -162,6 +167,7 @@ impl Action for UpdateNote {
 ///
 /// Reading again changes nothing until the note changes.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct ConfirmRead {
     /// The note
     pub note: Ref<kind::Note>,

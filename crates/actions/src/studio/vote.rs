@@ -22,6 +22,7 @@ use crate::{
 ///
 /// With neither --accept nor --prefer the vote is taken back.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
 pub struct CastVote {
     /// The decision
     pub decision: Ref<kind::Decision>,

@@ -228,3 +228,24 @@ fn two_processes_write_at_once() {
         assert_eq!(names, ["role0", "role1", "role2", "role3"]);
     }
 }
+
+/// A run that is killed at any moment has made a note with all that belongs to it, or no note.
+#[test]
+fn a_killed_process_leaves_all_or_nothing() {
+    for engine in [Engine::Sqlite, Engine::Postgres] {
+        let terminal = Terminal::at(engine);
+        let (run, token) = terminal.starts(&["--agent", "worker"]);
+        for micros in (0..40).map(|step| step * 500) {
+            let mut command = terminal.command(&["note", "create", "--studio", "main", "--title", "x"]);
+            let mut child = command.env("TRACKWAY_TOKEN", &token).stdout(std::process::Stdio::null()).spawn().unwrap();
+            std::thread::sleep(std::time::Duration::from_micros(micros));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let notes = terminal.json(&["note", "list"]).as_array().unwrap().len();
+        let touches = terminal.json(&["made", &run])["touches"].as_array().unwrap().len();
+        let events = column(&terminal.json(&["event", "list", "--limit", "1000"]), "action");
+        assert_eq!((touches, events.iter().filter(|action| *action == "create_note").count()), (notes, notes));
+        terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "after"]);
+    }
+}

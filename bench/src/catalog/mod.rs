@@ -1,0 +1,125 @@
+//! Which version is current, which comes next, what is ready: in a catalog of a million tasks.
+
+mod fill;
+
+use std::time::Duration;
+
+use trackway_domain::{Ref, Time};
+use trackway_store::Engine;
+use trackway_views::{
+    View,
+    package::ResolvePackage,
+    task::{LatestTask, NextTask, Ready},
+};
+
+use crate::{
+    Outcome,
+    house::House,
+    identity::below,
+    measure::{Samples, calls, grouped, once, ratio, shown},
+    place::Places,
+    table::{Table, verdict},
+};
+use fill::Catalog;
+
+const CALLS: usize = 2_000;
+const WARM_UP: usize = 100;
+const CHAINS: [usize; 3] = [10, 100, 1_000];
+const LATEST_MAX: Duration = Duration::from_millis(1);
+const QUESTION_MAX: Duration = Duration::from_millis(5);
+/// How much more than in proportion a chain ten times as long may take.
+const LINEAR_MAX: f64 = 1.5;
+
+/// How large the catalog is
+#[derive(Debug, clap::Args)]
+pub struct Size {
+    /// How many tasks there are
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
+    tasks: usize,
+}
+
+pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
+    println!("\n## catalog: the current version, the next, the ready");
+    println!(
+        "\n{CALLS} calls each in one process, on a warm connection, with {} tasks: one in ten is a version in a chain of \
+         ten, a third is ready, one in twenty is pinned for one of 50 roles.",
+        grouped(size.tasks)
+    );
+    for engine in places.engines() {
+        let house = House::found(places.database(engine, "catalog")?)?;
+        let (took, catalog) = once(|| Catalog::fill(&house, size.tasks as u64, &CHAINS))?;
+        println!("\n### {} (filled in {})", engine.name(), shown(took));
+        latest(&house)?;
+        questions(&house, &catalog)?;
+    }
+    Ok(())
+}
+
+/// Asks one question many times, each in a read transaction of its own.
+fn ask<V: View>(house: &House, question: impl Fn(usize) -> V) -> Outcome<Samples> {
+    let questions: Vec<V> = (0..WARM_UP + CALLS).map(question).collect();
+    calls(WARM_UP, CALLS, |number| {
+        questions[number].answer(&mut house.core.store().read(house.tenant())?, Time::now())?;
+        Ok(())
+    })
+}
+
+fn latest(house: &House) -> Outcome<()> {
+    println!("\n`task latest` from the first of a chain. Target on SQLite: 100 versions under 1 ms, linear after.");
+    let mut table = Table::new(["versions", "median", "p99", "median per version", "met"]);
+    let mut before: Option<Duration> = None;
+    for versions in CHAINS {
+        let first = fill::first_of_chain(versions);
+        let samples = ask(house, |_| LatestTask { variant: Some(Ref::new(&*first)), id: None })?;
+        let linear = before.is_none_or(|before| ratio(samples.median(), before) <= 10.0 * LINEAR_MAX);
+        let quick = versions > 100 || samples.p99() < LATEST_MAX;
+        table.row([
+            versions.to_string(),
+            shown(samples.median()),
+            shown(samples.p99()),
+            format!("{:.2} us", samples.median().as_secs_f64() * 1e6 / versions as f64),
+            if house.engine() == Engine::Sqlite { verdict(linear && quick) } else { String::new() },
+        ]);
+        before = Some(samples.median());
+    }
+    table.print();
+    Ok(())
+}
+
+fn questions(house: &House, catalog: &Catalog) -> Outcome<()> {
+    println!("The others. Target: median and p99 under 5 ms.");
+    let mut table = Table::new(["question", "median", "p99", "met"]);
+    let mut add = |name: &str, samples: Samples| {
+        let met = verdict(samples.p99() < QUESTION_MAX);
+        table.row([name.to_owned(), shown(samples.median()), shown(samples.p99()), met]);
+    };
+    add("ready (100 rows)", ask(house, |_| Ready { limit: None })?);
+    add("ready --limit 1", ask(house, |_| Ready { limit: Some(1) })?);
+    let next =
+        |level: &'static str| move |draw| NextTask { id: Ref::new(catalog.replaced_id(draw)), level: level.to_owned() };
+    add("task next --level any", ask(house, next("any"))?);
+    add("task next --level minor", ask(house, next("minor"))?);
+    add(
+        "package resolve, pinned",
+        ask(house, |draw| {
+            let (role, variant) = catalog.pinned(draw);
+            ResolvePackage { role: Ref::new(role), variant: Ref::new(variant) }
+        })?,
+    );
+    add(
+        "package resolve, not pinned",
+        ask(house, |draw| {
+            let (_, variant) = catalog.pinned(draw);
+            ResolvePackage { role: Ref::new("builder"), variant: Ref::new(variant) }
+        })?,
+    );
+    add(
+        "package resolve, never replaced",
+        ask(house, |draw| ResolvePackage {
+            role: Ref::new("builder"),
+            variant: Ref::new(fill::variant(below(catalog.tasks, draw))),
+        })?,
+    );
+    table.print();
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! What the numbers were measured on, and how to measure them again.
+
+use std::{fs, thread};
+
+use trackway_domain::Time;
+use trackway_store::{Url, connection::Connection};
+
+use crate::{Outcome, place::Places};
+
+/// The machine, the engines and the command, as a Markdown list.
+pub fn description(places: &Places) -> Outcome<String> {
+    let cores = thread::available_parallelism()?;
+    let mut lines = vec![
+        format!("- date: {}", Time::now()),
+        format!("- machine: {cores} cores ({}), {} MB of memory", processor(), memory_mb()),
+        format!("- kernel: Linux {}", first_line("/proc/sys/kernel/osrelease")),
+        format!("- load before: {}", first_line("/proc/loadavg")),
+        format!("- SQLite {} (WAL, synchronous = normal), in {}", rusqlite::version(), places.directory().display()),
+    ];
+    lines.push(match places.server() {
+        Some(server) => format!("- {}", server_description(server)?),
+        None => "- PostgreSQL: skipped, no --postgres URL was given".to_owned(),
+    });
+    lines.push(format!("- command: `cargo run --release -p trackway-bench -- {}`", command()));
+    Ok(lines.join("\n"))
+}
+
+fn server_description(server: &str) -> Outcome<String> {
+    let mut connection = Connection::postgres(server)?;
+    let mut setting = |name: &str| {
+        connection
+            .query::<(String,)>(&format!("select current_setting('{name}')"), &[])
+            .map(|rows| rows.into_iter().next().map_or_else(String::new, |(value,)| value))
+    };
+    Ok(format!(
+        "PostgreSQL {}: shared_buffers = {}, fsync = {}, synchronous_commit = {}, on a unix socket",
+        setting("server_version")?,
+        setting("shared_buffers")?,
+        setting("fsync")?,
+        setting("synchronous_commit")?
+    ))
+}
+
+/// The arguments, without a password.
+fn command() -> String {
+    let shown = |argument: String| Url::parse(&argument).map_or(argument, |url| url.to_string());
+    std::env::args().skip(1).map(shown).collect::<Vec<_>>().join(" ")
+}
+
+fn first_line(file: &str) -> String {
+    fs::read_to_string(file).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+}
+
+fn processor() -> String {
+    let all = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = all.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
+    name.trim_start_matches([' ', '\t', ':']).to_owned()
+}
+
+fn memory_mb() -> u64 {
+    let all = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kilobytes = all.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().split(' ').next()?.parse().ok());
+    kilobytes.unwrap_or(0) / 1_024
+}

@@ -1,0 +1,127 @@
+//! Benchmarks: each sub-command prints Markdown tables of ratios measured in one run.
+
+#![expect(clippy::print_stdout, reason = "the tables are what this program is for")]
+
+mod actions;
+mod catalog;
+mod house;
+mod identity;
+mod machine;
+mod measure;
+mod place;
+mod start;
+mod table;
+mod touches;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::place::Places;
+
+/// Whatever can go wrong, from any crate that is measured.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T> = Result<T, Failure>;
+
+/// Measure Trackway's hot paths
+#[derive(Debug, Parser)]
+#[command(name = "bench")]
+struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Debug, Subcommand)]
+enum Benchmark {
+    /// `made` and `why` as the table of touches grows
+    Touches {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        size: touches::Size,
+    },
+    /// Actions per second through the write path, against the bare SQL
+    Actions {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// `task latest`, `task next`, `ready` and `package resolve` in a large catalog
+    Catalog {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        size: catalog::Size,
+    },
+    /// Cold start of the command line
+    Start {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Everything, as bench/RESULTS.md holds it
+    All {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        touches: touches::Size,
+        #[command(flatten)]
+        catalog: catalog::Size,
+    },
+    /// Open a SQLite file and ask it one question: what a cold start cannot do without
+    #[command(hide = true)]
+    Open { file: PathBuf },
+}
+
+#[derive(Debug, Args)]
+struct Place {
+    /// Where SQLite files are made (a temporary directory, when left out)
+    #[arg(long, value_name = "DIR")]
+    db_dir: Option<PathBuf>,
+    /// A PostgreSQL server whose databases may be made and dropped; PostgreSQL is skipped without it
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
+}
+
+impl Place {
+    /// Makes the directory, says what this machine is.
+    fn open(self) -> Outcome<Places> {
+        let places = Places::new(self.db_dir, self.postgres)?;
+        println!("# Benchmark results\n\n{}", machine::description(&places)?);
+        Ok(places)
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().benchmark) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            println!("\nfailed: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(benchmark: Benchmark) -> Outcome<()> {
+    match benchmark {
+        Benchmark::Start { place } => start::measure(&place.open()?),
+        Benchmark::Actions { place } => actions::measure(&place.open()?),
+        Benchmark::Catalog { place, size } => catalog::measure(&place.open()?, &size),
+        Benchmark::Touches { place, size } => touches::measure(&place.open()?, &size),
+        Benchmark::All { place, touches, catalog } => {
+            let places = place.open()?;
+            start::measure(&places)?;
+            actions::measure(&places)?;
+            catalog::measure(&places, &catalog)?;
+            touches::measure(&places, &touches)
+        }
+        Benchmark::Open { file } => open(&file),
+    }
+}
+
+fn open(file: &Path) -> Outcome<()> {
+    let tasks: i64 = rusqlite::Connection::open(file)?.query_row("select count(*) from tasks", [], |row| row.get(0))?;
+    println!("{tasks}");
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Everything that a tenant holds, to see that something changed nothing.
+
+use std::collections::BTreeSet;
+
+use trackway_actions::{Context, Core};
+use trackway_store::{Engine, schema::TableInfo};
+
+/// Every row of a tenant at one moment, as text.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    context: Context,
+    rows: BTreeSet<String>,
+}
+
+impl Snapshot {
+    pub fn of(core: &Core, context: &Context) -> Self {
+        let rows = core
+            .read(context, |reader| {
+                let engine = reader.engine();
+                let mut rows = BTreeSet::new();
+                for table in reader.schema()?.tables.iter().filter(|table| is_of_tenants(table)) {
+                    let found = reader.query::<(String,)>(&all_rows(engine, table), &[])?;
+                    rows.extend(found.into_iter().map(|(row,)| format!("{}: {row}", table.name)));
+                }
+                Ok(rows)
+            })
+            .unwrap();
+        Self { context: context.clone(), rows }
+    }
+
+    /// The rows that came, went or changed since.
+    pub fn changes(&self, core: &Core) -> Vec<String> {
+        let now = Self::of(core, &self.context);
+        let gone = self.rows.difference(&now.rows).map(|row| format!("- {row}"));
+        let new = now.rows.difference(&self.rows).map(|row| format!("+ {row}"));
+        gone.chain(new).collect()
+    }
+
+    #[track_caller]
+    pub fn assert_unchanged(&self, core: &Core) {
+        let changes = self.changes(core);
+        assert!(changes.is_empty(), "these rows changed:\n{}", changes.join("\n"));
+    }
+}
+
+fn is_of_tenants(table: &TableInfo) -> bool {
+    table.columns.iter().any(|column| column.name == "tenant_id")
+}
+
+fn all_rows(engine: Engine, table: &TableInfo) -> String {
+    let row = match engine {
+        Engine::Sqlite => {
+            let columns: Vec<_> = table.columns.iter().map(|column| format!("quote({})", column.name)).collect();
+            columns.join(" || ', ' || ")
+        }
+        Engine::Postgres => "cast(t as text)".to_owned(),
+    };
+    format!("select {row} from {} t where t.tenant_id = ?1", table.name)
+}

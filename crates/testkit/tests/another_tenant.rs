@@ -1,0 +1,148 @@
+//! Walls between tenants: no action reaches what belongs to another one, by any of the ids it could be given.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use serde_json::{Map, Value, json};
+use trackway_actions::{
+    Context,
+    registry::{ACTIONS, Entry},
+};
+use trackway_domain::ErrorKind;
+use trackway_store::params;
+use trackway_testkit::{House, Snapshot, engines, id};
+use uuid::Uuid;
+
+/// The name of everything that the visitor's own tenant has.
+const OWN: &str = "own";
+/// In the name of everything that the visitor must not learn about.
+const SECRET: &str = "secret";
+
+/// Takes an id, though its schema says text.
+const REFERENCE_AS_TEXT: [(&str, &str); 2] = [("create_note", "about"), ("vote", "option")];
+
+/// The actions that name nothing but what they make, and so cannot reach anything.
+const WITHOUT_REFERENCES: [&str; 6] =
+    ["set_role", "set_workspace", "set_label", "set_studio", "set_person", "update_scratchpad"];
+
+/// One thing of every kind, all of the same name.
+fn furnish(house: &House, context: &Context, name: &str) {
+    let act = |action, input| house.act_as(context, action, input).unwrap();
+    act("set_role", json!({ "name": name }));
+    act("set_workflow", json!({ "name": name }));
+    act("set_workspace", json!({ "name": name }));
+    act("set_label", json!({ "key": name, "name": name }));
+    act("set_studio", json!({ "name": name }));
+    act("set_person", json!({ "handle": name }));
+    act("set_agent", json!({ "handle": name }));
+    act("set_task", json!({ "workflow": name, "variant": name }));
+    act("set_task", json!({ "workflow": name, "variant": format!("{name}/2"), "replaces": name }));
+    act("add_link", json!({ "from": name, "to": format!("{name}/2"), "type": "blocks" }));
+    act("set_package", json!({ "role": name, "task": name }));
+    act("create_token", json!({ "name": name }));
+    act("start_run", json!({ "agent": name, "task": name }));
+    let note = act("create_note", json!({ "studio": name, "title": name }));
+    act("confirm_read", json!({ "note": note["id"] }));
+    let decision = act("create_decision", json!({ "studio": name, "question": name, "options": [name] }));
+    act("vote", json!({ "decision": decision["id"], "option": name, "accept": true }));
+    let commitment = act("create_commitment", json!({ "studio": name, "title": name, "critical_mass": 1 }));
+    act("commit", json!({ "commitment": commitment["id"] }));
+    act("set_scratchpad", json!({ "agent": name, "content": name }));
+}
+
+fn registered(house: &House) -> Vec<Uuid> {
+    let found =
+        house.read(|reader| Ok(reader.query::<(Uuid,)>("select id from registry where tenant_id = ?1", params![])?));
+    found.into_iter().map(|(id,)| id).collect()
+}
+
+fn schema(action: &Entry) -> Value {
+    (action.schema)().to_value()
+}
+
+fn fields(schema: &Value) -> Map<String, Value> {
+    schema["properties"].as_object().cloned().unwrap_or_default()
+}
+
+/// The fields that name something: the schema of a reference, unlike that of a text, wants at least one character.
+fn references(action: &Entry) -> Vec<String> {
+    let names = |name: &str, field: &Value| {
+        field.get("minLength").is_some() || REFERENCE_AS_TEXT.contains(&(action.name, name))
+    };
+    fields(&schema(action)).into_iter().filter(|(name, field)| names(name, field)).map(|(name, _)| name).collect()
+}
+
+/// A value for every required field: texts and references are `text`.
+fn required(action: &Entry, text: &str) -> Map<String, Value> {
+    let schema = schema(action);
+    let value = |field: &Value| match field["type"].as_str() {
+        Some("string") if field.get("enum").is_none() => json!(text),
+        Some("integer") => json!(1),
+        Some("array") => json!([text]),
+        _ => first_word(&schema, field),
+    };
+    let names = schema["required"].as_array().cloned().unwrap_or_default();
+    names.iter().filter_map(Value::as_str).map(|name| (name.to_owned(), value(&schema["properties"][name]))).collect()
+}
+
+/// The first word of a closed list, which the schema holds apart.
+fn first_word(schema: &Value, field: &Value) -> Value {
+    let list = field["$ref"].as_str().and_then(|path| schema.pointer(path.trim_start_matches('#'))).unwrap_or(field);
+    list.pointer("/enum/0").or_else(|| list.pointer("/oneOf/0/const")).cloned().unwrap_or_else(|| panic!("{list}"))
+}
+
+engines! {
+    fn no_action_reaches_into_another_tenant(house: House) {
+        furnish(&house, &house.ada, SECRET);
+        let visitor = house.another_tenant("other");
+        furnish(&house, &visitor, OWN);
+        let decision = house
+            .act_as(&visitor, "create_decision", json!({ "studio": OWN, "question": OWN, "options": [OWN] }))
+            .unwrap();
+        let decision = id::<trackway_domain::kind::Decision>(&decision);
+        let foreign = registered(&house);
+        let (theirs, own) = (house.snapshot(), Snapshot::of(&house.core, &visitor));
+
+        let mut without_references = Vec::new();
+        for action in ACTIONS {
+            let references = references(action);
+            if references.is_empty() {
+                without_references.push(action.name);
+            }
+            for reference in &references {
+                for id in &foreign {
+                    let mut input = required(action, OWN);
+                    if action.name == "vote" {
+                        input.insert("decision".into(), json!(decision));
+                    }
+                    input.insert(reference.clone(), json!(id));
+                    let shown = json!(input).to_string();
+                    let outcome = house.act_as(&visitor, action.name, input.into());
+                    let Err(error) = outcome else {
+                        panic!("{} {shown} was done: {outcome:?}", action.name);
+                    };
+                    assert!(
+                        matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Usage | ErrorKind::Denied),
+                        "{} {shown}: {error}",
+                        action.name
+                    );
+                    assert!(
+                        !format!("{error} {:?}", error.hint()).contains(SECRET),
+                        "{} {shown}: {error}",
+                        action.name
+                    );
+                }
+            }
+        }
+        own.assert_unchanged(&house.core);
+        assert_eq!(without_references, WITHOUT_REFERENCES);
+
+        // Those make something of that name at home, or are refused; what is of the same id stays as it is.
+        for id in &foreign {
+            for name in WITHOUT_REFERENCES {
+                let action = ACTIONS.iter().find(|action| action.name == name).unwrap();
+                let _ = house.act_as(&visitor, name, required(action, &id.to_string()).into());
+            }
+        }
+        theirs.assert_unchanged(&house.core);
+    }
+}

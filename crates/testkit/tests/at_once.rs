@@ -1,0 +1,209 @@
+//! Two writers or many at once: one wins where only one can, and nothing is lost where all may.
+
+use std::{
+    sync::Barrier,
+    thread::{self, ScopedJoinHandle},
+};
+
+use serde_json::{Value, json};
+use trackway_actions::{Actor, Credential, Result};
+use trackway_domain::ErrorKind;
+use trackway_store::{params, tables::Note};
+use trackway_testkit::{House, engines};
+use uuid::Uuid;
+
+/// Rounds of a race: one round could pass by luck.
+const ROUNDS: usize = 10;
+
+/// Does two things in two threads at the same moment.
+fn both<T: Send>(deed: impl Fn(usize) -> T + Sync) -> [T; 2] {
+    let start = Barrier::new(2);
+    let begin = |number| {
+        start.wait();
+        deed(number)
+    };
+    thread::scope(|scope| [0, 1].map(|number| scope.spawn(move || begin(number))).map(joined))
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The answer to the one who won, and how the other was refused.
+#[track_caller]
+fn winner_and_loser(outcomes: [Result<Value>; 2]) -> (Value, (ErrorKind, String)) {
+    match outcomes {
+        [Ok(won), Err(lost)] | [Err(lost), Ok(won)] => (won, (lost.kind(), lost.to_string())),
+        other => panic!("one should win and the other lose: {other:?}"),
+    }
+}
+
+fn conflict(message: &str) -> (ErrorKind, String) {
+    (ErrorKind::Conflict, message.to_owned())
+}
+
+engines! {
+    fn two_who_define_one_role_at_once_define_it_once(house: House) {
+        for round in 0..ROUNDS {
+            let name = format!("coder-{round}");
+            let titles = ["Coder", "Programmer"];
+            let answers =
+                both(|number| house.act("set_role", json!({ "name": name, "title": titles[number] })).unwrap());
+
+            assert_eq!(answers[0]["id"], answers[1]["id"]);
+            assert_eq!(answers.iter().filter(|answer| answer["new"] == json!(true)).count(), 1);
+            let rows = house.read(|reader| {
+                Ok(reader.count("select count(*) from roles where tenant_id = ?1 and name = ?2", params![name])?)
+            });
+            assert_eq!(rows, 1);
+        }
+    }
+
+    fn of_two_who_change_one_revision_at_once_one_wins(house: House) {
+        house.workflow("build");
+        house.task("build", "unit/go");
+        for revision in 1..=ROUNDS {
+            let task = json!({ "workflow": "build", "variant": "unit/go", "if_revision": revision });
+            let outcomes = both(|number| {
+                let mut task = task.clone();
+                task["title"] = json!(format!("{revision}.{number}"));
+                house.act("set_task", task)
+            });
+
+            let (won, lost) = winner_and_loser(outcomes);
+            assert_eq!(won["revision"], json!(revision + 1));
+            assert_eq!(lost, conflict(&format!("the task is at revision {}, not {revision}", revision + 1)));
+        }
+    }
+
+    fn of_two_who_make_one_new_task_at_once_one_wins(house: House) {
+        house.workflow("build");
+        for round in 0..ROUNDS {
+            let task = json!({ "workflow": "build", "variant": format!("unit/{round}"), "if_revision": 0 });
+            let outcomes = both(|_| house.act("set_task", task.clone()));
+
+            let (won, lost) = winner_and_loser(outcomes);
+            assert_eq!(won["new"], json!(true));
+            assert_eq!(lost, conflict("the task is at revision 1, not 0"));
+        }
+    }
+
+    fn two_first_visits_are_of_one_person(house: House) {
+        for round in 0..ROUNDS {
+            let bob = Credential::User { tenant: "local".to_owned(), handle: format!("bob-{round}") };
+            let visits = both(|_| house.core.enter(&bob).unwrap().actor);
+
+            let people = house.read(|reader| {
+                Ok(reader.query::<(Uuid,)>(
+                    "select id from people where tenant_id = ?1 and handle = ?2",
+                    params![format!("bob-{round}")],
+                )?)
+            });
+            let [(person,)] = people.try_into().unwrap();
+            assert_eq!(visits.map(Actor::id), [person, person]);
+        }
+    }
+
+    fn a_role_is_deleted_once(house: House) {
+        for round in 0..ROUNDS {
+            let role = house.role(&format!("coder-{round}"));
+            let outcomes = both(|_| house.act("delete_role", json!({ "name": role })));
+
+            let (_, lost) = winner_and_loser(outcomes);
+            assert_eq!(lost.0, ErrorKind::NotFound);
+        }
+    }
+
+    fn an_agent_is_deleted_or_started_not_both(house: House) {
+        for round in 0..ROUNDS {
+            let handle = format!("bot-{round}");
+            house.agent(&handle);
+            let outcomes = both(|number| match number {
+                0 => house.act("delete_agent", json!({ "name": handle })),
+                _ => house.act("start_run", json!({ "agent": handle })),
+            });
+
+            let (_, lost) = winner_and_loser(outcomes);
+            assert!(matches!(lost.0, ErrorKind::NotFound | ErrorKind::Conflict), "{lost:?}");
+        }
+    }
+
+    fn two_agents_are_not_each_others_parent(house: House) {
+        for round in 0..ROUNDS {
+            let handles = [format!("bot-{round}"), format!("twin-{round}")];
+            for handle in &handles {
+                house.agent(handle);
+            }
+            let outcomes = both(|number| {
+                house.act("set_agent", json!({ "handle": handles[number], "parent": handles[1 - number] }))
+            });
+
+            let (_, lost) = winner_and_loser(outcomes);
+            assert_eq!(lost.0, ErrorKind::Conflict);
+        }
+    }
+
+    fn steps_recorded_at_once_in_one_run_all_stand(house: House) {
+        let run = house.agent("ada-bot").starts();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..5 {
+                        run.act("record_step", json!({ "run": run.id, "type": "think" })).unwrap();
+                    }
+                });
+            }
+        });
+
+        let positions = house.read(|reader| {
+            Ok(reader.query::<(i64,)>(
+                "select position from run_steps where tenant_id = ?1 and run_id = ?2 order by position",
+                params![run.id],
+            )?)
+        });
+        assert_eq!(positions, (1..=20).map(|position| (position,)).collect::<Vec<_>>());
+    }
+
+    fn many_writers_lose_nothing(house: House) {
+        let seen = house.events().len();
+        thread::scope(|scope| {
+            for writer in 0..8 {
+                let house = &house;
+                scope.spawn(move || {
+                    for number in 0..25 {
+                        let title = format!("{writer}.{number}");
+                        house.act("create_note", json!({ "studio": "main", "title": title })).unwrap();
+                    }
+                });
+            }
+        });
+
+        let mut titles: Vec<_> = house
+            .read(|reader| Ok(reader.rows::<Note>("where tenant_id = ?1", &[])?))
+            .into_iter()
+            .map(|note| note.title)
+            .collect();
+        titles.sort();
+        let mut wanted: Vec<_> =
+            (0..8).flat_map(|writer| (0..25).map(move |number| format!("{writer}.{number}"))).collect();
+        wanted.sort();
+        assert_eq!(titles, wanted);
+        let mut events = house.events().split_off(seen);
+        events.sort();
+        let wanted: Vec<_> =
+            wanted.iter().map(|title| ("create_note".to_owned(), format!("main/notes/{title}"))).collect();
+        assert_eq!(events, wanted);
+    }
+
+    fn of_two_first_scratchpad_writers_one_wins(house: House) {
+        for round in 0..ROUNDS {
+            let run = house.agent(&format!("bot-{round}")).starts();
+            let outcomes =
+                both(|number| run.act("update_scratchpad", json!({ "content": number.to_string(), "if_revision": 0 })));
+
+            let (won, lost) = winner_and_loser(outcomes);
+            assert_eq!(won["revision"], json!(1));
+            assert_eq!(lost, conflict("the scratchpad is at revision 1, not 0"));
+        }
+    }
+}

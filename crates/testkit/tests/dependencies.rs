@@ -1,0 +1,75 @@
+//! The dependency audit: whose code is in here, under which licence, from where, and how much of it.
+//!
+//! Known vulnerabilities are not looked up: the database of advisories is fetched from the network at every run, and
+//! these tests need none.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::{path::Path, process::Command};
+
+use serde_json::Value;
+
+/// Packages in Cargo.lock. Raise it on purpose, in the commit that adds the dependency.
+const PACKAGES_MAX: usize = 200;
+
+/// The only place outside this repository that code comes from.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Licences as packages state them. One that is not here is read before it is added.
+const LICENCES: &[&str] = &[
+    "(MIT OR Apache-2.0) AND Unicode-3.0",
+    "Apache-2.0",
+    "Apache-2.0 OR BSL-1.0 OR MIT",
+    "Apache-2.0 OR MIT",
+    "Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT",
+    "MIT",
+    "MIT OR Apache-2.0",
+    "MIT OR Apache-2.0 OR LGPL-2.1-or-later",
+    "MIT/Apache-2.0",
+    "Unlicense OR MIT",
+    "Zlib",
+    "Zlib OR Apache-2.0 OR MIT",
+];
+
+/// What cargo knows of every package, those for other platforms included.
+fn packages() -> Vec<Value> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let answer = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .current_dir(workspace)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&answer.stderr);
+    assert!(answer.status.success(), "cargo metadata failed; is everything there? cargo fetch --locked\n{said}");
+    let metadata: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn names(packages: &[Value], odd: impl Fn(&Value) -> bool) -> Vec<String> {
+    packages
+        .iter()
+        .filter(|package| odd(package))
+        .map(|package| {
+            format!("{} {}: {} {}", package["name"], package["version"], package["license"], package["source"])
+        })
+        .collect()
+}
+
+#[test]
+fn every_licence_is_known() {
+    let unknown =
+        names(&packages(), |package| !package["license"].as_str().is_some_and(|licence| LICENCES.contains(&licence)));
+    assert_eq!(unknown, Vec::<String>::new());
+}
+
+#[test]
+fn everything_comes_from_here_or_from_the_registry() {
+    let elsewhere = names(&packages(), |package| !(package["source"].is_null() || package["source"] == REGISTRY));
+    assert_eq!(elsewhere, Vec::<String>::new());
+}
+
+#[test]
+fn the_dependencies_are_few() {
+    let count = packages().len();
+    assert!(count <= PACKAGES_MAX, "{count} packages, the limit is {PACKAGES_MAX}");
+}
