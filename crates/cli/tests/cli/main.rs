@@ -1,5 +1,8 @@
 //! The binary, as a user or a script runs it, on both engines.
 
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![expect(clippy::needless_raw_string_hashes, reason = "SNAPSHOTS=overwrite writes them so")]
+
 mod catalog;
 mod databases;
 mod demo;

@@ -146,7 +146,7 @@ both_engines! {
         assert_eq!((&tree["agent"], &tree["touches"], &tree["no_effect"]), (&json!("lead"), &json!(0), &json!(true)));
         assert_eq!((column(&tree["children"], "agent"), column(&tree["children"], "touches")), (vec!["helper".into()], vec!["1".into()]));
         assert_eq!(terminal.json(&["made", &root])["touches"], json!([]));
-        assert_eq!(column(&terminal.json(&["made", &root, "--tree"])["touches"], "resource_id"), [note.clone()]);
+        assert_eq!(column(&terminal.json(&["made", &root, "--tree"])["touches"], "resource_id"), std::slice::from_ref(&note));
         let why = terminal.json(&["why", &note]);
         assert_eq!(kinds(&why), ["resource", "run", "agent", "run", "agent", "person"]);
         assert_eq!(column(&why["chain"], "id")[3], root);
