@@ -3,6 +3,7 @@
 use std::{collections::HashMap, path::Path, time::Duration};
 
 use futures_util::future::try_join_all;
+use rusqlite::config::DbConfig;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls, Statement};
 
@@ -192,7 +193,12 @@ impl Connection {
     /// first question.
     pub fn begin_write(&mut self) -> Result<()> {
         match self {
-            Self::Sqlite(_) => self.post("begin immediate", &[]),
+            Self::Sqlite(connection) => {
+                // The last connection to close would bring the whole log into the file, which takes longer than a
+                // short-lived writer lives. A reader that closes last still does it, once.
+                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+                self.post("begin immediate", &[])
+            }
             Self::Postgres(_) => self.post("begin", &[]),
         }
     }
