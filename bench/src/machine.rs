@@ -21,7 +21,7 @@ pub fn description(places: &Places) -> Outcome<String> {
         Some(server) => format!("- {}", server_description(server)?),
         None => "- PostgreSQL: skipped, no --postgres URL was given".to_owned(),
     });
-    lines.push(format!("- command: `cargo run --release -p trackway-bench -- {}`", command()));
+    lines.push(format!("- command: `{}cargo run --release -p trackway-bench -- {}`", niceness(), command()));
     Ok(lines.join("\n"))
 }
 
@@ -45,6 +45,14 @@ fn server_description(server: &str) -> Outcome<String> {
 fn command() -> String {
     let shown = |argument: String| Url::parse(&argument).map_or(argument, |url| url.to_string());
     std::env::args().skip(1).map(shown).collect::<Vec<_>>().join(" ")
+}
+
+/// How much this process was put before others, as the command that did it.
+fn niceness() -> String {
+    // The field is the 19th; the second is the program's name, in parentheses, and may hold spaces.
+    let status = first_line("/proc/self/stat");
+    let niceness = status.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16));
+    niceness.filter(|niceness| *niceness != "0").map_or_else(String::new, |niceness| format!("nice -n {niceness} "))
 }
 
 fn first_line(file: &str) -> String {

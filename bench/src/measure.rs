@@ -43,6 +43,25 @@ pub fn calls(warm_up: usize, count: usize, mut call: impl FnMut(usize) -> Outcom
     Ok(Samples::new(durations))
 }
 
+/// Times calls of two kinds in turn, so that whatever else the machine does meets both.
+pub fn calls_in_turn(
+    warm_up: usize,
+    count: usize,
+    mut one: impl FnMut(usize) -> Outcome<()>,
+    mut other: impl FnMut(usize) -> Outcome<()>,
+) -> Outcome<(Samples, Samples)> {
+    let (mut of_one, mut of_other) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for number in 0..warm_up + count {
+        let (took_one, ()) = once(|| one(number))?;
+        let (took_other, ()) = once(|| other(number))?;
+        if number >= warm_up {
+            of_one.push(took_one);
+            of_other.push(took_other);
+        }
+    }
+    Ok((Samples::new(of_one), Samples::new(of_other)))
+}
+
 /// Times one call.
 pub fn once<T>(call: impl FnOnce() -> Outcome<T>) -> Outcome<(Duration, T)> {
     let start = Instant::now();

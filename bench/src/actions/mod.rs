@@ -19,7 +19,7 @@ use crate::{
 use bare::Bare;
 use bare_rows::{Ballot, Place};
 
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 5;
 const BATCH: usize = 100;
 const CONCURRENT: usize = 8;
 const RATIO_MAX: f64 = 3.0;

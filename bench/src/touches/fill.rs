@@ -198,15 +198,6 @@ fn path(note: u64) -> String {
     format!("main/notes/Finding {note}")
 }
 
-/// The last eight digits of some of these ids: those that no other id ends in.
-pub fn unique_endings(house: &House, notes: impl Iterator<Item = Uuid>, wanted: usize) -> Outcome<Vec<String>> {
-    let candidates: Vec<Uuid> = notes.take(wanted + wanted / 10).collect();
-    let forms = house.core.store().read(house.tenant())?.short_forms(&candidates)?;
-    let alone = candidates.iter().filter_map(|id| forms.get(id)).filter(|form| form.len() == ids::SHORT_DIGITS);
-    let endings: Vec<String> = alone.take(wanted).cloned().collect();
-    if endings.len() < wanted { Err("too many ids end alike".into()) } else { Ok(endings) }
-}
-
 /// How large the database is.
 pub fn bytes(house: &House) -> Outcome<u64> {
     if let Url::Sqlite(file) = house.database.url() {

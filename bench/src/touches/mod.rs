@@ -2,20 +2,22 @@
 
 mod fill;
 
+use std::time::Duration;
+
 use trackway_domain::{Ref, Time};
 use trackway_store::Engine;
 use trackway_views::{View, made::Made, why::Why};
+use uuid::Uuid;
 
 use crate::{
     Outcome,
     house::House,
     identity::{Numbered, below, id},
-    measure::{Samples, calls, grouped, once, ratio, shown},
+    measure::{Samples, calls_in_turn, grouped, once, ratio, shown},
     place::Places,
     table::{Table, plot, verdict},
 };
 use fill::History;
-use std::time::Duration;
 
 const CALLS: usize = 2_000;
 const WARM_UP: usize = 500;
@@ -34,11 +36,52 @@ pub struct Size {
     postgres_touches: u64,
 }
 
+/// A database and what was recorded in it.
+#[derive(Debug)]
+struct Record {
+    house: House,
+    history: History,
+}
+
+impl Record {
+    fn begin(places: &Places, engine: Engine, name: &str) -> Outcome<Self> {
+        let house = House::found(places.database(engine, name)?)?;
+        let history = History::begin(&house)?;
+        Ok(Self { house, history })
+    }
+
+    fn grow(&mut self, touches: u64) -> Outcome<()> {
+        self.history.grow(&self.house, touches)
+    }
+
+    /// Answers one question, in a read transaction of its own.
+    fn answer<V: View>(&self, question: &V) -> Outcome<()> {
+        question.answer(&mut self.house.core.store().read(self.house.tenant())?, Time::now())?;
+        Ok(())
+    }
+
+    fn random_run(&self, draw: usize) -> Uuid {
+        id(Numbered::Run, below(self.history.runs(), draw))
+    }
+
+    fn random_note(&self, draw: usize) -> Uuid {
+        id(Numbered::Note, below(self.history.notes(), draw))
+    }
+}
+
 /// One question at every size.
 #[derive(Debug)]
 struct Growth {
     question: &'static str,
-    sizes: Vec<(u64, Samples)>,
+    sizes: Vec<Measured>,
+}
+
+/// One question at one size, and at the same moment in a database of the smallest size.
+#[derive(Debug)]
+struct Measured {
+    touches: u64,
+    samples: Samples,
+    smallest: Samples,
 }
 
 pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
@@ -46,85 +89,92 @@ pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
     println!(
         "\n{CALLS} random calls each in one process, on a warm connection, at each size of one growing database: ten \
          touches per run, a note touched by one to three runs, chains of up to four runs, and one note touched by every \
-         hundredth run. Target: the slowest size within 2x of the quickest (median), p99 under 1 ms on SQLite."
+         hundredth run. In turn with each call, the same is asked of a database that stays at {} touches. Target: median \
+         within 2x of that one's, p99 under 1 ms on SQLite.",
+        grouped(count(SMALLEST))
     );
     for engine in places.engines() {
         let largest = match engine {
             Engine::Sqlite => size.touches,
             Engine::Postgres => size.postgres_touches,
         };
-        let house = House::found(places.database(engine, "touches")?)?;
         println!("\n### {}", engine.name());
-        let growths = grow(&house, largest)?;
+        let mut smallest = Record::begin(places, engine, "touches-few")?;
+        smallest.grow(SMALLEST)?;
+        let growths = grow(Record::begin(places, engine, "touches")?, &smallest, largest)?;
         print(engine, &growths);
     }
     Ok(())
 }
 
-fn grow(house: &House, largest: u64) -> Outcome<Vec<Growth>> {
+fn grow(mut record: Record, smallest: &Record, largest: u64) -> Outcome<Vec<Growth>> {
     let mut growths: Vec<Growth> =
         ["made RUN", "why NOTE, by id", "why NOTE, by 8 digits", "why the note of many runs"]
             .map(|question| Growth { question, sizes: Vec::new() })
             .into();
-    let mut history = History::begin(house)?;
     let mut filled = Table::new(["touches", "runs", "notes", "added in", "database"]);
-    let mut target = SMALLEST;
-    while target <= largest {
-        let (took, ()) = once(|| history.grow(house, target))?;
+    let mut touches = SMALLEST;
+    while touches <= largest {
+        let (took, ()) = once(|| record.grow(touches))?;
         filled.row([
-            grouped(count(history.touches())),
-            grouped(count(history.runs())),
-            grouped(count(history.notes())),
+            grouped(count(record.history.touches())),
+            grouped(count(record.history.runs())),
+            grouped(count(record.history.notes())),
             shown(took),
-            format!("{} MB", grouped(count(fill::bytes(house)? / 1_000_000))),
+            format!("{} MB", grouped(count(fill::bytes(&record.house)? / 1_000_000))),
         ]);
-        let (runs, notes) = (history.runs(), history.notes());
-        let note = |draw| id(Numbered::Note, below(notes, draw));
-        let made = ask(house, |draw| Made {
-            run: Ref::new(id(Numbered::Run, below(runs, draw)).to_string()),
-            kind: None,
-            action: None,
-            tree: false,
-        })?;
-        let by_id = ask(house, |draw| Why { thing: note(draw).to_string() })?;
-        // By its end, as people type it. Two ids that end alike are an error, so those that do are left out.
-        let endings = fill::unique_endings(house, (0..).map(note), WARM_UP + CALLS)?;
-        let by_digits = ask(house, |draw| Why { thing: endings[draw].clone() })?;
-        let popular = ask(house, |_| Why { thing: history.popular().to_string() })?;
-        for (growth, samples) in growths.iter_mut().zip([made, by_id, by_digits, popular]) {
-            growth.sizes.push((target, samples));
+        let measured = [
+            ask(&record, smallest, |record, draw| Ok(made(record.random_run(draw))))?,
+            ask(&record, smallest, |record, draw| Ok(Why { thing: record.random_note(draw).to_string() }))?,
+            ask(&record, smallest, |record, draw| Ok(Why { thing: unique_ending(record, draw)? }))?,
+            ask(&record, smallest, |record, _| Ok(Why { thing: record.history.popular().to_string() }))?,
+        ];
+        for (growth, (samples, smallest)) in growths.iter_mut().zip(measured) {
+            growth.sizes.push(Measured { touches, samples, smallest });
         }
-        target *= 10;
+        touches *= 10;
     }
     filled.print();
     Ok(growths)
+}
+
+fn made(run: Uuid) -> Made {
+    Made { run: Ref::new(run.to_string()), kind: None, action: None, tree: false }
+}
+
+/// The end of a note's id as people type it: eight digits, more where another id ends the same.
+fn unique_ending(record: &Record, draw: usize) -> Outcome<String> {
+    let note = record.random_note(draw);
+    let mut forms = record.house.core.store().read(record.house.tenant())?.short_forms(&[note])?;
+    forms.remove(&note).ok_or_else(|| "a note without a short form".into())
 }
 
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Asks one question many times, each in a read transaction of its own.
-fn ask<V: View>(house: &House, question: impl Fn(usize) -> V) -> Outcome<Samples> {
-    let questions: Vec<V> = (0..WARM_UP + CALLS).map(question).collect();
-    calls(WARM_UP, CALLS, |number| {
-        questions[number].answer(&mut house.core.store().read(house.tenant())?, Time::now())?;
-        Ok(())
-    })
+/// Asks one question of both databases, many times in turn.
+fn ask<V: View>(
+    record: &Record,
+    smallest: &Record,
+    question: impl Fn(&Record, usize) -> Outcome<V>,
+) -> Outcome<(Samples, Samples)> {
+    let questions = |record| (0..WARM_UP + CALLS).map(|draw| question(record, draw)).collect::<Outcome<Vec<V>>>();
+    let (ours, theirs) = (questions(record)?, questions(smallest)?);
+    calls_in_turn(WARM_UP, CALLS, |number| record.answer(&ours[number]), |number| smallest.answer(&theirs[number]))
 }
 
 fn print(engine: Engine, growths: &[Growth]) {
-    let mut table = Table::new(["question", "touches", "median", "p99", "times the quickest", "met"]);
+    let mut table = Table::new(["question", "touches", "median", "p99", "times 10,000 touches", "met"]);
     for growth in growths {
-        let quickest = growth.sizes.iter().map(|(_, samples)| samples.median()).min().unwrap_or_default();
-        for (touches, samples) in &growth.sizes {
-            let times = ratio(samples.median(), quickest);
-            let quick = engine == Engine::Postgres || samples.p99() < P99_MAX;
+        for measured in &growth.sizes {
+            let times = ratio(measured.samples.median(), measured.smallest.median());
+            let quick = engine == Engine::Postgres || measured.samples.p99() < P99_MAX;
             table.row([
                 growth.question.to_owned(),
-                grouped(count(*touches)),
-                shown(samples.median()),
-                shown(samples.p99()),
+                grouped(count(measured.touches)),
+                shown(measured.samples.median()),
+                shown(measured.samples.p99()),
                 format!("{times:.2}"),
                 verdict(times <= GROWTH_MAX && quick),
             ]);
@@ -135,9 +185,12 @@ fn print(engine: Engine, growths: &[Growth]) {
         let bars: Vec<_> = growth
             .sizes
             .iter()
-            .flat_map(|(touches, samples)| {
-                let touches = grouped(count(*touches));
-                [(format!("{touches} median"), samples.median()), (format!("{touches} p99"), samples.p99())]
+            .flat_map(|measured| {
+                let touches = grouped(count(measured.touches));
+                [
+                    (format!("{touches} median"), measured.samples.median()),
+                    (format!("{touches} p99"), measured.samples.p99()),
+                ]
             })
             .collect();
         plot(&format!("{}, {}:", growth.question, engine.name()), &bars);
