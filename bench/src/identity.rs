@@ -15,6 +15,7 @@ pub enum Numbered {
     Touch = 3,
     Task = 4,
     Package = 5,
+    Link = 6,
 }
 
 /// The UUIDv7 of the thing with this number: sorted by number, random where UUIDv7 is random.

@@ -29,34 +29,40 @@ impl Samples {
     }
 }
 
-/// Times `count` calls, after `warm_up` that are not counted. Each call is given its number.
-pub fn calls(warm_up: usize, count: usize, mut call: impl FnMut(usize) -> Outcome<()>) -> Outcome<Samples> {
-    let mut durations = Vec::with_capacity(count);
-    for number in 0..warm_up + count {
-        let start = Instant::now();
-        call(number)?;
-        let took = start.elapsed();
-        if number >= warm_up {
-            durations.push(took);
-        }
-    }
-    Ok(Samples::new(durations))
+/// How often a question is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Often {
+    /// Calls that are not counted.
+    pub warm_up: usize,
+    pub count: usize,
+}
+
+/// One that takes too long to be asked that often is asked less, and shows itself in the median.
+const ENOUGH: Duration = Duration::from_mins(1);
+
+/// Times calls one by one. Each is given its number.
+pub fn calls(often: Often, mut call: impl FnMut(usize) -> Outcome<()>) -> Outcome<Samples> {
+    Ok(calls_in_turn(often, &mut call, |_| Ok(()))?.0)
 }
 
 /// Times calls of two kinds in turn, so that whatever else the machine does meets both.
 pub fn calls_in_turn(
-    warm_up: usize,
-    count: usize,
+    often: Often,
     mut one: impl FnMut(usize) -> Outcome<()>,
     mut other: impl FnMut(usize) -> Outcome<()>,
 ) -> Outcome<(Samples, Samples)> {
-    let (mut of_one, mut of_other) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    for number in 0..warm_up + count {
+    let (mut of_one, mut of_other) = (Vec::with_capacity(often.count), Vec::with_capacity(often.count));
+    let start = Instant::now();
+    for number in 0..often.warm_up + often.count {
         let (took_one, ()) = once(|| one(number))?;
         let (took_other, ()) = once(|| other(number))?;
-        if number >= warm_up {
+        let enough = start.elapsed() > ENOUGH;
+        if number >= often.warm_up || enough {
             of_one.push(took_one);
             of_other.push(took_other);
+        }
+        if enough {
+            break;
         }
     }
     Ok((Samples::new(of_one), Samples::new(of_other)))

@@ -3,11 +3,11 @@
 use serde_json::json;
 use trackway_domain::{
     Id, Time, Variant, ids, kind,
-    words::{Level, Priority, TaskStatus},
+    words::{Level, LinkType, Priority, TaskStatus},
 };
 use trackway_store::{
     Table, params,
-    tables::{Package, Task, TaskReplace},
+    tables::{Package, Task, TaskLink, TaskReplace},
 };
 use uuid::Uuid;
 
@@ -20,6 +20,8 @@ use crate::{
 /// Versions in a chain, and one group of this many tasks in ten is a chain.
 const GROUP: u64 = 10;
 const ROLES: u64 = 50;
+/// One task in so many is linked to another.
+const LINK_EVERY: usize = 10;
 /// The version of a chain that is pinned.
 const PINNED_VERSION: u64 = 3;
 /// Where the numbers of the long chains begin.
@@ -59,6 +61,9 @@ impl Catalog {
             if number % GROUP == PINNED_VERSION && (in_chain(number) || number / GROUP % 2 == 1) {
                 catalog.insert_pin(&mut bulk, number)?;
             }
+        }
+        for number in (0..tasks).step_by(LINK_EVERY) {
+            catalog.insert_link(&mut bulk, number)?;
         }
         for versions in chains {
             catalog.insert_chain(&mut bulk, *versions as u64)?;
@@ -163,6 +168,19 @@ impl Catalog {
             updated_at: now,
         };
         bulk.insert(TaskReplace::insert_sql(), &edge.params())
+    }
+
+    fn insert_link(&self, bulk: &mut Bulk, number: u64) -> Outcome<()> {
+        let link = TaskLink {
+            id: id(Numbered::Link, number).into(),
+            tenant_id: self.tenant,
+            from_task_id: id(Numbered::Task, number).into(),
+            to_task_id: id(Numbered::Task, mixed(number) % self.tasks).into(),
+            link_type: LinkType::RelatesTo,
+            created_at: Time::from_micros(micros(number)),
+            deleted_at: None,
+        };
+        bulk.insert(TaskLink::insert_sql(), &link.params())
     }
 
     fn insert_pin(&self, bulk: &mut Bulk, number: u64) -> Outcome<()> {

@@ -8,6 +8,8 @@ use trackway_domain::{Ref, Time};
 use trackway_store::Engine;
 use trackway_views::{
     View,
+    catalog::ListLinks,
+    history::TaskHistory,
     package::ResolvePackage,
     task::{LatestTask, NextTask, Ready},
 };
@@ -16,14 +18,13 @@ use crate::{
     Outcome,
     house::House,
     identity::below,
-    measure::{Samples, calls, grouped, once, ratio, shown},
+    measure::{Often, Samples, calls, grouped, once, ratio, shown},
     place::Places,
     table::{Table, verdict},
 };
 use fill::Catalog;
 
-const CALLS: usize = 2_000;
-const WARM_UP: usize = 100;
+const OFTEN: Often = Often { warm_up: 100, count: 2_000 };
 const CHAINS: [usize; 3] = [10, 100, 1_000];
 const LATEST_MAX: Duration = Duration::from_millis(1);
 const QUESTION_MAX: Duration = Duration::from_millis(5);
@@ -41,8 +42,10 @@ pub struct Size {
 pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
     println!("\n## catalog: the current version, the next, the ready");
     println!(
-        "\n{CALLS} calls each in one process, on a warm connection, with {} tasks: one in ten is a version in a chain of \
-         ten, a third is ready, one in twenty is pinned for one of 50 roles.",
+        "\n{} calls each in one process, on a warm connection, with {} tasks: one in ten is a version in a chain of \
+         ten, a third is ready, one in twenty is pinned for one of 50 \
+         roles, one in ten is linked to another.",
+        grouped(OFTEN.count),
         grouped(size.tasks)
     );
     for engine in places.engines() {
@@ -57,8 +60,8 @@ pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
 
 /// Asks one question many times, each in a read transaction of its own.
 fn ask<V: View>(house: &House, question: impl Fn(usize) -> V) -> Outcome<Samples> {
-    let questions: Vec<V> = (0..WARM_UP + CALLS).map(question).collect();
-    calls(WARM_UP, CALLS, |number| {
+    let questions: Vec<V> = (0..OFTEN.warm_up + OFTEN.count).map(question).collect();
+    calls(OFTEN, |number| {
         questions[number].answer(&mut house.core.store().read(house.tenant())?, Time::now())?;
         Ok(())
     })
@@ -120,6 +123,8 @@ fn questions(house: &House, catalog: &Catalog) -> Outcome<()> {
             variant: Ref::new(fill::variant(below(catalog.tasks, draw))),
         })?,
     );
+    add("task history", ask(house, |draw| TaskHistory { task: Ref::new(catalog.replaced_id(draw)) })?);
+    add("link list", ask(house, |draw| ListLinks { task: Ref::new(catalog.replaced_id(draw)) })?);
     table.print();
     Ok(())
 }

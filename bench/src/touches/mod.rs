@@ -6,24 +6,41 @@ use std::time::Duration;
 
 use trackway_domain::{Ref, Time};
 use trackway_store::Engine;
-use trackway_views::{View, made::Made, why::Why};
+use trackway_views::{
+    View,
+    made::Made,
+    run::{ShowRun, TreeOfRun},
+    why::Why,
+};
 use uuid::Uuid;
 
 use crate::{
     Outcome,
     house::House,
     identity::{Numbered, below, id},
-    measure::{Samples, calls_in_turn, grouped, once, ratio, shown},
+    measure::{Often, Samples, calls_in_turn, grouped, once, ratio, shown},
     place::Places,
     table::{Table, plot, verdict},
 };
 use fill::History;
 
-const CALLS: usize = 2_000;
-const WARM_UP: usize = 500;
+const OFTEN: Often = Often { warm_up: 500, count: 2_000 };
+/// Where the draws of other notes begin: those asked about by id are warm already.
+const OTHER_NOTES: usize = 1_000_000;
 const SMALLEST: u64 = 10_000;
 const GROWTH_MAX: f64 = 2.0;
 const P99_MAX: Duration = Duration::from_millis(1);
+
+/// What is asked, in this order. The targets are for `made` and `why`; a run's page should do as well.
+const QUESTIONS: [&str; 7] = [
+    "made RUN",
+    "made RUN --tree",
+    "why NOTE, by id",
+    "why NOTE, by 8 digits",
+    "why the note of many runs",
+    "run show RUN",
+    "run tree RUN",
+];
 
 /// How far the table of touches grows
 #[derive(Debug, clap::Args)]
@@ -87,10 +104,11 @@ struct Measured {
 pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
     println!("\n## touches: `made` and `why` as the record grows");
     println!(
-        "\n{CALLS} random calls each in one process, on a warm connection, at each size of one growing database: ten \
+        "\n{} random calls each in one process, on a warm connection, at each size of one growing database: ten \
          touches per run, a note touched by one to three runs, chains of up to four runs, and one note touched by every \
          hundredth run. In turn with each call, the same is asked of a database that stays at {} touches. Target: median \
          within 2x of that one's, p99 under 1 ms on SQLite.",
+        grouped(OFTEN.count),
         grouped(count(SMALLEST))
     );
     for engine in places.engines() {
@@ -107,11 +125,8 @@ pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
     Ok(())
 }
 
-fn grow(mut record: Record, smallest: &Record, largest: u64) -> Outcome<Vec<Growth>> {
-    let mut growths: Vec<Growth> =
-        ["made RUN", "why NOTE, by id", "why NOTE, by 8 digits", "why the note of many runs"]
-            .map(|question| Growth { question, sizes: Vec::new() })
-            .into();
+fn grow(mut record: Record, smallest: &Record, largest: u64) -> Outcome<[Growth; QUESTIONS.len()]> {
+    let mut growths = QUESTIONS.map(|question| Growth { question, sizes: Vec::new() });
     let mut filled = Table::new(["touches", "runs", "notes", "added in", "database"]);
     let mut touches = SMALLEST;
     while touches <= largest {
@@ -124,10 +139,15 @@ fn grow(mut record: Record, smallest: &Record, largest: u64) -> Outcome<Vec<Grow
             format!("{} MB", grouped(count(fill::bytes(&record.house)? / 1_000_000))),
         ]);
         let measured = [
-            ask(&record, smallest, |record, draw| Ok(made(record.random_run(draw))))?,
+            ask(&record, smallest, |record, draw| Ok(made(record.random_run(draw), false)))?,
+            ask(&record, smallest, |record, draw| Ok(made(record.random_run(draw), true)))?,
             ask(&record, smallest, |record, draw| Ok(Why { thing: record.random_note(draw).to_string() }))?,
-            ask(&record, smallest, |record, draw| Ok(Why { thing: unique_ending(record, draw)? }))?,
+            ask(&record, smallest, |record, draw| Ok(Why { thing: unique_ending(record, OTHER_NOTES + draw)? }))?,
             ask(&record, smallest, |record, _| Ok(Why { thing: record.history.popular().to_string() }))?,
+            ask(&record, smallest, |record, draw| Ok(ShowRun { run: Ref::new(record.random_run(draw).to_string()) }))?,
+            ask(&record, smallest, |record, draw| {
+                Ok(TreeOfRun { run: Ref::new(record.random_run(draw).to_string()) })
+            })?,
         ];
         for (growth, (samples, smallest)) in growths.iter_mut().zip(measured) {
             growth.sizes.push(Measured { touches, samples, smallest });
@@ -138,8 +158,8 @@ fn grow(mut record: Record, smallest: &Record, largest: u64) -> Outcome<Vec<Grow
     Ok(growths)
 }
 
-fn made(run: Uuid) -> Made {
-    Made { run: Ref::new(run.to_string()), kind: None, action: None, tree: false }
+fn made(run: Uuid, tree: bool) -> Made {
+    Made { run: Ref::new(run.to_string()), kind: None, action: None, tree }
 }
 
 /// The end of a note's id as people type it: eight digits, more where another id ends the same.
@@ -159,9 +179,10 @@ fn ask<V: View>(
     smallest: &Record,
     question: impl Fn(&Record, usize) -> Outcome<V>,
 ) -> Outcome<(Samples, Samples)> {
-    let questions = |record| (0..WARM_UP + CALLS).map(|draw| question(record, draw)).collect::<Outcome<Vec<V>>>();
+    let questions =
+        |record| (0..OFTEN.warm_up + OFTEN.count).map(|draw| question(record, draw)).collect::<Outcome<Vec<V>>>();
     let (ours, theirs) = (questions(record)?, questions(smallest)?);
-    calls_in_turn(WARM_UP, CALLS, |number| record.answer(&ours[number]), |number| smallest.answer(&theirs[number]))
+    calls_in_turn(OFTEN, |number| record.answer(&ours[number]), |number| smallest.answer(&theirs[number]))
 }
 
 fn print(engine: Engine, growths: &[Growth]) {

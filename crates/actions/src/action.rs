@@ -1,6 +1,7 @@
 //! What an action is: one type whose fields are the flags, the JSON body and the tool input, and one method.
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use trackway_domain::kind::{Kind, Marker};
 use trackway_domain::{Id, kind};
 use trackway_store::Writer;
@@ -31,13 +32,37 @@ pub trait Action: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static
 #[derive(Debug)]
 pub struct Done<A: Action> {
     pub output: A::Output,
-    pub(crate) change: Option<(About, A::Touched)>,
+    pub(crate) change: Option<Change<A::Touched>>,
+}
+
+/// What is to be recorded of an action that changed something.
+#[derive(Debug)]
+pub(crate) struct Change<T> {
+    /// What it was about: an event each.
+    pub about: Vec<About>,
+    pub touched: T,
+    /// What changed, where the rows do not keep it themselves.
+    pub detail: Option<Value>,
 }
 
 impl<A: Action> Done<A> {
     /// Something changed.
     pub fn changed(output: A::Output, about: impl Into<About>, touched: A::Touched) -> Self {
-        Self { output, change: Some((about.into(), touched)) }
+        Self::changed_several(output, vec![about.into()], touched)
+    }
+
+    /// Several things changed.
+    pub fn changed_several(output: A::Output, about: Vec<About>, touched: A::Touched) -> Self {
+        Self { output, change: Some(Change { about, touched, detail: None }) }
+    }
+
+    /// Adds what changed to the event.
+    #[must_use]
+    pub fn with_detail(mut self, detail: Value) -> Self {
+        if let Some(change) = &mut self.change {
+            change.detail = Some(detail);
+        }
+        self
     }
 
     /// Everything was already so: no touch, no event.

@@ -56,6 +56,8 @@ pub struct Context {
     pub run: Option<Id<kind::Run>>,
     /// The token that vouched for this context; checked again inside every write.
     pub token: Option<Id<kind::Token>>,
+    /// The handle of someone who was never here: they are entered with their first write.
+    pub newcomer: Option<String>,
     /// Ties the events of one call together.
     pub request: Uuid,
 }

@@ -2,17 +2,18 @@
 
 use std::{thread, time::Duration};
 
+use serde_json::Value;
 use trackway_domain::{
     Error as Rule, Id, Time,
     capability::{self, Allowance},
-    kind,
+    kind, text,
     words::RunStatus,
 };
 use trackway_store::{Engine, Reader, Store, Writer, params, registry};
 use uuid::Uuid;
 
 use crate::{
-    action::{About, Action, Done},
+    action::{About, Action, Change, Done},
     context::{Actor, Context, Credential},
     error::Result,
     people::SetPerson,
@@ -70,6 +71,7 @@ impl Core {
     fn transact<A: Action>(&self, context: &Context, actions: &[A], ending: Ending) -> Result<Vec<A::Output>> {
         again_while_others_are_first(|| {
             let mut write = self.begin(context)?;
+            let context = &settled(context, &mut write)?;
             authorise::<A>(context, &mut write)?;
             let mut outputs = Vec::with_capacity(actions.len());
             for action in actions {
@@ -85,7 +87,7 @@ impl Core {
 
     #[expect(clippy::disallowed_methods, reason = "this is the write path")]
     pub(crate) fn begin(&self, context: &Context) -> Result<Writer<'_>> {
-        Ok(self.store.write(context.tenant, Time::now())?)
+        Ok(self.store.write(context.tenant)?)
     }
 
     /// Makes the context a credential stands for.
@@ -96,23 +98,34 @@ impl Core {
         }
     }
 
-    /// The person of the operating system's user; made on the first visit.
+    /// The person of the operating system's user. Looking around does not enter them; their first write does.
     fn enter_user(&self, tenant: &str, handle: &str) -> Result<Context> {
         let tenant = registry::tenant_named(&self.store, tenant)?;
-        let context =
-            |person| Context { tenant, actor: Actor::Person(person), run: None, token: None, request: Uuid::now_v7() };
+        let handle = text::name("handle", handle)?;
         let known = self.store.read(tenant)?.one::<(Id<kind::Person>,)>(
             "select id from people where tenant_id = ?1 and handle = ?2 and deleted_at is null",
             params![handle],
         )?;
-        if let Some((person,)) = known {
-            return Ok(context(person));
-        }
-        let newcomer = Id::new(Time::now());
-        // Another visit may have been first: then the person is whom that one entered.
-        let person = self.execute(&context(newcomer), &SetPerson::newcomer(newcomer, handle))?.row.id;
-        Ok(context(person))
+        Ok(Context {
+            tenant,
+            actor: Actor::Person(known.map_or_else(|| Id::new(Time::now()), |(person,)| person)),
+            run: None,
+            token: None,
+            newcomer: known.is_none().then_some(handle),
+            request: Uuid::now_v7(),
+        })
     }
+}
+
+/// Enters a newcomer, inside the transaction of their first write. Another visit may have been first: then they are
+/// whom that one entered.
+fn settled(context: &Context, write: &mut Writer<'_>) -> Result<Context> {
+    let mut settled = context.clone();
+    if let (Some(handle), Actor::Person(person)) = (settled.newcomer.take(), context.actor) {
+        let done = SetPerson::newcomer(person, &handle).perform(context, write)?;
+        settled.actor = Actor::Person(record(context, write, done)?.row.id);
+    }
+    Ok(settled)
 }
 
 /// Does all of it again while another writer was in the way, a few times.
@@ -154,6 +167,7 @@ fn authorise<A: Action>(context: &Context, write: &mut Writer<'_>) -> Result<()>
                 Some((status, ..)) if status != RunStatus::Running => Err(run_is_over(status).into()),
                 Some((_, handle, _, true)) => Err(Rule::denied(format!("agent {handle} is archived")).into()),
                 Some((_, handle, capabilities, _)) => {
+                    write.after_waiting();
                     Ok(capability::check_agent(&handle, capabilities.as_deref(), A::CAPABILITY)?)
                 }
             }
@@ -163,12 +177,12 @@ fn authorise<A: Action>(context: &Context, write: &mut Writer<'_>) -> Result<()>
 
 pub(crate) fn run_is_over(status: RunStatus) -> Rule {
     Rule::denied(format!("the run is {status}: its token ended with it"))
-        .hint("start another run: trackway run start --agent A")
+        .hint("unset TRACKWAY_TOKEN, then start another run: trackway run start --agent A")
 }
 
 /// Records the touches of a run and appends to the log.
 fn record<A: Action>(context: &Context, write: &mut Writer<'_>, done: Done<A>) -> Result<A::Output> {
-    let Some((about, touched)) = done.change else {
+    let Some(Change { about, touched, detail }) = done.change else {
         return Ok(done.output);
     };
     if let Some(run) = context.run {
@@ -176,7 +190,9 @@ fn record<A: Action>(context: &Context, write: &mut Writer<'_>, done: Done<A>) -
             record_touch(write, run, touch, place)?;
         }
     }
-    append_event(context, write, A::NAME, &about)?;
+    for about in &about {
+        append_event(context, write, A::NAME, about, detail.as_ref())?;
+    }
     Ok(done.output)
 }
 
@@ -196,13 +212,19 @@ fn record_touch(write: &mut Writer<'_>, run: Id<kind::Run>, touch: &Recorded, pl
     Ok(())
 }
 
-pub(crate) fn append_event(context: &Context, write: &mut Writer<'_>, action: &str, about: &About) -> Result<()> {
+pub(crate) fn append_event(
+    context: &Context,
+    write: &mut Writer<'_>,
+    action: &str,
+    about: &About,
+    detail: Option<&Value>,
+) -> Result<()> {
     let now = write.now;
     write.post(
-        "insert into events (tenant_id, created_at, actor_kind, actor_id, run_id, request_id, action, subject_kind, subject_id, subject_path)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        "insert into events (tenant_id, created_at, actor_kind, actor_id, run_id, request_id, action, subject_kind, subject_id, subject_path, detail)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         params![
-            now, context.actor.kind(), context.actor.id(), context.run, context.request, action, about.kind, about.id, about.path
+            now, context.actor.kind(), context.actor.id(), context.run, context.request, action, about.kind, about.id, about.path, detail
         ],
     )?;
     Ok(())

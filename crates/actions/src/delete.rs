@@ -5,7 +5,7 @@ use trackway_domain::{Error as Rule, Ref, kind};
 use trackway_store::{
     Writer, params,
     shown::{AgentShown, CommitmentShown, DecisionShown, NoteShown, TaskShown, WorkflowShown},
-    tables::{Agent, Commitment, Decision, Label, Note, Role, Studio, Task, Workflow, Workspace},
+    tables::{Agent, Commitment, Decision, Label, Note, Package, Role, Studio, Task, Workflow, Workspace},
 };
 
 use crate::{
@@ -26,6 +26,16 @@ fn mark<K: kind::Marker>(write: &mut Writer<'_>, table: &str, id: trackway_domai
     let now = write.now;
     write.post(&format!("update {table} set deleted_at = ?3 where tenant_id = ?1 and id = ?2"), params![id, now])?;
     write.unregister(id)?;
+    Ok(())
+}
+
+/// Takes away the pins of a role, or to a task.
+fn unpin<K>(write: &mut Writer<'_>, column: &str, id: trackway_domain::Id<K>) -> Result<()> {
+    let pins = write
+        .rows::<Package>(&format!("where tenant_id = ?1 and {column} = ?2 and deleted_at is null"), params![id])?;
+    for pin in pins {
+        mark(write, "packages", pin.id)?;
+    }
     Ok(())
 }
 
@@ -51,8 +61,9 @@ macro_rules! delete_definition {
             fn perform(&self, _: &Context, $write: &mut Writer<'_>) -> Result<Done<Self>> {
                 let $id = $write.resolve(&self.name)?;
                 let row: $output = $check;
+                let path = $write.entry($id.uuid())?.map_or_else(|| self.name.to_string(), |entry| entry.display_path);
                 mark($write, $table, $id)?;
-                let about = Resource::outside($id, self.name.as_str());
+                let about = Resource::outside($id, path);
                 Ok(Done::changed(row, &about, Nothing))
             }
         }
@@ -68,7 +79,12 @@ fn present<T: trackway_store::Table, K: kind::Marker>(write: &mut Writer<'_>, id
 
 delete_definition!(
     /// Delete a role
-    DeleteRole, "delete_role" by "delete", "role", "roles", kind::Role, |write, id| { present(write, id)? } -> Role
+    DeleteRole, "delete_role" by "delete", "role", "roles", kind::Role, |write, id| {
+        write.lock_catalog()?;
+        let role = present(write, id)?;
+        unpin(write, "role_id", id)?;
+        role
+    } -> Role
 );
 delete_definition!(
     /// Delete a label
@@ -79,8 +95,22 @@ delete_definition!(
     DeleteWorkspace, "delete_workspace" by "delete", "workspace", "workspaces", kind::Workspace, |write, id| { present(write, id)? } -> Workspace
 );
 delete_definition!(
-    /// Delete a studio
-    DeleteStudio, "delete_studio" by "delete_studio", "studio", "studios", kind::Studio, |write, id| { present(write, id)? } -> Studio
+    /// Delete a studio that is empty
+    DeleteStudio, "delete_studio" by "delete_studio", "studio", "studios", kind::Studio, |write, id| {
+        let studio = present(write, id)?;
+        let held = write.count(
+            "select (select count(*) from notes where tenant_id = ?1 and studio_id = ?2 and deleted_at is null)
+             + (select count(*) from decisions where tenant_id = ?1 and studio_id = ?2 and deleted_at is null)
+             + (select count(*) from commitments where tenant_id = ?1 and studio_id = ?2 and deleted_at is null)",
+            params![id],
+        )?;
+        if held > 0 {
+            return Err(Rule::conflict(format!("the studio still holds {held} notes, decisions and commitments"))
+                .hint("delete them first")
+                .into());
+        }
+        studio
+    } -> Studio
 );
 delete_definition!(
     /// Delete a workflow that owns no tasks
@@ -134,6 +164,7 @@ impl Action for DeleteTask {
         let shown = write.shown_by_id::<TaskShown>("t", task.id)?;
         let now = write.now;
         mark(write, "tasks", task.id)?;
+        unpin(write, "task_id", task.id)?;
         write.post(
             "update task_variants set released_at = ?3 where tenant_id = ?1 and variant = ?2 and released_at is null",
             params![task.variant, now],

@@ -67,6 +67,7 @@ pub(crate) fn enter(store: &Store, secret: &str) -> Result<Context> {
         },
         run: token.run_id,
         token: Some(token.id),
+        newcomer: None,
         request: Uuid::now_v7(),
     })
 }
@@ -131,7 +132,7 @@ impl Action for CreateToken {
         let name = self.name.as_deref().map(|name| text::line("name", name, text::LINE_MAX)).transpose()?;
         let (secret, hash) = generate()?;
         let token = Token {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             hash,
             actor_kind: ActorKind::Person,

@@ -37,7 +37,6 @@ pub fn command() -> Command {
     Command::new("trackway")
         .about(ABOUT)
         .version(env!("CARGO_PKG_VERSION"))
-        .disable_help_subcommand(true)
         .args(globals())
         .subcommands(special())
         .subcommands(questions)
@@ -55,8 +54,30 @@ fn with_verbs(command: Command) -> Command {
     command.disable_help_subcommand(true).subcommands(actions).subcommands(views)
 }
 
+/// Flags that hold what people and agents write: it may begin with `-`, and `-` alone reads standard input. Flags that
+/// take several values are not among them: they could not tell a value from the next flag.
+pub const FREE_TEXTS: &[&str] = &[
+    "body",
+    "comment",
+    "content",
+    "description",
+    "detail",
+    "error",
+    "identity",
+    "message",
+    "motivation",
+    "name",
+    "notes",
+    "outcome",
+    "question",
+    "script",
+    "title",
+];
+
 fn action_command(action: &trackway_actions::registry::Entry) -> Command {
-    let command = (action.arguments)(Command::new(action.command.1)).arg(
+    let is_text = |argument: &Arg| argument.get_long().is_some_and(|long| FREE_TEXTS.contains(&long));
+    let free = |argument: Arg| if is_text(&argument) { argument.allow_hyphen_values(true) } else { argument };
+    let command = (action.arguments)(Command::new(action.command.1)).mut_args(free).arg(
         Arg::new("dry_run")
             .long("dry-run")
             .action(ArgAction::SetTrue)

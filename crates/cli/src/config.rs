@@ -28,10 +28,4 @@ impl Config {
             Rule::usage(format!("{} cannot be read: {first}", path.display())).hint("it may hold: db, tenant").into()
         })
     }
-
-    /// What this file says, else what the other says.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self { db: self.db.or(other.db), tenant: self.tenant.or(other.tenant) }
-    }
 }

@@ -49,9 +49,20 @@ impl Teller {
         Ok(outcome)
     }
 
+    /// Ends the run, and acts as a person again.
+    fn ends_run(&mut self, arguments: &[&str]) -> Result<(), Failure> {
+        self.types(arguments)?;
+        self.house.token = None;
+        let _ = writeln!(
+            self.story,
+            "  {green}${green:#} unset TRACKWAY_TOKEN",
+            green = anstyle::AnsiColor::Green.on_default()
+        );
+        Ok(())
+    }
+
     /// Starts a run and acts in it from here on.
     fn starts_run(&mut self, arguments: &[&str]) -> Result<String, Failure> {
-        self.house.token = None;
         let started = self.types(arguments)?;
         self.house.token = started["token"].as_str().map(str::to_owned);
         let _ = writeln!(
@@ -79,8 +90,9 @@ fn id(answer: &Value, field: &str) -> String {
 
 /// Tells the story.
 pub fn tell() -> Result<Outcome, Failure> {
-    let directory = env::temp_dir().join(format!("trackway-demo-{}", std::process::id()));
-    fs::create_dir_all(&directory)?;
+    // A name that nobody can have taken before.
+    let directory = env::temp_dir().join(format!("trackway-demo-{}", uuid::Uuid::new_v4().simple()));
+    fs::create_dir(&directory)?;
     let file = directory.join("trackway.db");
     let core = Core::new(Store::create(Url::sqlite(&file))?);
     core.found(founding::LOCAL_TENANT, &user::handle())?;
@@ -187,13 +199,13 @@ fn two_runs(teller: &mut Teller) -> Result<(String, String), Failure> {
         "--content",
         "The cache is not safe for two writers. Decision is open in the lab.",
     ])?;
-    teller.types(&["run", "end", &first, "--status", "completed", "--message", "Found it."])?;
+    teller.ends_run(&["run", "end", &first, "--status", "completed", "--message", "Found it."])?;
 
-    teller.starts_run(&["run", "start", "--agent", "grace"])?;
+    let second = teller.starts_run(&["run", "start", "--agent", "grace"])?;
     teller.types(&["note", "confirm", &note])?;
     teller.types(&["decision", "vote", &decision, "--option", "a channel", "--prefer"])?;
     teller.types(&["decision", "vote", &decision, "--option", "a lock", "--accept"])?;
-    teller.house.token = None;
+    teller.ends_run(&["run", "end", &second, "--status", "completed"])?;
     teller.asks(&["decision", "results", &decision])?;
     Ok((first, note))
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    env::VarError,
     io::{BufRead, IsTerminal, Write},
 };
 
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use trackway_actions::{
     Core, Credential,
     context::{Context, Secret},
+    founding::Founded,
     registry::{ACTIONS, Entry, Mode},
 };
 use trackway_domain::{Error as Rule, Time};
@@ -26,13 +28,17 @@ pub struct Outcome {
     pub shape: Shape,
     /// What is said beside the data, on stderr.
     pub remarks: Vec<String>,
+    /// The flag that shows more of a list.
+    pub more: Option<String>,
+    /// Whether nothing was really done.
+    pub dry_run: bool,
     /// The short form of each id in the data.
     pub short_ids: Vec<(String, String)>,
 }
 
 impl Outcome {
     pub fn new(data: Value, shape: Shape) -> Self {
-        Self { data, shape, remarks: Vec::new(), short_ids: Vec::new() }
+        Self { data, shape, remarks: Vec::new(), more: None, dry_run: false, short_ids: Vec::new() }
     }
 }
 
@@ -58,7 +64,10 @@ pub struct House {
 impl House {
     fn open(matches: &ArgMatches) -> Result<Self, Failure> {
         let location = Location::find(matches)?;
-        let token = std::env::var(environment::TOKEN).ok().filter(|token| !token.is_empty());
+        let token = match std::env::var(environment::TOKEN) {
+            Err(VarError::NotUnicode(_)) => return Err(Rule::denied("the token is not known here").into()),
+            token => token.ok().filter(|token| !token.is_empty()),
+        };
         Ok(Self { core: location.open()?, tenant: location.tenant, token })
     }
 
@@ -97,12 +106,14 @@ impl House {
             (action.with_matches)(&self.core, &context, matches, Mode::Execute)?
         };
         let mut outcome = Outcome::new(data, Shape::of(action.command));
-        if dry {
-            outcome.remarks.push("dry run: nothing was changed".to_owned());
+        outcome.dry_run = dry;
+        if let Some(token) = outcome.data.get_mut("token").filter(|_| dry) {
+            // It opens nothing.
+            *token = Value::Null;
         }
         let notices = outcome.data.get("notices").and_then(Value::as_array).cloned().unwrap_or_default();
         outcome.remarks.extend(notices.iter().filter_map(Value::as_str).map(|notice| format!("note: {notice}")));
-        self.with_short_ids(outcome, context.tenant)
+        Ok(self.with_short_ids(outcome, context.tenant, matches))
     }
 
     fn ask(&self, command: (&str, &str), matches: &ArgMatches) -> Result<Outcome, Failure> {
@@ -115,13 +126,11 @@ impl House {
         let tenant = self.tenant_id()?;
         let answer = (view.with_matches)(&mut self.core.store().read(tenant)?, rest, Time::now())?;
         let mut outcome = Outcome::new(answer.data, Shape::of(view.command).with_columns(view.columns));
-        if let Some(more) = answer.more {
-            outcome.remarks.push(format!("there is more: --after {more}"));
-        }
+        outcome.more = answer.more;
         if view.command == ("", "status") {
             outcome.data["database"] = json!(self.core.store().url().to_string());
         }
-        self.with_short_ids(outcome, tenant)
+        Ok(self.with_short_ids(outcome, tenant, matches))
     }
 
     /// Who acts: the token's holder, else the operating system's user.
@@ -160,7 +169,8 @@ impl House {
     fn tenants(&self) -> Result<Outcome, Failure> {
         self.refuse_token("list tenants")?;
         let select = <Tenant as trackway_store::Table>::select();
-        let tenants: Vec<Tenant> = self.reader()?.query_unscoped(&format!("{select} order by name"), &[])?;
+        let mut reader = self.core.store().read(Uuid::nil().into())?;
+        let tenants: Vec<Tenant> = reader.query_unscoped(&format!("{select} order by name"), &[])?;
         Ok(Outcome::new(json!(tenants), Shape::Rows(&["id", "name", "created_at"])))
     }
 
@@ -169,7 +179,7 @@ impl House {
         let name = matches.get_one::<String>("name").cloned().unwrap_or_default();
         let new = self.core.found(&name, &user::handle())?;
         let id = tenant_named(self.core.store(), &name)?;
-        Ok(Outcome::new(json!({ "id": id, "name": name, "new": new }), Shape::Fields))
+        Ok(Outcome::new(json!({ "id": id, "name": name, "new": new == Founded::Tenant }), Shape::Fields))
     }
 
     /// Tenants are for who can open the database, not for who was given a token to one of them.
@@ -180,16 +190,20 @@ impl House {
         }
     }
 
-    /// Finds the short form of each id that is about to be shown.
-    fn with_short_ids(&self, mut outcome: Outcome, tenant: TenantId) -> Result<Outcome, Failure> {
+    /// Finds the short form of each id that is about to be shown to people. What was done is done: when this fails,
+    /// ids are shown whole.
+    fn with_short_ids(&self, mut outcome: Outcome, tenant: TenantId, matches: &ArgMatches) -> Outcome {
         let mut ids = BTreeSet::new();
-        collect_ids(&outcome.data, &mut ids);
+        if !matches.get_flag("json") {
+            collect_ids(&outcome.data, &mut ids);
+        }
         if !ids.is_empty() {
             let ids: Vec<Uuid> = ids.into_iter().collect();
-            let forms = self.core.store().read(tenant)?.short_forms(&ids)?;
+            let forms =
+                self.core.store().read(tenant).and_then(|mut reader| reader.short_forms(&ids)).unwrap_or_default();
             outcome.short_ids = forms.into_iter().map(|(id, short)| (id.to_string(), short)).collect();
         }
-        Ok(outcome)
+        outcome
     }
 }
 

@@ -18,6 +18,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "A token. A run's gives the agent and the run that act; a person's gives the person. Without it, the person of the operating system's user acts.",
     ),
     (TENANT, "The tenant, `local` by default. `--tenant` wins over it; a token brings its own."),
+    (
+        "USER",
+        "The operating system's user, who acts without a token; else `LOGNAME`, `USERNAME`, or the user's entry in the password file.",
+    ),
     ("NO_COLOR", "When set, nothing is coloured."),
     ("XDG_DATA_HOME", "Where the user's database is: `trackway/trackway.db` below it (`~/.local/share` by default)."),
     ("XDG_CONFIG_HOME", "Where the user's `trackway/config.toml` is (`~/.config` by default)."),

@@ -2,9 +2,13 @@
 
 use std::env;
 
-use clap::ArgMatches;
+use clap::{ArgMatches, parser::ValueSource};
 use serde_json::json;
-use trackway_actions::{Core, founding};
+use trackway_actions::{
+    Core,
+    founding::{self, Founded},
+};
+use trackway_domain::Error as Rule;
 use trackway_store::{Store, Url};
 
 use crate::{
@@ -15,28 +19,33 @@ use crate::{
     user,
 };
 
-/// Makes the database that was asked for. One that is there stays as it is.
+/// Makes the database that was asked for. What is there stays as it is.
 pub fn init(matches: &ArgMatches) -> Result<Outcome, Failure> {
-    let said = matches.get_one::<String>("db");
-    let project = said.is_none() && !matches.get_flag("user");
+    let user = matches.get_flag("user");
+    let flag = matches.value_source("db") == Some(ValueSource::CommandLine);
+    if user && flag {
+        return Err(Rule::usage("--user names a database, and so does --db").hint("give one of them").into());
+    }
+    let said = matches.get_one::<String>("db").filter(|_| !user);
     let url = match said {
         Some(said) => Url::parse(said)?,
-        None if project => Url::sqlite(project_file(&env::current_dir()?)),
-        None => Url::sqlite(user_file()?),
+        None if user => Url::sqlite(user_file()?),
+        None => Url::sqlite(project_file(&env::current_dir()?)),
     };
     let core = Core::new(Store::create(url.clone())?);
-    if project && let Url::Sqlite(file) = &url {
+    if let (Url::Sqlite(file), None, false) = (&url, said, user) {
         keep_out_of_git(file)?;
     }
+    let tenant = matches.get_one::<String>("tenant").map_or(founding::LOCAL_TENANT, String::as_str);
     let handle = user::handle();
-    let new = core.found(founding::LOCAL_TENANT, &handle)?;
+    let founded = core.found(tenant, &handle)?;
     let data = json!({
         "database": url.to_string(),
-        "tenant": founding::LOCAL_TENANT,
+        "tenant": tenant,
         "studio": founding::MAIN_STUDIO,
         "agent": founding::WORKER,
         "person": handle,
-        "new": new,
+        "new": founded == Founded::Tenant,
     });
     Ok(Outcome::new(data, Shape::Fields))
 }

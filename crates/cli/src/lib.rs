@@ -16,6 +16,7 @@ pub mod user;
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::error::ErrorKind as ClapError;
+use trackway_domain::ErrorKind;
 
 use crate::{failure::Failure, render::Output};
 
@@ -28,6 +29,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             Ok(Ok(matches)) => door::answer(&matches).and_then(|outcome| Output::of(&matches).print(&outcome)),
             Ok(Err(error)) if matches!(error.kind(), ClapError::DisplayHelp | ClapError::DisplayVersion) => {
                 return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+            }
+            Ok(Err(error)) if error.kind() == ClapError::DisplayHelpOnMissingArgumentOrSubcommand && !wants_json => {
+                let _ = error.print();
+                return ExitCode::from(ErrorKind::Usage.exit_code());
             }
             Ok(Err(error)) => Err(Failure::from(error)),
             Err(failure) => Err(failure),

@@ -17,6 +17,8 @@ use crate::{config::Config, failure::Failure, user};
 pub const FOLDER: &str = ".trackway";
 /// The file in it.
 pub const FILE: &str = "trackway.db";
+/// What is configured, beside a database or for a user.
+const CONFIG: &str = "config.toml";
 
 /// Where a database is, and whether it may be made on the first visit.
 #[derive(Debug)]
@@ -31,24 +33,18 @@ impl Location {
     /// Flags win over environment over project over user.
     pub fn find(matches: &ArgMatches) -> Result<Self, Failure> {
         let folder = project_folder();
-        let config = match &folder {
-            Some(folder) => Config::read(&folder.join("config.toml"))?.or(user_config()?),
-            None => user_config()?,
-        };
-        let tenant = matches
-            .get_one::<String>("tenant")
-            .cloned()
-            .or(config.tenant)
-            .unwrap_or_else(|| founding::LOCAL_TENANT.to_owned());
-        let said = matches.get_one::<String>("db").cloned();
+        let project = folder.as_ref().map_or(Ok(Config::default()), |folder| Config::read(&folder.join(CONFIG)))?;
+        let user = user_config()?;
+        let tenant = matches.get_one::<String>("tenant").cloned().or(project.tenant).or(user.tenant);
         let file = folder.map(|folder| folder.join(FILE)).filter(|file| file.exists());
-        let (url, make_if_missing) = match (said, file, config.db) {
+        let said = matches.get_one::<String>("db").cloned().or(project.db);
+        let (url, make_if_missing) = match (said, file, user.db) {
             (Some(said), ..) => (Url::parse(&said)?, false),
-            (None, Some(file), None) => (Url::sqlite(file), false),
-            (None, _, Some(configured)) => (Url::parse(&configured)?, false),
+            (None, Some(file), _) => (Url::sqlite(file), false),
+            (None, None, Some(configured)) => (Url::parse(&configured)?, false),
             (None, None, None) => (Url::sqlite(user_file()?), true),
         };
-        Ok(Self { url, tenant, make_if_missing })
+        Ok(Self { url, tenant: tenant.unwrap_or_else(|| founding::LOCAL_TENANT.to_owned()), make_if_missing })
     }
 
     pub fn open(&self) -> Result<Core, Failure> {
@@ -63,15 +59,16 @@ impl Location {
     }
 }
 
-/// The nearest `.trackway` upward.
+/// The nearest `.trackway` upward that holds a database or says where one is.
 fn project_folder() -> Option<PathBuf> {
     let here = env::current_dir().ok()?;
-    here.ancestors().map(|directory| directory.join(FOLDER)).find(|folder| folder.is_dir())
+    let holds = |folder: &PathBuf| folder.join(FILE).exists() || folder.join(CONFIG).exists();
+    here.ancestors().map(|directory| directory.join(FOLDER)).find(holds)
 }
 
 fn user_config() -> Result<Config, Failure> {
     match etcetera::choose_base_strategy() {
-        Ok(user) => Config::read(&user.config_dir().join("trackway").join("config.toml")),
+        Ok(user) => Config::read(&user.config_dir().join("trackway").join(CONFIG)),
         Err(_) => Ok(Config::default()),
     }
 }

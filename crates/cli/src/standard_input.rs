@@ -4,28 +4,37 @@ use std::{ffi::OsString, io::Read};
 
 use trackway_domain::Error as Rule;
 
-use crate::failure::Failure;
+use crate::{arguments::FREE_TEXTS, failure::Failure};
 
-/// Flags whose value may be `-`.
-const FLAGS: &[&str] = &["--body", "--content", "--script", "--description", "--message", "--detail", "--identity"];
-/// Bytes that are read. The longest text has a million characters of four bytes.
-const BYTES_MAX: u64 = 4_000_000;
+/// Bytes that are read: a million characters of four bytes, and room for what cleaning takes away.
+const BYTES_MAX: u64 = 4_100_000;
 
 /// The arguments, with the text that stands on standard input put where `-` was.
-pub fn filled_in(arguments: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
-    let wanted =
-        |index: usize| index > 0 && arguments[index] == "-" && FLAGS.iter().any(|flag| arguments[index - 1] == *flag);
-    let Some(place) = (0..arguments.len()).find(|index| wanted(*index)) else {
-        return Ok(arguments);
-    };
-    let mut text = String::new();
-    std::io::stdin().lock().take(BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| {
-        Rule::usage(format!("standard input cannot be read: {error}")).hint("it must be text in UTF-8")
-    })?;
-    if text.len() as u64 > BYTES_MAX {
+pub fn filled_in(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
+    let is_text = |flag: &str| flag.strip_prefix("--").is_some_and(|name| FREE_TEXTS.contains(&name));
+    let mut wanted = Vec::new();
+    for index in 1..arguments.len() {
+        let Some(argument) = arguments[index].to_str() else { continue };
+        let before = arguments[index - 1].to_str().unwrap_or_default();
+        match argument.strip_suffix("=-") {
+            Some(flag) if is_text(flag) => wanted.push((index, format!("{flag}="))),
+            _ if argument == "-" && is_text(before) => wanted.push((index, String::new())),
+            _ => {}
+        }
+    }
+    match wanted.as_slice() {
+        [] => {}
+        [(place, flag)] => arguments[*place] = format!("{flag}{}", read()?).into(),
+        _ => return Err(Rule::usage("standard input can be read for one of them only").into()),
+    }
+    Ok(arguments)
+}
+
+fn read() -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
         return Err(Rule::usage(format!("standard input has more than {BYTES_MAX} bytes")).into());
     }
-    let mut arguments = arguments;
-    arguments[place] = text.into();
-    Ok(arguments)
+    String::from_utf8(bytes).map_err(|_| Rule::usage("standard input is not text in UTF-8").into())
 }

@@ -42,8 +42,7 @@ impl FromStr for Duration {
 
     fn from_str(text: &str) -> Result<Self> {
         parse(text).map(Self).ok_or_else(|| {
-            Error::usage(format!("{text:?} is not a duration"))
-                .hint("write it as 90m, 1h30m or 40h (at most ten years)")
+            Error::usage(format!("{text:?} is not a duration such as 90m, 1h30m or 40h")).hint("at most ten years")
         })
     }
 }

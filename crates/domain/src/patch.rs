@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::text;
 
@@ -100,13 +101,15 @@ impl<T: FromStr> FromStr for Patch<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Patch<T> {
-    /// Only called for a field that is there: null clears. A field that is not there takes the default, `Unset`.
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Patch<T> {
+    /// Only called for a field that is there: null or empty clears. A field that is not there takes the default,
+    /// `Unset`.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(match Option::deserialize(deserializer)? {
-            None => Self::Clear,
-            Some(value) => Self::Set(value),
-        })
+        match Value::deserialize(deserializer)? {
+            Value::Null => Ok(Self::Clear),
+            Value::String(text) if text.is_empty() => Ok(Self::Clear),
+            value => serde_json::from_value(value).map(Self::Set).map_err(serde::de::Error::custom),
+        }
     }
 }
 
@@ -139,6 +142,7 @@ mod tests {
         let read = |json| serde_json::from_str::<Form>(json).unwrap().title;
         assert_eq!(read("{}"), Patch::Unset);
         assert_eq!(read(r#"{"title":null}"#), Patch::Clear);
+        assert_eq!(read(r#"{"title":""}"#), Patch::Clear);
         assert_eq!(read(r#"{"title":"x"}"#), Patch::Set("x".into()));
     }
 

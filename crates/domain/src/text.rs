@@ -56,13 +56,13 @@ pub fn cut(text: &str, max: usize) -> String {
     }
 }
 
-/// Checks a name that people type: letters, digits, `.`, `_`, `-` and `@`.
+/// Checks a name that people type: letters, digits and `. _ - @ : +`, with single spaces between them.
 pub fn name(field: &str, text: &str) -> Result<String> {
     let name = required_line(field, text, LINE_MAX)?;
-    let allowed = |character: char| character.is_alphanumeric() || "._-@".contains(character);
+    let allowed = |character: char| character.is_alphanumeric() || "._-@:+ ".contains(character);
     if let Some(odd) = name.chars().find(|character| !allowed(*character)) {
         return Err(Error::usage(format!("{field} {name:?} contains {odd:?}"))
-            .hint("use letters, digits, '.', '_', '-' and '@'"));
+            .hint("use letters, digits, spaces and any of . _ - @ : +"));
     }
     Ok(name)
 }

@@ -47,7 +47,8 @@ impl FromStr for Time {
 
     fn from_str(text: &str) -> Result<Self> {
         text.parse::<jiff::Timestamp>().map(|timestamp| Self(timestamp.as_microsecond())).map_err(|_| {
-            Error::usage(format!("{text:?} is not a time with an offset")).hint("write it as 2026-02-27T09:30:00Z")
+            Error::usage(format!("{text:?} is not a time such as 2026-02-27T09:30:00Z"))
+                .hint("a date, a time and an offset")
         })
     }
 }

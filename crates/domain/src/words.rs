@@ -3,16 +3,29 @@
 /// An enum with a fixed word per variant.
 pub trait Words: Copy + Sized + 'static {
     const ALL: &'static [Self];
-    /// What the list is called in messages: `level`, `status`.
+    /// What the list is called: `Level`, `TaskStatus`.
     const NAME: &'static str;
     fn word(self) -> &'static str;
 
     fn parse(text: &str) -> crate::Result<Self> {
         Self::ALL.iter().copied().find(|variant| variant.word() == text).ok_or_else(|| {
             let all: Vec<_> = Self::ALL.iter().map(|variant| variant.word()).collect();
-            crate::Error::usage(format!("{text:?} is not a {}", Self::NAME)).hint(format!("one of: {}", all.join(", ")))
+            crate::Error::usage(format!("{text:?} is not a {}", spoken(Self::NAME)))
+                .hint(format!("one of: {}", all.join(", ")))
         })
     }
+}
+
+/// `TaskStatus` as people say it: `task status`.
+fn spoken(name: &str) -> String {
+    let mut words = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(character.to_lowercase());
+    }
+    words
 }
 
 macro_rules! words {
@@ -75,6 +88,18 @@ impl TaskStatus {
     /// Whether a task in this status no longer blocks the tasks that wait for it.
     pub fn releases_blocked(self) -> bool {
         matches!(self, Self::Done | Self::Rejected)
+    }
+}
+
+words! {
+    /// The level of a task as a heading.
+    pub enum Heading {
+        H1 = "h1",
+        H2 = "h2",
+        H3 = "h3",
+        H4 = "h4",
+        H5 = "h5",
+        H6 = "h6",
     }
 }
 

@@ -151,7 +151,7 @@ create table tasks (
     workspace_id uuid references workspaces (id),
     tags json not null,
     labels json not null,
-    heading bigint,
+    heading text,
     recurring flag not null,
     archived flag not null,
     status text not null,
@@ -226,6 +226,7 @@ create table packages (
 );
 create unique index packages_by_lineage on packages (role_id, lineage_id) where deleted_at is null;
 create index packages_of_lineage on packages (lineage_id);
+create index packages_of_task on packages (task_id);
 create index packages_by_tenant on packages (tenant_id, id);
 
 create table runs (
@@ -295,7 +296,8 @@ create table run_usage (
     cost real,
     created_at time not null
 );
-create unique index run_usage_once on run_usage (run_id, message_id);
+create unique index run_usage_once on run_usage (tenant_id, message_id);
+create index run_usage_by_run on run_usage (run_id, id);
 create index run_usage_by_day on run_usage (tenant_id, created_at);
 
 -- Touches. Read by run and by resource, both with one index.
@@ -461,7 +463,9 @@ create table events (
     action text not null,
     subject_kind text not null,
     subject_id uuid not null,
-    subject_path text not null
+    subject_path text not null,
+    -- What changed, from what to what, where the rows do not keep it themselves.
+    detail json
 );
 create index events_by_tenant on events (tenant_id, position);
 create index events_by_run on events (run_id, position) where run_id is not null;

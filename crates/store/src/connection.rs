@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path, time::Duration};
 use futures_util::future::try_join_all;
 use rusqlite::config::DbConfig;
 use tokio::runtime::Runtime;
-use tokio_postgres::{Client, NoTls, Statement};
+use tokio_postgres::{Client, NoTls, Statement, types::Type};
 
 use crate::{
     error::{Error, Result},
@@ -48,7 +48,9 @@ pub enum Connection {
 pub struct Postgres {
     client: Client,
     runtime: Runtime,
-    statements: HashMap<String, Statement>,
+    /// Texts that were used: `None` once, prepared from the second time on. Preparing costs a round trip, which a
+    /// process that asks once never gets back.
+    statements: HashMap<String, Option<Statement>>,
     /// Writes whose answer nobody waits for. They go out together, before the next question or commit:
     /// one round trip instead of one each.
     pending: Vec<(String, Vec<Param<'static>>)>,
@@ -98,6 +100,9 @@ impl Connection {
         let mut config: tokio_postgres::Config =
             url.parse().map_err(|_| Error::Url(crate::url::without_password(url)))?;
         config.application_name("trackway");
+        // As long as SQLite waits. What was given in the URL comes after, and wins.
+        let given = config.get_options().unwrap_or_default();
+        config.options(format!("-c lock_timeout=5s {given}"));
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
@@ -143,8 +148,14 @@ impl Connection {
             }
             Self::Postgres(postgres) => {
                 postgres.flush()?;
-                let statement = postgres.statement(sql)?;
-                let rows = postgres.runtime.block_on(postgres.client.query(&statement, &dynamic(params)))?;
+                let rows = match postgres.statement(sql)? {
+                    Some(statement) => {
+                        postgres.runtime.block_on(postgres.client.query(&statement, &dynamic(params)))?
+                    }
+                    None => {
+                        postgres.runtime.block_on(postgres.client.query_typed(&for_postgres(sql), &typed(params)))?
+                    }
+                };
                 rows.iter().map(|row| T::from_row(&Row::Postgres(row))).collect()
             }
         }
@@ -159,8 +170,14 @@ impl Connection {
             }
             Self::Postgres(postgres) => {
                 postgres.flush()?;
-                let statement = postgres.statement(sql)?;
-                Ok(postgres.runtime.block_on(postgres.client.execute(&statement, &dynamic(params)))?)
+                Ok(match postgres.statement(sql)? {
+                    Some(statement) => {
+                        postgres.runtime.block_on(postgres.client.execute(&statement, &dynamic(params)))?
+                    }
+                    None => {
+                        postgres.runtime.block_on(postgres.client.execute_typed(&for_postgres(sql), &typed(params)))?
+                    }
+                })
             }
         }
     }
@@ -234,14 +251,20 @@ impl Connection {
 }
 
 impl Postgres {
-    /// Prepares a text once per connection; the placeholders of both engines become PostgreSQL's.
-    fn statement(&mut self, sql: &str) -> Result<Statement> {
-        if let Some(statement) = self.statements.get(sql) {
-            return Ok(statement.clone());
+    /// The prepared statement of a text, when it was used before.
+    fn statement(&mut self, sql: &str) -> Result<Option<Statement>> {
+        match self.statements.get(sql) {
+            Some(Some(statement)) => Ok(Some(statement.clone())),
+            Some(None) => {
+                let statement = self.runtime.block_on(self.client.prepare(&for_postgres(sql)))?;
+                self.statements.insert(sql.to_owned(), Some(statement.clone()));
+                Ok(Some(statement))
+            }
+            None => {
+                self.statements.insert(sql.to_owned(), None);
+                Ok(None)
+            }
         }
-        let statement = self.runtime.block_on(self.client.prepare(&sql.replace('?', "$")))?;
-        self.statements.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -252,15 +275,26 @@ impl Postgres {
         let statements = pending.iter().map(|(sql, _)| self.statement(sql)).collect::<Result<Vec<_>>>()?;
         // Polled in order, the client sends them in order and back to back.
         let client = &self.client;
-        let sent = statements
-            .iter()
-            .zip(&pending)
-            .map(|(statement, (_, params))| async move { client.execute(statement, &dynamic(params)).await });
+        let sent = statements.iter().zip(&pending).map(|(statement, (sql, params))| async move {
+            match statement {
+                Some(statement) => client.execute(statement, &dynamic(params)).await,
+                None => client.execute_typed(&for_postgres(sql), &typed(params)).await,
+            }
+        });
         self.runtime.block_on(try_join_all(sent))?;
         Ok(())
     }
 }
 
+/// The placeholders of both engines become PostgreSQL's.
+fn for_postgres(sql: &str) -> String {
+    sql.replace('?', "$")
+}
+
 fn dynamic<'a>(params: &'a [Param<'a>]) -> Vec<&'a (dyn postgres_types::ToSql + Sync)> {
     params.iter().map(|param| param as _).collect()
+}
+
+fn typed<'a>(params: &'a [Param<'a>]) -> Vec<(&'a (dyn postgres_types::ToSql + Sync), Type)> {
+    params.iter().map(|param| (param as _, param.postgres_type())).collect()
 }

@@ -111,7 +111,14 @@ const TYPES: [(&str, &str, &str); 9] = [
 fn translated(engine: Engine, text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 5 / 4);
     let mut word = String::new();
+    let mut quoted = false;
     for character in text.chars().chain([' ']) {
+        quoted ^= character == '\'';
+        if quoted {
+            out.push_str(&std::mem::take(&mut word));
+            out.push(character);
+            continue;
+        }
         if character.is_ascii_alphanumeric() || character == '_' {
             word.push(character);
             continue;
@@ -136,14 +143,14 @@ mod tests {
 
     #[test]
     fn only_types_are_translated() {
-        let text = "create table a (\n    at time not null, timeout bigint, b flag\n);";
+        let text = "create table a (\n    at time not null, timeout bigint, b flag check (c in ('flag', 'time'))\n);";
         assert_eq!(
             translated(Engine::Sqlite, text).trim_end(),
-            "create table a (\n    at integer not null, timeout integer, b integer\n) strict;"
+            "create table a (\n    at integer not null, timeout integer, b integer check (c in ('flag', 'time'))\n) strict;"
         );
         assert_eq!(
             translated(Engine::Postgres, text).trim_end(),
-            "create table a (\n    at timestamptz not null, timeout bigint, b boolean\n);"
+            "create table a (\n    at timestamptz not null, timeout bigint, b boolean check (c in ('flag', 'time'))\n);"
         );
     }
 }

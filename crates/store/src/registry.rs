@@ -115,6 +115,36 @@ impl Reader<'_> {
         Ok(matching.pop())
     }
 
+    /// Whatever a text names: a variant first, then the end of an id, then a path; `last` is the newest run.
+    pub fn anything(&mut self, text: &str) -> Result<Option<Entry>> {
+        if text == "last" {
+            let run = self.resolve(&Ref::<kind::Run>::new(text))?;
+            return self.entry(run.uuid());
+        }
+        let task = self.one::<(Uuid,)>(
+            "select id from tasks where tenant_id = ?1 and variant = ?2 and deleted_at is null",
+            params![text],
+        )?;
+        if let Some((task,)) = task {
+            return self.entry(task);
+        }
+        match self.entry_ending(text, None)? {
+            Some(entry) => Ok(Some(entry)),
+            None => self.entry_at(text),
+        }
+    }
+
+    /// The id that a reference names, deleted or not: history stays readable.
+    pub fn resolve_even_deleted<K: Marker>(&mut self, reference: &Ref<K>) -> Result<Id<K>> {
+        match self.resolve(reference) {
+            Err(error) => match self.entry_ending(reference.as_str(), Some(K::KIND))? {
+                Some(entry) => Ok(entry.id.into()),
+                None => Err(error),
+            },
+            found => found,
+        }
+    }
+
     /// The registry's entry of an id.
     pub fn entry(&mut self, id: Uuid) -> Result<Option<Entry>> {
         self.one(&format!("{SELECT} where tenant_id = ?1 and id = ?2"), params![id])
@@ -208,5 +238,7 @@ pub fn tenant_named(store: &crate::Store, name: &str) -> Result<TenantId> {
     if let [(id,)] = found[..] {
         return Ok(id.into());
     }
-    Err(Rule::not_found(format!("there is no tenant {name:?}")).hint("trackway tenant list").into())
+    Err(Rule::not_found(format!("there is no tenant {name:?}"))
+        .hint("trackway tenant list shows them; trackway init makes the first")
+        .into())
 }

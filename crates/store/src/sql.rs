@@ -42,6 +42,23 @@ impl Param<'_> {
     }
 }
 
+impl Param<'_> {
+    /// The type of this value in PostgreSQL. A null is of whatever type is wanted there.
+    pub(crate) fn postgres_type(&self) -> Type {
+        match self {
+            Param::Null => Type::UNKNOWN,
+            Param::Bool(_) => Type::BOOL,
+            Param::Int(_) => Type::INT8,
+            Param::Real(_) => Type::FLOAT8,
+            Param::Text(_) => Type::TEXT,
+            Param::Bytes(_) => Type::BYTEA,
+            Param::Uuid(_) => Type::UUID,
+            Param::Time(_) => Type::TIMESTAMPTZ,
+            Param::Json(_) => Type::JSONB,
+        }
+    }
+}
+
 /// Microseconds between 1970, our epoch, and 2000, PostgreSQL's.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
@@ -295,6 +312,7 @@ word_columns!(
     words::ActorKind,
     words::CommitmentStatus,
     words::DecisionStatus,
+    words::Heading,
     words::Level,
     words::LinkType,
     words::Priority,

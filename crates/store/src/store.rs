@@ -1,7 +1,9 @@
 //! An opened database: connections handed out for reading, and for the one write path.
 
 use std::{
+    cell::Cell,
     ops::{Deref, DerefMut},
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
@@ -28,7 +30,7 @@ impl Store {
     /// Opens a database that exists; brings an older one up to date.
     pub fn open(url: Url) -> Result<Self> {
         if let Url::Sqlite(path) = &url
-            && !path.exists()
+            && path.metadata().map_or(true, |file| file.is_file() && file.len() == 0)
         {
             return Err(Error::Missing(url.to_string()));
         }
@@ -46,10 +48,15 @@ impl Store {
         if let Url::Sqlite(path) = &url
             && let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty())
         {
-            std::fs::create_dir_all(directory)
-                .map_err(|error| Error::ReadOnly(format!("{}: {error}", directory.display())))?;
+            make_private(directory).map_err(|error| Error::ReadOnly(format!("{}: {error}", directory.display())))?;
         }
+        let new = matches!(&url, Url::Sqlite(path) if !path.exists());
         let mut connection = connect(&url, true)?;
+        if let Url::Sqlite(path) = &url
+            && new
+        {
+            keep_private(path);
+        }
         migrate::bring_up_to_date(&mut connection, &url)?;
         Ok(Self::over(url, connection))
     }
@@ -78,11 +85,13 @@ impl Store {
     }
 
     /// A write transaction. Dropped without `commit`, it leaves no trace.
-    pub fn write(&self, tenant: TenantId, now: Time) -> Result<Writer<'_>> {
+    pub fn write(&self, tenant: TenantId) -> Result<Writer<'_>> {
         let mut lent = self.lend()?;
         lent.open = true;
         lent.begin_write()?;
-        Ok(Writer { reader: Reader { lent, tenant }, now })
+        // Read after the lock was had: what is written later is also dated later.
+        let now = Time::now();
+        Ok(Writer { reader: Reader { lent, tenant }, now, ids: Cell::new(0) })
     }
 
     fn lend(&self) -> Result<Lent<'_>> {
@@ -94,6 +103,28 @@ impl Store {
         Ok(Lent { connection: Some(connection), open: false, store: self })
     }
 }
+
+/// Who can open the file is trusted, so a new one is for its owner only; so is a folder made for it.
+#[cfg(unix)]
+fn make_private(directory: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+#[cfg(not(unix))]
+fn make_private(directory: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory)
+}
+
+#[cfg(unix)]
+fn keep_private(file: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    // A file system without permissions keeps what it has.
+    let _ = std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600));
+}
+
+#[cfg(not(unix))]
+fn keep_private(_: &Path) {}
 
 fn connect(url: &Url, create: bool) -> Result<Connection> {
     match url {
@@ -149,9 +180,9 @@ impl Reader<'_> {
         self.lent.engine()
     }
 
-    /// Runs a query. `?1` is the tenant, always: a text that does not use it is refused by both engines.
+    /// Runs a query. `?1` is the tenant, always: a text that does not use it is refused.
     pub fn query<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
-        self.lent.query(sql, &scoped(self.tenant, params))
+        self.lent.query(sql, &scoped(self.tenant, sql, params)?)
     }
 
     /// The first row, if there is one. `?1` is the tenant.
@@ -170,8 +201,11 @@ impl Reader<'_> {
     }
 }
 
-fn scoped<'a>(tenant: TenantId, params: &'a [Param<'a>]) -> Vec<Param<'a>> {
-    std::iter::once(Param::Uuid(tenant.uuid())).chain(params.iter().cloned()).collect()
+fn scoped<'a>(tenant: TenantId, sql: &str, params: &'a [Param<'a>]) -> Result<Vec<Param<'a>>> {
+    if !sql.contains("?1") {
+        return Err(Error::Database(format!("a query is not scoped by tenant: {sql}")));
+    }
+    Ok(std::iter::once(Param::Uuid(tenant.uuid())).chain(params.iter().cloned()).collect())
 }
 
 /// Reads and writes in one transaction, at one time.
@@ -179,6 +213,8 @@ fn scoped<'a>(tenant: TenantId, params: &'a [Param<'a>]) -> Vec<Param<'a>> {
 pub struct Writer<'a> {
     reader: Reader<'a>,
     pub now: Time,
+    /// Ids made so far.
+    ids: Cell<i64>,
 }
 
 impl<'a> Deref for Writer<'a> {
@@ -197,13 +233,13 @@ impl DerefMut for Writer<'_> {
 impl Writer<'_> {
     /// Runs a write and says how many rows it changed. `?1` is the tenant.
     pub fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64> {
-        let scoped = scoped(self.tenant, params);
+        let scoped = scoped(self.tenant, sql, params)?;
         self.reader.lent.execute(sql, &scoped)
     }
 
     /// A write whose answer nobody needs (see [`Connection::post`]). `?1` is the tenant.
     pub fn post(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
-        let scoped = scoped(self.tenant, params);
+        let scoped = scoped(self.tenant, sql, params)?;
         self.reader.lent.post(sql, &scoped)
     }
 
@@ -218,6 +254,17 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// A new id. Ids of one transaction sort in the order they were made.
+    pub fn new_id<K>(&self) -> Id<K> {
+        let made = self.ids.replace(self.ids.get() + 1);
+        Id::new(Time::from_micros(self.now.micros() + made))
+    }
+
+    /// Reads the clock again, once a lock was had that others may have held.
+    pub fn after_waiting(&mut self) {
+        self.now = self.now.max(Time::now());
+    }
+
     /// Lets one transaction at a time change the catalog's graphs (replacements, links, pins), whose rules look
     /// at many rows. SQLite has one writer anyway.
     pub fn lock_catalog(&mut self) -> Result<()> {
@@ -226,6 +273,7 @@ impl Writer<'_> {
                 "select pg_advisory_xact_lock(hashtextextended(cast(cast(?1 as uuid) as text), 1)) is null",
                 &[],
             )?;
+            self.after_waiting();
         }
         Ok(())
     }

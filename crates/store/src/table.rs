@@ -165,7 +165,11 @@ impl Writer<'_> {
     fn row_held<T: Table>(&mut self, rest: &str, params: &[Param<'_>], lock: &str) -> Result<Option<T>> {
         match self.engine() {
             Engine::Sqlite => self.row(rest, params),
-            Engine::Postgres => self.row(&format!("{rest}{lock}"), params),
+            Engine::Postgres => {
+                let row = self.row(&format!("{rest}{lock}"), params);
+                self.after_waiting();
+                row
+            }
         }
     }
 }

@@ -5,8 +5,8 @@ use trackway_domain::{
     Duration, Id, Time, Variant,
     kind::{self, ActionType, ResourceType},
     words::{
-        ActorKind, CommitmentStatus, DecisionStatus, Level, LinkType, Priority, RoleOrigin, RunMode, RunStatus, Runner,
-        StepType, TaskStatus,
+        ActorKind, CommitmentStatus, DecisionStatus, Heading, Level, LinkType, Priority, RoleOrigin, RunMode,
+        RunStatus, Runner, StepType, TaskStatus,
     },
 };
 use uuid::Uuid;
@@ -81,7 +81,7 @@ table! {
         name: String,
         title: Option<String>,
         description: Option<String>,
-        #[serde(skip)] role_id: Option<Id<kind::Role>>,
+        role_id: Option<Id<kind::Role>>,
         notes: Option<String>,
         created_at: Time,
         updated_at: Time,
@@ -111,9 +111,9 @@ table! {
         #[serde(skip)] tenant_id: TenantId,
         handle: String,
         name: Option<String>,
-        #[serde(skip)] owner_id: Id<kind::Person>,
-        #[serde(skip)] parent_id: Option<Id<kind::Agent>>,
-        #[serde(skip)] role_id: Option<Id<kind::Role>>,
+        owner_id: Id<kind::Person>,
+        parent_id: Option<Id<kind::Agent>>,
+        role_id: Option<Id<kind::Role>>,
         runner: Runner,
         model: Option<String>,
         identity: Option<String>,
@@ -145,8 +145,8 @@ table! {
         #[serde(skip)] tenant_id: TenantId,
         variant: Variant,
         command: String,
-        #[serde(skip)] workflow_id: Id<kind::Workflow>,
-        #[serde(skip)] role_id: Option<Id<kind::Role>>,
+        workflow_id: Id<kind::Workflow>,
+        role_id: Option<Id<kind::Role>>,
         title: Option<String>,
         description: Option<String>,
         motivation: Option<String>,
@@ -154,10 +154,10 @@ table! {
         shell: Option<String>,
         script: Option<String>,
         timeout: Option<Duration>,
-        #[serde(skip)] workspace_id: Option<Id<kind::Workspace>>,
+        workspace_id: Option<Id<kind::Workspace>>,
         tags: Vec<String>,
         labels: Vec<String>,
-        heading: Option<i64>,
+        heading: Option<Heading>,
         recurring: bool,
         archived: bool,
         status: TaskStatus,
@@ -237,8 +237,8 @@ table! {
     pub struct Run in "runs" {
         id: Id<kind::Run>,
         #[serde(skip)] tenant_id: TenantId,
-        #[serde(skip)] agent_id: Id<kind::Agent>,
-        #[serde(skip)] role_id: Option<Id<kind::Role>>,
+        agent_id: Id<kind::Agent>,
+        role_id: Option<Id<kind::Role>>,
         task_id: Option<Id<kind::Task>>,
         task_revision: Option<i64>,
         parent_run_id: Option<Id<kind::Run>>,
@@ -246,7 +246,7 @@ table! {
         cause_kind: Option<String>,
         cause_id: Option<Uuid>,
         chain_depth: i64,
-        #[serde(skip)] workspace_id: Option<Id<kind::Workspace>>,
+        workspace_id: Option<Id<kind::Workspace>>,
         mode: RunMode,
         status: RunStatus,
         outcome: Option<String>,
@@ -275,7 +275,7 @@ table! {
 
 table! {
     pub struct Step in "run_steps" {
-        #[serde(skip)] run_id: Id<kind::Run>,
+        run_id: Id<kind::Run>,
         #[serde(skip)] tenant_id: TenantId,
         position: i64,
         #[serde(rename = "type")] step_type: StepType,
@@ -288,7 +288,7 @@ table! {
     pub struct Usage in "run_usage" {
         id: Uuid,
         #[serde(skip)] tenant_id: TenantId,
-        #[serde(skip)] run_id: Id<kind::Run>,
+        run_id: Id<kind::Run>,
         message_id: Option<String>,
         model: Option<String>,
         input_tokens: Option<i64>,
@@ -321,7 +321,7 @@ table! {
     pub struct Note in "notes" {
         id: Id<kind::Note>,
         #[serde(skip)] tenant_id: TenantId,
-        #[serde(skip)] studio_id: Id<kind::Studio>,
+        studio_id: Id<kind::Studio>,
         title: String,
         body: String,
         revision: i64,
@@ -364,7 +364,7 @@ table! {
     pub struct Decision in "decisions" {
         id: Id<kind::Decision>,
         #[serde(skip)] tenant_id: TenantId,
-        #[serde(skip)] studio_id: Id<kind::Studio>,
+        studio_id: Id<kind::Studio>,
         question: String,
         description: Option<String>,
         deadline: Option<Time>,
@@ -382,7 +382,7 @@ table! {
     pub struct DecisionOption in "decision_options" {
         id: Id<kind::DecisionOption>,
         #[serde(skip)] tenant_id: TenantId,
-        #[serde(skip)] decision_id: Id<kind::Decision>,
+        decision_id: Id<kind::Decision>,
         title: String,
         created_at: Time,
     }
@@ -406,7 +406,7 @@ table! {
     pub struct Commitment in "commitments" {
         id: Id<kind::Commitment>,
         #[serde(skip)] tenant_id: TenantId,
-        #[serde(skip)] studio_id: Id<kind::Studio>,
+        studio_id: Id<kind::Studio>,
         title: String,
         description: Option<String>,
         critical_mass: i64,
@@ -418,6 +418,15 @@ table! {
         updated_at: Time,
         archived_at: Option<Time>,
         #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+impl Commitment {
+    /// One that is still pending at its deadline has failed; nobody has to be there to write that down.
+    pub fn settle(&mut self, now: Time) {
+        if self.status == CommitmentStatus::Pending && self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.status = CommitmentStatus::Failed;
+        }
     }
 }
 

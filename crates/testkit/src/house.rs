@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trackway_actions::{
     Action, Context, Core, Credential, Result,
-    founding::LOCAL_TENANT,
+    founding::{Founded, LOCAL_TENANT},
     registry::{self, Mode},
     run::StartRun,
 };
@@ -99,7 +99,7 @@ impl House {
 }
 
 fn founded(core: &Core, tenant: &str) -> Context {
-    assert!(core.found(tenant, PERSON).unwrap(), "tenant {tenant} is there already");
+    assert_eq!(core.found(tenant, PERSON).unwrap(), Founded::Tenant, "tenant {tenant} is there already");
     core.enter(&Credential::User { tenant: tenant.to_owned(), handle: PERSON.to_owned() }).unwrap()
 }
 

@@ -169,7 +169,8 @@ impl View for ListLinks {
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let task = read.resolve(&self.task)?;
         let links = read.shown::<LinkShown>(
-            "where l.tenant_id = ?1 and (l.from_task_id = ?2 or l.to_task_id = ?2) and l.deleted_at is null order by l.id",
+            "where l.tenant_id = ?1 and (l.from_task_id = ?2 or l.to_task_id = ?2) and l.deleted_at is null
+             and f.deleted_at is null and t.deleted_at is null order by l.id",
             params![task],
         )?;
         let relation = |shown: &LinkShown| {

@@ -44,6 +44,7 @@ row! {
         subject_kind: Kind,
         subject_id: Uuid,
         subject: String,
+        detail: Option<serde_json::Value>,
     }
 }
 
@@ -55,7 +56,7 @@ impl View for ListEvents {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let before = self.before.unwrap_or(i64::MAX);
-        let select = "select e.position, e.created_at, e.actor_kind, a.display_path, e.actor_id, e.run_id, e.request_id, e.action, e.subject_kind, e.subject_id, e.subject_path
+        let select = "select e.position, e.created_at, e.actor_kind, a.display_path, e.actor_id, e.run_id, e.request_id, e.action, e.subject_kind, e.subject_id, e.subject_path, e.detail
              from events e left join registry a on a.id = e.actor_id where e.tenant_id = ?1 and e.position < ?2";
         match read.resolve_optional(self.run.as_ref())? {
             None => read.query(&format!("{select} order by e.position desc limit ?3"), params![before, self.limit]),

@@ -56,6 +56,7 @@ row! {
         #[serde(skip)] task_id: Id<kind::Task>,
         number: i64,
         digest: String,
+        definition: serde_json::Value,
         by: Option<String>,
         run_id: Option<Id<kind::Run>>,
         created_at: Time,
@@ -81,7 +82,7 @@ impl View for TaskHistory {
     type Output = History;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<History> {
-        let task = read.resolve(&self.task)?;
+        let task = read.resolve_even_deleted(&self.task)?;
         let lineage = read
             .one::<(Uuid,)>("select lineage_id from tasks where tenant_id = ?1 and id = ?2", params![task])?
             .map_or(task.uuid(), |(lineage,)| lineage);
@@ -93,7 +94,7 @@ impl View for TaskHistory {
         let mut revisions = grouped(
             read.query::<Revision>(
                 &format!(
-                    "{VERSIONS} select r.task_id, r.number, r.digest, g.display_path, r.run_id, r.created_at from versions v
+                    "{VERSIONS} select r.task_id, r.number, r.digest, r.definition, g.display_path, r.run_id, r.created_at from versions v
                      join task_revisions r on r.task_id = v.id left join registry g on g.id = r.actor_id order by r.number desc"
                 ),
                 bound,

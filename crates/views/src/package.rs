@@ -171,7 +171,7 @@ impl View for OutdatedPackages {
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let role = read.resolve_optional(self.role.as_ref())?;
         let replaced = read.shown::<PackageShown>(
-            "where p.tenant_id = ?1 and p.deleted_at is null and t.replaced order by p.id",
+            "where p.tenant_id = ?1 and p.deleted_at is null and t.deleted_at is null and t.replaced order by p.id",
             &[],
         )?;
         let mut outdated = Vec::new();

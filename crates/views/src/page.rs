@@ -28,7 +28,7 @@ pub struct Page {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed<T> {
     pub rows: Vec<T>,
-    /// The id to go on after.
+    /// The flag that shows more.
     pub more: Option<String>,
 }
 
@@ -72,6 +72,19 @@ impl<'a> Filter<'a> {
     }
 }
 
+/// Characters of a long text that a list shows.
+const EXCERPT: usize = 200;
+
+/// The select of a list: of long texts only the beginning, so that a page of them stays small.
+pub fn cut_texts(select: &str, columns: &[&str]) -> String {
+    columns.iter().fold(select.to_owned(), |select, column| {
+        let cut = format!(
+            "case when length({column}) > {EXCERPT} then substr({column}, 1, {EXCERPT}) || '…' else {column} end"
+        );
+        select.replacen(column, &cut, 1)
+    })
+}
+
 impl Page {
     /// Reads one page of `select`, whose rows have `alias.id` and `alias.tenant_id`.
     pub fn read<T: FromRow>(
@@ -109,7 +122,7 @@ impl Page {
         let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = rows.len() > wanted;
         rows.truncate(wanted);
-        let last = rows.last().map(|row| ids::suffix(id(row), 12));
+        let last = rows.last().map(|row| format!("--after {}", ids::suffix(id(row), 12)));
         Ok(Listed { rows, more: last.filter(|_| more) })
     }
 }

@@ -32,7 +32,7 @@ impl View for GetScratchpad {
     type Output = ScratchpadShown;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ScratchpadShown> {
-        let agent = read.resolve(&self.agent)?;
+        let agent = read.resolve_even_deleted(&self.agent)?;
         let present = read.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
         Ok(present.map_or_else(
             || ScratchpadShown { content: String::new(), revision: 0, updated_at: None },
@@ -66,7 +66,7 @@ impl View for ScratchpadHistory {
     type Output = Vec<RevisionShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let agent = read.resolve(&self.agent)?;
+        let agent = read.resolve_even_deleted(&self.agent)?;
         read.query(
             "select r.revision, r.run_id, g.display_path, r.created_at, length(r.content) from scratchpad_revisions r
              left join registry g on g.id = r.actor_id where r.tenant_id = ?1 and r.agent_id = ?2 order by r.revision desc",
@@ -102,7 +102,7 @@ impl View for ScratchpadDiff {
     type Output = Difference;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Difference> {
-        let agent = read.resolve(&self.agent)?;
+        let agent = read.resolve_even_deleted(&self.agent)?;
         let present = read.count(
             "select coalesce(max(revision), 0) from scratchpad_revisions where tenant_id = ?1 and agent_id = ?2",
             params![agent],

@@ -30,7 +30,7 @@ impl View for Status {
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Standing> {
         let mut runs = |status: RunStatus, since: Time| {
             read.shown::<RunShown>(
-                "where u.tenant_id = ?1 and u.status = ?2 and u.started_at >= ?3 order by u.id desc limit ?4",
+                "where u.tenant_id = ?1 and u.status = ?2 and coalesce(u.ended_at, u.started_at) >= ?3 order by u.id desc limit ?4",
                 params![status, since, SHOWN],
             )
         };
@@ -40,7 +40,7 @@ impl View for Status {
         Ok(Standing {
             running,
             failed_today,
-            ready: ready.into_iter().map(|shown| shown.task.variant.to_string()).collect(),
+            ready: ready.rows.into_iter().map(|shown| shown.task.variant.to_string()).collect(),
         })
     }
 }

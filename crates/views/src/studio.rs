@@ -1,11 +1,7 @@
 //! What stands in studios: notes, decisions, commitments.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{
-    Ref, Time, kind,
-    vote_results::OptionResult,
-    words::{ActorKind, CommitmentStatus},
-};
+use trackway_domain::{Ref, Time, kind, vote_results::OptionResult, words::ActorKind};
 use trackway_store::{
     Reader, Result, params, row,
     shown::{CommitmentShown, DecisionShown, NoteShown},
@@ -13,7 +9,7 @@ use trackway_store::{
 };
 
 use crate::{
-    page::{Filter, Listed, Order, Page},
+    page::{Filter, Listed, Order, Page, cut_texts},
     view::View,
 };
 
@@ -87,7 +83,7 @@ impl View for NoteHistory {
     type Output = Vec<NoteRevisionShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let id = read.resolve(&self.note)?;
+        let id = read.resolve_even_deleted(&self.note)?;
         read.query(
             "select r.number, r.title, r.body, g.display_path, r.run_id, r.created_at from note_revisions r
              left join registry g on g.id = r.actor_id where r.tenant_id = ?1 and r.note_id = ?2 order by r.number desc",
@@ -98,7 +94,7 @@ impl View for NoteHistory {
 
 /// Declares the list of something that stands in studios.
 macro_rules! in_studios {
-    ($(#[$meta:meta])* $list:ident, $noun:literal, $shown:ty, $row:ident, $alias:literal, $columns:expr) => {
+    ($(#[$meta:meta])* $list:ident, $noun:literal, $shown:ty, $row:ident, $alias:literal, $long:expr, $columns:expr, $settle:expr) => {
         $(#[$meta])*
         #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
         pub struct $list {
@@ -119,7 +115,7 @@ macro_rules! in_studios {
             const COLUMNS: &'static [&'static str] = $columns;
             type Output = Listed<$shown>;
 
-            fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+            fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Self::Output> {
                 let studio = read.resolve_optional(self.studio.as_ref())?;
                 let mut filter = Filter::default()
                     .always(concat!($alias, ".deleted_at is null"))
@@ -127,7 +123,12 @@ macro_rules! in_studios {
                 if !self.archived {
                     filter = filter.always(concat!($alias, ".archived_at is null"));
                 }
-                self.page.read(read, <$shown>::select(), $alias, filter, Order::NewestFirst, |shown: &$shown| shown.$row.id.uuid())
+                let select = cut_texts(<$shown>::select(), $long);
+                let mut listed =
+                    self.page.read(read, &select, $alias, filter, Order::NewestFirst, |shown: &$shown| shown.$row.id.uuid())?;
+                let settle: fn(&mut $shown, Time) = $settle;
+                listed.rows.iter_mut().for_each(|shown| settle(shown, now));
+                Ok(listed)
             }
 
             fn more(output: &Self::Output) -> Option<String> {
@@ -139,15 +140,16 @@ macro_rules! in_studios {
 
 in_studios!(
     /// List notes, newest first
-    ListNotes, "note", NoteShown, note, "n", &["id", "studio", "title", "revision", "pinned", "about", "updated_at"]
+    ListNotes, "note", NoteShown, note, "n", &["n.body"], &["id", "studio", "title", "revision", "pinned", "about", "updated_at"], |_, _| {}
 );
 in_studios!(
     /// List decisions, newest first
-    ListDecisions, "decision", DecisionShown, decision, "d", &["id", "studio", "question", "status", "deadline", "created_at"]
+    ListDecisions, "decision", DecisionShown, decision, "d", &["d.description"], &["id", "studio", "question", "status", "deadline", "created_at"], |_, _| {}
 );
 in_studios!(
     /// List commitments, newest first
-    ListCommitments, "commitment", CommitmentShown, commitment, "c", &["id", "studio", "title", "status", "members", "critical_mass", "deadline"]
+    ListCommitments, "commitment", CommitmentShown, commitment, "c", &["c.description"], &["id", "studio", "title", "status", "members", "critical_mass", "deadline"],
+    |shown, now| shown.commitment.settle(now)
 );
 
 /// Show a decision with its results
@@ -217,21 +219,12 @@ impl View for ShowCommitment {
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<CommitmentInFull> {
         let id = read.resolve(&self.commitment)?;
         let mut commitment = read.shown_by_id::<CommitmentShown>("c", id)?;
-        commitment.commitment.status = status_at(&commitment, now);
+        commitment.commitment.settle(now);
         let committed = read.query::<(String,)>(
             "select g.display_path from commitment_members m join registry g on g.id = m.actor_id
              where m.tenant_id = ?1 and m.commitment_id = ?2 order by m.created_at, m.actor_id",
             params![id],
         )?;
         Ok(CommitmentInFull { commitment, committed: committed.into_iter().map(|(name,)| name).collect() })
-    }
-}
-
-/// A commitment that is still pending at its deadline has failed; nobody has to be there to write that down.
-fn status_at(shown: &CommitmentShown, now: Time) -> CommitmentStatus {
-    let late = shown.commitment.deadline.is_some_and(|deadline| deadline <= now);
-    match shown.commitment.status {
-        CommitmentStatus::Pending if late => CommitmentStatus::Failed,
-        status => status,
     }
 }

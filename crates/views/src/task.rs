@@ -8,10 +8,12 @@ use trackway_domain::{
 use trackway_store::{Reader, Result, params, shown::TaskShown, table::Shown};
 
 use crate::{
-    page::{Filter, Listed, Order, Page},
+    page::{Filter, Listed, Order, Page, cut_texts},
     view::View,
 };
 
+/// What a list of tasks shows only the beginning of.
+const LONG_TEXTS: &[&str] = &["t.description", "t.motivation", "t.notes", "t.script"];
 /// Steps of the way that are shown.
 const PATH_MAX: usize = 50;
 
@@ -71,8 +73,14 @@ impl View for ListTasks {
         if !self.archived {
             filter = filter.always("not t.archived");
         }
-        self.page
-            .read(read, TaskShown::select(), "t", filter, Order::OldestFirst, |shown: &TaskShown| shown.task.id.uuid())
+        self.page.read(
+            read,
+            &cut_texts(TaskShown::select(), LONG_TEXTS),
+            "t",
+            filter,
+            Order::OldestFirst,
+            |shown: &TaskShown| shown.task.id.uuid(),
+        )
     }
 
     fn more(output: &Self::Output) -> Option<String> {
@@ -188,7 +196,7 @@ impl View for Ready {
     const COMMAND: (&'static str, &'static str) = ("", "ready");
     const COLUMNS: &'static [&'static str] =
         &["id", "variant", "title", "role", "status", "priority", "estimate", "created_at"];
-    type Output = Vec<TaskShown>;
+    type Output = Listed<TaskShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let limit = self.limit.unwrap_or(100);
@@ -196,11 +204,22 @@ impl View for Ready {
             return Err(Rule::usage(format!("--limit is from 1 to 10000, not {limit}")).into());
         }
         // Word for word the condition of the index tasks_ready, so that both engines use it.
-        read.shown(
-            "where t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced
-             and t.open_blockers = 0 and t.status in ('open', 'groomed')
-             order by t.priority, t.created_at, t.id limit ?2",
-            params![limit],
-        )
+        let mut rows = read.query::<TaskShown>(
+            &format!(
+                "{} where t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced
+                 and t.open_blockers = 0 and t.status in ('open', 'groomed')
+                 order by t.priority, t.created_at, t.id limit ?2",
+                cut_texts(TaskShown::select(), LONG_TEXTS)
+            ),
+            params![limit + 1],
+        )?;
+        let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
+        let more = (rows.len() > wanted).then(|| format!("--limit {}", (limit * 10).min(10_000)));
+        rows.truncate(wanted);
+        Ok(Listed { rows, more })
+    }
+
+    fn more(output: &Self::Output) -> Option<String> {
+        output.more.clone()
     }
 }

@@ -8,7 +8,10 @@ use trackway_domain::{
 };
 use trackway_store::{Reader, Result, params, shown::RunShown, tables::Agent};
 
-use crate::{made::touches, view::View};
+use crate::{
+    made::{TouchShown, touches},
+    view::View,
+};
 
 /// Export a run and everything it started as W3C PROV-JSON
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
@@ -61,6 +64,30 @@ impl View for ExportTrace {
         }
         Ok(Value::Object(document.sections))
     }
+}
+
+/// A thing is generated once, and invalidated once; whatever else a run does to it influences it.
+fn relation(action: ActionType) -> &'static str {
+    match action {
+        ActionType::Create
+        | ActionType::AddOption
+        | ActionType::Vote
+        | ActionType::Confirm
+        | ActionType::Send
+        | ActionType::Report => "wasGeneratedBy",
+        ActionType::Delete => "wasInvalidatedBy",
+        ActionType::Update | ActionType::Commit | ActionType::Close | ActionType::Pin | ActionType::Archive => {
+            "wasInfluencedBy"
+        }
+    }
+}
+
+fn involvement(touch: &TouchShown, entity: &str, activity: &str) -> Value {
+    let (what, who, time) = match relation(touch.action_type) {
+        "wasInfluencedBy" => ("prov:influencee", "prov:influencer", "trackway:time"),
+        _ => ("prov:entity", "prov:activity", "prov:time"),
+    };
+    json!({ what: entity, who: activity, time: touch.first_at, "trackway:action": touch.action_type, "trackway:times": touch.times })
 }
 
 fn add_run(read: &mut Reader<'_>, document: &mut Document, id: Id<kind::Run>) -> Result<()> {
@@ -129,14 +156,7 @@ fn add_run(read: &mut Reader<'_>, document: &mut Document, id: Id<kind::Run>) ->
             about["trackway:studio"] = json!(studio);
         }
         document.put("entity", entity.clone(), about);
-        let (relation, time) = match touch.action_type {
-            ActionType::Delete => ("wasInvalidatedBy", touch.last_at),
-            _ => ("wasGeneratedBy", touch.first_at),
-        };
-        document.relate(
-            relation,
-            json!({ "prov:entity": entity, "prov:activity": activity, "prov:time": time, "trackway:action": touch.action_type, "trackway:times": touch.times }),
-        );
+        document.relate(relation(touch.action_type), involvement(&touch, &entity, &activity));
         if touch.action_type == ActionType::Create {
             document.relate("wasAttributedTo", json!({ "prov:entity": entity, "prov:agent": agent }));
         }

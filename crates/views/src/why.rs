@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Duration, Error as Rule, Id, Ref, Time,
+    Duration, Error as Rule, Id, Time,
     kind::{self, ActionType, Kind},
 };
 use trackway_store::{Reader, Result, params, registry::Entry, row, shown::RunShown};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::view::View;
 
 /// Parent runs followed.
-const DEPTH_MAX: usize = 64;
+const DEPTH_MAX: usize = 1_000;
 /// Runs listed that touched the thing.
 const TOUCHES_MAX: i64 = 20;
 
@@ -129,26 +129,9 @@ fn hop(kind: &'static str, id: Uuid, label: impl Into<String>) -> Place {
     Place::Recorded(Hop { kind, id, label: label.into() })
 }
 
-/// What the caller means: a name first, then an id, then a path.
+/// What the caller means, by whatever it is called.
 fn find(read: &mut Reader<'_>, thing: &str) -> Result<Entry> {
-    let text = address(thing);
-    if text == "last" {
-        let run = read.resolve(&Ref::<kind::Run>::new(text))?;
-        return read.entry(run.uuid())?.ok_or_else(|| Rule::not_found("there is no run yet").into());
-    }
-    let task = read.one::<(Uuid,)>(
-        "select id from tasks where tenant_id = ?1 and variant = ?2 and deleted_at is null",
-        params![text],
-    )?;
-    if let Some((task,)) = task
-        && let Some(entry) = read.entry(task)?
-    {
-        return Ok(entry);
-    }
-    if let Some(entry) = read.entry_ending(text, None)? {
-        return Ok(entry);
-    }
-    if let Some(entry) = read.entry_at(text)? {
+    if let Some(entry) = read.anything(address(thing))? {
         return Ok(entry);
     }
     Err(Rule::not_found(format!("nothing is recorded about {thing:?}"))
@@ -239,6 +222,9 @@ fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, places: &m
             (Some(person), Some(handle)) => hop("person", person.uuid(), handle),
             _ => Place::Missing("person"),
         });
+    }
+    if next.is_some() {
+        places.push(Place::Missing("person"));
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! What every `set` does: find by name, change what was said, keep the rest, tell whether it is new.
 
 use serde::Serialize;
-use trackway_domain::{Id, Time, kind::Marker};
+use serde_json::{Value, json};
+use trackway_domain::{Id, Time, kind::Marker, text};
 use trackway_store::{Table, Writer};
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// A row that has a name and is upserted by it.
-pub trait Definition: Table + PartialEq {
+pub trait Definition: Table + PartialEq + Serialize {
     type Kind: Marker;
     fn id(&self) -> Id<Self::Kind>;
     fn path(&self) -> String;
@@ -41,10 +42,11 @@ macro_rules! definition {
 pub(crate) use definition;
 
 /// What a `set` did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Saved {
     New,
-    Changed,
+    /// The fields that differ, each with its old and new value.
+    Changed(Value),
     Unchanged,
 }
 
@@ -75,11 +77,32 @@ pub(crate) fn save<T: Definition>(
             if before.path() != after.path() {
                 write.rename(after.id(), &after.path())?;
             }
-            Saved::Changed
+            Saved::Changed(differences(before, &after))
         }
         Some(_) => Saved::Unchanged,
     };
     Ok((after, saved))
+}
+
+/// Characters of a value that the log keeps.
+const VALUE_MAX: usize = 200;
+
+fn differences<T: Serialize>(before: &T, after: &T) -> Value {
+    let fields = |row: &T| serde_json::to_value(row).ok().and_then(|row| row.as_object().cloned()).unwrap_or_default();
+    let short = |value: Value| match value {
+        Value::String(text) => Value::String(text::cut(&text, VALUE_MAX)),
+        other => other,
+    };
+    let before = fields(before);
+    let changed =
+        fields(after).into_iter().filter(|(name, value)| name != "updated_at" && before.get(name) != Some(value));
+    changed
+        .map(|(name, value)| {
+            let old = before.get(&name).cloned().unwrap_or_default();
+            (name, json!({ "from": short(old), "to": short(value) }))
+        })
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 fn resource<T: Definition>(row: &T) -> Resource<T::Kind> {
@@ -98,7 +121,12 @@ macro_rules! stands {
             $crate::catalog::definition::Stands { row: $row, new: saved == $crate::catalog::definition::Saved::New };
         Ok(match saved {
             $crate::catalog::definition::Saved::Unchanged => $crate::action::Done::unchanged(output),
-            _ => $crate::action::Done::changed(output, $about, $crate::touched::Nothing),
+            $crate::catalog::definition::Saved::New => {
+                $crate::action::Done::changed(output, $about, $crate::touched::Nothing)
+            }
+            $crate::catalog::definition::Saved::Changed(detail) => {
+                $crate::action::Done::changed(output, $about, $crate::touched::Nothing).with_detail(detail)
+            }
         })
     }};
 }

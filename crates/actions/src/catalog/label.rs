@@ -1,7 +1,7 @@
 //! Labels: short keys with names.
 
 use serde::Deserialize;
-use trackway_domain::{Id, kind, text};
+use trackway_domain::{kind, text};
 use trackway_store::{Writer, params, tables::Label};
 
 use super::definition::{Stands, about, definition, save, stands};
@@ -40,7 +40,7 @@ impl Action for SetLabel {
         let label = Label {
             name,
             ..before.clone().unwrap_or_else(|| Label {
-                id: Id::new(write.now),
+                id: write.new_id(),
                 tenant_id: context.tenant,
                 key,
                 name: String::new(),

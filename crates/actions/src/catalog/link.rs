@@ -80,7 +80,7 @@ impl Action for AddLink {
             count_blocker(write, &from, &to, 1)?;
         }
         let link = TaskLink {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             from_task_id: from.id,
             to_task_id: to.id,

@@ -10,7 +10,7 @@ use trackway_store::{
 
 use super::task::{live_task, resource};
 use crate::{
-    action::{Action, Done, Resource},
+    action::{About, Action, Done, Resource},
     context::Context,
     error::Result,
     touched::{Touch, did},
@@ -66,7 +66,7 @@ impl Action for SetPackage {
             None => {}
         }
         let package = Package {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             role_id: role,
             task_id: task.id,
@@ -189,9 +189,10 @@ impl Action for UpgradePackages {
             moved.push(Moved { role: name, from: from.variant.clone(), to: to.variant.clone() });
             touched.push(resource(&task));
         }
-        Ok(match touched.first().cloned() {
-            None => Done::unchanged(moved),
-            Some(first) => Done::changed(moved, &first, Touch::many(touched)),
-        })
+        if touched.is_empty() {
+            return Ok(Done::unchanged(moved));
+        }
+        let about = touched.iter().map(About::from).collect();
+        Ok(Done::changed_several(moved, about, Touch::many(touched)))
     }
 }

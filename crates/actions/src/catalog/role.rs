@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use trackway_domain::{
-    Id, Patch, kind,
+    Patch, kind,
     patch::{self, UNSET},
     text,
     words::RoleOrigin,
@@ -55,7 +55,7 @@ impl Action for SetRole {
         let before =
             write.row_locked::<Role>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
         let mut role = before.clone().unwrap_or_else(|| Role {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             name,
             title: None,

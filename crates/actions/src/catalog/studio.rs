@@ -1,7 +1,7 @@
 //! Studios: shared spaces that own resources.
 
 use serde::Deserialize;
-use trackway_domain::{Id, Patch, kind, patch::UNSET, text};
+use trackway_domain::{Patch, kind, patch::UNSET, text};
 use trackway_store::{Writer, params, tables::Studio};
 
 use super::definition::{Stands, about, definition, save, stands};
@@ -52,7 +52,7 @@ impl Action for SetStudio {
 
 pub(crate) fn new(context: &Context, write: &Writer<'_>, name: String) -> Studio {
     Studio {
-        id: Id::new(write.now),
+        id: write.new_id(),
         tenant_id: context.tenant,
         name,
         title: None,

@@ -7,7 +7,7 @@ use trackway_domain::{
     Duration, Error as Rule, Id, Patch, Ref, Variant, kind,
     patch::{self, UNSET},
     text,
-    words::{Level, Priority, TaskStatus},
+    words::{Heading, Level, Priority, TaskStatus},
 };
 use trackway_store::{
     Writer, params,
@@ -97,10 +97,10 @@ pub struct SetTask {
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub language: Patch<String>,
-    /// Its level as a heading, 1 to 6
+    /// Its level as a heading, h1 to h6
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
-    pub heading: Patch<i64>,
+    pub heading: Patch<Heading>,
     /// Whether it is run again and again
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     pub recurring: Option<bool>,
@@ -153,6 +153,9 @@ impl Action for SetTask {
         self.check_revision(before.as_ref())?;
 
         let mut task = before.clone().unwrap_or_else(|| new(context, write, &variant, &workflow));
+        if let Some(command) = self.command.as_deref().filter(|command| !command.is_empty()) {
+            command.clone_into(&mut task.command);
+        }
         self.apply(write, &mut task)?;
         let changed = before.as_ref() != Some(&task);
         if changed {
@@ -226,9 +229,6 @@ impl SetTask {
         task.estimate = self.estimate.clone().apply(task.estimate);
         task.language = self.language.line("language", text::LINE_MAX)?.apply(task.language.take());
         task.heading = self.heading.clone().apply(task.heading);
-        if task.heading.is_some_and(|heading| !(1..=6).contains(&heading)) {
-            return Err(Rule::usage("a heading is from 1 to 6").into());
-        }
         task.recurring = self.recurring.unwrap_or(task.recurring);
         task.archived = self.archived.unwrap_or(task.archived);
         Ok(())
@@ -247,7 +247,7 @@ fn claim(context: &Context, write: &mut Writer<'_>, variant: &Variant, workflow:
             .hint(format!("use --workflow {owner}, or another variant"))
             .into()),
         None => Ok(write.insert(&TaskVariant {
-            id: Id::<kind::Task>::new(write.now).uuid(),
+            id: write.new_id::<kind::Task>().uuid(),
             tenant_id: context.tenant,
             variant: variant.clone(),
             workflow_id: workflow.id,
@@ -258,7 +258,7 @@ fn claim(context: &Context, write: &mut Writer<'_>, variant: &Variant, workflow:
 }
 
 fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Workflow) -> Task {
-    let id = Id::new(write.now);
+    let id = write.new_id();
     Task {
         id,
         tenant_id: context.tenant,

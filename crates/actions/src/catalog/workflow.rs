@@ -1,7 +1,7 @@
 //! Workflows: the owners of variants.
 
 use serde::Deserialize;
-use trackway_domain::{Id, Patch, Ref, kind, patch::UNSET, text};
+use trackway_domain::{Patch, Ref, kind, patch::UNSET, text};
 use trackway_store::{Writer, params, shown::WorkflowShown, tables::Workflow};
 
 use super::definition::{Stands, about, definition, save, stands};
@@ -50,7 +50,7 @@ impl Action for SetWorkflow {
         let before =
             write.row_locked::<Workflow>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
         let mut workflow = before.clone().unwrap_or_else(|| Workflow {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             name,
             title: None,

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use trackway_domain::{
-    Id, Patch, kind,
+    Patch, kind,
     patch::{self, UNSET},
     text,
 };
@@ -61,7 +61,7 @@ impl Action for SetWorkspace {
         let before = write
             .row_locked::<Workspace>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
         let mut workspace = before.clone().unwrap_or_else(|| Workspace {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             name,
             directory: None,

@@ -153,7 +153,7 @@ fn refuse_own_ancestor(write: &mut Writer<'_>, agent: &Agent) -> Result<()> {
 
 pub(crate) fn new(context: &Context, write: &Writer<'_>, handle: String, owner: Id<kind::Person>) -> Agent {
     Agent {
-        id: Id::new(write.now),
+        id: write.new_id(),
         tenant_id: context.tenant,
         handle,
         name: None,

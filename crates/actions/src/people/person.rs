@@ -47,7 +47,7 @@ impl Action for SetPerson {
         let handle = text::name("handle", &self.handle)?;
         let before = write
             .row_locked::<Person>("where tenant_id = ?1 and handle = ?2 and deleted_at is null", params![handle])?;
-        let id = self.newcomer.unwrap_or_else(|| Id::new(write.now));
+        let id = self.newcomer.unwrap_or_else(|| write.new_id());
         let mut person = before.clone().unwrap_or_else(|| new(context, write, id, handle));
         person.name = self.name.line("name", text::LINE_MAX)?.apply(person.name);
         let (person, saved) = save(context, write, before.as_ref(), person)?;

@@ -26,7 +26,7 @@ impl RunningRun {
             .row_locked::<Run>("where tenant_id = ?1 and id = ?2", params![id])?
             .ok_or_else(|| Rule::not_found(format!("there is no run {reference:?}")))?;
         if run.status != RunStatus::Running {
-            return Err(Rule::conflict(format!("run {} is {} already", run.id.short(), run.status)).into());
+            return Err(Rule::denied(format!("run {} is {} already", run.id.short(), run.status)).into());
         }
         Ok(Self(run))
     }

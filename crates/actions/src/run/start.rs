@@ -19,6 +19,8 @@ use crate::{
     touched::Nothing,
 };
 
+/// Runs below each other.
+const CHAIN_MAX: i64 = 100;
 /// Turns a model may take when it is not said.
 const MAX_STEPS: i64 = 30;
 
@@ -73,8 +75,18 @@ impl Action for StartRun {
             }
             (parent, own) => parent.or(own),
         };
-        let parent =
-            parent.map(|id| write.row::<Run>("where tenant_id = ?1 and id = ?2", params![id])).transpose()?.flatten();
+        let parent = parent
+            .map(|id| write.row_shared::<Run>("where tenant_id = ?1 and id = ?2", params![id]))
+            .transpose()?
+            .flatten();
+        if let Some(ended) = parent.as_ref().filter(|parent| parent.status != RunStatus::Running) {
+            return Err(
+                Rule::denied(format!("run {} is {}: nothing starts in it", ended.id.short(), ended.status)).into()
+            );
+        }
+        if parent.as_ref().is_some_and(|parent| parent.chain_depth >= CHAIN_MAX) {
+            return Err(Rule::conflict(format!("the chain of runs is {CHAIN_MAX} deep already")).into());
+        }
         let max_steps = self.max_steps.unwrap_or(MAX_STEPS);
         if !(1..=200).contains(&max_steps) {
             return Err(Rule::usage(format!("--max-steps is from 1 to 200, not {max_steps}")).into());
@@ -82,7 +94,7 @@ impl Action for StartRun {
         let role = write.resolve_optional(self.role.as_ref())?;
         let workspace = write.resolve_optional(self.workspace.as_ref())?;
         let run = Run {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             agent_id: agent.id,
             role_id: role.or(task.as_ref().and_then(|task| task.role_id)).or(agent.role_id),
@@ -111,7 +123,7 @@ impl Action for StartRun {
         resource.register(context, write)?;
         let (secret, hash) = token::generate()?;
         write.insert(&Token {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             hash,
             actor_kind: ActorKind::Agent,

@@ -1,7 +1,7 @@
 //! What a run's model calls used.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Id, Ref, kind, text};
+use trackway_domain::{Error as Rule, Ref, kind, text};
 use trackway_store::{Writer, params, tables::Usage};
 
 use super::RunningRun;
@@ -11,6 +11,11 @@ use crate::{
     error::Result,
     touched::Nothing,
 };
+
+/// Tokens in one call: far above any, and small enough to sum.
+const TOKENS_MAX: i64 = 1_000_000_000_000;
+/// The cost of one call.
+const COST_MAX: f64 = 1e9;
 
 /// Write down what a model call used; what is not known is left out, not 0
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
@@ -49,27 +54,29 @@ impl Action for RecordUsage {
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let counts = [self.input_tokens, self.output_tokens, self.cache_creation_tokens, self.cache_read_tokens];
-        if counts.iter().flatten().any(|count| *count < 0) {
-            return Err(Rule::usage("a number of tokens is not below 0").into());
+        if counts.iter().flatten().any(|count| !(0..=TOKENS_MAX).contains(count)) {
+            return Err(Rule::usage(format!("a number of tokens is from 0 to {TOKENS_MAX}")).into());
         }
-        if self.cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
-            return Err(Rule::usage("a cost is an amount of 0 or more").into());
+        if self.cost.is_some_and(|cost| !(0.0..=COST_MAX).contains(&cost)) {
+            return Err(Rule::usage(format!("a cost is from 0 to {COST_MAX}")).into());
         }
         let run = RunningRun::find(write, &self.run)?;
         context.require_own_run(run.id())?;
         let line = |field, given: &Option<String>| {
             given.as_deref().map(|given| text::line(field, given, text::LINE_MAX)).transpose()
         };
-        let message_id = line("message id", &self.message_id)?;
-        let present = write
-            .row::<Usage>("where tenant_id = ?1 and run_id = ?2 and message_id = ?3", params![run.id(), message_id])?;
-        if let Some(present) = present {
+        let message_id = line("message id", &self.message_id)?.filter(|id| !id.is_empty());
+        let present = write.row_locked::<Usage>("where tenant_id = ?1 and message_id = ?2", params![message_id])?;
+        // A message that is told again counts once, with the most it was seen to write.
+        if let Some(present) = present.clone()
+            && present.output_tokens >= self.output_tokens
+        {
             return Ok(Done::unchanged(present));
         }
         let usage = Usage {
-            id: Id::<kind::Run>::new(write.now).uuid(),
+            id: present.as_ref().map_or_else(|| write.new_id::<kind::Run>().uuid(), |present| present.id),
             tenant_id: context.tenant,
-            run_id: run.id(),
+            run_id: present.as_ref().map_or(run.id(), |present| present.run_id),
             message_id,
             model: line("model", &self.model)?,
             input_tokens: self.input_tokens,
@@ -79,7 +86,10 @@ impl Action for RecordUsage {
             cost: self.cost,
             created_at: write.now,
         };
-        write.insert(&usage)?;
+        match present {
+            None => write.insert(&usage)?,
+            Some(_) => write.update(&usage)?,
+        }
         Ok(Done::changed(usage, &run.resource(), Nothing))
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     touched::{Touch, did},
 };
 
-/// Pin a note to the top of its studio
+/// Mark a note as pinned
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct PinNote {

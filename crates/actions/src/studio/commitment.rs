@@ -67,7 +67,7 @@ impl Action for CreateCommitment {
         }
         let studio = studio(write, &self.studio)?;
         let commitment = Commitment {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             studio_id: studio.id,
             title,
@@ -115,6 +115,7 @@ impl Action for Commit {
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let mut commitment = locked::<Commitment>(write, &self.commitment)?;
+        commitment.settle(write.now);
         let members =
             write.rows::<CommitmentMember>("where tenant_id = ?1 and commitment_id = ?2", params![commitment.id])?;
         let mut count = i64::try_from(members.len()).unwrap_or(i64::MAX);

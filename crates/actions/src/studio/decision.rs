@@ -64,7 +64,7 @@ impl Action for CreateDecision {
             self.description.as_deref().map(|text| text::body("description", text, text::TEXT_MAX)).transpose()?;
         let studio = studio(write, &self.studio)?;
         let decision = Decision {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             studio_id: studio.id,
             question,

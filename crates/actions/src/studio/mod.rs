@@ -65,7 +65,7 @@ studio_row!(Commitment, kind::Commitment, "commitment", "commitments", title);
 fn studio(write: &mut Writer<'_>, reference: &Ref<kind::Studio>) -> Result<Studio> {
     let id = write.resolve(reference)?;
     Ok(write
-        .row::<Studio>("where tenant_id = ?1 and id = ?2", params![id])?
+        .row_shared::<Studio>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
         .ok_or_else(|| Rule::not_found(format!("there is no studio {reference:?}")))?)
 }
 

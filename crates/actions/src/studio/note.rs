@@ -56,7 +56,7 @@ impl Action for CreateNote {
         let studio = studio(write, &self.studio)?;
         let about_id = self.about.as_deref().map(|about| subject(write, about)).transpose()?;
         let note = Note {
-            id: Id::new(write.now),
+            id: write.new_id(),
             tenant_id: context.tenant,
             studio_id: studio.id,
             title,
@@ -80,16 +80,15 @@ impl Action for CreateNote {
 
 /// What a comment is about: anything that has an id, or a task's variant.
 fn subject(write: &mut Writer<'_>, text: &str) -> Result<Uuid> {
-    if let Some(entry) = write.entry_ending(text, None)? {
-        if entry.deleted_at.is_some() {
-            return Err(Rule::not_found(format!("{} {:?} was deleted", entry.kind, entry.display_path)).into());
+    match write.anything(text)? {
+        Some(entry) if entry.deleted_at.is_some() => {
+            Err(Rule::not_found(format!("{} {:?} was deleted", entry.kind, entry.display_path)).into())
         }
-        return Ok(entry.id);
-    }
-    Ok(write.resolve(&Ref::<kind::Task>::new(text)).map(Id::uuid).map_err(|_| {
-        Rule::not_found(format!("there is nothing called {text:?} to comment on"))
+        Some(entry) => Ok(entry.id),
+        None => Err(Rule::not_found(format!("there is nothing called {text:?} to comment on"))
             .hint("give the id of a resource, or a variant")
-    })?)
+            .into()),
+    }
 }
 
 fn revision(context: &Context, write: &Writer<'_>, note: &Note) -> NoteRevision {
@@ -195,7 +194,7 @@ impl Action for ConfirmRead {
             }
             None => {
                 let confirmation = Confirmation {
-                    id: Id::new(write.now),
+                    id: write.new_id(),
                     tenant_id: context.tenant,
                     note_id: note.id,
                     actor_kind: context.actor.kind(),

@@ -1,7 +1,7 @@
 //! Voting on an option of a decision.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Error as Rule, Id, Ref, close_matches::close_matches, kind};
+use trackway_domain::{Error as Rule, Id, Ref, close_matches::close_matches, kind, text};
 use trackway_store::{
     Writer, params,
     tables::{Decision, DecisionOption, Vote},
@@ -63,7 +63,7 @@ impl Action for CastVote {
             params![option.id, context.actor.id()],
         )?;
         let vote = Vote {
-            id: earlier.as_ref().map_or_else(|| Id::new(write.now), |vote| vote.id),
+            id: earlier.as_ref().map_or_else(|| write.new_id(), |vote| vote.id),
             tenant_id: context.tenant,
             option_id: option.id,
             actor_kind: context.actor.kind(),
@@ -89,7 +89,8 @@ impl Action for CastVote {
 impl CastVote {
     fn option(&self, write: &mut Writer<'_>, decision: Id<kind::Decision>) -> Result<DecisionOption> {
         let options = options(write, decision)?;
-        if let Some(option) = options.iter().find(|option| option.title == self.option) {
+        let wanted = text::clean_line(&self.option);
+        if let Some(option) = options.iter().find(|option| option.title == wanted) {
             return Ok(option.clone());
         }
         let by_id = write.entry_ending(&self.option, Some(kind::Kind::DecisionOption))?;

@@ -10,11 +10,11 @@ impl Page {
         let hops = data["chain"].as_array().map(Vec::as_slice).unwrap_or_default();
         for (index, hop) in hops.iter().enumerate() {
             let kind = hop["kind"].as_str().unwrap_or_default();
-            let label = self.cell(&hop["label"]);
+            let label = self.cell(hop, "label");
             let arrow = if index == 0 { "  " } else { "← " };
             let shown = if matches!(kind, "resource" | "person" | "run") { heading(&label) } else { label };
             let deleted = if index == 0 && data["deleted"] == true { dim("  (deleted)") } else { String::new() };
-            lines.push(format!("{arrow}{kind:<10} {shown}{deleted}  {}", dim(&self.cell(&hop["id"]))));
+            lines.push(format!("{arrow}{kind:<10} {shown}{deleted}  {}", dim(&self.cell(hop, "id"))));
         }
         let missing: Vec<_> = data["missing"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         if !missing.is_empty() {

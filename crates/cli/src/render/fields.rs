@@ -8,7 +8,7 @@ impl Page {
     /// Short fields first, in their order; then long texts and lists under headings of their own.
     pub(super) fn fields(&self, data: &Value) -> String {
         let Value::Object(fields) = data else {
-            return self.cell(data);
+            return self.shown("", data);
         };
         let mut lines = self.short_fields(fields);
         for (name, value) in fields.iter().filter(|(_, value)| is_long(value)) {
@@ -26,8 +26,8 @@ impl Page {
     fn short_fields(&self, fields: &Map<String, Value>) -> Vec<String> {
         let shown: Vec<(String, String)> = fields
             .iter()
-            .filter(|(_, value)| !is_long(value))
-            .map(|(name, value)| (name.replace('_', " "), self.cell(value)))
+            .filter(|(name, value)| !is_long(value) && !has_name(fields, name))
+            .map(|(name, value)| (name.replace('_', " "), self.shown(name, value)))
             .filter(|(_, value)| !value.is_empty())
             .collect();
         let width = shown.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
@@ -40,15 +40,23 @@ impl Page {
             .collect()
     }
 
+    /// A list below a thing: the fields that are short in every row and said in some, at most eight.
     fn nested(&self, rows: &[Value]) -> String {
-        let columns: Vec<&str> = rows
-            .first()
-            .and_then(Value::as_object)
-            .into_iter()
-            .flat_map(|row| row.iter().filter(|(_, value)| !is_long(value)).map(|(name, _)| name.as_str()))
-            .collect();
+        let Some(Value::Object(first)) = rows.first() else {
+            return self.shown("", &Value::Array(rows.to_vec()));
+        };
+        let short =
+            |name: &str| rows.iter().all(|row| !is_long(&row[name])) && rows.iter().any(|row| !row[name].is_null());
+        let named = |name: &str| !has_name(first, name);
+        let columns: Vec<&str> =
+            first.keys().map(String::as_str).filter(|name| short(name) && named(name)).take(8).collect();
         self.rows(&Value::Array(rows.to_vec()), &columns)
     }
+}
+
+/// Whether an id is shown by the name that stands beside it.
+fn has_name(fields: &Map<String, Value>, name: &str) -> bool {
+    name.strip_suffix("_id").is_some_and(|base| fields.contains_key(base))
 }
 
 fn is_long(value: &Value) -> bool {

@@ -104,6 +104,12 @@ impl Output {
             for remark in &outcome.remarks {
                 writeln!(anstream::stderr(), "{remark}")?;
             }
+            if let Some(more) = &outcome.more {
+                writeln!(anstream::stderr(), "there is more: {more}")?;
+            }
+            if outcome.dry_run {
+                writeln!(anstream::stderr(), "dry run: nothing was changed")?;
+            }
         }
         let text = if self.json { self.as_json(outcome) } else { self.rendered(outcome) };
         if text.is_empty() {
@@ -120,7 +126,13 @@ impl Output {
     }
 
     fn as_json(self, outcome: &Outcome) -> String {
-        let envelope = json!({ "schema_version": 1, "data": outcome.data });
+        let mut envelope = json!({ "schema_version": 1, "data": outcome.data });
+        if let Some(more) = &outcome.more {
+            envelope["more"] = json!(more);
+        }
+        if outcome.dry_run {
+            envelope["dry_run"] = json!(true);
+        }
         match self.width {
             Some(_) => format!("{envelope:#}"),
             None => envelope.to_string(),
@@ -161,21 +173,29 @@ struct Page {
 }
 
 impl Page {
-    /// A value in one line: ids short, times to the second, nothing that could break a table.
-    fn cell(&self, value: &Value) -> String {
+    /// The field of a row in one line: ids short, times to the second, nothing that could break a table.
+    fn cell(&self, row: &Value, field: &str) -> String {
+        self.shown(field, &row[field])
+    }
+
+    fn shown(&self, field: &str, value: &Value) -> String {
         match value {
             Value::Null => String::new(),
-            Value::String(text) => match self.short_ids.get(text) {
-                Some(short) => short.clone(),
-                None => text::clean_line(&to_the_second(text)),
-            },
+            Value::String(text) if is_id(field) => self.short_ids.get(text).unwrap_or(text).clone(),
+            Value::String(text) if is_time(field) => to_the_second(text),
+            Value::String(text) => text::clean_line(text),
             Value::Bool(true) => "yes".to_owned(),
             Value::Bool(false) => "no".to_owned(),
             Value::Number(number) => {
                 number.as_f64().filter(|_| !number.is_i64()).map_or_else(|| number.to_string(), rounded)
             }
             Value::Array(values) if values.iter().all(Value::is_string) => {
-                values.iter().map(|value| self.cell(value)).collect::<Vec<_>>().join(", ")
+                values.iter().map(|value| self.shown(field, value)).collect::<Vec<_>>().join(", ")
+            }
+            // What a version replaces: the variant, and how big the step was.
+            Value::Array(values) if values.iter().all(|value| value.get("level").is_some()) => {
+                let edge = |value: &Value| format!("{} ({})", self.cell(value, "variant"), self.cell(value, "level"));
+                values.iter().map(edge).collect::<Vec<_>>().join(", ")
             }
             Value::Array(values) => values.len().to_string(),
             Value::Object(_) => value.to_string(),
@@ -183,16 +203,23 @@ impl Page {
     }
 }
 
+/// Three digits after the point, more for what would be nothing then.
 fn rounded(number: f64) -> String {
-    let text = format!("{number:.3}");
+    let text = if number != 0.0 && number.abs() < 0.001 { format!("{number:.9}") } else { format!("{number:.3}") };
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Drops the fraction of a time that we printed ourselves.
+fn is_id(field: &str) -> bool {
+    field == "id" || field.ends_with("_id")
+}
+
+fn is_time(field: &str) -> bool {
+    field.ends_with("_at") || matches!(field, "deadline" | "status_since")
+}
+
+/// Drops the fraction of a time.
 fn to_the_second(text: &str) -> String {
-    let looks_like_time =
-        text.len() >= 24 && text.ends_with('Z') && text.as_bytes()[10] == b'T' && text.as_bytes()[19] == b'.';
-    if looks_like_time { format!("{}Z", &text[..19]) } else { text.to_owned() }
+    text.split_once('.').map_or_else(|| text.to_owned(), |(seconds, _)| format!("{seconds}Z"))
 }
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();

@@ -1,7 +1,8 @@
 //! Lists: a table on a terminal, tab-separated lines in a pipe.
 
-use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets::NOTHING};
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 use super::Page;
 
@@ -11,7 +12,7 @@ impl Page {
             .as_array()
             .into_iter()
             .flatten()
-            .map(|row| columns.iter().map(|column| self.cell(&row[*column])).collect())
+            .map(|row| columns.iter().map(|column| self.cell(row, column)).collect())
             .collect();
         match self.width {
             Some(width) => table(width, columns, &rows),
@@ -26,6 +27,26 @@ fn tab_separated(columns: &[&str], rows: &[Vec<String>]) -> String {
     lines.join("\n")
 }
 
+/// Characters that the columns which may wrap need together.
+const NARROWEST: usize = 20;
+
+/// Columns that people copy or compare are never broken.
+fn stays_whole(column: &str) -> bool {
+    !matches!(
+        column,
+        "title"
+            | "description"
+            | "display_path"
+            | "path"
+            | "subject"
+            | "question"
+            | "detail"
+            | "columns"
+            | "repository"
+            | "directory"
+    )
+}
+
 /// Columns in which no row has anything are left out.
 fn table(width: u16, columns: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
@@ -38,8 +59,20 @@ fn table(width: u16, columns: &[&str], rows: &[Vec<String>]) -> String {
     for row in rows {
         table.add_row(shown.iter().map(|index| row[*index].as_str()));
     }
-    for column in table.column_iter_mut() {
+    let widths: Vec<usize> =
+        shown.iter().map(|index| rows.iter().map(|row| row[*index].width()).max().unwrap_or_default()).collect();
+    let room = usize::from(width).saturating_sub(shown.len() * 2);
+    let fixed: usize =
+        shown.iter().zip(&widths).filter(|(index, _)| stays_whole(columns[**index])).map(|(_, width)| width).sum();
+    if room < fixed + NARROWEST {
+        // Too narrow for a table: the terminal breaks the lines, and what people copy stays in one piece.
+        table.set_content_arrangement(ContentArrangement::Disabled);
+    }
+    for (column, index) in table.column_iter_mut().zip(&shown) {
         column.set_padding((0, 2));
+        if stays_whole(columns[*index]) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
     }
     let mut lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     if let Some(first) = lines.first_mut() {

@@ -55,7 +55,7 @@ impl Page {
     }
 
     fn branch(&self, run: &Value, lead: &str, below: &str, lines: &mut Vec<String>) {
-        let mut facts = vec![self.cell(&run["status"]), self.cell(&run["duration"])];
+        let mut facts = vec![self.cell(run, "status"), self.cell(run, "duration")];
         facts.extend(run["role"].as_str().map(|role| format!("as {role}")));
         facts.extend(run["task"].as_str().map(|task| format!("on {task}")));
         facts.extend(run["tokens"].as_i64().map(|tokens| format!("{tokens} tokens")));
@@ -65,8 +65,8 @@ impl Page {
         }
         lines.push(format!(
             "{lead}{} {}  {}",
-            heading(&self.cell(&run["agent"])),
-            dim(&self.cell(&run["id"])),
+            heading(&self.cell(run, "agent")),
+            dim(&self.cell(run, "id")),
             facts.join(", ")
         ));
         let children = run["children"].as_array().map(Vec::as_slice).unwrap_or_default();

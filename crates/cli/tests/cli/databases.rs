@@ -73,6 +73,13 @@ fn flags_win_over_environment_over_project_over_user() {
     assert_eq!(roles(&[], Some(&variable), &directory), "variable");
     assert_eq!(roles(&["--db", &flag], Some(&variable), &directory), "flag");
 
+    // A project's own database wins over what the user configured, and an empty folder on the way is no project.
+    let own = home.join("own");
+    fs::create_dir_all(own.join("sub/.trackway")).unwrap();
+    assert_eq!(typed(&terminal, &own, &["init"]).code, 0);
+    assert_eq!(typed(&terminal, &own, &["role", "set", "--name", "own"]).code, 0);
+    assert_eq!(roles(&[], None, &own.join("sub")), "own");
+
     fs::write(directory.join(".trackway/config.toml"), "colour = 1\n").unwrap();
     let broken = typed(&terminal, &directory, &["role", "list"]);
     assert_eq!(broken.code, 2);

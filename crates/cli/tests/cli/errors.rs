@@ -38,8 +38,8 @@ both_engines! {
             (vec!["--variant", "a", "--title", &long], "title has 201 characters, the limit is 200"),
             (vec!["--variant", "a", "--status", "finished"], "invalid value 'finished'"),
             (vec!["--variant", "a", "--priority", "P9"], "invalid value 'P9'"),
-            (vec!["--variant", "a", "--timeout", "soon"], "\"soon\" is not a duration"),
-            (vec!["--variant", "a", "--heading", "7"], "a heading is from 1 to 6"),
+            (vec!["--variant", "a", "--timeout", "soon"], "\"soon\" is not a duration such as 90m"),
+            (vec!["--variant", "a", "--heading", "h7"], "\"h7\" is not a heading"),
             (vec!["--variant", "a", "--level", "minor"], "--replaces"),
         ] {
             let (code, message) = terminal.fails(&[&set[..], &more].concat());
@@ -95,5 +95,71 @@ both_engines! {
         // A token brings its own tenant, whatever is said.
         let made = terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "still ours", "--tenant", "other"]);
         assert_eq!(terminal.json(&["note", "show", &text(&made["id"])])["title"], "still ours");
+    }
+
+    fn what_is_written_may_begin_with_a_hyphen(terminal: Terminal) {
+        let body = "- first\n- second";
+        let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "-x", "--body", body])["id"]);
+        let shown = terminal.json(&["note", "show", &note]);
+        assert_eq!((text(&shown["title"]), text(&shown["body"])), ("-x".into(), body.into()));
+    }
+
+    fn a_dry_run_leaves_no_trace(terminal: Terminal) {
+        let mut command = terminal.command(&["role", "set", "--name", "x", "--dry-run", "--json"]);
+        command.env("USER", "zed");
+        let ran = crate::terminal::ran(command);
+        assert!(ran.stdout.ends_with(",\"dry_run\":true}\n"), "{}", ran.stdout);
+        assert_eq!(column(&terminal.json(&["person", "list"]), "handle"), ["ada"]);
+        assert_eq!(terminal.json(&["run", "start", "--agent", "worker", "--dry-run"])["token"], serde_json::Value::Null);
+        assert_eq!(terminal.json(&["run", "list"]), serde_json::json!([]));
+    }
+
+    fn init_puts_back_what_is_missing(terminal: Terminal) {
+        terminal.json(&["studio", "delete", "main", "--yes"]);
+        terminal.json(&["agent", "delete", "worker", "--yes"]);
+        let mut command = terminal.command(&["init", "--json"]);
+        command.env("USER", "bob");
+        assert_eq!(crate::terminal::ran(command).code, 0);
+        assert_eq!(column(&terminal.json(&["studio", "list"]), "name"), ["main"]);
+        assert_eq!(column(&terminal.json(&["agent", "list"]), "handle"), ["worker"]);
+        assert_eq!(column(&terminal.json(&["person", "list"]), "handle"), ["ada", "bob"]);
+    }
+
+    fn a_name_is_read_before_an_id(terminal: Terminal) {
+        let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "x"])["id"]);
+        let twin = &note[note.len() - 8..];
+        terminal.json(&["workflow", "set", "--name", "q"]);
+        let task = text(&terminal.json(&["task", "set", "--workflow", "q", "--variant", twin])["id"]);
+        assert_eq!(text(&terminal.json(&["why", twin])["chain"][0]["id"]), task);
+        let comment = terminal.json(&["note", "create", "--studio", "main", "--title", "y", "--about", twin]);
+        assert_eq!(terminal.json(&["note", "show", &text(&comment["id"])])["about_id"], serde_json::json!(task));
+    }
+
+    fn what_is_deleted_takes_its_pins_and_keeps_its_history(terminal: Terminal) {
+        terminal.json(&["workflow", "set", "--name", "q"]);
+        terminal.json(&["task", "set", "--workflow", "q", "--variant", "v1"]);
+        terminal.json(&["task", "set", "--workflow", "q", "--variant", "v2", "--replaces", "v1"]);
+        for role in ["a", "b"] {
+            terminal.json(&["role", "set", "--name", role]);
+            terminal.json(&["package", "set", "--role", role, "--task", "v1"]);
+        }
+        terminal.json(&["role", "delete", "a", "--yes"]);
+        assert_eq!(column(&terminal.json(&["package", "outdated"]), "role"), ["b"]);
+        let task = text(&terminal.json(&["task", "delete", "v1", "--yes"])["id"]);
+        assert_eq!(terminal.json(&["package", "outdated"]), serde_json::json!([]));
+        assert_eq!(column(&terminal.json(&["task", "history", &task])["versions"], "variant"), ["v2", "v1"]);
+        let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "x", "--body", "kept"])["id"]);
+        assert_eq!(terminal.fails(&["studio", "delete", "main", "--yes"]).0, 4);
+        terminal.json(&["note", "delete", &note, "--yes"]);
+        assert_eq!(column(&terminal.json(&["note", "history", &note]), "body"), ["kept"]);
+        let deleted = terminal.json(&["event", "list", "--limit", "1"]);
+        assert_eq!((column(&deleted, "action"), column(&deleted, "subject")), (vec!["delete_note".into()], vec!["main/notes/x".into()]));
+    }
+
+    fn the_log_says_what_changed(terminal: Terminal) {
+        terminal.json(&["agent", "set", "--handle", "bot"]);
+        terminal.json(&["agent", "set", "--handle", "bot", "--capability", "vote"]);
+        let event = terminal.json(&["event", "list", "--limit", "1"])[0].clone();
+        assert_eq!(event["detail"], serde_json::json!({"capabilities": {"from": null, "to": ["vote"]}}));
     }
 }

@@ -1,6 +1,6 @@
 //! Short ids: what is shown, what is accepted, what is ambiguous.
 
-use trackway_domain::{Id, Time, ids, kind};
+use trackway_domain::{Id, ids, kind};
 use trackway_testkit::{Engine, House};
 use uuid::Uuid;
 
@@ -26,7 +26,7 @@ both_engines! {
 #[expect(clippy::disallowed_methods, reason = "ids that end alike do not come by themselves")]
 fn ids_that_end_alike(house: &House) {
     let ids = [0x1111_u128, 0x2222].map(|start| Uuid::from_u128(start << 112 | 0xabcd_1234));
-    let mut write = house.core.store().write(house.ada.tenant, Time::now()).unwrap();
+    let mut write = house.core.store().write(house.ada.tenant).unwrap();
     for id in ids {
         write.register(Id::<kind::Note>::from(id), None, "twin", None).unwrap();
     }

@@ -106,6 +106,8 @@ unit/go	[ID]	1		1	1	1	[..]
         }
         let ran = terminal.runs(&["role", "list", "--limit", "2"]);
         let after = ran.stderr.trim().strip_prefix("there is more: --after ").unwrap().to_owned();
+        let paged = terminal.runs(&["role", "list", "--limit", "2", "--json"]).stdout;
+        assert!(paged.ends_with(&format!(",\"more\":\"--after {after}\"}}\n")), "{paged}");
         let rest = terminal.json(&["role", "list", "--limit", "2", "--after", &after]);
         assert_eq!(crate::terminal::column(&rest, "name"), ["c"]);
         assert_eq!(terminal.fails(&["role", "list", "--after", "ffffff"]).0, 3);

@@ -91,7 +91,9 @@ both_engines! {
         assert_eq!(terminal.json(&["run", "cancel", &run])["status"], "cancelled");
         assert_eq!(terminal.fails_with(Some(&token), &note).0, 6);
         assert_eq!(terminal.fails_with(Some("trw_nonsense"), &note), (6, "the token is not known here".into()));
-        assert_eq!(terminal.fails(&["run", "end", &run, "--status", "completed"]).0, 4);
+        assert_eq!(terminal.fails(&["run", "end", &run, "--status", "completed"]).0, 6);
+        assert_eq!(terminal.fails(&["run", "step", &run, "--type", "think"]).0, 6);
+        assert_eq!(terminal.fails(&["run", "start", "--agent", "worker", "--parent", &run]).0, 6);
         assert_eq!(terminal.json(&["note", "list"]), json!([]));
         assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["cancelled", "failed"]);
     }
@@ -193,8 +195,8 @@ both_engines! {
         let (run, token) = terminal.starts(&["--agent", "worker"]);
         terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "x"]);
         let events = terminal.json(&["event", "list"]);
-        assert_eq!(column(&events, "action"), ["create_note", "start_run", "set_role", "found_tenant"]);
-        assert_eq!(column(&events, "actor"), ["worker", "ada", "ada", "ada"]);
+        assert_eq!(column(&events, "action"), ["create_note", "start_run", "set_role", "found_tenant", "found_part", "found_part", "found_part"]);
+        assert_eq!(column(&events, "actor"), ["worker", "ada", "ada", "ada", "ada", "ada", "ada"]);
         assert_eq!(column(&terminal.json(&["event", "list", "--run", &run]), "action"), ["create_note"]);
     }
 
