@@ -32,7 +32,7 @@ fn describe(out: &mut String, command: &Command, path: &str) {
         let kept = kept.trim_end().trim_end_matches("Options:").trim_end();
         let _ = write!(out, "\n## `{name}`\n\n```text\n{kept}\n```\n");
     }
-    for below in command.get_subcommands() {
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
         describe(out, below, &name);
     }
 }
