@@ -48,8 +48,9 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What every action is executed in.
+/// What every action is executed in. Made by [`crate::Core::enter`] and nowhere outside this crate.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Context {
     pub tenant: TenantId,
     pub actor: Actor,
