@@ -1,6 +1,6 @@
 //! What the numbers were measured on, and how to measure them again.
 
-use std::{fs, thread};
+use std::fs;
 
 use trackway_domain::Time;
 use trackway_store::{Url, connection::Connection};
@@ -9,10 +9,9 @@ use crate::{Outcome, place::Places};
 
 /// The machine, the engines and the command, as a Markdown list.
 pub fn description(places: &Places) -> Outcome<String> {
-    let cores = thread::available_parallelism()?;
     let mut lines = vec![
         format!("- date: {}", Time::now()),
-        format!("- machine: {cores} cores ({}), {} MB of memory", processor(), memory_mb()),
+        format!("- machine: {} cores ({}), {} MB of memory", cores(), processor(), memory_mb()),
         format!("- kernel: Linux {}", first_line("/proc/sys/kernel/osrelease")),
         format!("- load before: {}", first_line("/proc/loadavg")),
         format!("- SQLite {} (WAL, synchronous = normal), in {}", rusqlite::version(), places.directory().display()),
@@ -21,7 +20,7 @@ pub fn description(places: &Places) -> Outcome<String> {
         Some(server) => format!("- {}", server_description(server)?),
         None => "- PostgreSQL: skipped, no --postgres URL was given".to_owned(),
     });
-    lines.push(format!("- command: `{}cargo run --release -p trackway-bench -- {}`", niceness(), command()));
+    lines.push(format!("- command: `{}{}{}`", affinity(), niceness(), command()));
     Ok(lines.join("\n"))
 }
 
@@ -41,10 +40,18 @@ fn server_description(server: &str) -> Outcome<String> {
     ))
 }
 
-/// The arguments, without a password.
+/// The command line, without a password.
 fn command() -> String {
     let shown = |argument: String| Url::parse(&argument).map_or(argument, |url| url.to_string());
-    std::env::args().skip(1).map(shown).collect::<Vec<_>>().join(" ")
+    std::env::args().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+/// The cores this process was kept to, as the command that did it.
+fn affinity() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default().trim();
+    let all = format!("0-{}", cores().saturating_sub(1));
+    if allowed.is_empty() || allowed == all { String::new() } else { format!("taskset -c {allowed} ") }
 }
 
 /// How much this process was put before others, as the command that did it.
@@ -57,6 +64,12 @@ fn niceness() -> String {
 
 fn first_line(file: &str) -> String {
     fs::read_to_string(file).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+}
+
+/// Every core of the machine, whichever this process may use.
+fn cores() -> usize {
+    let all = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    all.lines().filter(|line| line.starts_with("processor")).count()
 }
 
 fn processor() -> String {

@@ -60,7 +60,7 @@ enum Benchmark {
         #[command(flatten)]
         place: Place,
     },
-    /// Everything, as bench/RESULTS.md holds it
+    /// Everything in one go
     All {
         #[command(flatten)]
         place: Place,
@@ -85,10 +85,10 @@ struct Place {
 }
 
 impl Place {
-    /// Makes the directory, says what this machine is.
-    fn open(self) -> Outcome<Places> {
+    /// Makes the places, and says under this heading what they and the machine are.
+    fn open(self, heading: &str) -> Outcome<Places> {
         let places = Places::new(self.db_dir, self.postgres)?;
-        println!("# Benchmark results\n\n{}", machine::description(&places)?);
+        println!("{heading}\n\n{}", machine::description(&places)?);
         Ok(places)
     }
 }
@@ -105,15 +105,19 @@ fn main() -> ExitCode {
 
 fn run(benchmark: Benchmark) -> Outcome<()> {
     match benchmark {
-        Benchmark::Start { place } => start::measure(&place.open()?),
-        Benchmark::Actions { place } => actions::measure(&place.open()?),
-        Benchmark::Catalog { place, size } => catalog::measure(&place.open()?, &size),
-        Benchmark::Touches { place, size } => touches::measure(&place.open()?, &size),
+        Benchmark::Start { place } => start::measure(&place.open(start::HEADING)?),
+        Benchmark::Actions { place } => actions::measure(&place.open(actions::HEADING)?),
+        Benchmark::Catalog { place, size } => catalog::measure(&place.open(catalog::HEADING)?, &size),
+        Benchmark::Touches { place, size } => touches::measure(&place.open(touches::HEADING)?, &size),
         Benchmark::All { place, touches, catalog } => {
-            let places = place.open()?;
+            let places = place.open("# Benchmark results")?;
+            println!("\n{}", start::HEADING);
             start::measure(&places)?;
+            println!("\n{}", actions::HEADING);
             actions::measure(&places)?;
+            println!("\n{}", catalog::HEADING);
             catalog::measure(&places, &catalog)?;
+            println!("\n{}", touches::HEADING);
             touches::measure(&places, &touches)
         }
         Benchmark::Open { file } => open(&file),

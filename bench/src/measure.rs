@@ -51,21 +51,17 @@ pub fn calls_in_turn(
     mut one: impl FnMut(usize) -> Outcome<()>,
     mut other: impl FnMut(usize) -> Outcome<()>,
 ) -> Outcome<(Samples, Samples)> {
-    let (mut of_one, mut of_other) = (Vec::with_capacity(often.count), Vec::with_capacity(often.count));
+    let (mut of_one, mut of_other) = (Vec::new(), Vec::new());
     let start = Instant::now();
     for number in 0..often.warm_up + often.count {
-        let (took_one, ()) = once(|| one(number))?;
-        let (took_other, ()) = once(|| other(number))?;
-        let enough = start.elapsed() > ENOUGH;
-        if number >= often.warm_up || enough {
-            of_one.push(took_one);
-            of_other.push(took_other);
-        }
-        if enough {
+        of_one.push(once(|| one(number))?.0);
+        of_other.push(once(|| other(number))?.0);
+        if start.elapsed() > ENOUGH {
             break;
         }
     }
-    Ok((Samples::new(of_one), Samples::new(of_other)))
+    let warm_up = often.warm_up.min(of_one.len() / 2);
+    Ok((Samples::new(of_one.split_off(warm_up)), Samples::new(of_other.split_off(warm_up))))
 }
 
 /// Times one call.

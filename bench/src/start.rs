@@ -19,6 +19,7 @@ use crate::{
     table::{Table, verdict},
 };
 
+pub const HEADING: &str = "## start: cold start of the command line";
 const SPAWNS: usize = 200;
 const WARM_UP: usize = 10;
 const RATIO_MAX: f64 = 5.0;
@@ -37,7 +38,6 @@ struct Candidate {
 }
 
 pub fn measure(places: &Places) -> Outcome<()> {
-    println!("\n## start: cold start of the command line");
     let house = House::found(places.database(Engine::Sqlite, "start")?)?;
     let note = small_story(&house)?;
     let House { core, database, .. } = house;

@@ -19,6 +19,7 @@ use crate::{
 use bare::Bare;
 use bare_rows::{Ballot, Place};
 
+pub const HEADING: &str = "## actions: the write path against bare SQL";
 const ROUNDS: usize = 5;
 const BATCH: usize = 100;
 const CONCURRENT: usize = 8;
@@ -45,7 +46,6 @@ struct Shape {
 }
 
 pub fn measure(places: &Places) -> Outcome<()> {
-    println!("\n## actions: the write path against bare SQL");
     println!(
         "\nActions per second, median of {ROUNDS} rounds in turn, each side in a database of its own. A note is a note, a \
          note revision, a registry entry, a touch and an event; a vote is a vote, a registry entry, a touch and an event. \

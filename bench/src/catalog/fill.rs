@@ -84,6 +84,11 @@ impl Catalog {
         (role_name(role_of(chain + PINNED_VERSION)), variant(chain + below(GROUP, draw + 1_000_000)))
     }
 
+    /// The variant of a random task that is no part of a chain.
+    pub fn never_replaced(&self, draw: usize) -> String {
+        variant(self.random_chain(draw) + GROUP + below(GROUP * 9, draw + 2_000_000))
+    }
+
     fn random_chain(&self, draw: usize) -> u64 {
         below(self.tasks.div_ceil(GROUP * 10), draw) * GROUP * 10
     }

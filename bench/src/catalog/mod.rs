@@ -4,6 +4,7 @@ mod fill;
 
 use std::time::Duration;
 
+use serde_json::json;
 use trackway_domain::{Ref, Time};
 use trackway_store::Engine;
 use trackway_views::{
@@ -17,13 +18,13 @@ use trackway_views::{
 use crate::{
     Outcome,
     house::House,
-    identity::below,
     measure::{Often, Samples, calls, grouped, once, ratio, shown},
     place::Places,
     table::{Table, verdict},
 };
 use fill::Catalog;
 
+pub const HEADING: &str = "## catalog: the current version, the next, the ready";
 const OFTEN: Often = Often { warm_up: 100, count: 2_000 };
 const CHAINS: [usize; 3] = [10, 100, 1_000];
 const LATEST_MAX: Duration = Duration::from_millis(1);
@@ -40,7 +41,6 @@ pub struct Size {
 }
 
 pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
-    println!("\n## catalog: the current version, the next, the ready");
     println!(
         "\n{} calls each in one process, on a warm connection, with {} tasks: one in ten is a version in a chain of \
          ten, a third is ready, one in twenty is pinned for one of 50 \
@@ -90,7 +90,10 @@ fn latest(house: &House) -> Outcome<()> {
 }
 
 fn questions(house: &House, catalog: &Catalog) -> Outcome<()> {
-    println!("The others. Target: median and p99 under 5 ms.");
+    println!(
+        "The others. Target: median and p99 under 5 ms, which the specification asks of `ready`, `next` and `resolve`; \
+         the rest is held to it too."
+    );
     let mut table = Table::new(["question", "median", "p99", "met"]);
     let mut add = |name: &str, samples: Samples| {
         let met = verdict(samples.p99() < QUESTION_MAX);
@@ -120,7 +123,15 @@ fn questions(house: &House, catalog: &Catalog) -> Outcome<()> {
         "package resolve, never replaced",
         ask(house, |draw| ResolvePackage {
             role: Ref::new("builder"),
-            variant: Ref::new(fill::variant(below(catalog.tasks, draw))),
+            variant: Ref::new(catalog.never_replaced(draw)),
+        })?,
+    );
+    add(
+        "task set --replaces, a write",
+        calls(Often { warm_up: 10, count: 200 }, |draw| {
+            let (variant, replaced) = (format!("new/version-{draw}"), catalog.never_replaced(draw));
+            house.act("set_task", json!({ "workflow": "unit", "variant": variant, "replaces": replaced }))?;
+            Ok(())
         })?,
     );
     add("task history", ask(house, |draw| TaskHistory { task: Ref::new(catalog.replaced_id(draw)) })?);

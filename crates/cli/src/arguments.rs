@@ -1,5 +1,7 @@
 //! The command line's grammar, made from the registries of actions and questions.
 
+use std::ffi::OsString;
+
 use clap::{Arg, ArgAction, Command};
 use trackway_actions::registry::ACTIONS;
 use trackway_views::registry::VIEWS;
@@ -30,10 +32,46 @@ const NOUNS: &[(&str, &str)] = &[
 
 const ABOUT: &str = "The system of record for agent work";
 
-/// The whole grammar. A noun's verbs are added when the noun is chosen: a start-up pays for one noun.
+/// How much of the grammar is needed.
+#[derive(Debug, Clone)]
+enum Extent {
+    Whole,
+    /// What these words name; everything else is there by name only.
+    Words(Vec<String>),
+}
+
+impl Extent {
+    fn has(&self, word: &str) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Words(words) => words.iter().any(|known| known == word),
+        }
+    }
+}
+
+/// The whole grammar.
 pub fn command() -> Command {
-    let nouns = NOUNS.iter().map(|(noun, about)| noun_command(noun, about));
-    let questions = VIEWS.iter().filter(|view| view.command.0.is_empty()).map(view_command);
+    grammar(&Extent::Whole)
+}
+
+/// As much of the grammar as a command line needs: a start-up pays for one command, not for all of them.
+pub fn command_for(arguments: &[OsString]) -> Command {
+    let words: Vec<String> = arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let asks_for_help = words.iter().any(|word| matches!(word.as_str(), "-h" | "--help" | "help" | "completions"));
+    let extent = Extent::Words(words);
+    let lacks_a_verb = NOUNS.iter().any(|(noun, _)| extent.has(noun) && !verbs(noun).any(|verb| extent.has(verb)));
+    grammar(if asks_for_help || lacks_a_verb { &Extent::Whole } else { &extent })
+}
+
+fn verbs(noun: &str) -> impl Iterator<Item = &'static str> {
+    let actions = ACTIONS.iter().filter(move |action| action.command.0 == noun).map(|action| action.command.1);
+    let views = VIEWS.iter().filter(move |view| view.command.0 == noun);
+    actions.chain(views.flat_map(|view| [Some(view.command.1), view.alias].into_iter().flatten()))
+}
+
+fn grammar(extent: &Extent) -> Command {
+    let nouns = NOUNS.iter().map(|(noun, about)| noun_command(noun, about, extent));
+    let questions = VIEWS.iter().filter(|view| view.command.0.is_empty()).map(|view| view_command(view, extent));
     Command::new("trackway")
         .about(ABOUT)
         .version(env!("CARGO_PKG_VERSION"))
@@ -43,15 +81,18 @@ pub fn command() -> Command {
         .subcommands(nouns)
 }
 
-fn noun_command(noun: &'static str, about: &'static str) -> Command {
-    Command::new(noun).about(about).subcommand_required(true).arg_required_else_help(true).defer(with_verbs)
-}
-
-fn with_verbs(command: Command) -> Command {
-    let noun = command.get_name().to_owned();
-    let actions = ACTIONS.iter().filter(|action| action.command.0 == noun).map(action_command);
-    let views = VIEWS.iter().filter(|view| view.command.0 == noun).map(view_command);
-    command.disable_help_subcommand(true).subcommands(actions).subcommands(views)
+fn noun_command(noun: &'static str, about: &'static str, extent: &Extent) -> Command {
+    let command = Command::new(noun)
+        .about(about)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true);
+    if !extent.has(noun) {
+        return command;
+    }
+    let actions = ACTIONS.iter().filter(|action| action.command.0 == noun).map(|action| action_command(action, extent));
+    let views = VIEWS.iter().filter(|view| view.command.0 == noun).map(|view| view_command(view, extent));
+    command.subcommands(actions).subcommands(views)
 }
 
 /// Flags that hold what people and agents write: it may begin with `-`, and `-` alone reads standard input. Flags that
@@ -74,7 +115,10 @@ pub const FREE_TEXTS: &[&str] = &[
     "title",
 ];
 
-fn action_command(action: &trackway_actions::registry::Entry) -> Command {
+fn action_command(action: &trackway_actions::registry::Entry, extent: &Extent) -> Command {
+    if !extent.has(action.command.1) {
+        return Command::new(action.command.1);
+    }
     let is_text = |argument: &Arg| argument.get_long().is_some_and(|long| FREE_TEXTS.contains(&long));
     let free = |argument: Arg| if is_text(&argument) { argument.allow_hyphen_values(true) } else { argument };
     let command = (action.arguments)(Command::new(action.command.1)).mut_args(free).arg(
@@ -90,11 +134,12 @@ fn action_command(action: &trackway_actions::registry::Entry) -> Command {
     }
 }
 
-fn view_command(view: &trackway_views::registry::Entry) -> Command {
-    let command = (view.arguments)(Command::new(view.command.1));
-    match view.alias {
-        Some(alias) => command.visible_alias(alias),
-        None => command,
+fn view_command(view: &trackway_views::registry::Entry, extent: &Extent) -> Command {
+    let command = Command::new(view.command.1).visible_aliases(view.alias);
+    if extent.has(view.command.1) || view.alias.is_some_and(|alias| extent.has(alias)) {
+        (view.arguments)(command)
+    } else {
+        command
     }
 }
 

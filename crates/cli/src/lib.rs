@@ -24,19 +24,20 @@ use crate::{failure::Failure, render::Output};
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let wants_json = arguments.iter().skip(1).any(|argument| argument == "--json");
-    let outcome =
-        match standard_input::filled_in(arguments).map(|filled| arguments::command().try_get_matches_from(filled)) {
-            Ok(Ok(matches)) => door::answer(&matches).and_then(|outcome| Output::of(&matches).print(&outcome)),
-            Ok(Err(error)) if matches!(error.kind(), ClapError::DisplayHelp | ClapError::DisplayVersion) => {
-                return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-            }
-            Ok(Err(error)) if error.kind() == ClapError::DisplayHelpOnMissingArgumentOrSubcommand && !wants_json => {
-                let _ = error.print();
-                return ExitCode::from(ErrorKind::Usage.exit_code());
-            }
-            Ok(Err(error)) => Err(Failure::from(error)),
-            Err(failure) => Err(failure),
-        };
+    let outcome = match standard_input::filled_in(arguments)
+        .map(|filled| arguments::command_for(&filled).try_get_matches_from(filled))
+    {
+        Ok(Ok(matches)) => door::answer(&matches).and_then(|outcome| Output::of(&matches).print(&outcome)),
+        Ok(Err(error)) if matches!(error.kind(), ClapError::DisplayHelp | ClapError::DisplayVersion) => {
+            return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        }
+        Ok(Err(error)) if error.kind() == ClapError::DisplayHelpOnMissingArgumentOrSubcommand && !wants_json => {
+            let _ = error.print();
+            return ExitCode::from(ErrorKind::Usage.exit_code());
+        }
+        Ok(Err(error)) => Err(Failure::from(error)),
+        Err(failure) => Err(failure),
+    };
     match outcome {
         Ok(code) => code,
         Err(failure) => {
