@@ -1,5 +1,7 @@
 -- The core: who there is, what there is to do, what was done, by whom and in which run.
 -- One text for both engines; see migrate.rs for what each type becomes. Durations are in seconds.
+-- An index that competes with one on (tenant_id, id) begins with the tenant too: else SQLite, which has no statistics,
+-- may walk the whole tenant in the order of ids.
 
 create table tenants (
     id uuid not null primary key,
@@ -132,7 +134,7 @@ create table task_variants (
     released_at time
 );
 create unique index task_variants_by_variant on task_variants (tenant_id, variant) where released_at is null;
-create index task_variants_by_workflow on task_variants (workflow_id);
+create index task_variants_by_workflow on task_variants (tenant_id, workflow_id);
 
 create table tasks (
     id uuid not null primary key,
@@ -170,8 +172,8 @@ create table tasks (
     deleted_at time
 );
 create unique index tasks_by_variant on tasks (tenant_id, variant) where deleted_at is null;
-create index tasks_by_workflow on tasks (workflow_id, id);
-create index tasks_by_lineage on tasks (lineage_id, id);
+create index tasks_by_workflow on tasks (tenant_id, workflow_id, id);
+create index tasks_by_lineage on tasks (tenant_id, lineage_id, id);
 create index tasks_by_tenant on tasks (tenant_id, id);
 create index tasks_ready on tasks (tenant_id, priority, created_at, id)
     where deleted_at is null and not recurring and not archived and not replaced
@@ -212,7 +214,7 @@ create table task_links (
     deleted_at time
 );
 create unique index task_links_once on task_links (from_task_id, to_task_id, link_type) where deleted_at is null;
-create index task_links_by_to on task_links (to_task_id);
+create index task_links_by_to on task_links (to_task_id, link_type);
 
 create table packages (
     id uuid not null primary key,
@@ -225,8 +227,8 @@ create table packages (
     deleted_at time
 );
 create unique index packages_by_lineage on packages (role_id, lineage_id) where deleted_at is null;
-create index packages_of_lineage on packages (lineage_id);
-create index packages_of_task on packages (task_id);
+create index packages_of_lineage on packages (tenant_id, lineage_id);
+create index packages_of_task on packages (tenant_id, task_id);
 create index packages_by_tenant on packages (tenant_id, id);
 
 create table runs (
@@ -253,8 +255,8 @@ create table runs (
     ended_at time
 );
 create index runs_by_tenant on runs (tenant_id, id);
-create index runs_by_task on runs (task_id, id);
-create index runs_by_agent on runs (agent_id, id);
+create index runs_by_task on runs (tenant_id, task_id, id);
+create index runs_by_agent on runs (tenant_id, agent_id, id);
 create index runs_by_parent on runs (parent_run_id);
 create index runs_by_status on runs (tenant_id, status, id);
 
@@ -270,7 +272,7 @@ create table tokens (
     revoked_at time,
     created_at time not null
 );
-create index tokens_by_run on tokens (run_id);
+create index tokens_by_run on tokens (tenant_id, run_id);
 create index tokens_by_tenant on tokens (tenant_id, id);
 
 create table run_steps (
@@ -297,7 +299,7 @@ create table run_usage (
     created_at time not null
 );
 create unique index run_usage_once on run_usage (tenant_id, message_id);
-create index run_usage_by_run on run_usage (run_id, id);
+create index run_usage_by_run on run_usage (tenant_id, run_id, id);
 create index run_usage_by_day on run_usage (tenant_id, created_at);
 
 -- Touches. Read by run and by resource, both with one index.
@@ -334,9 +336,9 @@ create table notes (
     archived_at time,
     deleted_at time
 );
-create index notes_by_studio on notes (studio_id, id);
+create index notes_by_studio on notes (tenant_id, studio_id, id);
 create index notes_by_tenant on notes (tenant_id, id);
-create index notes_about on notes (about_id) where about_id is not null;
+create index notes_about on notes (tenant_id, about_id, id) where about_id is not null;
 
 create table note_revisions (
     note_id uuid not null references notes (id),
@@ -378,7 +380,7 @@ create table decisions (
     archived_at time,
     deleted_at time
 );
-create index decisions_by_studio on decisions (studio_id, id);
+create index decisions_by_studio on decisions (tenant_id, studio_id, id);
 create index decisions_by_tenant on decisions (tenant_id, id);
 
 create table decision_options (
@@ -419,7 +421,7 @@ create table commitments (
     archived_at time,
     deleted_at time
 );
-create index commitments_by_studio on commitments (studio_id, id);
+create index commitments_by_studio on commitments (tenant_id, studio_id, id);
 create index commitments_by_tenant on commitments (tenant_id, id);
 
 create table commitment_members (
@@ -468,5 +470,4 @@ create table events (
     detail json
 );
 create index events_by_tenant on events (tenant_id, position);
-create index events_by_run on events (run_id, position) where run_id is not null;
-create index events_by_subject on events (subject_id, position);
+create index events_by_run on events (tenant_id, run_id, position) where run_id is not null;

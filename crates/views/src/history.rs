@@ -115,7 +115,7 @@ impl View for TaskHistory {
             .query::<(Id<kind::Task>, i64, i64, i64)>(
                 &format!(
                     "{VERSIONS} select u.task_id, count(*), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
-                     from versions v join runs u on u.task_id = v.id group by u.task_id"
+                     from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id group by u.task_id"
                 ),
                 bound,
             )?
@@ -128,7 +128,7 @@ impl View for TaskHistory {
             .query::<(Id<kind::Task>, Option<i64>, Option<f64>)>(
                 &format!(
                     "{VERSIONS} select u.task_id, cast(sum(coalesce(x.input_tokens, 0) + coalesce(x.output_tokens, 0)) as bigint), sum(x.cost)
-                     from versions v join runs u on u.task_id = v.id join run_usage x on x.run_id = u.id group by u.task_id"
+                     from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id join run_usage x on x.tenant_id = ?1 and x.run_id = u.id group by u.task_id"
                 ),
                 bound,
             )?
@@ -180,7 +180,7 @@ fn median_sql(engine: Engine) -> String {
              select u.task_id as task_id, {seconds} as seconds,
                  row_number() over (partition by u.task_id order by u.ended_at - u.started_at) as place,
                  count(*) over (partition by u.task_id) as total
-             from versions v join runs u on u.task_id = v.id where u.ended_at is not null
+             from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id where u.ended_at is not null
          )
          select task_id, avg(seconds) from timed where place in ((total + 1) / 2, (total + 2) / 2) group by task_id"
     )

@@ -147,7 +147,7 @@ impl View for TreeOfRun {
             .query::<(Id<kind::Run>, Option<i64>)>(
                 &format!(
                     "{TREE} select x.run_id, cast(sum(coalesce(x.input_tokens, 0) + coalesce(x.output_tokens, 0)) as bigint)
-                     from tree p join run_usage x on x.run_id = p.id group by x.run_id"
+                     from tree p join run_usage x on x.tenant_id = ?1 and x.run_id = p.id group by x.run_id"
                 ),
                 params![root],
             )?

@@ -88,11 +88,14 @@ impl Action for CastVote {
 
 impl CastVote {
     fn option(&self, write: &mut Writer<'_>, decision: Id<kind::Decision>) -> Result<DecisionOption> {
-        let options = options(write, decision)?;
-        let wanted = text::clean_line(&self.option);
-        if let Some(option) = options.iter().find(|option| option.title == wanted) {
-            return Ok(option.clone());
+        let titled = write.row::<DecisionOption>(
+            "where tenant_id = ?1 and decision_id = ?2 and title = ?3",
+            params![decision, text::clean_line(&self.option)],
+        )?;
+        if let Some(option) = titled {
+            return Ok(option);
         }
+        let options = options(write, decision)?;
         let by_id = write.entry_ending(&self.option, Some(kind::Kind::DecisionOption))?;
         if let Some(option) = by_id.and_then(|entry| options.iter().find(|option| option.id.uuid() == entry.id)) {
             return Ok(option.clone());
