@@ -23,7 +23,7 @@ pub struct Used {
 
 fn pinned(read: &mut Reader<'_>, role: Id<kind::Role>, task: Id<kind::Task>) -> Result<Option<PackageShown>> {
     let found = read.shown::<PackageShown>(
-        "join tasks v on v.lineage_id = p.lineage_id where p.tenant_id = ?1 and p.role_id = ?2 and v.id = ?3 and v.tenant_id = ?1
+        "join tasks v on v.lineage_id = p.lineage_id where p.tenant_id = ?1 and p.role_id = ?2 and v.id = ?3
          and p.deleted_at is null and t.deleted_at is null",
         params![role, task],
     )?;

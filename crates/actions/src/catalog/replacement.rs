@@ -118,7 +118,7 @@ pub(crate) fn replace(
 /// Within one lineage an edge may close a circle; between two it cannot.
 fn refuse_cycle(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<()> {
     let edges = write.query::<(Id<kind::Task>, Id<kind::Task>)>(
-        "select e.new_task_id, e.old_task_id from task_replaces e join tasks t on t.id = e.new_task_id where e.tenant_id = ?1 and t.lineage_id = ?2",
+        "select e.new_task_id, e.old_task_id from tasks t join task_replaces e on e.new_task_id = t.id where t.tenant_id = ?1 and t.lineage_id = ?2",
         params![new.lineage_id],
     )?;
     let Some(back) = replacement_graph::path(&edges, old.id, new.id) else {
