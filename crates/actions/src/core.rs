@@ -119,7 +119,7 @@ impl Core {
 
 /// Enters a newcomer, inside the transaction of their first write. Another visit may have been first: then they are
 /// whom that one entered.
-fn settled(context: &Context, write: &mut Writer<'_>) -> Result<Context> {
+pub(crate) fn settled(context: &Context, write: &mut Writer<'_>) -> Result<Context> {
     let mut settled = context.clone();
     if let (Some(handle), Actor::Person(person)) = (settled.newcomer.take(), context.actor) {
         let done = SetPerson::newcomer(person, &handle).perform(context, write)?;
@@ -186,8 +186,10 @@ fn record<A: Action>(context: &Context, write: &mut Writer<'_>, done: Done<A>) -
         return Ok(done.output);
     };
     if let Some(run) = context.run {
+        let now = write.now.micros();
         for (touch, place) in touched.recorded().iter().zip(0..) {
-            record_touch(write, run, touch, place)?;
+            // A microsecond apart, so that touches of one action are read in its order.
+            record_touch(write, run, touch, Time::from_micros(now + place))?;
         }
     }
     for about in &about {
@@ -196,18 +198,17 @@ fn record<A: Action>(context: &Context, write: &mut Writer<'_>, done: Done<A>) -
     Ok(done.output)
 }
 
-fn record_touch(write: &mut Writer<'_>, run: Id<kind::Run>, touch: &Recorded, place: i64) -> Result<()> {
-    let now = write.now;
-    // A microsecond apart, so that touches of one action are read in its order.
-    let id = Id::<kind::Run>::new(Time::from_micros(now.micros() + place));
+/// Writes a touch down, at the time it happened: an observer may come late.
+pub(crate) fn record_touch(write: &mut Writer<'_>, run: Id<kind::Run>, touch: &Recorded, at: Time) -> Result<()> {
+    let id = Id::<kind::Run>::new(at);
     write.post(
         "insert into run_resources (tenant_id, id, run_id, resource_type, resource_id, resource_studio_id, action_type, display_path, first_at, last_at, times)
          values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, 1)
-         on conflict (run_id, resource_type, resource_id, action_type)
-         do update set last_at = excluded.last_at, display_path = excluded.display_path, times = run_resources.times + 1",
-        params![
-            id, run, touch.resource_type, touch.resource_id, touch.studio, touch.action_type, touch.path, now
-        ],
+         on conflict (run_id, resource_type, resource_id, action_type) do update set
+         first_at = case when excluded.first_at < run_resources.first_at then excluded.first_at else run_resources.first_at end,
+         last_at = case when excluded.last_at > run_resources.last_at then excluded.last_at else run_resources.last_at end,
+         display_path = excluded.display_path, times = run_resources.times + 1",
+        params![id, run, touch.resource_type, touch.resource_id, touch.studio, touch.action_type, touch.path, at],
     )?;
     Ok(())
 }

@@ -11,6 +11,7 @@ pub mod people;
 pub mod registry;
 pub mod run;
 pub mod scratchpad;
+pub mod session;
 pub mod studio;
 pub mod token;
 pub mod touched;

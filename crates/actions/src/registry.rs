@@ -29,6 +29,7 @@ use crate::{
     people::{SetAgent, SetPerson},
     run::{CancelRun, EndRun, RecordStep, RecordUsage, StartRun},
     scratchpad::{RestoreScratchpad, SetScratchpad, UpdateScratchpad},
+    session::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget},
     studio::{
         AddOptions, ArchiveCommitment, ArchiveDecision, ArchiveNote, CastVote, CloseDecision, Commit, ConfirmRead,
         CreateCommitment, CreateDecision, CreateNote, PinNote, UpdateNote,
@@ -146,6 +147,10 @@ actions![
     UpdateScratchpad,
     SetScratchpad,
     RestoreScratchpad,
+    CleanupOldSpawns,
+    CleanupNullRole,
+    CleanupSession,
+    Forget,
 ];
 
 /// The action of a name.

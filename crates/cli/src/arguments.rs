@@ -11,6 +11,7 @@ use crate::environment;
 /// The nouns, with what they are. A noun without commands is not shown.
 const NOUNS: &[(&str, &str)] = &[
     ("agent", "Agents: who acts"),
+    ("cleanup", "Clean-ups of what sessions left; each says how much it removed"),
     ("commitment", "Commitments: what counts once enough commit to it"),
     ("decision", "Decisions: questions, options and votes"),
     ("event", "The event log: every change, in order"),
@@ -22,7 +23,10 @@ const NOUNS: &[(&str, &str)] = &[
     ("role", "Roles: the names actors work under"),
     ("run", "Runs: one execution of work by one agent"),
     ("scratchpad", "Scratchpads: an agent's notes to its future self"),
+    ("session", "Claude Code sessions: prompts, subagents, evidence"),
+    ("spawn", "Spawns: the tool calls that started subagents"),
     ("studio", "Studios: shared spaces that own notes, decisions and commitments"),
+    ("subagent", "Subagents: the agents that sessions started"),
     ("task", "Tasks, their versions and their history"),
     ("token", "Tokens of people"),
     ("trace", "Traces for other tools"),
@@ -72,12 +76,15 @@ fn verbs(noun: &str) -> impl Iterator<Item = &'static str> {
 fn grammar(extent: &Extent) -> Command {
     let nouns = NOUNS.iter().map(|(noun, about)| noun_command(noun, about, extent));
     let questions = VIEWS.iter().filter(|view| view.command.0.is_empty()).map(|view| view_command(view, extent));
+    let deeds =
+        ACTIONS.iter().filter(|action| action.command.0.is_empty()).map(|action| action_command(action, extent));
     Command::new("trackway")
         .about(ABOUT)
         .version(env!("CARGO_PKG_VERSION"))
         .args(globals())
         .subcommands(special())
         .subcommands(questions)
+        .subcommands(deeds)
         .subcommands(nouns)
 }
 
@@ -165,6 +172,8 @@ fn special() -> Vec<Command> {
                 .action(ArgAction::SetTrue)
                 .help("Make the user's database, used where no project has one"),
         ),
+        crate::ingest::command(),
+        crate::hook::command(),
         Command::new("demo").about("Tell a small story in a temporary database: no network, no key"),
         Command::new("schema")
             .about("Show the tables, relations and graph edges of this database")

@@ -1,6 +1,6 @@
 //! `config.toml`, beside the project's database and in the user's configuration directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use trackway_domain::Error as Rule;
@@ -15,6 +15,9 @@ pub struct Config {
     pub db: Option<String>,
     /// The tenant, as `--tenant` takes it.
     pub tenant: Option<String>,
+    /// Directories whose sessions are not read: neither by `ingest` nor by hooks.
+    #[serde(default)]
+    pub exclude: Vec<PathBuf>,
 }
 
 impl Config {
@@ -25,7 +28,9 @@ impl Config {
         };
         toml::from_str(&text).map_err(|error| {
             let first = error.message().lines().next().unwrap_or_default().to_owned();
-            Rule::usage(format!("{} cannot be read: {first}", path.display())).hint("it may hold: db, tenant").into()
+            Rule::usage(format!("{} cannot be read: {first}", path.display()))
+                .hint("it may hold: db, tenant, exclude")
+                .into()
         })
     }
 }

@@ -19,7 +19,9 @@ use trackway_store::{Reader, TenantId, registry::tenant_named, tables::Tenant};
 use trackway_views::registry::VIEWS;
 use uuid::Uuid;
 
-use crate::{arguments, demo, environment, failure::Failure, init, location::Location, render::Shape, user};
+use crate::{
+    arguments, demo, environment, failure::Failure, hook, ingest, init, location::Location, render::Shape, user,
+};
 
 /// An answer, and how people see it.
 #[derive(Debug)]
@@ -48,6 +50,11 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
         Some(("completions", rest)) => Ok(completions(rest)),
         Some(("demo", _)) => demo::tell(),
         Some(("init", rest)) => init::init(rest),
+        Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
+        Some(("ingest", rest)) => {
+            let location = Location::find(matches)?;
+            ingest::ingest(&House::open_at(&location)?, &location, rest)
+        }
         _ => House::open(matches)?.answer(matches),
     }
 }
@@ -63,12 +70,15 @@ pub struct House {
 
 impl House {
     fn open(matches: &ArgMatches) -> Result<Self, Failure> {
-        let location = Location::find(matches)?;
+        Self::open_at(&Location::find(matches)?)
+    }
+
+    fn open_at(location: &Location) -> Result<Self, Failure> {
         let token = match std::env::var(environment::TOKEN) {
             Err(VarError::NotUnicode(_)) => return Err(Rule::denied("the token is not known here").into()),
             token => token.ok().filter(|token| !token.is_empty()),
         };
-        Ok(Self { core: location.open()?, tenant: location.tenant, token })
+        Ok(Self { core: location.open()?, tenant: location.tenant.clone(), token })
     }
 
     pub fn over(core: Core, tenant: &str) -> Self {
@@ -85,7 +95,10 @@ impl House {
             ("db", Some((_, rest))) => self.schema(rest),
             ("tenant", Some(("create", rest))) => self.create_tenant(rest),
             ("tenant", Some(_)) => self.tenants(),
-            (verb, None) => self.ask(("", verb), matches),
+            (verb, None) => match ACTIONS.iter().find(|action| action.command == ("", verb)) {
+                Some(action) => self.act(action, rest),
+                None => self.ask(("", verb), matches),
+            },
             (noun, Some((verb, rest))) => match ACTIONS.iter().find(|action| action.command == (noun, verb)) {
                 Some(action) => self.act(action, rest),
                 None => self.ask((noun, verb), matches),
@@ -219,7 +232,7 @@ fn collect_ids(value: &Value, into: &mut BTreeSet<Uuid>) {
 /// Asks on a terminal; elsewhere `--yes` is needed.
 fn ask_first(action: &Entry, rehearsed: &Value) -> Result<(), Failure> {
     let (noun, verb) = action.command;
-    let name = ["variant", "name", "handle", "key", "title", "question", "id"]
+    let name = ["variant", "name", "handle", "key", "title", "question", "session_id", "id"]
         .iter()
         .find_map(|field| rehearsed.get(field).and_then(Value::as_str))
         .unwrap_or_default();

@@ -27,24 +27,45 @@ pub struct Location {
     pub tenant: String,
     /// The user's own database needs no set-up.
     make_if_missing: bool,
+    /// The project it is found in, when it is a project's.
+    pub project: Option<PathBuf>,
+    /// Directories whose sessions are not read.
+    pub exclude: Vec<PathBuf>,
 }
 
 impl Location {
     /// Flags win over environment over project over user.
     pub fn find(matches: &ArgMatches) -> Result<Self, Failure> {
-        let folder = project_folder();
+        let said = |name: &str| matches.get_one::<String>(name).cloned();
+        Self::find_from(env::current_dir().ok().as_deref(), said("db"), said("tenant"))
+    }
+
+    /// The same for whoever is in a directory, with what was said.
+    pub fn find_from(directory: Option<&Path>, db: Option<String>, tenant: Option<String>) -> Result<Self, Failure> {
+        let folder = directory.and_then(project_folder);
+        let top = folder.as_ref().and_then(|folder| folder.parent()).map(Path::to_path_buf);
         let project = folder.as_ref().map_or(Ok(Config::default()), |folder| Config::read(&folder.join(CONFIG)))?;
         let user = user_config()?;
-        let tenant = matches.get_one::<String>("tenant").cloned().or(project.tenant).or(user.tenant);
+        let tenant = tenant.or(project.tenant).or(user.tenant);
+        let exclude = [project.exclude, user.exclude].concat();
         let file = folder.map(|folder| folder.join(FILE)).filter(|file| file.exists());
-        let said = matches.get_one::<String>("db").cloned().or(project.db);
-        let (url, make_if_missing) = match (said, file, user.db) {
-            (Some(said), ..) => (Url::parse(&said)?, false),
-            (None, Some(file), _) => (Url::sqlite(file), false),
-            (None, None, Some(configured)) => (Url::parse(&configured)?, false),
-            (None, None, None) => (Url::sqlite(user_file()?), true),
+        let (url, make_if_missing, project) = match (db, project.db, file, user.db) {
+            (Some(said), ..) => (Url::parse(&said)?, false, None),
+            (None, Some(configured), ..) => (Url::parse(&configured)?, false, top),
+            (None, None, Some(file), _) => (Url::sqlite(file), false, top),
+            (None, None, None, Some(configured)) => (Url::parse(&configured)?, false, None),
+            (None, None, None, None) => (Url::sqlite(user_file()?), true, None),
         };
-        Ok(Self { url, tenant: tenant.unwrap_or_else(|| founding::LOCAL_TENANT.to_owned()), make_if_missing })
+        let tenant = tenant.unwrap_or_else(|| founding::LOCAL_TENANT.to_owned());
+        Ok(Self { url, tenant, make_if_missing, project, exclude })
+    }
+
+    /// Opens it for a visitor who will not wait long for others.
+    pub fn open_patient(&self, wait_ms: u32) -> Result<Core, Failure> {
+        match Store::open(self.url.clone()) {
+            Err(trackway_store::Error::Missing(_)) if self.make_if_missing => self.open(),
+            store => Ok(Core::new(store?.patient_for(wait_ms)?)),
+        }
     }
 
     pub fn open(&self) -> Result<Core, Failure> {
@@ -60,8 +81,7 @@ impl Location {
 }
 
 /// The nearest `.trackway` upward that holds a database or says where one is.
-fn project_folder() -> Option<PathBuf> {
-    let here = env::current_dir().ok()?;
+fn project_folder(here: &Path) -> Option<PathBuf> {
     let holds = |folder: &PathBuf| folder.join(FILE).exists() || folder.join(CONFIG).exists();
     here.ancestors().map(|directory| directory.join(FOLDER)).find(holds)
 }

@@ -59,6 +59,8 @@ pub const PEOPLE: &[&str] = &[
     "cancel_run",
     "create_token",
     "revoke_token",
+    "cleanup",
+    "forget_session",
 ];
 
 /// Every list with its name.

@@ -27,6 +27,11 @@ words! {
         File = "file",
         Commit = "commit",
         Scratchpad = "scratchpad",
+        Session = "session",
+        Subagent = "subagent",
+        Spawn = "spawn",
+        Message = "message",
+        Report = "report",
     }
 }
 
@@ -73,6 +78,11 @@ markers!(
     File,
     Commit,
     Scratchpad,
+    Session,
+    Subagent,
+    Spawn,
+    Message,
+    Report,
 );
 
 words! {
@@ -123,7 +133,7 @@ macro_rules! touchable {
     };
 }
 
-touchable!(Note, Decision, DecisionOption, Vote, Confirmation, Commitment, Task, File, Commit);
+touchable!(Note, Decision, DecisionOption, Vote, Confirmation, Commitment, Task, File, Commit, Message, Report);
 
 #[cfg(test)]
 mod tests {

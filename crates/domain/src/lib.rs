@@ -2,14 +2,19 @@
 
 pub mod capability;
 pub mod close_matches;
+pub mod closing;
 pub mod duration;
 pub mod error;
 pub mod ids;
 pub mod kind;
+pub mod line_trace;
+pub mod match_ladder;
+pub mod observed;
 pub mod patch;
 pub mod reference;
 pub mod replacement_graph;
 pub mod scratchpad;
+pub mod spawn;
 pub mod text;
 pub mod time;
 pub mod variant;

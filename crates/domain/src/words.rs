@@ -253,3 +253,68 @@ impl Switch {
         self == Self::On
     }
 }
+
+words! {
+    /// What speaks for a match of a spawn and an agent, the best first.
+    pub enum Evidence {
+        PostToolUse = "post_tool_use",
+        MetaJson = "meta_json",
+        ToolResult = "tool_result",
+        TaskNotification = "task_notification",
+        AgentProgress = "agent_progress",
+        PromptHash = "prompt_hash",
+        Role = "role",
+        SubagentType = "subagent_type",
+    }
+}
+
+impl Evidence {
+    /// Whether it is a guess that any other evidence replaces.
+    pub fn is_tentative(self) -> bool {
+        matches!(self, Self::Role | Self::SubagentType)
+    }
+}
+
+words! {
+    /// Where a spawn's role comes from.
+    pub enum SpawnRoleSource {
+        PromptTag = "prompt_tag",
+        Name = "name",
+    }
+}
+
+words! {
+    /// Where a subagent's role comes from.
+    pub enum RoleSource {
+        TaskMatch = "task_match",
+        RetryMatch = "retry_match",
+        TranscriptParse = "transcript_parse",
+        SubagentType = "subagent_type",
+    }
+}
+
+words! {
+    /// What became of a file.
+    pub enum FileChange {
+        Create = "create",
+        Update = "update",
+        Delete = "delete",
+    }
+}
+
+words! {
+    /// How it is known that a run changed a file: its tool said so, or the work tree was seen to differ.
+    pub enum ChangeEvidence {
+        Tool = "tool",
+        Observed = "observed",
+    }
+}
+
+words! {
+    /// How far the end-of-run prompt goes in Claude Code.
+    pub enum Memory {
+        Off = "off",
+        Subagents = "subagents",
+        All = "all",
+    }
+}

@@ -8,7 +8,10 @@ use crate::{
 };
 
 /// Every migration, in order. Append only: a landed text never changes.
-const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "core", include_str!("../migrations/0001_core.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "core", include_str!("../migrations/0001_core.sql")),
+    (2, "sessions", include_str!("../migrations/0002_sessions.sql")),
+];
 
 /// The schema this program knows.
 pub fn known_version() -> i64 {

@@ -63,6 +63,13 @@ impl Reader<'_> {
                 return Ok(id.into());
             }
         }
+        if K::KIND == Kind::Session {
+            let found =
+                self.one::<(Uuid,)>("select id from sessions where tenant_id = ?1 and session_id = ?2", params![text])?;
+            if let Some((id,)) = found {
+                return Ok(id.into());
+            }
+        }
         if K::KIND == Kind::Run && text == "last" {
             let newest =
                 self.one::<(Uuid,)>("select id from runs where tenant_id = ?1 order by id desc limit 1", &[])?;

@@ -1,10 +1,12 @@
 //! What people see of rows: names where the rows have ids.
 
-use trackway_domain::{Time, Variant};
+use trackway_domain::{Id, Time, Variant, kind, words::RunStatus};
 
 use crate::{
     shown,
-    tables::{Agent, Commitment, Decision, Note, Package, Run, Task, TaskLink, Token, Workflow},
+    tables::{
+        Agent, Commitment, Decision, Note, Package, Run, Session, Spawn, Subagent, Task, TaskLink, Token, Workflow,
+    },
 };
 
 shown! {
@@ -50,7 +52,9 @@ shown! {
         task: Option<Variant> = "t.variant",
         workspace: Option<String> = "s.name",
         initiated_by: Option<String> = "p.handle",
-    } from "runs u join agents a on a.id = u.agent_id left join roles r on r.id = u.role_id left join tasks t on t.id = u.task_id left join workspaces s on s.id = u.workspace_id left join people p on p.id = u.initiated_by"
+        session_id: Option<String> = "e.session_id",
+        subagent: Option<String> = "b.agent_id",
+    } from "runs u join agents a on a.id = u.agent_id left join roles r on r.id = u.role_id left join tasks t on t.id = u.task_id left join workspaces s on s.id = u.workspace_id left join people p on p.id = u.initiated_by left join sessions e on e.id = u.session_id left join subagents b on b.id = u.subagent_id"
 }
 
 impl RunShown {
@@ -84,4 +88,29 @@ shown! {
     pub struct TokenShown of token: Token as "k" {
         actor: Option<String> = "coalesce(p.handle, a.handle)",
     } from "tokens k left join people p on p.id = k.actor_id left join agents a on a.id = k.actor_id"
+}
+
+shown! {
+    pub struct SessionShown of session: Session as "e" {
+        workspace: Option<String> = "w.name",
+        continues: Option<String> = "c.session_id",
+        runs: i64 = "(select count(*) from runs r where r.tenant_id = e.tenant_id and r.session_id = e.id)",
+        subagents: i64 = "(select count(*) from subagents a where a.tenant_id = e.tenant_id and a.session_id = e.id)",
+    } from "sessions e left join workspaces w on w.id = e.workspace_id left join sessions c on c.id = e.continues_id"
+}
+
+shown! {
+    /// A subagent with its latest run.
+    pub struct SubagentShown of subagent: Subagent as "a" {
+        session_id: String = "e.session_id",
+        run_id: Option<Id<kind::Run>> = "r.id",
+        status: Option<RunStatus> = "r.status",
+    } from "subagents a join sessions e on e.id = a.session_id left join runs r on r.id = (select l.id from runs l where l.tenant_id = a.tenant_id and l.session_id = a.session_id and l.subagent_id = a.id order by l.id desc limit 1)"
+}
+
+shown! {
+    pub struct SpawnShown of spawn: Spawn as "s" {
+        session_id: String = "e.session_id",
+        tentative: bool = "coalesce(s.evidence in ('role', 'subagent_type'), false)",
+    } from "task_spawns s join sessions e on e.id = s.session_id"
 }

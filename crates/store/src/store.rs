@@ -61,6 +61,17 @@ impl Store {
         Ok(Self::over(url, connection))
     }
 
+    /// Waits no longer than this for other writers: for a visitor who must not be in the way.
+    pub fn patient_for(self, wait_ms: u32) -> Result<Self> {
+        if let Some(connection) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).last_mut() {
+            connection.batch(&match connection.engine() {
+                Engine::Sqlite => format!("pragma busy_timeout = {wait_ms}"),
+                Engine::Postgres => format!("set lock_timeout = {wait_ms}"),
+            })?;
+        }
+        Ok(self)
+    }
+
     fn over(url: Url, connection: Connection) -> Self {
         Self { url, idle: Mutex::new(vec![connection]) }
     }

@@ -5,8 +5,8 @@ use trackway_domain::{
     Duration, Id, Time, Variant,
     kind::{self, ActionType, ResourceType},
     words::{
-        ActorKind, CommitmentStatus, DecisionStatus, Heading, Level, LinkType, Priority, RoleOrigin, RunMode,
-        RunStatus, Runner, StepType, TaskStatus,
+        ActorKind, ChangeEvidence, CommitmentStatus, DecisionStatus, Evidence, FileChange, Heading, Level, LinkType,
+        Priority, RoleOrigin, RoleSource, RunMode, RunStatus, Runner, SpawnRoleSource, StepType, TaskStatus,
     },
 };
 use uuid::Uuid;
@@ -255,6 +255,13 @@ table! {
         max_steps: i64,
         started_at: Time,
         ended_at: Option<Time>,
+        #[serde(skip)] session_id: Option<Id<kind::Session>>,
+        #[serde(skip)] subagent_id: Option<Id<kind::Subagent>>,
+        #[serde(skip)] prompt_id: Option<String>,
+        #[serde(skip)] prompt_line: Option<String>,
+        #[serde(skip)] prompt_hash: Option<String>,
+        #[serde(skip)] hooked: bool,
+        #[serde(skip)] asked_at: Option<Time>,
     }
 }
 
@@ -297,6 +304,7 @@ table! {
         cache_read_tokens: Option<i64>,
         cost: Option<f64>,
         created_at: Time,
+        #[serde(skip)] once_key: Option<String>,
     }
 }
 
@@ -459,6 +467,189 @@ table! {
         actor_kind: ActorKind,
         actor_id: Uuid,
         run_id: Option<Id<kind::Run>>,
+        created_at: Time,
+    }
+}
+
+table! {
+    /// A Claude Code session.
+    pub struct Session in "sessions" {
+        #[serde(skip)] id: Id<kind::Session>,
+        #[serde(skip)] tenant_id: TenantId,
+        #[serde(rename = "id")] session_id: String,
+        cwd: Option<String>,
+        root: Option<String>,
+        workspace_id: Option<Id<kind::Workspace>>,
+        transcript_path: Option<String>,
+        version: Option<String>,
+        git_branch: Option<String>,
+        #[serde(skip)] head: Option<String>,
+        source: Option<String>,
+        #[serde(skip)] continues_id: Option<Id<kind::Session>>,
+        started_at: Time,
+        ended_at: Option<Time>,
+        hooked_at: Option<Time>,
+        #[serde(skip)] shell_at: Option<Time>,
+    }
+}
+
+table! {
+    /// An agent that a session started.
+    pub struct Subagent in "subagents" {
+        #[serde(skip)] id: Id<kind::Subagent>,
+        #[serde(skip)] tenant_id: TenantId,
+        #[serde(skip)] session_id: Id<kind::Session>,
+        agent_id: String,
+        agent_type: Option<String>,
+        role: Option<String>,
+        role_source: Option<RoleSource>,
+        task_match_index: Option<i64>,
+        depth: Option<i64>,
+        parent_agent_id: Option<String>,
+        #[serde(skip)] spawnable: bool,
+        #[serde(skip)] prompt_hash: Option<String>,
+        #[serde(skip)] tagged_role: Option<String>,
+        started_at: Time,
+        stopped_at: Option<Time>,
+        #[serde(skip)] cleared_at: Option<Time>,
+        #[serde(skip)] shell_at: Option<Time>,
+    }
+}
+
+table! {
+    /// How far a transcript was read.
+    pub struct Transcript in "transcripts" {
+        id: Uuid,
+        tenant_id: TenantId,
+        session_id: Id<kind::Session>,
+        agent_id: Option<String>,
+        path: String,
+        identity: String,
+        read_to: i64,
+        line_count: i64,
+        bad_lines: i64,
+        state: Value,
+        read_at: Time,
+    }
+}
+
+table! {
+    /// The tool call that started an agent.
+    pub struct Spawn in "task_spawns" {
+        id: Id<kind::Spawn>,
+        #[serde(skip)] tenant_id: TenantId,
+        #[serde(skip)] session_id: Id<kind::Session>,
+        transcript: Option<String>,
+        transcript_index: Option<i64>,
+        block: Option<i64>,
+        tool_use_id: String,
+        parent_agent_id: Option<String>,
+        run_id: Option<Id<kind::Run>>,
+        subagent_type: Option<String>,
+        role: Option<String>,
+        role_source: Option<SpawnRoleSource>,
+        prompt_hash: Option<String>,
+        description: Option<String>,
+        background: bool,
+        #[serde(rename = "agent_id")] matched_agent_id: Option<String>,
+        evidence: Option<Evidence>,
+        status: Option<String>,
+        error: Option<String>,
+        created_at: Time,
+    }
+}
+
+table! {
+    /// Evidence that a spawn started an agent.
+    pub struct SpawnMatch in "spawn_matches" {
+        #[serde(skip)] spawn_id: Id<kind::Spawn>,
+        #[serde(skip)] tenant_id: TenantId,
+        agent_id: String,
+        evidence: Evidence,
+        created_at: Time,
+        withdrawn_at: Option<Time>,
+    }
+}
+
+table! {
+    /// A distinct body of messages.
+    pub struct Content in "contents" {
+        id: Uuid,
+        tenant_id: TenantId,
+        digest: Vec<u8>,
+        body: String,
+        created_at: Time,
+    }
+}
+
+table! {
+    pub struct Message in "messages" {
+        id: Id<kind::Message>,
+        #[serde(skip)] tenant_id: TenantId,
+        content_id: Uuid,
+        from_actor_kind: ActorKind,
+        from_actor_id: Uuid,
+        from_run_id: Option<Id<kind::Run>>,
+        session_id: Option<Id<kind::Session>>,
+        line: Option<String>,
+        created_at: Time,
+    }
+}
+
+table! {
+    pub struct File in "files" {
+        id: Id<kind::File>,
+        #[serde(skip)] tenant_id: TenantId,
+        workspace_id: Id<kind::Workspace>,
+        path: String,
+        created_at: Time,
+        updated_at: Time,
+    }
+}
+
+table! {
+    /// A change of a file by a run.
+    pub struct FileChanged in "file_changes" {
+        id: Uuid,
+        #[serde(skip)] tenant_id: TenantId,
+        file_id: Id<kind::File>,
+        run_id: Id<kind::Run>,
+        session_id: Option<Id<kind::Session>>,
+        tool_use_id: Option<String>,
+        tool: Option<String>,
+        change: FileChange,
+        evidence: ChangeEvidence,
+        digest: Option<String>,
+        #[serde(skip)] lines: Option<Vec<u8>>,
+        created_at: Time,
+    }
+}
+
+table! {
+    pub struct Commit in "commits" {
+        id: Id<kind::Commit>,
+        #[serde(skip)] tenant_id: TenantId,
+        workspace_id: Id<kind::Workspace>,
+        hash: String,
+        author: Option<String>,
+        subject: Option<String>,
+        committed_at: Option<Time>,
+        created_at: Time,
+    }
+}
+
+table! {
+    /// What an agent said about its work when it stopped.
+    pub struct Report in "reports" {
+        id: Id<kind::Report>,
+        #[serde(skip)] tenant_id: TenantId,
+        agent_id: Id<kind::Agent>,
+        task_id: Option<Id<kind::Task>>,
+        run_id: Option<Id<kind::Run>>,
+        scope: String,
+        one_liner: String,
+        tldr: String,
+        content: String,
         created_at: Time,
     }
 }

@@ -9,6 +9,7 @@ pub mod page;
 pub mod registry;
 pub mod run;
 pub mod scratchpad;
+pub mod session;
 pub mod status;
 pub mod studio;
 pub mod task;

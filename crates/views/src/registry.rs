@@ -15,6 +15,7 @@ use crate::{
     package::{GetPackage, ListPackages, OutdatedPackages, ResolvePackage},
     run::{ListRuns, ShowRun, TreeOfRun},
     scratchpad::{GetScratchpad, ScratchpadDiff, ScratchpadHistory},
+    session::{ListSessions, ListSpawns, ListSubagents, ShowSession, ShowSpawn},
     status::Status,
     studio::{
         DecisionResults, ListCommitments, ListDecisions, ListNotes, NoteHistory, ShowCommitment, ShowDecision, ShowNote,
@@ -113,6 +114,11 @@ views![
     GetScratchpad,
     ScratchpadHistory,
     ScratchpadDiff,
+    ListSessions,
+    ShowSession,
+    ListSubagents,
+    ListSpawns,
+    ShowSpawn,
     ListEvents,
     Status,
 ];

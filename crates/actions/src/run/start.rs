@@ -117,6 +117,13 @@ impl Action for StartRun {
             max_steps,
             started_at: write.now,
             ended_at: None,
+            session_id: None,
+            subagent_id: None,
+            prompt_id: None,
+            prompt_line: None,
+            prompt_hash: None,
+            hooked: false,
+            asked_at: None,
         };
         write.insert(&run)?;
         let resource = resource(run.id);

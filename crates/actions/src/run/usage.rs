@@ -66,7 +66,7 @@ impl Action for RecordUsage {
             given.as_deref().map(|given| text::line(field, given, text::LINE_MAX)).transpose()
         };
         let message_id = line("message id", &self.message_id)?.filter(|id| !id.is_empty());
-        let present = write.row_locked::<Usage>("where tenant_id = ?1 and message_id = ?2", params![message_id])?;
+        let present = write.row_locked::<Usage>("where tenant_id = ?1 and once_key = ?2", params![message_id])?;
         // A message that is told again counts once, with the most it was seen to write.
         if let Some(present) = present.clone()
             && present.output_tokens >= self.output_tokens
@@ -77,6 +77,7 @@ impl Action for RecordUsage {
             id: present.as_ref().map_or_else(|| write.new_id::<kind::Run>().uuid(), |present| present.id),
             tenant_id: context.tenant,
             run_id: present.as_ref().map_or(run.id(), |present| present.run_id),
+            once_key: message_id.clone(),
             message_id,
             model: line("model", &self.model)?,
             input_tokens: self.input_tokens,

@@ -1,0 +1,237 @@
+//! Taking away what is no longer wanted of sessions. Each says how much it removed, and the log keeps that.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use trackway_domain::{Error as Rule, Ref, kind};
+use trackway_store::{Writer, params, sql::Param, tables::Session};
+
+use crate::{
+    action::{Action, Done, Resource},
+    context::Context,
+    error::Result,
+    touched::Nothing,
+};
+
+/// What was removed.
+#[derive(Debug, Serialize)]
+pub struct Removed {
+    pub removed: i64,
+}
+
+/// Remove spawns without an agent, but for the newest of a session
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct CleanupOldSpawns {
+    /// The session
+    #[arg(long)]
+    pub session: Ref<kind::Session>,
+    /// How many of its newest spawns stay, matched or not
+    #[arg(long, default_value_t = 100, value_name = "NUMBER")]
+    #[serde(default = "keep")]
+    pub keep: i64,
+}
+
+fn keep() -> i64 {
+    100
+}
+
+impl Action for CleanupOldSpawns {
+    const NAME: &'static str = "cleanup_old_spawns";
+    const CAPABILITY: &'static str = "cleanup";
+    const COMMAND: (&'static str, &'static str) = ("cleanup", "old-spawns");
+    type Touched = Nothing;
+    type Output = Removed;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        if self.keep < 0 {
+            return Err(Rule::usage("--keep is 0 or more").into());
+        }
+        let session = find(write, &self.session)?;
+        let old = format!(
+            "session_id = ?2 and matched_agent_id is null and id not in (select id from task_spawns where tenant_id = ?1 and session_id = ?2 order by id desc limit {})",
+            self.keep
+        );
+        remove_spawns(write, &session, &old)
+    }
+}
+
+/// Remove spawns that have no role
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct CleanupNullRole {
+    /// Only of this session
+    #[arg(long)]
+    pub session: Option<Ref<kind::Session>>,
+}
+
+impl Action for CleanupNullRole {
+    const NAME: &'static str = "cleanup_null_role";
+    const CAPABILITY: &'static str = "cleanup";
+    const COMMAND: (&'static str, &'static str) = ("cleanup", "null-role");
+    type Touched = Nothing;
+    type Output = Removed;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        match &self.session {
+            Some(session) => {
+                let session = find(write, session)?;
+                remove_spawns(write, &session, "session_id = ?2 and role is null")
+            }
+            None => {
+                let tenant = Resource::<kind::Tenant>::outside(context.tenant, "spawns without a role");
+                let removed = delete_spawns(write, "role is null", &[])?;
+                Ok(Done::changed(Removed { removed }, &tenant, Nothing).with_detail(json!({ "removed": removed })))
+            }
+        }
+    }
+}
+
+/// Remove the live state of a session's subagents; their spawns and runs stay
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct CleanupSession {
+    /// The session
+    pub session: Ref<kind::Session>,
+}
+
+impl Action for CleanupSession {
+    const NAME: &'static str = "cleanup_session";
+    const CAPABILITY: &'static str = "cleanup";
+    const COMMAND: (&'static str, &'static str) = ("cleanup", "session");
+    type Touched = Nothing;
+    type Output = Removed;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let session = find(write, &self.session)?;
+        let now = write.now;
+        let removed = write.execute(
+            "update subagents set cleared_at = ?3, stopped_at = coalesce(stopped_at, ?3) where tenant_id = ?1 and session_id = ?2 and cleared_at is null",
+            params![session.id, now],
+        )?;
+        let removed = i64::try_from(removed).unwrap_or(i64::MAX);
+        Ok(Done::changed(Removed { removed }, &resource(&session), Nothing).with_detail(json!({ "removed": removed })))
+    }
+}
+
+/// Remove everything stored of a session: its messages, runs, spawns, usage and touches
+///
+/// Its transcript stays where Claude Code keeps it: the next `ingest` reads it again unless it is excluded or gone.
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Forget {
+    /// The session
+    pub session: Ref<kind::Session>,
+}
+
+/// What was removed of a session, and where its transcript is.
+#[derive(Debug, Serialize)]
+pub struct Forgotten {
+    pub session_id: String,
+    pub runs: i64,
+    pub messages: i64,
+    pub spawns: i64,
+    pub touches: i64,
+    pub transcript_path: Option<String>,
+    pub notices: Vec<String>,
+}
+
+impl Action for Forget {
+    const NAME: &'static str = "forget_session";
+    const COMMAND: (&'static str, &'static str) = ("", "forget");
+    const REMOVES: bool = true;
+    type Touched = Nothing;
+    type Output = Forgotten;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let session = find(write, &self.session)?;
+        const RUNS: &str = "(select id from runs where tenant_id = ?1 and session_id = ?2)";
+        const SPAWNS: &str = "(select id from task_spawns where tenant_id = ?1 and session_id = ?2)";
+        let mut delete = |from: &str| -> Result<i64> {
+            let removed = write.execute(&format!("delete from {from}"), params![session.id])?;
+            Ok(i64::try_from(removed).unwrap_or(i64::MAX))
+        };
+        delete(
+            "registry where tenant_id = ?1 and id in (select id from messages where tenant_id = ?1 and session_id = ?2)",
+        )?;
+        let messages = delete("messages where tenant_id = ?1 and session_id = ?2")?;
+        delete(
+            "contents where tenant_id = ?1 and ?2 is not null and not exists (select 1 from messages m where m.tenant_id = ?1 and m.content_id = contents.id)",
+        )?;
+        delete(&format!("spawn_matches where tenant_id = ?1 and spawn_id in {SPAWNS}"))?;
+        delete(&format!("registry where tenant_id = ?1 and id in {SPAWNS}"))?;
+        let spawns = delete("task_spawns where tenant_id = ?1 and session_id = ?2")?;
+        delete("transcripts where tenant_id = ?1 and session_id = ?2")?;
+        delete("file_changes where tenant_id = ?1 and session_id = ?2")?;
+        delete(&format!(
+            "registry where tenant_id = ?1 and id in (select id from reports where tenant_id = ?1 and run_id in {RUNS})"
+        ))?;
+        delete(&format!("reports where tenant_id = ?1 and run_id in {RUNS}"))?;
+        let touches = delete(&format!("run_resources where tenant_id = ?1 and run_id in {RUNS}"))?;
+        for table in ["run_usage", "run_steps", "tokens"] {
+            delete(&format!("{table} where tenant_id = ?1 and run_id in {RUNS}"))?;
+        }
+        delete(&format!("registry where tenant_id = ?1 and id in {RUNS}"))?;
+        write.execute(
+            &format!("update runs set parent_run_id = null where tenant_id = ?1 and parent_run_id in {RUNS}"),
+            params![session.id],
+        )?;
+        write.execute(
+            "update sessions set continues_id = null where tenant_id = ?1 and continues_id = ?2",
+            params![session.id],
+        )?;
+        let mut delete = |from: &str| -> Result<i64> {
+            let removed = write.execute(&format!("delete from {from}"), params![session.id])?;
+            Ok(i64::try_from(removed).unwrap_or(i64::MAX))
+        };
+        let runs = delete("runs where tenant_id = ?1 and session_id = ?2")?;
+        delete(
+            "registry where tenant_id = ?1 and id in (select id from subagents where tenant_id = ?1 and session_id = ?2)",
+        )?;
+        delete("subagents where tenant_id = ?1 and session_id = ?2")?;
+        delete("sessions where tenant_id = ?1 and id = ?2")?;
+        delete("registry where tenant_id = ?1 and id = ?2")?;
+        let still = session.transcript_path.as_ref().map(|path| {
+            format!("its transcript is still at {path}: the next ingest reads it again unless it is gone or excluded")
+        });
+        let detail = json!({ "runs": runs, "messages": messages, "spawns": spawns, "touches": touches });
+        let resource = resource(&session);
+        let forgotten = Forgotten {
+            session_id: session.session_id,
+            runs,
+            messages,
+            spawns,
+            touches,
+            transcript_path: session.transcript_path,
+            notices: still.into_iter().collect(),
+        };
+        Ok(Done::changed(forgotten, &resource, Nothing).with_detail(detail))
+    }
+}
+
+fn find(write: &mut Writer<'_>, session: &Ref<kind::Session>) -> Result<Session> {
+    let id = write.resolve(session)?;
+    write
+        .row_locked::<Session>("where tenant_id = ?1 and id = ?2", params![id])?
+        .ok_or_else(|| Rule::not_found(format!("there is no session {session:?}")).into())
+}
+
+fn resource(session: &Session) -> Resource<kind::Session> {
+    Resource::outside(session.id, session.session_id.clone())
+}
+
+fn remove_spawns<A: Action<Touched = Nothing, Output = Removed>>(
+    write: &mut Writer<'_>,
+    session: &Session,
+    which: &str,
+) -> Result<Done<A>> {
+    let removed = delete_spawns(write, which, params![session.id])?;
+    Ok(Done::changed(Removed { removed }, &resource(session), Nothing).with_detail(json!({ "removed": removed })))
+}
+
+fn delete_spawns(write: &mut Writer<'_>, which: &str, params: &[Param<'_>]) -> Result<i64> {
+    let chosen = format!("(select id from task_spawns where tenant_id = ?1 and {which})");
+    write.execute(&format!("delete from spawn_matches where tenant_id = ?1 and spawn_id in {chosen}"), params)?;
+    write.execute(&format!("delete from registry where tenant_id = ?1 and id in {chosen}"), params)?;
+    let removed = write.execute(&format!("delete from task_spawns where tenant_id = ?1 and id in {chosen}"), params)?;
+    Ok(i64::try_from(removed).unwrap_or(i64::MAX))
+}

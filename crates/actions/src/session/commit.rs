@@ -1,0 +1,152 @@
+//! Commits, linked to the run that made them and to the runs whose changes they hold.
+
+use trackway_domain::{
+    Id, Time,
+    kind::{self, ActionType, ResourceType},
+    observed::{CommitFacts, Seen},
+    text,
+};
+use trackway_store::{
+    params,
+    tables::{Commit, File},
+};
+
+use super::{Observing, file::recorded_path};
+use crate::{action::Resource, core::record_touch, error::Result, touched::Recorded};
+
+/// Digits of a hash that people see.
+const SHORT: usize = 8;
+
+impl Observing<'_, '_> {
+    pub(super) fn commit(&mut self, seen: &Seen, facts: &CommitFacts) -> Result<()> {
+        let hash = facts.hash.to_ascii_lowercase();
+        if !(7..=64).contains(&hash.len()) || !hash.chars().all(|digit| digit.is_ascii_hexdigit()) {
+            return Ok(());
+        }
+        let run = self.run_of(seen)?;
+        let workspace = self.workspace_id()?;
+        // One may know the whole hash, the other only its beginning.
+        let known = self.write.row::<Commit>(
+            "where tenant_id = ?1 and workspace_id = ?2 and hash >= ?3 and hash < ?4 order by hash limit 1",
+            params![workspace, hash[..7], format!("{}g", &hash[..7])],
+        )?;
+        let known = known.filter(|known| known.hash.starts_with(&hash) || hash.starts_with(&known.hash));
+        let line = |text: &String| text::cut(&text::clean_line(text), text::LINE_MAX - 1);
+        let new = known.is_none();
+        let mut commit = known.clone().unwrap_or_else(|| Commit {
+            id: self.id_at(seen.at),
+            tenant_id: self.context.tenant,
+            workspace_id: workspace,
+            hash: hash.clone(),
+            author: None,
+            subject: None,
+            committed_at: None,
+            created_at: seen.at,
+        });
+        if hash.len() > commit.hash.len() {
+            commit.hash = hash;
+        }
+        commit.author = facts.author.as_ref().map(line).or(commit.author);
+        commit.subject = facts.subject.as_ref().map(line).or(commit.subject);
+        commit.committed_at = facts.committed_at.or(commit.committed_at);
+        let path = format!(
+            "{} {}",
+            &commit.hash[..SHORT.min(commit.hash.len())],
+            commit.subject.as_deref().unwrap_or_default()
+        );
+        let path = path.trim_end().to_owned();
+        match known {
+            None => {
+                self.write.insert(&commit)?;
+                self.write.register(commit.id, None, &Resource::outside(commit.id, path.clone()).path, None)?;
+                self.count("commit");
+            }
+            Some(known) if known != commit => {
+                self.write.update(&commit)?;
+                self.write.rename(commit.id, &path)?;
+            }
+            Some(_) => {}
+        }
+        if new {
+            self.touch_commit(run, commit.id, ActionType::Create, &path, seen.at)?;
+        }
+        for (name, old) in &facts.files {
+            self.commit_file(run, &commit, &path, name, old.as_deref(), seen.at)?;
+        }
+        Ok(())
+    }
+
+    fn touch_commit(
+        &mut self,
+        run: Id<kind::Run>,
+        commit: Id<kind::Commit>,
+        action_type: ActionType,
+        path: &str,
+        at: Time,
+    ) -> Result<()> {
+        let touch = Recorded {
+            resource_type: ResourceType::Commit,
+            resource_id: commit.uuid(),
+            studio: None,
+            action_type,
+            path: path.to_owned(),
+        };
+        record_touch(self.write, run, &touch, at)
+    }
+
+    /// A file that a commit holds; a renamed one stays the file it was.
+    fn commit_file(
+        &mut self,
+        run: Id<kind::Run>,
+        commit: &Commit,
+        shown: &str,
+        name: &str,
+        old: Option<&str>,
+        at: Time,
+    ) -> Result<()> {
+        let path = recorded_path(self.session.root.as_deref(), self.session.root.as_deref(), name);
+        let file = match old {
+            Some(old) => {
+                let old = recorded_path(self.session.root.as_deref(), self.session.root.as_deref(), old);
+                self.renamed(commit, &old, &path, at)?
+            }
+            None => self.file_at(&path, at)?,
+        };
+        let first = self.write.execute(
+            "insert into commit_files (tenant_id, commit_id, file_id) values (?1, ?2, ?3) on conflict (commit_id, file_id) do nothing",
+            params![commit.id, file.id],
+        )? > 0;
+        if !first {
+            return Ok(());
+        }
+        // The run whose change of this file the commit holds.
+        let until = commit.committed_at.map_or(at, |committed| committed.plus_seconds(1).max(at));
+        let changed_by = self.write.one::<(Id<kind::Run>,)>(
+            "select run_id from file_changes where tenant_id = ?1 and file_id = ?2 and created_at <= ?3 order by created_at desc limit 1",
+            params![file.id, until],
+        )?;
+        if let Some((other,)) = changed_by.filter(|(other,)| *other != run) {
+            self.touch_commit(other, commit.id, ActionType::Update, shown, at)?;
+        }
+        Ok(())
+    }
+
+    fn renamed(&mut self, commit: &Commit, old: &str, path: &str, at: Time) -> Result<File> {
+        let find = |this: &mut Self, path: &str| {
+            this.write.row::<File>(
+                "where tenant_id = ?1 and workspace_id = ?2 and path = ?3",
+                params![commit.workspace_id, path],
+            )
+        };
+        match (find(self, old)?, find(self, path)?) {
+            (Some(mut file), None) => {
+                path.clone_into(&mut file.path);
+                file.updated_at = at;
+                self.write.update(&file)?;
+                self.write.rename(file.id, path)?;
+                Ok(file)
+            }
+            _ => self.file_at(path, at),
+        }
+    }
+}

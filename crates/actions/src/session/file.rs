@@ -1,0 +1,198 @@
+//! Files that runs of a session changed.
+
+use std::path::{Component, Path, PathBuf};
+
+use trackway_domain::{
+    Id, Time,
+    kind::{self, ActionType, ResourceType},
+    observed::{FileFacts, Seen, Source},
+    text,
+    words::FileChange,
+};
+use trackway_store::{
+    params,
+    tables::{File, FileChanged},
+};
+
+use super::Observing;
+use crate::{action::Resource, core::record_touch, error::Result, touched::Recorded};
+
+/// Characters in a path.
+const PATH_MAX: usize = 4_096;
+
+/// A path as the record names it: from the root where it is below it, without `.` and `..`. Whatever else is in it is data.
+pub(super) fn recorded_path(root: Option<&str>, cwd: Option<&str>, path: &str) -> String {
+    let cleaned = text::cut(&text::clean_line(path), PATH_MAX - 1);
+    let whole = match cwd.or(root) {
+        Some(base) => Path::new(base).join(&cleaned),
+        None => PathBuf::from(&cleaned),
+    };
+    let mut plain = PathBuf::new();
+    for part in whole.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    let below = root.or(cwd).and_then(|root| plain.strip_prefix(root).ok().map(Path::to_path_buf));
+    let shown = below.filter(|below| !below.as_os_str().is_empty()).unwrap_or(plain);
+    text::cut(&shown.to_string_lossy(), PATH_MAX - 1)
+}
+
+impl Observing<'_, '_> {
+    pub(super) fn file(&mut self, seen: &Seen, facts: &FileFacts) -> Result<()> {
+        let run = self.run_of(seen)?;
+        let path = recorded_path(self.session.root.as_deref(), self.session.cwd.as_deref(), &facts.path);
+        let file = self.file_at(&path, seen.at)?;
+        let known = match &facts.tool_use_id {
+            Some(tool_use_id) => self.write.row::<FileChanged>(
+                "where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
+                params![self.session.id, tool_use_id],
+            )?,
+            // Seen in the work tree: the same content is the same observation.
+            None => self.write.row::<FileChanged>(
+                "where tenant_id = ?1 and file_id = ?2 and run_id = ?3 and digest = ?4",
+                params![file.id, run, facts.digest],
+            )?,
+        };
+        let lines = facts.written.as_ref().map(trackway_domain::line_trace::Written::to_bytes);
+        if let Some(known) = known {
+            return self.know_better(known, run, facts, lines, &path);
+        }
+        let change = FileChanged {
+            id: self.id_at::<kind::File>(seen.at).uuid(),
+            tenant_id: self.context.tenant,
+            file_id: file.id,
+            run_id: run,
+            session_id: Some(self.session.id),
+            tool_use_id: facts.tool_use_id.clone(),
+            tool: facts.tool.clone(),
+            change: facts.change,
+            evidence: facts.evidence,
+            digest: facts.digest.clone(),
+            lines,
+            created_at: seen.at,
+        };
+        self.write.insert(&change)?;
+        self.count("file_change");
+        self.touch_file(run, file.id, facts.change, &path, seen.at)
+    }
+
+    /// What a second source adds: what the first did not know, and whose transcript holds the call.
+    fn know_better(
+        &mut self,
+        known: FileChanged,
+        run: Id<kind::Run>,
+        facts: &FileFacts,
+        lines: Option<Vec<u8>>,
+        path: &str,
+    ) -> Result<()> {
+        let mut change = known.clone();
+        change.digest = known.digest.clone().or_else(|| facts.digest.clone());
+        change.lines = match (&known.lines, lines) {
+            (Some(known), Some(more)) if is_whole(known) && !is_whole(&more) => Some(more),
+            (Some(known), _) => Some(known.clone()),
+            (None, more) => more,
+        };
+        if self.source == Source::Transcript && known.run_id != run {
+            change.run_id = run;
+            self.take_touch_back(&known)?;
+            self.touch_file(run, known.file_id, known.change, path, known.created_at)?;
+        }
+        if change != known {
+            self.write.update(&change)?;
+        }
+        Ok(())
+    }
+
+    /// A hook of an old client does not say which agent it speaks of; its touch goes to whose it was.
+    fn take_touch_back(&mut self, change: &FileChanged) -> Result<()> {
+        let action = action(change.change);
+        self.write.post(
+            "update run_resources set times = times - 1 where tenant_id = ?1 and run_id = ?2 and resource_type = 'file' and resource_id = ?3 and action_type = ?4",
+            params![change.run_id, change.file_id, action],
+        )?;
+        self.write.post(
+            "delete from run_resources where tenant_id = ?1 and run_id = ?2 and resource_type = 'file' and resource_id = ?3 and times <= 0",
+            params![change.run_id, change.file_id],
+        )?;
+        Ok(())
+    }
+
+    fn touch_file(
+        &mut self,
+        run: Id<kind::Run>,
+        file: Id<kind::File>,
+        change: FileChange,
+        path: &str,
+        at: Time,
+    ) -> Result<()> {
+        let touch = Recorded {
+            resource_type: ResourceType::File,
+            resource_id: file.uuid(),
+            studio: None,
+            action_type: action(change),
+            path: path.to_owned(),
+        };
+        record_touch(self.write, run, &touch, at)
+    }
+
+    /// The file of a path in this session's workspace, entered when it was never seen.
+    pub(super) fn file_at(&mut self, path: &str, at: Time) -> Result<File> {
+        let workspace = self.workspace_id()?;
+        let known = self
+            .write
+            .row::<File>("where tenant_id = ?1 and workspace_id = ?2 and path = ?3", params![workspace, path])?;
+        if let Some(file) = known {
+            return Ok(file);
+        }
+        let file = File {
+            id: self.id_at(at),
+            tenant_id: self.context.tenant,
+            workspace_id: workspace,
+            path: path.to_owned(),
+            created_at: at,
+            updated_at: at,
+        };
+        self.write.insert(&file)?;
+        // Nobody is said to have made it: it may have been there before.
+        self.write.register(file.id, None, &Resource::outside(file.id, path).path, None)?;
+        Ok(file)
+    }
+}
+
+fn is_whole(lines: &[u8]) -> bool {
+    trackway_domain::line_trace::Written::from_bytes(lines).is_none_or(|written| written.whole)
+}
+
+fn action(change: FileChange) -> ActionType {
+    match change {
+        FileChange::Create => ActionType::Create,
+        FileChange::Update => ActionType::Update,
+        FileChange::Delete => ActionType::Delete,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::recorded_path;
+
+    #[test]
+    fn a_path_is_named_from_the_root_and_is_data_otherwise() {
+        for (path, recorded) in [
+            ("/p/src/a.rs", "src/a.rs"),
+            ("src/../b.rs", "sub/b.rs"),
+            ("../../etc/passwd", "/etc/passwd"),
+            ("../../../../etc/passwd", "/etc/passwd"),
+            ("/elsewhere/x", "/elsewhere/x"),
+            ("a\nb\u{7}c", "sub/a bc"),
+        ] {
+            assert_eq!(recorded_path(Some("/p"), Some("/p/sub"), path), recorded);
+        }
+        assert_eq!(recorded_path(None, None, "x/./y"), "x/y");
+        assert!(recorded_path(Some("/p"), None, &"a/".repeat(5_000)).chars().count() <= 4_096);
+    }
+}

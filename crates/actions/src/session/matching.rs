@@ -1,0 +1,386 @@
+//! Which call started which agent. Facts that name both are recorded as they come; the rules below them are the
+//! domain's. The best evidence wins, all of it is kept.
+
+use std::collections::HashSet;
+
+use trackway_domain::{
+    Error as Rule, Id, Time, kind,
+    match_ladder::{Seeker, Unmatched, climb},
+    observed::{Seen, Source, SpawnFacts, SubagentFacts},
+    spawn, text,
+    words::{Evidence, RoleSource},
+};
+use trackway_store::{
+    params,
+    tables::{Spawn, Subagent},
+};
+
+use super::Observing;
+use crate::{action::Resource, error::Result};
+
+/// Characters in an id that the client made.
+const CLIENT_ID_MAX: usize = 200;
+
+impl Observing<'_, '_> {
+    /// The subagent of an id, entered when it was never seen.
+    pub(super) fn subagent(&mut self, agent_id: &str, at: Time) -> Result<Subagent> {
+        if let Some(subagent) = self.subagents.get(agent_id) {
+            return Ok(subagent.clone());
+        }
+        let known = self.write.row::<Subagent>(
+            "where tenant_id = ?1 and session_id = ?2 and agent_id = ?3",
+            params![self.session.id, agent_id],
+        )?;
+        let subagent = match known {
+            Some(subagent) => subagent,
+            None => {
+                if agent_id.is_empty() || agent_id.chars().count() > CLIENT_ID_MAX {
+                    return Err(Rule::usage("an agent's id is from 1 to 200 characters").into());
+                }
+                let subagent = Subagent {
+                    id: self.id_at(at),
+                    tenant_id: self.context.tenant,
+                    session_id: self.session.id,
+                    agent_id: agent_id.to_owned(),
+                    agent_type: None,
+                    role: None,
+                    role_source: None,
+                    task_match_index: None,
+                    depth: None,
+                    parent_agent_id: None,
+                    spawnable: true,
+                    prompt_hash: None,
+                    tagged_role: None,
+                    started_at: at,
+                    stopped_at: None,
+                    cleared_at: None,
+                    shell_at: None,
+                };
+                self.write.insert(&subagent)?;
+                self.register(&Resource::outside(subagent.id, format!("agent-{agent_id}")))?;
+                self.count("subagent");
+                self.seeking.insert(agent_id.to_owned());
+                subagent
+            }
+        };
+        self.subagents.insert(agent_id.to_owned(), subagent.clone());
+        Ok(subagent)
+    }
+
+    pub(super) fn save_subagent(&mut self, subagent: Subagent) -> Result<()> {
+        if self.subagents.get(&subagent.agent_id) != Some(&subagent) {
+            self.write.update(&subagent)?;
+            self.subagents.insert(subagent.agent_id.clone(), subagent);
+        }
+        Ok(())
+    }
+
+    /// Adds what is known of a subagent.
+    pub(super) fn subagent_facts(&mut self, seen: &Seen, facts: &SubagentFacts) -> Result<()> {
+        let Some(agent_id) = seen.agent.as_deref() else {
+            return Ok(());
+        };
+        let before = self.subagent(agent_id, seen.at)?;
+        let mut subagent = before.clone();
+        let line =
+            |text: &String| Some(text::cut(&text::clean_line(text), text::LINE_MAX)).filter(|line| !line.is_empty());
+        subagent.agent_type = facts.agent_type.as_ref().and_then(line).or(subagent.agent_type);
+        subagent.depth = facts.depth.or(subagent.depth);
+        subagent.parent_agent_id = facts.parent_agent.clone().or(subagent.parent_agent_id);
+        subagent.prompt_hash = subagent.prompt_hash.or_else(|| facts.prompt_hash.clone());
+        subagent.tagged_role = subagent.tagged_role.or_else(|| facts.tagged_role.clone());
+        subagent.spawnable &= !facts.not_spawned;
+        subagent.started_at = subagent.started_at.min(seen.at);
+        let changed = subagent != before;
+        self.save_subagent(subagent)?;
+        if changed {
+            self.seeking.insert(agent_id.to_owned());
+            self.name_role(agent_id)?;
+        }
+        Ok(())
+    }
+
+    /// A call that starts a subagent. Registering it again changes nothing but what was not known.
+    pub(super) fn spawn(&mut self, seen: &Seen, facts: &SpawnFacts) -> Result<()> {
+        if facts.tool_use_id.is_empty() || facts.tool_use_id.chars().count() > CLIENT_ID_MAX {
+            return Ok(());
+        }
+        let known = self.spawn_row(&facts.tool_use_id)?;
+        let run = self.run_of(seen)?;
+        let (transcript, index, block) = match &facts.place {
+            Some((transcript, index, block)) => (Some(transcript.clone()), Some(*index), Some(*block)),
+            None => (None, None, None),
+        };
+        if let Some(known) = known {
+            let mut spawn = known.clone();
+            if spawn.transcript_index.is_none() {
+                (spawn.transcript, spawn.transcript_index, spawn.block) = (transcript, index, block);
+            }
+            if self.source == Source::Transcript {
+                // The file that holds the call says whose it was.
+                spawn.run_id = Some(run);
+                spawn.parent_agent_id.clone_from(&seen.agent);
+                spawn.created_at = seen.at;
+            }
+            if spawn != known {
+                let agent = spawn.matched_agent_id.clone();
+                self.write.update(&spawn)?;
+                if let Some(agent) = agent {
+                    self.take_up(&agent)?;
+                }
+            }
+            return Ok(());
+        }
+        let role = spawn::role(&facts.prompt, facts.name.as_deref());
+        let line = |text: &String| text::cut(&text::clean_line(text), text::LINE_MAX);
+        let spawn = Spawn {
+            id: self.id_at(seen.at),
+            tenant_id: self.context.tenant,
+            session_id: self.session.id,
+            transcript,
+            transcript_index: index,
+            block,
+            tool_use_id: facts.tool_use_id.clone(),
+            parent_agent_id: seen.agent.clone(),
+            run_id: Some(run),
+            subagent_type: facts.subagent_type.as_ref().map(line),
+            role: role.as_ref().map(|(role, _)| role.clone()),
+            role_source: role.map(|(_, source)| source),
+            prompt_hash: Some(facts.prompt_hash.clone()),
+            description: facts.description.as_ref().map(line),
+            background: facts.background,
+            matched_agent_id: None,
+            evidence: None,
+            status: None,
+            error: None,
+            created_at: seen.at,
+        };
+        self.write.insert(&spawn)?;
+        self.register(&Resource::outside(spawn.id, facts.tool_use_id.clone()))?;
+        self.count("spawn");
+        self.message(seen.at, &facts.prompt, Some(run), Some(&format!("spawn {}", facts.tool_use_id)))?;
+        self.seek_all()
+    }
+
+    /// Agents without an exact match look again: there is a new spawn.
+    fn seek_all(&mut self) -> Result<()> {
+        if self.source == Source::Transcript {
+            let open = self.write.query::<(String,)>(
+                "select a.agent_id from subagents a where a.tenant_id = ?1 and a.session_id = ?2 and a.spawnable and a.prompt_hash is not null
+                 and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = ?2 and s.matched_agent_id = a.agent_id)",
+                params![self.session.id],
+            )?;
+            self.seeking.extend(open.into_iter().map(|(agent,)| agent));
+        }
+        Ok(())
+    }
+
+    fn spawn_row(&mut self, tool_use_id: &str) -> Result<Option<Spawn>> {
+        Ok(self.write.row::<Spawn>(
+            "where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
+            params![self.session.id, tool_use_id],
+        )?)
+    }
+
+    pub(super) fn spawn_result(
+        &mut self,
+        seen: &Seen,
+        tool_use_id: &str,
+        status: &str,
+        error: Option<&str>,
+    ) -> Result<()> {
+        let error = error.map(|error| text::cut(&text::clean(error), 2_000));
+        self.write.post(
+            "update task_spawns set status = ?4, error = ?5 where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
+            params![self.session.id, tool_use_id, text::cut(&text::clean_line(status), text::LINE_MAX), error],
+        )?;
+        let _ = seen;
+        Ok(())
+    }
+
+    /// A call and an agent named together.
+    pub(super) fn matched(&mut self, at: Time, tool_use_id: &str, agent_id: &str, evidence: Evidence) -> Result<()> {
+        let Some(spawn) = self.spawn_row(tool_use_id)? else {
+            return Ok(());
+        };
+        let subagent = self.subagent(agent_id, at)?;
+        self.keep_match(at, &spawn, &subagent.agent_id, evidence)
+    }
+
+    /// Writes evidence down, and lets the best of it stand.
+    fn keep_match(&mut self, at: Time, spawn: &Spawn, agent_id: &str, evidence: Evidence) -> Result<()> {
+        self.write.post(
+            "insert into spawn_matches (tenant_id, spawn_id, agent_id, evidence, created_at) values (?1, ?2, ?3, ?4, ?5)
+             on conflict (spawn_id, agent_id, evidence) do update set withdrawn_at = null",
+            params![spawn.id, agent_id, evidence, at],
+        )?;
+        if !evidence.is_tentative() {
+            self.withdraw_guesses(spawn.id, agent_id)?;
+        }
+        let better = spawn.evidence.is_none_or(|known| evidence < known);
+        let same_agent = spawn.matched_agent_id.as_deref() == Some(agent_id);
+        if better {
+            let index = spawn.transcript_index;
+            self.write.post(
+                "update task_spawns set matched_agent_id = ?3, evidence = ?4 where tenant_id = ?1 and id = ?2",
+                params![spawn.id, agent_id, evidence],
+            )?;
+            let mut subagent = self.subagent(agent_id, at)?;
+            subagent.task_match_index = index.or(subagent.task_match_index);
+            self.save_subagent(subagent)?;
+            if let (false, Some(displaced)) = (same_agent, spawn.matched_agent_id.clone()) {
+                self.seeking.insert(displaced.clone());
+                self.take_up(&displaced)?;
+            }
+        }
+        if evidence.is_tentative() {
+            self.seeking.remove(agent_id);
+        }
+        self.take_up(agent_id)
+    }
+
+    /// Exact evidence for one pair contradicts every guess about either of the two.
+    fn withdraw_guesses(&mut self, spawn: Id<kind::Spawn>, agent_id: &str) -> Result<()> {
+        let now = self.write.now;
+        let session = self.session.id;
+        self.write.post(
+            "update spawn_matches set withdrawn_at = ?5 where tenant_id = ?1 and withdrawn_at is null and evidence in ('role', 'subagent_type')
+             and spawn_id in (select id from task_spawns where tenant_id = ?1 and session_id = ?2)
+             and ((spawn_id = ?3 and agent_id <> ?4) or (spawn_id <> ?3 and agent_id = ?4))",
+            params![session, spawn, agent_id, now],
+        )?;
+        self.write.post(
+            "update task_spawns set matched_agent_id = null, evidence = null where tenant_id = ?1 and session_id = ?2
+             and id <> ?3 and matched_agent_id = ?4 and evidence in ('role', 'subagent_type')",
+            params![session, spawn, agent_id],
+        )?;
+        Ok(())
+    }
+
+    /// The spawns that started an agent, oldest first.
+    pub(super) fn spawns_of(&mut self, agent_id: &str) -> Result<Vec<Spawn>> {
+        let session = self.session.id;
+        Ok(self.write.rows::<Spawn>(
+            "where tenant_id = ?1 and session_id = ?2 and matched_agent_id = ?3 order by created_at, id",
+            params![session, agent_id],
+        )?)
+    }
+
+    /// Lets an agent's role and runs follow its match.
+    fn take_up(&mut self, agent_id: &str) -> Result<()> {
+        self.name_role(agent_id)?;
+        self.place_runs(agent_id)
+    }
+
+    fn name_role(&mut self, agent_id: &str) -> Result<()> {
+        let at = self.write.now;
+        let before = self.subagent(agent_id, at)?;
+        let mut subagent = before.clone();
+        let spawns = self.spawns_of(agent_id)?;
+        let matched = spawns.first();
+        // Matched at its start, or only later. A transcript is read after the fact: its order is not the order of events.
+        let source = match (before.role_source, self.source) {
+            (Some(known @ (RoleSource::TaskMatch | RoleSource::RetryMatch)), _) => known,
+            (Some(RoleSource::SubagentType | RoleSource::TranscriptParse), Source::Hook) => RoleSource::RetryMatch,
+            _ => RoleSource::TaskMatch,
+        };
+        let matched_role = matched.and_then(|spawn| spawn.role.as_deref()).map(|role| (role, source));
+        let named = spawn::subagent_role(matched_role, subagent.tagged_role.as_deref(), subagent.agent_type.as_deref());
+        (subagent.role, subagent.role_source) = named.map_or((None, None), |(role, source)| (Some(role), Some(source)));
+        if let Some(spawn) = matched {
+            subagent.parent_agent_id = spawn.parent_agent_id.clone().or(subagent.parent_agent_id);
+            subagent.agent_type = subagent.agent_type.or_else(|| spawn.subagent_type.clone());
+        }
+        if subagent.depth.is_none() && matched.is_some() {
+            let above = match &subagent.parent_agent_id {
+                Some(parent) => self.subagent(&parent.clone(), at)?.depth,
+                None => Some(0),
+            };
+            subagent.depth = above.map(|depth| depth + 1);
+        }
+        if subagent == before {
+            return Ok(());
+        }
+        let role_changed = subagent.role != before.role;
+        self.save_subagent(subagent)?;
+        if role_changed {
+            self.place_runs(agent_id)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for the spawns of agents that have no exact match: by prompt, and while it happens by role and type.
+    pub(super) fn settle_matches(&mut self) -> Result<()> {
+        let mut settled = HashSet::new();
+        while let Some(agent_id) = self.seeking.iter().min().cloned() {
+            self.seeking.remove(&agent_id);
+            if !settled.insert(agent_id.clone()) {
+                continue;
+            }
+            self.seek(&agent_id)?;
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, agent_id: &str) -> Result<()> {
+        let at = self.write.now;
+        let subagent = self.subagent(agent_id, at)?;
+        if !subagent.spawnable
+            || self
+                .spawns_of(agent_id)?
+                .iter()
+                .any(|spawn| spawn.evidence.is_some_and(|evidence| !evidence.is_tentative()))
+        {
+            return Ok(());
+        }
+        let session = self.session.id;
+        let unmatched: Vec<Spawn> = self.write.rows::<Spawn>(
+            "where tenant_id = ?1 and session_id = ?2 and (matched_agent_id is null or (matched_agent_id = ?3 and evidence in ('role', 'subagent_type')))
+             order by coalesce(transcript_index, 9223372036854775807), created_at, id",
+            params![session, agent_id],
+        )?;
+        let candidates: Vec<_> = unmatched
+            .iter()
+            // A spawn that failed started nobody; and nobody is started before they are called.
+            .filter(|spawn| spawn.error.is_none())
+            .map(|spawn| Unmatched {
+                id: spawn.id,
+                subagent_type: spawn.subagent_type.clone(),
+                role: spawn.role.clone(),
+                prompt_hash: spawn.prompt_hash.clone(),
+            })
+            .collect();
+        let seeker = Seeker {
+            agent_type: subagent.agent_type.clone(),
+            role: subagent.tagged_role.clone(),
+            prompt_hash: subagent.prompt_hash.clone(),
+        };
+        let Some((id, evidence)) = climb(&seeker, &candidates) else {
+            return Ok(());
+        };
+        let Some(spawn) = unmatched.into_iter().find(|spawn| spawn.id == id) else {
+            return Ok(());
+        };
+        self.keep_match(at, &spawn, agent_id, evidence)
+    }
+
+    /// What a call answered with, of a client that does not say which agent it was: the one agent with that prompt,
+    /// still without a spawn, whose last words these are.
+    pub(super) fn result_text(&mut self, at: Time, tool_use_id: &str, text: &str) -> Result<()> {
+        let Some(spawn) = self.spawn_row(tool_use_id)?.filter(|spawn| spawn.matched_agent_id.is_none()) else {
+            return Ok(());
+        };
+        let candidates = self.write.query::<(String, Option<String>)>(
+            "select a.agent_id, (select r.final_message from runs r where r.tenant_id = ?1 and r.subagent_id = a.id order by r.id desc limit 1)
+             from subagents a where a.tenant_id = ?1 and a.session_id = ?2 and a.prompt_hash = ?3
+             and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = ?2 and s.matched_agent_id = a.agent_id)",
+            params![self.session.id, spawn.prompt_hash],
+        )?;
+        let said = text::clean(text);
+        let mut saying = candidates.into_iter().filter(|(_, last)| last.as_deref() == Some(said.as_str()));
+        if let (Some((agent_id, _)), None) = (saying.next(), saying.next()) {
+            self.keep_match(at, &spawn, &agent_id, Evidence::ToolResult)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! What was said in a session, as messages: prompts, and what agents answered.
+
+use sha2::{Digest, Sha256};
+use trackway_domain::{Id, Time, kind, observed::Seen, text, words::ActorKind};
+use trackway_store::{
+    params,
+    tables::{Content, Message},
+};
+use uuid::Uuid;
+
+use super::Observing;
+use crate::{action::Resource, error::Result};
+
+impl Observing<'_, '_> {
+    pub(super) fn reply(&mut self, seen: &Seen, said: &str, line: Option<&str>) -> Result<()> {
+        let run = self.run_of(seen)?;
+        self.message(seen.at, said, Some(run), line)?;
+        Ok(())
+    }
+
+    /// A message of this session: from the agent of a run, or from the person. The same line is one message.
+    pub(super) fn message(
+        &mut self,
+        at: Time,
+        said: &str,
+        from: Option<Id<kind::Run>>,
+        line: Option<&str>,
+    ) -> Result<Option<Id<kind::Message>>> {
+        let body = text::cut(&text::clean(said), text::BODY_MAX - 1);
+        if body.trim().is_empty() {
+            return Ok(None);
+        }
+        let session = self.session.id;
+        if let Some(line) = line {
+            let known = self.write.one::<(Id<kind::Message>,)>(
+                "select id from messages where tenant_id = ?1 and session_id = ?2 and line = ?3",
+                params![session, line],
+            )?;
+            if let Some((id,)) = known {
+                return Ok(Some(id));
+            }
+        }
+        let agent = match from {
+            Some(run) => {
+                self.write.one::<(Uuid,)>("select agent_id from runs where tenant_id = ?1 and id = ?2", params![run])?
+            }
+            None => None,
+        };
+        let content = self.content(body)?;
+        let message = Message {
+            id: self.id_at(at),
+            tenant_id: self.context.tenant,
+            content_id: content,
+            from_actor_kind: if agent.is_some() { ActorKind::Agent } else { ActorKind::Person },
+            from_actor_id: agent.map_or_else(|| self.context.actor.id(), |(agent,)| agent),
+            from_run_id: from,
+            session_id: Some(session),
+            line: line.map(Into::into),
+            created_at: at,
+        };
+        self.write.insert(&message)?;
+        self.register(&Resource::outside(message.id, format!("messages/{}", message.id.short())))?;
+        self.count("message");
+        Ok(Some(message.id))
+    }
+
+    /// The one row of a body.
+    fn content(&mut self, body: String) -> Result<Uuid> {
+        let digest = Sha256::digest(body.as_bytes()).to_vec();
+        let known = self
+            .write
+            .one::<(Uuid,)>("select id from contents where tenant_id = ?1 and digest = ?2", params![digest])?;
+        if let Some((id,)) = known {
+            return Ok(id);
+        }
+        let content = Content {
+            id: self.write.new_id::<kind::Message>().uuid(),
+            tenant_id: self.context.tenant,
+            digest,
+            body,
+            created_at: self.write.now,
+        };
+        self.write.insert(&content)?;
+        Ok(content.id)
+    }
+}

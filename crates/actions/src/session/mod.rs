@@ -1,0 +1,251 @@
+//! What was seen of Claude Code sessions, written down: by hooks as it happens, from transcripts afterwards.
+//!
+//! The observer context: facts about runs, recorded with their own time, into ended runs too. Every fact is an upsert,
+//! so that hooks and transcripts of one session make one record, in whatever order they speak.
+
+mod cleanup;
+mod closing;
+mod commit;
+mod file;
+mod matching;
+mod message;
+mod place;
+mod run;
+mod usage;
+
+pub use cleanup::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget};
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::json;
+use trackway_domain::{
+    Id, Time,
+    kind::{self, Kind},
+    observed::{Fact, Observation, Progress, Seen, Source},
+};
+use trackway_store::{
+    Engine, Writer, params,
+    tables::{Session, Subagent, Transcript},
+};
+use uuid::Uuid;
+
+use crate::{
+    action::About,
+    context::Context,
+    core::{Core, again_while_others_are_first, append_event, settled},
+    error::Result,
+};
+
+/// What came of an observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Observed {
+    /// It is written down.
+    Recorded,
+    /// Another reader had read that part of the transcript already: nothing was written.
+    ReadAlready,
+}
+
+impl Core {
+    /// Writes down what was seen of a session, all or nothing.
+    pub fn observe(&self, context: &Context, observation: &Observation) -> Result<Observed> {
+        again_while_others_are_first(|| {
+            let mut write = self.begin(context)?;
+            let context = &settled(context, &mut write)?;
+            lock_session(&mut write, &observation.session)?;
+            if let Some(progress) = &observation.progress
+                && !is_next(&mut write, progress)?
+            {
+                return Ok(Observed::ReadAlready);
+            }
+            let Some(mut observing) = Observing::open(context, &mut write, observation)? else {
+                return Ok(Observed::Recorded);
+            };
+            for seen in &observation.facts {
+                observing.record(seen)?;
+            }
+            observing.settle_matches()?;
+            if let Some(progress) = &observation.progress {
+                observing.keep_progress(progress)?;
+            }
+            observing.close()?;
+            write.commit()?;
+            Ok(Observed::Recorded)
+        })
+    }
+}
+
+/// One observer of a session at a time: matching looks at many rows, and two agents must never get one spawn.
+fn lock_session(write: &mut Writer<'_>, session: &str) -> Result<()> {
+    if write.engine() == Engine::Postgres {
+        write.query::<(bool,)>(
+            "select pg_advisory_xact_lock(hashtextextended(cast(cast(?1 as uuid) as text) || ?2, 2)) is null",
+            params![session],
+        )?;
+        write.after_waiting();
+    }
+    Ok(())
+}
+
+/// Whether this part of a transcript comes right after what was read of it.
+fn is_next(write: &mut Writer<'_>, progress: &Progress) -> Result<bool> {
+    let known = write.one::<(String, i64)>(
+        "select identity, read_to from transcripts where tenant_id = ?1 and path = ?2",
+        params![progress.path],
+    )?;
+    Ok(match known {
+        Some((identity, read_to)) if identity == progress.identity && !progress.anew => read_to == progress.from,
+        // Another file took its place, or none was read yet: from the beginning.
+        _ => progress.from == 0,
+    })
+}
+
+/// One transaction that writes down facts about one session.
+#[derive(Debug)]
+struct Observing<'a, 'w> {
+    context: &'a Context,
+    write: &'a mut Writer<'w>,
+    source: Source,
+    session: Session,
+    /// Whether the session's row has to be written.
+    session_changed: bool,
+    subagents: HashMap<String, Subagent>,
+    runs: HashMap<RunKey, Id<kind::Run>>,
+    agents: HashMap<String, Id<kind::Agent>>,
+    roles: HashMap<String, Id<kind::Role>>,
+    /// Prompts of another session that this one repeats, with what followed them.
+    repeated: HashSet<String>,
+    /// Agents whose spawn is to be looked for again.
+    seeking: HashSet<String>,
+    /// What is new, for the log.
+    counts: HashMap<&'static str, i64>,
+}
+
+/// What finds a run again within one transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum RunKey {
+    Line(String),
+    Newest(Option<String>, Option<String>),
+}
+
+impl<'a, 'w> Observing<'a, 'w> {
+    /// Finds or makes the session. None when the only fact is that something unknown has ended.
+    fn open(context: &'a Context, write: &'a mut Writer<'w>, observation: &Observation) -> Result<Option<Self>> {
+        let known =
+            write.row_locked::<Session>("where tenant_id = ?1 and session_id = ?2", params![observation.session])?;
+        let first = observation.facts.first().map_or(write.now, |seen| seen.at);
+        let begins = observation.progress.is_some()
+            || observation.facts.iter().any(|seen| {
+                !matches!(seen.fact, Fact::SessionEnd | Fact::Rest { .. } | Fact::Closing { .. })
+                    && !matches!(&seen.fact, Fact::Session(facts) if facts.source.as_deref() == Some("resume"))
+            });
+        let new = known.is_none();
+        let session = match known {
+            Some(session) => session,
+            None if !begins => return Ok(None),
+            None => place::new_session(context, write, &observation.session, first)?,
+        };
+        let mut observing = Self {
+            context,
+            write,
+            source: observation.source,
+            session,
+            session_changed: false,
+            subagents: HashMap::new(),
+            runs: HashMap::new(),
+            agents: HashMap::new(),
+            roles: HashMap::new(),
+            repeated: HashSet::new(),
+            seeking: HashSet::new(),
+            counts: HashMap::new(),
+        };
+        if new {
+            observing.count("session");
+        }
+        if observation.source == Source::Hook {
+            observing.session.hooked_at = Some(observing.write.now);
+            observing.session_changed = true;
+        }
+        Ok(Some(observing))
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn record(&mut self, seen: &Seen) -> Result<()> {
+        if self.is_repeated(seen)? {
+            return Ok(());
+        }
+        match &seen.fact {
+            Fact::Session(facts) => self.session_facts(seen.at, facts),
+            Fact::Prompt { text, hash } => self.prompt(seen, text, hash),
+            Fact::SubagentStart { agent_type } => self.subagent_start(seen, agent_type.as_deref()),
+            Fact::Subagent(facts) => self.subagent_facts(seen, facts),
+            Fact::Spawn(facts) => self.spawn(seen, facts),
+            Fact::SpawnResult { tool_use_id, status, error } => {
+                self.spawn_result(seen, tool_use_id, status, error.as_deref())
+            }
+            Fact::Match { tool_use_id, agent_id, evidence } => self.matched(seen.at, tool_use_id, agent_id, *evidence),
+            Fact::ResultText { tool_use_id, text } => self.result_text(seen.at, tool_use_id, text),
+            Fact::Reply { text, line } => self.reply(seen, text, line.as_deref()),
+            Fact::Usage(facts) => self.usage(seen, facts),
+            Fact::File(facts) => self.file(seen, facts),
+            Fact::Commit(facts) => self.commit(seen, facts),
+            Fact::Rest { status, message, error } => self.rest(seen, *status, message.as_deref(), error.as_deref()),
+            Fact::Shell => self.shell(seen),
+            Fact::Asked => self.asked(seen),
+            Fact::Closing { answer } => self.closing(seen, answer),
+            Fact::SessionEnd => self.session_end(seen.at),
+        }
+    }
+
+    fn keep_progress(&mut self, progress: &Progress) -> Result<()> {
+        let known = self.write.row::<Transcript>("where tenant_id = ?1 and path = ?2", params![progress.path])?;
+        let (lines, bad) =
+            known.as_ref().filter(|_| progress.from > 0).map_or((0, 0), |known| (known.line_count, known.bad_lines));
+        let transcript = Transcript {
+            id: known.as_ref().map_or_else(|| self.write.new_id::<kind::Session>().uuid(), |known| known.id),
+            tenant_id: self.context.tenant,
+            session_id: self.session.id,
+            agent_id: progress.agent.clone(),
+            path: progress.path.clone(),
+            identity: progress.identity.clone(),
+            read_to: progress.to,
+            line_count: lines + progress.lines,
+            bad_lines: bad + progress.bad_lines,
+            state: progress.state.clone(),
+            read_at: self.write.now,
+        };
+        match known {
+            None => self.write.insert(&transcript)?,
+            Some(_) => self.write.update(&transcript)?,
+        }
+        Ok(())
+    }
+
+    /// Writes what was kept back, and one event for all of it.
+    fn close(&mut self) -> Result<()> {
+        if self.session_changed {
+            self.write.update(&self.session)?;
+        }
+        let seen = match self.source {
+            Source::Hook => "hook",
+            Source::Transcript => "transcript",
+        };
+        if self.counts.is_empty() {
+            return Ok(());
+        }
+        let about = About { kind: Kind::Session, id: self.session.id.uuid(), path: self.session.session_id.clone() };
+        let detail = json!({ "seen": seen, "new": self.counts });
+        append_event(self.context, self.write, "observe_session", &about, Some(&detail))
+    }
+
+    fn id_at<K>(&self, at: Time) -> Id<K> {
+        // Sorted by when it happened, not by when it was read.
+        Id::new(at)
+    }
+
+    fn created_by(&self) -> Option<Uuid> {
+        Some(self.context.actor.id())
+    }
+}

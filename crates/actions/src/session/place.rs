@@ -1,0 +1,259 @@
+//! Where a session happens: its row, its workspace, and the lasting agents that work there.
+
+use trackway_domain::{
+    Id, Time, kind,
+    observed::SessionFacts,
+    text,
+    words::{RoleOrigin, Runner},
+};
+use trackway_store::{
+    Writer, params,
+    tables::{Role, Session, Subagent, Workspace},
+};
+use uuid::Uuid;
+
+use super::Observing;
+use crate::{
+    action::Resource,
+    catalog::definition::save,
+    context::{Actor, Context},
+    error::Result,
+    people::new_agent,
+};
+
+/// The role of a session's main agent in its handle.
+const MAIN: &str = "main";
+/// Characters of a role or a directory in a handle.
+const NAME_PART_MAX: usize = 80;
+
+/// A session that was never seen. Its id is the client's, where that is a UUID nobody has.
+pub(super) fn new_session(context: &Context, write: &mut Writer<'_>, name: &str, at: Time) -> Result<Session> {
+    let free = match Uuid::try_parse(name) {
+        Ok(uuid)
+            if write.query_unscoped::<(Uuid,)>("select id from registry where id = ?1", params![uuid])?.is_empty() =>
+        {
+            Some(uuid)
+        }
+        _ => None,
+    };
+    let session = Session {
+        id: free.map_or_else(|| write.new_id(), Id::from),
+        tenant_id: context.tenant,
+        session_id: name.to_owned(),
+        cwd: None,
+        root: None,
+        workspace_id: None,
+        transcript_path: None,
+        version: None,
+        git_branch: None,
+        head: None,
+        source: None,
+        continues_id: None,
+        started_at: at,
+        ended_at: None,
+        hooked_at: None,
+        shell_at: None,
+    };
+    write.insert(&session)?;
+    write.register(session.id, None, &session.session_id, Some(context.actor.id()))?;
+    Ok(session)
+}
+
+/// A name that people can type, out of any text.
+fn name_part(given: &str) -> String {
+    let cleaned = text::clean_line(given);
+    let allowed = |character: char| {
+        if character.is_alphanumeric() || "._-+".contains(character) { character } else { '-' }
+    };
+    let name: String = cleaned.chars().take(NAME_PART_MAX).map(allowed).collect();
+    if name.chars().all(|character| character == '-') { "unnamed".to_owned() } else { name }
+}
+
+impl Observing<'_, '_> {
+    /// Adds what is known of the session. What was known stays where nothing new is said.
+    pub(super) fn session_facts(&mut self, at: Time, facts: &SessionFacts) -> Result<()> {
+        let before = self.session.clone();
+        let session = &mut self.session;
+        let first = |known: &mut Option<String>, said: &Option<String>| {
+            if known.is_none() {
+                known.clone_from(said);
+            }
+        };
+        first(&mut session.cwd, &facts.cwd);
+        first(&mut session.root, &facts.root);
+        first(&mut session.transcript_path, &facts.transcript_path);
+        first(&mut session.source, &facts.source);
+        for (known, said) in [
+            (&mut session.version, &facts.version),
+            (&mut session.git_branch, &facts.git_branch),
+            (&mut session.head, &facts.head),
+        ] {
+            if said.is_some() {
+                known.clone_from(said);
+            }
+        }
+        session.started_at = session.started_at.min(at);
+        if session.ended_at.is_some_and(|ended| ended < at) {
+            session.ended_at = None;
+        }
+        if session.workspace_id.is_none()
+            && let Some(directory) = facts.workspace.as_deref().or(facts.root.as_deref()).or(facts.cwd.as_deref())
+        {
+            let workspace = self.workspace(directory)?;
+            self.session.workspace_id = Some(workspace);
+        }
+        if self.session.continues_id.is_none()
+            && let Some(continues) = &facts.continues
+        {
+            let earlier = self.write.one::<(Id<kind::Session>,)>(
+                "select id from sessions where tenant_id = ?1 and session_id = ?2",
+                params![continues],
+            )?;
+            self.session.continues_id = earlier.map(|(id,)| id);
+        }
+        self.session_changed |= self.session != before;
+        Ok(())
+    }
+
+    /// The workspace of a directory: the one that holds it, else a new one named after it.
+    fn workspace(&mut self, directory: &str) -> Result<Id<kind::Workspace>> {
+        self.write.lock_catalog()?;
+        for holder in std::path::Path::new(directory).ancestors() {
+            let found = self.write.one::<(Id<kind::Workspace>,)>(
+                "select id from workspaces where tenant_id = ?1 and directory = ?2 and deleted_at is null order by id limit 1",
+                params![holder.to_string_lossy().into_owned()],
+            )?;
+            if let Some((id,)) = found {
+                return Ok(id);
+            }
+        }
+        let directory = text::cut(&text::clean_line(directory), 4_000);
+        let last = std::path::Path::new(&directory).file_name().map(|name| name.to_string_lossy().into_owned());
+        let base = name_part(last.as_deref().unwrap_or("root"));
+        let taken: Vec<String> = self
+            .write
+            .query::<(String,)>(
+                "select name from workspaces where tenant_id = ?1 and name >= ?2 and name < ?3 and deleted_at is null",
+                params![base, format!("{base}~")],
+            )?
+            .into_iter()
+            .map(|(name,)| name)
+            .collect();
+        let name = std::iter::once(base.clone())
+            .chain((2..).map(|number| format!("{base}-{number}")))
+            .find(|name| !taken.contains(name))
+            .unwrap_or(base);
+        let workspace = Workspace {
+            id: self.write.new_id(),
+            tenant_id: self.context.tenant,
+            name,
+            directory: Some(directory),
+            repository: None,
+            description: None,
+            project: None,
+            tags: Vec::new(),
+            created_at: self.write.now,
+            updated_at: self.write.now,
+            deleted_at: None,
+        };
+        let (workspace, _) = save(self.context, self.write, None, workspace)?;
+        self.count("workspace");
+        Ok(workspace.id)
+    }
+
+    /// The workspace's id. A session that never said where it is has one of its own.
+    pub(super) fn workspace_id(&mut self) -> Result<Id<kind::Workspace>> {
+        if let Some(id) = self.session.workspace_id {
+            return Ok(id);
+        }
+        let directory = self.session.cwd.clone().unwrap_or_else(|| format!("sessions/{}", self.session.session_id));
+        let id = self.workspace(&directory)?;
+        self.session.workspace_id = Some(id);
+        self.session_changed = true;
+        Ok(id)
+    }
+
+    /// The role of a name, entered when it was never seen.
+    pub(super) fn role(&mut self, name: &str) -> Result<Id<kind::Role>> {
+        let name = name_part(name);
+        if let Some(id) = self.roles.get(&name) {
+            return Ok(*id);
+        }
+        let known =
+            self.write.row::<Role>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
+        let id = match known {
+            Some(role) => role.id,
+            None => {
+                let role = Role {
+                    id: self.write.new_id(),
+                    tenant_id: self.context.tenant,
+                    name: name.clone(),
+                    title: None,
+                    description: None,
+                    notes: None,
+                    tags: Vec::new(),
+                    origin: RoleOrigin::Seen,
+                    created_at: self.write.now,
+                    updated_at: self.write.now,
+                    deleted_at: None,
+                };
+                save(self.context, self.write, None, role)?.0.id
+            }
+        };
+        self.roles.insert(name, id);
+        Ok(id)
+    }
+
+    /// The lasting agent of a role in this workspace, and its role. The main agent has none.
+    pub(super) fn agent(&mut self, subagent: Option<&Subagent>) -> Result<(Id<kind::Agent>, Option<Id<kind::Role>>)> {
+        let workspace = self.workspace_id()?;
+        let role = subagent.map(|subagent| {
+            let role = subagent.role.clone().or_else(|| subagent.agent_type.clone());
+            role.filter(|role| !role.is_empty()).unwrap_or_else(|| "subagent".to_owned())
+        });
+        let role_id = role.as_deref().map(|role| self.role(role)).transpose()?;
+        let part = role.as_deref().map_or_else(|| MAIN.to_owned(), name_part);
+        if let Some(id) = self.agents.get(&part) {
+            return Ok((*id, role_id));
+        }
+        let (workspace_name,) = self
+            .write
+            .one::<(String,)>("select name from workspaces where tenant_id = ?1 and id = ?2", params![workspace])?
+            .unwrap_or_default();
+        let handle = format!("{part}@{workspace_name}");
+        let known = self.write.one::<(Id<kind::Agent>,)>(
+            "select id from agents where tenant_id = ?1 and handle = ?2 and deleted_at is null",
+            params![handle],
+        )?;
+        let id = match (known, self.context.actor) {
+            (Some((id,)), _) => id,
+            (None, Actor::Person(owner)) => self.new_agent(handle, owner, role_id)?,
+            (None, Actor::Agent(_)) => {
+                return Err(trackway_domain::Error::denied("an agent does not observe sessions").into());
+            }
+        };
+        self.agents.insert(part, id);
+        Ok((id, role_id))
+    }
+
+    fn new_agent(
+        &mut self,
+        handle: String,
+        owner: Id<kind::Person>,
+        role_id: Option<Id<kind::Role>>,
+    ) -> Result<Id<kind::Agent>> {
+        let mut new = new_agent(self.context, self.write, handle, owner);
+        new.runner = Runner::ClaudeCode;
+        new.role_id = role_id;
+        // The main agent of an interactive session is not held up; a subagent is asked what it learned.
+        new.end_of_run = role_id.is_some();
+        self.count("agent");
+        Ok(save(self.context, self.write, None, new)?.0.id)
+    }
+
+    /// A thing outside studios, entered into the registry.
+    pub(super) fn register<K: kind::Marker>(&mut self, resource: &Resource<K>) -> Result<()> {
+        let by = self.created_by();
+        Ok(self.write.register(resource.id, None, &resource.path, by)?)
+    }
+}

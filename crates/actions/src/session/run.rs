@@ -1,0 +1,421 @@
+//! Runs of a session: a prompt begins one of the main agent, a start begins one of a subagent.
+//!
+//! A hook and a transcript tell of the same run in different words. They are tied by the client's prompt id or the
+//! prompt's line where there is one, else by the prompt itself at about the same time, in order.
+
+use trackway_domain::{
+    Id, Time,
+    kind::{self, Kind},
+    observed::{PromptKey, Seen, Source, SubagentFacts},
+    text,
+    words::{RunMode, RunStatus},
+};
+use trackway_store::{
+    params, row,
+    sql::Param,
+    tables::{Run, Subagent},
+};
+use uuid::Uuid;
+
+use super::{Observing, RunKey};
+use crate::{error::Result, run::resource};
+
+/// How far apart a hook and a transcript may date one start, in microseconds.
+const APART_MAX: i64 = 120_000_000;
+/// Turns of a session are not ours to limit.
+const MAX_STEPS: i64 = 200;
+
+row! {
+    /// What ties a run to its prompt.
+    pub struct Tie {
+        id: Id<kind::Run>,
+        prompt_id: Option<String>,
+        prompt_line: Option<String>,
+        prompt_hash: Option<String>,
+        hooked: bool,
+        started_at: Time,
+    }
+}
+
+/// What begins a run.
+struct Beginning<'a> {
+    at: Time,
+    prompt: &'a PromptKey,
+    hash: Option<String>,
+}
+
+impl Observing<'_, '_> {
+    /// A prompt begins a run, and is a message.
+    pub(super) fn prompt(&mut self, seen: &Seen, prompt: &str, hash: &str) -> Result<()> {
+        let subagent = seen.agent.as_deref().map(|agent| self.subagent(agent, seen.at)).transpose()?;
+        let beginning = Beginning { at: seen.at, prompt: &seen.prompt, hash: Some(hash.to_owned()) };
+        let (run, new) = self.begin(subagent.as_ref(), &beginning)?;
+        let message = match subagent {
+            // A subagent's prompt is its spawn's: written down with the run that spawned it.
+            Some(_) => None,
+            None => self.message(seen.at, prompt, None, Some(&format!("prompt of {}", run.uuid())))?,
+        };
+        if new && let Some(message) = message {
+            self.write.post(
+                "update runs set cause_kind = ?3, cause_id = ?4 where tenant_id = ?1 and id = ?2",
+                params![run, Kind::Message, message],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A subagent begins a run: told by a hook, or by the first line of its transcript.
+    pub(super) fn subagent_start(&mut self, seen: &Seen, agent_type: Option<&str>) -> Result<()> {
+        let Some(agent) = seen.agent.as_deref() else {
+            return Ok(());
+        };
+        let facts = SubagentFacts { agent_type: agent_type.map(Into::into), ..SubagentFacts::default() };
+        self.subagent_facts(seen, &facts)?;
+        let subagent = self.subagent(agent, seen.at)?;
+        self.begin(Some(&subagent), &Beginning { at: seen.at, prompt: &seen.prompt, hash: None })?;
+        // The match is made with the start: what is printed to the agent depends on it.
+        self.settle_matches()
+    }
+
+    /// The run that a fact belongs to; one is begun when the record starts in the middle.
+    pub(super) fn run_of(&mut self, seen: &Seen) -> Result<Id<kind::Run>> {
+        if let Some(line) = &seen.prompt.line
+            && let Some(run) = self.run_of_line(line)?
+        {
+            return Ok(run);
+        }
+        let key = RunKey::Newest(seen.agent.clone(), seen.prompt.id.clone());
+        if let Some(run) = self.runs.get(&key) {
+            return Ok(*run);
+        }
+        let subagent = seen.agent.as_deref().map(|agent| self.subagent(agent, seen.at)).transpose()?;
+        let ties = self.ties(subagent.as_ref())?;
+        let by_prompt =
+            ties.iter().find(|tie| subagent.is_none() && seen.prompt.id.is_some() && tie.prompt_id == seen.prompt.id);
+        let run = match by_prompt.or(ties.first()) {
+            Some(tie) => tie.id,
+            None => self.begin(subagent.as_ref(), &Beginning { at: seen.at, prompt: &seen.prompt, hash: None })?.0,
+        };
+        self.runs.insert(key, run);
+        Ok(run)
+    }
+
+    /// Whether a fact belongs to a prompt that another session had first. Such lines are linked, not counted again.
+    pub(super) fn is_repeated(&mut self, seen: &Seen) -> Result<bool> {
+        let Some(line) = seen.prompt.line.as_deref() else {
+            return Ok(false);
+        };
+        if !self.repeated.contains(line) {
+            self.run_of_line(line)?;
+        }
+        Ok(self.repeated.contains(line))
+    }
+
+    fn run_of_line(&mut self, line: &str) -> Result<Option<Id<kind::Run>>> {
+        let key = RunKey::Line(line.to_owned());
+        if let Some(run) = self.runs.get(&key) {
+            return Ok(Some(*run));
+        }
+        let found = self.write.one::<(Id<kind::Run>, Option<Id<kind::Session>>)>(
+            "select id, session_id from runs where tenant_id = ?1 and prompt_line = ?2 order by id limit 1",
+            params![line],
+        )?;
+        match found {
+            Some((run, Some(session))) if session == self.session.id => {
+                self.runs.insert(key, run);
+                Ok(Some(run))
+            }
+            Some((_, Some(earlier))) => {
+                self.repeated.insert(line.to_owned());
+                if self.session.continues_id.is_none() {
+                    self.session.continues_id = Some(earlier);
+                    self.session_changed = true;
+                }
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The latest runs of one agent in this session, newest first.
+    fn ties(&mut self, subagent: Option<&Subagent>) -> Result<Vec<Tie>> {
+        const SELECT: &str = "select id, prompt_id, prompt_line, prompt_hash, hooked, started_at from runs where tenant_id = ?1 and session_id = ?2";
+        let session = self.session.id;
+        Ok(match subagent {
+            None => self
+                .write
+                .query(&format!("{SELECT} and subagent_id is null order by id desc limit 100"), params![session])?,
+            Some(subagent) => self.write.query(
+                &format!("{SELECT} and subagent_id = ?3 order by id desc limit 100"),
+                params![session, subagent.id],
+            )?,
+        })
+    }
+
+    /// Finds the run that this beginning is another word for, else begins it. Says whether it is new.
+    fn begin(&mut self, subagent: Option<&Subagent>, beginning: &Beginning<'_>) -> Result<(Id<kind::Run>, bool)> {
+        if let Some(line) = &beginning.prompt.line
+            && let Some(run) = self.run_of_line(line)?
+        {
+            return Ok((run, false));
+        }
+        let ties = self.ties(subagent)?;
+        let same = ties
+            .iter()
+            .find(|tie| {
+                subagent.is_none()
+                    && beginning.prompt.id.is_some()
+                    && tie.prompt_id == beginning.prompt.id
+                    && (tie.prompt_line.is_none() || beginning.prompt.line.is_none())
+            })
+            .or_else(|| ties.iter().rev().find(|tie| self.is_same(tie, beginning)));
+        let (run, new) = match same {
+            Some(tie) => (self.tie(tie.clone(), beginning)?, false),
+            None => (self.new_run(subagent, beginning)?, true),
+        };
+        if let Some(line) = &beginning.prompt.line {
+            self.runs.insert(RunKey::Line(line.clone()), run);
+        }
+        let agent = subagent.map(|subagent| subagent.agent_id.clone());
+        self.runs.insert(RunKey::Newest(agent.clone(), beginning.prompt.id.clone()), run);
+        self.runs.insert(RunKey::Newest(agent, None), run);
+        Ok((run, new))
+    }
+
+    /// Whether the other source told of this run: at about this time, with this prompt where both know it.
+    fn is_same(&self, tie: &Tie, beginning: &Beginning<'_>) -> bool {
+        let untold = match self.source {
+            Source::Hook => !tie.hooked,
+            Source::Transcript => tie.prompt_line.is_none(),
+        };
+        let near = (tie.started_at.micros() - beginning.at.micros()).abs() <= APART_MAX;
+        let agrees = |ours: &Option<String>, theirs: &Option<String>| match (ours, theirs) {
+            (Some(ours), Some(theirs)) => ours == theirs,
+            _ => true,
+        };
+        untold && near && agrees(&beginning.hash, &tie.prompt_hash) && agrees(&beginning.prompt.id, &tie.prompt_id)
+    }
+
+    fn tie(&mut self, tie: Tie, beginning: &Beginning<'_>) -> Result<Id<kind::Run>> {
+        let tied = Tie {
+            prompt_id: tie.prompt_id.clone().or_else(|| beginning.prompt.id.clone()),
+            prompt_line: tie.prompt_line.clone().or_else(|| beginning.prompt.line.clone()),
+            prompt_hash: tie.prompt_hash.clone().or_else(|| beginning.hash.clone()),
+            hooked: tie.hooked || self.source == Source::Hook,
+            // The transcript is what both ways can be read from: its time stands.
+            started_at: if self.source == Source::Transcript { beginning.at } else { tie.started_at },
+            ..tie.clone()
+        };
+        if tied != tie {
+            self.write.post(
+                "update runs set prompt_id = ?3, prompt_line = ?4, prompt_hash = ?5, hooked = ?6, started_at = ?7 where tenant_id = ?1 and id = ?2",
+                params![tied.id, tied.prompt_id, tied.prompt_line, tied.prompt_hash, tied.hooked, tied.started_at],
+            )?;
+        }
+        Ok(tied.id)
+    }
+
+    fn new_run(&mut self, subagent: Option<&Subagent>, beginning: &Beginning<'_>) -> Result<Id<kind::Run>> {
+        let (agent, role) = self.agent(subagent)?;
+        let workspace = self.workspace_id()?;
+        let parent = match subagent {
+            None => None,
+            Some(_) => self.newest_main_run(beginning.prompt.id.as_deref(), beginning.at)?,
+        };
+        self.end_before(subagent, beginning.at)?;
+        let run = Run {
+            id: self.id_at(beginning.at),
+            tenant_id: self.context.tenant,
+            agent_id: agent,
+            role_id: role,
+            task_id: None,
+            task_revision: None,
+            parent_run_id: parent.map(|(id, _)| id),
+            initiated_by: match self.context.actor {
+                crate::Actor::Person(person) => Some(person),
+                crate::Actor::Agent(_) => None,
+            },
+            cause_kind: None,
+            cause_id: None,
+            chain_depth: parent.map_or(0, |(_, depth)| depth + 1),
+            workspace_id: Some(workspace),
+            mode: RunMode::ClaudeCode,
+            status: RunStatus::Running,
+            outcome: None,
+            final_message: None,
+            error: None,
+            max_steps: MAX_STEPS,
+            started_at: beginning.at,
+            ended_at: None,
+            session_id: Some(self.session.id),
+            subagent_id: subagent.map(|subagent| subagent.id),
+            prompt_id: beginning.prompt.id.clone(),
+            prompt_line: beginning.prompt.line.clone(),
+            prompt_hash: beginning.hash.clone(),
+            hooked: self.source == Source::Hook,
+            asked_at: None,
+        };
+        self.write.insert(&run)?;
+        self.register(&resource(run.id))?;
+        self.count("run");
+        if let Some(subagent) = subagent {
+            self.seeking.insert(subagent.agent_id.clone());
+            self.place_runs(&subagent.agent_id)?;
+        }
+        Ok(run.id)
+    }
+
+    /// The main agent's run at a time, which a subagent's run is part of until its spawn says better.
+    fn newest_main_run(&mut self, prompt_id: Option<&str>, at: Time) -> Result<Option<(Id<kind::Run>, i64)>> {
+        let session = self.session.id;
+        let found = self.write.one::<(Id<kind::Run>, i64)>(
+            "select id, chain_depth from runs where tenant_id = ?1 and session_id = ?2 and subagent_id is null
+             and (prompt_id = ?3 or started_at <= ?4) order by case when prompt_id = ?3 then 0 else 1 end, id desc limit 1",
+            params![session, prompt_id, at],
+        )?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        Ok(self.write.one::<(Id<kind::Run>, i64)>(
+            "select id, chain_depth from runs where tenant_id = ?1 and session_id = ?2 and subagent_id is null order by id limit 1",
+            params![session],
+        )?)
+    }
+
+    /// A run that was still open when its agent began another never came to rest.
+    fn end_before(&mut self, subagent: Option<&Subagent>, at: Time) -> Result<()> {
+        let (session, incomplete) = (self.session.id, RunStatus::Incomplete);
+        const END: &str = "update runs set status = ?3, outcome = 'interrupted', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running' and started_at <= ?4";
+        match subagent {
+            None => self.write.post(&format!("{END} and subagent_id is null"), params![session, incomplete, at])?,
+            Some(subagent) => self
+                .write
+                .post(&format!("{END} and subagent_id = ?5"), params![session, incomplete, at, subagent.id])?,
+        }
+        Ok(())
+    }
+
+    /// When the agent last ran a command.
+    pub(super) fn shell(&mut self, seen: &Seen) -> Result<()> {
+        match seen.agent.as_deref() {
+            Some(agent) => {
+                let mut subagent = self.subagent(agent, seen.at)?;
+                subagent.shell_at = subagent.shell_at.max(Some(seen.at));
+                self.save_subagent(subagent)
+            }
+            None => {
+                self.session.shell_at = self.session.shell_at.max(Some(seen.at));
+                self.session_changed = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// The run came to rest. A later rest of the same run wins: it went on meanwhile.
+    pub(super) fn rest(
+        &mut self,
+        seen: &Seen,
+        status: RunStatus,
+        message: Option<&str>,
+        error: Option<&str>,
+    ) -> Result<()> {
+        if seen.agent.is_some() && seen.prompt.line.is_none() && !self.is_known(seen)? {
+            // A stop of an agent that was never seen: a compaction, or noise.
+            return Ok(());
+        }
+        let run = self.run_of(seen)?;
+        let cut = |text: &str| text::cut(&text::clean(text), text::TEXT_MAX - 1);
+        let (message, error) = (message.map(cut), error.map(cut));
+        let outcome = match status {
+            RunStatus::Failed => "error",
+            RunStatus::Cancelled => "interrupted by the user",
+            other => other.word(),
+        };
+        self.write.post(
+            "update runs set status = ?3, outcome = ?4, final_message = coalesce(?5, final_message), error = ?6, ended_at = ?7
+             where tenant_id = ?1 and id = ?2 and (?8 or ended_at is null or ended_at <= ?7 or status = 'incomplete')",
+            // The transcript is what both ways can be read from: its word stands.
+            params![run, status, outcome, message, error, seen.at, self.source == Source::Transcript],
+        )?;
+        crate::token::revoke_of_run(self.write, run)?;
+        if let Some(agent) = &seen.agent {
+            let mut subagent = self.subagent(agent, seen.at)?;
+            subagent.stopped_at = subagent.stopped_at.max(Some(seen.at));
+            self.save_subagent(subagent)?;
+        }
+        Ok(())
+    }
+
+    fn is_known(&mut self, seen: &Seen) -> Result<bool> {
+        let Some(agent) = &seen.agent else { return Ok(true) };
+        Ok(self.subagents.contains_key(agent)
+            || self.write.count(
+                "select count(*) from subagents where tenant_id = ?1 and session_id = ?2 and agent_id = ?3",
+                params![self.session.id, agent],
+            )? > 0)
+    }
+
+    /// Ends what is still open.
+    pub(super) fn session_end(&mut self, at: Time) -> Result<()> {
+        self.session.ended_at = self.session.ended_at.max(Some(at));
+        self.session_changed = true;
+        let (session, incomplete) = (self.session.id, RunStatus::Incomplete);
+        self.write.post(
+            "update runs set status = ?3, outcome = 'the session ended', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running'",
+            params![session, incomplete, at],
+        )?;
+        self.write.post(
+            "update subagents set stopped_at = ?3 where tenant_id = ?1 and session_id = ?2 and stopped_at is null",
+            params![session, at],
+        )?;
+        self.subagents.clear();
+        self.count("end");
+        Ok(())
+    }
+
+    /// Puts an agent's runs where its spawns say: below the run whose call it was, under the role it was given.
+    pub(super) fn place_runs(&mut self, agent_id: &str) -> Result<()> {
+        let Some(subagent) = self.subagents.get(agent_id).cloned() else {
+            return Ok(());
+        };
+        let (agent, role) = self.agent(Some(&subagent))?;
+        let session = self.session.id;
+        let runs = self.write.query::<(Id<kind::Run>, Time, Option<Uuid>)>(
+            "select id, started_at, cause_id from runs where tenant_id = ?1 and session_id = ?2 and subagent_id = ?3 order by id",
+            params![session, subagent.id],
+        )?;
+        let spawns = self.spawns_of(agent_id)?;
+        for (place, (run, started, cause)) in runs.iter().enumerate() {
+            let since = if place == 0 { None } else { runs.get(place - 1).map(|(_, started, _)| *started) };
+            let own = |at: Time| since.is_none_or(|since| at > since);
+            let spawn = spawns
+                .iter()
+                .rev()
+                .find(|spawn| spawn.created_at.micros() <= started.micros() + APART_MAX && own(spawn.created_at));
+            let mut params: Vec<Param<'_>> = params![*run, agent, role].to_vec();
+            let mut set = "agent_id = ?3, role_id = ?4".to_owned();
+            let parent = match spawn {
+                Some(spawn) if spawn.run_id != Some(*run) => {
+                    set += ", cause_kind = 'spawn', cause_id = ?5";
+                    params.extend_from_slice(params![spawn.id]);
+                    spawn.run_id
+                }
+                // Its match was withdrawn.
+                None if cause.is_some() => {
+                    set += ", cause_kind = null, cause_id = null";
+                    None
+                }
+                _ => None,
+            };
+            if let Some(parent) = parent {
+                let number = params.len() + 2;
+                set += &format!(
+                    ", parent_run_id = ?{number}, chain_depth = (select p.chain_depth + 1 from runs p where p.id = ?{number})"
+                );
+                params.push(Param::Uuid(parent.uuid()));
+            }
+            self.write.post(&format!("update runs set {set} where tenant_id = ?1 and id = ?2"), &params)?;
+        }
+        Ok(())
+    }
+}

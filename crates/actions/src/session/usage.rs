@@ -1,0 +1,39 @@
+//! What the model calls of a session used, each counted once.
+
+use trackway_domain::{
+    kind,
+    observed::{Seen, UsageFacts},
+    text,
+};
+use trackway_store::params;
+
+use super::Observing;
+use crate::error::Result;
+
+impl Observing<'_, '_> {
+    /// Several lines hold one message, and sessions repeat each other's lines: the one with the most output counts.
+    pub(super) fn usage(&mut self, seen: &Seen, facts: &UsageFacts) -> Result<()> {
+        let run = self.run_of(seen)?;
+        // Without the provider's request a message's id is only good within its session.
+        let once_key = match &facts.request_id {
+            Some(request) => format!("{} {request}", facts.message_id),
+            None => format!("{} {}", self.session.session_id, facts.message_id),
+        };
+        let model = facts.model.as_deref().map(|model| text::cut(&text::clean_line(model), text::LINE_MAX));
+        let tokens = |count: Option<i64>| count.filter(|count| (0..=1_000_000_000_000).contains(count));
+        let id = self.id_at::<kind::Run>(seen.at);
+        self.write.post(
+            "insert into run_usage (tenant_id, id, run_id, message_id, model, input_tokens, output_tokens, cache_creation_tokens, cache_read_tokens, created_at, once_key)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+             on conflict (tenant_id, once_key) do update set model = excluded.model, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
+             cache_creation_tokens = excluded.cache_creation_tokens, cache_read_tokens = excluded.cache_read_tokens
+             where coalesce(excluded.output_tokens, -1) > coalesce(run_usage.output_tokens, -1)",
+            params![
+                id, run, facts.message_id, model, tokens(facts.input_tokens), tokens(facts.output_tokens),
+                tokens(facts.cache_creation_tokens), tokens(facts.cache_read_tokens), seen.at, once_key
+            ],
+        )?;
+        self.count("usage");
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Which transcripts there are: found by their names, whatever version wrote them.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use crate::{line::Line, transcript::Transcript};
+
+/// Bytes of a file in which its session must be named.
+const PEEK: u64 = 256 << 10;
+
+/// Transcripts below a path, and what could not be looked at.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// A session's own file before the files of its subagents, older sessions first.
+    pub transcripts: Vec<Transcript>,
+    pub unreadable: Vec<(PathBuf, String)>,
+}
+
+/// Where Claude Code keeps its transcripts.
+pub fn default_folder() -> Option<PathBuf> {
+    let set = std::env::var_os("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let home =
+        || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".claude"));
+    set.or_else(home).map(|folder| folder.join("projects"))
+}
+
+/// The folder in which Claude Code keeps the transcripts of a working directory.
+pub fn folder_name(cwd: &str) -> String {
+    cwd.chars().map(|character| if character.is_ascii_alphanumeric() { character } else { '-' }).collect()
+}
+
+/// Looks for transcripts below a path, or takes the one it is.
+pub fn find(path: &Path, wanted: &mut dyn FnMut(&Path) -> bool) -> Found {
+    let mut found = Found::default();
+    let mut dated = Vec::new();
+    look(path, 0, wanted, &mut found, &mut dated);
+    // A session that repeats another's lines is younger than it.
+    dated.sort_by(|(age, one), (other_age, other)| {
+        (one.agent.is_some(), age, &one.path).cmp(&(other.agent.is_some(), other_age, &other.path))
+    });
+    found.transcripts = dated.into_iter().map(|(_, transcript)| transcript).collect();
+    found
+}
+
+/// Folders below each other.
+const DEPTH_MAX: usize = 12;
+
+fn look(
+    path: &Path,
+    depth: usize,
+    wanted: &mut dyn FnMut(&Path) -> bool,
+    found: &mut Found,
+    dated: &mut Vec<((String, SystemTime), Transcript)>,
+) {
+    if !wanted(path) || depth > DEPTH_MAX {
+        return;
+    }
+    let about = match fs::metadata(path) {
+        Ok(about) => about,
+        Err(error) => return found.unreadable.push((path.to_path_buf(), error.to_string())),
+    };
+    if about.is_dir() {
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) => return found.unreadable.push((path.to_path_buf(), error.to_string())),
+        };
+        for entry in entries.flatten() {
+            // A link may lead in circles; the client makes none.
+            if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
+                look(&entry.path(), depth + 1, wanted, found, dated);
+            }
+        }
+        return;
+    }
+    if !about.is_file() || path.extension().is_none_or(|extension| extension != "jsonl") {
+        return;
+    }
+    match identify(path) {
+        Ok(Some((transcript, first))) => {
+            dated.push(((first, about.modified().unwrap_or(SystemTime::UNIX_EPOCH)), transcript));
+        }
+        Ok(None) => found.unreadable.push((path.to_path_buf(), "no line names a session".to_owned())),
+        Err(error) => found.unreadable.push((path.to_path_buf(), error.to_string())),
+    }
+}
+
+/// Whose transcript a file is, and its first time: by its name, else by its first lines.
+pub fn identify(path: &Path) -> io::Result<Option<(Transcript, String)>> {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let agent = stem.strip_prefix("agent-").map(str::to_owned);
+    let (session_said, first) = first_said(path)?;
+    let folder = path.parent().filter(|folder| folder.file_name().is_some_and(|name| name == "subagents"));
+    let above = folder.and_then(|folder| folder.parent()?.file_name()).map(|name| name.to_string_lossy().into_owned());
+    let session = match (&agent, above) {
+        // Copies of another session's lines keep that one's id: the name of the file is what counts.
+        (None, _) if is_uuid(&stem) => Some(stem),
+        (Some(_), Some(above)) => Some(above),
+        _ => session_said,
+    };
+    let limited = |name: &String| (1..=200).contains(&name.chars().count());
+    Ok(session.filter(limited).map(|session| (Transcript { path: path.to_path_buf(), session, agent }, first)))
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.chars().enumerate().all(|(place, character)| match place {
+            8 | 13 | 18 | 23 => character == '-',
+            _ => character.is_ascii_hexdigit(),
+        })
+}
+
+/// The session and the time that the first lines tell.
+fn first_said(path: &Path) -> io::Result<(Option<String>, String)> {
+    use io::{BufRead, Read};
+    let mut reader = io::BufReader::new(fs::File::open(path)?.take(PEEK));
+    let (mut session, mut time) = (None, None);
+    let mut bytes = Vec::new();
+    while (session.is_none() || time.is_none()) && reader.read_until(b'\n', &mut bytes)? > 0 {
+        if let Ok(line) = serde_json::from_slice::<Line<'_>>(&bytes) {
+            session = session.or_else(|| line.session_id.clone());
+            time = time.or_else(|| line.timestamp.map(|time| time.to_string()));
+        }
+        bytes.clear();
+    }
+    Ok((session, time.unwrap_or_default()))
+}
+
+/// Where a transcript's session happened: the first directory its lines name.
+pub fn cwd(path: &Path) -> Option<PathBuf> {
+    use io::{BufRead, Read};
+    let mut reader = io::BufReader::new(fs::File::open(path).ok()?.take(PEEK));
+    let mut bytes = Vec::new();
+    while reader.read_until(b'\n', &mut bytes).ok()? > 0 {
+        if let Some(cwd) = serde_json::from_slice::<Line<'_>>(&bytes).ok().and_then(|line| line.cwd) {
+            return Some(PathBuf::from(cwd));
+        }
+        bytes.clear();
+    }
+    None
+}

@@ -1,0 +1,290 @@
+//! A hook event, and the facts in it.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use trackway_domain::{
+    Time,
+    observed::{Fact, Observation, PromptKey, Seen, SessionFacts, Source},
+    spawn::prompt_hash,
+    words::{Evidence, RunStatus},
+};
+
+use crate::{
+    discover,
+    redact::redacted,
+    tool::{self, Input, Response, Tool, lenient},
+    transcript::{Transcript, is_not_spawned},
+    work_tree,
+};
+
+/// Characters in the name of a session or an agent.
+const NAME_MAX: usize = 200;
+
+/// What the client tells a hook.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    pub hook_event_name: String,
+    pub session_id: String,
+    pub transcript_path: Option<String>,
+    pub cwd: Option<String>,
+    pub prompt_id: Option<String>,
+    pub source: Option<String>,
+    pub prompt: Option<String>,
+    pub tool_name: Option<String>,
+    pub tool_use_id: Option<String>,
+    pub tool_input: Option<Box<RawValue>>,
+    pub tool_response: Option<Box<RawValue>>,
+    pub error: Option<String>,
+    pub agent_id: Option<String>,
+    pub agent_type: Option<String>,
+    pub agent_transcript_path: Option<String>,
+    pub last_assistant_message: Option<String>,
+    pub stop_hook_active: bool,
+}
+
+/// What is to be done about an event, besides writing its facts down.
+#[derive(Debug, Default)]
+pub struct Heard {
+    pub facts: Vec<Seen>,
+    /// Transcripts that should be read on now.
+    pub read: Vec<Transcript>,
+    /// Whether commits may have appeared.
+    pub look_for_commits: bool,
+}
+
+impl Event {
+    /// Reads what came in on standard input.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let text = String::from_utf8_lossy(bytes);
+        let event: Self = serde_json::from_str(&text).map_err(|error| format!("not an event: {error}"))?;
+        let named = |name: &str| (1..=NAME_MAX).contains(&name.chars().count()) && !name.contains(char::is_control);
+        if !named(&event.session_id) {
+            return Err("an event without a session".to_owned());
+        }
+        if event.agent_id.as_deref().is_some_and(|agent| !agent.is_empty() && !named(agent)) {
+            return Err("an event of an agent without a proper id".to_owned());
+        }
+        Ok(event)
+    }
+
+    /// The agent it is about, when that is a subagent.
+    pub fn agent(&self) -> Option<&str> {
+        self.agent_id.as_deref().filter(|agent| !agent.is_empty())
+    }
+
+    pub fn is_stop(&self) -> bool {
+        matches!(self.hook_event_name.as_str(), "Stop" | "SubagentStop")
+    }
+
+    /// The facts in it, as one observation.
+    pub fn observation(&self, facts: Vec<Seen>) -> Observation {
+        Observation { session: self.session_id.clone(), source: Source::Hook, facts, progress: None }
+    }
+
+    /// What it says.
+    pub fn hear(&self, at: Time) -> Heard {
+        let mut heard = Heard::default();
+        match self.hook_event_name.as_str() {
+            "SessionStart" => heard.facts.push(self.session(at)),
+            "UserPromptSubmit" => self.prompt(at, &mut heard),
+            "PreToolUse" | "PostToolUse" | "PostToolUseFailure" => self.tool(at, &mut heard),
+            "SubagentStart" => self.subagent_start(at, &mut heard),
+            "SubagentStop" | "Stop" | "StopFailure" => self.stop(at, &mut heard),
+            "PreCompact" => heard.read = self.transcripts(),
+            "SessionEnd" => {
+                heard.facts.push(self.seen(at, Fact::SessionEnd));
+                heard.read = self.transcripts();
+            }
+            _ => {}
+        }
+        heard
+    }
+
+    fn seen(&self, at: Time, fact: Fact) -> Seen {
+        let prompt = PromptKey { id: self.prompt_id.clone(), line: None };
+        Seen::new(at, self.agent(), &prompt, fact)
+    }
+
+    fn session(&self, at: Time) -> Seen {
+        let place = self.cwd.as_deref().map(work_tree::find).unwrap_or_default();
+        let facts = SessionFacts {
+            cwd: self.cwd.clone(),
+            head: place.root.as_deref().filter(|_| self.hook_event_name == "SessionStart").and_then(work_tree::head),
+            root: place.root,
+            workspace: place.workspace,
+            transcript_path: self.transcript_path.clone(),
+            source: self.source.clone(),
+            ..SessionFacts::default()
+        };
+        Seen::new(at, None, &PromptKey::default(), Fact::Session(Box::new(facts)))
+    }
+
+    fn prompt(&self, at: Time, heard: &mut Heard) {
+        let Some(prompt) = self.prompt.as_deref().filter(|prompt| !prompt.trim().is_empty()) else { return };
+        heard.facts.push(self.session(at));
+        let fact = Fact::Prompt { text: redacted(prompt).into_owned(), hash: prompt_hash(prompt) };
+        heard.facts.push(self.seen(at, fact));
+    }
+
+    fn tool(&self, at: Time, heard: &mut Heard) {
+        let Some(name) = self.tool_name.as_deref() else { return };
+        let Some(kind) = Tool::named(name) else { return };
+        let before = self.hook_event_name == "PreToolUse";
+        let failed = self.hook_event_name == "PostToolUseFailure";
+        let input: Input = lenient(self.tool_input.as_deref());
+        let response: Response = lenient(self.tool_response.as_deref());
+        let Some(id) = self.tool_use_id.as_deref().filter(|id| !id.is_empty()) else {
+            // A client that does not name its calls yet: the transcript does.
+            if !before {
+                heard.read = self.transcripts();
+            }
+            return;
+        };
+        match kind {
+            Tool::Spawn => self.spawn(at, id, &input, &response, heard),
+            Tool::File if !before && !failed => {
+                if let Some(file) = tool::file(name, Some(id), &input, &response, None) {
+                    heard.facts.extend([self.session(at), self.seen(at, Fact::File(file))]);
+                    // By an agent's first call its meta.json is there, and says what started it.
+                    heard.facts.extend(self.meta(at));
+                }
+            }
+            Tool::Shell if !before => {
+                heard.facts.extend([self.session(at), self.seen(at, Fact::Shell)]);
+                heard.look_for_commits = input.command.is_some_and(|command| command.contains("git"));
+            }
+            Tool::File | Tool::Shell => {}
+        }
+    }
+
+    fn spawn(&self, at: Time, id: &str, input: &Input, response: &Response, heard: &mut Heard) {
+        let Some(spawn) = tool::spawn(id, input, None) else { return };
+        heard.facts.extend([self.session(at), self.seen(at, Fact::Spawn(spawn))]);
+        let tool_use_id = id.to_owned();
+        match self.hook_event_name.as_str() {
+            "PostToolUse" => {
+                let status = response.status.clone().unwrap_or_else(|| "completed".to_owned());
+                heard
+                    .facts
+                    .push(self.seen(at, Fact::SpawnResult { tool_use_id: tool_use_id.clone(), status, error: None }));
+                let Some(agent) = response.agent_id.clone() else {
+                    heard.read = self.transcripts();
+                    return;
+                };
+                let fact = Fact::Match { tool_use_id, agent_id: agent.clone(), evidence: Evidence::PostToolUse };
+                heard.facts.push(self.seen(at, fact));
+                if response.is_async != Some(true) {
+                    heard.read.extend(self.transcript_of(&agent));
+                }
+            }
+            "PostToolUseFailure" => {
+                let error = Some(redacted(self.error.as_deref().unwrap_or("failed")).into_owned());
+                heard.facts.push(self.seen(at, Fact::SpawnResult { tool_use_id, status: "failed".to_owned(), error }));
+            }
+            _ => {}
+        }
+    }
+
+    fn subagent_start(&self, at: Time, heard: &mut Heard) {
+        let Some(agent) = self.agent() else { return };
+        if is_not_spawned(agent) {
+            return;
+        }
+        heard.facts.push(self.session(at));
+        heard.facts.push(self.seen(at, Fact::SubagentStart { agent_type: self.agent_type.clone() }));
+    }
+
+    fn stop(&self, at: Time, heard: &mut Heard) {
+        let subagent = self.hook_event_name == "SubagentStop";
+        if subagent && self.agent().is_none() {
+            // An old client does not say who stopped: its transcript does.
+            heard.read = self.transcripts();
+            return;
+        }
+        let message = self.last_assistant_message.as_deref().map(|message| redacted(message).into_owned());
+        let fact = match (self.hook_event_name.as_str(), self.stop_hook_active) {
+            ("StopFailure", _) => {
+                let error = message.or_else(|| self.error.clone());
+                Fact::Rest { status: RunStatus::Failed, message: None, error }
+            }
+            // What it answers to the end-of-run prompt is not its final word.
+            (_, true) => Fact::Rest { status: RunStatus::Completed, message: None, error: None },
+            (_, false) => Fact::Rest { status: RunStatus::Completed, message, error: None },
+        };
+        heard.facts.push(self.seen(at, fact));
+        match self.agent() {
+            Some(agent) => {
+                heard.facts.extend(self.meta(at));
+                heard.read.extend(self.transcript_of(agent));
+            }
+            None => {
+                heard.read = self.transcripts();
+                heard.look_for_commits = true;
+            }
+        }
+    }
+
+    /// What the agent's meta.json says, where it is there.
+    fn meta(&self, at: Time) -> Vec<Seen> {
+        let transcript = self.agent().and_then(|agent| self.transcript_of(agent));
+        let known = transcript.filter(|transcript| transcript.path.with_extension("meta.json").exists());
+        match (known, self.agent()) {
+            (Some(transcript), Some(agent)) => crate::transcript::meta(&transcript.path, agent, at),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The transcript of a subagent, where this version keeps it.
+    fn transcript_of(&self, agent: &str) -> Option<Transcript> {
+        let own = self.transcript_path.as_deref().map(Path::new)?;
+        let said = self.agent_transcript_path.as_deref().filter(|_| self.agent() == Some(agent)).map(PathBuf::from);
+        let beside = own.with_file_name(format!("agent-{agent}.jsonl"));
+        let below = own.with_extension("").join("subagents").join(format!("agent-{agent}.jsonl"));
+        let path = [said, Some(below), Some(beside)].into_iter().flatten().find(|path| path.is_file())?;
+        Some(Transcript { path, session: self.session_id.clone(), agent: Some(agent.to_owned()) })
+    }
+
+    /// All transcripts of the session.
+    pub fn transcripts(&self) -> Vec<Transcript> {
+        let Some(own) = self.transcript_path.as_deref().map(PathBuf::from).filter(|path| path.is_file()) else {
+            return Vec::new();
+        };
+        let below = own.with_extension("").join("subagents");
+        let mut found = vec![Transcript { path: own, session: self.session_id.clone(), agent: None }];
+        if below.is_dir() {
+            found.extend(discover::find(&below, &mut |_| true).transcripts);
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_event_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Event::parse(&bytes).map(|event| event.hear(Time::from_micros(0)));
+        }
+    }
+
+    #[test]
+    fn odd_events_say_nothing() {
+        for text in [
+            r#"{"session_id":"s","hook_event_name":"PreToolUse","tool_name":"Agent","tool_use_id":"t","tool_input":{"prompt":5}}"#,
+            r#"{"session_id":"s","hook_event_name":"SubagentStart","agent_type":"x"}"#,
+            r#"{"session_id":"s","hook_event_name":"Never"}"#,
+            r#"{"session_id":"s","hook_event_name":"UserPromptSubmit","prompt":" "}"#,
+        ] {
+            assert!(Event::parse(text.as_bytes()).unwrap().hear(Time::from_micros(0)).facts.is_empty(), "{text}");
+        }
+        assert!(Event::parse(b"{}").is_err());
+        assert!(Event::parse(br#"{"session_id":7}"#).is_err());
+    }
+}

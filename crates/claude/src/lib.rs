@@ -1,0 +1,10 @@
+//! Claude Code: hook events and transcripts in, domain facts out. No SQL.
+
+pub mod discover;
+pub mod event;
+pub mod line;
+pub mod reading;
+pub mod redact;
+pub mod tool;
+pub mod transcript;
+pub mod work_tree;

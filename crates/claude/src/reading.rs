@@ -1,0 +1,472 @@
+//! Reading a transcript line by line: what each line says, and what has to be remembered to understand the next.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use trackway_domain::{
+    Time, closing,
+    observed::{Fact, PromptKey, Seen, SessionFacts, SubagentFacts, UsageFacts},
+    spawn::{prompt_hash, tagged_role},
+    words::{Evidence, RunStatus},
+};
+
+use crate::{
+    line::{Block, Content, Line, Message, Origin, Progress},
+    redact::redacted,
+    tool::{self, Input, Response, Tool, lenient},
+    work_tree,
+};
+
+/// Lines of inline subagents whose place in their chain is remembered.
+const CHAIN_LINES_MAX: usize = 512;
+/// Calls without an answer that are remembered.
+const PENDING_MAX: usize = 256;
+/// What a user line that is no prompt begins with.
+const NOT_PROMPTS: &[&str] = &[
+    "<command-name>",
+    "<local-command-",
+    "<bash-",
+    "Caveat: The messages below were generated",
+    "Unknown slash command:",
+];
+const INTERRUPTED: &str = "[Request interrupted by user";
+const FEEDBACK: &str = "Stop hook feedback:";
+
+/// What is remembered between lines, and kept with the offset.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    /// Lines read so far.
+    lines: i64,
+    /// The last time a line had.
+    last_at: Option<i64>,
+    /// What was last said of the session.
+    cwd: Option<String>,
+    version: Option<String>,
+    branch: Option<String>,
+    /// Where each agent in this file is: the file's own under an empty name, inline ones under theirs.
+    agents: BTreeMap<String, Place>,
+    /// The lines of inline agents: which agent each belongs to.
+    chain: VecDeque<(String, String)>,
+    /// Calls that wait for their answer, and where they stand in the file.
+    pending: BTreeMap<String, u64>,
+}
+
+/// Where one agent is in its turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Place {
+    prompt_id: Option<String>,
+    prompt_line: Option<String>,
+    /// Its last words, which end the turn unless something follows.
+    words: Option<String>,
+    /// Whether the end-of-run prompt was asked.
+    closing: bool,
+    /// Whether the last thing was said to have come to rest.
+    rested: bool,
+}
+
+/// A call in the lines at hand.
+#[derive(Debug)]
+struct Call {
+    name: String,
+    input: Input,
+}
+
+/// One file being read.
+#[derive(Debug)]
+pub struct Reading {
+    /// The agent whose file this is; none for a session's own.
+    agent: Option<String>,
+    path: String,
+    pub state: State,
+    calls: BTreeMap<String, Call>,
+    progress: HashSet<(String, String)>,
+    pub facts: Vec<Seen>,
+    /// Calls whose line has to be read again to understand an answer.
+    pub wanted: Option<u64>,
+}
+
+impl Reading {
+    pub fn new(path: &str, agent: Option<&str>, state: State) -> Self {
+        Self {
+            agent: agent.map(Into::into),
+            path: path.to_owned(),
+            state,
+            calls: BTreeMap::new(),
+            progress: HashSet::new(),
+            facts: Vec::new(),
+            wanted: None,
+        }
+    }
+
+    /// Takes one line in. `offset` is where it begins; `again` reads the line of an earlier call.
+    pub fn take(&mut self, line: &Line<'_>, offset: u64, again: &mut dyn FnMut(u64) -> Option<Vec<u8>>) {
+        self.state.lines += 1;
+        let at = line.timestamp.or(self.state.last_at.map(Time::from_micros)).unwrap_or(Time::from_micros(0));
+        self.state.last_at = Some(at.micros());
+        self.session(line, at);
+        match line.kind.as_deref() {
+            Some("user") => self.user(line, at, again),
+            Some("assistant") => self.assistant(line, at, offset),
+            Some("progress") => self.progress(line, at),
+            _ => {}
+        }
+    }
+
+    /// The end of what there is: an agent that said its last words has come to rest.
+    pub fn pause(&mut self) {
+        let at = Time::from_micros(self.state.last_at.unwrap_or_default());
+        for name in self.state.agents.keys().cloned().collect::<Vec<_>>() {
+            self.rest_unless_rested(&name, at);
+        }
+    }
+
+    fn session(&mut self, line: &Line<'_>, at: Time) {
+        let State { cwd, version, branch, .. } = &mut self.state;
+        let news = |known: &mut Option<String>, said: &Option<String>| {
+            let new = said.is_some() && known != said;
+            if new {
+                known.clone_from(said);
+            }
+            new
+        };
+        let first = cwd.is_none();
+        let moved = news(cwd, &line.cwd);
+        let changed = news(version, &line.version) | news(branch, &line.git_branch);
+        if !changed && !(moved && first) {
+            return;
+        }
+        let place = line.cwd.as_deref().map(work_tree::find).unwrap_or_default();
+        let facts = SessionFacts {
+            cwd: line.cwd.clone(),
+            root: place.root,
+            workspace: place.workspace,
+            version: line.version.clone(),
+            git_branch: line.git_branch.clone(),
+            ..SessionFacts::default()
+        };
+        self.facts.push(Seen::new(at, None, &PromptKey::default(), Fact::Session(Box::new(facts))));
+    }
+
+    /// Which agent a line is of: the file's, or an inline one by the chain of lines.
+    fn agent_of(&mut self, line: &Line<'_>) -> String {
+        if self.agent.is_some() || !line.is_sidechain {
+            return String::new();
+        }
+        let uuid = line.uuid.clone().unwrap_or_default();
+        let known = line.parent_uuid.as_ref().and_then(|parent| {
+            self.state.chain.iter().rev().find(|(line, _)| line == parent).map(|(_, agent)| agent.clone())
+        });
+        let agent = match (known, &line.parent_uuid) {
+            (Some(agent), _) => agent,
+            // Its line was long ago: the latest chain goes on.
+            (None, Some(_)) if !self.state.chain.is_empty() => {
+                self.state.chain.back().map(|(_, agent)| agent.clone()).unwrap_or_default()
+            }
+            _ => format!("inline-{}", uuid.chars().filter(char::is_ascii_hexdigit).take(12).collect::<String>()),
+        };
+        self.state.chain.push_back((uuid, agent.clone()));
+        if self.state.chain.len() > CHAIN_LINES_MAX {
+            self.state.chain.pop_front();
+        }
+        agent
+    }
+
+    fn place(&mut self, name: &str) -> &mut Place {
+        self.state.agents.entry(name.to_owned()).or_default()
+    }
+
+    fn push(&mut self, at: Time, name: &str, fact: Fact) {
+        let place = self.place(name);
+        let prompt = PromptKey { id: place.prompt_id.clone(), line: place.prompt_line.clone() };
+        let agent = if name.is_empty() { self.agent.as_deref() } else { Some(name) };
+        self.facts.push(Seen::new(at, agent, &prompt, fact));
+    }
+
+    /// The first line of an agent's file begins its run, prompt or not: some versions leave the prompt out.
+    fn begin_if_first(&mut self, line: &Line<'_>, at: Time, name: &str) {
+        if (self.agent.is_some() || !name.is_empty()) && self.place(name).prompt_line.is_none() {
+            self.place(name).prompt_line.clone_from(&line.uuid);
+            self.push(at, name, Fact::SubagentStart { agent_type: None });
+        }
+    }
+
+    fn user(&mut self, line: &Line<'_>, at: Time, again: &mut dyn FnMut(u64) -> Option<Vec<u8>>) {
+        let name = self.agent_of(line);
+        let message: Message<'_> = lenient(line.message);
+        let content = Content::of(message.content);
+        if let Content::Blocks(blocks) = &content
+            && blocks.iter().any(|block| block.kind.as_deref() == Some("tool_result"))
+        {
+            self.begin_if_first(line, at, &name);
+            self.place(&name).words = None;
+            self.place(&name).rested = false;
+            for block in blocks {
+                self.result(line, block, at, &name, again);
+            }
+            return;
+        }
+        let text = content.text();
+        let origin: Origin = lenient(line.origin);
+        if line.is_compact_summary {
+            return;
+        }
+        if let Some(feedback) = text.strip_prefix(FEEDBACK) {
+            let place = self.place(&name);
+            place.closing = feedback.trim_start().starts_with(closing::MARK);
+            (place.words, place.rested) = (None, false);
+            return;
+        }
+        if text.starts_with(INTERRUPTED) {
+            self.place(&name).rested = true;
+            self.push(at, &name, Fact::Rest { status: RunStatus::Cancelled, message: None, error: None });
+            return;
+        }
+        let told = line.is_meta && !(self.agent.is_some() && origin.kind.is_some());
+        if told || text.trim().is_empty() || NOT_PROMPTS.iter().any(|start| text.starts_with(start)) {
+            return;
+        }
+        self.prompt(line, at, &name, &text);
+    }
+
+    fn prompt(&mut self, line: &Line<'_>, at: Time, name: &str, text: &str) {
+        self.rest_unless_rested(name, at);
+        let first = self.place(name).prompt_line.is_none();
+        *self.place(name) =
+            Place { prompt_id: line.prompt_id.clone(), prompt_line: line.uuid.clone(), ..Place::default() };
+        let typed = slash_command(text);
+        let text = typed.as_deref().unwrap_or(text);
+        if (self.agent.is_some() || !name.is_empty()) && first {
+            let facts = SubagentFacts {
+                prompt_hash: Some(prompt_hash(text)),
+                tagged_role: tagged_role(text),
+                not_spawned: text == "Warmup",
+                ..SubagentFacts::default()
+            };
+            self.push(at, name, Fact::Subagent(facts));
+        }
+        self.push(at, name, Fact::Prompt { text: redacted(text).into_owned(), hash: prompt_hash(text) });
+        if let (Some(task), Some(call)) = (between(text, "task-id"), between(text, "tool-use-id")) {
+            let fact = Fact::Match {
+                tool_use_id: call.to_owned(),
+                agent_id: task.to_owned(),
+                evidence: Evidence::TaskNotification,
+            };
+            self.push(at, name, fact);
+        }
+    }
+
+    fn assistant(&mut self, line: &Line<'_>, at: Time, offset: u64) {
+        let name = self.agent_of(line);
+        self.begin_if_first(line, at, &name);
+        let message: Message<'_> = lenient(line.message);
+        let synthetic = message.model.as_deref() == Some("<synthetic>");
+        if let (Some(id), Some(usage), false) = (&message.id, &message.usage, synthetic) {
+            let facts = UsageFacts {
+                message_id: id.clone(),
+                request_id: line.request_id.clone(),
+                model: message.model.clone(),
+                input_tokens: usage.input_tokens,
+                output_tokens: usage.output_tokens,
+                cache_creation_tokens: usage.cache_creation_input_tokens,
+                cache_read_tokens: usage.cache_read_input_tokens,
+            };
+            self.usage(at, &name, facts);
+        }
+        let blocks = match Content::of(message.content) {
+            Content::Text(text) => vec![Block { kind: Some("text".into()), text: Some(text), ..Block::default() }],
+            Content::Blocks(blocks) => blocks,
+        };
+        let mut words = None;
+        let mut calls = false;
+        for (block, number) in blocks.into_iter().zip(0..) {
+            match block.kind.as_deref() {
+                Some("text") => words = block.text.filter(|text| !text.trim().is_empty()).or(words),
+                Some("tool_use") => {
+                    calls = true;
+                    self.call(block, at, &name, offset, number);
+                }
+                _ => {}
+            }
+        }
+        if line.is_api_error_message {
+            let error = words.map(|words| redacted(&words).into_owned());
+            self.place(&name).rested = true;
+            self.push(at, &name, Fact::Rest { status: RunStatus::Failed, message: None, error });
+            return;
+        }
+        if calls {
+            (self.place(&name).words, self.place(&name).rested) = (None, false);
+        } else if let Some(words) = words.filter(|_| !synthetic) {
+            self.say(line, at, &name, &words);
+        }
+        let ended =
+            matches!(message.stop_reason.as_deref(), Some("end_turn" | "stop_sequence" | "max_tokens" | "refusal"));
+        if ended && !synthetic && !calls {
+            self.rest_unless_rested(&name, at);
+        }
+    }
+
+    fn usage(&mut self, at: Time, name: &str, facts: UsageFacts) {
+        // The lines of one message follow each other: the last of them is the one that counts.
+        let agent = if name.is_empty() { self.agent.as_deref() } else { Some(name) };
+        let same = self.facts.iter_mut().rev().take(8).find_map(|seen| match &mut seen.fact {
+            Fact::Usage(known) if known.message_id == facts.message_id && seen.agent.as_deref() == agent => Some(known),
+            _ => None,
+        });
+        match same {
+            Some(known) if facts.output_tokens > known.output_tokens => *known = facts,
+            Some(_) => {}
+            None => self.push(at, name, Fact::Usage(facts)),
+        }
+    }
+
+    fn say(&mut self, line: &Line<'_>, at: Time, name: &str, words: &str) {
+        let said = redacted(words).into_owned();
+        if self.place(name).closing {
+            self.place(name).closing = false;
+            self.place(name).rested = true;
+            self.push(at, name, Fact::Closing { answer: said });
+            return;
+        }
+        self.push(at, name, Fact::Reply { text: said.clone(), line: line.uuid.clone() });
+        let place = self.place(name);
+        (place.words, place.rested) = (Some(said), false);
+    }
+
+    fn rest_unless_rested(&mut self, name: &str, at: Time) {
+        let place = self.place(name);
+        if place.rested {
+            return;
+        }
+        if let Some(words) = place.words.clone() {
+            place.rested = true;
+            self.push(at, name, Fact::Rest { status: RunStatus::Completed, message: Some(words), error: None });
+        }
+    }
+
+    fn call(&mut self, block: Block<'_>, at: Time, name: &str, offset: u64, number: i64) {
+        let (Some(id), Some(tool)) = (block.id, block.name) else { return };
+        let Some(kind) = Tool::named(&tool) else { return };
+        let input: Input = lenient(block.input);
+        match kind {
+            Tool::Spawn => {
+                let place = Some((self.path.clone(), self.state.lines - 1, number));
+                if let Some(spawn) = tool::spawn(&id, &input, place) {
+                    self.push(at, name, Fact::Spawn(spawn));
+                }
+            }
+            Tool::Shell if !input.command.as_deref().is_some_and(|command| command.contains("git")) => return,
+            Tool::Shell | Tool::File => {}
+        }
+        self.state.pending.insert(id.clone(), offset);
+        self.calls.insert(id, Call { name: tool, input });
+        if self.state.pending.len() > PENDING_MAX {
+            self.state.pending.pop_first();
+        }
+    }
+
+    fn result(
+        &mut self,
+        line: &Line<'_>,
+        block: &Block<'_>,
+        at: Time,
+        name: &str,
+        again: &mut dyn FnMut(u64) -> Option<Vec<u8>>,
+    ) {
+        let Some(id) = block.tool_use_id.as_deref() else { return };
+        let Some(offset) = self.state.pending.remove(id) else { return };
+        let call = self.calls.remove(id).or_else(|| again(offset).and_then(|line| call_in(&line, id)));
+        let Some(call) = call else { return };
+        let response: Response = lenient(line.tool_use_result);
+        let failed = block.is_error == Some(true);
+        match Tool::named(&call.name) {
+            Some(Tool::Spawn) => self.spawn_result(id, block.content, &response, failed, at, name),
+            Some(Tool::File) if !failed => {
+                let said = Content::of(block.content).text();
+                if let Some(file) = tool::file(&call.name, Some(id), &call.input, &response, Some(&said)) {
+                    self.push(at, name, Fact::File(file));
+                }
+            }
+            Some(Tool::Shell) => {
+                let said = response.stdout.clone().unwrap_or_else(|| Content::of(block.content).text());
+                for commit in work_tree::commits_said(self.state.cwd.as_deref(), &said) {
+                    self.push(at, name, Fact::Commit(commit));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn spawn_result(
+        &mut self,
+        id: &str,
+        content: Option<&RawValue>,
+        response: &Response,
+        failed: bool,
+        at: Time,
+        name: &str,
+    ) {
+        let tool_use_id = id.to_owned();
+        let said = Content::of(content).text();
+        if failed {
+            let error = Some(redacted(&said).into_owned());
+            self.push(at, name, Fact::SpawnResult { tool_use_id, status: "failed".into(), error });
+            return;
+        }
+        let status = response.status.clone().unwrap_or_else(|| "completed".into());
+        self.push(at, name, Fact::SpawnResult { tool_use_id: tool_use_id.clone(), status, error: None });
+        match response.agent_id.as_deref().or_else(|| tool::agent_in_words(&said)) {
+            Some(agent) => {
+                let agent_id = agent.to_owned();
+                self.push(at, name, Fact::Match { tool_use_id, agent_id, evidence: Evidence::ToolResult });
+            }
+            // Inline agents have no id anywhere: the one that said this. Its words are in by now.
+            None => {
+                for inline in self.state.agents.keys().filter(|name| !name.is_empty()).cloned().collect::<Vec<_>>() {
+                    self.rest_unless_rested(&inline, at);
+                }
+                self.push(at, name, Fact::ResultText { tool_use_id, text: redacted(&said).into_owned() });
+            }
+        }
+    }
+
+    fn progress(&mut self, line: &Line<'_>, at: Time) {
+        let progress: Progress = lenient(line.data);
+        if progress.kind.as_deref() != Some("agent_progress") {
+            return;
+        }
+        if let (Some(agent_id), Some(tool_use_id)) = (progress.agent_id, line.parent_tool_use_id.clone())
+            && self.progress.insert((agent_id.clone(), tool_use_id.clone()))
+        {
+            self.push(at, "", Fact::Match { tool_use_id, agent_id, evidence: Evidence::AgentProgress });
+        }
+    }
+}
+
+/// The call of an id in a line that is read again.
+fn call_in(line: &[u8], id: &str) -> Option<Call> {
+    let line: Line<'_> = serde_json::from_slice(line).ok()?;
+    let message: Message<'_> = lenient(line.message);
+    let Content::Blocks(blocks) = Content::of(message.content) else { return None };
+    let block = blocks.into_iter().find(|block| block.id.as_deref() == Some(id))?;
+    Some(Call { name: block.name?, input: lenient(block.input) })
+}
+
+/// What was typed, of a command that became a prompt: `/name arguments`.
+fn slash_command(text: &str) -> Option<String> {
+    if !text.starts_with("<command-message>") {
+        return None;
+    }
+    let name = between(text, "command-name")?;
+    let arguments = between(text, "command-args").unwrap_or_default();
+    Some(format!("{name} {arguments}").trim_end().to_owned())
+}
+
+/// The text between a tag and its end.
+fn between<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{tag}>"))?;
+    rest.split_once(&format!("</{tag}>")).map(|(inside, _)| inside.trim())
+}

@@ -1,0 +1,391 @@
+//! Claude Code sessions, the agents they started, and the calls that started them.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{
+    Error as Rule, Id, Ref, Time, kind,
+    words::{Evidence, RunStatus},
+};
+use trackway_store::{
+    Reader, Result, params, row,
+    shown::{RunShown, SessionShown, SpawnShown, SubagentShown},
+    sql::ToParam,
+    table::Shown,
+    tables::SpawnMatch,
+};
+
+use crate::{
+    page::{Filter, Listed, Order, Page},
+    view::View,
+};
+
+/// List sessions, newest first
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ListSessions {
+    /// Only in this workspace
+    #[arg(long)]
+    pub workspace: Option<Ref<kind::Workspace>>,
+    /// How many to show
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    #[serde(default = "hundred")]
+    pub limit: i64,
+    /// Go on with those that began before this time
+    #[arg(long, value_name = "TIME")]
+    pub before: Option<Time>,
+}
+
+fn hundred() -> i64 {
+    100
+}
+
+impl View for ListSessions {
+    const COMMAND: (&'static str, &'static str) = ("session", "list");
+    const COLUMNS: &'static [&'static str] =
+        &["id", "workspace", "version", "runs", "subagents", "started_at", "ended_at"];
+    type Output = Listed<SessionShown>;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        if !(1..=10_000).contains(&self.limit) {
+            return Err(Rule::usage("--limit is from 1 to 10000").into());
+        }
+        let workspace = read.resolve_optional(self.workspace.as_ref())?;
+        let mut conditions = String::new();
+        let one_more = self.limit + 1;
+        let mut params: Vec<_> = params![one_more].to_vec();
+        if let Some(before) = &self.before {
+            params.push(before.to_param());
+            conditions += &format!(" and e.started_at < ?{}", params.len() + 1);
+        }
+        if let Some(workspace) = &workspace {
+            params.push(workspace.to_param());
+            conditions += &format!(" and e.workspace_id = ?{}", params.len() + 1);
+        }
+        let mut rows = read.shown::<SessionShown>(
+            &format!("where e.tenant_id = ?1{conditions} order by e.started_at desc, e.id desc limit ?2"),
+            &params,
+        )?;
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let more = rows.last().filter(|_| more).map(|last| format!("--before {}", last.session.started_at));
+        Ok(Listed { rows, more })
+    }
+
+    fn more(output: &Self::Output) -> Option<String> {
+        output.more.clone()
+    }
+}
+
+/// Show a session: its runs, the agents it started, and the evidence for each
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ShowSession {
+    /// The session, by its id or the end of it
+    pub session: Ref<kind::Session>,
+}
+
+/// A session in full.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct SessionInFull {
+    #[serde(flatten)]
+    pub session: SessionShown,
+    pub prompts: Vec<RunShown>,
+    /// The agents it started, each below the one that started it.
+    pub tree: Vec<Started>,
+    pub spawns: Vec<SpawnShown>,
+}
+
+/// An agent in the tree of a session.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Started {
+    pub agent_id: String,
+    pub agent_type: Option<String>,
+    pub role: Option<String>,
+    pub description: Option<String>,
+    pub tool_use_id: Option<String>,
+    pub evidence: Option<Evidence>,
+    pub tentative: bool,
+    pub run_id: Option<Id<kind::Run>>,
+    pub status: Option<RunStatus>,
+    pub children: Vec<Started>,
+}
+
+impl View for ShowSession {
+    const COMMAND: (&'static str, &'static str) = ("session", "show");
+    const ALIAS: Option<&'static str> = Some("get");
+    type Output = SessionInFull;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<SessionInFull> {
+        let id = read.resolve(&self.session)?;
+        let session = read.shown_by_id::<SessionShown>("e", id)?;
+        let subagents = read.shown::<SubagentShown>(
+            "where a.tenant_id = ?1 and a.session_id = ?2 order by a.started_at, a.id",
+            params![id],
+        )?;
+        let spawns = read.shown::<SpawnShown>(
+            "where s.tenant_id = ?1 and s.session_id = ?2 order by s.created_at, s.id",
+            params![id],
+        )?;
+        let prompts = read.shown::<RunShown>(
+            "where u.tenant_id = ?1 and u.session_id = ?2 and u.subagent_id is null order by u.id",
+            params![id],
+        )?;
+        Ok(SessionInFull { session, prompts, tree: tree(&subagents, &spawns), spawns })
+    }
+}
+
+fn tree(subagents: &[SubagentShown], spawns: &[SpawnShown]) -> Vec<Started> {
+    let by_agent: HashMap<&str, &SpawnShown> =
+        spawns.iter().rev().filter_map(|spawn| Some((spawn.spawn.matched_agent_id.as_deref()?, spawn))).collect();
+    let mut below: HashMap<Option<&str>, Vec<&SubagentShown>> = HashMap::new();
+    let known = |agent: &str| subagents.iter().any(|shown| shown.subagent.agent_id == agent);
+    for shown in subagents {
+        let parent = shown
+            .subagent
+            .parent_agent_id
+            .as_deref()
+            .filter(|parent| known(parent) && *parent != shown.subagent.agent_id);
+        below.entry(parent).or_default().push(shown);
+    }
+    branches(None, &mut below, &by_agent)
+}
+
+fn branches<'a>(
+    parent: Option<&'a str>,
+    below: &mut HashMap<Option<&'a str>, Vec<&'a SubagentShown>>,
+    spawns: &HashMap<&str, &SpawnShown>,
+) -> Vec<Started> {
+    // Taken out as they are shown: a circle, which no client makes, ends here.
+    let children = below.remove(&parent).unwrap_or_default();
+    children
+        .into_iter()
+        .map(|shown| {
+            let agent = &shown.subagent;
+            let spawn = spawns.get(agent.agent_id.as_str()).map(|spawn| &spawn.spawn);
+            Started {
+                agent_id: agent.agent_id.clone(),
+                agent_type: agent.agent_type.clone(),
+                role: agent.role.clone(),
+                description: spawn.and_then(|spawn| spawn.description.clone()),
+                tool_use_id: spawn.map(|spawn| spawn.tool_use_id.clone()),
+                evidence: spawn.and_then(|spawn| spawn.evidence),
+                tentative: spawn.and_then(|spawn| spawn.evidence).is_some_and(Evidence::is_tentative),
+                run_id: shown.run_id,
+                status: shown.status,
+                children: branches(Some(agent.agent_id.as_str()), below, spawns),
+            }
+        })
+        .collect()
+}
+
+/// List the agents that sessions started
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ListSubagents {
+    /// Only of this session
+    #[arg(long)]
+    pub session: Option<Ref<kind::Session>>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub page: Page,
+}
+
+impl View for ListSubagents {
+    const COMMAND: (&'static str, &'static str) = ("subagent", "list");
+    const COLUMNS: &'static [&'static str] =
+        &["agent_id", "role", "role_source", "agent_type", "depth", "run_id", "status", "session_id"];
+    type Output = Listed<SubagentShown>;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        let session = read.resolve_optional(self.session.as_ref())?;
+        let filter = Filter::default().and("a.session_id = ?", session.as_ref()).always("a.cleared_at is null");
+        self.page.read(read, SubagentShown::select(), "a", filter, Order::OldestFirst, |shown: &SubagentShown| {
+            shown.subagent.id.uuid()
+        })
+    }
+
+    fn more(output: &Self::Output) -> Option<String> {
+        output.more.clone()
+    }
+}
+
+/// List the calls that started agents
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ListSpawns {
+    /// Only of this session
+    #[arg(long)]
+    pub session: Option<Ref<kind::Session>>,
+    /// Only those whose prompt has a role tag
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub tagged: Option<bool>,
+    /// Only those without an agent
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub unmatched: Option<bool>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub page: Page,
+}
+
+impl View for ListSpawns {
+    const COMMAND: (&'static str, &'static str) = ("spawn", "list");
+    const COLUMNS: &'static [&'static str] =
+        &["tool_use_id", "description", "role", "subagent_type", "agent_id", "evidence", "tentative", "session_id"];
+    type Output = Listed<SpawnShown>;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        let session = read.resolve_optional(self.session.as_ref())?;
+        let mut filter = Filter::default().and("s.session_id = ?", session.as_ref());
+        if let Some(tagged) = self.tagged {
+            let is = if tagged { "=" } else { "<>" };
+            filter = filter.always(&format!("coalesce(s.role_source, '') {is} 'prompt_tag'"));
+        }
+        if let Some(unmatched) = self.unmatched {
+            let is = if unmatched { "is null" } else { "is not null" };
+            filter = filter.always(&format!("s.matched_agent_id {is}"));
+        }
+        self.page.read(read, SpawnShown::select(), "s", filter, Order::OldestFirst, |shown: &SpawnShown| {
+            shown.spawn.id.uuid()
+        })
+    }
+
+    fn more(output: &Self::Output) -> Option<String> {
+        output.more.clone()
+    }
+}
+
+/// Show a call that started an agent, with all evidence for which one
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ShowSpawn {
+    /// The id of the call, or the end of the spawn's id
+    pub tool_use_id: String,
+    /// The session it is in, where several have such a call
+    #[arg(long)]
+    pub session: Option<Ref<kind::Session>>,
+}
+
+/// A spawn in full.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct SpawnInFull {
+    #[serde(flatten)]
+    pub spawn: SpawnShown,
+    pub matches: Vec<SpawnMatch>,
+}
+
+impl View for ShowSpawn {
+    const COMMAND: (&'static str, &'static str) = ("spawn", "show");
+    const ALIAS: Option<&'static str> = Some("get");
+    type Output = SpawnInFull;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<SpawnInFull> {
+        let session = read.resolve_optional(self.session.as_ref())?;
+        let named = read.shown::<SpawnShown>(
+            "where s.tenant_id = ?1 and s.tool_use_id = ?2 order by s.id desc limit 100",
+            params![self.tool_use_id],
+        )?;
+        let found = named.into_iter().find(|shown| session.is_none_or(|session| shown.spawn.session_id == session));
+        let spawn = match found {
+            Some(spawn) => spawn,
+            None => {
+                let id = read.resolve(&Ref::<kind::Spawn>::new(&self.tool_use_id))?;
+                read.shown_by_id("s", id)?
+            }
+        };
+        let matches = read.rows(
+            "where tenant_id = ?1 and spawn_id = ?2 order by created_at, agent_id, evidence",
+            params![spawn.spawn.id],
+        )?;
+        Ok(SpawnInFull { spawn, matches })
+    }
+}
+
+row! {
+    /// What the record holds of one session.
+    pub struct SessionCounts {
+        session: String,
+        subagents: i64,
+        spawns: i64,
+        matched: i64,
+        tentative: i64,
+        touches: i64,
+        usage: i64,
+    }
+}
+
+/// What the record holds of each session.
+pub fn counts(read: &mut Reader<'_>) -> Result<Vec<SessionCounts>> {
+    read.query(
+        "select e.session_id,
+         (select count(*) from subagents a where a.tenant_id = ?1 and a.session_id = e.id),
+         coalesce(s.spawns, 0), coalesce(s.matched, 0), coalesce(s.tentative, 0), coalesce(t.touches, 0), coalesce(x.calls, 0)
+         from sessions e
+         left join (select session_id, count(*) as spawns, count(matched_agent_id) as matched,
+                    count(case when evidence in ('role', 'subagent_type') then 1 end) as tentative
+                    from task_spawns where tenant_id = ?1 group by session_id) s on s.session_id = e.id
+         left join (select r.session_id, count(*) as touches from runs r join run_resources y on y.run_id = r.id
+                    where r.tenant_id = ?1 and r.session_id is not null group by r.session_id) t on t.session_id = e.id
+         left join (select r.session_id, count(*) as calls from runs r join run_usage y on y.tenant_id = ?1 and y.run_id = r.id
+                    where r.tenant_id = ?1 and r.session_id is not null group by r.session_id) x on x.session_id = e.id
+         where e.tenant_id = ?1",
+        &[],
+    )
+}
+
+row! {
+    /// How an agent of a session stands: for a hook that speaks to it.
+    pub struct Standing {
+        run_id: Id<kind::Run>,
+        started_at: Time,
+        asked_at: Option<Time>,
+        handle: String,
+        end_of_run: bool,
+        owner: String,
+        role: Option<String>,
+        scratchpad: Option<String>,
+        revision: Option<i64>,
+        root: Option<String>,
+        head: Option<String>,
+        shell_at: Option<Time>,
+        /// Whether a spawn made it; the main agent needs none.
+        spawned: bool,
+    }
+}
+
+/// How an agent of a session stands now. None before its first run.
+pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Result<Option<Standing>> {
+    let (join, which, shell) = match agent {
+        None => ("", "u.subagent_id is null", "e.shell_at"),
+        Some(_) => (
+            "join subagents b on b.tenant_id = ?1 and b.session_id = e.id and b.agent_id = ?3",
+            "u.subagent_id = b.id",
+            "b.shell_at",
+        ),
+    };
+    let spawned = match agent {
+        None => "true",
+        Some(_) => {
+            "exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = e.id and s.matched_agent_id = b.agent_id)"
+        }
+    };
+    let mut params = params![session].to_vec();
+    params.extend(agent.as_ref().map(ToParam::to_param));
+    read.one(
+        &format!(
+            "select u.id, u.started_at, u.asked_at, a.handle, a.end_of_run, o.handle, r.name, p.content, p.revision, e.root, e.head, {shell}, {spawned}
+             from sessions e {join} join runs u on u.tenant_id = ?1 and u.session_id = e.id and {which}
+             join agents a on a.id = u.agent_id join people o on o.id = a.owner_id
+             left join roles r on r.id = u.role_id left join scratchpads p on p.agent_id = a.id
+             where e.tenant_id = ?1 and e.session_id = ?2 order by u.id desc limit 1"
+        ),
+        &params,
+    )
+}
+
+/// The digest a file had after its last recorded change, by paths in the workspace of a session.
+pub fn last_digest(read: &mut Reader<'_>, session: &str, path: &str) -> Result<Option<String>> {
+    let found = read.one::<(Option<String>,)>(
+        "select c.digest from sessions e join files f on f.tenant_id = ?1 and f.workspace_id = e.workspace_id and f.path = ?3
+         join file_changes c on c.tenant_id = ?1 and c.file_id = f.id
+         where e.tenant_id = ?1 and e.session_id = ?2 order by c.created_at desc limit 1",
+        params![session, path],
+    )?;
+    Ok(found.and_then(|(digest,)| digest))
+}
