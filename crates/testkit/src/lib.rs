@@ -1,4 +1,5 @@
-//! Support for tests: databases on both engines, a house to tell stories in, and what they left behind.
+//! Support for tests: databases on both engines, a house to tell stories in, and what they left behind; a model that
+//! keeps to a script, and real clients to talk to it.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,6 +11,7 @@
 mod database;
 mod house;
 mod run;
+pub mod scripted_model;
 mod snapshot;
 
 pub use database::{TestDatabase, database};
