@@ -8,6 +8,7 @@
     reason = "only tests use this, and a panic is how a test fails"
 )]
 
+pub mod claude_client;
 mod database;
 mod house;
 mod run;
