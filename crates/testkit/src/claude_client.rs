@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, ErrorKind, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
@@ -244,13 +244,20 @@ fn is_result(printed: &Value) -> bool {
 fn new_records(home: &Path) -> (usize, PathBuf) {
     let all = home.join(".scripted-model");
     fs::create_dir_all(&all).unwrap();
-    let mut numbered = (1..).map(|number: usize| (number, all.join(number.to_string())));
-    numbered.find(|(_, directory)| fs::create_dir(directory).is_ok()).expect("as many numbers as are needed")
+    for number in 1.. {
+        let directory = all.join(number.to_string());
+        match fs::create_dir(&directory) {
+            Ok(()) => return (number, directory),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => panic!("{}: {error}", directory.display()),
+        }
+    }
+    unreachable!("there is always one more number")
 }
 
-/// The program around the client, in namespaces of its own: no network but loopback, and all processes end with the
-/// first. That one ends with the thread that starts it, so that a test that is killed leaves nothing behind.
-fn alone() -> Command {
+/// The `scripted-model` program in namespaces of its own: no network but loopback, and all processes end with the first.
+/// That one ends with the thread that starts it, so that a test that is killed leaves nothing behind.
+pub fn alone() -> Command {
     let mut command = Command::new("setpriv");
     command.args("--pdeathsig KILL unshare --net --pid --fork --kill-child --mount-proc".split(' '));
     if fs::metadata("/proc/self").unwrap().uid() != 0 {

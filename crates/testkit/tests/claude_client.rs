@@ -106,6 +106,22 @@ mod real_client {
     }
 
     #[test]
+    fn every_other_scenario_comes_to_its_end() {
+        let client = ClaudeClient::version(NEWEST);
+        for (scenario, said, file, content) in [
+            ("nested", "The chart is drawn.", "coast.txt", "cliffs to the north\n"),
+            ("equal-prompts", "Nothing, twice.", "seen.txt", "nothing\nnothing\n"),
+            ("failing", "The hatch holds, the pump does not.", "hatch.txt", "tight\n"),
+            ("edits-and-commit", "The ledger is up to date.", ".git/COMMIT_EDITMSG", "ledger: one rope less\n"),
+            ("background", "The depth is known.", "depth.txt", "seven fathoms\n"),
+        ] {
+            let desk = Desk::new();
+            let result = desk.call(&client, &Scenario::named(scenario)).run();
+            assert_eq!((&result.result()["result"], desk.read(file)), (&json!(said), content.to_owned()), "{scenario}");
+        }
+    }
+
+    #[test]
     fn a_session_goes_on_in_a_second_call() {
         let client = ClaudeClient::version(NEWEST);
         let desk = Desk::new();

@@ -11,7 +11,10 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use trackway_testkit::scripted_model::{ModelRequest, Options, Scenario, ScriptedModel};
+use trackway_testkit::{
+    claude_client::alone,
+    scripted_model::{ModelRequest, Options, Scenario, ScriptedModel},
+};
 
 const MESSAGES: &str = "/v1/messages";
 const CHAT: &str = "/v1/chat/completions";
@@ -372,16 +375,12 @@ fn a_block_that_means_nothing_is_refused() {
 mod program {
     use super::*;
 
-    fn scripted_model() -> Command {
-        Command::new(env!("CARGO_BIN_EXE_scripted-model"))
-    }
-
     #[test]
     fn serve_prints_where_it_is() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("scenario.json");
         std::fs::write(&file, json!(scenario(json!([[{ "text": "in $CWD" }]]))).to_string()).unwrap();
-        let mut server = scripted_model()
+        let mut server = Command::new(env!("CARGO_BIN_EXE_scripted-model"))
             .args(["serve", "--scenario"])
             .arg(&file)
             .current_dir("/")
@@ -402,8 +401,8 @@ mod program {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("scenario.json");
         std::fs::write(&file, json!(scenario(json!([]))).to_string()).unwrap();
-        let ran = Command::new("unshare")
-            .args(["--net", env!("CARGO_BIN_EXE_scripted-model"), "run", "--scenario"])
+        let ran = alone()
+            .args(["run", "--scenario"])
             .arg(&file)
             .arg("--requests")
             .arg(directory.path().join("requests.jsonl"))
