@@ -1,4 +1,5 @@
-//! Support for tests: databases on both engines, a house to tell stories in, and what they left behind.
+//! Support for tests: databases on both engines, a house to tell stories in, and what they left behind; a model that
+//! keeps to a script, and real clients to talk to it.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,9 +8,11 @@
     reason = "only tests use this, and a panic is how a test fails"
 )]
 
+pub mod claude_client;
 mod database;
 mod house;
 mod run;
+pub mod scripted_model;
 mod snapshot;
 
 pub use database::{TestDatabase, database};

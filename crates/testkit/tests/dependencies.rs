@@ -10,7 +10,7 @@ use std::{path::Path, process::Command};
 use serde_json::Value;
 
 /// Packages in Cargo.lock. Raise it on purpose, in the commit that adds the dependency.
-const PACKAGES_MAX: usize = 200;
+const PACKAGES_MAX: usize = 210;
 
 /// What the source of a package from the registry starts with; code from a git repository would say `git+`.
 const REGISTRY: &str = "registry+";
@@ -23,6 +23,7 @@ const LICENCES: &[&str] = &[
     "Apache-2.0 OR MIT",
     "Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT",
     "MIT",
+    "MIT AND BSD-3-Clause",
     "MIT OR Apache-2.0",
     "MIT OR Apache-2.0 OR LGPL-2.1-or-later",
     "MIT/Apache-2.0",
