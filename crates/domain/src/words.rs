@@ -253,3 +253,14 @@ impl Switch {
         self == Self::On
     }
 }
+
+words! {
+    /// Whose runs end with the end-of-run prompt, when the hooks of a client start them.
+    #[derive(Default)]
+    pub enum Memory {
+        Off = "off",
+        #[default]
+        Subagents = "subagents",
+        All = "all",
+    }
+}
