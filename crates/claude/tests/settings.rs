@@ -4,7 +4,7 @@
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Value, json};
-use trackway_claude::settings::{Wanted, connect, disconnect, hooks::EVENTS, hooks::is_ours};
+use trackway_claude::settings::{Wanted, connect, connected_memory, disconnect, hooks::EVENTS, hooks::is_ours};
 use trackway_domain::words::Memory;
 
 fn wanted(program: &str) -> Wanted {
@@ -404,7 +404,9 @@ proptest! {
     #[test]
     fn disconnect_gives_back_what_connect_was_given(text in settings()) {
         let connected = connect(&text, &wanted("/a b/trackway")).unwrap();
-        prop_assert_eq!(disconnect(&connected).unwrap(), text);
+        prop_assert_eq!(disconnect(&connected).unwrap(), &text[..]);
+        prop_assert_eq!(connected_memory(&connected), Ok(Some(Memory::Subagents)));
+        prop_assert_eq!(connected_memory(&text), Ok(None));
     }
 
     #[test]

@@ -133,6 +133,16 @@ pub fn is_ours(command: &str) -> bool {
     words.next().is_some_and(|program| is_our_name(program)) && words.any(|word| word == "hook")
 }
 
+/// What a command of ours says about memory.
+pub fn memory_of(command: &str) -> Memory {
+    let words = words(command);
+    let said = words.iter().enumerate().find_map(|(index, word)| match word.strip_prefix("--memory") {
+        Some("") => words.get(index + 1).map(String::as_str),
+        rest => rest.and_then(|rest| rest.strip_prefix('=')),
+    });
+    said.and_then(|word| word.parse().ok()).unwrap_or_default()
+}
+
 /// Whether a binary's path ends in a name that is known again: `trackway`, `trackway.exe`, `trackway-0.2`.
 pub fn is_our_name(program: &str) -> bool {
     let name = program.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -190,6 +200,15 @@ mod tests {
         {
             assert!(!is_ours(command), "{command}");
         }
+    }
+
+    #[test]
+    fn what_a_command_says_about_memory_is_read_again() {
+        for memory in [Memory::Off, Memory::Subagents, Memory::All] {
+            assert_eq!(memory_of(&wanted("/a b/trackway", memory).command()), memory);
+        }
+        assert_eq!(memory_of("trackway hook --memory=off"), Memory::Off);
+        assert_eq!(memory_of("trackway hook --memory"), Memory::Subagents);
     }
 
     #[test]

@@ -233,7 +233,8 @@ impl Walker<'_> {
         self.at += 1;
         let mut decoded = String::new();
         loop {
-            let plain = self.text[self.at..].find(|character| matches!(character, '"' | '\\' | '\0'..='\x1f'));
+            let rest = &self.text.as_bytes()[self.at..];
+            let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f));
             let Some(length) = plain else {
                 return Err(refused_at(self.text, open, "a string begins here and does not end"));
             };

@@ -8,10 +8,11 @@ pub mod json_spans;
 pub mod splice;
 
 use serde_json::{Map, Value};
+use trackway_domain::words::Memory;
 
 pub use self::hooks::{Event, Version, Wanted, is_our_name};
 use self::{
-    hooks::is_ours,
+    hooks::{is_ours, memory_of},
     json_spans::{Node, parse, refused_at},
     splice::{Edit, Item, Layout, Left, apply, take_out, take_out_document},
 };
@@ -41,9 +42,16 @@ pub fn disconnect(text: &str) -> Result<String> {
     tidied(text, None)
 }
 
-/// Whether anything of ours is in the text.
-pub fn is_connected(text: &str) -> Result<bool> {
-    Ok(disconnect(text)? != text)
+/// Whether anything of ours is in the text, and what the first of it says about memory.
+pub fn connected_memory(text: &str) -> Result<Option<Memory>> {
+    let root = parse(text)?;
+    let hooks = root.as_ref().and_then(|root| root.get("hooks"));
+    let groups =
+        hooks.and_then(Node::members).into_iter().flatten().filter_map(|event| event.value.elements()).flatten();
+    let commands = groups.filter_map(|group| group.get("hooks")).filter_map(Node::elements).flatten();
+    let mut ours =
+        commands.filter_map(|hook| hook.get("command").and_then(Node::text)).filter(|command| is_ours(command));
+    Ok(ours.next().map(memory_of))
 }
 
 /// Refuses what the client would refuse, too, at the places that we write to.
