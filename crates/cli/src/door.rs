@@ -19,7 +19,7 @@ use trackway_store::{Reader, TenantId, registry::tenant_named, tables::Tenant};
 use trackway_views::registry::VIEWS;
 use uuid::Uuid;
 
-use crate::{arguments, demo, environment, failure::Failure, init, location::Location, render::Shape, user};
+use crate::{arguments, connect, demo, environment, failure::Failure, init, location::Location, render::Shape, user};
 
 /// An answer, and how people see it.
 #[derive(Debug)]
@@ -46,7 +46,9 @@ impl Outcome {
 pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
     match matches.subcommand() {
         Some(("completions", rest)) => Ok(completions(rest)),
+        Some(("connect", rest)) => connect::connect(rest),
         Some(("demo", _)) => demo::tell(),
+        Some(("disconnect", rest)) => connect::disconnect(rest),
         Some(("init", rest)) => init::init(rest),
         _ => House::open(matches)?.answer(matches),
     }
