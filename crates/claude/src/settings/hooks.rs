@@ -35,8 +35,8 @@ pub struct Event {
     pub matcher: Option<&'static str>,
     /// The client ends the command after this time.
     pub timeout_seconds: u32,
-    /// The first client that knows it (read from the clients). Up to 2.1.69 at least, a client that finds a name it
-    /// does not know drops the whole file without a word in `-p`, permissions included; 2.1.110 drops the one entry.
+    /// The first client that knows it (read from the clients). One that finds a name it does not know drops, without
+    /// a word in `-p`: 1.0.128 to 2.1.40 the whole file, permissions included; 2.1.69 all hooks; 2.1.110 the entry.
     pub since: Version,
 }
 
