@@ -3,8 +3,10 @@
 pub mod discover;
 pub mod event;
 pub mod line;
+pub mod plugin;
 pub mod reading;
 pub mod redact;
+pub mod settings;
 pub mod tool;
 pub mod transcript;
 pub mod work_tree;

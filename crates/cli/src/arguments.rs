@@ -1,9 +1,10 @@
 //! The command line's grammar, made from the registries of actions and questions.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgAction, Command};
 use trackway_actions::registry::ACTIONS;
+use trackway_domain::words::Memory;
 use trackway_views::registry::VIEWS;
 
 use crate::environment;
@@ -174,6 +175,11 @@ fn special() -> Vec<Command> {
         ),
         crate::ingest::command(),
         crate::hook::command(),
+        client_command("connect", "Record the work of a client").subcommand(
+            settings_command("Put Trackway's hooks into Claude Code's settings").args([memory(), plugin()]),
+        ),
+        client_command("disconnect", "Stop recording the work of a client")
+            .subcommand(settings_command("Take Trackway's hooks out of Claude Code's settings")),
         Command::new("demo").about("Tell a small story in a temporary database: no network, no key"),
         Command::new("schema")
             .about("Show the tables, relations and graph edges of this database")
@@ -207,6 +213,39 @@ fn special() -> Vec<Command> {
                 .help("The shell"),
         ),
     ]
+}
+
+/// A command whose verb is the client.
+fn client_command(name: &'static str, about: &'static str) -> Command {
+    Command::new(name).about(about).subcommand_required(true).arg_required_else_help(true).disable_help_subcommand(true)
+}
+
+fn settings_command(about: &'static str) -> Command {
+    let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    Command::new("claude-code").about(about).args([
+        flag("project").conflicts_with("user").help(
+            "The project's settings, .claude/settings.json at its top; the default where a directory upward has .trackway or .git",
+        ),
+        flag("user").help("The user's settings, ~/.claude/settings.json; the default elsewhere"),
+        Arg::new("dry_run").long("dry-run").action(ArgAction::SetTrue).help("Show the difference, and change nothing"),
+    ])
+}
+
+fn memory() -> Arg {
+    Arg::new("memory")
+        .long("memory")
+        .value_name("WHOSE")
+        .value_parser(clap::value_parser!(Memory))
+        .help("Whose runs end with a question for what to remember; unchanged when omitted, at first: subagents")
+}
+
+fn plugin() -> Arg {
+    Arg::new("plugin")
+        .long("plugin")
+        .value_name("DIR")
+        .value_parser(clap::value_parser!(PathBuf))
+        .conflicts_with_all(["project", "user"])
+        .help("Write a plugin folder with the same hooks to DIR instead, and leave settings alone")
 }
 
 fn format_argument() -> Arg {

@@ -20,7 +20,8 @@ use trackway_views::registry::VIEWS;
 use uuid::Uuid;
 
 use crate::{
-    arguments, demo, environment, failure::Failure, hook, ingest, init, location::Location, render::Shape, user,
+    arguments, connect, demo, environment, failure::Failure, hook, ingest, init, location::Location, render::Shape,
+    user,
 };
 
 /// An answer, and how people see it.
@@ -48,7 +49,9 @@ impl Outcome {
 pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
     match matches.subcommand() {
         Some(("completions", rest)) => Ok(completions(rest)),
+        Some(("connect", rest)) => connect::connect(rest),
         Some(("demo", _)) => demo::tell(),
+        Some(("disconnect", rest)) => connect::disconnect(rest),
         Some(("init", rest)) => init::init(rest),
         Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
         Some(("ingest", rest)) => {

@@ -7,6 +7,9 @@ pub const TOKEN: &str = "TRACKWAY_TOKEN";
 /// Which tenant.
 pub const TENANT: &str = "TRACKWAY_TENANT";
 
+/// Where Claude Code keeps what is the user's.
+pub const CLAUDE_FOLDER: &str = "CLAUDE_CONFIG_DIR";
+
 /// Every variable with what it does; the reference page is made from this.
 pub const VARIABLES: &[(&str, &str)] = &[
     (
@@ -22,6 +25,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "USER",
         "The operating system's user, who acts without a token; else `LOGNAME`, `USERNAME`, or the user's entry in the password file.",
     ),
+    (CLAUDE_FOLDER, "Where Claude Code's settings for the user are (`~/.claude` by default), as Claude Code takes it."),
     ("NO_COLOR", "When set, nothing is coloured."),
     ("XDG_DATA_HOME", "Where the user's database is: `trackway/trackway.db` below it (`~/.local/share` by default)."),
     ("XDG_CONFIG_HOME", "Where the user's `trackway/config.toml` is (`~/.config` by default)."),

@@ -1,7 +1,9 @@
 //! The command line: arguments in, tables or JSON out, an exit code.
 
 pub mod arguments;
+pub mod client;
 pub mod config;
+pub mod connect;
 pub mod demo;
 pub mod door;
 pub mod environment;
@@ -12,6 +14,7 @@ pub mod init;
 pub mod location;
 pub mod reference;
 pub mod render;
+pub mod settings_file;
 pub mod standard_input;
 pub mod user;
 

@@ -100,6 +100,12 @@ pub fn user_file() -> Result<PathBuf, Failure> {
     Ok(user.data_dir().join("trackway").join(FILE))
 }
 
+/// The top of the project that the current directory is in: a directory with `.trackway` or of a git repository.
+pub fn project_top() -> Option<PathBuf> {
+    let here = env::current_dir().ok()?;
+    here.ancestors().find(|above| above.join(FOLDER).is_dir() || above.join(".git").exists()).map(Path::to_owned)
+}
+
 /// The project's database, in a directory.
 pub fn project_file(directory: &Path) -> PathBuf {
     directory.join(FOLDER).join(FILE)

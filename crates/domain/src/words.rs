@@ -311,9 +311,11 @@ words! {
 }
 
 words! {
-    /// How far the end-of-run prompt goes in Claude Code.
+    /// Whose runs end with the end-of-run prompt, when the hooks of a client start them.
+    #[derive(Default)]
     pub enum Memory {
         Off = "off",
+        #[default]
         Subagents = "subagents",
         All = "all",
     }

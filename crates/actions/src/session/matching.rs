@@ -341,8 +341,8 @@ impl Observing<'_, '_> {
         )?;
         let candidates: Vec<_> = unmatched
             .iter()
-            // A spawn that failed started nobody; and nobody is started before they are called.
-            .filter(|spawn| spawn.error.is_none())
+            // A spawn that failed may have started someone before, whose prompt then says so; nothing else does.
+            .filter(|spawn| spawn.error.is_none() || subagent.prompt_hash.is_some())
             .map(|spawn| Unmatched {
                 id: spawn.id,
                 subagent_type: spawn.subagent_type.clone(),

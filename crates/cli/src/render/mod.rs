@@ -1,6 +1,7 @@
 //! How people see an answer: tables and colour on a terminal, plain text in a pipe, JSON when asked.
 
 mod chain;
+mod connection;
 mod fields;
 mod rows;
 mod run;
@@ -35,6 +36,7 @@ pub enum Shape {
     /// One text field of the answer.
     Field(&'static str),
     Chain,
+    Connection,
     Tree,
     Run,
     Status,
@@ -151,6 +153,7 @@ impl Output {
             Shape::RowsOf(field, columns) => page.rows(&data[field], columns),
             Shape::Field(field) => data[field].as_str().unwrap_or_default().to_owned(),
             Shape::Chain => page.chain(data),
+            Shape::Connection => page.connection(data),
             Shape::Tree => page.tree(data),
             Shape::Run => page.run(data),
             Shape::Status => page.status(data),

@@ -4,6 +4,7 @@
 #![expect(clippy::needless_raw_string_hashes, reason = "SNAPSHOTS=overwrite writes them so")]
 
 mod catalog;
+mod connect;
 mod databases;
 mod demo;
 mod errors;

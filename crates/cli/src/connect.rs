@@ -1,0 +1,251 @@
+//! `trackway connect` and `trackway disconnect`: our hooks in Claude Code's settings, or in a plugin's folder.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use clap::ArgMatches;
+use serde_json::{Value, json};
+use similar::TextDiff;
+use trackway_claude::{
+    plugin,
+    settings::{self, Wanted},
+};
+use trackway_domain::{Error as Rule, words::Memory};
+
+use crate::{
+    client,
+    door::Outcome,
+    environment,
+    failure::Failure,
+    location,
+    render::Shape,
+    settings_file::{self, Backup, Change, Planned, SettingsFile},
+};
+
+/// Whose settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Project,
+    User,
+}
+
+impl Scope {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Project => "project",
+            Self::User => "user",
+        }
+    }
+
+    fn other(self) -> Self {
+        match self {
+            Self::Project => Self::User,
+            Self::User => Self::Project,
+        }
+    }
+
+    /// What was said, else the project's where there is one.
+    fn of(matches: &ArgMatches) -> Self {
+        let project = matches.get_flag("project");
+        let user = matches.get_flag("user") || location::project_top().is_none();
+        if user && !project { Self::User } else { Self::Project }
+    }
+
+    fn settings(self) -> Result<PathBuf, Failure> {
+        let folder = match self {
+            Self::Project => location::project_top().map_or_else(env::current_dir, Ok)?.join(".claude"),
+            Self::User => user_folder()?,
+        };
+        Ok(folder.join("settings.json"))
+    }
+}
+
+/// Where Claude Code keeps what is the user's.
+fn user_folder() -> Result<PathBuf, Failure> {
+    let said = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || said("HOME").or_else(|| said("USERPROFILE")).map(|home| home.join(".claude"));
+    said(environment::CLAUDE_FOLDER).or_else(home).ok_or_else(|| {
+        Rule::usage("there is no home directory: HOME is not set").hint("connect a project: --project").into()
+    })
+}
+
+/// Puts our hooks into the settings.
+pub fn connect(matches: &ArgMatches) -> Result<Outcome, Failure> {
+    let (_, matches) = matches.subcommand().unwrap_or(("", matches));
+    let memory = matches.get_one::<Memory>("memory").copied();
+    let dry_run = matches.get_flag("dry_run");
+    if let Some(folder) = matches.get_one::<PathBuf>("plugin") {
+        return write_plugin(folder, memory.unwrap_or_default(), dry_run);
+    }
+    let scope = Scope::of(matches);
+    let path = scope.settings()?;
+    let wanted = Wanted { program: client::program()?, memory: Memory::default(), client: client::version() };
+    let change = changed(&path, dry_run, |file| {
+        let before = settings::connected_memory(file.text()).map_err(|why| file.refused(&why))?;
+        let wanted = Wanted { memory: memory.or(before).unwrap_or_default(), ..wanted.clone() };
+        let text = settings::connect(file.text(), &wanted).map_err(|why| file.refused(&why))?;
+        // The backup is the file without us: connecting otherwise keeps it.
+        Ok(Planned { text: Some(text), backup: if before.is_none() { Backup::Write } else { Backup::Keep } })
+    })?;
+    let memory_in = |text: &Option<String>| text.as_ref().and_then(|text| settings::connected_memory(text).ok()?);
+    let wanted = Wanted { memory: memory_in(&change.after).unwrap_or_default(), ..wanted };
+    let did = match memory_in(&change.before) {
+        _ if change.is_none() => "unchanged",
+        Some(_) => "updated",
+        None => "connected",
+    };
+    let mut outcome = told(scope, &path, did, &change, dry_run);
+    outcome.data["command"] = json!(wanted.command());
+    outcome.data["memory"] = json!(wanted.memory);
+    outcome.data["events"] = wanted.events().map(|event| event.name).collect();
+    outcome.data["left_out"] = wanted.left_out().map(|event| event.name).collect();
+    outcome.remarks.extend(wanted.client.filter(|_| wanted.left_out().next().is_some()).map(|client| {
+        let names: Vec<_> = wanted.left_out().map(|event| event.name).collect();
+        format!("note: Claude Code {client} does not know {}; connect again after an update", names.join(", "))
+    }));
+    outcome.remarks.extend(connected_elsewhere(scope, &path).map(|other| {
+        format!("note: {} is connected, too; a command that is the same in both runs once", other.display())
+    }));
+    Ok(outcome)
+}
+
+/// Takes our hooks out of the settings.
+pub fn disconnect(matches: &ArgMatches) -> Result<Outcome, Failure> {
+    let (_, matches) = matches.subcommand().unwrap_or(("", matches));
+    let scope = Scope::of(matches);
+    let path = scope.settings()?;
+    let dry_run = matches.get_flag("dry_run");
+    let change = changed(&path, dry_run, |file| {
+        let Some(before) = &file.text else { return Ok(Planned { text: None, backup: Backup::Keep }) };
+        let text = settings::disconnect(before).map_err(|why| file.refused(&why))?;
+        let backup = file.backup();
+        let text = if text.is_empty() && text != *before { nothing_left(backup.as_deref()) } else { Some(text) };
+        let backup = if backup.is_some() && backup == text { Backup::Remove } else { Backup::Keep };
+        Ok(Planned { text, backup })
+    })?;
+    let did = match change.after {
+        _ if change.is_none() => "not_connected",
+        Some(_) => "disconnected",
+        None => "removed",
+    };
+    let mut outcome = told(scope, &path, did, &change, dry_run);
+    outcome.remarks.extend(connected_elsewhere(scope, &path).map(|other| {
+        let flag = scope.other().word();
+        format!("note: {} is connected: trackway disconnect claude-code --{flag}", other.display())
+    }));
+    Ok(outcome)
+}
+
+/// What a file becomes that held nothing but our hooks: what it was, if that was nothing, too; else there was none.
+fn nothing_left(backup: Option<&str>) -> Option<String> {
+    let is_bare = |text: &&str| {
+        let said: String =
+            text.chars().filter(|character| !matches!(character, '\u{feff}' | ' ' | '\t' | '\r' | '\n')).collect();
+        said.is_empty() || said == "{}"
+    };
+    backup.filter(is_bare).map(str::to_owned)
+}
+
+/// The other settings, when they are connected.
+fn connected_elsewhere(scope: Scope, path: &Path) -> Option<PathBuf> {
+    let other = scope.other().settings().ok().filter(|other| other != path)?;
+    let file = SettingsFile::read(&other).ok()?;
+    settings::connected_memory(file.text()).ok()?.map(|_| other)
+}
+
+/// Changes a file, or finds out how it would be.
+fn changed(
+    path: &Path,
+    dry_run: bool,
+    plan: impl Fn(&SettingsFile) -> Result<Planned, Failure>,
+) -> Result<Change, Failure> {
+    if !dry_run {
+        return settings_file::change(path, plan);
+    }
+    let file = SettingsFile::read(path)?;
+    let after = plan(&file)?.text;
+    Ok(Change { before: file.text, after, backup: None })
+}
+
+fn told(scope: Scope, path: &Path, did: &str, change: &Change, dry_run: bool) -> Outcome {
+    // Sessions read the settings of the directory they are started in, and none further up.
+    let project = path.parent().and_then(Path::parent).filter(|_| scope == Scope::Project);
+    let data = json!({
+        "client": "claude-code",
+        "scope": scope.word(),
+        "file": path.display().to_string(),
+        "project": project.map(|project| project.display().to_string()),
+        "outcome": did,
+        "backup": change.backup.as_ref().map(|backup| backup.display().to_string()),
+    });
+    let mut outcome = Outcome::new(data, Shape::Connection);
+    if dry_run {
+        outcome.dry_run = true;
+        if !change.is_none() {
+            outcome.data["diff"] = json!(difference(path, change.before.as_deref(), change.after.as_deref()));
+            outcome.shape = Shape::Field("diff");
+        }
+    }
+    outcome
+}
+
+/// As `diff -u` shows it.
+fn difference(path: &Path, before: Option<&str>, after: Option<&str>) -> String {
+    let named = |text: Option<&str>| text.map_or("/dev/null".to_owned(), |_| path.display().to_string());
+    let diff = TextDiff::from_lines(before.unwrap_or_default(), after.unwrap_or_default());
+    diff.unified_diff().header(&named(before), &named(after)).to_string()
+}
+
+/// Writes the plugin's folder. Other files in it stay, another plugin is left alone.
+fn write_plugin(folder: &Path, memory: Memory, dry_run: bool) -> Result<Outcome, Failure> {
+    let manifest = SettingsFile::read(&folder.join(plugin::MANIFEST))?;
+    if let Some(text) = &manifest.text {
+        let name =
+            serde_json::from_str::<Value>(text).ok().and_then(|manifest| manifest["name"].as_str().map(str::to_owned));
+        if name.as_deref() != Some(plugin::NAME) {
+            let name = name.map_or("another plugin".to_owned(), |name| format!("the plugin {name:?}"));
+            return Err(Rule::conflict(format!("{} holds {name}", folder.display()))
+                .hint("name a folder of its own")
+                .into());
+        }
+    }
+    let wanted = plugin::wanted(memory);
+    let mut files = Vec::new();
+    let mut diff = String::new();
+    let mut did = "unchanged";
+    for (file, text) in plugin::files(&wanted) {
+        let path = folder.join(file);
+        let planned = |_: &SettingsFile| Ok(Planned { text: Some(text.clone()), backup: Backup::Keep });
+        let change = changed(&path, dry_run, planned)?;
+        if !change.is_none() {
+            did = "written";
+            diff.push_str(&difference(&path, change.before.as_deref(), change.after.as_deref()));
+        }
+        files.push(path.display().to_string());
+    }
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let data = json!({
+        "client": "claude-code",
+        "scope": "plugin",
+        "file": folder.display().to_string(),
+        "outcome": did,
+        "files": files,
+        "command": wanted.command(),
+        "memory": wanted.memory,
+        "events": wanted.events().map(|event| event.name).collect::<Vec<_>>(),
+    });
+    let mut outcome = Outcome::new(data, Shape::Connection);
+    if dry_run {
+        outcome.dry_run = true;
+        if !diff.is_empty() {
+            outcome.data["diff"] = json!(diff);
+            outcome.shape = Shape::Field("diff");
+        }
+    }
+    if !client::is_on_path() {
+        outcome.remarks.push("note: the plugin runs `trackway`, which is not on the path here".to_owned());
+    }
+    Ok(outcome)
+}

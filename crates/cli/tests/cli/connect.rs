@@ -1,0 +1,569 @@
+//! Connecting Claude Code: whose settings, what is written there, and how nothing is lost.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use serde_json::{Value, json};
+use snapbox::str;
+use trackway_testkit::Engine;
+
+use crate::terminal::{Ran, Terminal, ran};
+
+/// Settings as someone has them.
+const SETTINGS: &str = r#"{
+    "model": "opus",
+    "hooks": {
+        "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]
+    },
+    "permissions": {"deny": ["Read(.env)"]}
+}
+"#;
+
+/// A user with a project.
+struct Desk {
+    terminal: Terminal,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let desk = Self { terminal: Terminal::before_init(Engine::Sqlite) };
+        fs::create_dir_all(desk.project().join(".git")).unwrap();
+        desk
+    }
+
+    /// With these settings in the project.
+    fn with(settings: &str) -> Self {
+        let desk = Self::new();
+        fs::create_dir(desk.project().join(".claude")).unwrap();
+        fs::write(desk.settings(), settings).unwrap();
+        desk
+    }
+
+    fn home(&self) -> &Path {
+        self.terminal.home.path()
+    }
+
+    fn project(&self) -> PathBuf {
+        self.home().join("project")
+    }
+
+    fn settings(&self) -> PathBuf {
+        self.project().join(".claude/settings.json")
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.project().join(".claude/settings.json.trackway-backup")
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.settings()).unwrap()
+    }
+
+    fn command(&self, line: &str) -> std::process::Command {
+        let mut command = self.terminal.command(&line.split(' ').collect::<Vec<_>>());
+        command.current_dir(self.project());
+        command
+    }
+
+    /// Types a command in the project.
+    fn types(&self, line: &str) -> Ran {
+        ran(self.command(line))
+    }
+
+    #[track_caller]
+    fn json(&self, line: &str) -> Value {
+        let ran = self.types(&format!("{line} --json"));
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+        answer["data"].clone()
+    }
+
+    /// Types a command that fails and leaves everything as it is.
+    #[track_caller]
+    fn fails(&self, line: &str) -> (i32, String) {
+        let before = tree(self.home());
+        let ran = self.types(line);
+        assert_eq!(tree(self.home()), before);
+        (ran.code, self.steady(&ran.stderr))
+    }
+
+    /// Puts words where every run has other paths.
+    fn steady(&self, text: &str) -> String {
+        text.replace(self.home().to_str().unwrap(), "[HOME]").replace(env!("CARGO_BIN_EXE_trackway"), "[TRACKWAY]")
+    }
+}
+
+/// Every file below a directory, with what it holds.
+fn tree(directory: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.is_symlink() {
+            found.extend(tree(&path));
+        } else {
+            found.push((path.clone(), fs::read(&path).ok()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The commands of ours in settings, event by event.
+fn ours(text: &str) -> Vec<(String, String)> {
+    let settings: Value = serde_json::from_str(text).unwrap();
+    let mut found = Vec::new();
+    for (event, groups) in settings["hooks"].as_object().unwrap() {
+        for hook in groups.as_array().unwrap().iter().flat_map(|group| group["hooks"].as_array().unwrap()) {
+            let command = hook["command"].as_str().unwrap();
+            if command.contains("trackway") {
+                found.push((event.clone(), command.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn connecting_says_what_it_did_and_disconnecting_undoes_it() {
+    let desk = Desk::with(SETTINGS);
+    snapbox::assert_data_eq!(
+        desk.steady(&desk.types("connect claude-code").stdout),
+        str![[r#"
+Connected Claude Code in [HOME]/project/.claude/settings.json
+hooks: 10 events run [TRACKWAY] hook
+memory: subagents
+as it was before: [HOME]/project/.claude/settings.json.trackway-backup
+next: start Claude Code in [HOME]/project, /hooks there lists them; trackway disconnect claude-code --project takes them out
+
+"#]]
+    );
+    let connected = desk.text();
+    assert_eq!(ours(&connected).len(), 10);
+    assert!(connected.contains(r#"[{"hooks": [{"type": "command", "command": "say done"}]}, {"hooks""#));
+    assert!(connected.ends_with("    \"permissions\": {\"deny\": [\"Read(.env)\"]}\n}\n"));
+    assert_eq!(fs::read_to_string(desk.backup()).unwrap(), SETTINGS);
+
+    snapbox::assert_data_eq!(
+        desk.steady(&desk.types("connect claude-code").stdout),
+        str![[r#"
+Claude Code is connected already in [HOME]/project/.claude/settings.json
+hooks: 10 events run [TRACKWAY] hook
+memory: subagents
+as it was before: [HOME]/project/.claude/settings.json.trackway-backup
+next: trackway disconnect claude-code --project takes them out
+
+"#]]
+    );
+    assert_eq!(desk.text(), connected);
+
+    snapbox::assert_data_eq!(
+        desk.steady(&desk.types("disconnect claude-code").stdout),
+        str![[r#"
+Disconnected Claude Code in [HOME]/project/.claude/settings.json
+next: sessions that are open may keep the hooks until they end
+
+"#]]
+    );
+    assert_eq!(tree(&desk.project()), [(desk.settings(), Some(SETTINGS.into()))]);
+    snapbox::assert_data_eq!(
+        desk.steady(&desk.types("disconnect claude-code").stdout),
+        str![[r#"
+There are no hooks of Trackway in [HOME]/project/.claude/settings.json
+next: trackway connect claude-code --project puts them in
+
+"#]]
+    );
+}
+
+#[test]
+fn scripts_read_the_same_in_json() {
+    let desk = Desk::with(SETTINGS);
+    let mut answer = desk.json("connect claude-code --memory off");
+    assert_eq!(answer["events"].as_array_mut().unwrap().len(), 10);
+    answer["events"] = json!([]);
+    assert_eq!(
+        answer,
+        json!({
+            "client": "claude-code",
+            "scope": "project",
+            "file": desk.settings(),
+            "project": desk.project(),
+            "outcome": "connected",
+            "backup": desk.backup(),
+            "command": format!("{} hook --memory off", env!("CARGO_BIN_EXE_trackway")),
+            "memory": "off",
+            "events": [],
+            "left_out": [],
+        })
+    );
+    assert_eq!(
+        desk.json("disconnect claude-code"),
+        json!({
+            "client": "claude-code",
+            "scope": "project",
+            "file": desk.settings(),
+            "project": desk.project(),
+            "outcome": "disconnected",
+            "backup": null,
+        })
+    );
+}
+
+#[test]
+fn a_dry_run_shows_the_difference_and_changes_nothing() {
+    let desk = Desk::with("{\n  \"hooks\": {\n    \"Stop\": [\n      1\n    ]\n  }\n}");
+    let before = tree(desk.home());
+    let ran = desk.types("connect claude-code --dry-run");
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, "dry run: nothing was changed\n"));
+    snapbox::assert_data_eq!(
+        desk.steady(&ran.stdout),
+        str![[r#"
+--- [HOME]/project/.claude/settings.json
++++ [HOME]/project/.claude/settings.json
+@@ -1,7 +1,118 @@
+ {
+   "hooks": {
+     "Stop": [
+-      1
++      1,
++      {
++        "hooks": [
++          {
++            "type": "command",
++            "command": "[TRACKWAY] hook",
++            "timeout": 10
++          }
++        ]
++      }
++    ],
++    "SessionStart": [
+...
+     ]
+   }
+ }
+/ No newline at end of file
+
+"#]]
+    );
+    assert!(desk.types("connect claude-code --user --dry-run").stdout.starts_with("--- /dev/null\n+++ "));
+    assert_eq!(tree(desk.home()), before);
+
+    desk.json("connect claude-code");
+    let before = tree(desk.home());
+    let undone = desk.types("disconnect claude-code --dry-run").stdout;
+    assert!(undone.contains("\n-      1,\n") && undone.contains("\n+      1\n"), "{undone}");
+    let unchanged = desk.types("connect claude-code --dry-run --json").stdout;
+    let unchanged: Value = serde_json::from_str(&unchanged).unwrap();
+    assert_eq!((&unchanged["dry_run"], &unchanged["data"]["outcome"]), (&json!(true), &json!("unchanged")));
+    assert_eq!(tree(desk.home()), before);
+}
+
+#[test]
+fn inside_a_project_it_is_the_projects_settings_and_elsewhere_the_users() {
+    let desk = Desk::new();
+    let file = |directory: &Path, arguments: &str, config: Option<&Path>| {
+        let mut command = desk.command(&format!("connect claude-code {arguments}--dry-run --json"));
+        command.current_dir(directory).envs(config.map(|config| ("CLAUDE_CONFIG_DIR", config)));
+        let answer: Value = serde_json::from_str(&ran(command).stdout).unwrap();
+        desk.steady(answer["data"]["file"].as_str().unwrap())
+    };
+    let (home, project) = (desk.home().to_owned(), desk.project());
+    let (deep, nested, loose) = (project.join("src/deep"), project.join("nested/src"), home.join("loose"));
+    for directory in [&deep, &nested, &loose, &project.join("nested/.trackway")] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    assert_eq!(file(&deep, "", None), "[HOME]/project/.claude/settings.json");
+    assert_eq!(file(&nested, "", None), "[HOME]/project/nested/.claude/settings.json");
+    assert_eq!(file(&deep, "--user ", None), "[HOME]/.claude/settings.json");
+    assert_eq!(file(&loose, "", None), "[HOME]/.claude/settings.json");
+    assert_eq!(file(&loose, "--project ", None), "[HOME]/loose/.claude/settings.json");
+    assert_eq!(file(&loose, "", Some(&home.join("elsewhere"))), "[HOME]/elsewhere/settings.json");
+    assert_eq!(desk.fails("connect claude-code --project --user").0, 2);
+}
+
+#[test]
+fn the_other_settings_are_mentioned() {
+    let desk = Desk::new();
+    desk.json("connect claude-code --user");
+    let connected = desk.types("connect claude-code");
+    assert_eq!(
+        desk.steady(&connected.stderr),
+        "note: [HOME]/.claude/settings.json is connected, too; a command that is the same in both runs once\n"
+    );
+    let disconnected = desk.types("disconnect claude-code");
+    assert_eq!(
+        desk.steady(&disconnected.stderr),
+        "note: [HOME]/.claude/settings.json is connected: trackway disconnect claude-code --user\n"
+    );
+}
+
+#[test]
+fn memory_that_is_not_mentioned_stays_what_it_was() {
+    let desk = Desk::with(SETTINGS);
+    assert_eq!(desk.json("connect claude-code --memory all")["outcome"], "connected");
+    let again = desk.json("connect claude-code");
+    assert_eq!((&again["outcome"], &again["memory"]), (&json!("unchanged"), &json!("all")));
+    let other = desk.json("connect claude-code --memory subagents");
+    assert_eq!((&other["outcome"], &other["backup"]), (&json!("updated"), &json!(desk.backup())));
+    let command = format!("{} hook", env!("CARGO_BIN_EXE_trackway"));
+    assert!(ours(&desk.text()).iter().all(|(_, said)| *said == command));
+    assert_eq!(fs::read_to_string(desk.backup()).unwrap(), SETTINGS);
+    desk.json("disconnect claude-code");
+    assert_eq!(desk.text(), SETTINGS);
+    assert_eq!(desk.fails("connect claude-code --memory some").0, 2);
+}
+
+#[test]
+fn a_file_that_connect_made_goes_and_one_that_was_empty_stays() {
+    let desk = Desk::new();
+    assert_eq!(desk.json("connect claude-code")["backup"], Value::Null);
+    assert_eq!(desk.json("disconnect claude-code")["outcome"], "removed");
+    assert!(!desk.settings().exists());
+    for text in ["", "{}", "{}\n", "\u{feff}"] {
+        let desk = Desk::with(text);
+        desk.json("connect claude-code");
+        desk.json("disconnect claude-code");
+        assert_eq!(tree(&desk.project()), [(desk.settings(), Some(text.into()))]);
+    }
+    // The client itself writes settings anew, as it likes them.
+    let desk = Desk::with("{ }");
+    desk.json("connect claude-code");
+    let rewritten: Value = serde_json::from_str(&desk.text()).unwrap();
+    fs::write(desk.settings(), format!("{rewritten:#}")).unwrap();
+    desk.json("disconnect claude-code");
+    assert_eq!(desk.text(), "{ }");
+}
+
+#[test]
+fn what_was_changed_in_between_stays() {
+    let desk = Desk::with(SETTINGS);
+    desk.json("connect claude-code");
+    fs::write(desk.settings(), desk.text().replace("opus", "haiku")).unwrap();
+    assert_eq!(desk.json("disconnect claude-code")["backup"], json!(desk.backup()));
+    assert_eq!(desk.text(), SETTINGS.replace("opus", "haiku"));
+    assert_eq!(fs::read_to_string(desk.backup()).unwrap(), SETTINGS);
+}
+
+#[test]
+fn what_is_not_right_is_said_and_left_alone() {
+    let desk = Desk::with("{\n  \"model\": \"opus\",\n  // mine\n}\n");
+    snapbox::assert_data_eq!(
+        desk.fails("connect claude-code").1,
+        str![[r#"
+error: [HOME]/project/.claude/settings.json, line 3, column 3: a key in double quotes should be here, not a comment (Claude Code reads plain JSON)
+hint: the file was left as it is; correct it and try again
+
+"#]]
+    );
+    assert_eq!(desk.fails("connect claude-code --dry-run").0, 1);
+    assert_eq!(desk.fails("disconnect claude-code").0, 1);
+    let said = |text: &[u8]| {
+        fs::write(desk.settings(), text).unwrap();
+        let (code, said) = desk.fails("connect claude-code");
+        assert_eq!(code, 1);
+        let first = said.lines().next().unwrap().to_owned();
+        first.strip_prefix("error: [HOME]/project/.claude/settings.json").unwrap().to_owned()
+    };
+    assert_eq!(said(b"{\"hooks\": 1}"), ", line 1, column 11: \"hooks\" should be an object, and is a plain value");
+    assert_eq!(
+        said(b"{\"hooks\": {\"Stop\": {}}}"),
+        ", line 1, column 20: the hooks of \"Stop\" should be an array, and are an object"
+    );
+    assert_eq!(said(b"{\"a\": \"\xff\"}"), " is not UTF-8 from byte 8 on");
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_said() {
+    let desk = Desk::new();
+    let folder = desk.project().join(".claude");
+    fs::write(&folder, "a file").unwrap();
+    let (code, said) = desk.fails("connect claude-code");
+    assert_eq!(
+        (code, said.as_str()),
+        (1, "error: [HOME]/project/.claude/settings.json cannot be read: not a directory\nhint: nothing was changed\n")
+    );
+    fs::remove_file(&folder).unwrap();
+    fs::create_dir_all(desk.settings()).unwrap();
+    assert_eq!(
+        desk.fails("connect claude-code"),
+        (1, "error: [HOME]/project/.claude/settings.json is not a file\n".into())
+    );
+    fs::remove_dir(desk.settings()).unwrap();
+    symlink("settings.json", desk.settings()).unwrap();
+    assert_eq!(
+        desk.fails("connect claude-code").1.lines().next().unwrap(),
+        "error: [HOME]/project/.claude/settings.json cannot be read: its links lead in a circle"
+    );
+    fs::remove_file(desk.settings()).unwrap();
+    fs::write(desk.settings(), SETTINGS).unwrap();
+    fs::set_permissions(desk.settings(), fs::Permissions::from_mode(0o444)).unwrap();
+    assert_eq!(
+        desk.fails("connect claude-code"),
+        (1, "error: [HOME]/project/.claude/settings.json is read-only\n".into())
+    );
+
+    let mut homeless = desk.command("connect claude-code --user");
+    homeless.env_remove("HOME");
+    let ran = ran(homeless);
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (2, "error: there is no home directory: HOME is not set\nhint: connect a project: --project\n")
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_to_is_said() {
+    let desk = Desk::with(SETTINGS);
+    for open in [desk.home(), &desk.project()] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(desk.project().join(".claude"), fs::Permissions::from_mode(0o555)).unwrap();
+    let before = tree(desk.home());
+    // The superuser may write anywhere, so someone else tries.
+    let mut command = desk.command("connect claude-code");
+    command.uid(65_534).gid(65_534);
+    if let Ok(output) = command.output() {
+        let said = desk.steady(&String::from_utf8(output.stderr).unwrap());
+        assert_eq!(
+            (output.status.code(), said.as_str()),
+            (
+                Some(1),
+                "error: [HOME]/project/.claude/settings.json cannot be written: permission denied\nhint: nothing was changed\n"
+            )
+        );
+    }
+    assert_eq!(tree(desk.home()), before);
+    fs::set_permissions(desk.project().join(".claude"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn links_are_followed_and_permissions_kept() {
+    let desk = Desk::new();
+    let dotfiles = desk.home().join("dotfiles");
+    fs::create_dir_all(&dotfiles).unwrap();
+    fs::create_dir(desk.project().join(".claude")).unwrap();
+    symlink("../../dotfiles/claude.json", desk.settings()).unwrap();
+    // Nothing is at the end of the link yet.
+    desk.json("connect claude-code");
+    assert_eq!(ours(&fs::read_to_string(dotfiles.join("claude.json")).unwrap()).len(), 10);
+    fs::write(dotfiles.join("claude.json"), SETTINGS).unwrap();
+    fs::set_permissions(dotfiles.join("claude.json"), fs::Permissions::from_mode(0o640)).unwrap();
+    desk.json("connect claude-code");
+    assert!(desk.settings().is_symlink());
+    for file in [dotfiles.join("claude.json"), desk.backup()] {
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640, "{}", file.display());
+    }
+    assert_eq!(tree(&dotfiles).len(), 1);
+    desk.json("disconnect claude-code");
+    assert_eq!(desk.text(), SETTINGS);
+    assert!(desk.settings().is_symlink());
+}
+
+#[test]
+fn ten_megabytes_are_no_trouble() {
+    let rules: Vec<String> = (0..10_000).map(|number| format!("\"Bash({number} {}:*)\"", "x".repeat(1_000))).collect();
+    let text =
+        format!("{{\n  \"permissions\": {{\n    \"allow\": [\n      {}\n    ]\n  }}\n}}\n", rules.join(",\n      "));
+    assert!(text.len() > 10_000_000);
+    let desk = Desk::with(&text);
+    assert!(desk.types("connect claude-code --dry-run").stdout.lines().count() < 200);
+    desk.json("connect claude-code");
+    assert_eq!(ours(&desk.text()).len(), 10);
+    desk.json("disconnect claude-code");
+    assert!(desk.text() == text);
+}
+
+#[test]
+fn many_connect_at_once() {
+    for settings in [None, Some(SETTINGS)] {
+        let desk = settings.map_or_else(Desk::new, Desk::with);
+        let children: Vec<_> = (0..12)
+            .map(|number| {
+                let memory = ["off", "subagents", "all"][number % 3];
+                let mut command = desk.command(&format!("connect claude-code --memory {memory}"));
+                command.stdout(Stdio::null()).spawn().unwrap()
+            })
+            .collect();
+        for mut child in children {
+            assert!(child.wait().unwrap().success());
+        }
+        let commands = ours(&desk.text());
+        assert_eq!(commands.len(), 10);
+        assert!(commands.iter().all(|(_, command)| *command == commands[0].1));
+        assert_eq!(fs::read_to_string(desk.backup()).ok().as_deref(), settings);
+        desk.json("disconnect claude-code");
+        let left: Vec<_> = settings.map(|settings| (desk.settings(), Some(settings.into()))).into_iter().collect();
+        assert_eq!(tree(&desk.project()), left);
+    }
+}
+
+#[test]
+fn an_old_client_is_not_given_events_it_does_not_know() {
+    let desk = Desk::new();
+    let bin = desk.home().join("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("claude"), "#!/bin/sh\necho '1.0.128 (Claude Code)'\n").unwrap();
+    fs::set_permissions(bin.join("claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    // A link on the path lasts longer than what it leads to.
+    symlink(env!("CARGO_BIN_EXE_trackway"), bin.join("trackway")).unwrap();
+    let mut command = desk.command("connect claude-code");
+    command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    let ran = ran(command);
+    assert_eq!(
+        ran.stderr,
+        "note: Claude Code 1.0.128 does not know PostToolUseFailure, SubagentStart; connect again after an update\n"
+    );
+    let commands = ours(&desk.text());
+    assert_eq!(commands.len(), 8);
+    assert_eq!(commands[0].1, format!("{} hook", bin.join("trackway").display()));
+    desk.json("connect claude-code");
+    assert_eq!(ours(&desk.text()).len(), 10);
+}
+
+#[test]
+fn a_binary_that_would_not_be_known_again_is_refused() {
+    let desk = Desk::new();
+    let other = desk.home().join("tw");
+    fs::copy(env!("CARGO_BIN_EXE_trackway"), &other).unwrap();
+    let mut command = std::process::Command::new(other);
+    command.args(["connect", "claude-code"]).env_clear().env("HOME", desk.home()).current_dir(desk.project());
+    let ran = ran(command);
+    assert_eq!(ran.code, 2);
+    assert!(desk.steady(&ran.stderr).starts_with("error: this binary is [HOME]/tw, and its hooks"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_plugin_is_written_where_it_is_wanted() {
+    let desk = Desk::new();
+    let ran = desk.types("connect claude-code --plugin tools/plugin --memory all");
+    assert_eq!(ran.stderr, "note: the plugin runs `trackway`, which is not on the path here\n");
+    snapbox::assert_data_eq!(
+        desk.steady(&ran.stdout),
+        str![[r#"
+Wrote the plugin to [HOME]/project/tools/plugin
+hooks: 10 events run trackway hook --memory all
+memory: all
+next: claude --plugin-dir [HOME]/project/tools/plugin
+
+"#]]
+    );
+    let folder = desk.project().join("tools/plugin");
+    assert_eq!(ours(&fs::read_to_string(folder.join("hooks/hooks.json")).unwrap()).len(), 10);
+    assert_eq!(desk.json("connect claude-code --plugin tools/plugin --memory all")["outcome"], "unchanged");
+    assert!(
+        desk.types("connect claude-code --plugin tools/plugin --dry-run")
+            .stdout
+            .contains("\n-            \"command\": \"trackway hook --memory all\",\n")
+    );
+    assert!(!desk.settings().exists());
+
+    fs::write(folder.join(".claude-plugin/plugin.json"), "{\"name\": \"other\"}").unwrap();
+    let (code, said) = desk.fails("connect claude-code --plugin tools/plugin");
+    assert_eq!((code, said.lines().next()), (4, Some("error: tools/plugin holds the plugin \"other\"")));
+    assert_eq!(desk.fails("connect claude-code --plugin x --user").0, 2);
+}
