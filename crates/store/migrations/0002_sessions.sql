@@ -26,6 +26,7 @@ create table sessions (
     shell_at time
 );
 create unique index sessions_by_session_id on sessions (tenant_id, session_id);
+create index sessions_by_root on sessions (tenant_id, root);
 create index sessions_by_start on sessions (tenant_id, started_at, id);
 
 create table subagents (
@@ -166,6 +167,7 @@ create table files (
     updated_at time not null
 );
 create unique index files_by_path on files (tenant_id, workspace_id, path);
+create index files_by_name on files (tenant_id, path);
 
 -- Each change of a file by a run, with the lines it wrote.
 create table file_changes (
@@ -196,6 +198,7 @@ create table commits (
     created_at time not null
 );
 create unique index commits_by_hash on commits (tenant_id, workspace_id, hash);
+create index commits_by_name on commits (tenant_id, hash);
 
 create table commit_files (
     commit_id uuid not null references commits (id),
