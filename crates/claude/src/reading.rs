@@ -135,7 +135,7 @@ impl Reading {
         let first = cwd.is_none();
         let moved = news(cwd, &line.cwd);
         let changed = news(version, &line.version) | news(branch, &line.git_branch);
-        if !changed && !(moved && first) {
+        if !(changed || moved && first) {
             return;
         }
         let place = line.cwd.as_deref().map(work_tree::find).unwrap_or_default();

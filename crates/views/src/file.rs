@@ -24,6 +24,13 @@ pub struct Found {
     pub path: PathBuf,
 }
 
+/// A line as it is now, and the run that wrote it.
+#[derive(Debug)]
+pub struct Traced {
+    pub text: String,
+    pub writer: Option<(Id<kind::Run>, Fit)>,
+}
+
 /// Whether a path, as typed, is there.
 pub fn is_on_disk(path: &str) -> bool {
     Path::new(path).exists()
@@ -108,7 +115,7 @@ pub fn changed_since(read: &mut Reader<'_>, file: Uuid, path: &Path) -> Result<O
 }
 
 /// The text of a line as it is now, and the run that wrote it.
-pub fn writer(read: &mut Reader<'_>, found: &Found, number: usize) -> Result<(String, Option<(Id<kind::Run>, Fit)>)> {
+pub fn writer(read: &mut Reader<'_>, found: &Found, number: usize) -> Result<Traced> {
     let content = fs::read(&found.path)
         .map_err(|error| Rule::not_found(format!("{} cannot be read: {error}", found.path.display())))?;
     let content = String::from_utf8_lossy(&content);
@@ -124,7 +131,7 @@ pub fn writer(read: &mut Reader<'_>, found: &Found, number: usize) -> Result<(St
         .into_iter()
         .filter_map(|(run, lines)| Some((run, Written::from_bytes(&lines?)?)))
         .collect();
-    Ok((text.to_owned(), line_trace::trace(&content, number, &changes)))
+    Ok(Traced { text: text.to_owned(), writer: line_trace::trace(&content, number, &changes) })
 }
 
 /// The commit whose hash begins as typed.

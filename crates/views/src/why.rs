@@ -163,7 +163,9 @@ fn not_found(thing: &str) -> Rule {
             "what agents did before is in their transcripts: trackway ingest; what they do from now on is recorded after: trackway connect claude-code",
         )
     } else {
-        error.hint("give the id of a resource or a run, a task's variant, a file, a line of it as path:line, or a commit")
+        error.hint(
+            "give the id of a resource or a run, a task's variant, a file, a line of it as path:line, or a commit",
+        )
     }
 }
 
@@ -176,7 +178,7 @@ fn file_chain(read: &mut Reader<'_>, found: &file::Found, now: Time) -> Result<C
 
 /// The chain of a line: the run that wrote it, when the record knows.
 fn line_chain(read: &mut Reader<'_>, found: &file::Found, number: usize, now: Time) -> Result<Chain> {
-    let (text, writer) = file::writer(read, found, number)?;
+    let file::Traced { text, writer } = file::writer(read, found, number)?;
     let resource = hop("resource", found.entry.id, format!("file {}:{number}", found.entry.display_path));
     let mut chain = Chain {
         places: vec![resource],

@@ -73,7 +73,7 @@ impl Observing<'_, '_> {
             params![run],
         )?;
         let report = Report {
-            id: self.id_at(at),
+            id: Id::new(at),
             tenant_id: self.context.tenant,
             agent_id: agent,
             task_id: task.and_then(|(task,)| task),

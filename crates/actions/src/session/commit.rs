@@ -34,7 +34,7 @@ impl Observing<'_, '_> {
         let line = |text: &String| text::cut(&text::clean_line(text), text::LINE_MAX - 1);
         let new = known.is_none();
         let mut commit = known.clone().unwrap_or_else(|| Commit {
-            id: self.id_at(seen.at),
+            id: Id::new(seen.at),
             tenant_id: self.context.tenant,
             workspace_id: workspace,
             hash: hash.clone(),

@@ -38,7 +38,7 @@ impl Observing<'_, '_> {
                     return Err(Rule::usage("an agent's id is from 1 to 200 characters").into());
                 }
                 let subagent = Subagent {
-                    id: self.id_at(at),
+                    id: Id::new(at),
                     tenant_id: self.context.tenant,
                     session_id: self.session.id,
                     agent_id: agent_id.to_owned(),
@@ -134,7 +134,7 @@ impl Observing<'_, '_> {
         let role = spawn::role(&facts.prompt, facts.name.as_deref());
         let line = |text: &String| text::cut(&text::clean_line(text), text::LINE_MAX);
         let spawn = Spawn {
-            id: self.id_at(seen.at),
+            id: Id::new(seen.at),
             tenant_id: self.context.tenant,
             session_id: self.session.id,
             transcript,

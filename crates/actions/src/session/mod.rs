@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 use trackway_domain::{
-    Id, Time,
+    Id,
     kind::{self, Kind},
     observed::{Fact, Observation, Progress, Seen, Source},
 };
@@ -240,12 +240,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         append_event(self.context, self.write, "observe_session", &about, Some(&detail))
     }
 
-    fn id_at<K>(&self, at: Time) -> Id<K> {
-        // Sorted by when it happened, not by when it was read.
-        Id::new(at)
-    }
-
-    fn created_by(&self) -> Option<Uuid> {
-        Some(self.context.actor.id())
+    fn created_by(&self) -> Uuid {
+        self.context.actor.id()
     }
 }

@@ -139,10 +139,8 @@ impl Observing<'_, '_> {
             .into_iter()
             .map(|(name,)| name)
             .collect();
-        let name = std::iter::once(base.clone())
-            .chain((2..).map(|number| format!("{base}-{number}")))
-            .find(|name| !taken.contains(name))
-            .unwrap_or(base);
+        let numbered = |number: usize| if number == 1 { base.clone() } else { format!("{base}-{number}") };
+        let name = (1..=taken.len() + 1).map(numbered).find(|name| !taken.contains(name)).unwrap_or(base.clone());
         let workspace = Workspace {
             id: self.write.new_id(),
             tenant_id: self.context.tenant,
@@ -254,6 +252,6 @@ impl Observing<'_, '_> {
     /// A thing outside studios, entered into the registry.
     pub(super) fn register<K: kind::Marker>(&mut self, resource: &Resource<K>) -> Result<()> {
         let by = self.created_by();
-        Ok(self.write.register(resource.id, None, &resource.path, by)?)
+        Ok(self.write.register(resource.id, None, &resource.path, Some(by))?)
     }
 }

@@ -25,6 +25,9 @@ const APART_MAX: i64 = 120_000_000;
 /// Turns of a session are not ours to limit.
 const MAX_STEPS: i64 = 200;
 
+/// Ends what is open of an agent, to be followed by which.
+const END: &str = "update runs set status = ?3, outcome = 'interrupted', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running' and started_at <= ?4";
+
 row! {
     /// What ties a run to its prompt.
     pub struct Tie {
@@ -224,7 +227,7 @@ impl Observing<'_, '_> {
         };
         self.end_before(subagent, beginning.at)?;
         let run = Run {
-            id: self.id_at(beginning.at),
+            id: Id::new(beginning.at),
             tenant_id: self.context.tenant,
             agent_id: agent,
             role_id: role,
@@ -285,7 +288,6 @@ impl Observing<'_, '_> {
     /// A run that was still open when its agent began another never came to rest.
     fn end_before(&mut self, subagent: Option<&Subagent>, at: Time) -> Result<()> {
         let (session, incomplete) = (self.session.id, RunStatus::Incomplete);
-        const END: &str = "update runs set status = ?3, outcome = 'interrupted', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running' and started_at <= ?4";
         match subagent {
             None => self.write.post(&format!("{END} and subagent_id is null"), params![session, incomplete, at])?,
             Some(subagent) => self

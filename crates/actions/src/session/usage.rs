@@ -1,7 +1,7 @@
 //! What the model calls of a session used, each counted once.
 
 use trackway_domain::{
-    kind,
+    Id, kind,
     observed::{Seen, UsageFacts},
     text,
 };
@@ -21,7 +21,7 @@ impl Observing<'_, '_> {
         };
         let model = facts.model.as_deref().map(|model| text::cut(&text::clean_line(model), text::LINE_MAX));
         let tokens = |count: Option<i64>| count.filter(|count| (0..=1_000_000_000_000).contains(count));
-        let id = self.id_at::<kind::Run>(seen.at);
+        let id = Id::<kind::Run>::new(seen.at);
         self.write.post(
             "insert into run_usage (tenant_id, id, run_id, message_id, model, input_tokens, output_tokens, cache_creation_tokens, cache_read_tokens, created_at, once_key)
              values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)

@@ -6,6 +6,7 @@ mod fields;
 mod rows;
 mod run;
 mod schema;
+mod session;
 mod status;
 
 use std::{
@@ -39,6 +40,7 @@ pub enum Shape {
     Connection,
     Tree,
     Run,
+    Session,
     Status,
     SchemaTable,
     SchemaMarkdown,
@@ -69,6 +71,7 @@ impl Shape {
             ("", "status") => Self::Status,
             ("run", "tree") => Self::Tree,
             ("run", "show") => Self::Run,
+            ("session", "show") => Self::Session,
             ("task", "history") => Self::RowsOf("versions", VERSIONS),
             ("package", "upgrade") => Self::Rows(MOVED),
             ("scratchpad", "get") => Self::Field("content"),
@@ -156,6 +159,7 @@ impl Output {
             Shape::Connection => page.connection(data),
             Shape::Tree => page.tree(data),
             Shape::Run => page.run(data),
+            Shape::Session => page.session(data),
             Shape::Status => page.status(data),
             Shape::SchemaTable => page.schema_table(data),
             Shape::SchemaMarkdown => schema::markdown(data),
