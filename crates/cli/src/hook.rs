@@ -151,6 +151,11 @@ fn apply(
     hook.take(event, memory, at)
 }
 
+/// Applies the events that wait.
+pub fn apply_waiting(core: &Core, context: &Context, folder: &Path) -> Result<(), Failure> {
+    Hook { core, context, folder }.drain()
+}
+
 /// A database with someone at the door who will not wait.
 struct Hook<'a> {
     core: &'a Core,

@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use trackway_actions::{Context, Core, session::Observed};
 use trackway_claude::{
     discover,
@@ -350,8 +350,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The answer of an ingest in a story.
-pub fn ingest_folder(core: &Core, context: &Context, folder: &Path) -> Result<Value, Failure> {
+/// Reads the transcripts below a folder.
+pub fn ingest_folder(core: &Core, context: &Context, folder: &Path) -> Result<Ingested, Failure> {
     let wanted = Wanted { paths: vec![folder.to_path_buf()], ..Wanted::default() };
-    Ok(json!(read_new(core, context, &wanted)?))
+    read_new(core, context, &wanted)
 }

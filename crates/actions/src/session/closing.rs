@@ -94,7 +94,7 @@ impl Observing<'_, '_> {
             action_type: ActionType::Report,
             path: resource.path,
         };
-        record_touch(self.write, run, &touch, at)
+        record_touch(self.write, run, &touch, at, 0)
     }
 
     fn step(&mut self, run: Id<kind::Run>, step_type: StepType, detail: &str, at: Time) -> Result<()> {

@@ -91,7 +91,7 @@ impl Observing<'_, '_> {
             action_type,
             path: path.to_owned(),
         };
-        record_touch(self.write, run, &touch, at)
+        record_touch(self.write, run, &touch, at, 0)
     }
 
     /// A file that a commit holds; a renamed one stays the file it was.

@@ -137,7 +137,7 @@ impl Observing<'_, '_> {
             action_type: action(change),
             path: path.to_owned(),
         };
-        record_touch(self.write, run, &touch, at)
+        record_touch(self.write, run, &touch, at, 0)
     }
 
     /// The file of a path in this session's workspace, entered when it was never seen.

@@ -2,6 +2,7 @@
 
 mod chain;
 mod connection;
+mod doctor;
 mod fields;
 mod rows;
 mod run;
@@ -42,6 +43,7 @@ pub enum Shape {
     Run,
     Session,
     Status,
+    Doctor,
     SchemaTable,
     SchemaMarkdown,
     SchemaMermaid,
@@ -118,7 +120,7 @@ impl Output {
         }
         let text = if self.json { self.as_json(outcome) } else { self.rendered(outcome) };
         if text.is_empty() {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(outcome.code());
         }
         let mut stdout = anstream::stdout().lock();
         let written = stdout
@@ -126,7 +128,7 @@ impl Output {
             .and_then(|()| if text.ends_with('\n') { Ok(()) } else { stdout.write_all(b"\n") });
         match written.and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(ExitCode::SUCCESS),
+            _ => Ok(outcome.code()),
         }
     }
 
@@ -160,6 +162,7 @@ impl Output {
             Shape::Tree => page.tree(data),
             Shape::Run => page.run(data),
             Shape::Session => page.session(data),
+            Shape::Doctor => page.doctor(data),
             Shape::Status => page.status(data),
             Shape::SchemaTable => page.schema_table(data),
             Shape::SchemaMarkdown => schema::markdown(data),
