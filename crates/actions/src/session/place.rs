@@ -93,7 +93,8 @@ impl Observing<'_, '_> {
             }
         }
         session.started_at = session.started_at.min(at);
-        if session.ended_at.is_some_and(|ended| ended < at) {
+        // Late events of an ended session do not open it again; a start does.
+        if facts.source.is_some() && session.ended_at.is_some_and(|ended| ended < at) {
             session.ended_at = None;
         }
         if session.workspace_id.is_none()

@@ -22,6 +22,8 @@ use crate::{error::Result, run::resource};
 
 /// How far apart a hook and a transcript may date one start, in microseconds.
 const APART_MAX: i64 = 120_000_000;
+/// How far apart two hooks may tell of one start, where settings hold two of ours, in microseconds.
+const TWICE_MAX: i64 = 2_000_000;
 /// Turns of a session are not ours to limit.
 const MAX_STEPS: i64 = 200;
 
@@ -34,6 +36,7 @@ row! {
         prompt_hash: Option<String>,
         hooked: bool,
         started_at: Time,
+        status: RunStatus,
     }
 }
 
@@ -48,6 +51,11 @@ impl Observing<'_, '_> {
     /// A prompt begins a run, and is a message.
     pub(super) fn prompt(&mut self, seen: &Seen, prompt: &str, hash: &str) -> Result<()> {
         let subagent = seen.agent.as_deref().map(|agent| self.subagent(agent, seen.at)).transpose()?;
+        if subagent.is_none() && self.session.ended_at.is_some_and(|ended| ended < seen.at) {
+            // It was resumed.
+            self.session.ended_at = None;
+            self.session_changed = true;
+        }
         let beginning = Beginning { at: seen.at, prompt: &seen.prompt, hash: Some(hash.to_owned()) };
         let (run, new) = self.begin(subagent.as_ref(), &beginning)?;
         let message = match subagent {
@@ -139,7 +147,7 @@ impl Observing<'_, '_> {
 
     /// The latest runs of one agent in this session, newest first.
     fn ties(&mut self, subagent: Option<&Subagent>) -> Result<Vec<Tie>> {
-        const SELECT: &str = "select id, prompt_id, prompt_line, prompt_hash, hooked, started_at from runs where tenant_id = ?1 and session_id = ?2";
+        const SELECT: &str = "select id, prompt_id, prompt_line, prompt_hash, hooked, started_at, status from runs where tenant_id = ?1 and session_id = ?2";
         let session = self.session.id;
         Ok(match subagent {
             None => self
@@ -184,11 +192,12 @@ impl Observing<'_, '_> {
 
     /// Whether the other source told of this run: at about this time, with this prompt where both know it.
     fn is_same(&self, tie: &Tie, beginning: &Beginning<'_>) -> bool {
+        let apart = (tie.started_at.micros() - beginning.at.micros()).abs();
         let untold = match self.source {
-            Source::Hook => !tie.hooked,
+            Source::Hook => !tie.hooked || (apart <= TWICE_MAX && tie.status == RunStatus::Running),
             Source::Transcript => tie.prompt_line.is_none(),
         };
-        let near = (tie.started_at.micros() - beginning.at.micros()).abs() <= APART_MAX;
+        let near = apart <= APART_MAX;
         let agrees = |ours: &Option<String>, theirs: &Option<String>| match (ours, theirs) {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,
@@ -324,6 +333,9 @@ impl Observing<'_, '_> {
             return Ok(());
         }
         let run = self.run_of(seen)?;
+        if status == RunStatus::Running {
+            return self.unrest(seen, run);
+        }
         let cut = |text: &str| text::cut(&text::clean(text), text::TEXT_MAX - 1);
         let (message, error) = (message.map(cut), error.map(cut));
         let outcome = match status {
@@ -341,6 +353,20 @@ impl Observing<'_, '_> {
         if let Some(agent) = &seen.agent {
             let mut subagent = self.subagent(agent, seen.at)?;
             subagent.stopped_at = subagent.stopped_at.max(Some(seen.at));
+            self.save_subagent(subagent)?;
+        }
+        Ok(())
+    }
+
+    /// The end of a file was taken for the end of a turn. What a hook said of the end stands.
+    fn unrest(&mut self, seen: &Seen, run: Id<kind::Run>) -> Result<()> {
+        self.write.post(
+            "update runs set status = ?3, outcome = null, final_message = null, ended_at = null where tenant_id = ?1 and id = ?2 and ended_at = ?4",
+            params![run, RunStatus::Running, seen.at],
+        )?;
+        if let Some(agent) = &seen.agent {
+            let mut subagent = self.subagent(agent, seen.at)?;
+            subagent.stopped_at = subagent.stopped_at.filter(|stopped| *stopped != seen.at);
             self.save_subagent(subagent)?;
         }
         Ok(())
