@@ -152,7 +152,8 @@ impl Reading {
             git_branch: line.git_branch.clone(),
             ..SessionFacts::default()
         };
-        self.facts.push(Seen::new(at, None, &PromptKey::default(), Fact::Session(Box::new(facts))));
+        let agent = self.agent.as_deref();
+        self.facts.push(Seen::new(at, agent, &PromptKey::default(), Fact::Session(Box::new(facts))));
     }
 
     /// Which agent a line is of: the file's, or an inline one by the chain of lines.

@@ -182,19 +182,12 @@ impl Observing<'_, '_> {
         )?)
     }
 
-    pub(super) fn spawn_result(
-        &mut self,
-        seen: &Seen,
-        tool_use_id: &str,
-        status: &str,
-        error: Option<&str>,
-    ) -> Result<()> {
+    pub(super) fn spawn_result(&mut self, tool_use_id: &str, status: &str, error: Option<&str>) -> Result<()> {
         let error = error.map(|error| text::cut(&text::clean(error), 2_000));
         self.write.post(
             "update task_spawns set status = ?4, error = ?5 where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
             params![self.session.id, tool_use_id, text::cut(&text::clean_line(status), text::LINE_MAX), error],
         )?;
-        let _ = seen;
         Ok(())
     }
 

@@ -6,14 +6,14 @@
 use trackway_domain::{
     Id, Time,
     kind::{self, Kind},
-    observed::{PromptKey, Seen, Source, SubagentFacts},
+    observed::{Fact, Observation, PromptKey, Seen, Source, SubagentFacts},
     text,
     words::{RunMode, RunStatus},
 };
 use trackway_store::{
     params, row,
     sql::Param,
-    tables::{Run, Subagent},
+    tables::{Run, Spawn, Subagent},
 };
 use uuid::Uuid;
 
@@ -372,6 +372,26 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
+    /// A call that returned has no agent at work: some versions neither stop it with a word nor write its last one down.
+    pub(super) fn end_what_returned(&mut self, observation: &Observation) -> Result<()> {
+        let tells = |seen: &Seen| matches!(seen.fact, Fact::SpawnResult { .. } | Fact::Match { .. });
+        let of_agent = observation.progress.as_ref().is_some_and(|progress| progress.agent.is_some());
+        if !of_agent && !observation.facts.iter().any(tells) {
+            return Ok(());
+        }
+        let at = observation.facts.last().map_or(self.write.now, |seen| seen.at);
+        for (returned, status, outcome) in
+            [("completed", RunStatus::Completed, "completed"), ("failed", RunStatus::Incomplete, "interrupted")]
+        {
+            self.write.post(
+                "update runs set status = ?3, outcome = ?4, ended_at = ?5 where tenant_id = ?1 and session_id = ?2 and status = 'running' and cause_kind = 'spawn'
+                 and cause_id in (select id from task_spawns where tenant_id = ?1 and session_id = ?2 and status = ?6)",
+                params![self.session.id, status, outcome, at, returned],
+            )?;
+        }
+        Ok(())
+    }
+
     fn is_known(&mut self, seen: &Seen) -> Result<bool> {
         let Some(agent) = &seen.agent else { return Ok(true) };
         Ok(self.subagents.contains_key(agent)
@@ -412,12 +432,16 @@ impl Observing<'_, '_> {
         )?;
         let spawns = self.spawns_of(agent_id)?;
         for (place, (run, started, cause)) in runs.iter().enumerate() {
-            let since = if place == 0 { None } else { runs.get(place - 1).map(|(_, started, _)| *started) };
-            let own = |at: Time| since.is_none_or(|since| at > since);
-            let spawn = spawns
-                .iter()
-                .rev()
-                .find(|spawn| spawn.created_at.micros() <= started.micros() + APART_MAX && own(spawn.created_at));
+            let since = place.checked_sub(1).and_then(|before| runs.get(before)).map(|(_, started, _)| *started);
+            let until = runs.get(place + 1).map(|(_, started, _)| *started);
+            let own = |spawn: &&Spawn| since.is_none_or(|since| spawn.created_at > since);
+            // The last call before the start; else one that was heard of late, but before the agent was started again.
+            let late = |spawn: &&Spawn| {
+                spawn.created_at.micros() <= started.micros() + APART_MAX
+                    && until.is_none_or(|until| spawn.created_at < until)
+            };
+            let spawn = spawns.iter().rev().filter(own).find(|spawn| spawn.created_at <= *started);
+            let spawn = spawn.or_else(|| spawns.iter().filter(own).find(late));
             let mut params: Vec<Param<'_>> = params![*run, agent, role].to_vec();
             let mut set = "agent_id = ?3, role_id = ?4".to_owned();
             let parent = match spawn {
