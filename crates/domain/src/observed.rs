@@ -71,7 +71,7 @@ pub enum Fact {
     File(FileFacts),
     /// A commit was made.
     Commit(CommitFacts),
-    /// The run came to rest.
+    /// The run came to rest; `running` takes back that it did at that time.
     Rest { status: RunStatus, message: Option<String>, error: Option<String> },
     /// The agent ran a command.
     Shell,

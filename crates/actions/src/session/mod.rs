@@ -64,6 +64,7 @@ impl Core {
                 observing.record(seen)?;
             }
             observing.settle_matches()?;
+            observing.end_what_returned(observation)?;
             if let Some(progress) = &observation.progress {
                 observing.keep_progress(progress)?;
             }
@@ -177,13 +178,13 @@ impl<'a, 'w> Observing<'a, 'w> {
             return Ok(());
         }
         match &seen.fact {
-            Fact::Session(facts) => self.session_facts(seen.at, facts),
+            Fact::Session(facts) => self.session_facts(seen, facts),
             Fact::Prompt { text, hash } => self.prompt(seen, text, hash),
             Fact::SubagentStart { agent_type } => self.subagent_start(seen, agent_type.as_deref()),
             Fact::Subagent(facts) => self.subagent_facts(seen, facts),
             Fact::Spawn(facts) => self.spawn(seen, facts),
             Fact::SpawnResult { tool_use_id, status, error } => {
-                self.spawn_result(seen, tool_use_id, status, error.as_deref())
+                self.spawn_result(tool_use_id, status, error.as_deref())
             }
             Fact::Match { tool_use_id, agent_id, evidence } => self.matched(seen.at, tool_use_id, agent_id, *evidence),
             Fact::ResultText { tool_use_id, text } => self.result_text(seen.at, tool_use_id, text),

@@ -2,7 +2,7 @@
 
 use trackway_domain::{
     Id, Time, kind,
-    observed::SessionFacts,
+    observed::{Seen, SessionFacts},
     text,
     words::{RoleOrigin, Runner},
 };
@@ -71,7 +71,8 @@ fn name_part(given: &str) -> String {
 
 impl Observing<'_, '_> {
     /// Adds what is known of the session. What was known stays where nothing new is said.
-    pub(super) fn session_facts(&mut self, at: Time, facts: &SessionFacts) -> Result<()> {
+    pub(super) fn session_facts(&mut self, seen: &Seen, facts: &SessionFacts) -> Result<()> {
+        let at = seen.at;
         let before = self.session.clone();
         let session = &mut self.session;
         let first = |known: &mut Option<String>, said: &Option<String>| {
@@ -88,12 +89,14 @@ impl Observing<'_, '_> {
             (&mut session.git_branch, &facts.git_branch),
             (&mut session.head, &facts.head),
         ] {
-            if said.is_some() {
+            // Files of agents are read after the session's own, however old they are.
+            if said.is_some() && (known.is_none() || seen.agent.is_none()) {
                 known.clone_from(said);
             }
         }
         session.started_at = session.started_at.min(at);
-        if session.ended_at.is_some_and(|ended| ended < at) {
+        // Late events of an ended session do not open it again; a start does.
+        if facts.source.is_some() && session.ended_at.is_some_and(|ended| ended < at) {
             session.ended_at = None;
         }
         if session.workspace_id.is_none()
