@@ -124,6 +124,7 @@ alter table runs add column hooked flag not null default false;
 -- When it was asked the end-of-run prompt.
 alter table runs add column asked_at time;
 create index runs_by_session on runs (tenant_id, session_id, subagent_id, id) where session_id is not null;
+create index runs_by_prompt_hash on runs (tenant_id, prompt_hash) where prompt_hash is not null;
 create index runs_by_prompt on runs (tenant_id, prompt_line) where prompt_line is not null;
 
 -- What a message is counted once by: its id alone is not enough where several providers answer.

@@ -115,6 +115,8 @@ struct Observing<'a, 'w> {
     roles: HashMap<String, Id<kind::Role>>,
     /// Prompts of another session that this one repeats, with what followed them.
     repeated: HashSet<String>,
+    /// The first message that answers each prompt, of a client whose repeated lines are known by that only.
+    answers: HashMap<String, String>,
     /// Agents whose spawn is to be looked for again.
     seeking: HashSet<String>,
     /// What is new, for the log.
@@ -156,6 +158,7 @@ impl<'a, 'w> Observing<'a, 'w> {
             agents: HashMap::new(),
             roles: HashMap::new(),
             repeated: HashSet::new(),
+            answers: run::answers(observation),
             seeking: HashSet::new(),
             counts: HashMap::new(),
         };

@@ -3,6 +3,8 @@
 //! A hook and a transcript tell of the same run in different words. They are tied by the client's prompt id or the
 //! prompt's line where there is one, else by the prompt itself at about the same time, in order.
 
+use std::collections::HashMap;
+
 use trackway_domain::{
     Id, Time,
     kind::{self, Kind},
@@ -43,6 +45,17 @@ row! {
     }
 }
 
+/// The first message that answers each prompt.
+pub(super) fn answers(observation: &Observation) -> HashMap<String, String> {
+    let mut answers = HashMap::new();
+    for seen in observation.facts.iter().filter(|seen| seen.agent.is_none()) {
+        if let (Some(line), Fact::Usage(usage)) = (&seen.prompt.line, &seen.fact) {
+            answers.entry(line.clone()).or_insert_with(|| usage.message_id.clone());
+        }
+    }
+    answers
+}
+
 /// What begins a run.
 struct Beginning<'a> {
     at: Time,
@@ -53,6 +66,9 @@ struct Beginning<'a> {
 impl Observing<'_, '_> {
     /// A prompt begins a run, and is a message.
     pub(super) fn prompt(&mut self, seen: &Seen, prompt: &str, hash: &str) -> Result<()> {
+        if self.is_copied(seen, hash)? {
+            return Ok(());
+        }
         let subagent = seen.agent.as_deref().map(|agent| self.subagent(agent, seen.at)).transpose()?;
         if subagent.is_none() && self.session.ended_at.is_some_and(|ended| ended < seen.at) {
             // It was resumed.
@@ -109,6 +125,34 @@ impl Observing<'_, '_> {
         };
         self.runs.insert(key, run);
         Ok(run)
+    }
+
+    pub(super) fn is_old_client(&self) -> bool {
+        self.session.version.as_deref().is_some_and(|version| version.starts_with("1.0."))
+    }
+
+    /// Whether a prompt is a copy under another name: 1.0 clients give the lines that a resumed session repeats new ids.
+    /// The same prompt in this workspace was then answered by the same message.
+    fn is_copied(&mut self, seen: &Seen, hash: &str) -> Result<bool> {
+        let Some(line) = seen.prompt.line.as_deref().filter(|_| seen.agent.is_none()) else {
+            return Ok(false);
+        };
+        let old = self.is_old_client();
+        let Some(answer) = self.answers.get(line).filter(|_| old) else {
+            return Ok(false);
+        };
+        let earlier = self.write.one::<(Option<Id<kind::Session>>,)>(
+            "select r.session_id from runs r join run_usage u on u.tenant_id = ?1 and u.run_id = r.id
+             where r.tenant_id = ?1 and r.prompt_hash = ?2 and r.session_id <> ?3 and r.workspace_id = ?4 and u.message_id = ?5 limit 1",
+            params![hash, self.session.id, self.session.workspace_id, answer],
+        )?;
+        let Some((earlier,)) = earlier else {
+            return Ok(false);
+        };
+        self.repeated.insert(line.to_owned());
+        self.session.continues_id = self.session.continues_id.or(earlier);
+        self.session_changed = true;
+        Ok(true)
     }
 
     /// Whether a fact belongs to a prompt that another session had first. Such lines are linked, not counted again.

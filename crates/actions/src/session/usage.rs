@@ -19,6 +19,9 @@ impl Observing<'_, '_> {
             Some(request) => format!("{} {request}", facts.message_id),
             None => format!("{} {}", self.session.session_id, facts.message_id),
         };
+        if facts.request_id.is_none() && self.is_old_client() && self.is_counted(&facts.message_id)? {
+            return Ok(());
+        }
         let model = facts.model.as_deref().map(|model| text::cut(&text::clean_line(model), text::LINE_MAX));
         let tokens = |count: Option<i64>| count.filter(|count| (0..=1_000_000_000_000).contains(count));
         let id = Id::<kind::Run>::new(seen.at);
@@ -35,5 +38,12 @@ impl Observing<'_, '_> {
         )?;
         self.count("usage");
         Ok(())
+    }
+
+    /// Whether the line that this one copies was counted: a copy by a 1.0 client has lost its request.
+    fn is_counted(&mut self, message_id: &str) -> Result<bool> {
+        let (from, to) = (format!("{message_id} "), format!("{message_id}!"));
+        let sql = "select count(*) from run_usage where tenant_id = ?1 and once_key >= ?2 and once_key < ?3";
+        Ok(self.write.count(sql, params![from, to])? > 0)
     }
 }
