@@ -88,8 +88,6 @@ pub struct Reading {
     calls: BTreeMap<String, Call>,
     progress: HashSet<(String, String)>,
     pub facts: Vec<Seen>,
-    /// Calls whose line has to be read again to understand an answer.
-    pub wanted: Option<u64>,
 }
 
 impl Reading {
@@ -101,7 +99,6 @@ impl Reading {
             calls: BTreeMap::new(),
             progress: HashSet::new(),
             facts: Vec::new(),
-            wanted: None,
         }
     }
 

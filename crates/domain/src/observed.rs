@@ -96,8 +96,6 @@ pub struct SessionFacts {
     /// The commit its work tree is at, to see the next one appear.
     pub head: Option<String>,
     pub source: Option<String>,
-    /// The session whose lines this one repeats.
-    pub continues: Option<String>,
 }
 
 #[derive(Debug, Clone, Default)]

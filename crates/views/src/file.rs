@@ -10,6 +10,7 @@ use trackway_domain::{
     Error as Rule, Id, kind,
     line_trace::{self, Fit, Written},
     spawn::hex,
+    words::ChangeEvidence,
 };
 use trackway_store::{Reader, Result, params, registry::Entry};
 use uuid::Uuid;
@@ -112,6 +113,15 @@ pub fn changed_since(read: &mut Reader<'_>, file: Uuid, path: &Path) -> Result<O
         Ok(content) => Some(hex(&Sha256::digest(&content)) != recorded),
         Err(_) => Some(true),
     })
+}
+
+/// Whether all that is known of a run's change is that the file differed afterwards.
+pub fn is_observed(read: &mut Reader<'_>, file: Uuid, run: Id<kind::Run>) -> Result<bool> {
+    let told = read.query::<(ChangeEvidence,)>(
+        "select evidence from file_changes where tenant_id = ?1 and file_id = ?2 and run_id = ?3",
+        params![file, run],
+    )?;
+    Ok(!told.is_empty() && told.iter().all(|(evidence,)| *evidence == ChangeEvidence::Observed))
 }
 
 /// The text of a line as it is now, and the run that wrote it.

@@ -210,8 +210,12 @@ pub fn chain(read: &mut Reader<'_>, entry: &Entry, now: Time) -> Result<Chain> {
         Kind::Spawn | Kind::Subagent | Kind::Message => follow_observed(read, entry, now, &mut chain.places)?,
         _ => {
             chain.touched_by = touched_by(read, entry.id)?;
-            chain.places.push(hop("resource", entry.id, format!("{} {}", entry.kind, entry.display_path)));
             let maker = maker(&chain.touched_by, entry);
+            let observed = match maker {
+                Some(run) if entry.kind == Kind::File && file::is_observed(read, entry.id, run)? => " (observed)",
+                _ => "",
+            };
+            chain.places.push(hop("resource", entry.id, format!("{} {}{observed}", entry.kind, entry.display_path)));
             match maker {
                 Some(run) => follow_runs(read, run, now, &mut chain.places)?,
                 None => made_outside_a_run(read, entry, &mut chain.places)?,

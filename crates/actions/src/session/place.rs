@@ -105,15 +105,6 @@ impl Observing<'_, '_> {
             let workspace = self.workspace(directory)?;
             self.session.workspace_id = Some(workspace);
         }
-        if self.session.continues_id.is_none()
-            && let Some(continues) = &facts.continues
-        {
-            let earlier = self.write.one::<(Id<kind::Session>,)>(
-                "select id from sessions where tenant_id = ?1 and session_id = ?2",
-                params![continues],
-            )?;
-            self.session.continues_id = earlier.map(|(id,)| id);
-        }
         self.session_changed |= self.session != before;
         Ok(())
     }
