@@ -141,6 +141,13 @@ impl Event {
         let failed = self.hook_event_name == "PostToolUseFailure";
         let input: Input = lenient(self.tool_input.as_deref());
         let response: Response = lenient(self.tool_response.as_deref());
+        if kind == Tool::Shell {
+            if !before {
+                heard.facts.extend([self.session(at), self.seen(at, Fact::Shell)]);
+                heard.look_for_commits = input.command.is_some_and(|command| command.contains("git"));
+            }
+            return;
+        }
         let Some(id) = self.tool_use_id.as_deref().filter(|id| !id.is_empty()) else {
             // A client that does not name its calls yet: the transcript does.
             if !before {
@@ -156,10 +163,6 @@ impl Event {
                     // By an agent's first call its meta.json is there, and says what started it.
                     heard.facts.extend(self.meta(at));
                 }
-            }
-            Tool::Shell if !before => {
-                heard.facts.extend([self.session(at), self.seen(at, Fact::Shell)]);
-                heard.look_for_commits = input.command.is_some_and(|command| command.contains("git"));
             }
             Tool::File | Tool::Shell => {}
         }

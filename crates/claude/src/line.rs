@@ -35,6 +35,9 @@ pub struct Line<'a> {
     pub tool_use_result: Option<&'a RawValue>,
     #[serde(borrow)]
     pub data: Option<&'a RawValue>,
+    /// Of a line in a queue.
+    #[serde(borrow)]
+    pub content: Option<&'a RawValue>,
 }
 
 /// Where a line comes from, when not from a person.

@@ -51,6 +51,8 @@ pub struct State {
     chain: VecDeque<(String, String)>,
     /// Calls that wait for their answer, and where they stand in the file.
     pending: BTreeMap<String, u64>,
+    /// Agents in the background, and the calls that launched them.
+    launched: BTreeMap<String, String>,
 }
 
 /// Where one agent is in its turn.
@@ -67,8 +69,6 @@ struct Place {
     closing: bool,
     /// Whether the last thing was said to have come to rest.
     rested: bool,
-    /// Whether that was said only because there was nothing more to read.
-    paused: bool,
 }
 
 /// A call in the lines at hand.
@@ -112,6 +112,7 @@ impl Reading {
             Some("user") => self.user(line, at, again),
             Some("assistant") => self.assistant(line, at, offset),
             Some("progress") => self.progress(line, at),
+            Some("queue-operation") => self.queued(line, at),
             _ => {}
         }
     }
@@ -119,9 +120,7 @@ impl Reading {
     /// The end of what there is: an agent that said its last words has come to rest.
     pub fn pause(&mut self) {
         for name in self.state.agents.keys().cloned().collect::<Vec<_>>() {
-            if self.rest_unless_rested(&name) {
-                self.place(&name).paused = true;
-            }
+            self.rest_unless_rested(&name);
         }
     }
 
@@ -222,7 +221,7 @@ impl Reading {
             if closing {
                 // What it said before it was asked is its final word.
                 self.rest_unless_rested(&name);
-                self.place(&name).paused = false;
+                self.place(&name).words = None;
             }
             self.go_on(&name);
             self.place(&name).closing = closing;
@@ -258,13 +257,28 @@ impl Reading {
             self.push(at, name, Fact::Subagent(facts));
         }
         self.push(at, name, Fact::Prompt { text: redacted(text).into_owned(), hash: prompt_hash(text) });
-        if let (Some(task), Some(call)) = (between(text, "task-id"), between(text, "tool-use-id")) {
-            let fact = Fact::Match {
-                tool_use_id: call.to_owned(),
-                agent_id: task.to_owned(),
-                evidence: Evidence::TaskNotification,
-            };
-            self.push(at, name, fact);
+        self.notification(text, at);
+    }
+
+    /// A notification is always in the queue, and only sometimes a prompt.
+    fn queued(&mut self, line: &Line<'_>, at: Time) {
+        self.notification(&Content::of(line.content).text(), at);
+    }
+
+    /// What became of an agent in the background. Before 2.1.69 it does not say which call launched it.
+    fn notification(&mut self, text: &str, at: Time) {
+        if !text.starts_with("<task-notification>") && !text.starts_with("<agent-notification>") {
+            return;
+        }
+        let Some(agent) = between(text, "task-id").or_else(|| between(text, "agent-id")) else { return };
+        let named = between(text, "tool-use-id").map(str::to_owned);
+        if let Some(tool_use_id) = named.clone() {
+            let fact = Fact::Match { tool_use_id, agent_id: agent.to_owned(), evidence: Evidence::TaskNotification };
+            self.push(at, "", fact);
+        }
+        let call = named.or_else(|| self.state.launched.get(agent).cloned());
+        if let (Some(tool_use_id), Some("completed")) = (call, between(text, "status")) {
+            self.push(at, "", Fact::SpawnResult { tool_use_id, status: "completed".into(), error: None });
         }
     }
 
@@ -348,23 +362,23 @@ impl Reading {
         (place.words, place.words_at) = (Some(said), Some(at.micros()));
     }
 
-    /// An agent that said its last words came to rest when it said them. Says whether that is news.
-    fn rest_unless_rested(&mut self, name: &str) -> bool {
+    /// An agent that said its last words came to rest when it said them.
+    fn rest_unless_rested(&mut self, name: &str) {
         let place = self.place(name);
         let (Some(words), Some(at), false) = (place.words.clone(), place.words_at, place.rested) else {
-            return false;
+            return;
         };
         place.rested = true;
         let at = Time::from_micros(at);
         self.push(at, name, Fact::Rest { status: RunStatus::Completed, message: Some(words), error: None });
-        true
     }
 
     /// What was taken for the end of a turn was not: more follows.
     fn go_on(&mut self, name: &str) {
         let place = self.place(name);
-        (place.words, place.rested) = (None, false);
-        if let (true, Some(at)) = (std::mem::take(&mut place.paused), place.words_at.take()) {
+        let rested_with_words = std::mem::take(&mut place.rested) && place.words.take().is_some();
+        place.words = None;
+        if let (true, Some(at)) = (rested_with_words, place.words_at) {
             let fact = Fact::Rest { status: RunStatus::Running, message: None, error: None };
             self.push(Time::from_micros(at), name, fact);
         }
@@ -444,6 +458,9 @@ impl Reading {
         match response.agent_id.as_deref().or_else(|| tool::agent_in_words(&said)) {
             Some(agent) => {
                 let agent_id = agent.to_owned();
+                if response.is_async == Some(true) && self.state.launched.len() < PENDING_MAX {
+                    self.state.launched.insert(agent_id.clone(), tool_use_id.clone());
+                }
                 self.push(at, name, Fact::Match { tool_use_id, agent_id, evidence: Evidence::ToolResult });
             }
             // Inline agents have no id anywhere: the one that said this. Its words are in by now.

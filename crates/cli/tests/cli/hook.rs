@@ -1,0 +1,454 @@
+//! `trackway hook` without a client: whatever comes in, it stays out of the way, and what it was told is in the record.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+};
+
+use serde_json::{Value, json};
+use trackway_store::{Url, connection::Connection};
+use trackway_testkit::Engine;
+
+use crate::{
+    record::record,
+    terminal::{Ran, Terminal, both_engines, column, ran_with_input, text},
+};
+
+/// A session that exists in events only.
+pub struct Session<'a> {
+    pub terminal: &'a Terminal,
+    pub id: &'a str,
+}
+
+impl Session<'_> {
+    /// An event of it, as the client writes it.
+    fn event(&self, name: &str, more: &Value) -> Value {
+        let mut event = json!({ "hook_event_name": name, "session_id": self.id, "cwd": project(self.terminal) });
+        for (field, value) in more.as_object().unwrap() {
+            event[field] = value.clone();
+        }
+        event
+    }
+
+    /// Hands an event to the hook, and reads what it says to the client.
+    #[track_caller]
+    pub fn hears(&self, name: &str, more: &Value) -> Value {
+        let ran = hook(self.terminal, self.event(name, more).to_string().as_bytes());
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{name} {more}");
+        if ran.stdout.is_empty() { Value::Null } else { serde_json::from_str(&ran.stdout).unwrap() }
+    }
+
+    fn starts_writing(&self, name: &str, more: &Value) -> Child {
+        let mut command = self.terminal.command(&["hook"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, self.event(name, more).to_string().as_bytes()).unwrap();
+        child
+    }
+
+    fn prompt(&self, prompt: &str) {
+        self.hears("UserPromptSubmit", &json!({ "prompt": prompt }));
+    }
+
+    fn spawns(&self, call: &str, prompt: &str) {
+        self.hears("PreToolUse", &spawning(call, prompt));
+    }
+
+    fn starts(&self, agent: &str) -> Value {
+        self.hears("SubagentStart", &json!({ "agent_id": agent, "agent_type": "general-purpose" }))
+    }
+
+    fn stops(&self, agent: &str, said: &str) -> Value {
+        self.hears("SubagentStop", &stopping(agent, said))
+    }
+
+    fn returns(&self, call: &str, prompt: &str, agent: &str) {
+        self.hears("PostToolUse", &returning(call, prompt, agent));
+    }
+
+    fn writes(&self, call: &str, path: &str) {
+        self.hears("PostToolUse", &writing(call, path));
+    }
+}
+
+fn spawning(call: &str, prompt: &str) -> Value {
+    let input = json!({ "prompt": prompt, "description": "a job", "subagent_type": "general-purpose" });
+    json!({ "tool_name": "Agent", "tool_use_id": call, "tool_input": input })
+}
+
+fn returning(call: &str, prompt: &str, agent: &str) -> Value {
+    let mut event = spawning(call, prompt);
+    event["tool_response"] = json!({ "status": "completed", "agentId": agent });
+    event
+}
+
+fn stopping(agent: &str, said: &str) -> Value {
+    json!({ "agent_id": agent, "agent_type": "general-purpose", "stop_hook_active": false, "last_assistant_message": said })
+}
+
+fn writing(call: &str, path: &str) -> Value {
+    let response = json!({ "type": "create", "structuredPatch": [] });
+    json!({
+        "tool_name": "Write", "tool_use_id": call, "tool_input": { "file_path": path, "content": "x\n" }, "tool_response": response,
+    })
+}
+
+fn project(terminal: &Terminal) -> PathBuf {
+    terminal.home.path().join("project")
+}
+
+/// Without memory, so that nobody is asked anything.
+pub fn hook(terminal: &Terminal, input: &[u8]) -> Ran {
+    ran_with_input(terminal.command(&["hook", "--memory", "off"]), input)
+}
+
+/// Where hooks of this database keep what could not be written, and say what went wrong.
+fn folder(terminal: &Terminal) -> PathBuf {
+    match terminal.database.url() {
+        Url::Sqlite(path) => path.parent().unwrap().to_path_buf(),
+        Url::Postgres(_) => user_folder(terminal),
+    }
+}
+
+/// The same when nobody knows which database is meant.
+fn user_folder(terminal: &Terminal) -> PathBuf {
+    terminal.home.path().join(".local/share/trackway")
+}
+
+fn lines(file: &Path) -> usize {
+    fs::read_to_string(file).unwrap_or_default().lines().count()
+}
+
+fn connection(terminal: &Terminal) -> Connection {
+    match terminal.database.url() {
+        Url::Sqlite(path) => Connection::sqlite(&path, false).unwrap(),
+        Url::Postgres(_) => Connection::postgres(&terminal.database.url_text()).unwrap(),
+    }
+}
+
+/// Every body that is stored of messages, spawns and runs.
+fn stored_texts(terminal: &Terminal) -> Vec<String> {
+    let all = "select body from contents union all select final_message from runs where final_message is not null
+               union all select description from task_spawns where description is not null
+               union all select error from task_spawns where error is not null order by 1";
+    connection(terminal).query::<(String,)>(all, &[]).unwrap().into_iter().map(|(text,)| text).collect()
+}
+
+/// What nobody should send.
+fn garbage() -> Vec<Vec<u8>> {
+    let event =
+        |more: &str| format!(r#"{{"hook_event_name":"UserPromptSubmit","session_id":"s",{more}}}"#).into_bytes();
+    let mut half = event(r#""prompt":"go""#);
+    half.truncate(40);
+    vec![
+        Vec::new(),
+        b"\n".to_vec(),
+        vec![0; 64],
+        (0..=255).collect(),
+        half,
+        b"null".to_vec(),
+        b"[]".to_vec(),
+        b"5".to_vec(),
+        b"\"text\"".to_vec(),
+        b"{}".to_vec(),
+        br#"{"session_id":7}"#.to_vec(),
+        br#"{"session_id":"","hook_event_name":"Stop"}"#.to_vec(),
+        br#"{"session_id":"a\u0000b","hook_event_name":"Stop"}"#.to_vec(),
+        format!(r#"{{"session_id":"{}"}}"#, "s".repeat(201)).into_bytes(),
+        event(r#""prompt":5"#),
+        event(r#""agent_id":["a"]"#),
+        event(r#""agent_id":"a\nb""#),
+        event(r#""stop_hook_active":"yes""#),
+        event(r#""prompt":"a","prompt":"b""#),
+        event(&format!(r#""tool_input":{}"#, "[".repeat(100_000))),
+        vec![b'a'; 5 << 20],
+        [event(r#""prompt":"go""#), b"{}".to_vec()].concat(),
+    ]
+}
+
+both_engines! {
+    fn garbage_is_a_line_in_the_log_and_nothing_else(terminal: Terminal) {
+        let log = user_folder(&terminal).join("hook.log");
+        for (number, input) in garbage().iter().enumerate() {
+            let ran = hook(&terminal, input);
+            let shown = String::from_utf8_lossy(&input[..input.len().min(80)]).into_owned();
+            assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""), "{number}: {shown}");
+            assert_eq!(lines(&log), number + 1, "{number}: {shown}");
+        }
+        assert_eq!(terminal.json(&["session", "list"]), json!([]));
+    }
+
+    fn what_is_not_known_is_passed_over(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        for (name, more) in [
+            ("Notification", json!({ "message": "hello" })),
+            ("NoSuchEvent", json!({ "agent_id": "a1", "deep": { "a": [1, null, { "b": 2 }] } })),
+            ("", json!({})),
+            ("PreToolUse", json!({ "tool_name": "Agent", "tool_use_id": "t1", "tool_input": 5 })),
+            ("PreToolUse", json!({ "tool_name": "Agent", "tool_use_id": "t1", "tool_input": { "prompt": ["x"] } })),
+            ("PostToolUse", json!({ "tool_name": "Write", "tool_use_id": "t2", "tool_input": { "file_path": 7 } })),
+            ("PostToolUse", json!({ "tool_name": "Read", "tool_use_id": "t3", "tool_input": {} })),
+            ("SubagentStart", json!({ "agent_type": "x" })),
+            ("UserPromptSubmit", json!({ "prompt": " \n" })),
+        ] {
+            assert_eq!(session.hears(name, &more), Value::Null, "{name} {more}");
+        }
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        let event = format!(r#"{{"hook_event_name":"PreToolUse","session_id":"s1","tool_name":"Agent","tool_use_id":"t1","tool_input":{deep}}}"#);
+        assert_eq!(hook(&terminal, event.as_bytes()).stdout, "");
+        assert_eq!(terminal.json(&["session", "list"]), json!([]));
+        assert_eq!(lines(&folder(&terminal).join("hook.log")) + lines(&user_folder(&terminal).join("hook.log")), 0);
+    }
+
+    fn a_big_event_is_taken_in(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt(&"long ".repeat(1 << 20));
+        let prompts = terminal.json(&["session", "show", "s1"])["prompts"].clone();
+        assert_eq!(column(&prompts, "status"), ["running"]);
+        let stored = stored_texts(&terminal);
+        assert_eq!((stored.len(), stored[0].starts_with("long long ")), (1, true));
+    }
+
+    fn a_path_is_data_whatever_it_says(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        let long = format!("/{}", "d/".repeat(2_047) + "e");
+        session.prompt("go");
+        for (number, path) in ["../../../../../../etc/passwd", "a\nb", "'; drop table files; --", &long, "$(touch x)`y`"].iter().enumerate() {
+            session.writes(&format!("t{number}"), path);
+        }
+        let run = text(&terminal.json(&["session", "show", "s1"])["prompts"][0]["id"]);
+        let mut paths = column(&terminal.json(&["made", &run])["touches"], "display_path");
+        paths.sort();
+        assert_eq!(paths.len(), 5, "{paths:?}");
+        let mut wanted = ["/etc/passwd", "a b", "'; drop table files; --", "$(touch x)`y`"].map(str::to_owned).to_vec();
+        wanted.sort();
+        let (long_ones, short): (Vec<String>, Vec<String>) = paths.into_iter().partition(|path| path.len() > 200);
+        assert_eq!(short, wanted);
+        assert!(long.starts_with(long_ones[0].trim_end_matches('…')), "{}", long_ones[0]);
+        assert_eq!(fs::read_dir(terminal.home.path()).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() == "x").count(), 0);
+    }
+
+    fn secrets_are_left_out(terminal: Terminal) {
+        // Put together here, so that no scanner takes the test for a leak.
+        let secret = format!("ghp_{}", "a1".repeat(18));
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt(&format!("use {secret} to push"));
+        let prompt = format!("[ROLE:pusher] push with {secret}");
+        let mut spawn = spawning("t1", &prompt);
+        spawn["tool_input"]["description"] = json!(format!("push {secret}"));
+        session.hears("PreToolUse", &spawn);
+        session.starts("a1");
+        session.stops("a1", &format!("pushed with {secret}"));
+        session.returns("t1", &prompt, "a1");
+        session.hears("PostToolUseFailure", &{
+            let mut failing = spawning("t2", "go");
+            failing["error"] = json!(format!("no access with {secret}"));
+            failing
+        });
+        session.hears("Stop", &json!({ "stop_hook_active": false, "last_assistant_message": format!("used {secret}") }));
+        assert_eq!(stored_texts(&terminal), [
+            "[ROLE:pusher] push with [redacted]", "a job", "go", "no access with [redacted]", "push [redacted]",
+            "pushed with [redacted]", "use [redacted] to push", "used [redacted]",
+        ]);
+        assert!(!record(&terminal).contains(&secret));
+        // Not in the file either, in whatever column.
+        if let Url::Sqlite(path) = terminal.database.url() {
+            for file in fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+                let bytes = fs::read(&file).unwrap();
+                assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "{}", file.display());
+            }
+        }
+    }
+
+    fn a_stop_of_nobody_makes_nothing(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        assert_eq!(session.stops("acompact-1", ""), Value::Null);
+        assert_eq!(terminal.json(&["session", "list"]), json!([]));
+        session.prompt("go");
+        for agent in ["acompact-1", "a0123456789abcdef"] {
+            let stop = json!({ "agent_id": agent, "agent_type": "", "stop_hook_active": false, "agent_transcript_path": "/no/such.jsonl" });
+            assert_eq!(session.hears("SubagentStop", &stop), Value::Null);
+        }
+        assert_eq!(terminal.json(&["subagent", "list"]), json!([]));
+        assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["running"]);
+    }
+
+    fn a_busy_database_gets_its_events_later_and_in_order(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let mut other = connection(&terminal);
+        other.batch(match terminal.database.url() {
+            Url::Sqlite(_) => "begin immediate",
+            Url::Postgres(_) => "begin; lock table sessions in access exclusive mode",
+        }).unwrap();
+        let spool = folder(&terminal).join("spool");
+        let waiting = || fs::read_dir(&spool).map_or(0, |entries| entries.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "json")).count());
+        session.prompt("go");
+        session.spawns("t1", "[ROLE:builder] build");
+        assert_eq!(session.starts("a1"), Value::Null);
+        session.writes("t2", "one.txt");
+        session.stops("a1", "built");
+        assert_eq!(waiting(), 5);
+        other.batch("rollback").unwrap();
+        drop(other);
+
+        assert_eq!(terminal.json(&["run", "list"]), json!([]));
+        session.returns("t1", "[ROLE:builder] build", "a1");
+        assert_eq!(waiting(), 0);
+        let shown = terminal.json(&["session", "show", "s1"]);
+        assert_eq!(column(&shown["prompts"], "status"), ["running"]);
+        assert_eq!(column(&shown["tree"], "role"), ["builder"]);
+        let runs = terminal.json(&["run", "list"]);
+        assert_eq!(column(&runs, "agent"), ["builder@project", "main@project"]);
+        assert_eq!(column(&runs, "final_message"), ["built", "null"]);
+        assert_eq!(runs[0]["parent_run_id"], runs[1]["id"]);
+        assert_eq!(column(&terminal.json(&["made", &text(&runs[1]["id"])])["touches"], "display_path"), ["one.txt"]);
+        assert_eq!(lines(&folder(&terminal).join("hook.log")), 0);
+    }
+
+    fn thirty_two_at_once_and_none_is_lost(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        let all: Vec<Child> = (0..32).map(|number| session.starts_writing("SubagentStart", &json!({ "agent_id": format!("a{number:02}"), "agent_type": "general-purpose" }))).collect();
+        for child in all {
+            assert!(child.wait_with_output().unwrap().status.success());
+        }
+        // The next call applies what had to wait.
+        session.hears("PreToolUse", &spawning("t1", "later"));
+        let mut agents = column(&terminal.json(&["subagent", "list"]), "agent_id");
+        agents.sort();
+        assert_eq!(agents, (0..32).map(|number| format!("a{number:02}")).collect::<Vec<_>>());
+        assert_eq!(terminal.json(&["run", "list"]).as_array().unwrap().len(), 33);
+        assert_eq!(lines(&folder(&terminal).join("hook.log")), 0);
+    }
+
+    fn two_agents_never_get_one_spawn_by_a_guess(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        for number in 0..4 {
+            session.spawns(&format!("t{number}"), &format!("[ROLE:r{number}] go"));
+        }
+        let all: Vec<Child> = (0..8).map(|number| session.starts_writing("SubagentStart", &json!({ "agent_id": format!("a{number}"), "agent_type": "general-purpose" }))).collect();
+        for child in all {
+            assert!(child.wait_with_output().unwrap().status.success());
+        }
+        session.hears("Notification", &json!({}));
+        let spawns = terminal.json(&["spawn", "list"]);
+        let mut agents = column(&spawns, "agent_id");
+        agents.sort();
+        agents.dedup();
+        assert_eq!((agents.len(), agents.contains(&"null".to_owned())), (4, false), "{agents:?}");
+        assert_eq!(column(&spawns, "tentative"), ["true"; 4]);
+        assert_eq!(column(&spawns, "evidence"), ["subagent_type"; 4]);
+        let mut roles = column(&terminal.json(&["subagent", "list"]), "role");
+        roles.sort();
+        assert_eq!(roles, ["general-purpose", "general-purpose", "general-purpose", "general-purpose", "r0", "r1", "r2", "r3"]);
+    }
+
+    fn better_evidence_corrects_a_guess_and_all_of_it_is_kept(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        session.spawns("t1", "[ROLE:first] one");
+        session.spawns("t2", "[ROLE:second] two");
+        let context = |said: &Value| text(&said["hookSpecificOutput"]["additionalContext"]);
+        assert!(context(&session.starts("a1")).contains("Agent: first@project in the role first, of ada."));
+        session.starts("a2");
+        assert_eq!(column(&terminal.json(&["spawn", "list"]), "agent_id"), ["a1", "a2"]);
+        // It was the other way round.
+        session.returns("t2", "[ROLE:second] two", "a1");
+        session.returns("t1", "[ROLE:first] one", "a2");
+
+        let spawns = terminal.json(&["spawn", "list"]);
+        assert_eq!(column(&spawns, "agent_id"), ["a2", "a1"]);
+        assert_eq!(column(&spawns, "evidence"), ["post_tool_use"; 2]);
+        assert_eq!(column(&spawns, "tentative"), ["false"; 2]);
+        let subagents = terminal.json(&["subagent", "list"]);
+        assert_eq!(column(&subagents, "role"), ["second", "first"]);
+        let shown = terminal.json(&["spawn", "show", "t1"])["matches"].clone();
+        let mut matches: Vec<_> = shown.as_array().unwrap().iter().map(|kept| (text(&kept["agent_id"]), text(&kept["evidence"]), kept["withdrawn_at"].is_null())).collect();
+        matches.sort();
+        assert_eq!(matches, [
+            ("a1".to_owned(), "subagent_type".to_owned(), false),
+            ("a2".to_owned(), "post_tool_use".to_owned(), true),
+            // When the first guess fell, the second was right.
+            ("a2".to_owned(), "subagent_type".to_owned(), true),
+        ]);
+        // Their runs are the right agents' now.
+        let mut runs: Vec<_> = terminal.json(&["run", "list"]).as_array().unwrap().iter().map(|run| (run["subagent"].clone(), text(&run["agent"]))).filter(|(subagent, _)| !subagent.is_null()).collect();
+        runs.sort_by_key(|(subagent, _)| subagent.to_string());
+        assert_eq!(runs, [(json!("a1"), "second@project".to_owned()), (json!("a2"), "first@project".to_owned())]);
+    }
+
+    fn a_resumed_agent_is_one_agent_with_two_spawns_and_two_runs(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        for (call, said) in [("t1", "began"), ("t2", "finished")] {
+            let prompt = format!("[ROLE:builder] {call}");
+            session.spawns(call, &prompt);
+            session.starts("a1");
+            session.stops("a1", said);
+            session.returns(call, &prompt, "a1");
+        }
+        assert_eq!(column(&terminal.json(&["subagent", "list"]), "agent_id"), ["a1"]);
+        assert_eq!(column(&terminal.json(&["spawn", "list"]), "agent_id"), ["a1", "a1"]);
+        let runs = terminal.json(&["run", "list"]);
+        assert_eq!(column(&runs, "final_message"), ["finished", "began", "null"]);
+        assert_eq!(column(&runs, "status"), ["completed", "completed", "running"]);
+        let causes: Vec<_> = column(&runs, "cause_id");
+        let spawns = column(&terminal.json(&["spawn", "list"]), "id");
+        assert_eq!(causes[..2], [spawns[1].clone(), spawns[0].clone()]);
+        assert_eq!(terminal.json(&["subagent", "list"])[0]["run_id"], runs[0]["id"]);
+    }
+
+    fn late_events_of_an_ended_session_are_taken_in(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        session.spawns("t1", "[ROLE:builder] build");
+        session.starts("a1");
+        session.hears("SessionEnd", &json!({ "reason": "other" }));
+        assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["incomplete", "incomplete"]);
+        let mut late = writing("t2", "late.txt");
+        late["agent_id"] = json!("a1");
+        session.hears("PostToolUse", &late);
+        session.stops("a1", "built");
+        session.returns("t1", "[ROLE:builder] build", "a1");
+        session.hears("Stop", &json!({ "stop_hook_active": false, "last_assistant_message": "all built" }));
+
+        let runs = terminal.json(&["run", "list"]);
+        assert_eq!(column(&runs, "status"), ["completed", "completed"]);
+        assert_eq!(column(&runs, "final_message"), ["built", "all built"]);
+        assert_eq!(column(&terminal.json(&["made", &text(&runs[0]["id"])])["touches"], "display_path"), ["late.txt"]);
+        assert!(!terminal.json(&["session", "show", "s1"])["ended_at"].is_null());
+        // A resumed session is not over.
+        session.hears("SessionStart", &json!({ "source": "resume" }));
+        assert!(terminal.json(&["session", "show", "s1"])["ended_at"].is_null());
+    }
+
+    fn the_same_event_twice_changes_nothing(terminal: Terminal) {
+        let events = || vec![
+            ("SessionStart", json!({ "source": "startup" })),
+            ("UserPromptSubmit", json!({ "prompt": "go" })),
+            ("PreToolUse", spawning("t1", "[ROLE:builder] build")),
+            ("SubagentStart", json!({ "agent_id": "a1", "agent_type": "general-purpose" })),
+            ("PostToolUse", { let mut write = writing("t2", "one.txt"); write["agent_id"] = json!("a1"); write }),
+            ("SubagentStop", stopping("a1", "built")),
+            ("PostToolUse", returning("t1", "[ROLE:builder] build", "a1")),
+            ("PostToolUse", writing("t3", "two.txt")),
+            ("Stop", json!({ "stop_hook_active": false, "last_assistant_message": "done" })),
+            ("SessionEnd", json!({ "reason": "other" })),
+        ];
+        let once = Terminal::at(match terminal.database.url() { Url::Sqlite(_) => Engine::Sqlite, Url::Postgres(_) => Engine::Postgres });
+        let mut twice_after = Vec::new();
+        for (name, more) in events() {
+            Session { terminal: &once, id: "s1" }.hears(name, &more);
+            let session = Session { terminal: &terminal, id: "s1" };
+            session.hears(name, &more);
+            session.hears(name, &more);
+            twice_after.push(name);
+        }
+        let same = |terminal: &Terminal| record(terminal).replace(terminal.home.path().to_str().unwrap(), "HOME");
+        snapbox::assert_data_eq!(same(&terminal), snapbox::IntoData::raw(same(&once)));
+        assert_eq!(column(&terminal.json(&["run", "list"]), "final_message"), ["built", "done"]);
+    }
+}

@@ -1,0 +1,216 @@
+//! Real clients with our hooks, and the same sessions read from their transcripts: both tell one record.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use snapbox::IntoData;
+use trackway_testkit::{
+    Engine,
+    claude_client::{ClaudeClient, ClientCall, ClientResult, versions},
+    database,
+    scripted_model::Scenario,
+};
+
+use crate::{
+    record::record,
+    terminal::{Terminal, column, text},
+};
+
+pub const NEWEST: &str = "2.1.197";
+
+/// A user with a client that is connected, a project, and a database that the hooks write to.
+pub struct Desk {
+    pub terminal: Terminal,
+    client: ClaudeClient,
+}
+
+impl Desk {
+    pub fn new(engine: Engine, version: &str, connect: &[&str]) -> Self {
+        let desk = Self { terminal: Terminal::at(engine), client: ClaudeClient::version(version) };
+        fs::create_dir(desk.project()).unwrap();
+        // What connect asks for the version; starting the client itself takes a second on Node.
+        let claude = desk.home().join("bin/claude");
+        fs::create_dir(claude.parent().unwrap()).unwrap();
+        fs::write(&claude, format!("#!/bin/sh\necho '{version} (Claude Code)'\n")).unwrap();
+        fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = desk.terminal.command(&[&["connect", "claude-code", "--project"], connect].concat());
+        command.env("PATH", format!("{}:/usr/bin:/bin", claude.parent().unwrap().display()));
+        let output = command.current_dir(desk.project()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        desk
+    }
+
+    pub fn home(&self) -> &Path {
+        self.terminal.home.path()
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.home().join("project")
+    }
+
+    pub fn call(&self, scenario: &Scenario) -> ClientCall<'_> {
+        self.client
+            .call(scenario, self.home(), &self.project())
+            .env("USER", "ada")
+            .env("TRACKWAY_DB", &self.terminal.database.url_text())
+    }
+
+    #[track_caller]
+    pub fn plays(&self, scenario: &Scenario) -> ClientResult {
+        let result = self.call(scenario).run();
+        assert!(result.status.success(), "{}: {result:#?}", self.client.version);
+        assert_eq!(self.hook_log(), "", "{}", self.client.version);
+        result
+    }
+
+    pub fn projects(&self) -> PathBuf {
+        self.home().join(".claude/projects")
+    }
+
+    /// What went wrong in hooks.
+    fn hook_log(&self) -> String {
+        let beside = self.terminal.database.url_text();
+        let folder = match beside.strip_prefix("sqlite:") {
+            Some(file) => Path::new(file).parent().unwrap().to_path_buf(),
+            None => self.home().join(".local/share/trackway"),
+        };
+        fs::read_to_string(folder.join("hook.log")).unwrap_or_default()
+    }
+
+    /// The same transcripts, read into another database.
+    pub fn ingested_elsewhere(&self, engine: Engine) -> Terminal {
+        let home = tempfile::tempdir().unwrap();
+        let other = Terminal { database: database(engine), home };
+        other.json(&["init"]);
+        other.json(&["ingest", self.projects().to_str().unwrap()]);
+        other
+    }
+}
+
+/// Which agent each call started, as the client itself wrote it down.
+fn told_by_client(projects: &Path) -> BTreeMap<String, String> {
+    let mut told = BTreeMap::new();
+    for path in files_below(projects) {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let content = fs::read_to_string(&path).unwrap();
+        if let Some(agent) = name.strip_prefix("agent-").and_then(|name| name.strip_suffix(".meta.json")) {
+            let meta: Value = serde_json::from_str(&content).unwrap();
+            told.extend(meta["toolUseId"].as_str().map(|call| (call.to_owned(), agent.to_owned())));
+        } else if name.ends_with(".jsonl") {
+            for line in content.lines() {
+                let line: Value = serde_json::from_str(line).unwrap();
+                let call = &line["message"]["content"][0]["tool_use_id"];
+                if let (Some(call), Some(agent)) = (call.as_str(), line["toolUseResult"]["agentId"].as_str()) {
+                    told.insert(call.to_owned(), agent.to_owned());
+                }
+            }
+        }
+    }
+    told
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+/// Which agent each spawn is matched to, without guesses.
+fn matched(terminal: &Terminal) -> BTreeMap<String, String> {
+    let spawns = terminal.json(&["spawn", "list"]);
+    let rows = spawns.as_array().unwrap().iter().filter(|spawn| !spawn["agent_id"].is_null());
+    rows.map(|spawn| {
+        assert_eq!(spawn["tentative"], json!(false), "{spawn:#}");
+        (text(&spawn["tool_use_id"]), text(&spawn["agent_id"]))
+    })
+    .collect()
+}
+
+/// Plays a scenario with hooks, reads it again from its transcripts, and compares.
+fn tells_one_record(engine: Engine, version: &str, name: &str) {
+    let what = format!("{name} with {version}");
+    let desk = Desk::new(engine, version, &["--memory", "off"]);
+    desk.plays(&Scenario::named(name));
+    let hooked = record(&desk.terminal);
+
+    let ingested = desk.ingested_elsewhere(engine);
+    let read = record(&ingested);
+    snapbox::assert_data_eq!(format!("{what}\n{hooked}"), format!("{what}\n{read}").raw());
+
+    // What the client itself wrote down is what the record says, by either way.
+    let spawns = column(&ingested.json(&["spawn", "list"]), "tool_use_id");
+    for terminal in [&desk.terminal, &ingested] {
+        let matched = matched(terminal);
+        for (call, agent) in told_by_client(&desk.projects()) {
+            assert_eq!(matched.get(&call), Some(&agent), "{what}: {call}");
+        }
+        // The two answers of equal prompts are equal, too: a client without ids leaves no way to tell them apart.
+        if !(name == "equal-prompts" && version.starts_with("1.0.")) {
+            let failed = terminal.json(&["spawn", "list", "--unmatched"]);
+            assert!(failed.as_array().unwrap().iter().all(|spawn| !spawn["error"].is_null()), "{what}: {failed:#}");
+        }
+    }
+    assert!(!spawns.is_empty() || name == "edits-and-commit", "{what}");
+
+    if name == "edits-and-commit" {
+        let run = text(
+            &desk
+                .terminal
+                .json(&["run", "list"])
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|run| run["subagent"].is_null())
+                .unwrap()["id"],
+        );
+        let made = desk.terminal.json(&["made", &run, "--kind", "commit"])["touches"].clone();
+        assert_eq!(column(&made, "action_type"), ["create"], "{what}: a hook sees the commit appear");
+        assert!(text(&made[0]["display_path"]).ends_with(" ledger: one rope less"), "{what}");
+    }
+
+    // Both ways together count nothing twice.
+    desk.terminal.json(&["ingest", desk.projects().to_str().unwrap()]);
+    snapbox::assert_data_eq!(format!("{what}\n{}", record(&desk.terminal)), format!("{what}\n{read}").raw());
+    let again = desk.terminal.json(&["ingest", desk.projects().to_str().unwrap()]);
+    assert_eq!((&again["bytes"], &again["lines"]), (&json!(0), &json!(0)), "{what}");
+}
+
+mod real_client {
+    use super::*;
+
+    /// One test per scenario: all versions with SQLite, the newest with PostgreSQL.
+    macro_rules! scenarios {
+        ($($name:ident = $file:literal,)*) => {
+            $(
+                mod $name {
+                    use super::*;
+
+                    #[test]
+                    fn sqlite() {
+                        for version in versions() {
+                            tells_one_record(Engine::Sqlite, &version, $file);
+                        }
+                    }
+
+                    #[test]
+                    fn postgres() {
+                        tells_one_record(Engine::Postgres, NEWEST, $file);
+                    }
+                }
+            )*
+        };
+    }
+
+    scenarios! {
+        two_subagents = "two-subagents",
+        equal_prompts = "equal-prompts",
+        nested = "nested",
+        background = "background",
+        failing = "failing",
+        edits_and_commit = "edits-and-commit",
+    }
+}
