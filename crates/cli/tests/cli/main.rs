@@ -9,6 +9,7 @@ mod databases;
 mod demo;
 mod errors;
 mod ids;
+mod import;
 mod output;
 mod reference;
 mod runs;
