@@ -186,10 +186,9 @@ fn record<A: Action>(context: &Context, write: &mut Writer<'_>, done: Done<A>) -
         return Ok(done.output);
     };
     if let Some(run) = context.run {
-        let now = write.now.micros();
+        let now = write.now;
         for (touch, place) in touched.recorded().iter().zip(0..) {
-            // A microsecond apart, so that touches of one action are read in its order.
-            record_touch(write, run, touch, Time::from_micros(now + place))?;
+            record_touch(write, run, touch, now, place)?;
         }
     }
     for about in &about {
@@ -199,8 +198,15 @@ fn record<A: Action>(context: &Context, write: &mut Writer<'_>, done: Done<A>) -
 }
 
 /// Writes a touch down, at the time it happened: an observer may come late.
-pub(crate) fn record_touch(write: &mut Writer<'_>, run: Id<kind::Run>, touch: &Recorded, at: Time) -> Result<()> {
-    let id = Id::<kind::Run>::new(at);
+pub(crate) fn record_touch(
+    write: &mut Writer<'_>,
+    run: Id<kind::Run>,
+    touch: &Recorded,
+    at: Time,
+    place: i64,
+) -> Result<()> {
+    // A microsecond apart, so that touches of one action are read in its order.
+    let id = Id::<kind::Run>::new(Time::from_micros(at.micros() + place));
     write.post(
         "insert into run_resources (tenant_id, id, run_id, resource_type, resource_id, resource_studio_id, action_type, display_path, first_at, last_at, times)
          values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, 1)

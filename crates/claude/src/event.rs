@@ -1,6 +1,9 @@
 //! A hook event, and the facts in it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,6 +24,8 @@ use crate::{
 
 /// Characters in the name of a session or an agent.
 const NAME_MAX: usize = 200;
+/// How long before its session an agent's file beside it may have been written to last.
+const BESIDE: Duration = Duration::from_hours(1);
 
 /// What the client tells a hook.
 #[derive(Debug, Default, Deserialize)]
@@ -167,9 +172,8 @@ impl Event {
         match self.hook_event_name.as_str() {
             "PostToolUse" => {
                 let status = response.status.clone().unwrap_or_else(|| "completed".to_owned());
-                heard
-                    .facts
-                    .push(self.seen(at, Fact::SpawnResult { tool_use_id: tool_use_id.clone(), status, error: None }));
+                let result = Fact::SpawnResult { tool_use_id: tool_use_id.clone(), status, error: None };
+                heard.facts.push(self.seen(at, result));
                 let Some(agent) = response.agent_id.clone() else {
                     heard.read = self.transcripts();
                     return;
@@ -253,11 +257,31 @@ impl Event {
             return Vec::new();
         };
         let below = own.with_extension("").join("subagents");
+        let beside = self.beside(&own);
         let mut found = vec![Transcript { path: own, session: self.session_id.clone(), agent: None }];
         if below.is_dir() {
             found.extend(discover::find(&below, &mut |_| true).transcripts);
         }
+        found.extend(beside);
         found
+    }
+
+    /// Files of its agents beside a session's own, where version 2.0 keeps them. All sessions of a project do, so that
+    /// only those are looked into that may be of this one.
+    fn beside(&self, own: &Path) -> Vec<Transcript> {
+        let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
+        let since = changed(own).and_then(|at| at.checked_sub(BESIDE));
+        let entries = own.parent().and_then(|folder| folder.read_dir().ok()).into_iter().flatten().flatten();
+        let agents = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("agent-"));
+        let lately = agents.map(|entry| entry.path()).filter(|path| changed(path) >= since);
+        let of_session = |path: PathBuf| {
+            let (transcript, _) = discover::identify(&path).ok()??;
+            (transcript.agent.is_some() && transcript.session == self.session_id).then_some(transcript)
+        };
+        lately
+            .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+            .filter_map(of_session)
+            .collect()
     }
 }
 

@@ -6,6 +6,7 @@ use trackway_domain::Time;
 
 /// A line.
 #[derive(Debug, Default, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "the client's marks, as it writes them")]
 #[serde(default, rename_all = "camelCase")]
 pub struct Line<'a> {
     #[serde(rename = "type")]

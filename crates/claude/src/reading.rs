@@ -61,10 +61,14 @@ struct Place {
     prompt_line: Option<String>,
     /// Its last words, which end the turn unless something follows.
     words: Option<String>,
+    /// When it said them.
+    words_at: Option<i64>,
     /// Whether the end-of-run prompt was asked.
     closing: bool,
     /// Whether the last thing was said to have come to rest.
     rested: bool,
+    /// Whether that was said only because there was nothing more to read.
+    paused: bool,
 }
 
 /// A call in the lines at hand.
@@ -84,8 +88,6 @@ pub struct Reading {
     calls: BTreeMap<String, Call>,
     progress: HashSet<(String, String)>,
     pub facts: Vec<Seen>,
-    /// Calls whose line has to be read again to understand an answer.
-    pub wanted: Option<u64>,
 }
 
 impl Reading {
@@ -97,7 +99,6 @@ impl Reading {
             calls: BTreeMap::new(),
             progress: HashSet::new(),
             facts: Vec::new(),
-            wanted: None,
         }
     }
 
@@ -122,9 +123,10 @@ impl Reading {
 
     /// The end of what there is: an agent that said its last words has come to rest.
     pub fn pause(&mut self) {
-        let at = Time::from_micros(self.state.last_at.unwrap_or_default());
         for name in self.state.agents.keys().cloned().collect::<Vec<_>>() {
-            self.rest_unless_rested(&name, at);
+            if self.rest_unless_rested(&name) {
+                self.place(&name).paused = true;
+            }
         }
     }
 
@@ -140,7 +142,7 @@ impl Reading {
         let first = cwd.is_none();
         let moved = news(cwd, &line.cwd);
         let changed = news(version, &line.version) | news(branch, &line.git_branch);
-        if !changed && !(moved && first) {
+        if !(changed || moved && first) {
             return;
         }
         let place = line.cwd.as_deref().map(work_tree::find).unwrap_or_default();
@@ -152,7 +154,8 @@ impl Reading {
             git_branch: line.git_branch.clone(),
             ..SessionFacts::default()
         };
-        self.facts.push(Seen::new(at, None, &PromptKey::default(), Fact::Session(Box::new(facts))));
+        let agent = self.agent.as_deref();
+        self.facts.push(Seen::new(at, agent, &PromptKey::default(), Fact::Session(Box::new(facts))));
     }
 
     /// Which agent a line is of: the file's, or an inline one by the chain of lines.
@@ -206,8 +209,7 @@ impl Reading {
             && blocks.iter().any(|block| block.kind.as_deref() == Some("tool_result"))
         {
             self.begin_if_first(line, at, &name);
-            self.place(&name).words = None;
-            self.place(&name).rested = false;
+            self.go_on(&name);
             for block in blocks {
                 self.result(line, block, at, &name, again);
             }
@@ -219,12 +221,20 @@ impl Reading {
             return;
         }
         if let Some(feedback) = text.strip_prefix(FEEDBACK) {
-            let place = self.place(&name);
-            place.closing = feedback.trim_start().starts_with(closing::MARK);
-            (place.words, place.rested) = (None, false);
+            // Version 1.0 makes a list of it.
+            let feedback = feedback.trim_start().trim_start_matches("- ");
+            let closing = feedback.starts_with(closing::MARK);
+            if closing {
+                // What it said before it was asked is its final word.
+                self.rest_unless_rested(&name);
+                self.place(&name).paused = false;
+            }
+            self.go_on(&name);
+            self.place(&name).closing = closing;
             return;
         }
         if text.starts_with(INTERRUPTED) {
+            self.go_on(&name);
             self.place(&name).rested = true;
             self.push(at, &name, Fact::Rest { status: RunStatus::Cancelled, message: None, error: None });
             return;
@@ -237,7 +247,7 @@ impl Reading {
     }
 
     fn prompt(&mut self, line: &Line<'_>, at: Time, name: &str, text: &str) {
-        self.rest_unless_rested(name, at);
+        self.rest_unless_rested(name);
         let first = self.place(name).prompt_line.is_none();
         *self.place(name) =
             Place { prompt_id: line.prompt_id.clone(), prompt_line: line.uuid.clone(), ..Place::default() };
@@ -298,19 +308,20 @@ impl Reading {
         }
         if line.is_api_error_message {
             let error = words.map(|words| redacted(&words).into_owned());
+            self.go_on(&name);
             self.place(&name).rested = true;
             self.push(at, &name, Fact::Rest { status: RunStatus::Failed, message: None, error });
             return;
         }
         if calls {
-            (self.place(&name).words, self.place(&name).rested) = (None, false);
+            self.go_on(&name);
         } else if let Some(words) = words.filter(|_| !synthetic) {
             self.say(line, at, &name, &words);
         }
         let ended =
             matches!(message.stop_reason.as_deref(), Some("end_turn" | "stop_sequence" | "max_tokens" | "refusal"));
         if ended && !synthetic && !calls {
-            self.rest_unless_rested(&name, at);
+            self.rest_unless_rested(&name);
         }
     }
 
@@ -337,18 +348,30 @@ impl Reading {
             return;
         }
         self.push(at, name, Fact::Reply { text: said.clone(), line: line.uuid.clone() });
+        self.go_on(name);
         let place = self.place(name);
-        (place.words, place.rested) = (Some(said), false);
+        (place.words, place.words_at) = (Some(said), Some(at.micros()));
     }
 
-    fn rest_unless_rested(&mut self, name: &str, at: Time) {
+    /// An agent that said its last words came to rest when it said them. Says whether that is news.
+    fn rest_unless_rested(&mut self, name: &str) -> bool {
         let place = self.place(name);
-        if place.rested {
-            return;
-        }
-        if let Some(words) = place.words.clone() {
-            place.rested = true;
-            self.push(at, name, Fact::Rest { status: RunStatus::Completed, message: Some(words), error: None });
+        let (Some(words), Some(at), false) = (place.words.clone(), place.words_at, place.rested) else {
+            return false;
+        };
+        place.rested = true;
+        let at = Time::from_micros(at);
+        self.push(at, name, Fact::Rest { status: RunStatus::Completed, message: Some(words), error: None });
+        true
+    }
+
+    /// What was taken for the end of a turn was not: more follows.
+    fn go_on(&mut self, name: &str) {
+        let place = self.place(name);
+        (place.words, place.rested) = (None, false);
+        if let (true, Some(at)) = (std::mem::take(&mut place.paused), place.words_at.take()) {
+            let fact = Fact::Rest { status: RunStatus::Running, message: None, error: None };
+            self.push(Time::from_micros(at), name, fact);
         }
     }
 
@@ -431,7 +454,7 @@ impl Reading {
             // Inline agents have no id anywhere: the one that said this. Its words are in by now.
             None => {
                 for inline in self.state.agents.keys().filter(|name| !name.is_empty()).cloned().collect::<Vec<_>>() {
-                    self.rest_unless_rested(&inline, at);
+                    self.rest_unless_rested(&inline);
                 }
                 self.push(at, name, Fact::ResultText { tool_use_id, text: redacted(&said).into_owned() });
             }

@@ -176,6 +176,7 @@ fn special() -> Vec<Command> {
         ),
         crate::ingest::command(),
         crate::hook::command(),
+        crate::doctor::command(),
         client_command("connect", "Record the work of a client").subcommand(
             settings_command("Put Trackway's hooks into Claude Code's settings").args([memory(), plugin()]),
         ),

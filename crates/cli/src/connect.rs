@@ -71,6 +71,12 @@ fn user_folder() -> Result<PathBuf, Failure> {
     })
 }
 
+/// The settings files that count here: the project's and the user's, where they are.
+pub fn settings_files() -> Vec<PathBuf> {
+    let files = [Scope::Project, Scope::User].into_iter().filter_map(|scope| scope.settings().ok());
+    files.filter(|path| path.is_file()).collect()
+}
+
 /// Puts our hooks into the settings.
 pub fn connect(matches: &ArgMatches) -> Result<Outcome, Failure> {
     let (_, matches) = matches.subcommand().unwrap_or(("", matches));

@@ -1,6 +1,6 @@
 //! A small story, told with the real commands in a temporary database.
 
-use std::{env, fmt::Write, fs};
+use std::{env, fmt::Write, fs, path::Path};
 
 use serde_json::Value;
 use trackway_actions::{Core, founding};
@@ -10,6 +10,7 @@ use crate::{
     arguments,
     door::{House, Outcome},
     failure::Failure,
+    ingest, recorded,
     render::{Output, Shape},
     user,
 };
@@ -43,21 +44,22 @@ impl Teller {
     fn typed(&mut self, arguments: &[&str]) -> Result<Outcome, Failure> {
         let line = std::iter::once("trackway").chain(arguments.iter().copied());
         let outcome = self.house.answer(&arguments::command().try_get_matches_from(line)?)?;
-        let green = anstyle::AnsiColor::Green.on_default();
         let shown: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
-        let _ = writeln!(self.story, "  {green}${green:#} trackway {}", shown.join(" "));
+        self.wrote(&format!("trackway {}", shown.join(" ")));
         Ok(outcome)
+    }
+
+    /// Shows what was typed.
+    fn wrote(&mut self, line: &str) {
+        let green = anstyle::AnsiColor::Green.on_default();
+        let _ = writeln!(self.story, "  {green}${green:#} {line}");
     }
 
     /// Ends the run, and acts as a person again.
     fn ends_run(&mut self, arguments: &[&str]) -> Result<(), Failure> {
         self.types(arguments)?;
         self.house.token = None;
-        let _ = writeln!(
-            self.story,
-            "  {green}${green:#} unset TRACKWAY_TOKEN",
-            green = anstyle::AnsiColor::Green.on_default()
-        );
+        self.wrote("unset TRACKWAY_TOKEN");
         Ok(())
     }
 
@@ -65,11 +67,7 @@ impl Teller {
     fn starts_run(&mut self, arguments: &[&str]) -> Result<String, Failure> {
         let started = self.types(arguments)?;
         self.house.token = started["token"].as_str().map(str::to_owned);
-        let _ = writeln!(
-            self.story,
-            "  {green}${green:#} export TRACKWAY_TOKEN=...",
-            green = anstyle::AnsiColor::Green.on_default()
-        );
+        self.wrote("export TRACKWAY_TOKEN=...");
         Ok(id(&started, "run_id"))
     }
 }
@@ -103,9 +101,23 @@ pub fn tell() -> Result<Outcome, Failure> {
     teller.says("Afterwards: what did the run make, and where does a thing come from?");
     teller.asks(&["made", &run])?;
     teller.asks(&["why", &note])?;
+    claude_code(&mut teller, &directory)?;
     teller.says("It is all still there.");
     let _ = writeln!(teller.story, "  export TRACKWAY_DB=sqlite:{}\n  trackway why {note}", file.display());
     Ok(Outcome::new(Value::String(teller.story), Shape::Text))
+}
+
+/// A recorded session of Claude Code, read from its transcripts.
+fn claude_code(teller: &mut Teller, directory: &Path) -> Result<(), Failure> {
+    teller.says("And Claude Code: from its transcripts, as if the hooks had been there.");
+    let transcripts = directory.join("projects");
+    recorded::write(&transcripts, &directory.join("kitchen"))?;
+    let context = teller.house.context()?;
+    ingest::ingest_folder(&teller.house.core, &context, &transcripts)?;
+    teller.wrote("trackway ingest");
+    teller.asks(&["session", "show", recorded::session()])?;
+    teller.says("Who wrote the second line of tea.js, on whose word?");
+    teller.asks(&["why", &format!("{}:2", recorded::FILE)])
 }
 
 fn versions(teller: &mut Teller) -> Result<(), Failure> {

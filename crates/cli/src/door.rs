@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     env::VarError,
     io::{BufRead, IsTerminal, Write},
+    process::ExitCode,
 };
 
 use clap::ArgMatches;
@@ -20,8 +21,8 @@ use trackway_views::registry::VIEWS;
 use uuid::Uuid;
 
 use crate::{
-    arguments, connect, demo, environment, failure::Failure, hook, ingest, init, location::Location, render::Shape,
-    user,
+    arguments, connect, demo, doctor, environment, failure::Failure, hook, ingest, init, location::Location,
+    render::Shape, user,
 };
 
 /// An answer, and how people see it.
@@ -35,13 +36,19 @@ pub struct Outcome {
     pub more: Option<String>,
     /// Whether nothing was really done.
     pub dry_run: bool,
+    /// Whether what was looked at is not as it should be.
+    pub failed: bool,
     /// The short form of each id in the data.
     pub short_ids: Vec<(String, String)>,
 }
 
 impl Outcome {
     pub fn new(data: Value, shape: Shape) -> Self {
-        Self { data, shape, remarks: Vec::new(), more: None, dry_run: false, short_ids: Vec::new() }
+        Self { data, shape, remarks: Vec::new(), more: None, dry_run: false, failed: false, short_ids: Vec::new() }
+    }
+
+    pub fn code(&self) -> ExitCode {
+        if self.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 }
 
@@ -53,6 +60,10 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
         Some(("demo", _)) => demo::tell(),
         Some(("disconnect", rest)) => connect::disconnect(rest),
         Some(("init", rest)) => init::init(rest),
+        Some(("doctor", rest)) => {
+            let location = Location::find(matches)?;
+            doctor::doctor(&House::open_at(&location)?, &location, rest)
+        }
         Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
         Some(("ingest", rest)) => {
             let location = Location::find(matches)?;
@@ -159,7 +170,7 @@ impl House {
     }
 
     /// Reading needs a tenant; with a token, the token's.
-    fn reader(&self) -> Result<Reader<'_>, Failure> {
+    pub fn reader(&self) -> Result<Reader<'_>, Failure> {
         Ok(self.core.store().read(self.tenant_id()?)?)
     }
 

@@ -151,6 +151,11 @@ fn apply(
     hook.take(event, memory, at)
 }
 
+/// Applies the events that wait.
+pub fn apply_waiting(core: &Core, context: &Context, folder: &Path) -> Result<(), Failure> {
+    Hook { core, context, folder }.drain()
+}
+
 /// A database with someone at the door who will not wait.
 struct Hook<'a> {
     core: &'a Core,
@@ -198,12 +203,13 @@ impl Hook<'_> {
     fn take(&self, event: &Event, memory: Memory, at: Time) -> Result<Option<Value>, Failure> {
         let mut heard = event.hear(at);
         let prompt = PromptKey { id: event.prompt_id.clone(), line: None };
-        if event.is_stop() && event.stop_hook_active && self.standing(event)?.is_some_and(|now| now.asked_at.is_some())
+        if event.is_stop()
+            && event.stop_hook_active
+            && let Some(answer) = &event.last_assistant_message
+            && self.standing(event)?.is_some_and(|now| now.asked_at.is_some())
         {
-            if let Some(answer) = &event.last_assistant_message {
-                let answer = trackway_claude::redact::redacted(answer).into_owned();
-                heard.facts.push(Seen::new(at, event.agent(), &prompt, Fact::Closing { answer }));
-            }
+            let answer = trackway_claude::redact::redacted(answer).into_owned();
+            heard.facts.push(Seen::new(at, event.agent(), &prompt, Fact::Closing { answer }));
         }
         if !heard.facts.is_empty() {
             self.core.observe(self.context, &event.observation(heard.facts))?;

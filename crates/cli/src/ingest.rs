@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use trackway_actions::{Context, Core, session::Observed};
 use trackway_claude::{
     discover,
@@ -95,7 +95,7 @@ struct Wanted {
 
 pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let given: Vec<PathBuf> = matches.get_many::<PathBuf>("paths").into_iter().flatten().cloned().collect();
-    for path in given.iter().filter(|path| !path.exists()) {
+    if let Some(path) = given.iter().find(|path| !path.exists()) {
         return Err(Rule::not_found(format!("there is nothing at {}", path.display())).into());
     }
     let wanted = Wanted {
@@ -321,16 +321,16 @@ impl Bar {
             return;
         }
         self.shown = Some(Instant::now());
-        let share = self.done as f64 / self.total.max(1) as f64;
-        let rate = self.done as f64 / self.started.elapsed().as_secs_f64().max(0.001);
-        let filled = "━".repeat((share.min(1.0) * 30.0) as usize);
+        let total = self.total.max(self.done).max(1);
+        let rate = u128::from(self.done) * 1_000 / self.started.elapsed().as_millis().max(1);
+        let filled = "━".repeat(usize::try_from(self.done * 30 / total).unwrap_or_default());
         let _ = write!(
             std::io::stderr(),
-            "\r\u{1b}[2K{filled:<30} {:>3.0} %  {} of {}  {}/s",
-            share * 100.0,
+            "\r\u{1b}[2K{filled:<30} {:>3} %  {} of {}  {}/s",
+            self.done * 100 / total,
             size(self.done),
-            size(self.total),
-            size(rate as u64)
+            size(total),
+            size(u64::try_from(rate).unwrap_or_default())
         );
     }
 
@@ -350,8 +350,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The answer of an ingest in a story.
-pub fn ingest_folder(core: &Core, context: &Context, folder: &Path) -> Result<Value, Failure> {
+/// Reads the transcripts below a folder.
+pub fn ingest_folder(core: &Core, context: &Context, folder: &Path) -> Result<Ingested, Failure> {
     let wanted = Wanted { paths: vec![folder.to_path_buf()], ..Wanted::default() };
-    Ok(json!(read_new(core, context, &wanted)?))
+    read_new(core, context, &wanted)
 }

@@ -157,6 +157,13 @@ pub fn trace<Id: Copy>(content: &str, number: usize, newest_first: &[(Id, Writte
     let above = index.checked_sub(1).map_or(EDGE, |above| hash(lines[above]));
     let below = lines.get(index + 1).map_or(EDGE, |below| hash(below));
     let unique = lines.iter().filter(|line| hash(line) == wanted).count() == 1;
+    let known: HashSet<u64> = newest_first
+        .iter()
+        .flat_map(|(_, written)| &written.segments)
+        .flat_map(|segment| segment.lines.iter().chain([&segment.before, &segment.after]))
+        .copied()
+        .filter(|hash| *hash != UNKNOWN)
+        .collect();
     // Pairs of neighbours that a newer change made by putting something next to a line that was there.
     let mut joined: HashSet<(u64, u64)> = HashSet::new();
     let mut best: Option<(Id, Fit)> = None;
@@ -167,6 +174,8 @@ pub fn trace<Id: Copy>(content: &str, number: usize, newest_first: &[(Id, Writte
                 let right = segment.lines.get(place + 1).copied().unwrap_or(segment.after);
                 let agrees = |recorded: u64, now: u64, pair: (u64, u64)| match recorded {
                     _ if recorded == now || joined.contains(&pair) => Some(true),
+                    // What stood there is not known; a line that no one else wrote is as good.
+                    UNKNOWN if unique && known.contains(&now) => Some(true),
                     UNKNOWN => None,
                     _ => Some(false),
                 };
@@ -255,6 +264,8 @@ mod tests {
         assert_eq!(trace(&now, 2, &changes), Some(("write", Fit::Exact)));
         let alone = [("edit", Written::replacement("2", "    let two = 3;"))];
         assert_eq!(trace(&now, 3, &alone), Some(("edit", Fit::Moved)));
+        let among = [("edit", Written::replacement("2", "    let two = 3;")), ("write", Written::whole(FIRST))];
+        assert_eq!(trace(&now, 3, &among), Some(("edit", Fit::Exact)));
     }
 
     proptest! {

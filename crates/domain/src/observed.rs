@@ -73,7 +73,7 @@ pub enum Fact {
     File(FileFacts),
     /// A commit was made.
     Commit(CommitFacts),
-    /// The run came to rest.
+    /// The run came to rest; `running` takes back that it did at that time.
     Rest { status: RunStatus, message: Option<String>, error: Option<String> },
     /// The agent ran a command.
     Shell,
@@ -98,8 +98,6 @@ pub struct SessionFacts {
     /// The commit its work tree is at, to see the next one appear.
     pub head: Option<String>,
     pub source: Option<String>,
-    /// The session whose lines this one repeats.
-    pub continues: Option<String>,
 }
 
 #[derive(Debug, Clone, Default)]

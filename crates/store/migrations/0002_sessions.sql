@@ -26,6 +26,7 @@ create table sessions (
     shell_at time
 );
 create unique index sessions_by_session_id on sessions (tenant_id, session_id);
+create index sessions_by_root on sessions (tenant_id, root);
 create index sessions_by_start on sessions (tenant_id, started_at, id);
 
 create table subagents (
@@ -123,6 +124,7 @@ alter table runs add column hooked flag not null default false;
 -- When it was asked the end-of-run prompt.
 alter table runs add column asked_at time;
 create index runs_by_session on runs (tenant_id, session_id, subagent_id, id) where session_id is not null;
+create index runs_by_prompt_hash on runs (tenant_id, prompt_hash) where prompt_hash is not null;
 create index runs_by_prompt on runs (tenant_id, prompt_line) where prompt_line is not null;
 
 -- What a message is counted once by: its id alone is not enough where several providers answer.
@@ -166,6 +168,7 @@ create table files (
     updated_at time not null
 );
 create unique index files_by_path on files (tenant_id, workspace_id, path);
+create index files_by_name on files (tenant_id, path);
 
 -- Each change of a file by a run, with the lines it wrote.
 create table file_changes (
@@ -196,6 +199,7 @@ create table commits (
     created_at time not null
 );
 create unique index commits_by_hash on commits (tenant_id, workspace_id, hash);
+create index commits_by_name on commits (tenant_id, hash);
 
 create table commit_files (
     commit_id uuid not null references commits (id),

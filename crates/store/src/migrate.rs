@@ -145,6 +145,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_older_database_is_brought_up_to_date_with_what_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.db");
+        let mut old = Connection::sqlite(&path, true).unwrap();
+        old.batch(&translated(Engine::Sqlite, MIGRATIONS[0].2)).unwrap();
+        old.batch(&format!(
+            "create table trackway_migrations (version integer not null primary key, name text not null, applied_at integer not null) strict;
+             insert into trackway_migrations values (1, 'core', 0); pragma application_id = {APPLICATION_ID};
+             pragma foreign_keys = off;
+             insert into tenants values (x'01', 'local', 0);
+             insert into run_usage (id, tenant_id, run_id, message_id, created_at) values (x'02', x'01', x'03', 'msg', 0)"
+        ))
+        .unwrap();
+        let url = Url::sqlite(&path);
+        bring_up_to_date(&mut old, &url).unwrap();
+        assert_eq!(applied(&mut old, &url).unwrap(), known_version());
+        let kept = old.query::<(String, String)>("select message_id, once_key from run_usage", &[]).unwrap();
+        assert_eq!(kept, [("msg".to_owned(), "msg".to_owned())]);
+    }
+
+    #[test]
     fn only_types_are_translated() {
         let text = "create table a (\n    at time not null, timeout bigint, b flag check (c in ('flag', 'time'))\n);";
         assert_eq!(

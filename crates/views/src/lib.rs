@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod event;
+pub mod file;
 pub mod history;
 pub mod made;
 pub mod package;

@@ -4,22 +4,40 @@ use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Duration, Error as Rule, Id, Time,
     kind::{self, ActionType, Kind},
+    text,
 };
-use trackway_store::{Reader, Result, params, registry::Entry, row, shown::RunShown};
+use trackway_store::{
+    Reader, Result, params,
+    registry::Entry,
+    row,
+    shown::RunShown,
+    tables::{Run, Spawn},
+};
 use uuid::Uuid;
 
-use crate::view::View;
+use crate::{file, view::View};
 
 /// Parent runs followed.
 const DEPTH_MAX: usize = 1_000;
 /// Runs listed that touched the thing.
 const TOUCHES_MAX: i64 = 20;
+/// Characters of a prompt in the chain.
+const PROMPT_SHOWN: usize = 120;
 
 /// Show where a thing comes from: the run, the agent, the task, the person
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct Why {
-    /// The id of a resource or run, a variant, a path, a commit or a URL
+    /// The id of a resource or run, a variant, a path, path:line, a commit or a URL
     pub thing: String,
+}
+
+/// What is known of a line that was asked about.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LineShown {
+    pub number: usize,
+    pub text: String,
+    /// `exact`, `moved` or `not recorded`.
+    pub fit: &'static str,
 }
 
 /// One step of the chain.
@@ -53,6 +71,9 @@ pub struct Chain {
     pub places: Vec<Place>,
     pub deleted: bool,
     pub touched_by: Vec<TouchedBy>,
+    /// Whether a file has changed since its last recorded change, where that can be told.
+    pub changed_since: Option<bool>,
+    pub line: Option<LineShown>,
 }
 
 impl Chain {
@@ -85,12 +106,18 @@ impl Serialize for Chain {
             missing: Vec<&'static str>,
             deleted: bool,
             touched_by: &'a [TouchedBy],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            changed_since: Option<bool>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            line: Option<&'a LineShown>,
         }
         Shape {
             chain: self.recorded().collect(),
             missing: self.missing(),
             deleted: self.deleted,
             touched_by: &self.touched_by,
+            changed_since: self.changed_since,
+            line: self.line.as_ref(),
         }
         .serialize(serializer)
     }
@@ -101,21 +128,94 @@ impl View for Why {
     type Output = Chain;
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Chain> {
-        let entry = find(read, &self.thing)?;
-        chain(read, &entry, now)
+        let thing = address(&self.thing);
+        let known = read.anything(thing)?;
+        // A path means the file in this workspace before one of the same name elsewhere.
+        if known.as_ref().is_none_or(|entry| entry.kind == Kind::File)
+            && let Some(found) = file::at(read, thing)?
+        {
+            return file_chain(read, &found, now);
+        }
+        if let Some(entry) = known {
+            let path = (entry.kind == Kind::File).then(|| file::on_disk(read, entry.id)).transpose()?.flatten();
+            let mut chain = chain(read, &entry, now)?;
+            chain.changed_since = path.map(|path| file::changed_since(read, entry.id, &path)).transpose()?.flatten();
+            return Ok(chain);
+        }
+        if let Some(entry) = file::commit(read, thing)? {
+            return chain(read, &entry, now);
+        }
+        let place = thing.rsplit_once(':').and_then(|(path, line)| Some((path, line.parse::<usize>().ok()?)));
+        if let Some((path, number)) = place
+            && let Some(found) = file::at(read, path)?
+        {
+            return line_chain(read, &found, number, now);
+        }
+        Err(not_found(thing).into())
     }
+}
+
+fn not_found(thing: &str) -> Rule {
+    let error = Rule::not_found(format!("nothing is recorded about {thing:?}"));
+    let path = thing.rsplit_once(':').map_or(thing, |(path, _)| path);
+    if file::is_on_disk(thing) || file::is_on_disk(path) || thing.contains('/') {
+        error.hint(
+            "what agents did before is in their transcripts: trackway ingest; what they do from now on is recorded after: trackway connect claude-code",
+        )
+    } else {
+        error.hint(
+            "give the id of a resource or a run, a task's variant, a file, a line of it as path:line, or a commit",
+        )
+    }
+}
+
+/// The chain of a file: the run that made it, else the one that changed it last.
+fn file_chain(read: &mut Reader<'_>, found: &file::Found, now: Time) -> Result<Chain> {
+    let mut chain = chain(read, &found.entry, now)?;
+    chain.changed_since = file::changed_since(read, found.entry.id, &found.path)?;
+    Ok(chain)
+}
+
+/// The chain of a line: the run that wrote it, when the record knows.
+fn line_chain(read: &mut Reader<'_>, found: &file::Found, number: usize, now: Time) -> Result<Chain> {
+    let file::Traced { text, writer } = file::writer(read, found, number)?;
+    let resource = hop("resource", found.entry.id, format!("file {}:{number}", found.entry.display_path));
+    let mut chain = Chain {
+        places: vec![resource],
+        deleted: false,
+        touched_by: Vec::new(),
+        changed_since: file::changed_since(read, found.entry.id, &found.path)?,
+        line: Some(LineShown { number, text, fit: writer.map_or("not recorded", |(_, fit)| fit.word()) }),
+    };
+    match writer {
+        Some((run, _)) => follow_runs(read, run, now, &mut chain.places)?,
+        None => chain.places.push(Place::Missing("run")),
+    }
+    Ok(chain)
 }
 
 /// The chain of a thing that the registry knows.
 pub fn chain(read: &mut Reader<'_>, entry: &Entry, now: Time) -> Result<Chain> {
-    let mut chain = Chain { places: Vec::new(), deleted: entry.deleted_at.is_some(), touched_by: Vec::new() };
+    let mut chain = Chain {
+        places: Vec::new(),
+        deleted: entry.deleted_at.is_some(),
+        touched_by: Vec::new(),
+        changed_since: None,
+        line: None,
+    };
     match entry.kind {
         Kind::Run => follow_runs(read, entry.id.into(), now, &mut chain.places)?,
         Kind::Agent => follow_agent(read, entry, &mut chain.places)?,
+        Kind::Session => follow_session(read, entry, &mut chain.places)?,
+        Kind::Spawn | Kind::Subagent | Kind::Message => follow_observed(read, entry, now, &mut chain.places)?,
         _ => {
             chain.touched_by = touched_by(read, entry.id)?;
-            chain.places.push(hop("resource", entry.id, format!("{} {}", entry.kind, entry.display_path)));
             let maker = maker(&chain.touched_by, entry);
+            let observed = match maker {
+                Some(run) if entry.kind == Kind::File && file::is_observed(read, entry.id, run)? => " (observed)",
+                _ => "",
+            };
+            chain.places.push(hop("resource", entry.id, format!("{} {}{observed}", entry.kind, entry.display_path)));
             match maker {
                 Some(run) => follow_runs(read, run, now, &mut chain.places)?,
                 None => made_outside_a_run(read, entry, &mut chain.places)?,
@@ -127,16 +227,6 @@ pub fn chain(read: &mut Reader<'_>, entry: &Entry, now: Time) -> Result<Chain> {
 
 fn hop(kind: &'static str, id: Uuid, label: impl Into<String>) -> Place {
     Place::Recorded(Hop { kind, id, label: label.into() })
-}
-
-/// What the caller means, by whatever it is called.
-fn find(read: &mut Reader<'_>, thing: &str) -> Result<Entry> {
-    if let Some(entry) = read.anything(address(thing))? {
-        return Ok(entry);
-    }
-    Err(Rule::not_found(format!("nothing is recorded about {thing:?}"))
-        .hint("give the id of a resource or a run, or a task's variant; files are known once a run has recorded them")
-        .into())
 }
 
 /// What a URL of ours names: the variant after `/tasks/`, else its last part.
@@ -158,6 +248,11 @@ fn touched_by(read: &mut Reader<'_>, resource: Uuid) -> Result<Vec<TouchedBy>> {
 
 /// The run that made the thing: its first touch, unless someone made it outside a run before that.
 fn maker(touches: &[TouchedBy], entry: &Entry) -> Option<Id<kind::Run>> {
+    if entry.kind == Kind::File {
+        // A file that was there before: whoever changed it last.
+        let created = touches.iter().find(|touch| touch.action_type == ActionType::Create);
+        return created.or(touches.last()).map(|touch| touch.run_id);
+    }
     let first = touches.first()?;
     let made_here = !matches!(
         first.action_type,
@@ -213,11 +308,14 @@ fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, places: &m
         });
         next = run.parent_run_id;
         if next.is_some() {
-            places.push(Place::Missing("spawn"));
+            places.push(spawn_hop(read, run)?);
             continue;
         }
         places.push(Place::Missing("queue_item"));
-        places.push(Place::Missing("message"));
+        places.push(message_hop(read, run)?);
+        if let (Some(session), Some(name)) = (run.session_id, &shown.session_id) {
+            places.push(hop("session", session.uuid(), name.clone()));
+        }
         places.push(match (run.initiated_by, shown.initiated_by) {
             (Some(person), Some(handle)) => hop("person", person.uuid(), handle),
             _ => Place::Missing("person"),
@@ -227,6 +325,65 @@ fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, places: &m
         places.push(Place::Missing("person"));
     }
     Ok(())
+}
+
+/// The call that started a run's agent.
+fn spawn_hop(read: &mut Reader<'_>, run: &Run) -> Result<Place> {
+    let Some(spawn) = run.cause_id.filter(|_| run.cause_kind.as_deref() == Some("spawn")) else {
+        return Ok(Place::Missing("spawn"));
+    };
+    let found = read.row::<Spawn>("where tenant_id = ?1 and id = ?2", params![spawn])?;
+    Ok(found.map_or(Place::Missing("spawn"), |spawn| {
+        let what = spawn.description.map(|description| format!(" {description}")).unwrap_or_default();
+        let sure = match spawn.evidence {
+            Some(evidence) if evidence.is_tentative() => format!(" (tentative, by {evidence})"),
+            Some(evidence) => format!(" (by {evidence})"),
+            None => String::new(),
+        };
+        hop("spawn", spawn.id.uuid(), format!("{}{what}{sure}", spawn.tool_use_id))
+    }))
+}
+
+/// The message that fired a run.
+fn message_hop(read: &mut Reader<'_>, run: &Run) -> Result<Place> {
+    let Some(message) = run.cause_id.filter(|_| run.cause_kind.as_deref() == Some("message")) else {
+        return Ok(Place::Missing("message"));
+    };
+    let found = read.one::<(String,)>(
+        "select c.body from messages m join contents c on c.id = m.content_id where m.tenant_id = ?1 and m.id = ?2",
+        params![message],
+    )?;
+    Ok(found.map_or(Place::Missing("message"), |(body,)| {
+        hop("message", message, text::cut(&text::clean_line(&body), PROMPT_SHOWN))
+    }))
+}
+
+fn follow_session(read: &mut Reader<'_>, entry: &Entry, places: &mut Vec<Place>) -> Result<()> {
+    places.push(hop("session", entry.id, entry.display_path.clone()));
+    let person = read.one::<(Uuid, String)>(
+        "select p.id, p.handle from runs r join people p on p.id = r.initiated_by where r.tenant_id = ?1 and r.session_id = ?2 order by r.id limit 1",
+        params![entry.id],
+    )?;
+    places.push(person.map_or(Place::Missing("person"), |(id, handle)| hop("person", id, handle)));
+    Ok(())
+}
+
+/// A spawn, a subagent or a message: from the run it belongs to.
+fn follow_observed(read: &mut Reader<'_>, entry: &Entry, now: Time, places: &mut Vec<Place>) -> Result<()> {
+    let (kind, sql) = match entry.kind {
+        Kind::Spawn => ("spawn", "select run_id from task_spawns where tenant_id = ?1 and id = ?2"),
+        Kind::Message => (
+            "message",
+            "select coalesce(m.from_run_id, (select r.id from runs r where r.tenant_id = ?1 and r.cause_id = m.id)) from messages m where m.tenant_id = ?1 and m.id = ?2",
+        ),
+        _ => ("resource", "select id from runs where tenant_id = ?1 and subagent_id = ?2 order by id desc limit 1"),
+    };
+    places.push(hop(kind, entry.id, entry.display_path.clone()));
+    let run = read.one::<(Option<Id<kind::Run>>,)>(sql, params![entry.id])?;
+    match run.and_then(|(run,)| run) {
+        Some(run) => follow_runs(read, run, now, places),
+        None => made_outside_a_run(read, entry, places),
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,10 @@ use crate::{
     touched::Nothing,
 };
 
+/// The runs and spawns of a session, in a statement about it.
+const RUNS: &str = "(select id from runs where tenant_id = ?1 and session_id = ?2)";
+const SPAWNS: &str = "(select id from task_spawns where tenant_id = ?1 and session_id = ?2)";
+
 /// What was removed.
 #[derive(Debug, Serialize)]
 pub struct Removed {
@@ -144,8 +148,6 @@ impl Action for Forget {
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let session = find(write, &self.session)?;
-        const RUNS: &str = "(select id from runs where tenant_id = ?1 and session_id = ?2)";
-        const SPAWNS: &str = "(select id from task_spawns where tenant_id = ?1 and session_id = ?2)";
         let mut delete = |from: &str| -> Result<i64> {
             let removed = write.execute(&format!("delete from {from}"), params![session.id])?;
             Ok(i64::try_from(removed).unwrap_or(i64::MAX))

@@ -73,7 +73,7 @@ impl Observing<'_, '_> {
             params![run],
         )?;
         let report = Report {
-            id: self.id_at(at),
+            id: Id::new(at),
             tenant_id: self.context.tenant,
             agent_id: agent,
             task_id: task.and_then(|(task,)| task),
@@ -94,7 +94,7 @@ impl Observing<'_, '_> {
             action_type: ActionType::Report,
             path: resource.path,
         };
-        record_touch(self.write, run, &touch, at)
+        record_touch(self.write, run, &touch, at, 0)
     }
 
     fn step(&mut self, run: Id<kind::Run>, step_type: StepType, detail: &str, at: Time) -> Result<()> {

@@ -34,7 +34,7 @@ impl Observing<'_, '_> {
         let line = |text: &String| text::cut(&text::clean_line(text), text::LINE_MAX - 1);
         let new = known.is_none();
         let mut commit = known.clone().unwrap_or_else(|| Commit {
-            id: self.id_at(seen.at),
+            id: Id::new(seen.at),
             tenant_id: self.context.tenant,
             workspace_id: workspace,
             hash: hash.clone(),
@@ -91,7 +91,7 @@ impl Observing<'_, '_> {
             action_type,
             path: path.to_owned(),
         };
-        record_touch(self.write, run, &touch, at)
+        record_touch(self.write, run, &touch, at, 0)
     }
 
     /// A file that a commit holds; a renamed one stays the file it was.

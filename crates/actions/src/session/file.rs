@@ -63,7 +63,7 @@ impl Observing<'_, '_> {
             return self.know_better(known, run, facts, lines, &path);
         }
         let change = FileChanged {
-            id: self.id_at::<kind::File>(seen.at).uuid(),
+            id: Id::<kind::File>::new(seen.at).uuid(),
             tenant_id: self.context.tenant,
             file_id: file.id,
             run_id: run,
@@ -137,7 +137,7 @@ impl Observing<'_, '_> {
             action_type: action(change),
             path: path.to_owned(),
         };
-        record_touch(self.write, run, &touch, at)
+        record_touch(self.write, run, &touch, at, 0)
     }
 
     /// The file of a path in this session's workspace, entered when it was never seen.
@@ -150,7 +150,7 @@ impl Observing<'_, '_> {
             return Ok(file);
         }
         let file = File {
-            id: self.id_at(at),
+            id: Id::new(at),
             tenant_id: self.context.tenant,
             workspace_id: workspace,
             path: path.to_owned(),

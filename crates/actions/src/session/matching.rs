@@ -38,7 +38,7 @@ impl Observing<'_, '_> {
                     return Err(Rule::usage("an agent's id is from 1 to 200 characters").into());
                 }
                 let subagent = Subagent {
-                    id: self.id_at(at),
+                    id: Id::new(at),
                     tenant_id: self.context.tenant,
                     session_id: self.session.id,
                     agent_id: agent_id.to_owned(),
@@ -134,7 +134,7 @@ impl Observing<'_, '_> {
         let role = spawn::role(&facts.prompt, facts.name.as_deref());
         let line = |text: &String| text::cut(&text::clean_line(text), text::LINE_MAX);
         let spawn = Spawn {
-            id: self.id_at(seen.at),
+            id: Id::new(seen.at),
             tenant_id: self.context.tenant,
             session_id: self.session.id,
             transcript,
@@ -206,9 +206,6 @@ impl Observing<'_, '_> {
         self.write.update(&spawn)?;
         self.write.rename(spawn.id, &spawn.tool_use_id)?;
         if let Some(agent) = &spawn.matched_agent_id {
-            let mut subagent = self.subagent(agent, spawn.created_at)?;
-            subagent.task_match_index = spawn.transcript_index;
-            self.save_subagent(subagent)?;
             self.take_up(agent)?;
         }
         Ok(())
@@ -234,19 +231,12 @@ impl Observing<'_, '_> {
         )?)
     }
 
-    pub(super) fn spawn_result(
-        &mut self,
-        seen: &Seen,
-        tool_use_id: &str,
-        status: &str,
-        error: Option<&str>,
-    ) -> Result<()> {
+    pub(super) fn spawn_result(&mut self, tool_use_id: &str, status: &str, error: Option<&str>) -> Result<()> {
         let error = error.map(|error| text::cut(&text::clean(error), 2_000));
         self.write.post(
             "update task_spawns set status = ?4, error = ?5 where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
             params![self.session.id, tool_use_id, text::cut(&text::clean_line(status), text::LINE_MAX), error],
         )?;
-        let _ = seen;
         Ok(())
     }
 
@@ -272,14 +262,10 @@ impl Observing<'_, '_> {
         let better = spawn.evidence.is_none_or(|known| evidence < known);
         let same_agent = spawn.matched_agent_id.as_deref() == Some(agent_id);
         if better {
-            let index = spawn.transcript_index;
             self.write.post(
                 "update task_spawns set matched_agent_id = ?3, evidence = ?4 where tenant_id = ?1 and id = ?2",
                 params![spawn.id, agent_id, evidence],
             )?;
-            let mut subagent = self.subagent(agent_id, at)?;
-            subagent.task_match_index = index.or(subagent.task_match_index);
-            self.save_subagent(subagent)?;
             if let (false, Some(displaced)) = (same_agent, spawn.matched_agent_id.clone()) {
                 self.seeking.insert(displaced.clone());
                 self.take_up(&displaced)?;
@@ -339,6 +325,7 @@ impl Observing<'_, '_> {
         let matched_role = matched.and_then(|spawn| spawn.role.as_deref()).map(|role| (role, source));
         let named = spawn::subagent_role(matched_role, subagent.tagged_role.as_deref(), subagent.agent_type.as_deref());
         (subagent.role, subagent.role_source) = named.map_or((None, None), |(role, source)| (Some(role), Some(source)));
+        subagent.task_match_index = matched.and_then(|spawn| spawn.transcript_index);
         if let Some(spawn) = matched {
             subagent.parent_agent_id = spawn.parent_agent_id.clone().or(subagent.parent_agent_id);
             subagent.agent_type = subagent.agent_type.or_else(|| spawn.subagent_type.clone());

@@ -48,7 +48,7 @@ impl Observing<'_, '_> {
         };
         let content = self.content(body)?;
         let message = Message {
-            id: self.id_at(at),
+            id: Id::new(at),
             tenant_id: self.context.tenant,
             content_id: content,
             from_actor_kind: if agent.is_some() { ActorKind::Agent } else { ActorKind::Person },

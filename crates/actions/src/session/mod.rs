@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 use trackway_domain::{
-    Id, Time,
+    Id,
     kind::{self, Kind},
     observed::{Fact, Observation, Progress, Seen, Source},
 };
@@ -66,6 +66,7 @@ impl Core {
                 observing.record(seen)?;
             }
             observing.settle_matches()?;
+            observing.end_what_returned(observation)?;
             if let Some(progress) = &observation.progress {
                 observing.keep_progress(progress)?;
             }
@@ -116,6 +117,8 @@ struct Observing<'a, 'w> {
     roles: HashMap<String, Id<kind::Role>>,
     /// Prompts of another session that this one repeats, with what followed them.
     repeated: HashSet<String>,
+    /// The first message that answers each prompt, of a client whose repeated lines are known by that only.
+    answers: HashMap<String, String>,
     /// Agents whose spawn is to be looked for again.
     seeking: HashSet<String>,
     /// What is new, for the log.
@@ -157,6 +160,7 @@ impl<'a, 'w> Observing<'a, 'w> {
             agents: HashMap::new(),
             roles: HashMap::new(),
             repeated: HashSet::new(),
+            answers: run::answers(observation),
             seeking: HashSet::new(),
             counts: HashMap::new(),
         };
@@ -179,13 +183,13 @@ impl<'a, 'w> Observing<'a, 'w> {
             return Ok(());
         }
         match &seen.fact {
-            Fact::Session(facts) => self.session_facts(seen.at, facts),
+            Fact::Session(facts) => self.session_facts(seen, facts),
             Fact::Prompt { text, hash } => self.prompt(seen, text, hash),
             Fact::SubagentStart { agent_type } => self.subagent_start(seen, agent_type.as_deref()),
             Fact::Subagent(facts) => self.subagent_facts(seen, facts),
             Fact::Spawn(facts) => self.spawn(seen, facts),
             Fact::SpawnResult { tool_use_id, status, error } => {
-                self.spawn_result(seen, tool_use_id, status, error.as_deref())
+                self.spawn_result(tool_use_id, status, error.as_deref())
             }
             Fact::Match { tool_use_id, agent_id, evidence } => self.matched(seen.at, tool_use_id, agent_id, *evidence),
             Fact::ResultText { tool_use_id, text } => self.result_text(seen.at, tool_use_id, text),
@@ -243,12 +247,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         append_event(self.context, self.write, "observe_session", &about, Some(&detail))
     }
 
-    fn id_at<K>(&self, at: Time) -> Id<K> {
-        // Sorted by when it happened, not by when it was read.
-        Id::new(at)
-    }
-
-    fn created_by(&self) -> Option<Uuid> {
-        Some(self.context.actor.id())
+    fn created_by(&self) -> Uuid {
+        self.context.actor.id()
     }
 }

@@ -2,7 +2,7 @@
 
 use trackway_domain::{
     Id, Time, kind,
-    observed::SessionFacts,
+    observed::{Seen, SessionFacts},
     text,
     words::{RoleOrigin, Runner},
 };
@@ -71,7 +71,8 @@ fn name_part(given: &str) -> String {
 
 impl Observing<'_, '_> {
     /// Adds what is known of the session. What was known stays where nothing new is said.
-    pub(super) fn session_facts(&mut self, at: Time, facts: &SessionFacts) -> Result<()> {
+    pub(super) fn session_facts(&mut self, seen: &Seen, facts: &SessionFacts) -> Result<()> {
+        let at = seen.at;
         let before = self.session.clone();
         let session = &mut self.session;
         let first = |known: &mut Option<String>, said: &Option<String>| {
@@ -88,12 +89,14 @@ impl Observing<'_, '_> {
             (&mut session.git_branch, &facts.git_branch),
             (&mut session.head, &facts.head),
         ] {
-            if said.is_some() {
+            // Files of agents are read after the session's own, however old they are.
+            if said.is_some() && (known.is_none() || seen.agent.is_none()) {
                 known.clone_from(said);
             }
         }
         session.started_at = session.started_at.min(at);
-        if session.ended_at.is_some_and(|ended| ended < at) {
+        // Late events of an ended session do not open it again; a start does.
+        if facts.source.is_some() && session.ended_at.is_some_and(|ended| ended < at) {
             session.ended_at = None;
         }
         if session.workspace_id.is_none()
@@ -101,15 +104,6 @@ impl Observing<'_, '_> {
         {
             let workspace = self.workspace(directory)?;
             self.session.workspace_id = Some(workspace);
-        }
-        if self.session.continues_id.is_none()
-            && let Some(continues) = &facts.continues
-        {
-            let earlier = self.write.one::<(Id<kind::Session>,)>(
-                "select id from sessions where tenant_id = ?1 and session_id = ?2",
-                params![continues],
-            )?;
-            self.session.continues_id = earlier.map(|(id,)| id);
         }
         self.session_changed |= self.session != before;
         Ok(())
@@ -139,10 +133,8 @@ impl Observing<'_, '_> {
             .into_iter()
             .map(|(name,)| name)
             .collect();
-        let name = std::iter::once(base.clone())
-            .chain((2..).map(|number| format!("{base}-{number}")))
-            .find(|name| !taken.contains(name))
-            .unwrap_or(base);
+        let numbered = |number: usize| if number == 1 { base.clone() } else { format!("{base}-{number}") };
+        let name = (1..=taken.len() + 1).map(numbered).find(|name| !taken.contains(name)).unwrap_or(base.clone());
         let workspace = Workspace {
             id: self.write.new_id(),
             tenant_id: self.context.tenant,
@@ -254,6 +246,6 @@ impl Observing<'_, '_> {
     /// A thing outside studios, entered into the registry.
     pub(super) fn register<K: kind::Marker>(&mut self, resource: &Resource<K>) -> Result<()> {
         let by = self.created_by();
-        Ok(self.write.register(resource.id, None, &resource.path, by)?)
+        Ok(self.write.register(resource.id, None, &resource.path, Some(by))?)
     }
 }

@@ -3,17 +3,19 @@
 //! A hook and a transcript tell of the same run in different words. They are tied by the client's prompt id or the
 //! prompt's line where there is one, else by the prompt itself at about the same time, in order.
 
+use std::collections::HashMap;
+
 use trackway_domain::{
     Id, Time,
     kind::{self, Kind},
-    observed::{PromptKey, Seen, Source, SubagentFacts},
+    observed::{Fact, Observation, PromptKey, Seen, Source, SubagentFacts},
     text,
     words::{RunMode, RunStatus},
 };
 use trackway_store::{
     params, row,
     sql::Param,
-    tables::{Run, Subagent},
+    tables::{Run, Spawn, Subagent},
 };
 use uuid::Uuid;
 
@@ -22,8 +24,13 @@ use crate::{error::Result, run::resource};
 
 /// How far apart a hook and a transcript may date one start, in microseconds.
 const APART_MAX: i64 = 120_000_000;
+/// How far apart two hooks may tell of one start, where settings hold two of ours, in microseconds.
+const TWICE_MAX: i64 = 2_000_000;
 /// Turns of a session are not ours to limit.
 const MAX_STEPS: i64 = 200;
+
+/// Ends what is open of an agent, to be followed by which.
+const END: &str = "update runs set status = ?3, outcome = 'interrupted', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running' and started_at <= ?4";
 
 row! {
     /// What ties a run to its prompt.
@@ -34,7 +41,19 @@ row! {
         prompt_hash: Option<String>,
         hooked: bool,
         started_at: Time,
+        status: RunStatus,
     }
+}
+
+/// The first message that answers each prompt.
+pub(super) fn answers(observation: &Observation) -> HashMap<String, String> {
+    let mut answers = HashMap::new();
+    for seen in observation.facts.iter().filter(|seen| seen.agent.is_none()) {
+        if let (Some(line), Fact::Usage(usage)) = (&seen.prompt.line, &seen.fact) {
+            answers.entry(line.clone()).or_insert_with(|| usage.message_id.clone());
+        }
+    }
+    answers
 }
 
 /// What begins a run.
@@ -47,7 +66,15 @@ struct Beginning<'a> {
 impl Observing<'_, '_> {
     /// A prompt begins a run, and is a message.
     pub(super) fn prompt(&mut self, seen: &Seen, prompt: &str, hash: &str) -> Result<()> {
+        if self.is_copied(seen, hash)? {
+            return Ok(());
+        }
         let subagent = seen.agent.as_deref().map(|agent| self.subagent(agent, seen.at)).transpose()?;
+        if subagent.is_none() && self.session.ended_at.is_some_and(|ended| ended < seen.at) {
+            // It was resumed.
+            self.session.ended_at = None;
+            self.session_changed = true;
+        }
         let beginning = Beginning { at: seen.at, prompt: &seen.prompt, hash: Some(hash.to_owned()) };
         let (run, new) = self.begin(subagent.as_ref(), &beginning)?;
         let message = match subagent {
@@ -100,6 +127,34 @@ impl Observing<'_, '_> {
         Ok(run)
     }
 
+    pub(super) fn is_old_client(&self) -> bool {
+        self.session.version.as_deref().is_some_and(|version| version.starts_with("1.0."))
+    }
+
+    /// Whether a prompt is a copy under another name: 1.0 clients give the lines that a resumed session repeats new ids.
+    /// The same prompt in this workspace was then answered by the same message.
+    fn is_copied(&mut self, seen: &Seen, hash: &str) -> Result<bool> {
+        let Some(line) = seen.prompt.line.as_deref().filter(|_| seen.agent.is_none()) else {
+            return Ok(false);
+        };
+        let old = self.is_old_client();
+        let Some(answer) = self.answers.get(line).filter(|_| old) else {
+            return Ok(false);
+        };
+        let earlier = self.write.one::<(Option<Id<kind::Session>>,)>(
+            "select r.session_id from runs r join run_usage u on u.tenant_id = ?1 and u.run_id = r.id
+             where r.tenant_id = ?1 and r.prompt_hash = ?2 and r.session_id <> ?3 and r.workspace_id = ?4 and u.message_id = ?5 limit 1",
+            params![hash, self.session.id, self.session.workspace_id, answer],
+        )?;
+        let Some((earlier,)) = earlier else {
+            return Ok(false);
+        };
+        self.repeated.insert(line.to_owned());
+        self.session.continues_id = self.session.continues_id.or(earlier);
+        self.session_changed = true;
+        Ok(true)
+    }
+
     /// Whether a fact belongs to a prompt that another session had first. Such lines are linked, not counted again.
     pub(super) fn is_repeated(&mut self, seen: &Seen) -> Result<bool> {
         let Some(line) = seen.prompt.line.as_deref() else {
@@ -139,7 +194,7 @@ impl Observing<'_, '_> {
 
     /// The latest runs of one agent in this session, newest first.
     fn ties(&mut self, subagent: Option<&Subagent>) -> Result<Vec<Tie>> {
-        const SELECT: &str = "select id, prompt_id, prompt_line, prompt_hash, hooked, started_at from runs where tenant_id = ?1 and session_id = ?2";
+        const SELECT: &str = "select id, prompt_id, prompt_line, prompt_hash, hooked, started_at, status from runs where tenant_id = ?1 and session_id = ?2";
         let session = self.session.id;
         Ok(match subagent {
             None => self
@@ -184,12 +239,13 @@ impl Observing<'_, '_> {
 
     /// Whether the other source told of this run: at about this time, with this prompt where both know it.
     fn is_same(&self, tie: &Tie, beginning: &Beginning<'_>) -> bool {
+        let apart = (tie.started_at.micros() - beginning.at.micros()).abs();
         let untold = match self.source {
-            Source::Hook => !tie.hooked,
+            Source::Hook => !tie.hooked || (apart <= TWICE_MAX && tie.status == RunStatus::Running),
             Source::Transcript => tie.prompt_line.is_none(),
             Source::Import => false,
         };
-        let near = (tie.started_at.micros() - beginning.at.micros()).abs() <= APART_MAX;
+        let near = apart <= APART_MAX;
         let agrees = |ours: &Option<String>, theirs: &Option<String>| match (ours, theirs) {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,
@@ -225,7 +281,7 @@ impl Observing<'_, '_> {
         };
         self.end_before(subagent, beginning.at)?;
         let run = Run {
-            id: self.id_at(beginning.at),
+            id: Id::new(beginning.at),
             tenant_id: self.context.tenant,
             agent_id: agent,
             role_id: role,
@@ -286,7 +342,6 @@ impl Observing<'_, '_> {
     /// A run that was still open when its agent began another never came to rest.
     fn end_before(&mut self, subagent: Option<&Subagent>, at: Time) -> Result<()> {
         let (session, incomplete) = (self.session.id, RunStatus::Incomplete);
-        const END: &str = "update runs set status = ?3, outcome = 'interrupted', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running' and started_at <= ?4";
         match subagent {
             None => self.write.post(&format!("{END} and subagent_id is null"), params![session, incomplete, at])?,
             Some(subagent) => self
@@ -325,6 +380,9 @@ impl Observing<'_, '_> {
             return Ok(());
         }
         let run = self.run_of(seen)?;
+        if status == RunStatus::Running {
+            return self.unrest(seen, run);
+        }
         let cut = |text: &str| text::cut(&text::clean(text), text::TEXT_MAX - 1);
         let (message, error) = (message.map(cut), error.map(cut));
         let outcome = match status {
@@ -343,6 +401,40 @@ impl Observing<'_, '_> {
             let mut subagent = self.subagent(agent, seen.at)?;
             subagent.stopped_at = subagent.stopped_at.max(Some(seen.at));
             self.save_subagent(subagent)?;
+        }
+        Ok(())
+    }
+
+    /// The end of a file was taken for the end of a turn. What a hook said of the end stands.
+    fn unrest(&mut self, seen: &Seen, run: Id<kind::Run>) -> Result<()> {
+        self.write.post(
+            "update runs set status = ?3, outcome = null, final_message = null, ended_at = null where tenant_id = ?1 and id = ?2 and ended_at = ?4",
+            params![run, RunStatus::Running, seen.at],
+        )?;
+        if let Some(agent) = &seen.agent {
+            let mut subagent = self.subagent(agent, seen.at)?;
+            subagent.stopped_at = subagent.stopped_at.filter(|stopped| *stopped != seen.at);
+            self.save_subagent(subagent)?;
+        }
+        Ok(())
+    }
+
+    /// A call that returned has no agent at work: some versions neither stop it with a word nor write its last one down.
+    pub(super) fn end_what_returned(&mut self, observation: &Observation) -> Result<()> {
+        let tells = |seen: &Seen| matches!(seen.fact, Fact::SpawnResult { .. } | Fact::Match { .. });
+        let of_agent = observation.progress.as_ref().is_some_and(|progress| progress.agent.is_some());
+        if !of_agent && !observation.facts.iter().any(tells) {
+            return Ok(());
+        }
+        let at = observation.facts.last().map_or(self.write.now, |seen| seen.at);
+        for (returned, status, outcome) in
+            [("completed", RunStatus::Completed, "completed"), ("failed", RunStatus::Incomplete, "interrupted")]
+        {
+            self.write.post(
+                "update runs set status = ?3, outcome = ?4, ended_at = ?5 where tenant_id = ?1 and session_id = ?2 and status = 'running' and cause_kind = 'spawn'
+                 and cause_id in (select id from task_spawns where tenant_id = ?1 and session_id = ?2 and status = ?6)",
+                params![self.session.id, status, outcome, at, returned],
+            )?;
         }
         Ok(())
     }
@@ -391,12 +483,16 @@ impl Observing<'_, '_> {
         let (agent, role) = self.agent(Some(&subagent))?;
         let spawns = self.spawns_of(agent_id)?;
         for (place, (run, started, cause)) in runs.iter().enumerate() {
-            let since = if place == 0 { None } else { runs.get(place - 1).map(|(_, started, _)| *started) };
-            let own = |at: Time| since.is_none_or(|since| at > since);
-            let spawn = spawns
-                .iter()
-                .rev()
-                .find(|spawn| spawn.created_at.micros() <= started.micros() + APART_MAX && own(spawn.created_at));
+            let since = place.checked_sub(1).and_then(|before| runs.get(before)).map(|(_, started, _)| *started);
+            let until = runs.get(place + 1).map(|(_, started, _)| *started);
+            let own = |spawn: &&Spawn| since.is_none_or(|since| spawn.created_at > since);
+            // The last call before the start; else one that was heard of late, but before the agent was started again.
+            let late = |spawn: &&Spawn| {
+                spawn.created_at.micros() <= started.micros() + APART_MAX
+                    && until.is_none_or(|until| spawn.created_at < until)
+            };
+            let spawn = spawns.iter().rev().filter(own).find(|spawn| spawn.created_at <= *started);
+            let spawn = spawn.or_else(|| spawns.iter().filter(own).find(late));
             let mut params: Vec<Param<'_>> = params![*run, agent, role].to_vec();
             let mut set = "agent_id = ?3, role_id = ?4".to_owned();
             let parent = match spawn {

@@ -1,7 +1,7 @@
 //! What the model calls of a session used, each counted once.
 
 use trackway_domain::{
-    kind,
+    Id, kind,
     observed::{Seen, UsageFacts},
     text,
 };
@@ -19,9 +19,12 @@ impl Observing<'_, '_> {
             Some(request) => format!("{} {request}", facts.message_id),
             None => format!("{} {}", self.session.session_id, facts.message_id),
         };
+        if facts.request_id.is_none() && self.is_old_client() && self.is_counted(&facts.message_id)? {
+            return Ok(());
+        }
         let model = facts.model.as_deref().map(|model| text::cut(&text::clean_line(model), text::LINE_MAX));
         let tokens = |count: Option<i64>| count.filter(|count| (0..=1_000_000_000_000).contains(count));
-        let id = self.id_at::<kind::Run>(seen.at);
+        let id = Id::<kind::Run>::new(seen.at);
         self.write.post(
             "insert into run_usage (tenant_id, id, run_id, message_id, model, input_tokens, output_tokens, cache_creation_tokens, cache_read_tokens, created_at, once_key)
              values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
@@ -35,5 +38,12 @@ impl Observing<'_, '_> {
         )?;
         self.count("usage");
         Ok(())
+    }
+
+    /// Whether the line that this one copies was counted: a copy by a 1.0 client has lost its request.
+    fn is_counted(&mut self, message_id: &str) -> Result<bool> {
+        let (from, to) = (format!("{message_id} "), format!("{message_id}!"));
+        let sql = "select count(*) from run_usage where tenant_id = ?1 and once_key >= ?2 and once_key < ?3";
+        Ok(self.write.count(sql, params![from, to])? > 0)
     }
 }

@@ -36,7 +36,7 @@ pub struct Event {
     /// The client ends the command after this time.
     pub timeout_seconds: u32,
     /// The first client that knows it (read from the clients). One that finds a name it does not know drops, without
-    /// a word in `-p`: 1.0.128 to 2.1.40 the whole file, permissions included; 2.1.69 all hooks; 2.1.110 the entry.
+    /// a word in `-p`: up to 2.1.69 at least the whole file, permissions included; from 2.1.110 at the latest the entry.
     pub since: Version,
 }
 

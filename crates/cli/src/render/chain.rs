@@ -16,6 +16,18 @@ impl Page {
             let deleted = if index == 0 && data["deleted"] == true { dim("  (deleted)") } else { String::new() };
             lines.push(format!("{arrow}{kind:<10} {shown}{deleted}  {}", dim(&self.cell(hop, "id"))));
         }
+        if let Some(line) = data["line"].as_object() {
+            let fit = match line.get("fit").and_then(Value::as_str) {
+                Some("exact") => "it stands as the run wrote it",
+                Some("moved") => "the run wrote it; what stands around it has changed since",
+                _ => "no recorded run wrote this line as it is now",
+            };
+            let text = self.shown("text", line.get("text").unwrap_or(&Value::Null));
+            lines.insert(1.min(lines.len()), format!("  {:<10} {text}  {}", "line", dim(fit)));
+        }
+        if data["changed_since"] == true {
+            lines.push(dim("the file has changed since its last recorded change"));
+        }
         let missing: Vec<_> = data["missing"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         if !missing.is_empty() {
             lines.push(dim(&format!("not recorded: {}", missing.join(", ").replace('_', " "))));

@@ -2,10 +2,12 @@
 
 mod chain;
 mod connection;
+mod doctor;
 mod fields;
 mod rows;
 mod run;
 mod schema;
+mod session;
 mod status;
 
 use std::{
@@ -39,7 +41,9 @@ pub enum Shape {
     Connection,
     Tree,
     Run,
+    Session,
     Status,
+    Doctor,
     SchemaTable,
     SchemaMarkdown,
     SchemaMermaid,
@@ -69,6 +73,7 @@ impl Shape {
             ("", "status") => Self::Status,
             ("run", "tree") => Self::Tree,
             ("run", "show") => Self::Run,
+            ("session", "show") => Self::Session,
             ("task", "history") => Self::RowsOf("versions", VERSIONS),
             ("package", "upgrade") => Self::Rows(MOVED),
             ("scratchpad", "get") => Self::Field("content"),
@@ -115,7 +120,7 @@ impl Output {
         }
         let text = if self.json { self.as_json(outcome) } else { self.rendered(outcome) };
         if text.is_empty() {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(outcome.code());
         }
         let mut stdout = anstream::stdout().lock();
         let written = stdout
@@ -123,7 +128,7 @@ impl Output {
             .and_then(|()| if text.ends_with('\n') { Ok(()) } else { stdout.write_all(b"\n") });
         match written.and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(ExitCode::SUCCESS),
+            _ => Ok(outcome.code()),
         }
     }
 
@@ -156,6 +161,8 @@ impl Output {
             Shape::Connection => page.connection(data),
             Shape::Tree => page.tree(data),
             Shape::Run => page.run(data),
+            Shape::Session => page.session(data),
+            Shape::Doctor => page.doctor(data),
             Shape::Status => page.status(data),
             Shape::SchemaTable => page.schema_table(data),
             Shape::SchemaMarkdown => schema::markdown(data),

@@ -17,9 +17,9 @@ fn told(terminal: &Terminal) -> crate::terminal::Ran {
 #[test]
 fn the_picture_is_up_to_date() {
     let story = told(&Terminal::before_init(Engine::Sqlite)).stdout;
-    let (_, part) = story.split_once("Two agents").unwrap();
+    let (_, part) = story.split_once("And Claude Code").unwrap();
     let (part, _) = part.split_once("It is all still there").unwrap();
-    let part = regex::Regex::new("after [0-9]+s").unwrap().replace_all(part, "after 0s");
+    let part = regex::Regex::new("[^ ]*trackway-demo-[0-9a-f]+").unwrap().replace_all(part, "~");
     let mut seen: Vec<String> = Vec::new();
     let id = regex::Regex::new("[0-9a-f]{8}\\b").unwrap();
     let steady = id.replace_all(&part, |found: &regex::Captures<'_>| {
@@ -29,7 +29,7 @@ fn the_picture_is_up_to_date() {
         });
         format!("{:08x}", 0x9e37_79b1_u32.wrapping_mul(u32::try_from(place).unwrap() + 3))
     });
-    let steady = format!("\x1b[1mTwo agents{}", steady.trim_end().trim_end_matches("\x1b[1m").trim_end());
+    let steady = format!("\x1b[1mAnd Claude Code{}", steady.trim_end().trim_end_matches("\x1b[1m").trim_end());
     let picture = anstyle_svg::Term::new().min_width_px(900).render_svg(&steady);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/demo.svg");
     Assert::new().action_env("SNAPSHOTS").eq(picture, Data::read_from(&file, None).is(DataFormat::Text));
@@ -48,6 +48,9 @@ fn the_demo_tells_the_whole_story() {
         "vote           vote         1      lab     lab/decisions/How do we fix it?/a lock",
         "← task       unit/go-race @ 1",
         "← person     sam",
+        "coder a2eb6f54e72329b79",
+        "← spawn      toolu_0004_0 review the timer (by meta_json)",
+        "← message    Add a tea timer to the kitchen page, and have it reviewed.",
     ] {
         assert!(ran.stdout.contains(part), "{part}\n{}", ran.stdout);
     }

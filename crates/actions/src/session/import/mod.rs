@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 use trackway_domain::{
-    Time,
+    Id, Time,
     observed::{Fact, Observation, PromptKey, Seen, SessionFacts, Source},
     spawn::call_at_line,
     words::{Evidence, RoleSource, SpawnRoleSource},
@@ -151,7 +151,6 @@ impl Observing<'_, '_> {
         let (before, new) = self.carried_agent(&carried.agent_id, carried.started_at)?;
         let subagent = Subagent {
             agent_type: before.agent_type.clone().or_else(|| carried.agent_type.clone()),
-            task_match_index: before.task_match_index.or(carried.task_match_index),
             started_at: before.started_at.min(carried.started_at),
             stopped_at: before.stopped_at.max(carried.stopped_at),
             // Whether it was matched at its start or later is known there, not here.
@@ -175,17 +174,16 @@ impl Observing<'_, '_> {
         Ok((subagent, new))
     }
 
-    /// Gives a new subagent the role it had there, where its spawn does not name one.
+    /// Gives a new subagent the role it had there and where that came from, unless its spawn is here and says so.
     fn carry_role(&mut self, carried: &CarriedSubagent) -> Result<()> {
         self.name_role(&carried.agent_id)?;
-        let before = self.subagent(&carried.agent_id, carried.started_at)?;
-        let derived = matches!(before.role_source, None | Some(RoleSource::SubagentType));
-        match &carried.role {
-            Some(role) if derived => {
-                self.save_subagent(Subagent { role: Some(role.clone()), role_source: carried.role_source, ..before })
-            }
-            _ => Ok(()),
+        let mut subagent = self.subagent(&carried.agent_id, carried.started_at)?;
+        subagent.task_match_index = subagent.task_match_index.or(carried.task_match_index);
+        if carried.role.is_some() && matches!(subagent.role_source, None | Some(RoleSource::SubagentType)) {
+            subagent.role.clone_from(&carried.role);
+            subagent.role_source = carried.role_source;
         }
+        self.save_subagent(subagent)
     }
 
     /// Where a call was seen already: by its id, else by its line, else as the only one with its prompt.
@@ -227,7 +225,7 @@ impl Observing<'_, '_> {
         let at_line = || call_at_line(&self.session.session_id, carried.index + 1);
         let spawn = Spawn {
             // Calls that were read together have one time: their lines keep them in order.
-            id: self.id_at(Time::from_micros(carried.created_at.micros() + carried.index.clamp(0, 999_999))),
+            id: Id::new(Time::from_micros(carried.created_at.micros() + carried.index.clamp(0, 999_999))),
             tenant_id: self.context.tenant,
             session_id: self.session.id,
             transcript: None,

@@ -1,0 +1,164 @@
+//! `trackway doctor`: what is wrong here, and what to do about it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde::Serialize;
+use serde_json::json;
+use trackway_claude::settings::connected_memory;
+use trackway_domain::{Error as Rule, Time};
+use trackway_store::{Reader, params};
+
+use crate::{
+    connect,
+    door::{House, Outcome},
+    failure::Failure,
+    hook,
+    location::Location,
+    render::Shape,
+};
+
+/// Sessions that are looked at.
+const SESSIONS: i64 = 50;
+/// How far a transcript may run ahead of its hooks, in seconds.
+const SILENCE_S: i64 = 60;
+/// How long an event may wait in the spool, in seconds.
+const WAITING_S: i64 = 60;
+/// How long a failure in the log is news, in seconds.
+const NEWS_S: i64 = 86_400;
+
+pub fn command() -> Command {
+    Command::new("doctor").about("Look for what is wrong here, and say what to do about it").arg(
+        Arg::new("fix").long("fix").action(ArgAction::SetTrue).help("Do what is safe to do: apply events that wait"),
+    )
+}
+
+/// Something that is wrong.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    problem: String,
+    fix: String,
+}
+
+pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
+    let now = Time::now();
+    let folder = hook::folder_of(&location.url);
+    if matches.get_flag("fix") {
+        hook::apply_waiting(&house.core, &house.context()?, &folder)?;
+    }
+    let mut read = house.reader()?;
+    let connected = connected_since();
+    let mut findings = Vec::new();
+    findings.extend(unreadable_settings());
+    if let Some(since) = connected {
+        findings.extend(silent_sessions(&mut read, since)?);
+    }
+    findings.extend(waiting(&folder, now));
+    findings.extend(failures(&folder, now));
+    findings.extend(unmatched(&mut read, now)?);
+    let data = json!({
+        "database": location.url.to_string(),
+        "schema": trackway_store::migrate::known_version(),
+        "hooks": connected.is_some(),
+        "findings": serde_json::to_value(&findings).map_err(|error| Rule::usage(error.to_string()))?,
+    });
+    let mut outcome = Outcome::new(data, Shape::Doctor);
+    outcome.failed = !findings.is_empty();
+    Ok(outcome)
+}
+
+fn modified(path: &Path) -> Option<Time> {
+    let age = path.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(age.as_micros()).ok().map(Time::from_micros)
+}
+
+/// When hooks were put into the settings that count here, as far as the files tell.
+fn connected_since() -> Option<Time> {
+    let is_connected =
+        |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| matches!(connected_memory(&text), Ok(Some(_))));
+    connect::settings_files().iter().filter(|path| is_connected(path)).filter_map(|path| modified(path)).min()
+}
+
+fn unreadable_settings() -> Vec<Finding> {
+    let refused = |path: &PathBuf| {
+        let why = connected_memory(&fs::read_to_string(path).ok()?).err()?;
+        Some(Finding {
+            check: "settings",
+            problem: format!("{} cannot be read, by Claude Code neither: {why}", path.display()),
+            fix: "correct the file".to_owned(),
+        })
+    };
+    connect::settings_files().iter().filter_map(refused).collect()
+}
+
+/// Sessions whose transcripts grew while no hook spoke.
+fn silent_sessions(read: &mut Reader<'_>, connected: Time) -> Result<Vec<Finding>, Failure> {
+    let sessions = read.query::<(String, Option<String>, Option<Time>)>(
+        "select session_id, transcript_path, hooked_at from sessions where tenant_id = ?1 order by started_at desc limit ?2",
+        params![SESSIONS],
+    )?;
+    let silent = |(session, path, hooked): (String, Option<String>, Option<Time>)| {
+        let grew = modified(Path::new(&path?))?;
+        let heard = hooked.unwrap_or(connected);
+        let is_silent = grew > connected && grew.seconds_since(heard) > SILENCE_S;
+        let last = hooked.map_or_else(|| "none came".to_owned(), |hooked| format!("the last came at {hooked}"));
+        is_silent.then(|| Finding {
+            check: "hooks",
+            problem: format!("session {session} went on until {grew}, and no event told of it: {last}"),
+            fix: "restart the client, which reads its hooks at the start; trackway ingest brings what was missed"
+                .to_owned(),
+        })
+    };
+    Ok(sessions.into_iter().filter_map(silent).collect())
+}
+
+/// Events that wait for a call that applies them.
+fn waiting(folder: &Path, now: Time) -> Option<Finding> {
+    let entries = fs::read_dir(folder.join("spool")).ok()?;
+    let ages: Vec<i64> = entries
+        .flatten()
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "json"))
+        .filter_map(|entry| modified(&entry.path()).map(|at| now.seconds_since(at)))
+        .collect();
+    let oldest = ages.iter().max().filter(|age| **age > WAITING_S)?;
+    Some(Finding {
+        check: "spool",
+        problem: format!("{} events wait to be applied, the oldest for {oldest} s", ages.len()),
+        fix: "trackway doctor --fix applies them; so does the next event".to_owned(),
+    })
+}
+
+/// What hooks failed with lately.
+fn failures(folder: &Path, now: Time) -> Option<Finding> {
+    let log = fs::read_to_string(folder.join("hook.log")).ok()?;
+    let is_news = |line: &&str| {
+        let at = line.split(' ').next().and_then(|time| time.parse::<Time>().ok());
+        at.is_some_and(|at| now.seconds_since(at) < NEWS_S)
+    };
+    let news: Vec<&str> = log.lines().filter(is_news).collect();
+    let last = news.last()?;
+    Some(Finding {
+        check: "hook.log",
+        problem: format!("{} events failed in the last day; the last: {last}", news.len()),
+        fix: format!("see {}; it can be deleted", folder.join("hook.log").display()),
+    })
+}
+
+/// Spawns that should have an agent by now.
+fn unmatched(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Failure> {
+    let (from, until) = (now.plus_seconds(-7 * NEWS_S), now.plus_seconds(-3_600));
+    let count = read.count(
+        "select count(*) from task_spawns where tenant_id = ?1 and matched_agent_id is null and error is null and status is not null and created_at between ?2 and ?3",
+        params![from, until],
+    )?;
+    Ok((count > 0).then(|| Finding {
+        check: "spawns",
+        problem: format!("{count} spawns of the last week have no agent"),
+        fix: "trackway ingest reads what the transcripts say; trackway spawn list --unmatched shows them".to_owned(),
+    }))
+}

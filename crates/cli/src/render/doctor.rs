@@ -1,0 +1,22 @@
+//! What a doctor found.
+
+use serde_json::Value;
+
+use super::{Page, dim, heading};
+
+impl Page {
+    pub(super) fn doctor(&self, data: &Value) -> String {
+        let mut lines = vec![format!("{} {}", dim("database"), self.cell(data, "database"))];
+        let hooks = if data["hooks"] == true { "installed" } else { "not installed: trackway connect claude-code" };
+        lines.push(format!("{}    {hooks}", dim("hooks")));
+        let findings = data["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if findings.is_empty() {
+            lines.push("nothing is wrong".to_owned());
+        }
+        for finding in findings {
+            lines.push(format!("\n{}: {}", heading(&self.cell(finding, "check")), self.cell(finding, "problem")));
+            lines.push(format!("  fix: {}", self.cell(finding, "fix")));
+        }
+        lines.join("\n")
+    }
+}
