@@ -102,9 +102,14 @@ impl<'a> Desk<'a> {
 
     /// Reads the transcript of the same session, in which the agents are the other way round.
     fn ingests(&self) {
+        self.ingests_after("");
+    }
+
+    /// The same, with these lines first.
+    fn ingests_after(&self, lines: &str) {
         let folder = self.terminal.home.path().join("transcripts");
         fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join(format!("{SESSION}.jsonl")), transcript()).unwrap();
+        fs::write(folder.join(format!("{SESSION}.jsonl")), lines.to_owned() + &transcript()).unwrap();
         self.terminal.json(&["ingest", folder.to_str().unwrap()]);
     }
 }
@@ -272,6 +277,20 @@ both_engines! {
             let found = first.json(&["spawn", "show", "toolu_1"])["id"].clone();
             assert_eq!(first.json(&["why", &text(&found)])["chain"][0]["label"], "toolu_1");
         }
+    }
+
+    fn a_call_is_known_by_its_line_as_every_tool_counts_lines(terminal: Terminal) {
+        let desk = Desk::with(&terminal, &[V1, &work(false)]);
+        // Equal prompts: only the line says which is which.
+        desk.sql(&format!("update task_spawns set transcript_index = transcript_index + 3, prompt_hash = '{}'", BUILD.1));
+        assert_eq!(desk.counts(), [1, 3, 2, 2, 0]);
+        desk.ingests_after("\nhalf a li\n[]\n");
+        let spawns = terminal.json(&["spawn", "list"]);
+        let mut held: Vec<_> = column(&spawns, "tool_use_id").into_iter().zip(column(&spawns, "transcript_index")).collect();
+        held.sort();
+        let other = format!("nagger:{SESSION}:6");
+        let expected = [(other.as_str(), "5"), ("toolu_1", "4"), ("toolu_2", "5")];
+        assert_eq!(held, expected.map(|(id, index)| (id.to_owned(), index.to_owned())));
     }
 
     fn before_and_after_hooks_makes_one_record(terminal: Terminal) {
