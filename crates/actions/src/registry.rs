@@ -29,7 +29,7 @@ use crate::{
     people::{SetAgent, SetPerson},
     run::{CancelRun, EndRun, RecordStep, RecordUsage, StartRun},
     scratchpad::{RestoreScratchpad, SetScratchpad, UpdateScratchpad},
-    session::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget},
+    session::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget, ImportNagger},
     studio::{
         AddOptions, ArchiveCommitment, ArchiveDecision, ArchiveNote, CastVote, CloseDecision, Commit, ConfirmRead,
         CreateCommitment, CreateDecision, CreateNote, PinNote, UpdateNote,
@@ -151,6 +151,7 @@ actions![
     CleanupNullRole,
     CleanupSession,
     Forget,
+    ImportNagger,
 ];
 
 /// The action of a name.

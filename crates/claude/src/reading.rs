@@ -117,6 +117,11 @@ impl Reading {
         }
     }
 
+    /// Passes over a line that is nothing to us: lines are counted as every tool counts them.
+    pub fn pass(&mut self) {
+        self.state.lines += 1;
+    }
+
     /// The end of what there is: an agent that said its last words has come to rest.
     pub fn pause(&mut self) {
         for name in self.state.agents.keys().cloned().collect::<Vec<_>>() {

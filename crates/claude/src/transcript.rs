@@ -158,6 +158,9 @@ impl Part<'_> {
         self.tally.bytes += line.length;
         let bytes = lines.bytes(line);
         if !line.too_long && bytes.trim_ascii().is_empty() {
+            if line.whole {
+                self.reading.pass();
+            }
             return;
         }
         let again = &mut self.again;
@@ -171,6 +174,7 @@ impl Part<'_> {
                 self.tally.bytes -= line.length;
             }
             Err(Bad) => {
+                self.reading.pass();
                 self.tally.lines += 1;
                 self.tally.bad_lines += 1;
                 if self.tally.bad_at.len() < NAMED_MAX {
@@ -272,7 +276,7 @@ impl Reading {
         match serde_json::from_str::<Line<'_>>(text) {
             Ok(line) => self.take(&line, offset, again),
             // JSON of a shape that no version had so far is passed over; anything else is a bad line.
-            Err(_) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {}
+            Err(_) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => self.pass(),
             Err(_) => return Err(Bad),
         }
         Ok(())

@@ -16,6 +16,7 @@ const NOUNS: &[(&str, &str)] = &[
     ("commitment", "Commitments: what counts once enough commit to it"),
     ("decision", "Decisions: questions, options and votes"),
     ("event", "The event log: every change, in order"),
+    ("import", "Import from other tools"),
     ("label", "Labels of tasks"),
     ("link", "Links between tasks"),
     ("note", "Notes, comments and who read them"),

@@ -61,6 +61,7 @@ pub const PEOPLE: &[&str] = &[
     "revoke_token",
     "cleanup",
     "forget_session",
+    "import_nagger",
 ];
 
 /// Every list with its name.

@@ -24,6 +24,8 @@ pub struct Observation {
 pub enum Source {
     Hook,
     Transcript,
+    /// Another tool's record.
+    Import,
 }
 
 /// One fact.

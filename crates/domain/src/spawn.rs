@@ -46,6 +46,11 @@ pub fn prompt_hash(prompt: &str) -> String {
     hex(&Sha256::digest(prompt.as_bytes())[..8])
 }
 
+/// What stands for the id of a call where another tool kept only its line in the transcript, from 1.
+pub fn call_at_line(session: &str, line: i64) -> String {
+    format!("nagger:{session}:{line}")
+}
+
 /// Bytes as hex digits.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;

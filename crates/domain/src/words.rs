@@ -280,6 +280,8 @@ words! {
     pub enum SpawnRoleSource {
         PromptTag = "prompt_tag",
         Name = "name",
+        /// The type of the agent it asks for: another tool's reading, never ours.
+        SubagentType = "subagent_type",
     }
 }
 

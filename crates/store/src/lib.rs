@@ -2,6 +2,7 @@
 
 pub mod connection;
 pub mod error;
+pub mod foreign;
 pub mod migrate;
 pub mod registry;
 pub mod replacements;

@@ -21,8 +21,8 @@ const SECRET: &str = "secret";
 const REFERENCE_AS_TEXT: [(&str, &str); 2] = [("create_note", "about"), ("vote", "option")];
 
 /// The actions that name nothing but what they make, and so cannot reach anything.
-const WITHOUT_REFERENCES: [&str; 6] =
-    ["set_role", "set_workspace", "set_label", "set_studio", "set_person", "update_scratchpad"];
+const WITHOUT_REFERENCES: [&str; 7] =
+    ["set_role", "set_workspace", "set_label", "set_studio", "set_person", "update_scratchpad", "import_nagger"];
 
 /// One thing of every kind, all of the same name.
 fn furnish(house: &House, context: &Context, name: &str) {

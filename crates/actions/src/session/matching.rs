@@ -105,15 +105,15 @@ impl Observing<'_, '_> {
         if facts.tool_use_id.is_empty() || facts.tool_use_id.chars().count() > CLIENT_ID_MAX {
             return Ok(());
         }
-        let known = self.spawn_row(&facts.tool_use_id)?;
+        let known = self.call_row(seen, facts)?;
         let run = self.run_of(seen)?;
         let (transcript, index, block) = match &facts.place {
             Some((transcript, index, block)) => (Some(transcript.clone()), Some(*index), Some(*block)),
             None => (None, None, None),
         };
-        if let Some(known) = known {
+        if let Some(known) = known.as_ref().filter(|known| known.run_id.is_some()) {
             let mut spawn = known.clone();
-            if spawn.transcript_index.is_none() {
+            if spawn.transcript.is_none() && transcript.is_some() {
                 (spawn.transcript, spawn.transcript_index, spawn.block) = (transcript, index, block);
             }
             if self.source == Source::Transcript {
@@ -122,7 +122,7 @@ impl Observing<'_, '_> {
                 spawn.parent_agent_id.clone_from(&seen.agent);
                 spawn.created_at = seen.at;
             }
-            if spawn != known {
+            if spawn != *known {
                 let agent = spawn.matched_agent_id.clone();
                 self.write.update(&spawn)?;
                 if let Some(agent) = agent {
@@ -155,11 +155,60 @@ impl Observing<'_, '_> {
             error: None,
             created_at: seen.at,
         };
-        self.write.insert(&spawn)?;
-        self.register(&Resource::outside(spawn.id, facts.tool_use_id.clone()))?;
-        self.count("spawn");
+        match known {
+            Some(imported) => self.take_over(&imported, spawn)?,
+            None => self.enter_spawn(&spawn)?,
+        }
         self.message(seen.at, &facts.prompt, Some(run), Some(&format!("spawn {}", facts.tool_use_id)))?;
         self.seek_all()
+    }
+
+    pub(super) fn enter_spawn(&mut self, spawn: &Spawn) -> Result<()> {
+        self.write.insert(spawn)?;
+        self.register(&Resource::outside(spawn.id, spawn.tool_use_id.clone()))?;
+        self.count("spawn");
+        Ok(())
+    }
+
+    /// The row of a call: of this session; else what another tool told of it, which may have known it by its line only,
+    /// or seen it repeated in a later session. Such a row has no run: whoever sees the call itself knows its run.
+    fn call_row(&mut self, seen: &Seen, facts: &SpawnFacts) -> Result<Option<Spawn>> {
+        let at_line = match (&facts.place, &seen.agent) {
+            (Some((_, index, _)), None) => spawn::call_at_line(&self.session.session_id, index + 1),
+            _ => facts.tool_use_id.clone(),
+        };
+        let session = self.session.id;
+        let mut rows = self.write.rows::<Spawn>(
+            "where tenant_id = ?1 and tool_use_id in (?2, ?3) order by created_at, id",
+            params![facts.tool_use_id, at_line],
+        )?;
+        if let Some(own) = rows.iter().position(|row| row.session_id == session && row.tool_use_id == facts.tool_use_id)
+        {
+            return Ok(Some(rows.swap_remove(own)));
+        }
+        Ok(rows.into_iter().find(|row| {
+            row.run_id.is_none()
+                && (row.tool_use_id == facts.tool_use_id
+                    || row.prompt_hash.as_ref().is_none_or(|hash| *hash == facts.prompt_hash))
+        }))
+    }
+
+    /// What is seen of a call stands over what another tool told of it. What that matched stays, in the same session.
+    fn take_over(&mut self, imported: &Spawn, mut spawn: Spawn) -> Result<()> {
+        spawn.id = imported.id;
+        if imported.session_id == spawn.session_id {
+            spawn.transcript_index = spawn.transcript_index.or(imported.transcript_index);
+            spawn.matched_agent_id.clone_from(&imported.matched_agent_id);
+            spawn.evidence = imported.evidence;
+        } else {
+            self.write.post("delete from spawn_matches where tenant_id = ?1 and spawn_id = ?2", params![spawn.id])?;
+        }
+        self.write.update(&spawn)?;
+        self.write.rename(spawn.id, &spawn.tool_use_id)?;
+        if let Some(agent) = &spawn.matched_agent_id {
+            self.take_up(agent)?;
+        }
+        Ok(())
     }
 
     /// Agents without an exact match look again: there is a new spawn.
@@ -175,7 +224,7 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
-    fn spawn_row(&mut self, tool_use_id: &str) -> Result<Option<Spawn>> {
+    pub(super) fn spawn_row(&mut self, tool_use_id: &str) -> Result<Option<Spawn>> {
         Ok(self.write.row::<Spawn>(
             "where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
             params![self.session.id, tool_use_id],
@@ -201,7 +250,7 @@ impl Observing<'_, '_> {
     }
 
     /// Writes evidence down, and lets the best of it stand.
-    fn keep_match(&mut self, at: Time, spawn: &Spawn, agent_id: &str, evidence: Evidence) -> Result<()> {
+    pub(super) fn keep_match(&mut self, at: Time, spawn: &Spawn, agent_id: &str, evidence: Evidence) -> Result<()> {
         self.write.post(
             "insert into spawn_matches (tenant_id, spawn_id, agent_id, evidence, created_at) values (?1, ?2, ?3, ?4, ?5)
              on conflict (spawn_id, agent_id, evidence) do update set withdrawn_at = null",
@@ -261,7 +310,7 @@ impl Observing<'_, '_> {
         self.place_runs(agent_id)
     }
 
-    fn name_role(&mut self, agent_id: &str) -> Result<()> {
+    pub(super) fn name_role(&mut self, agent_id: &str) -> Result<()> {
         let at = self.write.now;
         let before = self.subagent(agent_id, at)?;
         let mut subagent = before.clone();

@@ -7,6 +7,7 @@ mod cleanup;
 mod closing;
 mod commit;
 mod file;
+mod import;
 mod matching;
 mod message;
 mod place;
@@ -14,6 +15,7 @@ mod run;
 mod usage;
 
 pub use cleanup::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget};
+pub use import::{ImportNagger, Imported};
 
 use std::collections::{HashMap, HashSet};
 
@@ -235,6 +237,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         let seen = match self.source {
             Source::Hook => "hook",
             Source::Transcript => "transcript",
+            Source::Import => "import",
         };
         if self.counts.is_empty() {
             return Ok(());

@@ -243,6 +243,7 @@ impl Observing<'_, '_> {
         let untold = match self.source {
             Source::Hook => !tie.hooked || (apart <= TWICE_MAX && tie.status == RunStatus::Running),
             Source::Transcript => tie.prompt_line.is_none(),
+            Source::Import => false,
         };
         let near = apart <= APART_MAX;
         let agrees = |ours: &Option<String>, theirs: &Option<String>| match (ours, theirs) {
@@ -470,12 +471,16 @@ impl Observing<'_, '_> {
         let Some(subagent) = self.subagents.get(agent_id).cloned() else {
             return Ok(());
         };
-        let (agent, role) = self.agent(Some(&subagent))?;
         let session = self.session.id;
         let runs = self.write.query::<(Id<kind::Run>, Time, Option<Uuid>)>(
             "select id, started_at, cause_id from runs where tenant_id = ?1 and session_id = ?2 and subagent_id = ?3 order by id",
             params![session, subagent.id],
         )?;
+        if runs.is_empty() {
+            // Nothing to place; what would be made for it (a workspace, an agent) waits until it is known where.
+            return Ok(());
+        }
+        let (agent, role) = self.agent(Some(&subagent))?;
         let spawns = self.spawns_of(agent_id)?;
         for (place, (run, started, cause)) in runs.iter().enumerate() {
             let since = place.checked_sub(1).and_then(|before| runs.get(before)).map(|(_, started, _)| *started);

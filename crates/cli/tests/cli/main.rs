@@ -10,6 +10,7 @@ mod demo;
 mod errors;
 mod hook;
 mod ids;
+mod import;
 mod ingest;
 mod live;
 mod memory;
