@@ -200,6 +200,18 @@ fn an_agents_own_file_may_begin_without_its_prompt() {
 }
 
 #[test]
+fn a_prompt_that_is_written_late_is_of_the_run_that_began() {
+    // 2.1.40: the answer stands before the prompt.
+    let lines = [says("s2", "s1", true, "done"), prompt("s1", None, true, "[ROLE:mate] go")];
+    let said = told(Some("a1"), &lines);
+    assert_eq!(said, ["a1: starts", "a1: used 5 for m-s2", "a1: says done", "a1: rests completed done"]);
+    // One that was resumed begins again.
+    let again = [&lines[..], &[prompt("s3", Some("s2"), true, "go on"), says("s4", "s3", true, "again")]].concat();
+    let said = told(Some("a1"), &again);
+    assert_eq!(said[4..], ["a1: prompt go on", "a1: used 5 for m-s4", "a1: says again", "a1: rests completed again"]);
+}
+
+#[test]
 fn a_meta_file_says_which_call_it_was() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("agent-a1.jsonl");
