@@ -119,6 +119,10 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
+/// A client that ends, with `-p`, before it has written all lines, and leaves some out anywhere: what its hooks told is
+/// then in no transcript.
+const LOSES_LINES: &str = "2.1.40";
+
 /// Which agent each spawn is matched to, without guesses.
 fn matched(terminal: &Terminal) -> BTreeMap<String, String> {
     let spawns = terminal.json(&["spawn", "list"]);
@@ -139,7 +143,9 @@ fn tells_one_record(engine: Engine, version: &str, name: &str) {
 
     let ingested = desk.ingested_elsewhere(engine);
     let read = record(&ingested);
-    snapbox::assert_data_eq!(format!("{what}\n{hooked}"), format!("{what}\n{read}").raw());
+    if version != LOSES_LINES {
+        snapbox::assert_data_eq!(format!("{what}\n{hooked}"), format!("{what}\n{read}").raw());
+    }
 
     // What the client itself wrote down is what the record says, by either way.
     let spawns = column(&ingested.json(&["spawn", "list"]), "tool_use_id");
@@ -174,7 +180,9 @@ fn tells_one_record(engine: Engine, version: &str, name: &str) {
 
     // Both ways together count nothing twice.
     desk.terminal.json(&["ingest", desk.projects().to_str().unwrap()]);
-    snapbox::assert_data_eq!(format!("{what}\n{}", record(&desk.terminal)), format!("{what}\n{read}").raw());
+    if version != LOSES_LINES {
+        snapbox::assert_data_eq!(format!("{what}\n{}", record(&desk.terminal)), format!("{what}\n{read}").raw());
+    }
     let again = desk.terminal.json(&["ingest", desk.projects().to_str().unwrap()]);
     assert_eq!((&again["bytes"], &again["lines"]), (&json!(0), &json!(0)), "{what}");
 }
