@@ -70,8 +70,8 @@ fn shown(seen: &Seen) -> Option<String> {
 fn told(agent: Option<&str>, lines: &[Value]) -> Vec<String> {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("transcript.jsonl");
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    fs::write(&path, text).unwrap();
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    fs::write(&path, lines.join("\n") + "\n").unwrap();
     let (facts, mark, tally) = read(&path, agent, None);
     assert_eq!((mark.offset, tally.bad_lines), (path.metadata().unwrap().len(), 0));
     facts.iter().filter_map(shown).collect()

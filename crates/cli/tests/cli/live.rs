@@ -101,7 +101,7 @@ fn told_by_client(projects: &Path) -> BTreeMap<String, String> {
         if let Some(agent) = name.strip_prefix("agent-").and_then(|name| name.strip_suffix(".meta.json")) {
             let meta: Value = serde_json::from_str(&content).unwrap();
             told.extend(meta["toolUseId"].as_str().map(|call| (call.to_owned(), agent.to_owned())));
-        } else if name.ends_with(".jsonl") {
+        } else if path.extension().is_some_and(|extension| extension == "jsonl") {
             for line in content.lines() {
                 let line: Value = serde_json::from_str(line).unwrap();
                 let call = &line["message"]["content"][0]["tool_use_id"];
