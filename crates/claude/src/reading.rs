@@ -61,6 +61,8 @@ pub struct State {
 struct Place {
     prompt_id: Option<String>,
     prompt_line: Option<String>,
+    /// Whether its prompt was read: a file may begin without.
+    prompted: bool,
     /// Its last words, which end the turn unless something follows.
     words: Option<String>,
     /// When it said them.
@@ -246,13 +248,24 @@ impl Reading {
     }
 
     fn prompt(&mut self, line: &Line<'_>, at: Time, name: &str, text: &str) {
-        self.rest_unless_rested(name);
-        let first = self.place(name).prompt_line.is_none();
-        *self.place(name) =
-            Place { prompt_id: line.prompt_id.clone(), prompt_line: line.uuid.clone(), ..Place::default() };
+        let of_agent = self.agent.is_some() || !name.is_empty();
+        let first = of_agent && !self.place(name).prompted;
+        // 2.1.40 may write the prompt after the answer to it: the run has begun without.
+        let late = first && line.parent_uuid.is_none() && self.place(name).prompt_line.is_some();
         let typed = slash_command(text);
         let text = typed.as_deref().unwrap_or(text);
-        if (self.agent.is_some() || !name.is_empty()) && first {
+        if late {
+            self.place(name).prompted = true;
+        } else {
+            self.rest_unless_rested(name);
+            *self.place(name) = Place {
+                prompt_id: line.prompt_id.clone(),
+                prompt_line: line.uuid.clone(),
+                prompted: true,
+                ..Place::default()
+            };
+        }
+        if first {
             let facts = SubagentFacts {
                 prompt_hash: Some(prompt_hash(text)),
                 tagged_role: tagged_role(text),
@@ -260,6 +273,9 @@ impl Reading {
                 ..SubagentFacts::default()
             };
             self.push(at, name, Fact::Subagent(facts));
+        }
+        if late {
+            return;
         }
         self.push(at, name, Fact::Prompt { text: redacted(text).into_owned(), hash: prompt_hash(text) });
         self.notification(text, at);

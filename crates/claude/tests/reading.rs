@@ -70,8 +70,8 @@ fn shown(seen: &Seen) -> Option<String> {
 fn told(agent: Option<&str>, lines: &[Value]) -> Vec<String> {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("transcript.jsonl");
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    fs::write(&path, text).unwrap();
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    fs::write(&path, lines.join("\n") + "\n").unwrap();
     let (facts, mark, tally) = read(&path, agent, None);
     assert_eq!((mark.offset, tally.bad_lines), (path.metadata().unwrap().len(), 0));
     facts.iter().filter_map(shown).collect()
@@ -197,6 +197,18 @@ fn an_agents_own_file_may_begin_without_its_prompt() {
         ],
     );
     assert_eq!(main[2..], ["main: t1 completed", "main: t1 = c0ffee00 by tool_result"]);
+}
+
+#[test]
+fn a_prompt_that_is_written_late_is_of_the_run_that_began() {
+    // 2.1.40: the answer stands before the prompt.
+    let lines = [says("s2", "s1", true, "done"), prompt("s1", None, true, "[ROLE:mate] go")];
+    let said = told(Some("a1"), &lines);
+    assert_eq!(said, ["a1: starts", "a1: used 5 for m-s2", "a1: says done", "a1: rests completed done"]);
+    // One that was resumed begins again.
+    let again = [&lines[..], &[prompt("s3", Some("s2"), true, "go on"), says("s4", "s3", true, "again")]].concat();
+    let said = told(Some("a1"), &again);
+    assert_eq!(said[4..], ["a1: prompt go on", "a1: used 5 for m-s4", "a1: says again", "a1: rests completed again"]);
 }
 
 #[test]

@@ -139,6 +139,12 @@ pub struct Forgotten {
     pub notices: Vec<String>,
 }
 
+/// Files that nothing else tells of.
+const FILES: &str = "(select f.id from files f where f.tenant_id = ?1 and ?2 is not null
+    and not exists (select 1 from file_changes c where c.tenant_id = ?1 and c.file_id = f.id)
+    and not exists (select 1 from commit_files c where c.tenant_id = ?1 and c.file_id = f.id)
+    and not exists (select 1 from run_resources r where r.tenant_id = ?1 and r.resource_id = f.id))";
+
 impl Action for Forget {
     const NAME: &'static str = "forget_session";
     const COMMAND: (&'static str, &'static str) = ("", "forget");
@@ -186,11 +192,6 @@ impl Action for Forget {
             Ok(i64::try_from(removed).unwrap_or(i64::MAX))
         };
         let runs = delete("runs where tenant_id = ?1 and session_id = ?2")?;
-        // Files that nothing else tells of.
-        const FILES: &str = "(select f.id from files f where f.tenant_id = ?1 and ?2 is not null
-            and not exists (select 1 from file_changes c where c.tenant_id = ?1 and c.file_id = f.id)
-            and not exists (select 1 from commit_files c where c.tenant_id = ?1 and c.file_id = f.id)
-            and not exists (select 1 from run_resources r where r.tenant_id = ?1 and r.resource_id = f.id))";
         delete(&format!("registry where tenant_id = ?1 and id in {FILES}"))?;
         delete(&format!("files where tenant_id = ?1 and id in {FILES}"))?;
         delete(

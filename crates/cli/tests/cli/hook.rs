@@ -439,13 +439,11 @@ both_engines! {
             ("SessionEnd", json!({ "reason": "other" })),
         ];
         let once = Terminal::at(match terminal.database.url() { Url::Sqlite(_) => Engine::Sqlite, Url::Postgres(_) => Engine::Postgres });
-        let mut twice_after = Vec::new();
         for (name, more) in events() {
             Session { terminal: &once, id: "s1" }.hears(name, &more);
             let session = Session { terminal: &terminal, id: "s1" };
             session.hears(name, &more);
             session.hears(name, &more);
-            twice_after.push(name);
         }
         let same = |terminal: &Terminal| record(terminal).replace(terminal.home.path().to_str().unwrap(), "HOME");
         snapbox::assert_data_eq!(same(&terminal), snapbox::IntoData::raw(same(&once)));

@@ -47,10 +47,10 @@ fn asked_of_keeper(result: &ClientResult) -> Vec<&ModelRequest> {
 /// What the main agent got from the call.
 fn told_to_main(result: &ClientResult) -> String {
     let answers = result.requests.iter().flat_map(|request| request.body["messages"].as_array().unwrap());
-    let results = answers.filter_map(|message| message["content"].as_array()).flatten();
+    let mut results = answers.filter_map(|message| message["content"].as_array()).flatten();
     let of_call =
         |block: &&Value| block["type"] == "tool_result" && block["tool_use_id"].as_str().unwrap().contains("_a1_");
-    results.filter(of_call).next_back().unwrap()["content"].to_string()
+    results.rfind(of_call).unwrap()["content"].to_string()
 }
 
 fn keeper_run(terminal: &Terminal, place: usize) -> Value {
