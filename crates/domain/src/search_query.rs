@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(message("a \"b c"), "the quotation mark before \"b c\" is never closed");
         assert_eq!(message("a AND"), "AND is no operator here: all words of a search are wanted");
         assert_eq!(message(&"x".repeat(1_001)), "the search has 1001 characters, the limit is 1000");
-        let many: String = (0..33).map(|number| format!("{number} ")).collect();
+        let many = (0..33).map(|number| number.to_string()).collect::<Vec<_>>().join(" ");
         assert_eq!(message(&many), "the search has 33 words and phrases, the limit is 32");
     }
 

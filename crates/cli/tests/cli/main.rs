@@ -12,5 +12,6 @@ mod ids;
 mod output;
 mod reference;
 mod runs;
+mod search;
 mod studio;
 mod terminal;
