@@ -19,6 +19,7 @@ const NOUNS: &[(&str, &str)] = &[
     ("import", "Import from other tools"),
     ("label", "Labels of tasks"),
     ("link", "Links between tasks"),
+    ("message", "Messages: what people and agents said"),
     ("note", "Notes, comments and who read them"),
     ("package", "Packages: the version of a task that a role uses"),
     ("person", "People: who answers for what agents do"),

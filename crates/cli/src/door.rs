@@ -154,6 +154,7 @@ impl House {
         let answer = (view.with_matches)(&mut self.core.store().read(tenant)?, rest, Time::now())?;
         let mut outcome = Outcome::new(answer.data, Shape::of(view.command).with_columns(view.columns));
         outcome.more = answer.more;
+        outcome.remarks = answer.remarks;
         if view.command == ("", "status") {
             outcome.data["database"] = json!(self.core.store().url().to_string());
         }

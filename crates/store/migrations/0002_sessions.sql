@@ -224,3 +224,20 @@ create table reports (
 );
 create index reports_by_agent on reports (tenant_id, agent_id, id);
 create index reports_by_run on reports (tenant_id, run_id);
+
+-- Which bodies can be searched. The number is the row of the index in SQLite; PostgreSQL keeps the words right here.
+-- Whoever removes a body removes its words.
+create table content_words (
+    number counter,
+    tenant_id uuid not null references tenants (id),
+    content_id uuid not null references contents (id) on delete cascade
+);
+create unique index content_words_once on content_words (content_id);
+-- Words come folded and apart: this tokenizer takes them as they are.
+-- sqlite: create virtual table content_index using fts5 (words, content = '', contentless_delete = 1, tokenize = 'ascii');
+-- sqlite: create trigger content_words_removed after delete on content_words begin
+-- sqlite:     delete from content_index where rowid = old.number;
+-- sqlite: end;
+-- Whether every word has its positions: there is room for 16,383 positions, and for 256 of one word.
+-- postgres: alter table content_words add column words tsvector not null, add column whole flag not null;
+-- postgres: create index content_words_by_word on content_words using gin (words);

@@ -8,6 +8,7 @@ pub mod registry;
 pub mod replacements;
 pub mod results;
 pub mod schema;
+pub mod search;
 pub mod shown;
 pub mod sql;
 pub mod store;

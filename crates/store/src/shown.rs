@@ -5,7 +5,8 @@ use trackway_domain::{Id, Time, Variant, kind, words::RunStatus};
 use crate::{
     shown,
     tables::{
-        Agent, Commitment, Decision, Note, Package, Run, Session, Spawn, Subagent, Task, TaskLink, Token, Workflow,
+        Agent, Commitment, Decision, Message, Note, Package, Run, Session, Spawn, Subagent, Task, TaskLink, Token,
+        Workflow,
     },
 };
 
@@ -113,4 +114,13 @@ shown! {
         session_id: String = "e.session_id",
         tentative: bool = "coalesce(s.evidence in ('role', 'subagent_type'), false)",
     } from "task_spawns s join sessions e on e.id = s.session_id"
+}
+
+shown! {
+    pub struct MessageShown of message: Message as "m" {
+        from: Option<String> = "coalesce(a.handle, p.handle)",
+        role: Option<String> = "r.name",
+        session_id: Option<String> = "e.session_id",
+        body: String = "c.body",
+    } from "messages m join contents c on c.id = m.content_id left join agents a on a.id = m.from_actor_id left join people p on p.id = m.from_actor_id left join runs u on u.id = m.from_run_id left join roles r on r.id = u.role_id left join sessions e on e.id = m.session_id"
 }

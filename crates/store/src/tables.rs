@@ -590,8 +590,8 @@ table! {
         from_actor_kind: ActorKind,
         from_actor_id: Uuid,
         from_run_id: Option<Id<kind::Run>>,
-        session_id: Option<Id<kind::Session>>,
-        line: Option<String>,
+        #[serde(skip)] session_id: Option<Id<kind::Session>>,
+        #[serde(skip)] line: Option<String>,
         created_at: Time,
     }
 }

@@ -48,8 +48,7 @@ pub enum Order {
 /// Conditions of a list, with their values.
 #[derive(Debug, Default)]
 pub struct Filter<'a> {
-    conditions: Vec<String>,
-    params: Vec<Param<'a>>,
+    conditions: Vec<(String, Option<Param<'a>>)>,
 }
 
 impl<'a> Filter<'a> {
@@ -57,9 +56,7 @@ impl<'a> Filter<'a> {
     #[must_use]
     pub fn and<T: ToParam>(mut self, condition: &str, value: Option<&'a T>) -> Self {
         if let Some(value) = value {
-            self.params.push(value.to_param());
-            // The tenant is ?1.
-            self.conditions.push(condition.replace('?', &format!("?{}", self.params.len() + 1)));
+            self.conditions.push((condition.to_owned(), Some(value.to_param())));
         }
         self
     }
@@ -67,8 +64,24 @@ impl<'a> Filter<'a> {
     /// Adds a condition without a value.
     #[must_use]
     pub fn always(mut self, condition: &str) -> Self {
-        self.conditions.push(condition.to_owned());
+        self.conditions.push((condition.to_owned(), None));
         self
+    }
+
+    /// The conditions as one, and their values, which are numbered from `first` on.
+    pub fn numbered(&self, first: usize) -> (String, Vec<Param<'a>>) {
+        let mut params = Vec::new();
+        let mut conditions = Vec::new();
+        for (condition, value) in &self.conditions {
+            match value {
+                Some(value) => {
+                    conditions.push(condition.replace('?', &format!("?{}", first + params.len())));
+                    params.push(value.clone());
+                }
+                None => conditions.push(condition.clone()),
+            }
+        }
+        (conditions.join(" and "), params)
     }
 }
 
@@ -86,6 +99,15 @@ pub fn cut_texts(select: &str, columns: &[&str]) -> String {
 }
 
 impl Page {
+    /// How many rows are wanted.
+    pub fn limit_or(&self, otherwise: i64) -> Result<i64> {
+        let limit = self.limit.unwrap_or(otherwise);
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {limit}")).into());
+        }
+        Ok(limit)
+    }
+
     /// Reads one page of `select`, whose rows have `alias.id` and `alias.tenant_id`.
     pub fn read<T: FromRow>(
         &self,
@@ -96,10 +118,7 @@ impl Page {
         order: Order,
         id: impl Fn(&T) -> Uuid,
     ) -> Result<Listed<T>> {
-        let limit = self.limit.unwrap_or(LIMIT);
-        if !(1..=LIMIT_MAX).contains(&limit) {
-            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {limit}")).into());
-        }
+        let limit = self.limit_or(LIMIT)?;
         let (than, direction) = match order {
             Order::OldestFirst => (">", "asc"),
             Order::NewestFirst => ("<", "desc"),
@@ -108,17 +127,14 @@ impl Page {
             let Some(entry) = read.entry_ending(after, None)? else {
                 return Err(Rule::not_found(format!("there is nothing to go on after: {after:?}")).into());
             };
-            filter.params.push(Param::Uuid(entry.id));
-            filter.conditions.push(format!("{alias}.id {than} ?{}", filter.params.len() + 1));
+            filter.conditions.push((format!("{alias}.id {than} ?"), Some(Param::Uuid(entry.id))));
         }
-        filter.params.push(Param::Int(limit + 1));
-        filter.conditions.insert(0, format!("{alias}.tenant_id = ?1"));
-        let sql = format!(
-            "{select} where {} order by {alias}.id {direction} limit ?{}",
-            filter.conditions.join(" and "),
-            filter.params.len() + 1
-        );
-        let mut rows = read.query::<T>(&sql, &filter.params)?;
+        filter.conditions.insert(0, (format!("{alias}.tenant_id = ?1"), None));
+        // The tenant is ?1.
+        let (conditions, mut params) = filter.numbered(2);
+        params.push(Param::Int(limit + 1));
+        let sql = format!("{select} where {conditions} order by {alias}.id {direction} limit ?{}", params.len() + 1);
+        let mut rows = read.query::<T>(&sql, &params)?;
         let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = rows.len() > wanted;
         rows.truncate(wanted);

@@ -12,9 +12,11 @@ use crate::{
     event::ListEvents,
     history::TaskHistory,
     made::Made,
+    message::{GetMessage, ListMessages},
     package::{GetPackage, ListPackages, OutdatedPackages, ResolvePackage},
     run::{ListRuns, ShowRun, TreeOfRun},
     scratchpad::{GetScratchpad, ScratchpadDiff, ScratchpadHistory},
+    search::Search,
     session::{ListSessions, ListSpawns, ListSubagents, ShowSession, ShowSpawn},
     status::Status,
     studio::{
@@ -33,6 +35,8 @@ pub struct Answer {
     pub data: Value,
     /// Where a list goes on, when it does.
     pub more: Option<String>,
+    /// What has to be known to read it right.
+    pub remarks: Vec<String>,
 }
 
 /// A question as the doors see it.
@@ -57,7 +61,7 @@ const fn entry<V: View>() -> Entry {
             let view = V::from_arg_matches(matches).map_err(|error| Rule::usage(error.to_string()))?;
             let output = view.answer(read, now)?;
             let data = serde_json::to_value(&output).map_err(|error| Rule::usage(error.to_string()))?;
-            Ok(Answer { data, more: V::more(&output) })
+            Ok(Answer { data, more: V::more(&output), remarks: V::remarks(&output) })
         },
     }
 }
@@ -119,6 +123,9 @@ views![
     ListSubagents,
     ListSpawns,
     ShowSpawn,
+    GetMessage,
+    ListMessages,
+    Search,
     ListEvents,
     Status,
 ];

@@ -21,4 +21,9 @@ pub trait View: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static {
     fn more(_: &Self::Output) -> Option<String> {
         None
     }
+
+    /// What has to be known to read the answer right.
+    fn remarks(_: &Self::Output) -> Vec<String> {
+        Vec::new()
+    }
 }

@@ -81,6 +81,7 @@ impl Observing<'_, '_> {
             created_at: self.write.now,
         };
         self.write.insert(&content)?;
+        self.write.index_content(&content)?;
         Ok(content.id)
     }
 }

@@ -137,6 +137,10 @@ impl Output {
         if let Some(more) = &outcome.more {
             envelope["more"] = json!(more);
         }
+        // A list has no room for them.
+        if outcome.data.is_array() && !outcome.remarks.is_empty() {
+            envelope["remarks"] = json!(outcome.remarks);
+        }
         if outcome.dry_run {
             envelope["dry_run"] = json!(true);
         }

@@ -41,6 +41,8 @@ fn stays_whole(column: &str) -> bool {
             | "subject"
             | "question"
             | "detail"
+            | "body"
+            | "snippet"
             | "columns"
             | "repository"
             | "directory"

@@ -18,5 +18,6 @@ mod output;
 mod record;
 mod reference;
 mod runs;
+mod search;
 mod studio;
 mod terminal;

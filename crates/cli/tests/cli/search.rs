@@ -1,0 +1,216 @@
+//! Messages that hooks and transcripts left, and searching them.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::terminal::{Terminal, both_engines, column, ran_with_input, text};
+
+const FIRST: &str = "0b9f6d4e-9a51-4e0a-8a3c-2f3d7f9d0001";
+const SECOND: &str = "7c3e1f20-5d11-4b6a-9c2e-4a1b6c8d0002";
+
+impl Terminal {
+    /// Reads in a session in which a person said the first and an agent answered the others, a second apart.
+    fn heard(&self, session: &str, said: &[&str]) -> PathBuf {
+        let line = |index: usize, said: &&str| {
+            let (kind, content) = match index {
+                0 => ("user", json!(said)),
+                _ => ("assistant", json!([{ "type": "text", "text": said }])),
+            };
+            json!({
+                "type": kind,
+                "uuid": format!("{}{index:04}", &session[..32]),
+                "sessionId": session,
+                "promptId": format!("prompt of {session}"),
+                "timestamp": format!("2026-03-01T09:{:02}:{:02}.000Z", index / 60, index % 60),
+                "cwd": self.home.path(),
+                "version": "2.1.197",
+                "message": { "id": format!("msg_{session}_{index}"), "role": kind, "content": content, "model": "m" },
+            })
+            .to_string()
+        };
+        let lines: Vec<String> = said.iter().enumerate().map(|(index, said)| line(index, said)).collect();
+        let path = self.home.path().join(format!("{session}.jsonl"));
+        fs::write(&path, lines.join("\n") + "\n").unwrap();
+        self.json(&["ingest", path.to_str().unwrap()]);
+        path
+    }
+
+    /// The bodies that a search finds, the oldest first.
+    #[track_caller]
+    fn finds(&self, query: &str) -> Vec<String> {
+        let mut ids = column(&self.json(&["search", query]), "message_id");
+        ids.sort();
+        ids.iter().map(|id| text(&self.json(&["message", "get", id])["body"])).collect()
+    }
+
+    #[track_caller]
+    fn snippets(&self, query: &str) -> Vec<String> {
+        column(&self.json(&["search", query]), "snippet")
+    }
+}
+
+both_engines! {
+    fn words_are_found_in_any_language(terminal: Terminal) {
+        let said = [
+            "Où est la crème brûlée?",
+            "Die STRASSE in Łódź",
+            "東京都に行きます",
+            "저는 한국어를 배웁니다",
+            "Привет, ёлка",
+            "हिन्दी में लिखो",
+            "let tea_timer = don't_stop(3);",
+        ];
+        terminal.heard(FIRST, &said);
+        let found = [
+            ("creme BRULEE", 0), ("ou", 0), ("straße", 1), ("lodz", 1), ("東京", 2), ("京都", 2), ("都", 2), ("行", 2), ("한국", 3),
+            ("한국어", 3), ("елка", 4), ("ПРИВЕТ", 4), ("हिन्दी", 5), ("tea_timer", 6), ("don't", 6), ("TIMER", 6),
+        ];
+        for (query, index) in found {
+            assert_eq!(terminal.finds(query), [said[index]], "{query}");
+        }
+        for query in ["cre", "東都", "हिन्द", "timer_tea"] {
+            assert_eq!(terminal.finds(query), Vec::<String>::new(), "{query}");
+        }
+    }
+
+    fn phrases_prefixes_and_several_words(terminal: Terminal) {
+        let said = ["write the tea timer", "the timer makes tea", "tea times three", "one two one two three"];
+        terminal.heard(FIRST, &said);
+        assert_eq!(terminal.finds("tea timer"), said[..2]);
+        assert_eq!(terminal.finds("\"tea timer\""), said[..1]);
+        assert_eq!(terminal.finds("\"timer tea\""), Vec::<String>::new());
+        assert_eq!(terminal.finds("tim*"), said[..3]);
+        assert_eq!(terminal.finds("\"tea tim\"*"), [said[0], said[2]]);
+        assert_eq!(terminal.finds("\"one two three\""), said[3..]);
+        assert_eq!(terminal.finds("TEA \"three\""), said[2..3]);
+        assert_eq!(column(&terminal.json(&["search", "tea", "times"]), "snippet"), ["«tea» «times» three"]);
+    }
+
+    fn a_hit_says_who_where_and_when(terminal: Terminal) {
+        terminal.heard(FIRST, &["Please brew *some*\n\ngreen tea.", "Green tea it is."]);
+        let hits = terminal.json(&["search", "\"green tea\""]);
+        let mut snippets = column(&hits, "snippet");
+        snippets.sort();
+        assert_eq!(snippets, ["Please brew *some* «green tea».", "«Green tea» it is."]);
+        let hit = hits.as_array().unwrap().iter().find(|hit| hit["from"] == "ada").unwrap();
+        assert_eq!((&hit["session_id"], &hit["created_at"]), (&json!(FIRST), &json!("2026-03-01T09:00:00.000Z")));
+        assert!(hit["score"].as_f64().unwrap() > 0.0);
+        let message = terminal.json(&["message", "get", &text(&hit["message_id"])]);
+        assert_eq!((&message["id"], &message["body"]), (&hit["message_id"], &json!("Please brew *some*\n\ngreen tea.")));
+        assert_eq!((&message["from"], &message["session_id"], &message["from_actor_kind"]), (&json!("ada"), &json!(FIRST), &json!("person")));
+        let shown = terminal.runs(&["search", "brew"]).stdout;
+        assert!(shown.starts_with("message_id\tscore\tcreated_at\tfrom\tsnippet\n") && shown.contains("\tada\tPlease «brew»"), "{shown}");
+    }
+
+    fn filters_narrow_it(terminal: Terminal) {
+        terminal.heard(FIRST, &["tea one", "tea two"]);
+        terminal.heard(SECOND, &["tea three", "tea four"]);
+        let found = |arguments: &[&str]| {
+            let mut snippets = column(&terminal.json(&[&["search", "tea"], arguments].concat()), "snippet");
+            snippets.sort();
+            snippets
+        };
+        assert_eq!(found(&[]), ["«tea» four", "«tea» one", "«tea» three", "«tea» two"]);
+        assert_eq!(found(&["--session", FIRST]), ["«tea» one", "«tea» two"]);
+        assert_eq!(found(&["--session", SECOND, "--since", "2026-03-01T09:00:01Z"]), ["«tea» four"]);
+        let run = text(&terminal.json(&["session", "show", FIRST])["prompts"][0]["id"]);
+        assert_eq!(found(&["--run", &run]), ["«tea» two"]);
+        let agent = text(&terminal.json(&["run", "show", &run])["agent"]);
+        assert_eq!(found(&["--agent", &agent]), ["«tea» four", "«tea» two"]);
+        terminal.json(&["role", "set", "--name", "brewer"]);
+        assert_eq!(found(&["--role", "brewer"]), Vec::<String>::new());
+        let listed = |arguments: &[&str]| column(&terminal.json(&[&["message", "list"], arguments].concat()), "body");
+        assert_eq!(listed(&["--session", FIRST]), ["tea two", "tea one"]);
+        assert_eq!(listed(&["--run", &run]), ["tea two"]);
+        assert_eq!(listed(&["--limit", "1", "--session", SECOND]), ["tea four"]);
+        assert_eq!(terminal.fails(&["search", "tea", "--session", "nowhere"]).0, 3);
+        assert_eq!(terminal.fails(&["message", "get", "nothing"]).0, 3);
+    }
+
+    fn a_body_said_twice_is_kept_once_and_found_twice(terminal: Terminal) {
+        terminal.heard(FIRST, &["hello", "same body", "same body"]);
+        terminal.heard(SECOND, &["same body", "bye"]);
+        let hits = terminal.json(&["search", "same", "body"]);
+        let ids = column(&hits, "message_id");
+        assert_eq!(ids.len(), 3);
+        let contents: std::collections::HashSet<_> = ids.iter().map(|id| text(&terminal.json(&["message", "get", id])["content_id"])).collect();
+        assert_eq!(contents.len(), 1);
+        // Equal scores: the newest first.
+        assert!(ids.windows(2).all(|pair| pair[0] > pair[1]), "{ids:?}");
+    }
+
+    fn what_is_forgotten_is_not_found(terminal: Terminal) {
+        terminal.heard(FIRST, &["secret plan", "shared answer"]);
+        terminal.heard(SECOND, &["open plan", "shared answer"]);
+        assert_eq!(terminal.finds("plan").len(), 2);
+        terminal.json(&["forget", FIRST, "--yes"]);
+        assert_eq!(terminal.finds("plan"), ["open plan"]);
+        assert_eq!(terminal.finds("secret"), Vec::<String>::new());
+        assert_eq!(terminal.finds("shared"), ["shared answer"]);
+        // Read again, it is found again.
+        terminal.heard(FIRST, &["secret plan", "shared answer"]);
+        assert_eq!(terminal.finds("secret"), ["secret plan"]);
+        assert_eq!(terminal.finds("shared").len(), 2);
+    }
+
+    fn hooks_make_what_was_said_searchable(terminal: Terminal) {
+        let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": FIRST, "cwd": terminal.home.path(), "prompt": "Water the ficus" });
+        let mut command = terminal.command(&["hook"]);
+        command.current_dir(terminal.home.path());
+        assert_eq!(ran_with_input(command, event.to_string().as_bytes()).code, 0);
+        assert_eq!(terminal.snippets("ficus"), ["Water the «ficus»"]);
+    }
+
+    fn pages_are_stable(terminal: Terminal) {
+        let said: Vec<String> = (0..25).map(|number| format!("tea{} number {number}", " tea".repeat(number % 3))).collect();
+        terminal.heard(FIRST, &said.iter().map(String::as_str).collect::<Vec<_>>());
+        let all = column(&terminal.json(&["search", "tea", "--limit", "100"]), "message_id");
+        assert_eq!(all.len(), 25);
+        let mut paged = Vec::new();
+        let mut after: Option<String> = None;
+        for page in 0.. {
+            let mut arguments = vec!["search", "tea", "--limit", "4", "--json"];
+            arguments.extend(after.as_deref().map(|after| ["--after", after]).into_iter().flatten());
+            let answer: Value = serde_json::from_str(&terminal.runs(&arguments).stdout).unwrap();
+            paged.extend(column(&answer["data"], "message_id"));
+            if page == 2 {
+                // What comes meanwhile moves nothing.
+                terminal.heard(SECOND, &["tea tea tea tea tea", "bread"]);
+            }
+            match answer["more"].as_str() {
+                Some(more) => after = Some(more.strip_prefix("--after ").unwrap().to_owned()),
+                None => break,
+            }
+        }
+        let heard_later = |id: &&String| text(&terminal.json(&["message", "get", id])["session_id"]) == SECOND;
+        let before: Vec<_> = paged.iter().filter(|id| !heard_later(id)).cloned().collect();
+        assert_eq!(before, all);
+        let bread = column(&terminal.json(&["search", "bread"]), "message_id");
+        assert_eq!(terminal.fails(&["search", "tea", "--after", &bread[0]]).0, 2);
+        assert_eq!(terminal.fails(&["search", "tea", "--after", "123456"]).0, 3);
+    }
+
+    fn odd_searches_are_answered_clearly(terminal: Terminal) {
+        terminal.heard(FIRST, &["a and b or c's \"d\" (e) NEAR near", "x"]);
+        let refused = [
+            ("\"unbalanced", "the quotation mark before \"unbalanced\" is never closed"),
+            ("a AND", "AND is no operator here: all words of a search are wanted"),
+            ("", "there is nothing to search for"),
+            ("  ", "there is nothing to search for"),
+            ("?!*", "there is no letter or digit to search for in \"?!*\""),
+            ("\"\"", "there is no letter or digit to search for in \"\\\"\\\"\""),
+        ];
+        for (query, message) in refused {
+            assert_eq!(terminal.fails(&["search", query]), (2, message.to_owned()), "{query}");
+        }
+        assert_eq!(terminal.runs(&["search"]).code, 2);
+        assert_eq!(terminal.fails(&["search", "a", "--limit", "0"]).0, 2);
+        for query in ["c's", "'d'", "a:b", "(e)", "a^b NEAR/2", "e) near", "{a}", "a \\ b", "a & b | c", "-a -b", "content: a", "a* \"b\"*", "%a%", "'a':*", "^a", "a + b", "\"AND\"", "a;--"] {
+            let ran = terminal.runs(&["search", "--", query]);
+            assert_eq!(ran.code, 0, "{query}: {}", ran.stderr);
+        }
+        assert_eq!(terminal.finds("c's").len(), 1);
+        assert_eq!(terminal.finds("\"and b\" 'd' \"NEAR near\"").len(), 1);
+    }
+}
