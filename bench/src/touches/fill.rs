@@ -136,6 +136,13 @@ impl History {
             max_steps: 30,
             started_at,
             ended_at: Some(started_at.plus_seconds(90)),
+            session_id: None,
+            subagent_id: None,
+            prompt_id: None,
+            prompt_line: None,
+            prompt_hash: None,
+            hooked: false,
+            asked_at: None,
         }
     }
 
