@@ -371,7 +371,7 @@ impl Observing<'_, '_> {
             return Ok(());
         };
         let candidates = self.write.query::<(String, Option<String>)>(
-            "select a.agent_id, (select r.final_message from runs r where r.tenant_id = ?1 and r.subagent_id = a.id order by r.id desc limit 1)
+            "select a.agent_id, (select r.final_message from runs r where r.tenant_id = ?1 and r.session_id = ?2 and r.subagent_id = a.id order by r.id desc limit 1)
              from subagents a where a.tenant_id = ?1 and a.session_id = ?2 and a.prompt_hash = ?3
              and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = ?2 and s.matched_agent_id = a.agent_id)",
             params![self.session.id, spawn.prompt_hash],
