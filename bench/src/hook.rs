@@ -165,8 +165,9 @@ fn at_once(scene: &Scene, database: &Url) -> Outcome<()> {
             started.into_iter().map(|hook| hook.join().unwrap_or_else(|_| Err("a thread failed".into()))).collect()
         });
         took.extend(times.into_iter().collect::<Outcome<Vec<Duration>>>()?);
-        spooled += std::fs::read_dir(spool(database))
-            .map_or(0, |files| files.flatten().filter(|file| file.path().extension().is_some_and(|end| end == "json")).count());
+        spooled += std::fs::read_dir(spool(database)).map_or(0, |files| {
+            files.flatten().filter(|file| file.path().extension().is_some_and(|end| end == "json")).count()
+        });
         // The next event brings in what had to wait.
         process::time(&mut scene.hook(&format!("c{round:016x}"))?)?;
     }

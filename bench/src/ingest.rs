@@ -141,8 +141,17 @@ fn print(all: &[Measured]) {
     );
     let mut made = Table::new(["transcripts", "sessions", "files", "lines", "database"]);
     let mut table = Table::new([
-        "transcripts", "ccusage", "checked", "parsed", "first", "per s", "first / ccusage", "again", "again / ccusage",
-        "peak memory", "met",
+        "transcripts",
+        "ccusage",
+        "checked",
+        "parsed",
+        "first",
+        "per s",
+        "first / ccusage",
+        "again",
+        "again / ccusage",
+        "peak memory",
+        "met",
     ]);
     for measured in all {
         let name = format!("{} MB", measured.megabytes);

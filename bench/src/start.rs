@@ -78,7 +78,8 @@ fn print(candidates: &[Candidate], timed: &[Samples], directory: &Path) -> Outco
     let mut table = Table::new(["command", "median", "p99", "times `true`", "peak memory", "met"]);
     for (candidate, samples) in candidates.iter().zip(timed) {
         let ratio = ratio(samples.median(), baseline);
-        let memory_kb = candidate.ours.then(|| process::peak_memory_kb(&mut command(candidate, directory))).transpose()?;
+        let memory_kb =
+            candidate.ours.then(|| process::peak_memory_kb(&mut command(candidate, directory))).transpose()?;
         table.row([
             candidate.name.to_owned(),
             shown(samples.median()),

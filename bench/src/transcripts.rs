@@ -108,34 +108,35 @@ impl Author {
         fs::create_dir_all(folder)?;
         while self.written.bytes < bytes {
             let size = SESSION_BYTES.0 + self.random.below(SESSION_BYTES.1 - SESSION_BYTES.0);
-            self.session(folder, size.min(bytes - self.written.bytes))?;
+            self.session(folder, size.min((bytes - self.written.bytes) / 2 + 1_000))?;
         }
         Ok(self.written)
     }
 
-    /// Writes a session whose files hold about this many bytes together; its own file more than half of them.
+    /// Writes a session whose own file holds about this many bytes; those of its subagents hold about as many together.
     pub fn session(&mut self, folder: &Path, bytes: u64) -> Outcome<Session> {
         let id = self.random.uuid().to_string();
         let transcript = folder.join(format!("{id}.jsonl"));
         let mut file = Page::create(&transcript, &id, None)?;
         self.line(&mut file, json!({ "type": "mode", "mode": "normal", "sessionId": id }))?;
-        let (before, mut below) = (self.written.bytes, Vec::new());
-        while self.written.bytes - before < bytes {
+        let mut below = 0;
+        while file.bytes < bytes {
             self.prompt(&mut file)?;
             for _ in 0..4 + self.random.below(20) {
                 self.step(&mut file)?;
-                if self.written.bytes - before > bytes {
+                if file.bytes > bytes {
                     break;
                 }
             }
             if self.random.below(2) == 0 {
-                below.push(self.spawn(&mut file, folder, bytes / 16)?);
+                self.spawn(&mut file, folder, bytes / 16)?;
+                below += 1;
             }
             self.say(&mut file, "end_turn")?;
         }
         file.out.flush()?;
         self.written.sessions += 1;
-        self.written.files += 1 + below.len();
+        self.written.files += 1 + below;
         Ok(Session { id, transcript })
     }
 
@@ -202,12 +203,14 @@ impl Author {
         let place = usize::try_from(self.random.below(lines.len() as u64)).unwrap_or_default();
         let old = lines[place];
         let new = format!("{old}// {}\n{}", self.random.name("v"), self.text(200));
-        let mut patch: Vec<String> = lines[place.saturating_sub(3)..place].iter().map(|line| format!(" {line}")).collect();
+        let mut patch: Vec<String> =
+            lines[place.saturating_sub(3)..place].iter().map(|line| format!(" {line}")).collect();
         let start = place + 1 - patch.len();
         patch.push(format!("-{old}"));
         patch.extend(new.lines().map(|line| format!("+{line}")));
         let said = format!("The file {path} has been updated successfully.");
-        let hunk = json!({ "oldStart": start, "oldLines": 4, "newStart": start, "newLines": patch.len() - 1, "lines": patch });
+        let hunk =
+            json!({ "oldStart": start, "oldLines": 4, "newStart": start, "newLines": patch.len() - 1, "lines": patch });
         let answer = json!({
             "filePath": path, "oldString": old, "newString": new, "originalFile": original, "structuredPatch": [hunk],
             "userModified": false, "replaceAll": false,
@@ -295,10 +298,14 @@ impl Author {
             "uuid": uuid, "timestamp": Time::from_micros(self.clock), "userType": "external", "entrypoint": "cli", "cwd": self.cwd,
             "sessionId": file.session, "version": VERSION, "gitBranch": "main",
         });
-        for (key, value) in [line, rest].into_iter().filter_map(|part| match part {
-            Value::Object(fields) => Some(fields),
-            _ => None,
-        }).flatten() {
+        for (key, value) in [line, rest]
+            .into_iter()
+            .filter_map(|part| match part {
+                Value::Object(fields) => Some(fields),
+                _ => None,
+            })
+            .flatten()
+        {
             whole[key] = value;
         }
         if let Some(agent) = &file.agent {
@@ -314,6 +321,7 @@ impl Author {
         file.out.write_all(text.as_bytes())?;
         self.written.lines += 1;
         self.written.bytes += text.len() as u64;
+        file.bytes += text.len() as u64;
         Ok(())
     }
 
@@ -338,6 +346,7 @@ struct Page {
     message: String,
     request: String,
     output: u64,
+    bytes: u64,
 }
 
 impl Page {
@@ -351,6 +360,7 @@ impl Page {
             message: String::new(),
             request: String::new(),
             output: 0,
+            bytes: 0,
         })
     }
 }
