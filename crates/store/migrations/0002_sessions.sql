@@ -111,7 +111,7 @@ create table spawn_matches (
     withdrawn_at time,
     primary key (spawn_id, agent_id, evidence)
 );
-create index spawn_matches_by_agent on spawn_matches (tenant_id, agent_id);
+create index spawn_matches_by_agent on spawn_matches (agent_id);
 
 alter table runs add column session_id uuid references sessions (id);
 alter table runs add column subagent_id uuid references subagents (id);
