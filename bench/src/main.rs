@@ -4,14 +4,18 @@
 
 mod actions;
 mod catalog;
+mod hook;
 mod house;
 mod identity;
+mod ingest;
 mod machine;
 mod measure;
 mod place;
+mod process;
 mod start;
 mod table;
 mod touches;
+mod transcripts;
 
 use std::{
     path::{Path, PathBuf},
@@ -60,6 +64,20 @@ enum Benchmark {
         #[command(flatten)]
         place: Place,
     },
+    /// One hook event, alone and 32 at once
+    Hook {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        others: hook::Others,
+    },
+    /// Transcripts into the record, the first time and again
+    Ingest {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        size: ingest::Size,
+    },
     /// Everything in one go
     All {
         #[command(flatten)]
@@ -68,7 +86,14 @@ enum Benchmark {
         touches: touches::Size,
         #[command(flatten)]
         catalog: catalog::Size,
+        #[command(flatten)]
+        hook: hook::Others,
+        #[command(flatten)]
+        ingest: ingest::Size,
     },
+    /// Write transcripts, made from a seed
+    #[command(hide = true)]
+    Transcripts { folder: PathBuf, megabytes: u64 },
     /// Open a SQLite file and ask it one question: what a cold start cannot do without
     #[command(hide = true)]
     Open { file: PathBuf },
@@ -109,7 +134,9 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
         Benchmark::Actions { place } => actions::measure(&place.open(actions::HEADING)?),
         Benchmark::Catalog { place, size } => catalog::measure(&place.open(catalog::HEADING)?, &size),
         Benchmark::Touches { place, size } => touches::measure(&place.open(touches::HEADING)?, &size),
-        Benchmark::All { place, touches, catalog } => {
+        Benchmark::Hook { place, others } => hook::measure(&place.open(hook::HEADING)?, &others),
+        Benchmark::Ingest { place, size } => ingest::measure(&place.open(ingest::HEADING)?, &size),
+        Benchmark::All { place, touches, catalog, hook, ingest } => {
             let places = place.open("# Benchmark results")?;
             println!("\n{}", start::HEADING);
             start::measure(&places)?;
@@ -118,7 +145,16 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
             println!("\n{}", catalog::HEADING);
             catalog::measure(&places, &catalog)?;
             println!("\n{}", touches::HEADING);
-            touches::measure(&places, &touches)
+            touches::measure(&places, &touches)?;
+            println!("\n{}", hook::HEADING);
+            hook::measure(&places, &hook)?;
+            println!("\n{}", ingest::HEADING);
+            ingest::measure(&places, &ingest)
+        }
+        Benchmark::Transcripts { folder, megabytes } => {
+            let author = transcripts::Author::new(megabytes, Path::new("/work/unit"));
+            println!("{:?}", author.sessions(&folder, megabytes * 1_000_000)?);
+            Ok(())
         }
         Benchmark::Open { file } => open(&file),
     }

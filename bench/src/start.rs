@@ -1,11 +1,8 @@
 //! Cold start: a process that answers one question, against one that does nothing.
 
 use std::{
-    io::{Write, pipe},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-    time::Duration,
+    process::Command,
 };
 
 use serde_json::json;
@@ -14,8 +11,9 @@ use trackway_store::{Engine, Url};
 use crate::{
     Outcome,
     house::House,
-    measure::{self, Samples, ratio, shown},
+    measure::{Samples, ratio, shown},
     place::Places,
+    process,
     table::{Table, verdict},
 };
 
@@ -24,8 +22,6 @@ const SPAWNS: usize = 200;
 const WARM_UP: usize = 10;
 const RATIO_MAX: f64 = 5.0;
 const MEMORY_MAX_KB: u64 = 20 * 1_024;
-/// What a pipe holds before its writer waits.
-const PIPE_BYTES: usize = 65_536;
 
 /// One command line.
 #[derive(Debug)]
@@ -43,7 +39,7 @@ pub fn measure(places: &Places) -> Outcome<()> {
     let House { core, database, .. } = house;
     // Nobody else has it open, as on a user's machine: each process is the first to open it and the last to close it.
     drop(core);
-    let trackway = release_binary()?;
+    let trackway = process::trackway()?;
     let Url::Sqlite(file) = database.url() else { return Err("this database is a file".into()) };
     let url = format!("sqlite:{}", file.display());
     let ours = |name, words: &[&str]| Candidate {
@@ -82,7 +78,8 @@ fn print(candidates: &[Candidate], timed: &[Samples], directory: &Path) -> Outco
     let mut table = Table::new(["command", "median", "p99", "times `true`", "peak memory", "met"]);
     for (candidate, samples) in candidates.iter().zip(timed) {
         let ratio = ratio(samples.median(), baseline);
-        let memory_kb = candidate.ours.then(|| peak_memory_kb(candidate, directory)).transpose()?;
+        let memory_kb =
+            candidate.ours.then(|| process::peak_memory_kb(&mut command(candidate, directory))).transpose()?;
         table.row([
             candidate.name.to_owned(),
             shown(samples.median()),
@@ -110,31 +107,9 @@ fn small_story(house: &House) -> Outcome<String> {
     Ok(note["id"].as_str().ok_or("a note without an id")?.to_owned())
 }
 
-/// The binary beside this one, built when it is missing.
-fn release_binary() -> Outcome<PathBuf> {
-    let own = std::env::current_exe()?;
-    let directory = own.parent().ok_or("this program is in no directory")?;
-    let trackway = directory.join("trackway");
-    if !trackway.exists() {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let built = Command::new("cargo").args(["build", "--release"]).current_dir(workspace).status()?;
-        if !built.success() {
-            return Err("cargo build --release failed".into());
-        }
-    }
-    Ok(trackway)
-}
-
 fn command(candidate: &Candidate, directory: &Path) -> Command {
-    let mut command = Command::new(&candidate.program);
-    command
-        .args(&candidate.arguments)
-        .env_clear()
-        .env("HOME", directory)
-        .env("USER", "ada")
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
+    let mut command = process::command(&candidate.program, directory);
+    command.args(&candidate.arguments);
     command
 }
 
@@ -143,30 +118,11 @@ fn spawn_in_turn(candidates: &[Candidate], directory: &Path) -> Outcome<Vec<Samp
     let mut durations = vec![Vec::with_capacity(SPAWNS); candidates.len()];
     for round in 0..WARM_UP + SPAWNS {
         for (candidate, durations) in candidates.iter().zip(&mut durations) {
-            let mut command = command(candidate, directory);
-            command.stdout(Stdio::null());
-            let (took, status) = measure::once(|| Ok(command.status()?))?;
-            if !status.success() {
-                return Err(format!("{} failed", candidate.name).into());
-            }
+            let took = process::time(&mut command(candidate, directory))?;
             if round >= WARM_UP {
                 durations.push(took);
             }
         }
     }
     Ok(durations.into_iter().map(Samples::new).collect())
-}
-
-/// The most memory a command held, read while it waits to write its answer into a pipe that is full. What the kernel
-/// tells about a child that has ended counts the memory of the parent it was forked from, too.
-fn peak_memory_kb(candidate: &Candidate, directory: &Path) -> Outcome<u64> {
-    let (mut reader, mut writer) = pipe()?;
-    writer.write_all(&vec![b' '; PIPE_BYTES])?;
-    let mut child = command(candidate, directory).stdout(writer).spawn()?;
-    thread::sleep(Duration::from_millis(300));
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()))?;
-    std::io::copy(&mut reader, &mut std::io::sink())?;
-    child.wait()?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse().ok());
-    peak.ok_or_else(|| format!("{} did not wait to write its answer", candidate.name).into())
 }

@@ -46,6 +46,11 @@ impl Core {
         &self.store
     }
 
+    /// Closes the database at the end of a process.
+    pub fn leave(self) {
+        self.store.leave();
+    }
+
     /// Answers a question about one moment.
     pub fn read<T>(&self, context: &Context, question: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         question(&mut self.store.read(context.tenant)?)

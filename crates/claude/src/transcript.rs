@@ -23,7 +23,7 @@ use crate::{
 /// Bytes of a line that is still read; a longer one is counted as bad.
 const LINE_MAX: usize = 64 << 20;
 /// Bytes read at once.
-const BLOCK: usize = 1 << 20;
+const BLOCK: usize = 256 << 10;
 /// Facts after which what was read is written down.
 const FACTS_MAX: usize = 4_000;
 /// Bytes after which what was read is written down.

@@ -148,7 +148,9 @@ fn apply(
     let context = core.enter(&credential)?;
     let hook = Hook { core: &core, context: &context, folder };
     hook.drain()?;
-    hook.take(event, memory, at)
+    let said = hook.take(event, memory, at)?;
+    core.leave();
+    Ok(said)
 }
 
 /// Applies the events that wait.

@@ -28,7 +28,9 @@ use crate::{
     render::Shape,
 };
 
-/// Parts read ahead of what is written.
+/// Transcripts read at once.
+const READERS: usize = 2;
+/// Parts that each reader is ahead of what is written.
 const AHEAD: usize = 4;
 /// How often `--watch` looks.
 const WATCH: Duration = Duration::from_secs(1);
@@ -136,7 +138,7 @@ pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Resul
 /// A part that was read, or the end of a file.
 enum Part {
     Read(Observation),
-    End(usize, Result<Tally, std::io::Error>),
+    End(Result<Tally, std::io::Error>),
 }
 
 fn read_new(core: &Core, context: &Context, wanted: &Wanted) -> Result<Ingested, Failure> {
@@ -147,11 +149,17 @@ fn read_new(core: &Core, context: &Context, wanted: &Wanted) -> Result<Ingested,
     let jobs = with_news(core, context, transcripts)?;
     let total: u64 = jobs.iter().map(|(transcript, mark)| unread(transcript, mark.as_ref())).sum();
     let mut bar = Bar::new(total);
-    let (sender, parts) = sync_channel(AHEAD);
     thread::scope(|scope| {
-        // Reading and writing at once: one understands lines while the other keeps rows.
-        scope.spawn(|| read_all(&jobs, sender));
-        write_all(core, context, &jobs, &parts, &mut ingested, &mut bar)
+        // Reading and writing at once: some understand lines while one keeps rows.
+        let jobs = &jobs;
+        let readers: Vec<Receiver<Part>> = (0..READERS)
+            .map(|first| {
+                let (sender, parts) = sync_channel(AHEAD);
+                scope.spawn(move || read_some(jobs, first, &sender));
+                parts
+            })
+            .collect();
+        write_all(core, context, jobs, &readers, &mut ingested, &mut bar)
     })?;
     bar.finish();
     count(core, context, &sessions, &mut ingested)?;
@@ -181,12 +189,15 @@ fn find(wanted: &Wanted, ingested: &mut Ingested) -> Vec<Transcript> {
         transcripts.extend(found.transcripts);
     }
     transcripts.retain(|transcript| {
+        if wanted.since.is_some_and(|since| modified(&transcript.path).is_some_and(|at| at < since)) {
+            return false;
+        }
+        if wanted.project.is_none() && wanted.exclude.is_empty() {
+            return true;
+        }
         let happened = discover::cwd(&transcript.path);
         let is_here = |project: &PathBuf| happened.as_deref().is_none_or(|cwd| cwd.starts_with(project));
-        let is_new = wanted.since.is_none_or(|since| modified(&transcript.path).is_none_or(|at| at >= since));
-        is_new
-            && wanted.project.as_ref().is_none_or(is_here)
-            && (wanted.exclude.is_empty() || !happened.as_deref().is_some_and(is_excluded))
+        wanted.project.as_ref().is_none_or(is_here) && !happened.as_deref().is_some_and(is_excluded)
     });
     transcripts
 }
@@ -240,45 +251,52 @@ fn unread(transcript: &Transcript, mark: Option<&Mark>) -> u64 {
     length.saturating_sub(mark.map_or(0, |mark| mark.offset))
 }
 
-fn read_all(jobs: &[(Transcript, Option<Mark>)], parts: SyncSender<Part>) {
-    for (index, (transcript, mark)) in jobs.iter().enumerate() {
+/// Reads every so many files.
+fn read_some(jobs: &[(Transcript, Option<Mark>)], first: usize, parts: &SyncSender<Part>) {
+    for (transcript, mark) in jobs.iter().skip(first).step_by(READERS) {
         let tally = transcript::read(transcript, mark.as_ref(), |observation| {
             Ok::<_, std::io::Error>(match parts.send(Part::Read(observation)) {
                 Ok(()) => Flow::Continue,
                 Err(_) => Flow::Stop,
             })
         });
-        if parts.send(Part::End(index, tally)).is_err() {
+        if parts.send(Part::End(tally)).is_err() {
             return;
         }
     }
 }
 
+/// Writes down what was read, in the order of the files.
 fn write_all(
     core: &Core,
     context: &Context,
     jobs: &[(Transcript, Option<Mark>)],
-    parts: &Receiver<Part>,
+    readers: &[Receiver<Part>],
     ingested: &mut Ingested,
     bar: &mut Bar,
 ) -> Result<(), Failure> {
-    for part in parts {
-        match part {
-            Part::Read(observation) => {
-                let bytes = observation.progress.as_ref().map_or(0, |progress| progress.to - progress.from);
-                // A hook may have read it meanwhile: then it is in the record already.
-                let (Observed::Recorded | Observed::ReadAlready) = core.observe(context, &observation)?;
-                bar.add(u64::try_from(bytes).unwrap_or_default());
-            }
-            Part::End(index, Ok(tally)) => {
-                ingested.bytes += tally.bytes;
-                ingested.lines += tally.lines;
-                ingested.bad_lines += tally.bad_lines;
-                for offset in tally.bad_at {
-                    note(ingested, format!("{}: a bad line at byte {offset}", jobs[index].0.path.display()));
+    for ((transcript, _), parts) in jobs.iter().zip(readers.iter().cycle()) {
+        let path = transcript.path.display();
+        for part in parts {
+            match part {
+                Part::Read(observation) => {
+                    let bytes = observation.progress.as_ref().map_or(0, |progress| progress.to - progress.from);
+                    // A hook may have read it meanwhile: then it is in the record already.
+                    let (Observed::Recorded | Observed::ReadAlready) = core.observe(context, &observation)?;
+                    bar.add(u64::try_from(bytes).unwrap_or_default());
+                    continue;
                 }
+                Part::End(Ok(tally)) => {
+                    ingested.bytes += tally.bytes;
+                    ingested.lines += tally.lines;
+                    ingested.bad_lines += tally.bad_lines;
+                    for offset in tally.bad_at {
+                        note(ingested, format!("{path}: a bad line at byte {offset}"));
+                    }
+                }
+                Part::End(Err(error)) => note(ingested, format!("{path}: {error}")),
             }
-            Part::End(index, Err(error)) => note(ingested, format!("{}: {error}", jobs[index].0.path.display())),
+            break;
         }
     }
     Ok(())

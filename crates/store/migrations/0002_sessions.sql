@@ -100,7 +100,7 @@ create table task_spawns (
 );
 create unique index task_spawns_once on task_spawns (tenant_id, session_id, tool_use_id);
 create unique index task_spawns_by_place on task_spawns (tenant_id, session_id, transcript, transcript_index, block) where transcript_index is not null;
-create index task_spawns_unmatched on task_spawns (tenant_id, session_id, id) where matched_agent_id is null;
+create index task_spawns_by_agent on task_spawns (tenant_id, session_id, matched_agent_id, created_at, id);
 create index task_spawns_by_tool_use on task_spawns (tenant_id, tool_use_id);
 create index task_spawns_by_start on task_spawns (tenant_id, id);
 
@@ -114,6 +114,7 @@ create table spawn_matches (
     withdrawn_at time,
     primary key (spawn_id, agent_id, evidence)
 );
+create index spawn_matches_by_agent on spawn_matches (agent_id);
 
 alter table runs add column session_id uuid references sessions (id);
 alter table runs add column subagent_id uuid references subagents (id);
@@ -127,7 +128,9 @@ alter table runs add column hooked flag not null default false;
 alter table runs add column asked_at time;
 create index runs_by_session on runs (tenant_id, session_id, subagent_id, id) where session_id is not null;
 create index runs_by_prompt_hash on runs (tenant_id, prompt_hash) where prompt_hash is not null;
-create index runs_by_prompt on runs (tenant_id, prompt_line) where prompt_line is not null;
+create index runs_by_prompt on runs (tenant_id, prompt_line, id) where prompt_line is not null;
+-- Which workspace a directory is of.
+create index workspaces_by_directory on workspaces (tenant_id, directory, id) where deleted_at is null;
 
 -- What a message is counted once by: its id alone is not enough where several providers answer.
 alter table run_usage add column once_key text;

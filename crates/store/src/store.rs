@@ -72,6 +72,12 @@ impl Store {
         Ok(self)
     }
 
+    /// Closes at the end of a process (see [`Connection::leave`]).
+    pub fn leave(self) {
+        let idle = self.idle.into_inner().unwrap_or_else(PoisonError::into_inner);
+        idle.into_iter().for_each(Connection::leave);
+    }
+
     fn over(url: Url, connection: Connection) -> Self {
         Self { url, idle: Mutex::new(vec![connection]) }
     }

@@ -298,10 +298,15 @@ impl Observing<'_, '_> {
         let now = self.write.now;
         let session = self.session.id;
         self.write.post(
-            "update spawn_matches set withdrawn_at = ?5 where tenant_id = ?1 and withdrawn_at is null and evidence in ('role', 'subagent_type')
-             and spawn_id in (select id from task_spawns where tenant_id = ?1 and session_id = ?2)
-             and ((spawn_id = ?3 and agent_id <> ?4) or (spawn_id <> ?3 and agent_id = ?4))",
-            params![session, spawn, agent_id, now],
+            "update spawn_matches set withdrawn_at = ?4 where tenant_id = ?1 and spawn_id = ?2 and agent_id <> ?3
+             and withdrawn_at is null and evidence in ('role', 'subagent_type')",
+            params![spawn, agent_id, now],
+        )?;
+        self.write.post(
+            "update spawn_matches set withdrawn_at = ?4 where tenant_id = ?1 and spawn_id <> ?2 and agent_id = ?3
+             and withdrawn_at is null and evidence in ('role', 'subagent_type')
+             and exists (select 1 from task_spawns s where s.id = spawn_matches.spawn_id and s.session_id = ?5)",
+            params![spawn, agent_id, now, session],
         )?;
         self.write.post(
             "update task_spawns set matched_agent_id = null, evidence = null where tenant_id = ?1 and session_id = ?2
@@ -426,7 +431,7 @@ impl Observing<'_, '_> {
             return Ok(());
         };
         let candidates = self.write.query::<(String, Option<String>)>(
-            "select a.agent_id, (select r.final_message from runs r where r.tenant_id = ?1 and r.subagent_id = a.id order by r.id desc limit 1)
+            "select a.agent_id, (select r.final_message from runs r where r.tenant_id = ?1 and r.session_id = ?2 and r.subagent_id = a.id order by r.id desc limit 1)
              from subagents a where a.tenant_id = ?1 and a.session_id = ?2 and a.prompt_hash = ?3
              and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = ?2 and s.matched_agent_id = a.agent_id)",
             params![self.session.id, spawn.prompt_hash],

@@ -56,6 +56,32 @@ pub(super) fn answers(observation: &Observation) -> HashMap<String, String> {
     answers
 }
 
+row! {
+    /// Where a subagent's run is.
+    pub struct Placed {
+        id: Id<kind::Run>,
+        started_at: Time,
+        cause_id: Option<Uuid>,
+        agent_id: Id<kind::Agent>,
+        role_id: Option<Id<kind::Role>>,
+        parent_run_id: Option<Id<kind::Run>>,
+        chain_depth: i64,
+        parent_depth: Option<i64>,
+    }
+}
+
+impl Placed {
+    /// Whether it is already where its spawn says.
+    fn is_below(&self, spawn: Option<&Spawn>) -> bool {
+        let Some(spawn) = spawn.filter(|spawn| spawn.run_id != Some(self.id)) else {
+            return spawn.is_some() || self.cause_id.is_none();
+        };
+        let is_deep = self.parent_depth.is_some_and(|depth| self.chain_depth == depth + 1);
+        self.cause_id == Some(spawn.id.uuid())
+            && (spawn.run_id.is_none() || (spawn.run_id == self.parent_run_id && is_deep))
+    }
+}
+
 /// What begins a run.
 struct Beginning<'a> {
     at: Time,
@@ -324,19 +350,23 @@ impl Observing<'_, '_> {
 
     /// The main agent's run at a time, which a subagent's run is part of until its spawn says better.
     fn newest_main_run(&mut self, prompt_id: Option<&str>, at: Time) -> Result<Option<(Id<kind::Run>, i64)>> {
+        const SELECT: &str =
+            "select id, chain_depth from runs where tenant_id = ?1 and session_id = ?2 and subagent_id is null";
         let session = self.session.id;
-        let found = self.write.one::<(Id<kind::Run>, i64)>(
-            "select id, chain_depth from runs where tenant_id = ?1 and session_id = ?2 and subagent_id is null
-             and (prompt_id = ?3 or started_at <= ?4) order by case when prompt_id = ?3 then 0 else 1 end, id desc limit 1",
-            params![session, prompt_id, at],
-        )?;
+        if let Some(prompt_id) = prompt_id {
+            let found = self
+                .write
+                .one(&format!("{SELECT} and prompt_id = ?3 order by id desc limit 1"), params![session, prompt_id])?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        let found =
+            self.write.one(&format!("{SELECT} and started_at <= ?3 order by id desc limit 1"), params![session, at])?;
         if found.is_some() {
             return Ok(found);
         }
-        Ok(self.write.one::<(Id<kind::Run>, i64)>(
-            "select id, chain_depth from runs where tenant_id = ?1 and session_id = ?2 and subagent_id is null order by id limit 1",
-            params![session],
-        )?)
+        Ok(self.write.one(&format!("{SELECT} order by id limit 1"), params![session])?)
     }
 
     /// A run that was still open when its agent began another never came to rest.
@@ -472,8 +502,9 @@ impl Observing<'_, '_> {
             return Ok(());
         };
         let session = self.session.id;
-        let runs = self.write.query::<(Id<kind::Run>, Time, Option<Uuid>)>(
-            "select id, started_at, cause_id from runs where tenant_id = ?1 and session_id = ?2 and subagent_id = ?3 order by id",
+        let runs = self.write.query::<Placed>(
+            "select id, started_at, cause_id, agent_id, role_id, parent_run_id, chain_depth, (select p.chain_depth from runs p where p.id = r.parent_run_id)
+             from runs r where tenant_id = ?1 and session_id = ?2 and subagent_id = ?3 order by id",
             params![session, subagent.id],
         )?;
         if runs.is_empty() {
@@ -482,27 +513,30 @@ impl Observing<'_, '_> {
         }
         let (agent, role) = self.agent(Some(&subagent))?;
         let spawns = self.spawns_of(agent_id)?;
-        for (place, (run, started, cause)) in runs.iter().enumerate() {
-            let since = place.checked_sub(1).and_then(|before| runs.get(before)).map(|(_, started, _)| *started);
-            let until = runs.get(place + 1).map(|(_, started, _)| *started);
+        for (place, run) in runs.iter().enumerate() {
+            let since = place.checked_sub(1).and_then(|before| runs.get(before)).map(|before| before.started_at);
+            let until = runs.get(place + 1).map(|next| next.started_at);
             let own = |spawn: &&Spawn| since.is_none_or(|since| spawn.created_at > since);
             // The last call before the start; else one that was heard of late, but before the agent was started again.
             let late = |spawn: &&Spawn| {
-                spawn.created_at.micros() <= started.micros() + APART_MAX
+                spawn.created_at.micros() <= run.started_at.micros() + APART_MAX
                     && until.is_none_or(|until| spawn.created_at < until)
             };
-            let spawn = spawns.iter().rev().filter(own).find(|spawn| spawn.created_at <= *started);
+            let spawn = spawns.iter().rev().filter(own).find(|spawn| spawn.created_at <= run.started_at);
             let spawn = spawn.or_else(|| spawns.iter().filter(own).find(late));
-            let mut params: Vec<Param<'_>> = params![*run, agent, role].to_vec();
+            if (run.agent_id, run.role_id) == (agent, role) && run.is_below(spawn) {
+                continue;
+            }
+            let mut params: Vec<Param<'_>> = params![run.id, agent, role].to_vec();
             let mut set = "agent_id = ?3, role_id = ?4".to_owned();
             let parent = match spawn {
-                Some(spawn) if spawn.run_id != Some(*run) => {
+                Some(spawn) if spawn.run_id != Some(run.id) => {
                     set += ", cause_kind = 'spawn', cause_id = ?5";
                     params.extend_from_slice(params![spawn.id]);
                     spawn.run_id
                 }
                 // Its match was withdrawn.
-                None if cause.is_some() => {
+                None if run.cause_id.is_some() => {
                     set += ", cause_kind = null, cause_id = null";
                     None
                 }
