@@ -47,7 +47,12 @@ pub struct Event {
     pub agent_type: Option<String>,
     pub agent_transcript_path: Option<String>,
     pub last_assistant_message: Option<String>,
+    #[serde(deserialize_with = "null_is_false")]
     pub stop_hook_active: bool,
+}
+
+fn null_is_false<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Ok(Option::<bool>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// What is to be done about an event, besides writing its facts down.
@@ -201,7 +206,10 @@ impl Event {
             return;
         }
         heard.facts.push(self.session(at));
-        heard.facts.push(self.seen(at, Fact::SubagentStart { agent_type: self.agent_type.clone() }));
+        heard.facts.push(self.seen(
+            at,
+            Fact::SubagentStart { agent_type: self.agent_type.as_deref().map(|named| redacted(named).into_owned()) },
+        ));
     }
 
     fn stop(&self, at: Time, heard: &mut Heard) {
@@ -214,7 +222,7 @@ impl Event {
         let message = self.last_assistant_message.as_deref().map(|message| redacted(message).into_owned());
         let fact = match (self.hook_event_name.as_str(), self.stop_hook_active) {
             ("StopFailure", _) => {
-                let error = message.or_else(|| self.error.clone());
+                let error = message.or_else(|| self.error.as_deref().map(|error| redacted(error).into_owned()));
                 Fact::Rest { status: RunStatus::Failed, message: None, error }
             }
             // What it answers to the end-of-run prompt is not its final word.

@@ -14,14 +14,19 @@ pub struct Line<'a> {
     pub uuid: Option<String>,
     pub parent_uuid: Option<String>,
     pub session_id: Option<String>,
+    #[serde(deserialize_with = "or_default")]
     pub timestamp: Option<Time>,
     pub cwd: Option<String>,
     pub version: Option<String>,
     pub git_branch: Option<String>,
     pub agent_id: Option<String>,
+    #[serde(deserialize_with = "or_default")]
     pub is_sidechain: bool,
+    #[serde(deserialize_with = "or_default")]
     pub is_meta: bool,
+    #[serde(deserialize_with = "or_default")]
     pub is_compact_summary: bool,
+    #[serde(deserialize_with = "or_default")]
     pub is_api_error_message: bool,
     pub prompt_id: Option<String>,
     pub request_id: Option<String>,
@@ -38,6 +43,14 @@ pub struct Line<'a> {
     /// Of a line in a queue.
     #[serde(borrow)]
     pub content: Option<&'a RawValue>,
+}
+
+/// A value of an odd shape says nothing, and the rest of the line still does.
+fn or_default<'de, D: serde::Deserializer<'de>, T: serde::de::DeserializeOwned + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
 /// Where a line comes from, when not from a person.
@@ -63,6 +76,7 @@ pub struct Message<'a> {
     pub id: Option<String>,
     pub model: Option<String>,
     pub stop_reason: Option<String>,
+    #[serde(deserialize_with = "or_default")]
     pub usage: Option<Usage>,
     #[serde(borrow)]
     pub content: Option<&'a RawValue>,

@@ -22,6 +22,8 @@ use crate::{
 const CHAIN_LINES_MAX: usize = 512;
 /// Calls without an answer that are remembered.
 const PENDING_MAX: usize = 256;
+/// Bytes of a call that are kept until its answer comes.
+const CALL_KEPT_MAX: usize = 64 << 10;
 /// What a user line that is no prompt begins with.
 const NOT_PROMPTS: &[&str] = &[
     "<command-name>",
@@ -128,6 +130,17 @@ impl Reading {
     pub fn pause(&mut self) {
         for name in self.state.agents.keys().cloned().collect::<Vec<_>>() {
             self.rest_unless_rested(&name);
+        }
+    }
+
+    /// Nothing more will come: what did not come to rest was given up.
+    pub fn give_up(&mut self) {
+        let at = Time::from_micros(self.state.last_at.unwrap_or_default());
+        for name in self.state.agents.keys().cloned().collect::<Vec<_>>() {
+            let place = self.place(&name);
+            if place.prompt_line.is_some() && !std::mem::replace(&mut place.rested, true) {
+                self.push(at, &name, Fact::Rest { status: RunStatus::Incomplete, message: None, error: None });
+            }
         }
     }
 
@@ -268,7 +281,7 @@ impl Reading {
         if first {
             let facts = SubagentFacts {
                 prompt_hash: Some(prompt_hash(text)),
-                tagged_role: tagged_role(text),
+                tagged_role: tagged_role(&redacted(text)),
                 not_spawned: text == "Warmup",
                 ..SubagentFacts::default()
             };
@@ -420,9 +433,16 @@ impl Reading {
             Tool::Shell | Tool::File => {}
         }
         self.state.pending.insert(id.clone(), offset);
-        self.calls.insert(id, Call { name: tool, input });
+        // A large one is read again when its answer comes: many may wait.
+        if block.input.is_none_or(|input| input.get().len() <= CALL_KEPT_MAX) {
+            self.calls.insert(id, Call { name: tool, input });
+        }
         if self.state.pending.len() > PENDING_MAX {
-            self.state.pending.pop_first();
+            let oldest = self.state.pending.iter().min_by_key(|(_, offset)| **offset).map(|(id, _)| id.clone());
+            if let Some(oldest) = oldest {
+                self.state.pending.remove(&oldest);
+                self.calls.remove(&oldest);
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Calls of tools, as hooks and transcripts show them: what they change, and whom they start.
 
+use std::path::Path;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -11,6 +13,9 @@ use trackway_domain::{
 };
 
 use crate::redact::redacted;
+
+/// Bytes in a file that is digested.
+const FILE_MAX: u64 = 16 << 20;
 
 /// What a call is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +103,7 @@ pub fn spawn(tool_use_id: &str, input: &Input, place: Option<(String, i64, i64)>
     let prompt = input.prompt.as_deref()?;
     Some(SpawnFacts {
         tool_use_id: tool_use_id.to_owned(),
-        subagent_type: input.subagent_type.clone(),
+        subagent_type: input.subagent_type.as_deref().map(|named| redacted(named).into_owned()),
         name: input.name.as_deref().map(|name| redacted(name).into_owned()),
         prompt: redacted(prompt).into_owned(),
         prompt_hash: prompt_hash(prompt),
@@ -127,7 +132,7 @@ pub fn file(
         || said.is_some_and(|said| said.starts_with("File created"))
         || (name == "Edit" && input.old_string.as_deref() == Some("") && original.is_none_or(String::is_empty));
     Some(FileFacts {
-        path: path.clone(),
+        path: redacted(path).into_owned(),
         change: if created { FileChange::Create } else { FileChange::Update },
         evidence: ChangeEvidence::Tool,
         tool: Some(name.to_owned()),
@@ -140,6 +145,12 @@ pub fn file(
 /// SHA-256 in hex digits.
 pub fn digest(content: &[u8]) -> String {
     hex(&Sha256::digest(content))
+}
+
+/// The digest of a file, where it is an ordinary one of a size that code has.
+pub fn digest_of_file(path: &Path) -> Option<String> {
+    path.symlink_metadata().ok().filter(|file| file.is_file() && file.len() <= FILE_MAX)?;
+    std::fs::read(path).ok().map(|content| digest(&content))
 }
 
 /// The content after an edit.
@@ -173,12 +184,14 @@ fn written(name: &str, input: &Input, response: &Response, created: bool) -> Opt
             // Written again as it was: nobody wrote a line.
             let unchanged =
                 !created && response.structured_patch.is_some() && response.original_file.as_ref() == Some(content);
-            (!unchanged).then(|| Written::whole(content))
+            // Over a file that was there, without a word of what it held: its lines may be anyone's.
+            let over = !created && response.structured_patch.is_none();
+            (!unchanged).then(|| if over { Written::over(content) } else { Written::whole(content) })
         }
         (_, _, Some(edits)) => {
             let pieces =
                 edits.iter().flat_map(|edit| Written::replacement(&edit.old_string, &edit.new_string).segments);
-            Some(Written { whole: false, segments: pieces.collect() })
+            Some(Written { segments: pieces.collect(), ..Written::default() })
         }
         ("Edit", ..) => match (&input.old_string, &input.new_string) {
             (Some(old), Some(new)) if old.is_empty() => Some(Written::whole(new)),

@@ -18,6 +18,7 @@ use trackway_domain::{
 use crate::{
     line::Line,
     reading::{Reading, State},
+    redact::redacted,
 };
 
 /// Bytes of a line that is still read; a longer one is counted as bad.
@@ -30,6 +31,12 @@ const FACTS_MAX: usize = 4_000;
 const BYTES_MAX: u64 = 16 << 20;
 /// Bad lines that are named.
 const NAMED_MAX: usize = 20;
+/// Bytes in a meta.json.
+const META_MAX: u64 = 64 << 10;
+/// How deep agents start agents.
+const DEPTH_MAX: i64 = 1_000;
+/// How long a file must lie untouched before what it left open is taken as given up.
+const GIVEN_UP: std::time::Duration = std::time::Duration::from_secs(3_600);
 /// Bytes at the beginning of a file that tell it from another.
 const HEAD: usize = 64;
 
@@ -128,6 +135,10 @@ pub fn read<E: From<io::Error>>(
         }
     }
     part.reading.pause();
+    let untouched = about.modified().ok().and_then(|at| at.elapsed().ok());
+    if untouched.is_some_and(|age| age > GIVEN_UP) {
+        part.reading.give_up();
+    }
     if part.offset > part.begun || !part.reading.facts.is_empty() || part.anew {
         sink(part.told())?;
     }
@@ -235,13 +246,16 @@ pub fn meta(path: &Path, agent: &str, at: Time) -> Vec<Seen> {
         spawn_depth: Option<i64>,
     }
     let none = PromptKey::default();
-    let meta: Meta = std::fs::read(path.with_extension("meta.json"))
-        .ok()
+    let beside = path.with_extension("meta.json");
+    let ordinary = beside.metadata().is_ok_and(|file| file.is_file() && file.len() <= META_MAX);
+    let meta: Meta = ordinary
+        .then(|| std::fs::read(&beside).ok())
+        .flatten()
         .and_then(|text| serde_json::from_slice(&text).ok())
         .unwrap_or_default();
     let about = SubagentFacts {
-        agent_type: meta.agent_type,
-        depth: meta.spawn_depth,
+        agent_type: meta.agent_type.map(|named| redacted(&named).into_owned()),
+        depth: meta.spawn_depth.filter(|depth| (0..=DEPTH_MAX).contains(depth)),
         not_spawned: is_not_spawned(agent),
         ..SubagentFacts::default()
     };

@@ -3,17 +3,27 @@
 use std::{
     collections::HashMap,
     fs,
+    io::Read,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{LazyLock, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
-use trackway_domain::{Time, observed::CommitFacts};
+use trackway_domain::{Time, observed::CommitFacts, words::FileChange};
 
 use crate::{redact::redacted, tool::commits_in_words};
 
 /// Commits looked at in one go.
 const COMMITS_MAX: &str = "--max-count=100";
+
+/// Bytes in a file of a repository that says where something is.
+const SMALL: u64 = 4_096;
+/// How long git is waited for.
+const GIT_PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes that git may say.
+const GIT_SAYS_MAX: u64 = 16 << 20;
 
 /// Where a directory is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,9 +60,9 @@ fn look(cwd: &Path) -> Place {
 
 /// The main work tree of the repository that a `.git` file points into.
 fn main_work_tree(git: &Path) -> Option<PathBuf> {
-    let text = fs::read_to_string(git).ok()?;
+    let text = small_file(git)?;
     let folder = git.parent()?.join(text.strip_prefix("gitdir:")?.trim());
-    let common = fs::read_to_string(folder.join("commondir")).ok()?;
+    let common = small_file(&folder.join("commondir"))?;
     let common = folder.join(common.trim()).canonicalize().ok()?;
     (common.file_name()? == ".git").then(|| common.parent().map(Path::to_path_buf))?
 }
@@ -60,39 +70,91 @@ fn main_work_tree(git: &Path) -> Option<PathBuf> {
 /// The commit that HEAD is at, read from the files of the repository.
 pub fn head(root: &str) -> Option<String> {
     let git = Path::new(root).join(".git");
-    let folder = match fs::read_to_string(&git) {
-        Ok(text) => git.parent()?.join(text.strip_prefix("gitdir:")?.trim()),
-        Err(_) => git,
+    let folder = match small_file(&git) {
+        Some(text) => git.parent()?.join(text.strip_prefix("gitdir:")?.trim()),
+        None => git,
     };
-    let head = fs::read_to_string(folder.join("HEAD")).ok()?;
+    let head = small_file(&folder.join("HEAD"))?;
     let Some(name) = head.trim().strip_prefix("ref: ") else {
-        return Some(head.trim().to_owned());
+        return is_hash(head.trim()).then(|| head.trim().to_owned());
     };
-    let common = fs::read_to_string(folder.join("commondir"))
-        .map_or_else(|_| folder.clone(), |common| folder.join(common.trim()));
-    let loose = fs::read_to_string(common.join(name)).ok().map(|hash| hash.trim().to_owned());
-    loose.or_else(|| {
+    if !name.starts_with("refs/") || name.contains("..") {
+        return None;
+    }
+    let common =
+        small_file(&folder.join("commondir")).map_or_else(|| folder.clone(), |common| folder.join(common.trim()));
+    let loose = small_file(&common.join(name)).map(|hash| hash.trim().to_owned());
+    let packed = || {
         let packed = fs::read_to_string(common.join("packed-refs")).ok()?;
         packed.lines().find_map(|line| line.strip_suffix(name)?.strip_suffix(' ').map(str::to_owned))
-    })
+    };
+    // What stands there is someone else's text until it is known to be a hash.
+    loose.or_else(packed).filter(|hash| is_hash(hash))
+}
+
+fn is_hash(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.chars().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// The text of a small ordinary file: nothing that never ends, and nothing large.
+fn small_file(path: &Path) -> Option<String> {
+    path.metadata().ok().filter(|file| file.is_file() && file.len() <= SMALL)?;
+    fs::read_to_string(path).ok()
 }
 
 /// What git prints; nothing where there is no git, no repository or no such commit.
+///
+/// A repository is not trusted: nothing that its configuration names is run, and it is waited for a few seconds only.
 fn git(root: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git")
-        .args(["-C", root, "-c", "core.quotePath=false"])
+    let mut command = Command::new("git");
+    command
+        .args([
+            "-C",
+            root,
+            "-c",
+            "core.quotePath=false",
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.hooksPath=/dev/null",
+        ])
+        .args(["-c", "log.showSignature=false", "-c", "core.pager=cat"])
         .args(arguments)
         .env("GIT_OPTIONAL_LOCKS", "0")
         .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    for name in
+        ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_EXTERNAL_DIFF"]
+    {
+        command.env_remove(name);
+    }
+    let mut child = command.spawn().ok()?;
+    let mut stdout = child.stdout.take()?;
+    let reader = thread::spawn(move || {
+        let mut text = Vec::new();
+        let read = (&mut stdout).take(GIT_SAYS_MAX).read_to_end(&mut text);
+        read.ok().map(|_| text)
+    });
+    let deadline = Instant::now() + GIT_PATIENCE;
+    let status = loop {
+        match child.try_wait().ok()? {
+            Some(status) => break status,
+            None if Instant::now() > deadline => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let text = reader.join().ok()??;
+    status.success().then(|| String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Commits with their files, oldest first: `range` as `git log` takes it.
 pub fn commits(root: &str, range: &[&str]) -> Vec<CommitFacts> {
-    let format = "--format=%x01%H%x02%an%x02%aI%x02%s%x02";
+    let format = "--format=%x01%H%x02%an%x02%cI%x02%s%x02";
     let mut arguments = vec!["log", "--reverse", "--name-status", "-M", COMMITS_MAX, format];
     arguments.extend_from_slice(range);
     arguments.push("--");
@@ -112,7 +174,7 @@ fn commit(entry: &str) -> Option<CommitFacts> {
     });
     Some(CommitFacts {
         hash: hash.to_owned(),
-        author: Some(author.to_owned()),
+        author: Some(redacted(author).into_owned()),
         subject: Some(redacted(subject).into_owned()),
         committed_at: date.parse::<Time>().ok(),
         files: files.collect(),
@@ -136,24 +198,31 @@ pub fn commits_said(cwd: Option<&str>, stdout: &str) -> Vec<CommitFacts> {
         .collect()
 }
 
-/// Files of the work tree that differ from the last commit and changed in this time, and whether they are new.
-pub fn changed_between(root: &str, since: Time, until: Time) -> Vec<(String, bool)> {
+/// Files of the work tree that differ from the last commit and changed in this time.
+pub fn changed_between(root: &str, since: Time, until: Time) -> Vec<(String, FileChange)> {
     let Some(status) = git(root, &["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"]) else {
         return Vec::new();
     };
-    let changed = |path: &str| {
-        let changed = Path::new(root).join(path).metadata().and_then(|file| file.modified()).ok();
-        let micros = changed.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        micros.is_some_and(|age| {
+    let changed = |path: &Path| {
+        let at = path.symlink_metadata().and_then(|file| file.modified()).ok();
+        let age = at.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        age.is_some_and(|age| {
             i64::try_from(age.as_micros()).is_ok_and(|micros| (since.micros()..=until.micros()).contains(&micros))
         })
     };
-    status
-        .split('\0')
-        .filter_map(|entry| entry.split_at_checked(3))
-        .filter(|(_, path)| changed(path))
-        .map(|(mark, path)| (path.to_owned(), mark.starts_with("??") || mark.starts_with('A')))
-        .collect()
+    let entry = |entry: &str| {
+        let (mark, path) = entry.split_at_checked(3)?;
+        let whole = Path::new(root).join(path);
+        let change = match mark.trim() {
+            "D" => FileChange::Delete,
+            "??" | "A" => FileChange::Create,
+            _ => FileChange::Update,
+        };
+        // Of a file that is gone, the folder tells when.
+        let happened = if change == FileChange::Delete { changed(whole.parent()?) } else { changed(&whole) };
+        happened.then(|| (path.to_owned(), change))
+    };
+    status.split('\0').filter_map(entry).collect()
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ pub struct Config {
     /// Directories whose sessions are not read: neither by `ingest` nor by hooks.
     #[serde(default)]
     pub exclude: Vec<PathBuf>,
+    /// In the user's: projects whose own configuration may send what hooks record to a server.
+    #[serde(default)]
+    pub trust: Vec<PathBuf>,
 }
 
 impl Config {
@@ -29,7 +32,7 @@ impl Config {
         toml::from_str(&text).map_err(|error| {
             let first = error.message().lines().next().unwrap_or_default().to_owned();
             Rule::usage(format!("{} cannot be read: {first}", path.display()))
-                .hint("it may hold: db, tenant, exclude")
+                .hint("it may hold: db, tenant, exclude, trust")
                 .into()
         })
     }

@@ -47,7 +47,7 @@ struct Finding {
 
 pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let now = Time::now();
-    let folder = hook::folder_of(&location.url);
+    let folder = hook::folder_of(location);
     if matches.get_flag("fix") {
         hook::apply_waiting(&house.core, &house.context()?, &folder)?;
     }

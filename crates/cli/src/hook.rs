@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use trackway_actions::{Context, Core, Credential, session::Observed};
 use trackway_claude::{
     event::Event,
+    redact::redacted,
     tool,
     transcript::{self, Flow, Mark, Transcript},
     work_tree,
@@ -65,17 +66,25 @@ pub fn command() -> Command {
         )
 }
 
-/// The whole command line of a hook: no grammar is built for it.
+/// The whole command line of a hook: no grammar is built for it, and no word in it can make it fail. The client takes a
+/// failure for a veto, and the words may be those of another version.
 pub fn run_fast(arguments: &[std::ffi::OsString]) -> Option<ExitCode> {
     let words: Vec<&str> = arguments.iter().skip(1).map(|word| word.to_str().unwrap_or("?")).collect();
-    let memory = match words[..] {
-        ["hook"] => Memory::Subagents,
-        ["hook", "--memory", who] => who.parse().ok()?,
-        _ => return None,
-    };
-    let said = take(memory, std::env::var(environment::DATABASE).ok(), std::env::var(environment::TENANT).ok());
-    if let Some(said) = said {
-        let _ = writeln!(std::io::stdout(), "{said}");
+    if words.first() != Some(&"hook") || words.iter().any(|word| matches!(*word, "-h" | "--help")) {
+        return None;
+    }
+    let after = |name: &str| words.iter().position(|word| *word == name).and_then(|place| words.get(place + 1));
+    let said =
+        |name: &str, variable: &str| after(name).map(ToString::to_string).or_else(|| std::env::var(variable).ok());
+    let memory = after("--memory").and_then(|who| who.parse().ok()).unwrap_or_default();
+    let (db, tenant) = (said("--db", environment::DATABASE), said("--tenant", environment::TENANT));
+    let taken = std::panic::catch_unwind(|| take(memory, db, tenant));
+    match taken {
+        Ok(Some(said)) => {
+            let _ = writeln!(std::io::stdout(), "{said}");
+        }
+        Ok(None) => {}
+        Err(_) => log(&user_folder(), "?", "the hook failed in a way that should not be"),
     }
     Some(ExitCode::SUCCESS)
 }
@@ -119,11 +128,18 @@ fn take(memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<Va
     if cwd.is_some_and(|cwd| location.exclude.iter().any(|excluded| cwd.starts_with(excluded))) {
         return None;
     }
-    let folder = folder_of(&location.url);
+    let location = if location.is_sent_away {
+        let why = "the project says that its database is on a server; to allow that, add its directory to `trust` in your config.toml";
+        log(&user_folder(), &event.hook_event_name, why);
+        Location::find_from(None, None, None).ok()?
+    } else {
+        location
+    };
+    let folder = folder_of(&location);
     match apply(&location, &folder, memory, &event, at) {
         Ok(said) => said,
         Err(failure) if failure.kind == ErrorKind::Busy => {
-            let spooled = Spooled { at, memory, event: String::from_utf8_lossy(&bytes).into_owned() };
+            let spooled = Spooled { at, memory, event: redacted(&String::from_utf8_lossy(&bytes)).into_owned() };
             if let Err(error) = spool(&folder, &spooled) {
                 log(&folder, &event.hook_event_name, &format!("neither written nor spooled: {error}"));
             }
@@ -180,7 +196,8 @@ impl Hook<'_> {
         }
         let Ok(lock) = fs::File::create(spool.join("lock")) else { return Ok(()) };
         if lock.try_lock().is_err() {
-            return Ok(());
+            // Another call is at it: this event comes after those.
+            return Err(Failure { kind: ErrorKind::Busy, message: "events are being applied".to_owned(), hint: None });
         }
         waiting.sort();
         for path in waiting {
@@ -210,7 +227,7 @@ impl Hook<'_> {
             && let Some(answer) = &event.last_assistant_message
             && self.standing(event)?.is_some_and(|now| now.asked_at.is_some())
         {
-            let answer = trackway_claude::redact::redacted(answer).into_owned();
+            let answer = redacted(answer).into_owned();
             heard.facts.push(Seen::new(at, event.agent(), &prompt, Fact::Closing { answer }));
         }
         if !heard.facts.is_empty() {
@@ -292,7 +309,11 @@ impl Hook<'_> {
                 };
                 let range: Vec<&str> = since.iter().map(String::as_str).collect();
                 let new = work_tree::commits(root, &range);
-                facts.extend(new.into_iter().map(|commit| Seen::new(at, event.agent(), &prompt, Fact::Commit(commit))));
+                // What was pulled in was made by others, and before.
+                let own = new.into_iter().filter(|commit| {
+                    commit.committed_at.is_some_and(|committed| committed.plus_seconds(1) > now.started_at)
+                });
+                facts.extend(own.map(|commit| Seen::new(at, event.agent(), &prompt, Fact::Commit(commit))));
             }
             let seen = SessionFacts { head: Some(head), ..SessionFacts::default() };
             facts.push(Seen::new(at, None, &PromptKey::default(), Fact::Session(Box::new(seen))));
@@ -312,17 +333,17 @@ impl Hook<'_> {
         let prompt = PromptKey { id: event.prompt_id.clone(), line: None };
         let mut facts = Vec::new();
         let mut read = self.core.store().read(self.context.tenant)?;
-        for (path, new) in work_tree::changed_between(root, now.started_at, until).into_iter().take(OBSERVED_MAX) {
-            if Path::new(&path).starts_with(".trackway") {
-                continue;
-            }
-            let digest = fs::read(Path::new(root).join(&path)).ok().map(|content| tool::digest(&content));
-            if digest.is_none() || last_digest(&mut read, &event.session_id, &path)? == digest {
+        for (path, change) in work_tree::changed_between(root, now.started_at, until).into_iter().take(OBSERVED_MAX) {
+            let file = Path::new(root).join(&path);
+            let last = last_digest(&mut read, &event.session_id, &path)?;
+            let digest = tool::digest_of_file(&file);
+            let known = if change == FileChange::Delete { last.is_none() } else { digest.is_none() || last == digest };
+            if Path::new(&path).starts_with(".trackway") || known {
                 continue;
             }
             let facts_of_file = FileFacts {
-                path: Path::new(root).join(&path).to_string_lossy().into_owned(),
-                change: if new { FileChange::Create } else { FileChange::Update },
+                path: file.to_string_lossy().into_owned(),
+                change,
                 evidence: ChangeEvidence::Observed,
                 tool: None,
                 tool_use_id: None,
@@ -385,11 +406,11 @@ fn context_of(now: &Standing) -> String {
     }
 }
 
-/// The folder beside a database; for a server's, the user's.
-pub fn folder_of(url: &Url) -> PathBuf {
-    match url {
+/// The folder beside a database; for a server's, one of the user's for each.
+pub fn folder_of(location: &Location) -> PathBuf {
+    match &location.url {
         Url::Sqlite(path) => path.parent().map(Path::to_path_buf).unwrap_or_default(),
-        Url::Postgres(_) => user_folder(),
+        Url::Postgres(url) => user_folder().join(&tool::digest(format!("{url} {}", location.tenant).as_bytes())[..16]),
     }
 }
 
@@ -399,11 +420,23 @@ fn user_folder() -> PathBuf {
 
 fn spool(folder: &Path, spooled: &Spooled) -> std::io::Result<()> {
     let spool = folder.join("spool");
-    fs::create_dir_all(&spool)?;
+    make_private(&spool)?;
     let name = format!("{:020}-{}", spooled.at.micros(), std::process::id());
     let half = spool.join(format!("{name}.half"));
     fs::write(&half, serde_json::to_vec(spooled)?)?;
     fs::rename(half, spool.join(format!("{name}.json")))
+}
+
+/// Events hold what people and agents said: they wait where only their owner looks.
+#[cfg(unix)]
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(not(unix))]
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(folder)
 }
 
 /// One line for each failure, beside the database.
@@ -417,7 +450,7 @@ fn log(folder: &Path, event: &str, why: &str) {
         "{} {} {}\n",
         Time::now(),
         text::cut(&text::clean_line(event), 40),
-        text::cut(&text::clean_line(why), 500)
+        text::cut(&text::clean_line(&redacted(why)), 500)
     );
     let file = fs::OpenOptions::new().create(true).append(true).open(path);
     let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));

@@ -17,7 +17,7 @@ use trackway_claude::{
     discover,
     transcript::{self, Flow, Mark, Tally, Transcript},
 };
-use trackway_domain::{Error as Rule, Time, observed::Observation};
+use trackway_domain::{Error as Rule, ErrorKind, Time, observed::Observation};
 use trackway_store::params;
 use trackway_views::session::counts;
 
@@ -277,12 +277,22 @@ fn write_all(
 ) -> Result<(), Failure> {
     for ((transcript, _), parts) in jobs.iter().zip(readers.iter().cycle()) {
         let path = transcript.path.display();
+        let mut failed = false;
         for part in parts {
             match part {
                 Part::Read(observation) => {
                     let bytes = observation.progress.as_ref().map_or(0, |progress| progress.to - progress.from);
                     // A hook may have read it meanwhile: then it is in the record already.
-                    let (Observed::Recorded | Observed::ReadAlready) = core.observe(context, &observation)?;
+                    match core.observe(context, &observation).map_err(Failure::from) {
+                        _ if failed => {}
+                        Ok(Observed::Recorded | Observed::ReadAlready) => {}
+                        Err(failure) if failure.kind == ErrorKind::Busy => return Err(failure),
+                        // One odd file does not keep the others out.
+                        Err(failure) => {
+                            failed = true;
+                            note(ingested, format!("{path}: {}", failure.message));
+                        }
+                    }
                     bar.add(u64::try_from(bytes).unwrap_or_default());
                     continue;
                 }

@@ -31,6 +31,9 @@ pub struct Location {
     pub project: Option<PathBuf>,
     /// Directories whose sessions are not read.
     pub exclude: Vec<PathBuf>,
+    /// Whether only the project says so, and the user never did, that its data goes to a server: a cloned project may
+    /// say anything.
+    pub is_sent_away: bool,
 }
 
 impl Location {
@@ -48,6 +51,9 @@ impl Location {
         let user = user_config()?;
         let tenant = tenant.or(project.tenant).or(user.tenant);
         let exclude = [project.exclude, user.exclude].concat();
+        let is_server = project.db.as_deref().is_some_and(|url| !url.starts_with("sqlite:"));
+        let is_trusted = top.as_ref().is_some_and(|top| user.trust.iter().any(|trusted| top.starts_with(trusted)));
+        let is_sent_away = db.is_none() && is_server && !is_trusted;
         let file = folder.map(|folder| folder.join(FILE)).filter(|file| file.exists());
         let (url, make_if_missing, project) = match (db, project.db, file, user.db) {
             (Some(said), ..) => (Url::parse(&said)?, false, None),
@@ -57,7 +63,7 @@ impl Location {
             (None, None, None, None) => (Url::sqlite(user_file()?), true, None),
         };
         let tenant = tenant.unwrap_or_else(|| founding::LOCAL_TENANT.to_owned());
-        Ok(Self { url, tenant, make_if_missing, project, exclude })
+        Ok(Self { url, tenant, make_if_missing, project, exclude, is_sent_away })
     }
 
     /// Opens it for a visitor who will not wait long for others.

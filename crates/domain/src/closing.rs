@@ -7,6 +7,11 @@ use crate::{scratchpad::SCRATCHPAD_MAX, text};
 /// What every end-of-run prompt begins with, so that it is known again in a transcript.
 pub const MARK: &str = "[Trackway: end of run]";
 
+/// How a block of JSON begins.
+const FENCE: &str = "```json";
+/// Places in an answer where an object is looked for.
+const TRIES: usize = 20;
+
 /// A report in an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -38,27 +43,18 @@ pub fn prompt(handle: &str, scratchpad: Option<&str>, is_subagent: bool) -> Stri
 
 /// The object in an answer: in a fenced json block, else the first balanced one.
 pub fn object(answer: &str) -> Option<Value> {
-    let fenced = answer.match_indices("```json").find_map(|(start, fence)| {
-        let rest = &answer[start + fence.len()..];
-        let end = rest.match_indices("```").map(|(end, _)| end);
-        // A text inside may hold a fence itself: the shortest block that reads as JSON is it.
-        end.chain([rest.len()]).find_map(|end| parsed(&rest[..end]))
-    });
-    fenced.or_else(|| {
-        answer.match_indices('{').take(100).find_map(|(start, _)| {
-            let mut values = serde_json::Deserializer::from_str(&answer[start..]).into_iter::<Value>();
-            values.next()?.ok().filter(Value::is_object)
-        })
-    })
-}
-
-fn parsed(text: &str) -> Option<Value> {
-    serde_json::from_str::<Value>(text.trim()).ok().filter(Value::is_object)
+    // The reader finds the end of an object itself, whatever fences its texts hold.
+    let object_at = |start: usize| {
+        let mut values = serde_json::Deserializer::from_str(&answer[start..]).into_iter::<Value>();
+        values.next()?.ok().filter(Value::is_object)
+    };
+    let fenced = answer.match_indices(FENCE).take(TRIES).find_map(|(start, fence)| object_at(start + fence.len()));
+    fenced.or_else(|| answer.match_indices('{').take(TRIES).find_map(|(start, _)| object_at(start)))
 }
 
 /// What an agent said besides the object: its answer to whoever asked.
 pub fn beside(answer: &str) -> Option<String> {
-    let start = answer.find("```json")?;
+    let start = answer.find(FENCE)?;
     let after = answer[start..].rfind("```").map(|end| answer[start + end + 3..].trim())?;
     (!after.is_empty()).then(|| after.to_owned())
 }

@@ -18,8 +18,10 @@ const FORM: u8 = 1;
 /// What one change wrote into a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
-    /// The whole content was given, and what it replaced is not known: lines may have been there before.
+    /// The whole content was given: lines may have been written before.
     pub whole: bool,
+    /// It replaced a content that is not known: lines may be anyone's.
+    pub over: bool,
     pub segments: Vec<Segment>,
 }
 
@@ -65,7 +67,12 @@ impl Written {
     /// A file written whole.
     pub fn whole(content: &str) -> Self {
         let lines: Vec<u64> = content.lines().map(hash).collect();
-        Self { whole: true, segments: vec![Segment { before: EDGE, after: EDGE, lines }] }
+        Self { whole: true, over: false, segments: vec![Segment { before: EDGE, after: EDGE, lines }] }
+    }
+
+    /// A file written whole over one whose content is not known.
+    pub fn over(content: &str) -> Self {
+        Self { over: true, ..Self::whole(content) }
     }
 
     /// A unified diff's hunks: the number of the first line after the change, and the lines with their marks.
@@ -95,7 +102,7 @@ impl Written {
                 segments.push(Segment { before, after: EDGE, lines: added });
             }
         }
-        Self { whole: false, segments }
+        Self { segments, ..Self::default() }
     }
 
     /// A replaced piece of text whose place in the file is not known.
@@ -108,7 +115,7 @@ impl Written {
         let before = same_start.checked_sub(1).map_or(UNKNOWN, |place| new[place]);
         let after = new.get(new.len() - same_end).copied().filter(|_| same_end > 0).unwrap_or(UNKNOWN);
         let lines = new[same_start..new.len() - same_end].to_vec();
-        Self { whole: false, segments: vec![Segment { before, after, lines }] }
+        Self { segments: vec![Segment { before, after, lines }], ..Self::default() }
     }
 
     pub fn lines(&self) -> usize {
@@ -117,7 +124,7 @@ impl Written {
 
     /// The form it is stored in.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![FORM, u8::from(self.whole)];
+        let mut bytes = vec![FORM, u8::from(self.whole) | u8::from(self.over) << 1];
         for segment in &self.segments {
             let count = u32::try_from(segment.lines.len()).unwrap_or(u32::MAX);
             bytes.extend_from_slice(&count.to_le_bytes());
@@ -130,7 +137,7 @@ impl Written {
 
     /// Reads the stored form; what cannot be read says nothing.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (&[FORM, whole], mut rest) = bytes.split_at_checked(2)? else {
+        let (&[FORM, marks], mut rest) = bytes.split_at_checked(2)? else {
             return None;
         };
         let mut segments = Vec::new();
@@ -144,7 +151,7 @@ impl Written {
             segments.push(Segment { before: hashes[0], after: hashes[1], lines });
             rest = behind;
         }
-        Some(Self { whole: whole == 1, segments })
+        Some(Self { whole: marks & 1 != 0, over: marks & 2 != 0, segments })
     }
 }
 
@@ -164,6 +171,19 @@ pub fn trace<Id: Copy>(content: &str, number: usize, newest_first: &[(Id, Writte
         .copied()
         .filter(|hash| *hash != UNKNOWN)
         .collect();
+    // A line that stands between the same neighbours more often than it was written there is someone's copy, too.
+    let hashes: Vec<u64> = lines.iter().map(|line| hash(line)).collect();
+    let stands = hashes.windows(3).filter(|around| **around == [above, wanted, below]).count();
+    let was_written = newest_first
+        .iter()
+        .flat_map(|(_, written)| &written.segments)
+        .map(|segment| {
+            let whole: Vec<u64> =
+                [segment.before].into_iter().chain(segment.lines.iter().copied()).chain([segment.after]).collect();
+            whole.windows(3).filter(|around| **around == [above, wanted, below]).count()
+        })
+        .max();
+    let copied = stands > was_written.unwrap_or_default().max(1);
     // Pairs of neighbours that a newer change made by putting something next to a line that was there.
     let mut joined: HashSet<(u64, u64)> = HashSet::new();
     let mut best: Option<(Id, Fit)> = None;
@@ -180,7 +200,9 @@ pub fn trace<Id: Copy>(content: &str, number: usize, newest_first: &[(Id, Writte
                     _ => Some(false),
                 };
                 let fit = match (agrees(left, above, (above, wanted)), agrees(right, below, (wanted, below))) {
-                    (Some(true), Some(true) | None) | (None, Some(true)) => Some(Fit::Exact),
+                    (Some(true), Some(true)) if copied || written.over => Some(Fit::Moved),
+                    (Some(true), Some(true)) => Some(Fit::Exact),
+                    (Some(true), None) | (None, Some(true)) if is_telling(text) && !copied => Some(Fit::Exact),
                     (Some(true), _) | (_, Some(true)) if is_telling(text) => Some(Fit::Moved),
                     (None, None) if unique && is_telling(text) => Some(Fit::Moved),
                     _ => None,
@@ -268,10 +290,26 @@ mod tests {
         assert_eq!(trace(&now, 3, &among), Some(("edit", Fit::Exact)));
     }
 
+    #[test]
+    fn a_copy_by_someone_else_is_never_exact() {
+        let body = "fn one() {\n    let first = 1;\n    let second = 2;\n    done();\n}\n";
+        let changes = [("write", Written::whole(body))];
+        let twice = format!("{body}\n{}", body.replace("one", "two"));
+        assert_eq!(trace(&twice, 3, &changes), Some(("write", Fit::Moved)));
+        assert_eq!(trace(&twice, 9, &changes), Some(("write", Fit::Moved)));
+    }
+
+    #[test]
+    fn over_an_unknown_file_no_line_is_exact() {
+        assert_eq!(trace(FIRST, 2, &[("over", Written::over(FIRST))]), Some(("over", Fit::Moved)));
+        let known = [("over", Written::over(FIRST)), ("write", Written::whole(FIRST))];
+        assert_eq!(trace(FIRST, 2, &known), Some(("write", Fit::Exact)));
+    }
+
     proptest! {
         #[test]
         fn comes_back_from_its_bytes(texts in proptest::collection::vec("[a-c\n]{0,12}", 0..4), whole: bool) {
-            let mut written = Written { whole, segments: Vec::new() };
+            let mut written = Written { whole, over: whole && texts.len() > 2, segments: Vec::new() };
             for pair in texts.windows(2) {
                 written.segments.extend(Written::replacement(&pair[0], &pair[1]).segments);
             }

@@ -1,5 +1,7 @@
 //! Strings from people and models are data: cleaned first, then measured.
 
+use sha2::{Digest, Sha256};
+
 use crate::{Error, Result};
 
 /// Characters in a name or a title.
@@ -8,6 +10,9 @@ pub const LINE_MAX: usize = 200;
 pub const TEXT_MAX: usize = 100_000;
 /// Characters in the body of a note.
 pub const BODY_MAX: usize = 1_000_000;
+
+/// Bytes of a text that is its own key: indexes do not take any length.
+const KEY_MAX: usize = 600;
 
 /// Removes control characters other than tab and line feed. CR LF becomes LF.
 pub fn clean(text: &str) -> String {
@@ -46,6 +51,15 @@ fn limited(field: &str, cleaned: String, max: usize) -> Result<String> {
         return Err(Error::usage(format!("{field} has {length} characters, the limit is {max}")));
     }
     Ok(cleaned)
+}
+
+/// What a text of any length is looked up by: itself, or the hash of a long one.
+pub fn key(text: &str) -> String {
+    if text.len() <= KEY_MAX {
+        text.to_owned()
+    } else {
+        format!("sha256:{}", crate::spawn::hex(&Sha256::digest(text.as_bytes())))
+    }
 }
 
 /// The first `max` characters, with an ellipsis when something was cut.

@@ -169,11 +169,13 @@ create table files (
     tenant_id uuid not null references tenants (id),
     workspace_id uuid not null references workspaces (id),
     path text not null,
+    -- What it is looked up by: the path, or the hash of a long one.
+    path_key text not null,
     created_at time not null,
     updated_at time not null
 );
-create unique index files_by_path on files (tenant_id, workspace_id, path);
-create index files_by_name on files (tenant_id, path);
+create unique index files_by_path on files (tenant_id, workspace_id, path_key);
+create index files_by_name on files (tenant_id, path_key);
 
 -- Each change of a file by a run, with the lines it wrote.
 create table file_changes (

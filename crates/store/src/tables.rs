@@ -603,6 +603,7 @@ table! {
         #[serde(skip)] tenant_id: TenantId,
         workspace_id: Id<kind::Workspace>,
         path: String,
+        #[serde(skip)] path_key: String,
         created_at: Time,
         updated_at: Time,
     }

@@ -10,6 +10,7 @@ use trackway_domain::{
     Error as Rule, Id, kind,
     line_trace::{self, Fit, Written},
     spawn::hex,
+    text,
     words::ChangeEvidence,
 };
 use trackway_store::{Reader, Result, params, registry::Entry};
@@ -48,18 +49,18 @@ pub fn at(read: &mut Reader<'_>, typed: &str) -> Result<Option<Found>> {
             let below = way.strip_prefix(top).unwrap_or(&way).to_string_lossy().into_owned();
             // A work tree of its own is the workspace of its repository.
             let found = read.one::<(Uuid,)>(
-                "select f.id from files f where f.tenant_id = ?1 and f.path = ?3 and f.workspace_id in
+                "select f.id from files f where f.tenant_id = ?1 and f.path_key = ?3 and f.workspace_id in
                  (select id from workspaces where tenant_id = ?1 and directory = ?2 and deleted_at is null
                   union select workspace_id from sessions where tenant_id = ?1 and root = ?2) limit 1",
-                params![top.to_string_lossy().into_owned(), below],
+                params![top.to_string_lossy().into_owned(), text::key(&below)],
             )?;
             if let Some((id,)) = found {
                 return Ok(read.entry(id)?.map(|entry| Found { entry, path: way.clone() }));
             }
         }
         let outside = read.one::<(Uuid,)>(
-            "select id from files where tenant_id = ?1 and path = ?2 order by id desc limit 1",
-            params![way.to_string_lossy().into_owned()],
+            "select id from files where tenant_id = ?1 and path_key = ?2 order by id desc limit 1",
+            params![text::key(&way.to_string_lossy())],
         )?;
         if let Some((id,)) = outside {
             return Ok(read.entry(id)?.map(|entry| Found { entry, path: way.clone() }));

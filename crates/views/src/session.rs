@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, kind,
+    Error as Rule, Id, Ref, Time, kind, text,
     words::{Evidence, RunStatus},
 };
 use trackway_store::{
@@ -382,10 +382,10 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
 /// The digest a file had after its last recorded change, by paths in the workspace of a session.
 pub fn last_digest(read: &mut Reader<'_>, session: &str, path: &str) -> Result<Option<String>> {
     let found = read.one::<(Option<String>,)>(
-        "select c.digest from sessions e join files f on f.tenant_id = ?1 and f.workspace_id = e.workspace_id and f.path = ?3
+        "select c.digest from sessions e join files f on f.tenant_id = ?1 and f.workspace_id = e.workspace_id and f.path_key = ?3
          join file_changes c on c.tenant_id = ?1 and c.file_id = f.id
          where e.tenant_id = ?1 and e.session_id = ?2 order by c.created_at desc limit 1",
-        params![session, path],
+        params![session, text::key(path)],
     )?;
     Ok(found.and_then(|(digest,)| digest))
 }

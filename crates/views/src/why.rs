@@ -62,6 +62,7 @@ row! {
         action_type: ActionType,
         times: i64,
         first_at: Time,
+        last_at: Time,
     }
 }
 
@@ -241,7 +242,7 @@ fn address(thing: &str) -> &str {
 
 fn touched_by(read: &mut Reader<'_>, resource: Uuid) -> Result<Vec<TouchedBy>> {
     read.query(
-        "select run_id, action_type, times, first_at from run_resources where tenant_id = ?1 and resource_id = ?2 order by first_at limit ?3",
+        "select run_id, action_type, times, first_at, last_at from run_resources where tenant_id = ?1 and resource_id = ?2 order by first_at limit ?3",
         params![resource, TOUCHES_MAX],
     )
 }
@@ -251,7 +252,8 @@ fn maker(touches: &[TouchedBy], entry: &Entry) -> Option<Id<kind::Run>> {
     if entry.kind == Kind::File {
         // A file that was there before: whoever changed it last.
         let created = touches.iter().find(|touch| touch.action_type == ActionType::Create);
-        return created.or(touches.last()).map(|touch| touch.run_id);
+        let last = touches.iter().max_by_key(|touch| touch.last_at);
+        return created.or(last).map(|touch| touch.run_id);
     }
     let first = touches.first()?;
     let made_here = !matches!(

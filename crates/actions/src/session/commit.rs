@@ -134,13 +134,14 @@ impl Observing<'_, '_> {
     fn renamed(&mut self, commit: &Commit, old: &str, path: &str, at: Time) -> Result<File> {
         let find = |this: &mut Self, path: &str| {
             this.write.row::<File>(
-                "where tenant_id = ?1 and workspace_id = ?2 and path = ?3",
-                params![commit.workspace_id, path],
+                "where tenant_id = ?1 and workspace_id = ?2 and path_key = ?3",
+                params![commit.workspace_id, text::key(path)],
             )
         };
         match (find(self, old)?, find(self, path)?) {
             (Some(mut file), None) => {
                 path.clone_into(&mut file.path);
+                file.path_key = text::key(path);
                 file.updated_at = at;
                 self.write.update(&file)?;
                 self.write.rename(file.id, path)?;

@@ -15,8 +15,10 @@ use trackway_store::{
 };
 
 use super::Observing;
-use crate::{action::Resource, core::record_touch, error::Result, touched::Recorded};
+use crate::{core::record_touch, error::Result, touched::Recorded};
 
+/// Characters of a path that the registry shows.
+const SHOWN_MAX: usize = 500;
 /// Characters in a path.
 const PATH_MAX: usize = 4_096;
 
@@ -143,9 +145,10 @@ impl Observing<'_, '_> {
     /// The file of a path in this session's workspace, entered when it was never seen.
     pub(super) fn file_at(&mut self, path: &str, at: Time) -> Result<File> {
         let workspace = self.workspace_id()?;
-        let known = self
-            .write
-            .row::<File>("where tenant_id = ?1 and workspace_id = ?2 and path = ?3", params![workspace, path])?;
+        let known = self.write.row::<File>(
+            "where tenant_id = ?1 and workspace_id = ?2 and path_key = ?3",
+            params![workspace, text::key(path)],
+        )?;
         if let Some(file) = known {
             return Ok(file);
         }
@@ -154,12 +157,13 @@ impl Observing<'_, '_> {
             tenant_id: self.context.tenant,
             workspace_id: workspace,
             path: path.to_owned(),
+            path_key: text::key(path),
             created_at: at,
             updated_at: at,
         };
         self.write.insert(&file)?;
         // Nobody is said to have made it: it may have been there before.
-        self.write.register(file.id, None, &Resource::outside(file.id, path).path, None)?;
+        self.write.register(file.id, None, &text::cut(path, SHOWN_MAX), None)?;
         Ok(file)
     }
 }

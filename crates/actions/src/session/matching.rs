@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use trackway_domain::{
-    Error as Rule, Id, Time, kind,
+    Id, Time, kind,
     match_ladder::{Seeker, Unmatched, climb},
     observed::{Seen, Source, SpawnFacts, SubagentFacts},
     spawn, text,
@@ -12,14 +12,22 @@ use trackway_domain::{
 };
 use trackway_store::{
     params,
+    sql::ToParam,
     tables::{Spawn, Subagent},
 };
 
 use super::Observing;
 use crate::{action::Resource, error::Result};
 
+/// Spawns that an agent without a prompt looks through.
+const SEEN_MAX: i64 = 1_000;
 /// Characters in an id that the client made.
 const CLIENT_ID_MAX: usize = 200;
+
+/// Whether a text can be an id that the client made.
+pub(super) fn is_client_id(text: &str) -> bool {
+    (1..=CLIENT_ID_MAX).contains(&text.chars().count()) && !text.contains(char::is_control)
+}
 
 impl Observing<'_, '_> {
     /// The subagent of an id, entered when it was never seen.
@@ -34,9 +42,6 @@ impl Observing<'_, '_> {
         let subagent = match known {
             Some(subagent) => subagent,
             None => {
-                if agent_id.is_empty() || agent_id.chars().count() > CLIENT_ID_MAX {
-                    return Err(Rule::usage("an agent's id is from 1 to 200 characters").into());
-                }
                 let subagent = Subagent {
                     id: Id::new(at),
                     tenant_id: self.context.tenant,
@@ -103,7 +108,7 @@ impl Observing<'_, '_> {
 
     /// A call that starts a subagent. Registering it again changes nothing but what was not known.
     pub(super) fn spawn(&mut self, seen: &Seen, facts: &SpawnFacts) -> Result<()> {
-        if facts.tool_use_id.is_empty() || facts.tool_use_id.chars().count() > CLIENT_ID_MAX {
+        if !is_client_id(&facts.tool_use_id) {
             return Ok(());
         }
         let known = self.call_row(seen, facts)?;
@@ -168,7 +173,7 @@ impl Observing<'_, '_> {
         if let Some((agent,)) = waiting {
             self.matched(seen.at, &facts.tool_use_id, &agent, Evidence::MetaJson)?;
         }
-        self.seek_all()
+        self.seek_all(&facts.prompt_hash)
     }
 
     pub(super) fn enter_spawn(&mut self, spawn: &Spawn) -> Result<()> {
@@ -220,12 +225,12 @@ impl Observing<'_, '_> {
     }
 
     /// Agents without an exact match look again: there is a new spawn.
-    fn seek_all(&mut self) -> Result<()> {
+    fn seek_all(&mut self, prompt_hash: &str) -> Result<()> {
         if self.source == Source::Transcript {
             let open = self.write.query::<(String,)>(
-                "select a.agent_id from subagents a where a.tenant_id = ?1 and a.session_id = ?2 and a.spawnable and a.prompt_hash is not null
+                "select a.agent_id from subagents a where a.tenant_id = ?1 and a.session_id = ?2 and a.spawnable and a.prompt_hash = ?3
                  and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = ?2 and s.matched_agent_id = a.agent_id)",
-                params![self.session.id],
+                params![self.session.id, prompt_hash],
             )?;
             self.seeking.extend(open.into_iter().map(|(agent,)| agent));
         }
@@ -251,7 +256,8 @@ impl Observing<'_, '_> {
     /// A call and an agent named together.
     pub(super) fn matched(&mut self, at: Time, tool_use_id: &str, agent_id: &str, evidence: Evidence) -> Result<()> {
         let spawn = self.spawn_row(tool_use_id)?;
-        if spawn.is_none() && evidence != Evidence::MetaJson {
+        if !is_client_id(agent_id) || !is_client_id(tool_use_id) || (spawn.is_none() && evidence != Evidence::MetaJson)
+        {
             return Ok(());
         }
         let mut subagent = self.subagent(agent_id, at)?;
@@ -356,7 +362,7 @@ impl Observing<'_, '_> {
                 Some(parent) => self.subagent(&parent.clone(), at)?.depth,
                 None => Some(0),
             };
-            subagent.depth = above.map(|depth| depth + 1);
+            subagent.depth = above.map(|depth| depth.saturating_add(1));
         }
         if subagent == before {
             return Ok(());
@@ -394,10 +400,17 @@ impl Observing<'_, '_> {
             return Ok(());
         }
         let session = self.session.id;
+        // With its prompt in hand, an agent looks at the spawns that have it and at no others.
+        let hash = subagent.prompt_hash.as_ref();
+        let which = if hash.is_some() { "and prompt_hash = ?4" } else { "" };
+        let mut params = params![session, agent_id].to_vec();
+        params.extend(hash.map(ToParam::to_param));
         let unmatched: Vec<Spawn> = self.write.rows::<Spawn>(
-            "where tenant_id = ?1 and session_id = ?2 and (matched_agent_id is null or (matched_agent_id = ?3 and evidence in ('role', 'subagent_type')))
-             order by coalesce(transcript_index, 9223372036854775807), created_at, id",
-            params![session, agent_id],
+            &format!(
+                "where tenant_id = ?1 and session_id = ?2 {which} and (matched_agent_id is null or (matched_agent_id = ?3 and evidence in ('role', 'subagent_type')))
+                 order by coalesce(transcript_index, 9223372036854775807), created_at, id limit {SEEN_MAX}"
+            ),
+            &params,
         )?;
         let candidates: Vec<_> = unmatched
             .iter()

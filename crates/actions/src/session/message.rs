@@ -31,6 +31,7 @@ impl Observing<'_, '_> {
             return Ok(None);
         }
         let session = self.session.id;
+        let line = line.filter(|line| line.chars().count() <= 300 && !line.contains(char::is_control));
         if let Some(line) = line {
             let known = self.write.one::<(Id<kind::Message>,)>(
                 "select id from messages where tenant_id = ?1 and session_id = ?2 and line = ?3",

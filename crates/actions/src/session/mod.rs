@@ -179,7 +179,9 @@ impl<'a, 'w> Observing<'a, 'w> {
     }
 
     fn record(&mut self, seen: &Seen) -> Result<()> {
-        if self.is_repeated(seen)? {
+        // An odd id is no one's; what hangs on it is passed over, and nothing else.
+        let ids = [&seen.agent, &seen.prompt.id, &seen.prompt.line];
+        if !ids.into_iter().flatten().all(|id| matching::is_client_id(id)) || self.is_repeated(seen)? {
             return Ok(());
         }
         match &seen.fact {

@@ -7,12 +7,16 @@ use trackway_domain::{
 };
 use trackway_store::params;
 
-use super::Observing;
+use super::{Observing, matching::is_client_id};
 use crate::error::Result;
 
 impl Observing<'_, '_> {
     /// Several lines hold one message, and sessions repeat each other's lines: the one with the most output counts.
     pub(super) fn usage(&mut self, seen: &Seen, facts: &UsageFacts) -> Result<()> {
+        let ids = [Some(&facts.message_id), facts.request_id.as_ref()];
+        if !ids.into_iter().flatten().all(|id| is_client_id(id)) {
+            return Ok(());
+        }
         let run = self.run_of(seen)?;
         // Without the provider's request a message's id is only good within its session.
         let once_key = match &facts.request_id {
