@@ -439,7 +439,7 @@ fn words_before_more_to_come_were_not_the_last() {
     let first = format!("{}\n{}\n", prompt("u1", None, false, "go"), says("u2", "u1", false, "I look."));
     fs::write(&path, &first).unwrap();
     let (facts, mark, _) = read(&path, None, None);
-    assert_eq!(facts.iter().filter_map(shown).last().unwrap(), "main: rests completed I look.");
+    assert_eq!(facts.iter().filter_map(shown).next_back().unwrap(), "main: rests completed I look.");
     fs::write(&path, format!("{first}{}\n", calls("u3", "u2", false, &[("t1", "Write", write("/ship/a"))]))).unwrap();
     let (facts, ..) = read(&path, None, Some(&mark));
     assert_eq!(facts.iter().filter_map(shown).collect::<Vec<_>>(), ["main: rests running"]);

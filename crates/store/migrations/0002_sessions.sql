@@ -43,6 +43,8 @@ create table subagents (
     -- Whether a spawn can have made it: a warm-up or a compaction has none.
     spawnable flag not null,
     prompt_hash text,
+    -- The call that is said to have started it, where that call was not seen yet.
+    started_by text,
     -- A role tag in its own transcript.
     tagged_role text,
     started_at time not null,

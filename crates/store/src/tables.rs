@@ -508,6 +508,7 @@ table! {
         parent_agent_id: Option<String>,
         #[serde(skip)] spawnable: bool,
         #[serde(skip)] prompt_hash: Option<String>,
+        #[serde(skip)] started_by: Option<String>,
         #[serde(skip)] tagged_role: Option<String>,
         started_at: Time,
         stopped_at: Option<Time>,

@@ -50,6 +50,7 @@ impl Observing<'_, '_> {
                     parent_agent_id: None,
                     spawnable: true,
                     prompt_hash: None,
+                    started_by: None,
                     tagged_role: None,
                     started_at: at,
                     stopped_at: None,
@@ -160,6 +161,13 @@ impl Observing<'_, '_> {
             None => self.enter_spawn(&spawn)?,
         }
         self.message(seen.at, &facts.prompt, Some(run), Some(&format!("spawn {}", facts.tool_use_id)))?;
+        let waiting = self.write.one::<(String,)>(
+            "select agent_id from subagents where tenant_id = ?1 and session_id = ?2 and started_by = ?3",
+            params![self.session.id, facts.tool_use_id],
+        )?;
+        if let Some((agent,)) = waiting {
+            self.matched(seen.at, &facts.tool_use_id, &agent, Evidence::MetaJson)?;
+        }
         self.seek_all()
     }
 
@@ -242,11 +250,19 @@ impl Observing<'_, '_> {
 
     /// A call and an agent named together.
     pub(super) fn matched(&mut self, at: Time, tool_use_id: &str, agent_id: &str, evidence: Evidence) -> Result<()> {
-        let Some(spawn) = self.spawn_row(tool_use_id)? else {
+        let spawn = self.spawn_row(tool_use_id)?;
+        if spawn.is_none() && evidence != Evidence::MetaJson {
             return Ok(());
-        };
-        let subagent = self.subagent(agent_id, at)?;
-        self.keep_match(at, &spawn, &subagent.agent_id, evidence)
+        }
+        let mut subagent = self.subagent(agent_id, at)?;
+        match spawn {
+            Some(spawn) => self.keep_match(at, &spawn, &subagent.agent_id, evidence),
+            // A subagent's own spawn stands in a transcript that may be read later.
+            None => {
+                subagent.started_by = Some(tool_use_id.to_owned());
+                self.save_subagent(subagent)
+            }
+        }
     }
 
     /// Writes evidence down, and lets the best of it stand.

@@ -75,7 +75,7 @@ fn comparable(value: Value) -> Value {
         }
         Value::Array(values) => {
             // A commit made with `--quiet` stands in the repository only: a hook sees it appear, a transcript never
-            // names it. Files that a command changed are seen by hooks only, too.
+            // names it.
             let told = |value: &Value| value["resource_type"] != "commit" && !is_warmup(value);
             let mut values: Vec<Value> = values.into_iter().filter(told).map(comparable).collect();
             values.sort_by_key(Value::to_string);
