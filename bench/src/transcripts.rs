@@ -65,6 +65,7 @@ impl Seeded {
     }
 
     /// From 1 kB to 100 kB; half of them below 4 kB.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between these two")]
     fn answer_bytes(&mut self) -> usize {
         let place = self.below(1_000) as f64 / 1_000.0;
         (1_000.0 * 100_f64.powf(place * place)) as usize
@@ -169,8 +170,9 @@ impl Author {
         match self.random.below(20) {
             0..8 => {
                 let content = self.text(size);
-                let numbered: String =
+                let numbered: Vec<String> =
                     content.lines().enumerate().map(|(place, line)| format!("{:>6}\t{line}\n", place + 1)).collect();
+                let numbered = numbered.concat();
                 let lines = content.lines().count();
                 let answer = json!({ "type": "text", "file": { "filePath": path, "content": content, "numLines": lines, "startLine": 1, "totalLines": lines } });
                 self.call(file, "Read", json!({ "file_path": path }), json!(numbered), answer)

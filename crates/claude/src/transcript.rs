@@ -36,7 +36,7 @@ const META_MAX: u64 = 64 << 10;
 /// How deep agents start agents.
 const DEPTH_MAX: i64 = 1_000;
 /// How long a file must lie untouched before what it left open is taken as given up.
-const GIVEN_UP: std::time::Duration = std::time::Duration::from_secs(3_600);
+const GIVEN_UP: std::time::Duration = std::time::Duration::from_hours(1);
 /// Bytes at the beginning of a file that tell it from another.
 const HEAD: usize = 64;
 

@@ -294,7 +294,7 @@ mod tests {
     fn a_copy_by_someone_else_is_never_exact() {
         let body = "fn one() {\n    let first = 1;\n    let second = 2;\n    done();\n}\n";
         let changes = [("write", Written::whole(body))];
-        let twice = format!("{body}\n{}", body.replace("one", "two"));
+        let twice = format!("{body}\n{}", body.replace("fn one", "fn two"));
         assert_eq!(trace(&twice, 3, &changes), Some(("write", Fit::Moved)));
         assert_eq!(trace(&twice, 9, &changes), Some(("write", Fit::Moved)));
     }

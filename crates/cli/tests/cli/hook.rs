@@ -107,7 +107,10 @@ pub fn hook(terminal: &Terminal, input: &[u8]) -> Ran {
 fn folder(terminal: &Terminal) -> PathBuf {
     match terminal.database.url() {
         Url::Sqlite(path) => path.parent().unwrap().to_path_buf(),
-        Url::Postgres(_) => user_folder(terminal),
+        // Each server and tenant has its own: what waits for one must not reach another.
+        Url::Postgres(url) => {
+            user_folder(terminal).join(&trackway_claude::tool::digest(format!("{url} local").as_bytes())[..16])
+        }
     }
 }
 
