@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -95,7 +95,32 @@ fn writing(call: &str, path: &str) -> Value {
 }
 
 fn project(terminal: &Terminal) -> PathBuf {
-    terminal.home.path().join("project")
+    let project = terminal.home.path().join("project");
+    fs::create_dir_all(&project).unwrap();
+    project
+}
+
+fn git(project: &Path, arguments: &[&str]) {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(project).args([
+        "-c",
+        "user.name=sam",
+        "-c",
+        "user.email=sam@example.org",
+        "-c",
+        "core.fsmonitor=false",
+    ]);
+    assert!(command.args(arguments).status().unwrap().success(), "{arguments:?}");
+}
+
+fn git_at(project: &Path, date: &str, arguments: &[&str]) {
+    let mut command = Command::new("git");
+    command
+        .arg("-C")
+        .arg(project)
+        .args(["-c", "user.name=sam", "-c", "user.email=sam@example.org"])
+        .env("GIT_COMMITTER_DATE", date);
+    assert!(command.args(arguments).status().unwrap().success(), "{arguments:?}");
 }
 
 /// Without memory, so that nobody is asked anything.
@@ -308,6 +333,62 @@ both_engines! {
         assert_eq!(runs[0]["parent_run_id"], runs[1]["id"]);
         assert_eq!(column(&terminal.json(&["made", &text(&runs[1]["id"])])["touches"], "display_path"), ["one.txt"]);
         assert_eq!(lines(&folder(&terminal).join("hook.log")), 0);
+    }
+
+    fn a_repository_is_not_trusted(terminal: Terminal) {
+        let project = project(&terminal);
+        let (secret, precious, pwned) = (project.join("secret"), project.join("precious"), project.join("pwned"));
+        git(&project, &["init", "-q", "-b", "main"]);
+        git(&project, &["config", "core.fsmonitor", &format!("touch {}; false", pwned.display())]);
+        fs::write(&secret, "a secret").unwrap();
+        fs::write(&precious, "precious").unwrap();
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        session.prompt("go");
+        let commits = json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "git commit" }, "tool_response": {} });
+        for head in ["ref: ../secret".to_owned(), "ref: refs/heads/main".to_owned(), "--output=x".to_owned()] {
+            fs::write(project.join(".git/HEAD"), head).unwrap();
+            fs::write(project.join(".git/refs/heads/main"), format!("--output={}", precious.display())).unwrap();
+            session.hears("PostToolUse", &commits);
+        }
+        fs::remove_file(project.join(".git/refs/heads/main")).unwrap();
+        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        assert_eq!(fs::read_to_string(precious).unwrap(), "precious");
+        assert!(!pwned.exists());
+        fs::remove_file(project.join(".git/HEAD")).unwrap();
+        assert!(Command::new("mkfifo").arg(project.join(".git/HEAD")).status().unwrap().success());
+        session.hears("PostToolUse", &commits);
+        let kept = connection(&terminal).query::<(i64,)>("select count(*) from sessions where head is not null", &[]).unwrap();
+        assert_eq!(kept, [(0,)]);
+    }
+
+    fn only_own_commits_are_the_runs_and_deleted_files_are_seen(terminal: Terminal) {
+        let project = project(&terminal);
+        git(&project, &["init", "-q", "-b", "main"]);
+        fs::write(project.join("old.txt"), "old").unwrap();
+        git(&project, &["add", "."]);
+        git(&project, &["commit", "-q", "-m", "before"]);
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        session.prompt("go");
+        session.writes("t0", project.join("old.txt").to_str().unwrap());
+        git_at(&project, "2020-01-01T00:00:00Z", &["commit", "-q", "--allow-empty", "-m", "a stranger's"]);
+        git(&project, &["commit", "-q", "--allow-empty", "-m", "own"]);
+        fs::remove_file(project.join("old.txt")).unwrap();
+        let shell = json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "git pull; rm old.txt" }, "tool_response": {} });
+        session.hears("PostToolUse", &shell);
+        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        let made = terminal.json(&["made", "last"])["touches"].clone();
+        let mut shown: Vec<String> = made.as_array().unwrap().iter().map(|touch| format!("{} {}", text(&touch["action_type"]), text(&touch["display_path"]).split(' ').next_back().unwrap())).collect();
+        shown.sort();
+        assert_eq!(shown, ["create old.txt", "create own", "delete old.txt"]);
+    }
+
+    fn words_of_another_version_are_no_veto(terminal: Terminal) {
+        for words in [&["hook", "--memory", "everyone"][..], &["hook", "--later"], &["hook", "x", "--memory"]] {
+            let ran = ran_with_input(terminal.command(words), b"{}");
+            assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{words:?}");
+        }
     }
 
     fn thirty_two_at_once_and_none_is_lost(terminal: Terminal) {

@@ -323,6 +323,43 @@ both_engines! {
         assert_eq!(terminal.fails(&["ingest", "/no/such/place"]).0, 3);
     }
 
+    fn odd_ids_keep_nothing_else_out(terminal: Terminal) {
+        let folder = Folder::of(&terminal);
+        let mut main = Writing::new(SESSION, "/ship");
+        let mut lines = main.prompt("set sail");
+        lines += &main.calls("m1", "Agent", "t1", &json!({ "prompt": "row", "subagent_type": "general-purpose" }));
+        lines += &main.result("t1", "rowed", &json!({ "status": "completed", "agentId": "" }));
+        lines += &main.calls("m2", "Write", "t2", &json!({ "file_path": format!("/ship/{}", "deep/".repeat(780)), "content": "x" }));
+        lines += &main.result("t2", "File created successfully", &json!({ "type": "create" }));
+        lines += &main.line("user", &json!({ "uuid": "u\u{0}1", "message": { "content": "odd" } }));
+        lines += &main.line("user", &json!({ "isMeta": null, "uuid": "u2", "message": { "content": "a second prompt" } }));
+        folder.write(&format!("{SESSION}.jsonl"), lines.as_bytes());
+        let long = "a".repeat(220);
+        let mut agent = Writing::new(SESSION, "/ship").of_agent("b1");
+        let row = agent.prompt("row");
+        folder.write(&format!("{SESSION}/subagents/agent-{long}.jsonl"), row.as_bytes());
+        folder.write(&format!("{SESSION}/subagents/agent-b1.jsonl"), row.as_bytes());
+        let meta = json!({ "toolUseId": "t1", "spawnDepth": i64::MAX });
+        folder.write(&format!("{SESSION}/subagents/agent-b1.meta.json"), meta.to_string().as_bytes());
+
+        let (ingested, said) = ingest_loudly(&terminal);
+        assert_eq!((&ingested["spawns"], &ingested["matched"], &ingested["touches"]), (&json!(1), &json!(1), &json!(1)), "{said}");
+        assert_eq!(column(&terminal.json(&["spawn", "list"]), "agent_id"), ["b1"]);
+        assert_eq!(terminal.json(&["session", "show", SESSION])["prompts"].as_array().unwrap().len(), 2);
+    }
+
+    fn what_was_given_up_long_ago_does_not_run(terminal: Terminal) {
+        let folder = Folder::of(&terminal);
+        let mut main = Writing::new(SESSION, "/ship");
+        let lines = main.prompt("set sail") + &main.calls("m1", "Bash", "t1", &json!({ "command": "sleep 1" }));
+        let path = folder.write(&format!("{SESSION}.jsonl"), lines.as_bytes());
+        File::options().append(true).open(path).unwrap().set_modified(SystemTime::now() - Duration::from_hours(2)).unwrap();
+        ingest(&terminal);
+        let prompts = terminal.json(&["session", "show", SESSION])["prompts"].clone();
+        assert_eq!(column(&prompts, "status"), ["incomplete"]);
+        assert_eq!(text(&prompts[0]["ended_at"]), "2026-02-27T09:00:02.000Z");
+    }
+
     fn forgetting_a_session_leaves_nothing_of_it(terminal: Terminal) {
         let folder = Folder::of(&terminal);
         for (agent, line) in voyage() {
