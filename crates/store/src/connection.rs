@@ -34,6 +34,10 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Prepared statements kept per SQLite connection: all of ours fit.
 const STATEMENTS_KEPT: usize = 512;
+/// Kilobytes of a SQLite file that a connection keeps in memory, when it comes to look at so much.
+const CACHE_MAX_KB: u32 = 32 << 10;
+/// Pages in SQLite's log before a writer brings them into the file: what is written often is brought in once.
+const LOG_PAGES_MAX: u32 = 4_000;
 /// Bytes of the log that a writer who leaves may leave behind. Whoever opens the file next and alone reads all of it.
 const LOG_LEFT_MAX: u64 = 1 << 20;
 /// Says in the file's header that it is ours ("TRWY").
@@ -94,7 +98,10 @@ impl Connection {
             connection.execute_batch("pragma journal_mode = wal").map_err(at)?;
         }
         connection
-            .execute_batch("pragma synchronous = normal; pragma foreign_keys = on; pragma temp_store = memory;")
+            .execute_batch(&format!(
+                "pragma synchronous = normal; pragma foreign_keys = on; pragma temp_store = memory;
+                 pragma cache_size = -{CACHE_MAX_KB}; pragma wal_autocheckpoint = {LOG_PAGES_MAX}"
+            ))
             .map_err(at)?;
         Ok(Self::Sqlite(connection))
     }
