@@ -252,7 +252,12 @@ impl Observing<'_, '_> {
             .or_else(|| ties.iter().rev().find(|tie| self.is_same(tie, beginning)));
         let (run, new) = match same {
             Some(tie) => (self.tie(tie.clone(), beginning)?, false),
-            None => (self.new_run(subagent, beginning)?, true),
+            None => {
+                if !ties.is_empty() {
+                    self.end_before(subagent, beginning.at)?;
+                }
+                (self.new_run(subagent, beginning)?, true)
+            }
         };
         if let Some(line) = &beginning.prompt.line {
             self.runs.insert(RunKey::Line(line.clone()), run);
@@ -305,7 +310,6 @@ impl Observing<'_, '_> {
             None => None,
             Some(_) => self.newest_main_run(beginning.prompt.id.as_deref(), beginning.at)?,
         };
-        self.end_before(subagent, beginning.at)?;
         let run = Run {
             id: Id::new(beginning.at),
             tenant_id: self.context.tenant,
