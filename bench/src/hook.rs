@@ -101,12 +101,15 @@ pub fn measure(places: &Places, others: &Others) -> Outcome<()> {
 
 /// One after the other, in turn with the others.
 fn alone(scene: &Scene, others: &Others) -> Outcome<()> {
-    let (mut nothing, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut nothing, mut bare, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (own, file) = (std::env::current_exe()?, scene.database.trim_start_matches("sqlite:"));
     for round in 0..WARM_UP + ROUNDS {
         let took = process::time(&mut process::command(Path::new("/bin/true"), &scene.directory))?;
+        let opened = process::time(process::command(&own, &scene.directory).arg("open").arg(file))?;
         let hooked = process::time(&mut scene.hook(&format!("a{round:016x}"))?)?;
         if round >= WARM_UP {
             nothing.push(took);
+            bare.push(opened);
             ours.push(hooked);
         }
         if let Some(nagger) = others.claude_nagger.as_ref().filter(|_| round % OTHER_EVERY == 0) {
@@ -130,6 +133,7 @@ fn alone(scene: &Scene, others: &Others) -> Outcome<()> {
         ]);
     };
     row("/bin/true", &nothing, String::new(), String::new());
+    row("one query, bare SQLite", &Samples::new(bare), String::new(), String::new());
     let memory = format!("{:.1} MB", memory_kb as f64 / 1_024.0);
     row("trackway hook", &ours, memory, verdict(times <= TIMES_TRUE_MAX && memory_kb < MEMORY_MAX_KB));
     if !theirs.is_empty() {
