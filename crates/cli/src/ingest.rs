@@ -12,7 +12,7 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
 use serde_json::Value;
-use trackway_actions::{Context, Core, session::Observed};
+use trackway_actions::{Context, Core};
 use trackway_claude::{
     discover,
     transcript::{self, Flow, Mark, Tally, Transcript},
@@ -32,6 +32,8 @@ use crate::{
 const READERS: usize = 2;
 /// Parts that each reader is ahead of what is written.
 const AHEAD: usize = 4;
+/// Bytes of transcripts that are written down together: few enough for others to write meanwhile.
+const TOGETHER: i64 = 4 << 20;
 /// How often `--watch` looks.
 const WATCH: Duration = Duration::from_secs(1);
 /// Bad lines and files that are named.
@@ -266,7 +268,8 @@ fn read_some(jobs: &[(Transcript, Option<Mark>)], first: usize, parts: &SyncSend
     }
 }
 
-/// Writes down what was read, in the order of the files.
+/// Writes down what was read, in the order of the files. A hook may have read it meanwhile: then it is in the record
+/// already.
 fn write_all(
     core: &Core,
     context: &Context,
@@ -275,25 +278,19 @@ fn write_all(
     ingested: &mut Ingested,
     bar: &mut Bar,
 ) -> Result<(), Failure> {
+    let (mut waiting, mut bytes) = (Vec::new(), 0);
     for ((transcript, _), parts) in jobs.iter().zip(readers.iter().cycle()) {
         let path = transcript.path.display();
-        let mut failed = false;
         for part in parts {
             match part {
                 Part::Read(observation) => {
-                    let bytes = observation.progress.as_ref().map_or(0, |progress| progress.to - progress.from);
-                    // A hook may have read it meanwhile: then it is in the record already.
-                    match core.observe(context, &observation).map_err(Failure::from) {
-                        _ if failed => {}
-                        Ok(Observed::Recorded | Observed::ReadAlready) => {}
-                        Err(failure) if failure.kind == ErrorKind::Busy => return Err(failure),
-                        // One odd file does not keep the others out.
-                        Err(failure) => {
-                            failed = true;
-                            note(ingested, format!("{path}: {}", failure.message));
-                        }
+                    bytes += observation.progress.as_ref().map_or(0, |progress| progress.to - progress.from);
+                    waiting.push(observation);
+                    if bytes >= TOGETHER {
+                        write_together(core, context, &waiting, ingested)?;
+                        bar.add(u64::try_from(bytes).unwrap_or_default());
+                        (waiting, bytes) = (Vec::new(), 0);
                     }
-                    bar.add(u64::try_from(bytes).unwrap_or_default());
                     continue;
                 }
                 Part::End(Ok(tally)) => {
@@ -307,6 +304,30 @@ fn write_all(
                 Part::End(Err(error)) => note(ingested, format!("{path}: {error}")),
             }
             break;
+        }
+    }
+    write_together(core, context, &waiting, ingested)
+}
+
+/// Writes several parts down; when one of them cannot be, each by itself, so that it keeps no other out.
+fn write_together(
+    core: &Core,
+    context: &Context,
+    parts: &[Observation],
+    ingested: &mut Ingested,
+) -> Result<(), Failure> {
+    match core.observe_all(context, parts).map_err(Failure::from) {
+        Err(failure) if failure.kind != ErrorKind::Busy => {}
+        outcome => return outcome,
+    }
+    for part in parts {
+        match core.observe(context, part).map_err(Failure::from) {
+            Err(failure) if failure.kind == ErrorKind::Busy => return Err(failure),
+            Err(failure) => {
+                let path = part.progress.as_ref().map_or("", |progress| progress.path.as_str());
+                note(ingested, format!("{path}: {}", failure.message));
+            }
+            Ok(_) => {}
         }
     }
     Ok(())

@@ -53,28 +53,51 @@ impl Core {
         again_while_others_are_first(|| {
             let mut write = self.begin(context)?;
             let context = &settled(context, &mut write)?;
-            lock_session(&mut write, &observation.session)?;
-            if let Some(progress) = &observation.progress
-                && !is_next(&mut write, progress)?
-            {
-                return Ok(Observed::ReadAlready);
+            let observed = write_down(context, &mut write, observation)?;
+            if observed == Observed::Recorded {
+                write.commit()?;
             }
-            let Some(mut observing) = Observing::open(context, &mut write, observation)? else {
-                return Ok(Observed::Recorded);
-            };
-            for seen in &observation.facts {
-                observing.record(seen)?;
-            }
-            observing.settle_matches()?;
-            observing.end_what_returned(observation)?;
-            if let Some(progress) = &observation.progress {
-                observing.keep_progress(progress)?;
-            }
-            observing.close()?;
-            write.commit()?;
-            Ok(Observed::Recorded)
+            Ok(observed)
         })
     }
+
+    /// Writes down what was seen of several sessions. SQLite has one writer anyway, and does it faster in one go, all or
+    /// nothing; on PostgreSQL those who hold several sessions at once would come to wait for each other.
+    pub fn observe_all(&self, context: &Context, observations: &[Observation]) -> Result<()> {
+        if self.store().engine() == Engine::Postgres {
+            return observations.iter().try_for_each(|observation| self.observe(context, observation).map(drop));
+        }
+        again_while_others_are_first(|| {
+            let mut write = self.begin(context)?;
+            let context = &settled(context, &mut write)?;
+            for observation in observations {
+                write_down(context, &mut write, observation)?;
+            }
+            Ok(write.commit()?)
+        })
+    }
+}
+
+fn write_down(context: &Context, write: &mut Writer<'_>, observation: &Observation) -> Result<Observed> {
+    lock_session(write, &observation.session)?;
+    if let Some(progress) = &observation.progress
+        && !is_next(write, progress)?
+    {
+        return Ok(Observed::ReadAlready);
+    }
+    let Some(mut observing) = Observing::open(context, write, observation)? else {
+        return Ok(Observed::Recorded);
+    };
+    for seen in &observation.facts {
+        observing.record(seen)?;
+    }
+    observing.settle_matches()?;
+    observing.end_what_returned(observation)?;
+    if let Some(progress) = &observation.progress {
+        observing.keep_progress(progress)?;
+    }
+    observing.close()?;
+    Ok(Observed::Recorded)
 }
 
 /// One observer of a session at a time: matching looks at many rows, and two agents must never get one spawn.
