@@ -6,7 +6,10 @@ use std::{
     time::SystemTime,
 };
 
-use crate::{line::Line, transcript::Transcript};
+use serde::Deserialize;
+use trackway_domain::Time;
+
+use crate::transcript::Transcript;
 
 /// Bytes of a file in which its session must be named.
 const PEEK: u64 = 256 << 10;
@@ -112,6 +115,15 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
+/// What the first lines tell.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Head {
+    session_id: Option<String>,
+    timestamp: Option<Time>,
+    cwd: Option<String>,
+}
+
 /// The session and the time that the first lines tell.
 fn first_said(path: &Path) -> io::Result<(Option<String>, String)> {
     use io::{BufRead, Read};
@@ -119,7 +131,7 @@ fn first_said(path: &Path) -> io::Result<(Option<String>, String)> {
     let (mut session, mut time) = (None, None);
     let mut bytes = Vec::new();
     while (session.is_none() || time.is_none()) && reader.read_until(b'\n', &mut bytes)? > 0 {
-        if let Ok(line) = serde_json::from_slice::<Line<'_>>(&bytes) {
+        if let Ok(line) = serde_json::from_slice::<Head>(&bytes) {
             session = session.or_else(|| line.session_id.clone());
             time = time.or_else(|| line.timestamp.map(|time| time.to_string()));
         }
@@ -134,7 +146,7 @@ pub fn cwd(path: &Path) -> Option<PathBuf> {
     let mut reader = io::BufReader::new(fs::File::open(path).ok()?.take(PEEK));
     let mut bytes = Vec::new();
     while reader.read_until(b'\n', &mut bytes).ok()? > 0 {
-        if let Some(cwd) = serde_json::from_slice::<Line<'_>>(&bytes).ok().and_then(|line| line.cwd) {
+        if let Some(cwd) = serde_json::from_slice::<Head>(&bytes).ok().and_then(|line| line.cwd) {
             return Some(PathBuf::from(cwd));
         }
         bytes.clear();

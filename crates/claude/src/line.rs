@@ -1,8 +1,15 @@
 //! A line of a transcript, as far as it matters. Unknown types and fields are passed over: they come with every version.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor, value::SeqAccessDeserializer},
+};
 use serde_json::value::RawValue;
 use trackway_domain::Time;
+
+use crate::tool::lenient;
 
 /// A line.
 #[derive(Debug, Default, Deserialize)]
@@ -13,13 +20,11 @@ pub struct Line<'a> {
     pub kind: Option<String>,
     pub uuid: Option<String>,
     pub parent_uuid: Option<String>,
-    pub session_id: Option<String>,
     #[serde(deserialize_with = "or_default")]
     pub timestamp: Option<Time>,
     pub cwd: Option<String>,
     pub version: Option<String>,
     pub git_branch: Option<String>,
-    pub agent_id: Option<String>,
     #[serde(deserialize_with = "or_default")]
     pub is_sidechain: bool,
     #[serde(deserialize_with = "or_default")]
@@ -35,7 +40,7 @@ pub struct Line<'a> {
     #[serde(borrow)]
     pub origin: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub message: Option<&'a RawValue>,
+    pub message: Option<Message<'a>>,
     #[serde(borrow)]
     pub tool_use_result: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -46,11 +51,29 @@ pub struct Line<'a> {
 }
 
 /// A value of an odd shape says nothing, and the rest of the line still does.
-fn or_default<'de, D: serde::Deserializer<'de>, T: serde::de::DeserializeOwned + Default>(
+fn or_default<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     let raw = <&RawValue>::deserialize(deserializer)?;
     Ok(serde_json::from_str(raw.get()).unwrap_or_default())
+}
+
+/// Reads a line in one go, and hands it on. In one whose message is of an odd shape, what can be understood counts.
+pub fn read<T>(text: &str, take: impl FnOnce(Line<'_>) -> T) -> serde_json::Result<T> {
+    #[derive(Deserialize)]
+    struct Odd<'a> {
+        #[serde(borrow)]
+        message: &'a RawValue,
+    }
+    let failed = match serde_json::from_str(text) {
+        Ok(line) => return Ok(take(line)),
+        Err(failed) => failed,
+    };
+    let Ok(Odd { message }) = serde_json::from_str(text) else { return Err(failed) };
+    let start = message.get().as_ptr().addr() - text.as_ptr().addr();
+    let rest = format!("{}null{}", &text[..start], &text[start + message.get().len()..]);
+    let line: Line<'_> = serde_json::from_str(&rest)?;
+    Ok(take(Line { message: Some(Message::of(message)), ..line }))
 }
 
 /// Where a line comes from, when not from a person.
@@ -79,7 +102,23 @@ pub struct Message<'a> {
     #[serde(deserialize_with = "or_default")]
     pub usage: Option<Usage>,
     #[serde(borrow)]
-    pub content: Option<&'a RawValue>,
+    pub content: Content<'a>,
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message without its content, which is of an odd shape.
+    fn of(raw: &'a RawValue) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Bare {
+            id: Option<String>,
+            model: Option<String>,
+            stop_reason: Option<String>,
+            usage: Option<Usage>,
+        }
+        let Bare { id, model, stop_reason, usage } = lenient(Some(raw));
+        Self { id, model, stop_reason, usage, content: Content::default() }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -115,15 +154,45 @@ pub enum Content<'a> {
     Blocks(Vec<Block<'a>>),
 }
 
+impl Default for Content<'_> {
+    fn default() -> Self {
+        Self::Blocks(Vec::new())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Seen;
+        impl<'de> Visitor<'de> for Seen {
+            type Value = Content<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a text or blocks")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Content::Text(text.to_owned()))
+            }
+
+            fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
+                Ok(Content::Text(text))
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Content::default())
+            }
+
+            fn visit_seq<S: SeqAccess<'de>>(self, blocks: S) -> Result<Self::Value, S::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(blocks)).map(Content::Blocks)
+            }
+        }
+        deserializer.deserialize_any(Seen)
+    }
+}
+
 impl<'a> Content<'a> {
     pub fn of(raw: Option<&'a RawValue>) -> Self {
-        let Some(raw) = raw else {
-            return Self::Blocks(Vec::new());
-        };
-        if raw.get().starts_with('"') {
-            return Self::Text(serde_json::from_str(raw.get()).unwrap_or_default());
-        }
-        Self::Blocks(serde_json::from_str(raw.get()).unwrap_or_default())
+        lenient(raw)
     }
 
     /// The text in it, blocks of text below each other.
@@ -132,5 +201,42 @@ impl<'a> Content<'a> {
             Self::Text(text) => text,
             Self::Blocks(blocks) => blocks.into_iter().filter_map(|block| block.text).collect::<Vec<_>>().join("\n"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(json: &str) -> (Option<String>, Option<String>) {
+        let line = format!(r#"{{"n":5,"message":{json},"cwd":"/x"}}"#);
+        read(&line, |line| {
+            assert_eq!(line.cwd.as_deref(), Some("/x"));
+            let message = line.message.unwrap_or_default();
+            let text = match message.content {
+                Content::Text(text) => Some(text),
+                Content::Blocks(blocks) => blocks.into_iter().next().and_then(|block| block.text),
+            };
+            (message.id, text)
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_message_of_an_odd_shape_says_what_can_be_understood() {
+        let some = |text: &str| Some(text.to_owned());
+        for (json, id, text) in [
+            (r#"{"id":"m","content":"a\"b"}"#, some("m"), some("a\"b")),
+            (r#"{"content":[{"type":"text","text":"x","more":{}}]}"#, None, some("x")),
+            (r#"{"id":"m","content":5}"#, some("m"), None),
+            (r#"{"id":"m","content":[{"text":7}]}"#, some("m"), None),
+            (r#"{"id":"m","content":null}"#, some("m"), None),
+            (r#"{"id":7,"content":"x"}"#, None, None),
+            ("5", None, None),
+            ("null", None, None),
+        ] {
+            assert_eq!(message(json), (id, text), "{json}");
+        }
+        assert!(read("{", |_| ()).is_err() && read("5", |_| ()).is_err());
     }
 }

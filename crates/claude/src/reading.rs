@@ -107,16 +107,17 @@ impl Reading {
     }
 
     /// Takes one line in. `offset` is where it begins; `again` reads the line of an earlier call.
-    pub fn take(&mut self, line: &Line<'_>, offset: u64, again: &mut dyn FnMut(u64) -> Option<Vec<u8>>) {
+    pub fn take(&mut self, mut line: Line<'_>, offset: u64, again: &mut dyn FnMut(u64) -> Option<Vec<u8>>) {
         self.state.lines += 1;
         let at = line.timestamp.or(self.state.last_at.map(Time::from_micros)).unwrap_or(Time::from_micros(0));
         self.state.last_at = Some(at.micros());
-        self.session(line, at);
+        self.session(&line, at);
+        let message = line.message.take().unwrap_or_default();
         match line.kind.as_deref() {
-            Some("user") => self.user(line, at, again),
-            Some("assistant") => self.assistant(line, at, offset),
-            Some("progress") => self.progress(line, at),
-            Some("queue-operation") => self.queued(line, at),
+            Some("user") => self.user(&line, message, at, again),
+            Some("assistant") => self.assistant(&line, message, at, offset),
+            Some("progress") => self.progress(&line, at),
+            Some("queue-operation") => self.queued(&line, at),
             _ => {}
         }
     }
@@ -215,10 +216,9 @@ impl Reading {
         }
     }
 
-    fn user(&mut self, line: &Line<'_>, at: Time, again: &mut dyn FnMut(u64) -> Option<Vec<u8>>) {
+    fn user(&mut self, line: &Line<'_>, message: Message<'_>, at: Time, again: &mut dyn FnMut(u64) -> Option<Vec<u8>>) {
         let name = self.agent_of(line);
-        let message: Message<'_> = lenient(line.message);
-        let content = Content::of(message.content);
+        let content = message.content;
         if let Content::Blocks(blocks) = &content
             && blocks.iter().any(|block| block.kind.as_deref() == Some("tool_result"))
         {
@@ -316,10 +316,9 @@ impl Reading {
         }
     }
 
-    fn assistant(&mut self, line: &Line<'_>, at: Time, offset: u64) {
+    fn assistant(&mut self, line: &Line<'_>, message: Message<'_>, at: Time, offset: u64) {
         let name = self.agent_of(line);
         self.begin_if_first(line, at, &name);
-        let message: Message<'_> = lenient(line.message);
         let synthetic = message.model.as_deref() == Some("<synthetic>");
         if let (Some(id), Some(usage), false) = (&message.id, &message.usage, synthetic) {
             let facts = UsageFacts {
@@ -333,7 +332,7 @@ impl Reading {
             };
             self.usage(at, &name, facts);
         }
-        let blocks = match Content::of(message.content) {
+        let blocks = match message.content {
             Content::Text(text) => vec![Block { kind: Some("text".into()), text: Some(text), ..Block::default() }],
             Content::Blocks(blocks) => blocks,
         };
@@ -530,8 +529,7 @@ impl Reading {
 /// The call of an id in a line that is read again.
 fn call_in(line: &[u8], id: &str) -> Option<Call> {
     let line: Line<'_> = serde_json::from_slice(line).ok()?;
-    let message: Message<'_> = lenient(line.message);
-    let Content::Blocks(blocks) = Content::of(message.content) else { return None };
+    let Content::Blocks(blocks) = line.message?.content else { return None };
     let block = blocks.into_iter().find(|block| block.id.as_deref() == Some(id))?;
     Some(Call { name: block.name?, input: lenient(block.input) })
 }

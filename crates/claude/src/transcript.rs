@@ -16,7 +16,7 @@ use trackway_domain::{
 };
 
 use crate::{
-    line::Line,
+    line,
     reading::{Reading, State},
     redact::redacted,
 };
@@ -287,8 +287,8 @@ impl Reading {
                 &repaired
             }
         };
-        match serde_json::from_str::<Line<'_>>(text) {
-            Ok(line) => self.take(&line, offset, again),
+        match line::read(text, |line| self.take(line, offset, again)) {
+            Ok(()) => {}
             // JSON of a shape that no version had so far is passed over; anything else is a bad line.
             Err(_) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => self.pass(),
             Err(_) => return Err(Bad),
