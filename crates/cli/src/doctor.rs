@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::UNIX_EPOCH,
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -18,6 +17,7 @@ use crate::{
     door::{House, Outcome},
     failure::Failure,
     hook,
+    ingest::modified,
     location::Location,
     render::Shape,
 };
@@ -70,11 +70,6 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     let mut outcome = Outcome::new(data, Shape::Doctor);
     outcome.failed = !findings.is_empty();
     Ok(outcome)
-}
-
-fn modified(path: &Path) -> Option<Time> {
-    let age = path.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    i64::try_from(age.as_micros()).ok().map(Time::from_micros)
 }
 
 /// When hooks were put into the settings that count here, as far as the files tell.

@@ -204,7 +204,8 @@ fn find(wanted: &Wanted, ingested: &mut Ingested) -> Vec<Transcript> {
     transcripts
 }
 
-fn modified(path: &Path) -> Option<Time> {
+/// When a file was last written to.
+pub fn modified(path: &Path) -> Option<Time> {
     let age = path.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(age.as_micros()).ok().map(Time::from_micros)
 }

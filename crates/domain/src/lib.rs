@@ -11,6 +11,7 @@ pub mod line_trace;
 pub mod match_ladder;
 pub mod observed;
 pub mod patch;
+pub mod plain_path;
 pub mod reference;
 pub mod replacement_graph;
 pub mod scratchpad;

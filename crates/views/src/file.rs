@@ -2,13 +2,14 @@
 
 use std::{
     env, fs,
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
 };
 
 use sha2::{Digest, Sha256};
 use trackway_domain::{
     Error as Rule, Id, kind,
     line_trace::{self, Fit, Written},
+    plain_path::plain,
     spawn::hex,
     text,
     words::ChangeEvidence,
@@ -75,21 +76,6 @@ pub fn at(read: &mut Reader<'_>, typed: &str) -> Result<Option<Found>> {
         }
         None => None,
     })
-}
-
-/// A path without `.` and `..`, links left as they are.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            other => plain.push(other),
-        }
-    }
-    plain
 }
 
 /// Where a file of the record should be.

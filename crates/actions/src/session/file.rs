@@ -1,11 +1,12 @@
 //! Files that runs of a session changed.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use trackway_domain::{
     Id, Time,
     kind::{self, ActionType, ResourceType},
     observed::{FileFacts, Seen, Source},
+    plain_path::plain,
     text,
     words::FileChange,
 };
@@ -29,16 +30,7 @@ pub(super) fn recorded_path(root: Option<&str>, cwd: Option<&str>, path: &str) -
         Some(base) => Path::new(base).join(&cleaned),
         None => PathBuf::from(&cleaned),
     };
-    let mut plain = PathBuf::new();
-    for part in whole.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            other => plain.push(other),
-        }
-    }
+    let plain = plain(&whole);
     let below = root.or(cwd).and_then(|root| plain.strip_prefix(root).ok().map(Path::to_path_buf));
     let shown = below.filter(|below| !below.as_os_str().is_empty()).unwrap_or(plain);
     text::cut(&shown.to_string_lossy(), PATH_MAX - 1)
