@@ -7,6 +7,7 @@ mod catalog;
 mod connect;
 mod databases;
 mod demo;
+mod doctor;
 mod errors;
 mod hook;
 mod ids;
