@@ -143,6 +143,9 @@ impl History {
             prompt_hash: None,
             hooked: false,
             asked_at: None,
+            queue_item_id: None,
+            fence: None,
+            token_hash: None,
         }
     }
 

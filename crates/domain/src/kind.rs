@@ -32,6 +32,11 @@ words! {
         Spawn = "spawn",
         Message = "message",
         Report = "report",
+        QueueItem = "queue_item",
+        Conversation = "conversation",
+        Experiment = "experiment",
+        Route = "route",
+        Testcase = "testcase",
     }
 }
 
@@ -83,6 +88,11 @@ markers!(
     Spawn,
     Message,
     Report,
+    QueueItem,
+    Conversation,
+    Experiment,
+    Route,
+    Testcase,
 );
 
 words! {

@@ -322,3 +322,55 @@ words! {
         All = "all",
     }
 }
+
+words! {
+    /// Where a queue item stands.
+    pub enum ItemStatus {
+        /// Not before its time.
+        Waiting = "waiting",
+        /// Why is said.
+        Blocked = "blocked",
+        Ready = "ready",
+        Running = "running",
+        Completed = "completed",
+        /// No attempts are left: the dead letter.
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+}
+
+impl ItemStatus {
+    /// Whether nothing more will be done about it.
+    pub fn is_finished(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+words! {
+    /// How a try stands.
+    pub enum ExperimentStatus {
+        Open = "open",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Abandoned = "abandoned",
+    }
+}
+
+words! {
+    /// What the sender of a message said about it.
+    pub enum MessageStatus {
+        Ingested = "ingested",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Timeout = "timeout",
+    }
+}
+
+words! {
+    /// How a test case went.
+    pub enum TestcaseStatus {
+        Ok = "OK",
+        Ko = "KO",
+        Todo = "TODO",
+    }
+}

@@ -11,6 +11,7 @@ use crate::{
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "core", include_str!("../migrations/0001_core.sql")),
     (2, "sessions", include_str!("../migrations/0002_sessions.sql")),
+    (3, "motion", include_str!("../migrations/0003_motion.sql")),
 ];
 
 /// The schema this program knows.

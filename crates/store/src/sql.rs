@@ -314,10 +314,13 @@ word_columns!(
     words::CommitmentStatus,
     words::DecisionStatus,
     words::Evidence,
+    words::ExperimentStatus,
     words::FileChange,
     words::Heading,
+    words::ItemStatus,
     words::Level,
     words::LinkType,
+    words::MessageStatus,
     words::Priority,
     words::RoleOrigin,
     words::RoleSource,
@@ -327,6 +330,7 @@ word_columns!(
     words::SpawnRoleSource,
     words::StepType,
     words::TaskStatus,
+    words::TestcaseStatus,
 );
 
 /// Something that one row can be read as.

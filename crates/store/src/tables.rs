@@ -5,8 +5,9 @@ use trackway_domain::{
     Duration, Id, Time, Variant,
     kind::{self, ActionType, ResourceType},
     words::{
-        ActorKind, ChangeEvidence, CommitmentStatus, DecisionStatus, Evidence, FileChange, Heading, Level, LinkType,
-        Priority, RoleOrigin, RoleSource, RunMode, RunStatus, Runner, SpawnRoleSource, StepType, TaskStatus,
+        ActorKind, ChangeEvidence, CommitmentStatus, DecisionStatus, Evidence, ExperimentStatus, FileChange, Heading,
+        ItemStatus, Level, LinkType, MessageStatus, Priority, RoleOrigin, RoleSource, RunMode, RunStatus, Runner,
+        SpawnRoleSource, StepType, TaskStatus, TestcaseStatus,
     },
 };
 use uuid::Uuid;
@@ -262,6 +263,9 @@ table! {
         #[serde(skip)] prompt_hash: Option<String>,
         #[serde(skip)] hooked: bool,
         #[serde(skip)] asked_at: Option<Time>,
+        queue_item_id: Option<Id<kind::QueueItem>>,
+        fence: Option<i64>,
+        #[serde(skip)] token_hash: Option<Vec<u8>>,
     }
 }
 
@@ -594,6 +598,18 @@ table! {
         #[serde(skip)] session_id: Option<Id<kind::Session>>,
         #[serde(skip)] line: Option<String>,
         created_at: Time,
+        from_task_id: Option<Id<kind::Task>>,
+        to_kind: Option<kind::Kind>,
+        to_id: Option<Uuid>,
+        in_reply_to: Option<Id<kind::Message>>,
+        conversation_id: Option<Id<kind::Conversation>>,
+        experiment_id: Option<Id<kind::Experiment>>,
+        role_id: Option<Id<kind::Role>>,
+        status: MessageStatus,
+        error_message: Option<String>,
+        title: Option<String>,
+        goal: Option<String>,
+        tags: Vec<String>,
     }
 }
 
@@ -653,5 +669,112 @@ table! {
         tldr: String,
         content: String,
         created_at: Time,
+    }
+}
+
+table! {
+    pub struct Conversation in "conversations" {
+        id: Id<kind::Conversation>,
+        #[serde(skip)] tenant_id: TenantId,
+        title: String,
+        description: Option<String>,
+        project: Option<String>,
+        role_id: Option<Id<kind::Role>>,
+        tags: Vec<String>,
+        notes: Option<String>,
+        created_at: Time,
+        updated_at: Time,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    /// One try inside a conversation.
+    pub struct Experiment in "experiments" {
+        id: Id<kind::Experiment>,
+        #[serde(skip)] tenant_id: TenantId,
+        conversation_id: Id<kind::Conversation>,
+        title: String,
+        status: ExperimentStatus,
+        outcome: Option<String>,
+        created_at: Time,
+        updated_at: Time,
+        ended_at: Option<Time>,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    /// Which messages are work for which task.
+    pub struct Route in "routes" {
+        id: Id<kind::Route>,
+        #[serde(skip)] tenant_id: TenantId,
+        tag: String,
+        role_id: Option<Id<kind::Role>>,
+        task_id: Id<kind::Task>,
+        workspace_id: Option<Id<kind::Workspace>>,
+        #[serde(skip)] created_by: Uuid,
+        created_at: Time,
+        updated_at: Time,
+        #[serde(skip)] deleted_at: Option<Time>,
+    }
+}
+
+table! {
+    /// The result of one test of a try.
+    pub struct Testcase in "testcases" {
+        id: Id<kind::Testcase>,
+        #[serde(skip)] tenant_id: TenantId,
+        title: String,
+        status: TestcaseStatus,
+        error: Option<String>,
+        file: Option<String>,
+        line: Option<i64>,
+        duration_ms: Option<i64>,
+        experiment_id: Option<Id<kind::Experiment>>,
+        role_id: Option<Id<kind::Role>>,
+        created_at: Time,
+    }
+}
+
+table! {
+    /// A request that a task be run.
+    pub struct QueueItem in "queue_items" {
+        id: Id<kind::QueueItem>,
+        #[serde(skip)] tenant_id: TenantId,
+        description: Option<String>,
+        status: ItemStatus,
+        why: Option<String>,
+        tags: Vec<String>,
+        task_id: Id<kind::Task>,
+        #[serde(rename = "revision")] task_revision: Option<i64>,
+        #[serde(rename = "inbound_message")] message_id: Option<Id<kind::Message>>,
+        route_id: Option<Id<kind::Route>>,
+        workspace_id: Option<Id<kind::Workspace>>,
+        role_id: Option<Id<kind::Role>>,
+        agent_id: Option<Id<kind::Agent>>,
+        priority: i64,
+        in_queue_since: Time,
+        not_before: Option<Time>,
+        dedup_key: Option<String>,
+        concurrency_key: Option<String>,
+        #[serde(skip)] held_key: Option<String>,
+        attempt: i64,
+        max_attempts: i64,
+        #[serde(skip)] lease_seconds: Option<i64>,
+        lease_expires: Option<Time>,
+        heartbeat_at: Option<Time>,
+        #[serde(skip)] taken_by: Option<Id<kind::Agent>>,
+        #[serde(skip)] slot: Option<i64>,
+        fence: i64,
+        run_id: Option<Id<kind::Run>>,
+        #[serde(skip)] initiated_by: Option<Id<kind::Person>>,
+        cause_kind: Option<kind::Kind>,
+        cause_id: Option<Uuid>,
+        chain_depth: i64,
+        result: Option<Value>,
+        error: Option<String>,
+        created_at: Time,
+        finished_at: Option<Time>,
     }
 }

@@ -124,6 +124,9 @@ impl Action for StartRun {
             prompt_hash: None,
             hooked: false,
             asked_at: None,
+            queue_item_id: None,
+            fence: None,
+            token_hash: None,
         };
         write.insert(&run)?;
         let resource = resource(run.id);

@@ -1,7 +1,12 @@
 //! What was said in a session, as messages: prompts, and what agents answered.
 
 use sha2::{Digest, Sha256};
-use trackway_domain::{Id, Time, kind, observed::Seen, text, words::ActorKind};
+use trackway_domain::{
+    Id, Time, kind,
+    observed::Seen,
+    text,
+    words::{ActorKind, MessageStatus},
+};
 use trackway_store::{
     params,
     tables::{Content, Message},
@@ -58,6 +63,18 @@ impl Observing<'_, '_> {
             session_id: Some(session),
             line: line.map(Into::into),
             created_at: at,
+            from_task_id: None,
+            to_kind: None,
+            to_id: None,
+            in_reply_to: None,
+            conversation_id: None,
+            experiment_id: None,
+            role_id: None,
+            status: MessageStatus::Ingested,
+            error_message: None,
+            title: None,
+            goal: None,
+            tags: Vec::new(),
         };
         self.write.insert(&message)?;
         self.register(&Resource::outside(message.id, format!("messages/{}", message.id.short())))?;

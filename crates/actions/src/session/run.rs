@@ -341,6 +341,9 @@ impl Observing<'_, '_> {
             prompt_hash: beginning.hash.clone(),
             hooked: self.source == Source::Hook,
             asked_at: None,
+            queue_item_id: None,
+            fence: None,
+            token_hash: None,
         };
         self.write.insert(&run)?;
         self.register(&resource(run.id))?;
