@@ -23,6 +23,7 @@ const NOUNS: &[(&str, &str)] = &[
     ("note", "Notes, comments and who read them"),
     ("package", "Packages: the version of a task that a role uses"),
     ("person", "People: who answers for what agents do"),
+    ("queue", "The queue: requests that a task be run, each taken by one"),
     ("role", "Roles: the names actors work under"),
     ("run", "Runs: one execution of work by one agent"),
     ("scratchpad", "Scratchpads: an agent's notes to its future self"),
@@ -146,11 +147,30 @@ fn action_command(action: &trackway_actions::registry::Entry, extent: &Extent) -
 
 fn view_command(view: &trackway_views::registry::Entry, extent: &Extent) -> Command {
     let command = Command::new(view.command.1).visible_aliases(view.alias);
+    if view.command == ("", "ready") && extent.has("ready") {
+        return ready_command((view.arguments)(command));
+    }
     if extent.has(view.command.1) || view.alias.is_some_and(|alias| extent.has(alias)) {
         (view.arguments)(command)
     } else {
         command
     }
+}
+
+/// `ready --claim` is the action `claim`, with its flags.
+fn ready_command(ready: Command) -> Command {
+    let claim = ACTIONS.iter().find(|action| action.command == ("", "claim"));
+    let flags = claim.map(|claim| action_command(claim, &Extent::Whole)).unwrap_or_default();
+    let flags = flags.get_arguments().map(|flag| flag.clone().requires("claim")).collect::<Vec<_>>();
+    ready
+        .arg(
+            Arg::new("claim")
+                .long("claim")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("limit")
+                .help("Claim the first: get a run and its token for it"),
+        )
+        .args(flags)
 }
 
 fn globals() -> [Arg; 3] {

@@ -109,6 +109,10 @@ impl House {
             ("db", Some((_, rest))) => self.schema(rest),
             ("tenant", Some(("create", rest))) => self.create_tenant(rest),
             ("tenant", Some(_)) => self.tenants(),
+            ("ready", None) if rest.get_flag("claim") => match ACTIONS.iter().find(|action| action.name == "claim") {
+                Some(claim) => self.act(claim, rest),
+                None => self.ask(("", "ready"), matches),
+            },
             (verb, None) => match ACTIONS.iter().find(|action| action.command == ("", verb)) {
                 Some(action) => self.act(action, rest),
                 None => self.ask(("", verb), matches),

@@ -5,8 +5,8 @@ use trackway_domain::{Id, Time, Variant, kind, words::RunStatus};
 use crate::{
     shown,
     tables::{
-        Agent, Commitment, Decision, Message, Note, Package, Run, Session, Spawn, Subagent, Task, TaskLink, Token,
-        Workflow,
+        Agent, Commitment, Decision, Message, Note, Package, QueueItem, Run, Session, Spawn, Subagent, Task, TaskLink,
+        Token, Workflow,
     },
 };
 
@@ -123,4 +123,15 @@ shown! {
         session_id: Option<String> = "e.session_id",
         body: String = "c.body",
     } from "messages m join contents c on c.id = m.content_id left join agents a on a.id = m.from_actor_id left join people p on p.id = m.from_actor_id left join runs u on u.id = m.from_run_id left join roles r on r.id = u.role_id left join sessions e on e.id = m.session_id"
+}
+
+shown! {
+    pub struct QueueItemShown of item: QueueItem as "q" {
+        variant: Variant = "t.variant",
+        role: Option<String> = "r.name",
+        agent: Option<String> = "a.handle",
+        workspace: Option<String> = "w.name",
+        taken_by: Option<String> = "h.handle",
+        initiated_by: Option<String> = "p.handle",
+    } from "queue_items q join tasks t on t.id = q.task_id left join roles r on r.id = q.role_id left join agents a on a.id = q.agent_id left join workspaces w on w.id = q.workspace_id left join agents h on h.id = q.taken_by left join people p on p.id = q.initiated_by"
 }

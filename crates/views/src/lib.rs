@@ -8,6 +8,7 @@ pub mod made;
 pub mod message;
 pub mod package;
 pub mod page;
+pub mod queue;
 pub mod registry;
 pub mod run;
 pub mod scratchpad;

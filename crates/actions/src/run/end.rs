@@ -1,7 +1,7 @@
 //! Ending a run: its token dies with it.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Ref, kind, text, words::RunStatus};
+use trackway_domain::{Error as Rule, Id, Ref, kind, text, words::RunStatus};
 use trackway_store::{Writer, params, shown::RunShown};
 
 use super::RunningRun;
@@ -9,7 +9,7 @@ use crate::{
     action::{Action, Done},
     context::Context,
     error::Result,
-    token,
+    queue,
     touched::Nothing,
 };
 
@@ -89,11 +89,34 @@ fn end(
     message: Option<String>,
     error: Option<String>,
 ) -> Result<RunShown> {
+    end_with(write, run.id(), status, outcome, message.as_deref(), error.as_deref())?;
+    queue::settle_with_run(write, &run.0, status, error.as_deref().or(message.as_deref()))?;
+    if run.0.queue_item_id.is_some() {
+        // Its worker is to hear of it.
+        write.ring();
+    }
+    Ok(write.shown_by_id::<RunShown>("u", run.id())?)
+}
+
+/// Ends a run that is running, with its token; one that has ended stays as it ended.
+pub(crate) fn end_with(
+    write: &mut Writer<'_>,
+    run: Id<kind::Run>,
+    status: RunStatus,
+    outcome: &str,
+    message: Option<&str>,
+    error: Option<&str>,
+) -> Result<()> {
     let now = write.now;
     write.post(
-        "update runs set status = ?3, outcome = ?4, final_message = ?5, error = ?6, ended_at = ?7 where tenant_id = ?1 and id = ?2",
-        params![run.id(), status, outcome, message, error, now],
+        "update runs set status = ?3, outcome = ?4, final_message = ?5, error = ?6, ended_at = ?7, token_hash = null
+         where tenant_id = ?1 and id = ?2 and status = 'running'",
+        params![run, status, outcome, message, error, now],
     )?;
-    token::revoke_of_run(write, run.id())?;
-    Ok(write.shown_by_id::<RunShown>("u", run.id())?)
+    Ok(())
+}
+
+/// The same, with nothing to say.
+pub(crate) fn end_quietly(write: &mut Writer<'_>, run: Id<kind::Run>, status: RunStatus, outcome: &str) -> Result<()> {
+    end_with(write, run, status, outcome, None, None)
 }
