@@ -74,7 +74,8 @@ pub fn command_for(arguments: &[OsString]) -> Command {
 fn verbs(noun: &str) -> impl Iterator<Item = &'static str> {
     let actions = ACTIONS.iter().filter(move |action| action.command.0 == noun).map(|action| action.command.1);
     let views = VIEWS.iter().filter(move |view| view.command.0 == noun);
-    actions.chain(views.flat_map(|view| [Some(view.command.1), view.alias].into_iter().flatten()))
+    let special = (noun == "task").then_some("run");
+    actions.chain(views.flat_map(|view| [Some(view.command.1), view.alias].into_iter().flatten())).chain(special)
 }
 
 fn grammar(extent: &Extent) -> Command {
@@ -103,7 +104,8 @@ fn noun_command(noun: &'static str, about: &'static str, extent: &Extent) -> Com
     }
     let actions = ACTIONS.iter().filter(|action| action.command.0 == noun).map(|action| action_command(action, extent));
     let views = VIEWS.iter().filter(|view| view.command.0 == noun).map(|view| view_command(view, extent));
-    command.subcommands(actions).subcommands(views)
+    let command = command.subcommands(actions).subcommands(views);
+    if noun == "task" { command.subcommand(crate::work::run_command()) } else { command }
 }
 
 /// Flags that hold what people and agents write: it may begin with `-`, and `-` alone reads standard input. Flags that
@@ -198,6 +200,7 @@ fn special() -> Vec<Command> {
         crate::ingest::command(),
         crate::hook::command(),
         crate::doctor::command(),
+        crate::work::command(),
         client_command("connect", "Record the work of a client").subcommand(
             settings_command("Put Trackway's hooks into Claude Code's settings").args([memory(), plugin()]),
         ),

@@ -17,7 +17,6 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use crate::{
     connection,
     error::{Error, Result},
-    store::Store,
     url::Url,
 };
 
@@ -49,17 +48,15 @@ enum At {
     Postgres(Box<Postgres>),
 }
 
-impl Store {
-    /// Begins to listen for changes of the queue.
-    pub fn listener(&self) -> Result<Listener> {
-        Ok(Listener(match self.url() {
+impl Listener {
+    /// Begins to listen for changes of the queue of a database.
+    pub fn at(url: &Url) -> Result<Self> {
+        Ok(Self(match url {
             Url::Sqlite(path) => At::File(file::Watch::new(&beside(path))?),
             Url::Postgres(url) => At::Postgres(Box::new(Postgres::listening(url)?)),
         }))
     }
-}
 
-impl Listener {
     /// Waits for a ring, no longer than this. Says whether it rang; an error means that the connection is gone.
     pub fn wait(&mut self, at_most: Duration) -> Result<bool> {
         match &mut self.0 {

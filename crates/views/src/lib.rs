@@ -1,5 +1,6 @@
 //! Every question, one type each. Reads only.
 
+pub mod assignment;
 pub mod catalog;
 pub mod event;
 pub mod file;

@@ -113,6 +113,25 @@ impl Action for AddItem {
 }
 
 impl AddItem {
+    /// A request for a task, with nothing else said.
+    pub fn of(task: Ref<kind::Task>) -> Self {
+        Self {
+            task,
+            description: None,
+            why: None,
+            tags: Vec::new(),
+            role: None,
+            priority: None,
+            dedup_key: None,
+            concurrency_key: None,
+            workspace: None,
+            message: None,
+            agent: None,
+            max_attempts: None,
+            not_before: None,
+        }
+    }
+
     fn prepared(&self, adding: &mut Adding, write: &mut Writer<'_>) -> Result<NewItem> {
         let key = |field, given: &Option<String>| {
             given.as_deref().map(|key| text::required_line(field, key, text::LINE_MAX)).transpose()
@@ -198,6 +217,29 @@ row! {
     }
 }
 
+/// The task that a reference names, which can be run.
+pub(crate) fn usable_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Id<kind::Task>> {
+    let by_variant = write.one::<(Id<kind::Task>, bool, Variant)>(
+        "select id, archived, variant from tasks where tenant_id = ?1 and variant = ?2 and deleted_at is null",
+        params![reference.as_str()],
+    )?;
+    let (id, archived, variant) = match by_variant {
+        Some(found) => found,
+        None => {
+            let id = write.resolve(reference)?;
+            write
+                .one("select id, archived, variant from tasks where tenant_id = ?1 and id = ?2", params![id])?
+                .ok_or_else(|| Rule::not_found(format!("there is no task {reference:?}")))?
+        }
+    };
+    if archived {
+        return Err(Rule::conflict(format!("task {variant} is archived"))
+            .hint(format!("trackway task latest --variant {variant} shows what replaces it"))
+            .into());
+    }
+    Ok(id)
+}
+
 /// Items that are added together: what they share is looked up once, and they are written at once.
 #[derive(Debug, Default)]
 struct Adding {
@@ -213,24 +255,7 @@ impl Adding {
         if let Some(known) = self.tasks.get(reference.as_str()) {
             return Ok(*known);
         }
-        let by_variant = write.one::<(Id<kind::Task>, bool, Variant)>(
-            "select id, archived, variant from tasks where tenant_id = ?1 and variant = ?2 and deleted_at is null",
-            params![reference.as_str()],
-        )?;
-        let (id, archived, variant) = match by_variant {
-            Some(found) => found,
-            None => {
-                let id = write.resolve(reference)?;
-                write
-                    .one("select id, archived, variant from tasks where tenant_id = ?1 and id = ?2", params![id])?
-                    .ok_or_else(|| Rule::not_found(format!("there is no task {reference:?}")))?
-            }
-        };
-        if archived {
-            return Err(Rule::conflict(format!("task {variant} is archived"))
-                .hint(format!("trackway task latest --variant {variant} shows what replaces it"))
-                .into());
-        }
+        let id = usable_task(write, reference)?;
         self.tasks.insert(reference.as_str().to_owned(), id);
         Ok(id)
     }

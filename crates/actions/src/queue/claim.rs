@@ -13,6 +13,7 @@ use super::{
     lease::return_expired,
     resource,
     take::{begin, free_slots, roles, taking_agent},
+    usable_task,
 };
 use crate::{
     action::{About, Action, Done},
@@ -21,7 +22,7 @@ use crate::{
     touched::Nothing,
 };
 
-/// Claim the most urgent ready task, and get a run and its token for it
+/// Claim the most urgent ready task, or the one you name, and get a run and its token for it
 ///
 /// The task is in progress until its queue item is completed, which makes it done, or fails, which opens it again.
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
@@ -30,6 +31,12 @@ pub struct Claim {
     /// The agent that claims it (the worker, when it is not said)
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
+    /// This task, ready or not
+    #[arg(long)]
+    pub task: Option<Ref<kind::Task>>,
+    /// The workspace it happens in (the task's, when it is not said)
+    #[arg(long)]
+    pub workspace: Option<Ref<kind::Workspace>>,
     /// How long it is yours without a sign of life, in seconds (300)
     #[arg(long, value_name = "SECONDS")]
     pub lease: Option<i64>,
@@ -58,19 +65,23 @@ impl Action for Claim {
             }
         }
         let roles = roles(&agent);
-        let Some(task) = next_task(write, roles)? else {
+        let task = match &self.task {
+            Some(task) => Some(usable_task(write, task)?),
+            None => next_task(write, roles)?,
+        };
+        let Some(task) = task else {
             return Ok(Done::unchanged(Vec::new()));
         };
-        let added = enqueue(context, write, NewItem { agent: Some(agent.id), ..NewItem::of(task) })?;
-        let taker = Taker {
-            agent: agent.id,
-            // It names the agent: also the worker takes it so.
-            roles: Roles::Own(agent.role_id),
-            item: Some(added.id),
-            limit: 1,
-            slots,
-            lease_seconds,
+        let new = NewItem {
+            // The worker takes nothing that names an agent.
+            agent: (roles != Roles::All).then_some(agent.id),
+            workspace: write.resolve_optional(self.workspace.as_ref())?,
+            // What fails is open again for whoever claims next.
+            max_attempts: 1,
+            ..NewItem::of(task)
         };
+        let added = enqueue(context, write, new)?;
+        let taker = Taker { agent: agent.id, roles, item: Some(added.id), limit: 1, slots, lease_seconds };
         let picked = write.pick_items(&taker, trackway_domain::queue::lease_end(write.now, lease_seconds))?;
         if picked.is_empty() {
             let blocked = write.row::<QueueItem>("where tenant_id = ?1 and id = ?2", params![added.id])?;

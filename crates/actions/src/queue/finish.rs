@@ -8,7 +8,7 @@ use trackway_domain::{
 };
 use trackway_store::{Writer, params, tables::QueueItem};
 
-use super::{Ending, ItemStands, check_held, held, id_of, item, resource, settle};
+use super::{Again, Ending, ItemStands, check_held, held, id_of, item, resource, settle};
 use crate::{
     action::{Action, Done},
     context::{Actor, Context},
@@ -35,8 +35,17 @@ pub struct CompleteItem {
 /// Characters of a result.
 const RESULT_MAX: usize = text::TEXT_MAX;
 
-fn parse_json(given: &str) -> std::result::Result<Value, String> {
+pub(crate) fn parse_json(given: &str) -> std::result::Result<Value, String> {
     serde_json::from_str(given).map_err(|error| format!("{error} (a text is JSON with quotes: '\"done\"')"))
+}
+
+/// A result that is not too long.
+pub(crate) fn checked_result(result: Option<&Value>) -> Result<Option<Value>> {
+    let length = result.map_or(0, |result| result.to_string().chars().count());
+    if length > RESULT_MAX {
+        return Err(Rule::usage(format!("result has {length} characters, the limit is {RESULT_MAX}")).into());
+    }
+    Ok(result.cloned())
 }
 
 impl Action for CompleteItem {
@@ -46,17 +55,14 @@ impl Action for CompleteItem {
     type Output = ItemStands;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let length = self.result.as_ref().map_or(0, |result| result.to_string().chars().count());
-        if length > RESULT_MAX {
-            return Err(Rule::usage(format!("result has {length} characters, the limit is {RESULT_MAX}")).into());
-        }
+        let result = checked_result(self.result.as_ref())?;
         let id = id_of(write, &self.id)?;
         let run = match self.at_once(context, write, id)? {
             Some(run) => Some(run),
             None => {
                 let item = held(write, &self.id, self.fence)?;
                 require_own_item(context, &item)?;
-                settle(write, &item, &Ending::Completed { result: self.result.clone() })?;
+                settle(write, &item, &Ending::Completed { result })?;
                 item.run_id
             }
         };
@@ -114,6 +120,10 @@ pub struct FailItem {
     /// What went wrong
     #[arg(long)]
     pub error: String,
+    /// Do not try again, whatever attempts are left
+    #[arg(long)]
+    #[serde(default)]
+    pub for_good: bool,
 }
 
 impl Action for FailItem {
@@ -124,12 +134,13 @@ impl Action for FailItem {
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let error = text::body("error", &self.error, text::TEXT_MAX)?;
+        let again = if self.for_good { Again::Never } else { Again::WhileAttemptsAreLeft };
         let item = held(write, &self.id, self.fence)?;
         require_own_item(context, &item)?;
         if let Some(run) = item.run_id {
             run::end_with(write, run, RunStatus::Failed, "error", None, Some(&error))?;
         }
-        let item = settle(write, &item, &Ending::Failed { error })?;
+        let item = settle(write, &item, &Ending::Failed { error, again })?;
         Ok(Done::changed(ItemStands::from(&item), &resource(item.id), Nothing))
     }
 }

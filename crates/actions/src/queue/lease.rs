@@ -8,7 +8,7 @@ use trackway_domain::{
 };
 use trackway_store::{Writer, params, tables::QueueItem};
 
-use super::{Ending, check_held, held, resource, settle};
+use super::{Again, Ending, check_held, held, resource, settle};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -104,6 +104,6 @@ fn expire(context: &Context, write: &mut Writer<'_>, item: &QueueItem) -> Result
     if let Some(run) = item.run_id {
         run::end_quietly(write, run, RunStatus::TimedOut, "lease expired")?;
     }
-    settle(write, item, &Ending::Failed { error: "lease expired".into() })?;
+    settle(write, item, &Ending::Failed { error: "lease expired".into(), again: Again::WhileAttemptsAreLeft })?;
     crate::core::append_event(context, write, "queue_expire", &(&resource(item.id)).into(), None)
 }

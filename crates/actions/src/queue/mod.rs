@@ -9,13 +9,14 @@ mod settle;
 mod take;
 
 pub use add::{AddItem, Added};
-pub(crate) use add::{NewItem, enqueue};
+pub(crate) use add::{NewItem, enqueue, usable_task};
 pub use cancel::{CancelItem, RequeueItem};
 pub use claim::Claim;
 pub use finish::{CompleteItem, FailItem, ReleaseItem};
+pub(crate) use finish::{checked_result, parse_json};
 pub use lease::HeartbeatItem;
 pub(crate) use lease::{Lease, keep_alive};
-pub(crate) use settle::{Ending, settle, settle_with_run};
+pub(crate) use settle::{Again, Ending, settle, settle_with_run};
 pub use take::{TakeItems, Taken};
 
 use serde::Serialize;

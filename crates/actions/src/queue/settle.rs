@@ -5,7 +5,7 @@ use trackway_domain::{
     Time, kind,
     queue::back_off_micros,
     text,
-    words::{ItemStatus, RunStatus, TaskStatus},
+    words::{ItemStatus, TaskStatus},
 };
 use trackway_store::{
     Writer, params,
@@ -18,9 +18,16 @@ use crate::{catalog::task::release_blocked, error::Result};
 #[derive(Debug, Clone)]
 pub(crate) enum Ending {
     Completed { result: Option<Value> },
-    Failed { error: String },
+    Failed { error: String, again: Again },
     Released,
     Cancelled { why: Option<String> },
+}
+
+/// Whether what failed is worth another attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    WhileAttemptsAreLeft,
+    Never,
 }
 
 /// Writes how a held item ended, and what that means for its task.
@@ -35,9 +42,9 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
             item.result.clone_from(result);
             item.error = None;
         }
-        Ending::Failed { error } => {
+        Ending::Failed { error, again } => {
             item.error = Some(text::cut(error, text::TEXT_MAX - 1));
-            if item.attempt < item.max_attempts {
+            if item.attempt < item.max_attempts && *again == Again::WhileAttemptsAreLeft {
                 let wait = back_off_micros(item.attempt, jitter());
                 item.status = ItemStatus::Waiting;
                 item.not_before = Some(Time::from_micros(write.now.micros() + wait));
@@ -95,7 +102,7 @@ fn move_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
 }
 
 /// Ends the item of a run that ended by itself.
-pub(crate) fn settle_with_run(write: &mut Writer<'_>, run: &Run, status: RunStatus, said: Option<&str>) -> Result<()> {
+pub(crate) fn settle_with_run(write: &mut Writer<'_>, run: &Run, ending: &Ending) -> Result<()> {
     let (Some(item), Some(fence)) = (run.queue_item_id, run.fence) else {
         return Ok(());
     };
@@ -103,15 +110,11 @@ pub(crate) fn settle_with_run(write: &mut Writer<'_>, run: &Run, status: RunStat
         "where tenant_id = ?1 and id = ?2 and fence = ?3 and status = 'running'",
         params![item, fence],
     )?;
-    let Some(held) = held else {
-        return Ok(());
-    };
-    let ending = match status {
-        RunStatus::Completed => Ending::Completed { result: None },
-        RunStatus::Cancelled => Ending::Cancelled { why: Some("its run was cancelled".into()) },
-        _ => Ending::Failed { error: said.map_or_else(|| status.to_string(), ToOwned::to_owned) },
-    };
-    settle(write, &held, &ending)?;
+    if let Some(held) = held {
+        settle(write, &held, ending)?;
+    }
+    // Its worker is to hear of it.
+    write.ring();
     Ok(())
 }
 
