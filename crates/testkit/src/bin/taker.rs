@@ -72,8 +72,7 @@ fn work(url: &str, lease: i64) {
 fn finish(core: &Core, taken: &Taken) {
     let token = Credential::Token(Secret(taken.token.clone()));
     let Ok(run) = insist(|| core.enter(&token)) else { return };
-    let note =
-        CreateNote { studio: Ref::new("main"), title: taken.id.to_string(), body: String::new(), about: None };
+    let note = CreateNote { studio: Ref::new("main"), title: taken.id.to_string(), body: String::new(), about: None };
     if insist(|| core.execute(&run, &note)).is_ok() {
         let complete = CompleteItem { id: taken.id.into(), fence: taken.fence, result: None };
         let _ = insist(|| core.execute(&run, &complete));
