@@ -9,7 +9,7 @@ use trackway_actions::{
     queue::{AddItem, Claim},
 };
 use trackway_domain::{Duration as Span, Error as Rule, Ref, Time, kind, queue, words::RunStatus};
-use trackway_runner::{Event, Note, Settings, executor::Ended, worker};
+use trackway_runner::{Event, Note, Settings, executor::Ended, signals::Signals, worker};
 use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
 
 use crate::{
@@ -111,6 +111,9 @@ pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure>
         let add = AddItem { workspace, ..AddItem::of(task.into()) };
         return Ok(Outcome::new(json!(house.core.execute(&context, &add)?), Shape::Fields));
     }
+    // Before anything is taken: from then on a signal must not just end this.
+    let (tell, notes) = mpsc::channel();
+    listen_for_signals(tell.clone())?;
     let claim = Claim { task: Some(task.into()), workspace, lease: Some(LEASE_SECONDS), agent: None };
     let taken = house.core.execute(&context, &claim)?;
     let Some(taken) = taken.into_iter().next() else {
@@ -135,8 +138,6 @@ pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure>
         }
     };
     let run = taken.run_id;
-    let (tell, notes) = mpsc::channel();
-    listen_for_signals(tell.clone());
     worker::work_on(vec![taken], &house.core, &context, &settings, (&tell, &notes), &show)?;
     let shown = house.core.read(&context, |reader| Ok(ShowRun { run: run.into() }.answer(reader, Time::now())?))?;
     let data = serde_json::to_value(shown).map_err(|error| Rule::usage(error.to_string()))?;
@@ -172,14 +173,22 @@ fn follow(
     watch: worker::Watch<'_>,
 ) -> Result<worker::Tally, Failure> {
     let (tell, notes) = mpsc::channel();
-    listen_for_signals(tell.clone());
+    listen_for_signals(tell.clone())?;
     Ok(worker::work(&house.core, context, settings, (&tell, &notes), watch)?)
 }
 
 /// Hands the signals to stop on.
-fn listen_for_signals(tell: mpsc::Sender<Note>) {
-    // Without them a signal ends the worker at once, and its leases run out.
-    thread::spawn(move || worker::signals(|| tell.send(Note::Stop).is_ok()));
+fn listen_for_signals(tell: mpsc::Sender<Note>) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    thread::spawn(move || {
+        loop {
+            signals.wait();
+            if tell.send(Note::Stop).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
 }
 
 /// One line for each thing that happens.

@@ -178,26 +178,6 @@ pub fn work_on(
     })
 }
 
-/// Calls back at every signal to stop, until it is told that nobody listens any more.
-pub fn signals(mut heard: impl FnMut() -> bool) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        loop {
-            // Whichever comes first.
-            std::future::poll_fn(|context| {
-                let ready = interrupt.poll_recv(context).is_ready() || terminate.poll_recv(context).is_ready();
-                if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-            })
-            .await;
-            if !heard() {
-                return Ok(());
-            }
-        }
-    })
-}
-
 /// Hears the bell in a thread of its own, and hands it on until nobody listens.
 fn listen(core: &Core, tell: Sender<Note>) {
     let url = core.store().url().clone();
@@ -253,7 +233,9 @@ impl<'a> Worker<'a> {
         };
         let taken = self.patiently(|worker| worker.core.execute(worker.context, &take))?.unwrap_or_default();
         self.tally.taken += taken.len();
-        taken.iter().for_each(|taken| (self.watch)(&Event::Took(taken)));
+        for taken in &taken {
+            (self.watch)(&Event::Took(taken));
+        }
         Ok(taken)
     }
 
