@@ -26,6 +26,12 @@ pub const DEFAULT: &[&str] = &[
     "create_commitment",
     "commit",
     "update_scratchpad",
+    "send_message",
+    "set_conversation",
+    "set_experiment",
+    "end_experiment",
+    "set_testcase",
+    "import_testcases",
 ];
 
 /// What agents may do only with a grant.
@@ -62,6 +68,8 @@ pub const PEOPLE: &[&str] = &[
     "cleanup",
     "forget_session",
     "import_nagger",
+    "set_route",
+    "delete_route",
 ];
 
 /// Every list with its name.
