@@ -5,6 +5,7 @@
 
 mod catalog;
 mod connect;
+mod conversations;
 mod databases;
 mod demo;
 mod doctor;
@@ -22,3 +23,4 @@ mod runs;
 mod search;
 mod studio;
 mod terminal;
+mod testcases;
