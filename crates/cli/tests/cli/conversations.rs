@@ -221,7 +221,7 @@ both_engines! {
         assert_eq!(terminal.listed(&["--role", "coder"]), ["done"]);
         assert_eq!(terminal.listed(&["--role", "critic"]), ["hm"]);
         assert_eq!(terminal.listed(&["--task", "unit/go"]), ["hm", "done"]);
-        assert_eq!(column(&terminal.json(&["search", "done", "--role", "coder", "--task", "unit/go"]), "message_id"), [id.clone()]);
+        assert_eq!(column(&terminal.json(&["search", "done", "--role", "coder", "--task", "unit/go"]), "message_id"), [id.as_str()]);
         assert_eq!(terminal.json(&["search", "done", "--role", "critic"]), json!([]));
 
         let touches = terminal.json(&["made", &run])["touches"].clone();
