@@ -9,7 +9,7 @@ use trackway_domain::{
     kind, text,
     words::RunStatus,
 };
-use trackway_store::{Engine, Reader, Store, Writer, params, registry};
+use trackway_store::{Engine, Reader, Store, Writer, params, registry, row, tables::Logged};
 use uuid::Uuid;
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     context::{Actor, Context, Credential},
     error::Result,
     people::SetPerson,
+    queue::{Lease, keep_alive},
     token,
     touched::{Recorded, Touched},
 };
@@ -78,11 +79,8 @@ impl Core {
             let mut write = self.begin(context)?;
             let context = &settled(context, &mut write)?;
             authorise::<A>(context, &mut write)?;
-            let mut outputs = Vec::with_capacity(actions.len());
-            for action in actions {
-                let done = action.perform(context, &mut write)?;
-                outputs.push(record(context, &mut write, done)?);
-            }
+            let dones = A::perform_all(actions, context, &mut write)?;
+            let outputs = record_all(context, &mut write, dones)?;
             if ending == Ending::Commit {
                 write.commit()?;
             }
@@ -128,7 +126,8 @@ pub(crate) fn settled(context: &Context, write: &mut Writer<'_>) -> Result<Conte
     let mut settled = context.clone();
     if let (Some(handle), Actor::Person(person)) = (settled.newcomer.take(), context.actor) {
         let done = SetPerson::newcomer(person, &handle).perform(context, write)?;
-        settled.actor = Actor::Person(record(context, write, done)?.row.id);
+        let entered = record_all(context, write, vec![done])?;
+        settled.actor = Actor::Person(entered.first().map_or(person, |stands| stands.row.id));
     }
     Ok(settled)
 }
@@ -163,20 +162,45 @@ fn authorise<A: Action>(context: &Context, write: &mut Writer<'_>) -> Result<()>
                 (Engine::Postgres, Some(Allowance::OwnRun)) => " for no key update of r",
                 (Engine::Postgres, _) => " for share of r",
             };
-            let standing = write.one::<(RunStatus, String, Option<Vec<String>>, bool)>(
-                &format!("select r.status, a.handle, a.capabilities, a.archived from runs r join agents a on a.id = r.agent_id where r.tenant_id = ?1 and r.id = ?2 and a.id = ?3{lock}"),
+            let standing = write.one::<Standing>(
+                &format!(
+                    "select r.status, a.handle, a.capabilities, a.archived, r.queue_item_id, r.fence, q.lease_expires, q.lease_seconds
+                     from runs r join agents a on a.id = r.agent_id left join queue_items q on q.id = r.queue_item_id and q.fence = r.fence
+                     where r.tenant_id = ?1 and r.id = ?2 and a.id = ?3{lock}"
+                ),
                 params![run, agent],
             )?;
-            match standing {
-                None => Err(Rule::denied("there is no such run here").into()),
-                Some((status, ..)) if status != RunStatus::Running => Err(run_is_over(status).into()),
-                Some((_, handle, _, true)) => Err(Rule::denied(format!("agent {handle} is archived")).into()),
-                Some((_, handle, capabilities, _)) => {
-                    write.after_waiting();
-                    Ok(capability::check_agent(&handle, capabilities.as_deref(), A::CAPABILITY)?)
-                }
+            let Some(standing) = standing else {
+                return Err(Rule::denied("there is no such run here").into());
+            };
+            if standing.status != RunStatus::Running {
+                return Err(run_is_over(standing.status).into());
             }
+            if standing.archived {
+                return Err(Rule::denied(format!("agent {} is archived", standing.handle)).into());
+            }
+            write.after_waiting();
+            capability::check_agent(&standing.handle, standing.capabilities.as_deref(), A::CAPABILITY)?;
+            if let (Some(item), Some(fence)) = (standing.queue_item_id, standing.fence) {
+                let lease = Lease { item, fence, expires: standing.lease_expires, seconds: standing.lease_seconds };
+                keep_alive(write, &lease)?;
+            }
+            Ok(())
         }
+    }
+}
+
+row! {
+    /// Whether a run may still act, and what it may.
+    pub struct Standing {
+        status: RunStatus,
+        handle: String,
+        capabilities: Option<Vec<String>>,
+        archived: bool,
+        queue_item_id: Option<Id<kind::QueueItem>>,
+        fence: Option<i64>,
+        lease_expires: Option<Time>,
+        lease_seconds: Option<i64>,
     }
 }
 
@@ -186,20 +210,24 @@ pub(crate) fn run_is_over(status: RunStatus) -> Rule {
 }
 
 /// Records the touches of a run and appends to the log.
-fn record<A: Action>(context: &Context, write: &mut Writer<'_>, done: Done<A>) -> Result<A::Output> {
-    let Some(Change { about, touched, detail }) = done.change else {
-        return Ok(done.output);
-    };
-    if let Some(run) = context.run {
-        let now = write.now;
-        for (touch, place) in touched.recorded().iter().zip(0..) {
-            record_touch(write, run, touch, now, place)?;
+fn record_all<A: Action>(context: &Context, write: &mut Writer<'_>, dones: Vec<Done<A>>) -> Result<Vec<A::Output>> {
+    let mut outputs = Vec::with_capacity(dones.len());
+    let mut events = Vec::new();
+    for done in dones {
+        outputs.push(done.output);
+        let Some(Change { about, touched, detail }) = done.change else {
+            continue;
+        };
+        if let Some(run) = context.run {
+            let now = write.now;
+            for (touch, place) in touched.recorded().iter().zip(0..) {
+                record_touch(write, run, touch, now, place)?;
+            }
         }
+        events.extend(about.iter().map(|about| event(context, write, A::NAME, about, detail.as_ref())));
     }
-    for about in &about {
-        append_event(context, write, A::NAME, about, detail.as_ref())?;
-    }
-    Ok(done.output)
+    write.insert_all(&events)?;
+    Ok(outputs)
 }
 
 /// Writes a touch down, at the time it happened: an observer may come late.
@@ -231,13 +259,22 @@ pub(crate) fn append_event(
     about: &About,
     detail: Option<&Value>,
 ) -> Result<()> {
-    let now = write.now;
-    write.post(
-        "insert into events (tenant_id, created_at, actor_kind, actor_id, run_id, request_id, action, subject_kind, subject_id, subject_path, detail)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-        params![
-            now, context.actor.kind(), context.actor.id(), context.run, context.request, action, about.kind, about.id, about.path, detail
-        ],
-    )?;
-    Ok(())
+    let event = event(context, write, action, about, detail);
+    Ok(write.insert(&event)?)
+}
+
+fn event(context: &Context, write: &Writer<'_>, action: &str, about: &About, detail: Option<&Value>) -> Logged {
+    Logged {
+        request_id: context.request,
+        tenant_id: context.tenant,
+        created_at: write.now,
+        actor_kind: context.actor.kind(),
+        actor_id: context.actor.id(),
+        run_id: context.run,
+        action: action.to_owned(),
+        subject_kind: about.kind,
+        subject_id: about.id,
+        subject_path: about.path.clone(),
+        detail: detail.cloned(),
+    }
 }

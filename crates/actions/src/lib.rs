@@ -9,6 +9,7 @@ pub mod delete;
 pub mod error;
 pub mod founding;
 pub mod people;
+pub mod queue;
 pub mod registry;
 pub mod run;
 pub mod scratchpad;

@@ -7,7 +7,7 @@ use trackway_domain::{
     words::{ActorKind, RunStatus},
 };
 use trackway_store::{
-    Store, Writer, params,
+    Store, TenantId, Writer, params,
     tables::{Person, Token},
 };
 use uuid::Uuid;
@@ -32,6 +32,47 @@ pub(crate) fn generate() -> Result<(String, Vec<u8>)> {
     Ok((secret, hash))
 }
 
+/// The token of a run. It names the run, so that what is kept of it stands with the run, and ends with it.
+pub(crate) fn of_run(run: Id<kind::Run>) -> Result<(String, Vec<u8>)> {
+    let (random, _) = generate()?;
+    let secret = format!("{PREFIX}{}{}", run.uuid().simple(), &random[PREFIX.len()..]);
+    let hash = hash(&secret);
+    Ok((secret, hash))
+}
+
+/// The run that a token names, if it is of that sort.
+fn named_run(secret: &str) -> Option<Id<kind::Run>> {
+    let digits = secret.strip_prefix(PREFIX).filter(|digits| digits.len() == 32 + 48)?;
+    Uuid::try_parse(digits.get(..32)?).ok().map(Id::from)
+}
+
+/// The context of whoever holds the token of a run.
+fn enter_run(store: &Store, run: Id<kind::Run>, secret: &str) -> Result<Option<Context>> {
+    let mut reader = store.read(Uuid::nil().into())?;
+    let found = reader.query_unscoped::<(TenantId, Uuid, RunStatus, Option<Vec<u8>>)>(
+        "select tenant_id, agent_id, status, token_hash from runs where id = ?1",
+        params![run],
+    )?;
+    let Some((tenant, agent, status, kept)) = found.into_iter().next() else {
+        return Ok(None);
+    };
+    if status != RunStatus::Running {
+        return Err(run_is_over(status).into());
+    }
+    // Compared as hashes: how far they agree tells nothing about the token.
+    if kept != Some(hash(secret)) {
+        return Ok(None);
+    }
+    Ok(Some(Context {
+        tenant,
+        actor: Actor::Agent(agent.into()),
+        run: Some(run),
+        token: None,
+        newcomer: None,
+        request: Uuid::now_v7(),
+    }))
+}
+
 fn hash(secret: &str) -> Vec<u8> {
     Sha256::digest(secret.as_bytes()).to_vec()
 }
@@ -39,6 +80,9 @@ fn hash(secret: &str) -> Vec<u8> {
 /// The context of whoever holds a token.
 pub(crate) fn enter(store: &Store, secret: &str) -> Result<Context> {
     let refused = || Rule::denied("the token is not known here").hint("is TRACKWAY_TOKEN from this database?");
+    if let Some(run) = named_run(secret) {
+        return Ok(enter_run(store, run, secret)?.ok_or_else(refused)?);
+    }
     let mut reader = store.read(Uuid::nil().into())?;
     let token = reader
         .query_unscoped::<Token>(
@@ -179,14 +223,4 @@ impl Action for RevokeToken {
         let resource = Resource::outside(id, token.name.clone().unwrap_or_else(|| "token".into()));
         Ok(Done::changed(token, &resource, Nothing))
     }
-}
-
-/// Ends every token of a run, with the run.
-pub(crate) fn revoke_of_run(write: &mut Writer<'_>, run: Id<kind::Run>) -> Result<()> {
-    let now = write.now;
-    write.post(
-        "update tokens set revoked_at = ?3 where tenant_id = ?1 and run_id = ?2 and revoked_at is null",
-        params![run, now],
-    )?;
-    Ok(())
 }

@@ -25,6 +25,7 @@ const NOUNS: &[(&str, &str)] = &[
     ("note", "Notes, comments and who read them"),
     ("package", "Packages: the version of a task that a role uses"),
     ("person", "People: who answers for what agents do"),
+    ("queue", "The queue: requests that a task be run, each taken by one"),
     ("role", "Roles: the names actors work under"),
     ("route", "Routes: which messages are work for which task"),
     ("run", "Runs: one execution of work by one agent"),
@@ -78,7 +79,8 @@ fn verbs(noun: &str) -> impl Iterator<Item = &'static str> {
     let actions = ACTIONS.iter().filter(move |action| action.command.0 == noun);
     let actions = actions.flat_map(|action| [Some(action.command.1), action.alias].into_iter().flatten());
     let views = VIEWS.iter().filter(move |view| view.command.0 == noun);
-    actions.chain(views.flat_map(|view| [Some(view.command.1), view.alias].into_iter().flatten()))
+    let special = (noun == "task").then_some("run");
+    actions.chain(views.flat_map(|view| [Some(view.command.1), view.alias].into_iter().flatten())).chain(special)
 }
 
 fn grammar(extent: &Extent) -> Command {
@@ -107,7 +109,8 @@ fn noun_command(noun: &'static str, about: &'static str, extent: &Extent) -> Com
     }
     let actions = ACTIONS.iter().filter(|action| action.command.0 == noun).map(|action| action_command(action, extent));
     let views = VIEWS.iter().filter(|view| view.command.0 == noun).map(|view| view_command(view, extent));
-    command.subcommands(actions).subcommands(views)
+    let command = command.subcommands(actions).subcommands(views);
+    if noun == "task" { command.subcommand(crate::work::run_command()) } else { command }
 }
 
 /// Flags that hold what people and agents write: it may begin with `-`, and `-` alone reads standard input. Flags that
@@ -154,11 +157,30 @@ fn action_command(action: &trackway_actions::registry::Entry, extent: &Extent) -
 
 fn view_command(view: &trackway_views::registry::Entry, extent: &Extent) -> Command {
     let command = Command::new(view.command.1).visible_aliases(view.alias);
+    if view.command == ("", "ready") && extent.has("ready") {
+        return ready_command((view.arguments)(command));
+    }
     if extent.has(view.command.1) || view.alias.is_some_and(|alias| extent.has(alias)) {
         (view.arguments)(command)
     } else {
         command
     }
+}
+
+/// `ready --claim` is the action `claim`, with its flags.
+fn ready_command(ready: Command) -> Command {
+    let claim = ACTIONS.iter().find(|action| action.command == ("", "claim"));
+    let flags = claim.map(|claim| action_command(claim, &Extent::Whole)).unwrap_or_default();
+    let flags = flags.get_arguments().map(|flag| flag.clone().requires("claim")).collect::<Vec<_>>();
+    ready
+        .arg(
+            Arg::new("claim")
+                .long("claim")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("limit")
+                .help("Claim the first: get a run and its token for it"),
+        )
+        .args(flags)
 }
 
 fn globals() -> [Arg; 3] {
@@ -186,6 +208,7 @@ fn special() -> Vec<Command> {
         crate::ingest::command(),
         crate::hook::command(),
         crate::doctor::command(),
+        crate::work::command(),
         client_command("connect", "Record the work of a client").subcommand(
             settings_command("Put Trackway's hooks into Claude Code's settings").args([memory(), plugin()]),
         ),

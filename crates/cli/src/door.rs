@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::{
     arguments, connect, demo, doctor, environment, failure::Failure, hook, ingest, init, location::Location, long_text,
-    render::Shape, user,
+    render::Shape, user, work,
 };
 
 /// An answer, and how people see it.
@@ -63,6 +63,11 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
         Some(("doctor", rest)) => {
             let location = Location::find(matches)?;
             doctor::doctor(&House::open_at(&location)?, &location, rest)
+        }
+        Some(("work", rest)) => work::work(&House::open(matches)?, rest),
+        Some(("task", rest)) if rest.subcommand_name() == Some("run") => {
+            let (_, rest) = rest.subcommand().unwrap_or(("", rest));
+            work::run_task(&House::open(matches)?, rest)
         }
         Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
         Some(("ingest", rest)) => {
@@ -109,6 +114,10 @@ impl House {
             ("db", Some((_, rest))) => self.schema(rest),
             ("tenant", Some(("create", rest))) => self.create_tenant(rest),
             ("tenant", Some(_)) => self.tenants(),
+            ("ready", None) if rest.get_flag("claim") => match ACTIONS.iter().find(|action| action.name == "claim") {
+                Some(claim) => self.act(claim, rest),
+                None => self.ask(("", "ready"), matches),
+            },
             (verb, None) => match ACTIONS.iter().find(|action| action.command == ("", verb)) {
                 Some(action) => self.act(action, rest),
                 None => self.ask(("", verb), matches),

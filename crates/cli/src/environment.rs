@@ -26,6 +26,17 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "The operating system's user, who acts without a token; else `LOGNAME`, `USERNAME`, or the user's entry in the password file.",
     ),
     (CLAUDE_FOLDER, "Where Claude Code's settings for the user are (`~/.claude` by default), as Claude Code takes it."),
+    (
+        "TRACKWAY_RUN",
+        "Set for the scripts of tasks, beside `TRACKWAY_DB` and `TRACKWAY_TOKEN`: the run. Processes that still have it when the run is over are ended.",
+    ),
+    ("TRACKWAY_TASK", "Set for the scripts of tasks: the task's variant."),
+    ("TRACKWAY_QUEUE_ITEM", "Set for the scripts of tasks: the queue item."),
+    ("TRACKWAY_ATTEMPT", "Set for the scripts of tasks: which attempt it is, from 1."),
+    (
+        "TRACKWAY_MESSAGE",
+        "Set for the scripts of tasks that answer a message: the message, whose body is their standard input.",
+    ),
     ("NO_COLOR", "When set, nothing is coloured."),
     ("XDG_DATA_HOME", "Where the user's database is: `trackway/trackway.db` below it (`~/.local/share` by default)."),
     ("XDG_CONFIG_HOME", "Where the user's `trackway/config.toml` is (`~/.config` by default)."),

@@ -20,11 +20,13 @@ pub mod render;
 pub mod settings_file;
 pub mod standard_input;
 pub mod user;
+pub mod work;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::error::ErrorKind as ClapError;
 use trackway_domain::ErrorKind;
+use trackway_runner::supervise;
 
 use crate::{failure::Failure, render::Output};
 
@@ -33,6 +35,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if let Some(code) = hook::run_fast(&arguments) {
         return code;
+    }
+    if arguments.get(1).is_some_and(|word| word == supervise::COMMAND) {
+        let code = supervise::supervise(&arguments[2..]);
+        return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
     let wants_json = arguments.iter().skip(1).any(|argument| argument == "--json");
     let outcome = match standard_input::filled_in(arguments)

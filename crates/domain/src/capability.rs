@@ -25,6 +25,7 @@ pub const DEFAULT: &[&str] = &[
     "vote",
     "create_commitment",
     "commit",
+    "queue_add",
     "update_scratchpad",
     "send_message",
     "set_conversation",
@@ -50,10 +51,15 @@ pub const GRANTED: &[&str] = &[
     "set_package",
     "upgrade_packages",
     "start_run",
+    "queue_take",
+    "claim",
+    "queue_cancel",
+    "queue_requeue",
 ];
 
 /// What a run may do about itself.
-pub const OWN_RUN: &[&str] = &["end_run", "record_step", "record_usage"];
+pub const OWN_RUN: &[&str] =
+    &["end_run", "record_step", "record_usage", "queue_heartbeat", "queue_complete", "queue_fail", "queue_release"];
 
 /// What only people may do.
 pub const PEOPLE: &[&str] = &[

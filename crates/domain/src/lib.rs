@@ -13,6 +13,7 @@ pub mod match_ladder;
 pub mod observed;
 pub mod patch;
 pub mod plain_path;
+pub mod queue;
 pub mod reference;
 pub mod replacement_graph;
 pub mod scratchpad;

@@ -119,7 +119,8 @@ create table queue_items (
     -- Which of the places of its agent it has, where the agent has few.
     slot bigint,
     fence bigint not null,
-    run_id uuid references runs (id),
+    -- The run that has it, or had it last. Runs refer to items, so this does not.
+    run_id uuid,
     -- Who answers for it, and what fired it.
     initiated_by uuid references people (id),
     cause_kind text,

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join, try_join_all};
 use rusqlite::config::DbConfig;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls, Statement, types::Type};
@@ -108,19 +108,8 @@ impl Connection {
 
     /// Connects to PostgreSQL.
     pub fn postgres(url: &str) -> Result<Self> {
-        let mut config: tokio_postgres::Config =
-            url.parse().map_err(|_| Error::Url(crate::url::without_password(url)))?;
-        config.application_name("trackway");
-        // As long as SQLite waits. What was given in the URL comes after, and wins.
-        let given = config.get_options().unwrap_or_default();
-        config.options(format!("-c lock_timeout=5s {given}"));
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
-        }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Error::Unreachable(error.to_string()))?;
+        let config = postgres_config(url)?;
+        let runtime = small_runtime()?;
         let client = runtime.block_on(async {
             let (client, connection) = config.connect(NoTls).await?;
             // Ends with the connection; what it ends with reaches us through the client.
@@ -167,15 +156,11 @@ impl Connection {
                 Ok(all)
             }
             Self::Postgres(postgres) => {
-                postgres.flush()?;
-                let rows = match postgres.statement(sql)? {
-                    Some(statement) => {
-                        postgres.runtime.block_on(postgres.client.query(&statement, &dynamic(params)))?
-                    }
-                    None => {
-                        postgres.runtime.block_on(postgres.client.query_typed(&for_postgres(sql), &typed(params)))?
-                    }
-                };
+                let statement = postgres.statement(sql)?;
+                let rows = postgres.after_pending(async |client| match statement {
+                    Some(statement) => client.query(&statement, &dynamic(params)).await,
+                    None => client.query_typed(&for_postgres(sql), &typed(params)).await,
+                })?;
                 rows.iter().map(|row| T::from_row(&Row::Postgres(row))).collect()
             }
         }
@@ -189,14 +174,10 @@ impl Connection {
                 Ok(changed as u64)
             }
             Self::Postgres(postgres) => {
-                postgres.flush()?;
-                Ok(match postgres.statement(sql)? {
-                    Some(statement) => {
-                        postgres.runtime.block_on(postgres.client.execute(&statement, &dynamic(params)))?
-                    }
-                    None => {
-                        postgres.runtime.block_on(postgres.client.execute_typed(&for_postgres(sql), &typed(params)))?
-                    }
+                let statement = postgres.statement(sql)?;
+                postgres.after_pending(async |client| match statement {
+                    Some(statement) => client.execute(&statement, &dynamic(params)).await,
+                    None => client.execute_typed(&for_postgres(sql), &typed(params)).await,
                 })
             }
         }
@@ -219,10 +200,7 @@ impl Connection {
     pub fn batch(&mut self, sql: &str) -> Result<()> {
         match self {
             Self::Sqlite(connection) => Ok(connection.execute_batch(sql)?),
-            Self::Postgres(postgres) => {
-                postgres.flush()?;
-                Ok(postgres.runtime.block_on(postgres.client.batch_execute(sql))?)
-            }
+            Self::Postgres(postgres) => postgres.after_pending(async |client| client.batch_execute(sql).await),
         }
     }
 
@@ -266,10 +244,12 @@ impl Connection {
         let _ = self.batch("rollback");
     }
 
-    fn flush(&mut self) -> Result<()> {
+    /// Sends what is pending.
+    pub fn flush(&mut self) -> Result<()> {
         match self {
             Self::Sqlite(_) => Ok(()),
-            Self::Postgres(postgres) => postgres.flush(),
+            Self::Postgres(postgres) if postgres.pending.is_empty() => Ok(()),
+            Self::Postgres(postgres) => postgres.after_pending(async |_| Ok(())),
         }
     }
 }
@@ -291,10 +271,11 @@ impl Postgres {
         }
     }
 
-    fn flush(&mut self) -> Result<()> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
+    /// Sends what is pending and asks a question, all in one round trip.
+    fn after_pending<T>(
+        &mut self,
+        ask: impl AsyncFnOnce(&Client) -> std::result::Result<T, tokio_postgres::Error>,
+    ) -> Result<T> {
         let pending = std::mem::take(&mut self.pending);
         let statements = pending.iter().map(|(sql, _)| self.statement(sql)).collect::<Result<Vec<_>>>()?;
         // Polled in order, the client sends them in order and back to back.
@@ -305,9 +286,32 @@ impl Postgres {
                 None => client.execute_typed(&for_postgres(sql), &typed(params)).await,
             }
         });
-        self.runtime.block_on(try_join_all(sent))?;
-        Ok(())
+        let (sent, answer) = self.runtime.block_on(join(try_join_all(sent), ask(client)));
+        // What failed first is why the rest failed.
+        sent?;
+        Ok(answer?)
     }
+}
+
+/// How to connect to PostgreSQL at a URL.
+pub(crate) fn postgres_config(url: &str) -> Result<tokio_postgres::Config> {
+    let mut config: tokio_postgres::Config = url.parse().map_err(|_| Error::Url(crate::url::without_password(url)))?;
+    config.application_name("trackway");
+    // As long as SQLite waits. What was given in the URL comes after, and wins.
+    let given = config.get_options().unwrap_or_default();
+    config.options(format!("-c lock_timeout=5s {given}"));
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    Ok(config)
+}
+
+/// A runtime that drives one connection on the caller's own thread.
+pub(crate) fn small_runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Unreachable(error.to_string()))
 }
 
 /// The placeholders of both engines become PostgreSQL's.

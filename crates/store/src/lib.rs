@@ -1,9 +1,11 @@
 //! Rows in and out. One SQL text for both engines, dispatched in `connection`; types crossed in `sql`.
 
+pub mod bell;
 pub mod connection;
 pub mod error;
 pub mod foreign;
 pub mod migrate;
+pub mod queue;
 pub mod registry;
 pub mod replacements;
 pub mod results;

@@ -30,7 +30,7 @@ pub struct TableInfo {
     pub columns: Vec<ColumnInfo>,
 }
 
-/// Two columns of one table that point at the same table: its rows are the edges of a graph.
+/// Two columns of one table that always point at the same table: its rows are the edges of a graph.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GraphEdge {
     pub table: String,
@@ -81,14 +81,21 @@ impl Reader<'_> {
         Ok(Schema {
             engine: self.engine().name(),
             version: crate::migrate::known_version(),
-            edges: edges(&relations),
+            edges: edges(&tables, &relations),
             tables,
             relations,
         })
     }
 }
 
-fn edges(relations: &[Relation]) -> Vec<GraphEdge> {
+fn edges(tables: &[TableInfo], relations: &[Relation]) -> Vec<GraphEdge> {
+    // An edge has both its ends: a row that may point at two things, or at none, is none.
+    let is_required = |relation: &Relation| {
+        let table = tables.iter().find(|table| table.name == relation.from_table);
+        let column = table.and_then(|table| table.columns.iter().find(|column| column.name == relation.from_column));
+        column.is_some_and(|column| column.required)
+    };
+    let relations: Vec<&Relation> = relations.iter().filter(|relation| is_required(relation)).collect();
     let mut edges = Vec::new();
     for (index, first) in relations.iter().enumerate() {
         let second = relations[index + 1..]

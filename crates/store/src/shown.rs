@@ -5,8 +5,8 @@ use trackway_domain::{Id, Time, Variant, kind, words::RunStatus};
 use crate::{
     shown,
     tables::{
-        Agent, Commitment, Conversation, Decision, Experiment, Message, Note, Package, Route, Run, Session, Spawn,
-        Subagent, Task, TaskLink, Testcase, Token, Workflow,
+        Agent, Commitment, Conversation, Decision, Experiment, Message, Note, Package, QueueItem, Route, Run, Session,
+        Spawn, Subagent, Task, TaskLink, Testcase, Token, Workflow,
     },
 };
 
@@ -160,4 +160,15 @@ shown! {
         role: Option<String> = "r.name",
         experiment: Option<String> = "x.title",
     } from "testcases t left join roles r on r.id = t.role_id left join experiments x on x.id = t.experiment_id"
+}
+
+shown! {
+    pub struct QueueItemShown of item: QueueItem as "q" {
+        variant: Variant = "t.variant",
+        role: Option<String> = "r.name",
+        agent: Option<String> = "a.handle",
+        workspace: Option<String> = "w.name",
+        taken_by: Option<String> = "h.handle",
+        initiated_by: Option<String> = "p.handle",
+    } from "queue_items q join tasks t on t.id = q.task_id left join roles r on r.id = q.role_id left join agents a on a.id = q.agent_id left join workspaces w on w.id = q.workspace_id left join agents h on h.id = q.taken_by left join people p on p.id = q.initiated_by"
 }

@@ -43,6 +43,24 @@ impl Param<'_> {
 }
 
 impl Param<'_> {
+    /// The value as PostgreSQL reads it in JSON.
+    pub(crate) fn as_json(&self) -> String {
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        match self {
+            Param::Null => "null".to_owned(),
+            Param::Bool(value) => value.to_string(),
+            Param::Int(value) => value.to_string(),
+            Param::Real(value) => value.to_string(),
+            Param::Text(value) => text(value),
+            Param::Bytes(value) => {
+                value.iter().fold("\"\\\\x".to_owned(), |hex, byte| format!("{hex}{byte:02x}")) + "\""
+            }
+            Param::Uuid(value) => text(&value.to_string()),
+            Param::Time(value) => text(&value.to_string()),
+            Param::Json(value) => value.clone(),
+        }
+    }
+
     /// The type of this value in PostgreSQL. A null is of whatever type is wanted there.
     pub(crate) fn postgres_type(&self) -> Type {
         match self {

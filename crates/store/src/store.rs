@@ -10,6 +10,7 @@ use std::{
 use trackway_domain::{Id, Time, kind};
 
 use crate::{
+    bell,
     connection::{Connection, Engine},
     error::{Error, Result},
     migrate,
@@ -108,7 +109,7 @@ impl Store {
         lent.begin_write()?;
         // Read after the lock was had: what is written later is also dated later.
         let now = Time::now();
-        Ok(Writer { reader: Reader { lent, tenant }, now, ids: Cell::new(0) })
+        Ok(Writer { reader: Reader { lent, tenant }, now, ids: Cell::new(0), rings: false })
     }
 
     fn lend(&self) -> Result<Lent<'_>> {
@@ -232,6 +233,8 @@ pub struct Writer<'a> {
     pub now: Time,
     /// Ids made so far.
     ids: Cell<i64>,
+    /// Whether workers are to hear of it.
+    rings: bool,
 }
 
 impl<'a> Deref for Writer<'a> {
@@ -266,9 +269,26 @@ impl Writer<'_> {
     }
 
     pub fn commit(mut self) -> Result<()> {
-        self.reader.lent.commit()?;
-        self.reader.lent.open = false;
+        let lent = &mut self.reader.lent;
+        lent.post("commit", &[])?;
+        if self.rings && lent.engine() == Engine::Postgres {
+            // After the commit and in the same round trip. Inside the transaction it would make every commit wait
+            // for the one before.
+            lent.post(&format!("notify {}", bell::CHANNEL), &[])?;
+        }
+        lent.flush()?;
+        lent.open = false;
+        if self.rings
+            && let Url::Sqlite(path) = lent.store.url()
+        {
+            bell::ring_beside(path);
+        }
         Ok(())
+    }
+
+    /// Lets waiting workers look at the queue once this is committed.
+    pub fn ring(&mut self) {
+        self.rings = true;
     }
 
     /// A new id. Ids of one transaction sort in the order they were made.

@@ -13,6 +13,8 @@ pub trait Table: FromRow {
     /// `select COLUMNS from TABLE`, to be followed by `where`.
     fn select() -> &'static str;
     fn insert_sql() -> &'static str;
+    /// Inserts rows that come as one JSON array, on PostgreSQL.
+    fn insert_all_sql() -> &'static str;
     /// Sets every column of the row with this row's key, within its tenant (the second column).
     fn update_sql() -> &'static str;
     fn params(&self) -> Vec<Param<'_>>;
@@ -46,6 +48,14 @@ macro_rules! table {
                     let columns = <$name as $crate::table::Table>::COLUMNS;
                     let places: Vec<_> = (1..=columns.len()).map(|place| format!("?{place}")).collect();
                     format!("insert into {} ({}) values ({})", $table, columns.join(", "), places.join(", "))
+                });
+                &SQL
+            }
+
+            fn insert_all_sql() -> &'static str {
+                static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+                    let columns = <$name as $crate::table::Table>::COLUMNS.join(", ");
+                    format!("insert into {table} ({columns}) select {columns} from jsonb_populate_recordset(null::{table}, cast(?1 as jsonb))", table = $table)
                 });
                 &SQL
             }
@@ -144,6 +154,23 @@ impl Reader<'_> {
 impl Writer<'_> {
     pub fn insert<T: Table>(&mut self, row: &T) -> Result<()> {
         self.post_row(T::insert_sql(), &row.params())
+    }
+
+    /// Inserts many rows of a table: on PostgreSQL by one statement.
+    pub fn insert_all<T: Table>(&mut self, rows: &[T]) -> Result<()> {
+        if self.engine() == Engine::Sqlite || rows.len() < 2 {
+            return rows.iter().try_for_each(|row| self.insert(row));
+        }
+        let objects: Vec<String> = rows
+            .iter()
+            .map(|row| {
+                let fields = T::COLUMNS.iter().zip(row.params());
+                let fields: Vec<String> =
+                    fields.map(|(column, param)| format!("\"{column}\":{}", param.as_json())).collect();
+                format!("{{{}}}", fields.join(","))
+            })
+            .collect();
+        self.post_row(T::insert_all_sql(), &[Param::Json(format!("[{}]", objects.join(",")))])
     }
 
     pub fn update<T: Table>(&mut self, row: &T) -> Result<()> {

@@ -26,6 +26,17 @@ impl Url {
         Err(Error::Url(without_password(text)))
     }
 
+    /// The URL with everything in it, the password too, as a process elsewhere needs it.
+    pub fn whole(&self) -> String {
+        match self {
+            Self::Sqlite(path) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                format!("sqlite:{}", path.display())
+            }
+            Self::Postgres(url) => url.clone(),
+        }
+    }
+
     pub fn sqlite(path: impl AsRef<Path>) -> Self {
         Self::Sqlite(path.as_ref().to_owned())
     }

@@ -1,5 +1,6 @@
 //! Every question, one type each. Reads only.
 
+pub mod assignment;
 pub mod catalog;
 pub mod conversation;
 pub mod event;
@@ -9,6 +10,7 @@ pub mod made;
 pub mod message;
 pub mod package;
 pub mod page;
+pub mod queue;
 pub mod registry;
 pub mod run;
 pub mod scratchpad;

@@ -5,7 +5,7 @@ use trackway_domain::{
     Error as Rule, Id, Ref, Time, Variant, kind,
     words::{Level, TaskStatus, Words},
 };
-use trackway_store::{Reader, Result, params, shown::TaskShown, table::Shown};
+use trackway_store::{Reader, Result, params, queue::READY_TASK, shown::TaskShown, table::Shown};
 
 use crate::{
     page::{Filter, Listed, Order, Page, cut_texts},
@@ -203,12 +203,9 @@ impl View for Ready {
         if !(1..=10_000).contains(&limit) {
             return Err(Rule::usage(format!("--limit is from 1 to 10000, not {limit}")).into());
         }
-        // Word for word the condition of the index tasks_ready, so that both engines use it.
         let mut rows = read.query::<TaskShown>(
             &format!(
-                "{} where t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced
-                 and t.open_blockers = 0 and t.status in ('open', 'groomed')
-                 order by t.priority, t.created_at, t.id limit ?2",
+                "{} where {READY_TASK} order by t.priority, t.created_at, t.id limit ?2",
                 cut_texts(TaskShown::select(), LONG_TEXTS)
             ),
             params![limit + 1],

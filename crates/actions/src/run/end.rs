@@ -1,7 +1,8 @@
 //! Ending a run: its token dies with it.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Ref, kind, text, words::RunStatus};
+use serde_json::Value;
+use trackway_domain::{Error as Rule, Id, Ref, kind, text, words::RunStatus};
 use trackway_store::{Writer, params, shown::RunShown};
 
 use super::RunningRun;
@@ -9,7 +10,7 @@ use crate::{
     action::{Action, Done},
     context::Context,
     error::Result,
-    token,
+    queue::{self, Again, Ending},
     touched::Nothing,
 };
 
@@ -31,6 +32,9 @@ pub struct EndRun {
     /// What went wrong
     #[arg(long)]
     pub error: Option<String>,
+    /// What came out, as JSON, for the queue item it was made for
+    #[arg(long, value_name = "JSON", value_parser = queue::parse_json)]
+    pub result: Option<Value>,
 }
 
 impl Action for EndRun {
@@ -54,8 +58,19 @@ impl Action for EndRun {
             given.as_deref().map(|given| text::body(field, given, text::TEXT_MAX)).transpose()
         };
         let outcome = line("outcome", &self.outcome)?.unwrap_or_else(|| self.status.to_string());
-        let shown =
-            end(write, &run, self.status, &outcome, body("message", &self.message)?, body("error", &self.error)?)?;
+        let (message, error) = (body("message", &self.message)?, body("error", &self.error)?);
+        let result = queue::checked_result(self.result.as_ref())?;
+        let ending = match self.status {
+            RunStatus::Completed => Ending::Completed { result },
+            RunStatus::Cancelled => Ending::Cancelled { why: Some("its run was cancelled".into()) },
+            _ => Ending::Failed {
+                error: error.clone().unwrap_or_else(|| outcome.clone()),
+                again: Again::WhileAttemptsAreLeft,
+            },
+        };
+        end_with(write, run.id(), self.status, &outcome, message.as_deref(), error.as_deref())?;
+        queue::settle_with_run(write, &run.0, &ending)?;
+        let shown = write.shown_by_id::<RunShown>("u", run.id())?;
         Ok(Done::changed(shown, &run.resource(), Nothing))
     }
 }
@@ -76,24 +91,32 @@ impl Action for CancelRun {
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let run = RunningRun::find(write, &self.run)?;
-        let shown = end(write, &run, RunStatus::Cancelled, "cancelled", None, None)?;
+        end_quietly(write, run.id(), RunStatus::Cancelled, "cancelled")?;
+        queue::settle_with_run(write, &run.0, &Ending::Cancelled { why: Some("its run was cancelled".into()) })?;
+        let shown = write.shown_by_id::<RunShown>("u", run.id())?;
         Ok(Done::changed(shown, &run.resource(), Nothing))
     }
 }
 
-fn end(
+/// Ends a run that is running, with its token; one that has ended stays as it ended.
+pub(crate) fn end_with(
     write: &mut Writer<'_>,
-    run: &RunningRun,
+    run: Id<kind::Run>,
     status: RunStatus,
     outcome: &str,
-    message: Option<String>,
-    error: Option<String>,
-) -> Result<RunShown> {
+    message: Option<&str>,
+    error: Option<&str>,
+) -> Result<()> {
     let now = write.now;
     write.post(
-        "update runs set status = ?3, outcome = ?4, final_message = ?5, error = ?6, ended_at = ?7 where tenant_id = ?1 and id = ?2",
-        params![run.id(), status, outcome, message, error, now],
+        "update runs set status = ?3, outcome = ?4, final_message = ?5, error = ?6, ended_at = ?7, token_hash = null
+         where tenant_id = ?1 and id = ?2 and status = 'running'",
+        params![run, status, outcome, message, error, now],
     )?;
-    token::revoke_of_run(write, run.id())?;
-    Ok(write.shown_by_id::<RunShown>("u", run.id())?)
+    Ok(())
+}
+
+/// The same, with nothing to say.
+pub(crate) fn end_quietly(write: &mut Writer<'_>, run: Id<kind::Run>, status: RunStatus, outcome: &str) -> Result<()> {
+    end_with(write, run, status, outcome, None, None)
 }

@@ -6,7 +6,9 @@ mod step;
 mod usage;
 
 pub use end::{CancelRun, EndRun};
+pub(crate) use end::{end_quietly, end_with};
 pub use start::{StartRun, Started};
+pub(crate) use start::{acting_agent, new};
 pub use step::RecordStep;
 pub use usage::RecordUsage;
 

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, kind,
-    words::{ActorKind, RunMode, RunStatus},
+    Error as Rule, Id, Ref, Time, kind,
+    words::{RunMode, RunStatus},
 };
 use trackway_store::{
-    Writer, params,
-    tables::{Agent, Run, Task, Token},
+    TenantId, Writer, params,
+    tables::{Agent, Run, Task},
 };
 
 use super::resource;
@@ -67,7 +67,7 @@ impl Action for StartRun {
     type Output = Started;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let agent = self.agent(context, write)?;
+        let agent = acting_agent(context, write, &self.agent)?;
         let task = self.task(write)?;
         let parent = match (write.resolve_optional(self.parent.as_ref())?, context.run) {
             (Some(parent), Some(own)) if parent != own => {
@@ -93,10 +93,9 @@ impl Action for StartRun {
         }
         let role = write.resolve_optional(self.role.as_ref())?;
         let workspace = write.resolve_optional(self.workspace.as_ref())?;
+        let id = write.new_id();
+        let (secret, hash) = token::of_run(id)?;
         let run = Run {
-            id: write.new_id(),
-            tenant_id: context.tenant,
-            agent_id: agent.id,
             role_id: role.or(task.as_ref().and_then(|task| task.role_id)).or(agent.role_id),
             task_id: task.as_ref().map(|task| task.id),
             task_revision: task.as_ref().map(|task| task.revision),
@@ -110,66 +109,75 @@ impl Action for StartRun {
             chain_depth: parent.as_ref().map_or(0, |parent| parent.chain_depth + 1),
             workspace_id: workspace.or(task.and_then(|task| task.workspace_id)),
             mode: self.mode.unwrap_or(agent.runner.mode()),
-            status: RunStatus::Running,
-            outcome: None,
-            final_message: None,
-            error: None,
             max_steps,
-            started_at: write.now,
-            ended_at: None,
-            session_id: None,
-            subagent_id: None,
-            prompt_id: None,
-            prompt_line: None,
-            prompt_hash: None,
-            hooked: false,
-            asked_at: None,
-            queue_item_id: None,
-            fence: None,
-            token_hash: None,
+            token_hash: Some(hash),
+            ..new(context.tenant, id, &agent, write.now)
         };
         write.insert(&run)?;
         let resource = resource(run.id);
         resource.register(context, write)?;
-        let (secret, hash) = token::generate()?;
-        write.insert(&Token {
-            id: write.new_id(),
-            tenant_id: context.tenant,
-            hash,
-            actor_kind: ActorKind::Agent,
-            actor_id: agent.id.uuid(),
-            run_id: Some(run.id),
-            name: None,
-            expires_at: None,
-            revoked_at: None,
-            created_at: write.now,
-        })?;
         Ok(Done::changed(Started { run_id: run.id, token: secret }, &resource, Nothing))
     }
 }
 
-impl StartRun {
-    /// The agent that will act. Another agent may only start itself and its subagents: a run's token carries the
-    /// capabilities of whoever it is for.
-    fn agent(&self, context: &Context, write: &mut Writer<'_>) -> Result<Agent> {
-        let id = write.resolve(&self.agent)?;
-        let agent = write
-            .row_shared::<Agent>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
-            .ok_or_else(|| Rule::not_found(format!("there is no agent {:?}", self.agent)))?;
-        if let Actor::Agent(actor) = context.actor
-            && actor != agent.id
-            && agent.parent_id != Some(actor)
-        {
-            return Err(Rule::denied(format!("agent {} is not a subagent of this one", agent.handle)).into());
-        }
-        if agent.archived {
-            return Err(Rule::conflict(format!("agent {} is archived", agent.handle))
-                .hint(format!("trackway agent set --handle {} --archived false", agent.handle))
-                .into());
-        }
-        Ok(agent)
+/// A run that begins now, with nothing else known of it.
+pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: &Agent, now: Time) -> Run {
+    Run {
+        id,
+        tenant_id: tenant,
+        agent_id: agent.id,
+        role_id: None,
+        task_id: None,
+        task_revision: None,
+        parent_run_id: None,
+        initiated_by: None,
+        cause_kind: None,
+        cause_id: None,
+        chain_depth: 0,
+        workspace_id: None,
+        mode: agent.runner.mode(),
+        status: RunStatus::Running,
+        outcome: None,
+        final_message: None,
+        error: None,
+        max_steps: MAX_STEPS,
+        started_at: now,
+        ended_at: None,
+        session_id: None,
+        subagent_id: None,
+        prompt_id: None,
+        prompt_line: None,
+        prompt_hash: None,
+        hooked: false,
+        asked_at: None,
+        queue_item_id: None,
+        fence: None,
+        token_hash: None,
     }
+}
 
+/// The agent that will act. Another agent may only start itself and its subagents: a run's token carries the
+/// capabilities of whoever it is for.
+pub(crate) fn acting_agent(context: &Context, write: &mut Writer<'_>, reference: &Ref<kind::Agent>) -> Result<Agent> {
+    let id = write.resolve(reference)?;
+    let agent = write
+        .row_shared::<Agent>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
+        .ok_or_else(|| Rule::not_found(format!("there is no agent {reference:?}")))?;
+    if let Actor::Agent(actor) = context.actor
+        && actor != agent.id
+        && agent.parent_id != Some(actor)
+    {
+        return Err(Rule::denied(format!("agent {} is not a subagent of this one", agent.handle)).into());
+    }
+    if agent.archived {
+        return Err(Rule::conflict(format!("agent {} is archived", agent.handle))
+            .hint(format!("trackway agent set --handle {} --archived false", agent.handle))
+            .into());
+    }
+    Ok(agent)
+}
+
+impl StartRun {
     fn task(&self, write: &mut Writer<'_>) -> Result<Option<Task>> {
         let Some(id) = write.resolve_optional(self.task.as_ref())? else {
             return Ok(None);

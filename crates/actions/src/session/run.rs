@@ -433,7 +433,6 @@ impl Observing<'_, '_> {
             // The transcript is what both ways can be read from: its word stands.
             params![run, status, outcome, message, error, seen.at, self.source == Source::Transcript],
         )?;
-        crate::token::revoke_of_run(self.write, run)?;
         if let Some(agent) = &seen.agent {
             let mut subagent = self.subagent(agent, seen.at)?;
             subagent.stopped_at = subagent.stopped_at.max(Some(seen.at));

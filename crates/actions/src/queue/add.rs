@@ -1,0 +1,399 @@
+//! Adding to the queue.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{
+    Error as Rule, Id, Ref, Time, Variant, kind, patch,
+    queue::{ATTEMPTS, ATTEMPTS_MAX, CHAIN_MAX, PRIORITY_MAX, within},
+    text,
+    words::ItemStatus,
+};
+use trackway_store::{
+    Writer, params, row,
+    tables::{QueueItem, Registered},
+};
+
+use super::resource;
+use crate::{
+    action::{Action, Done},
+    context::{Actor, Context},
+    error::Result,
+    touched::Nothing,
+};
+
+/// Ask for a task to be run
+///
+/// While an item with the same dedup key is not finished, asking again answers that one.
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct AddItem {
+    /// The task, by variant or id
+    #[arg(long)]
+    pub task: Ref<kind::Task>,
+    /// What is wanted
+    #[arg(long)]
+    pub description: Option<String>,
+    /// Why it is asked for
+    #[arg(long)]
+    pub why: Option<String>,
+    /// A tag; repeat for several
+    #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// Only agents of this role may take it, and the worker
+    #[arg(long)]
+    pub role: Option<Ref<kind::Role>>,
+    /// Higher is taken first
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub priority: Option<i64>,
+    /// What makes it the same request as another
+    #[arg(long, value_name = "KEY")]
+    pub dedup_key: Option<String>,
+    /// Items with the same key are run one after the other
+    #[arg(long, value_name = "KEY")]
+    pub concurrency_key: Option<String>,
+    /// The workspace it is for (the task's, when it is not said)
+    #[arg(long)]
+    pub workspace: Option<Ref<kind::Workspace>>,
+    /// The message it answers
+    #[arg(long)]
+    pub message: Option<Ref<kind::Message>>,
+    /// Only this agent may take it
+    #[arg(long)]
+    pub agent: Option<Ref<kind::Agent>>,
+    /// How often it is tried (5)
+    #[arg(long, value_name = "NUMBER")]
+    pub max_attempts: Option<i64>,
+    /// Not before this time, as 2026-02-27T09:30:00Z
+    #[arg(long, value_name = "TIME")]
+    pub not_before: Option<Time>,
+}
+
+/// An item that now waits.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Added {
+    pub id: Id<kind::QueueItem>,
+    pub status: ItemStatus,
+    /// Whether it was there already.
+    pub duplicate: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+}
+
+impl Action for AddItem {
+    const NAME: &'static str = "queue_add";
+    const COMMAND: (&'static str, &'static str) = ("queue", "add");
+    type Touched = Nothing;
+    type Output = Added;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let dones = Self::perform_all(std::slice::from_ref(self), context, write)?;
+        dones.into_iter().next().ok_or_else(|| Rule::usage("nothing to add").into())
+    }
+
+    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
+        let mut adding = Adding::default();
+        let dones = actions
+            .iter()
+            .map(|action| {
+                let new = action.prepared(&mut adding, write)?;
+                let added = adding.add(context, write, new)?;
+                Ok(if added.duplicate {
+                    Done::unchanged(added)
+                } else {
+                    let about = resource(added.id);
+                    Done::changed(added, &about, Nothing)
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        adding.write(context, write)?;
+        Ok(dones)
+    }
+}
+
+impl AddItem {
+    /// A request for a task, with nothing else said.
+    pub fn of(task: Ref<kind::Task>) -> Self {
+        Self {
+            task,
+            description: None,
+            why: None,
+            tags: Vec::new(),
+            role: None,
+            priority: None,
+            dedup_key: None,
+            concurrency_key: None,
+            workspace: None,
+            message: None,
+            agent: None,
+            max_attempts: None,
+            not_before: None,
+        }
+    }
+
+    fn prepared(&self, adding: &mut Adding, write: &mut Writer<'_>) -> Result<NewItem> {
+        let key = |field, given: &Option<String>| {
+            given.as_deref().map(|key| text::required_line(field, key, text::LINE_MAX)).transpose()
+        };
+        Ok(NewItem {
+            task: adding.task(write, &self.task)?,
+            description: self
+                .description
+                .as_deref()
+                .map(|description| text::body("description", description, text::TEXT_MAX))
+                .transpose()?,
+            why: self.why.as_deref().map(|why| text::line("why", why, text::TEXT_MAX)).transpose()?,
+            tags: patch::list("tag", Some(&self.tags))?.unwrap_or_default(),
+            role: write.resolve_optional(self.role.as_ref())?,
+            priority: within("--priority", self.priority.unwrap_or_default(), -PRIORITY_MAX, PRIORITY_MAX)?,
+            dedup_key: key("dedup key", &self.dedup_key)?,
+            concurrency_key: key("concurrency key", &self.concurrency_key)?,
+            workspace: write.resolve_optional(self.workspace.as_ref())?,
+            message: write.resolve_optional(self.message.as_ref())?,
+            route: None,
+            agent: write.resolve_optional(self.agent.as_ref())?,
+            max_attempts: within("--max-attempts", self.max_attempts.unwrap_or(ATTEMPTS), 1, ATTEMPTS_MAX)?,
+            not_before: self.not_before,
+        })
+    }
+}
+
+/// A request that was checked.
+#[derive(Debug, Clone)]
+pub(crate) struct NewItem {
+    pub task: Id<kind::Task>,
+    pub description: Option<String>,
+    pub why: Option<String>,
+    pub tags: Vec<String>,
+    pub role: Option<Id<kind::Role>>,
+    pub priority: i64,
+    pub dedup_key: Option<String>,
+    pub concurrency_key: Option<String>,
+    pub workspace: Option<Id<kind::Workspace>>,
+    pub message: Option<Id<kind::Message>>,
+    pub route: Option<Id<kind::Route>>,
+    pub agent: Option<Id<kind::Agent>>,
+    pub max_attempts: i64,
+    pub not_before: Option<Time>,
+}
+
+impl NewItem {
+    /// A request for a task, with nothing else said.
+    pub(crate) fn of(task: Id<kind::Task>) -> Self {
+        Self {
+            task,
+            description: None,
+            why: None,
+            tags: Vec::new(),
+            role: None,
+            priority: 0,
+            dedup_key: None,
+            concurrency_key: None,
+            workspace: None,
+            message: None,
+            route: None,
+            agent: None,
+            max_attempts: ATTEMPTS,
+            not_before: None,
+        }
+    }
+}
+
+/// Adds one item, inside the transaction of what causes it.
+pub(crate) fn enqueue(context: &Context, write: &mut Writer<'_>, new: NewItem) -> Result<Added> {
+    let mut adding = Adding::default();
+    let added = adding.add(context, write, new)?;
+    adding.write(context, write)?;
+    Ok(added)
+}
+
+row! {
+    /// The run that asks, or whose message asks.
+    pub struct Cause {
+        run: Id<kind::Run>,
+        chain_depth: i64,
+        initiated_by: Option<Id<kind::Person>>,
+    }
+}
+
+/// The task that a reference names, which can be run.
+pub(crate) fn usable_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Id<kind::Task>> {
+    let by_variant = write.one::<(Id<kind::Task>, bool, Variant)>(
+        "select id, archived, variant from tasks where tenant_id = ?1 and variant = ?2 and deleted_at is null",
+        params![reference.as_str()],
+    )?;
+    let (id, archived, variant) = match by_variant {
+        Some(found) => found,
+        None => {
+            let id = write.resolve(reference)?;
+            write
+                .one("select id, archived, variant from tasks where tenant_id = ?1 and id = ?2", params![id])?
+                .ok_or_else(|| Rule::not_found(format!("there is no task {reference:?}")))?
+        }
+    };
+    if archived {
+        return Err(Rule::conflict(format!("task {variant} is archived"))
+            .hint(format!("trackway task latest --variant {variant} shows what replaces it"))
+            .into());
+    }
+    Ok(id)
+}
+
+/// Items that are added together: what they share is looked up once, and they are written at once.
+#[derive(Debug, Default)]
+struct Adding {
+    tasks: HashMap<String, Id<kind::Task>>,
+    causes: HashMap<Option<Id<kind::Message>>, Option<Cause>>,
+    /// Keys of the items not written yet, which the database does not know.
+    keys: HashMap<String, Added>,
+    items: Vec<QueueItem>,
+}
+
+impl Adding {
+    fn task(&mut self, write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Id<kind::Task>> {
+        if let Some(known) = self.tasks.get(reference.as_str()) {
+            return Ok(*known);
+        }
+        let id = usable_task(write, reference)?;
+        self.tasks.insert(reference.as_str().to_owned(), id);
+        Ok(id)
+    }
+
+    /// What fires an item: the run that asks, else the run that sent the message it answers.
+    fn cause(&mut self, context: &Context, write: &mut Writer<'_>, new: &NewItem) -> Result<Option<Cause>> {
+        if let Some(known) = self.causes.get(&new.message) {
+            return Ok(known.clone());
+        }
+        let cause = match (context.run, new.message) {
+            (Some(run), _) => write.one::<Cause>(
+                "select id, chain_depth, initiated_by from runs where tenant_id = ?1 and id = ?2",
+                params![run],
+            )?,
+            (None, Some(message)) => write.one::<Cause>(
+                "select r.id, r.chain_depth, r.initiated_by from messages m join runs r on r.id = m.from_run_id
+                 where m.tenant_id = ?1 and m.id = ?2",
+                params![message],
+            )?,
+            (None, None) => None,
+        };
+        self.causes.insert(new.message, cause.clone());
+        Ok(cause)
+    }
+
+    fn add(&mut self, context: &Context, write: &mut Writer<'_>, new: NewItem) -> Result<Added> {
+        if let Some(key) = &new.dedup_key {
+            let present = write.one::<(Id<kind::QueueItem>, ItemStatus)>(
+                "select id, status from queue_items where tenant_id = ?1 and dedup_key = ?2 and finished_at is null",
+                params![key],
+            )?;
+            let present = present.map(|(id, status)| Added { id, status, duplicate: true, notices: Vec::new() });
+            if let Some(present) = present.or_else(|| self.keys.get(key).cloned()) {
+                return Ok(Added { duplicate: true, ..present });
+            }
+        }
+        let cause = self.cause(context, write, &new)?;
+        let chain_depth = cause.as_ref().map_or(0, |cause| cause.chain_depth + 1);
+        let mut why = new.why;
+        let mut notices = Vec::new();
+        let status = if chain_depth > CHAIN_MAX {
+            let chain = chain_of(write, cause.as_ref(), new.task)?;
+            notices
+                .push(format!("the chain is {chain_depth} deep, past the limit of {CHAIN_MAX}: the item is blocked"));
+            why = Some(format!("the chain is {chain_depth} deep, past the limit of {CHAIN_MAX}: {chain}"));
+            ItemStatus::Blocked
+        } else if new.not_before.is_some_and(|time| time > write.now) {
+            ItemStatus::Waiting
+        } else {
+            ItemStatus::Ready
+        };
+        let item = QueueItem {
+            id: write.new_id(),
+            tenant_id: context.tenant,
+            description: new.description,
+            status,
+            why,
+            tags: new.tags,
+            task_id: new.task,
+            task_revision: None,
+            message_id: new.message,
+            route_id: new.route,
+            workspace_id: new.workspace,
+            role_id: new.role,
+            agent_id: new.agent,
+            priority: new.priority,
+            in_queue_since: write.now,
+            not_before: new.not_before,
+            dedup_key: new.dedup_key,
+            concurrency_key: new.concurrency_key,
+            held_key: None,
+            attempt: 1,
+            max_attempts: new.max_attempts,
+            lease_seconds: None,
+            lease_expires: None,
+            heartbeat_at: None,
+            taken_by: None,
+            slot: None,
+            fence: 0,
+            run_id: None,
+            initiated_by: match context.actor {
+                Actor::Person(person) => Some(person),
+                Actor::Agent(_) => cause.as_ref().and_then(|cause| cause.initiated_by),
+            },
+            cause_kind: cause.as_ref().map(|_| kind::Kind::Run),
+            cause_id: cause.as_ref().map(|cause| cause.run.uuid()),
+            chain_depth,
+            result: None,
+            error: None,
+            created_at: write.now,
+            finished_at: None,
+        };
+        let added = Added { id: item.id, status, duplicate: false, notices };
+        if let Some(key) = &item.dedup_key {
+            self.keys.insert(key.clone(), added.clone());
+        }
+        self.items.push(item);
+        Ok(added)
+    }
+
+    fn write(self, context: &Context, write: &mut Writer<'_>) -> Result<()> {
+        if self.items.iter().any(|item| item.status == ItemStatus::Ready) {
+            write.ring();
+        }
+        write.insert_all(&self.items)?;
+        let entries: Vec<_> = self
+            .items
+            .iter()
+            .map(|item| Registered::new(write, context.actor.id(), item.id, &resource(item.id).path))
+            .collect();
+        write.insert_all(&entries)?;
+        Ok(())
+    }
+}
+
+/// The tasks of a chain, the newest last.
+fn chain_of(write: &mut Writer<'_>, cause: Option<&Cause>, task: Id<kind::Task>) -> Result<String> {
+    let mut names = write
+        .query::<(String,)>("select variant from tasks where tenant_id = ?1 and id = ?2", params![task])?
+        .into_iter()
+        .map(|(variant,)| variant)
+        .collect::<Vec<_>>();
+    let mut next = cause.map(|cause| cause.run);
+    for _ in 0..=CHAIN_MAX {
+        let Some(run) = next else { break };
+        let found = write.one::<(Option<String>, Option<Id<kind::Run>>)>(
+            "select t.variant, coalesce(r.parent_run_id, case when q.cause_kind = 'run' then q.cause_id end)
+             from runs r left join tasks t on t.id = r.task_id left join queue_items q on q.id = r.queue_item_id
+             where r.tenant_id = ?1 and r.id = ?2",
+            params![run],
+        )?;
+        let Some((variant, before)) = found else { break };
+        names.push(variant.unwrap_or_else(|| format!("run {}", run.short())));
+        next = before;
+    }
+    if next.is_some() {
+        names.push("…".to_owned());
+    }
+    names.reverse();
+    Ok(names.join(" → "))
+}

@@ -1,0 +1,99 @@
+//! Giving items up, and giving them another chance.
+
+use serde::Deserialize;
+use trackway_domain::{
+    Error as Rule, Ref, kind, text,
+    words::{ItemStatus, RunStatus},
+};
+use trackway_store::Writer;
+
+use super::{Ending, ItemStands, item, resource, settle};
+use crate::{
+    action::{Action, Done},
+    context::Context,
+    error::Result,
+    run,
+    touched::Nothing,
+};
+
+/// Cancel a queue item; one that is running is stopped
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct CancelItem {
+    /// The queue item
+    #[arg(long)]
+    pub id: Ref<kind::QueueItem>,
+    /// Why
+    #[arg(long)]
+    pub why: Option<String>,
+}
+
+impl Action for CancelItem {
+    const NAME: &'static str = "queue_cancel";
+    const COMMAND: (&'static str, &'static str) = ("queue", "cancel");
+    type Touched = Nothing;
+    type Output = ItemStands;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let why = self.why.as_deref().map(|why| text::line("why", why, text::TEXT_MAX)).transpose()?;
+        let item = item(write, &self.id)?;
+        if item.status == ItemStatus::Cancelled {
+            return Ok(Done::unchanged(ItemStands::from(&item)));
+        }
+        if item.status.is_finished() {
+            return Err(Rule::conflict(format!("queue item {} is {} already", item.id.short(), item.status)).into());
+        }
+        if item.status == ItemStatus::Running
+            && let Some(run) = item.run_id
+        {
+            run::end_quietly(write, run, RunStatus::Cancelled, "cancelled")?;
+            // Its worker is to hear of it.
+            write.ring();
+        }
+        let item = settle(write, &item, &Ending::Cancelled { why })?;
+        Ok(Done::changed(ItemStands::from(&item), &resource(item.id), Nothing))
+    }
+}
+
+/// Revive a queue item that failed, was cancelled or is blocked
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct RequeueItem {
+    /// The queue item
+    #[arg(long)]
+    pub id: Ref<kind::QueueItem>,
+}
+
+impl Action for RequeueItem {
+    const NAME: &'static str = "queue_requeue";
+    const COMMAND: (&'static str, &'static str) = ("queue", "requeue");
+    type Touched = Nothing;
+    type Output = ItemStands;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let mut item = item(write, &self.id)?;
+        match item.status {
+            ItemStatus::Failed | ItemStatus::Cancelled | ItemStatus::Blocked => {}
+            ItemStatus::Waiting if item.attempt > 1 => {}
+            ItemStatus::Ready => return Ok(Done::unchanged(ItemStands::from(&item))),
+            status => {
+                return Err(Rule::conflict(format!("queue item {} is {status}", item.id.short()))
+                    .hint("only items that failed, were cancelled, are blocked or in back-off go back to the queue")
+                    .into());
+            }
+        }
+        if let Some(key) = item.dedup_key.as_deref().filter(|_| item.finished_at.is_some()) {
+            super::refuse_second(write, key)?;
+        }
+        item.status = ItemStatus::Ready;
+        item.attempt = 1;
+        item.not_before = None;
+        item.finished_at = None;
+        item.why = None;
+        item.held_key = None;
+        item.in_queue_since = write.now;
+        write.update(&item)?;
+        write.ring();
+        Ok(Done::changed(ItemStands::from(&item), &resource(item.id), Nothing))
+    }
+}

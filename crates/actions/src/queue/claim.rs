@@ -1,0 +1,119 @@
+//! Claiming the next ready task: queued and taken in one go.
+
+use serde::Deserialize;
+use trackway_domain::{Error as Rule, Id, Ref, kind, queue::lease};
+use trackway_store::{
+    Engine, Writer, params,
+    queue::{Roles, Taker},
+    tables::QueueItem,
+};
+
+use super::{
+    NewItem, Taken, enqueue,
+    lease::return_expired,
+    resource,
+    take::{begin, free_slots, roles, taking_agent},
+    usable_task,
+};
+use crate::{
+    action::{About, Action, Done},
+    context::Context,
+    error::Result,
+    touched::Nothing,
+};
+
+/// Claim the most urgent ready task, or the one you name, and get a run and its token for it
+///
+/// The task is in progress until its queue item is completed, which makes it done, or fails, which opens it again.
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The agent that claims it (the worker, when it is not said)
+    #[arg(long)]
+    pub agent: Option<Ref<kind::Agent>>,
+    /// This task, ready or not
+    #[arg(long)]
+    pub task: Option<Ref<kind::Task>>,
+    /// The workspace it happens in (the task's, when it is not said)
+    #[arg(long)]
+    pub workspace: Option<Ref<kind::Workspace>>,
+    /// How long it is yours without a sign of life, in seconds (300)
+    #[arg(long, value_name = "SECONDS")]
+    pub lease: Option<i64>,
+}
+
+impl Action for Claim {
+    const NAME: &'static str = "claim";
+    const COMMAND: (&'static str, &'static str) = ("", "claim");
+    type Touched = Nothing;
+    type Output = Vec<Taken>;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let lease_seconds = lease(self.lease)?;
+        let agent = taking_agent(context, write, self.agent.as_ref())?;
+        let mut slots = free_slots(write, &agent)?;
+        if slots.as_ref().is_some_and(Vec::is_empty) {
+            return_expired(context, write)?;
+            slots = free_slots(write, &agent)?;
+            if slots.as_ref().is_some_and(Vec::is_empty) {
+                return Err(Rule::conflict(format!("agent {} holds as many items as it may", agent.handle))
+                    .hint(format!(
+                        "trackway queue held shows them; trackway agent set --handle {} --max-items NUMBER",
+                        agent.handle
+                    ))
+                    .into());
+            }
+        }
+        let roles = roles(&agent);
+        let task = match &self.task {
+            Some(task) => Some(usable_task(write, task)?),
+            None => next_task(write, roles)?,
+        };
+        let Some(task) = task else {
+            return Ok(Done::unchanged(Vec::new()));
+        };
+        let new = NewItem {
+            // The worker takes nothing that names an agent.
+            agent: (roles != Roles::All).then_some(agent.id),
+            workspace: write.resolve_optional(self.workspace.as_ref())?,
+            // What fails is open again for whoever claims next.
+            max_attempts: 1,
+            ..NewItem::of(task)
+        };
+        let added = enqueue(context, write, new)?;
+        let taker = Taker { agent: agent.id, roles, item: Some(added.id), limit: 1, slots, lease_seconds };
+        let picked = write.pick_items(&taker, trackway_domain::queue::lease_end(write.now, lease_seconds))?;
+        if picked.is_empty() {
+            let blocked = write.row::<QueueItem>("where tenant_id = ?1 and id = ?2", params![added.id])?;
+            return Err(Rule::conflict(
+                blocked.and_then(|item| item.why).unwrap_or_else(|| "it cannot be taken".into()),
+            )
+            .into());
+        }
+        let taken = begin(context, write, &agent, &taker, picked)?;
+        let about = taken.iter().map(|taken| About::from(&resource(taken.id))).collect();
+        Ok(Done::changed_several(taken, about, Nothing))
+    }
+}
+
+/// The most urgent task that is ready and that nobody else is just claiming.
+fn next_task(write: &mut Writer<'_>, roles: Roles) -> Result<Option<Id<kind::Task>>> {
+    let (role, bound) = match &roles {
+        Roles::All => ("", None),
+        Roles::Own(None) => (" and t.role_id is null", None),
+        Roles::Own(Some(role)) => (" and (t.role_id is null or t.role_id = ?2)", Some(*role)),
+    };
+    let skip = match write.engine() {
+        Engine::Sqlite => "",
+        Engine::Postgres => " for update of t skip locked",
+    };
+    let sql = format!(
+        "select t.id from tasks t where {}{role} order by t.priority, t.created_at, t.id limit 1{skip}",
+        trackway_store::queue::READY_TASK
+    );
+    let found = match bound {
+        Some(role) => write.one::<(Id<kind::Task>,)>(&sql, params![role])?,
+        None => write.one::<(Id<kind::Task>,)>(&sql, params![])?,
+    };
+    Ok(found.map(|(task,)| task))
+}

@@ -1,0 +1,109 @@
+//! Leases: held by signs of life, lost by silence.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{
+    Error as Rule, Id, Ref, Time, kind,
+    queue::{is_worth_extending, lease, lease_end},
+    words::{ItemStatus, RunStatus},
+};
+use trackway_store::{Writer, params, tables::QueueItem};
+
+use super::{Again, Ending, check_held, held, resource, settle};
+use crate::{
+    action::{Action, Done},
+    context::Context,
+    error::Result,
+    run,
+    touched::Nothing,
+};
+
+/// Say that you are still at work on a queue item
+///
+/// Whatever is done with the token of its run says so too.
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct HeartbeatItem {
+    /// The queue item
+    #[arg(long)]
+    pub id: Ref<kind::QueueItem>,
+    /// The fence you were given when you took it
+    #[arg(long, value_name = "NUMBER")]
+    pub fence: i64,
+    /// How long the lease is from now, in seconds (as long as when it was taken)
+    #[arg(long, value_name = "SECONDS")]
+    pub lease: Option<i64>,
+}
+
+/// An item whose lease was extended.
+#[derive(Debug, Serialize)]
+pub struct Beaten {
+    pub id: Id<kind::QueueItem>,
+    pub status: ItemStatus,
+    pub lease_expires: Time,
+}
+
+impl Action for HeartbeatItem {
+    const NAME: &'static str = "queue_heartbeat";
+    const COMMAND: (&'static str, &'static str) = ("queue", "heartbeat");
+    type Touched = Nothing;
+    type Output = Beaten;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let item = held(write, &self.id, self.fence)?;
+        super::finish::require_own_item(context, &item)?;
+        let seconds = lease(self.lease.or(item.lease_seconds))?;
+        let lease_expires = lease_end(write.now, seconds);
+        extend(write, item.id, item.fence, lease_expires, seconds)?;
+        // A sign of life is no change that anyone asks about later: the log stays quiet.
+        Ok(Done::unchanged(Beaten { id: item.id, status: item.status, lease_expires }))
+    }
+}
+
+fn extend(write: &mut Writer<'_>, item: Id<kind::QueueItem>, fence: i64, expires: Time, seconds: i64) -> Result<()> {
+    let now = write.now;
+    write.post(
+        "update queue_items set lease_expires = ?4, lease_seconds = ?5, heartbeat_at = ?6 where tenant_id = ?1 and id = ?2 and fence = ?3 and status = 'running'",
+        params![item, fence, expires, seconds, now],
+    )?;
+    Ok(())
+}
+
+/// The lease that a run acts under.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub item: Id<kind::QueueItem>,
+    pub fence: i64,
+    pub expires: Option<Time>,
+    pub seconds: Option<i64>,
+}
+
+/// Extends the lease of a run that shows a sign of life. One whose lease is over may do nothing any more.
+pub(crate) fn keep_alive(write: &mut Writer<'_>, lease: &Lease) -> Result<()> {
+    let (Some(expires), Some(seconds)) = (lease.expires.filter(|expires| *expires > write.now), lease.seconds) else {
+        return Err(Rule::denied("the lease of the run's queue item is over: its token ended with it")
+            .hint("the item goes back to the queue; whoever takes it next gets a run of its own")
+            .into());
+    };
+    if is_worth_extending(write.now, expires, seconds) {
+        extend(write, lease.item, lease.fence, lease_end(write.now, seconds), seconds)?;
+    }
+    Ok(())
+}
+
+/// Returns what was taken and not heard of any more. Says how many there were.
+pub(super) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Result<usize> {
+    let expired = write.expired_items()?;
+    for item in &expired {
+        expire(context, write, item)?;
+    }
+    Ok(expired.len())
+}
+
+fn expire(context: &Context, write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
+    debug_assert!(check_held(item, item.fence, write).is_err());
+    if let Some(run) = item.run_id {
+        run::end_quietly(write, run, RunStatus::TimedOut, "lease expired")?;
+    }
+    settle(write, item, &Ending::Failed { error: "lease expired".into(), again: Again::WhileAttemptsAreLeft })?;
+    crate::core::append_event(context, write, "queue_expire", &(&resource(item.id)).into(), None)
+}

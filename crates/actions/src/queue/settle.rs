@@ -1,0 +1,137 @@
+//! What becomes of an item that was held: done, tried again later, given back, or given up.
+
+use serde_json::Value;
+use trackway_domain::{
+    Time, kind,
+    queue::back_off_micros,
+    text,
+    words::{ItemStatus, TaskStatus},
+};
+use trackway_store::{
+    Writer, params,
+    tables::{QueueItem, Run, Task},
+};
+
+use crate::{catalog::task::release_blocked, error::Result};
+
+/// How a taker let go of an item.
+#[derive(Debug, Clone)]
+pub(crate) enum Ending {
+    Completed { result: Option<Value> },
+    Failed { error: String, again: Again },
+    Released,
+    Cancelled { why: Option<String> },
+}
+
+/// Whether what failed is worth another attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    WhileAttemptsAreLeft,
+    Never,
+}
+
+/// Writes how a held item ended, and what that means for its task.
+pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) -> Result<QueueItem> {
+    let mut item = item.clone();
+    let taken = item.status == ItemStatus::Running;
+    item.slot = None;
+    item.lease_expires = None;
+    match ending {
+        Ending::Completed { result } => {
+            item.status = ItemStatus::Completed;
+            item.result.clone_from(result);
+            item.error = None;
+        }
+        Ending::Failed { error, again } => {
+            item.error = Some(text::cut(error, text::TEXT_MAX - 1));
+            if item.attempt < item.max_attempts && *again == Again::WhileAttemptsAreLeft {
+                let wait = back_off_micros(item.attempt, jitter());
+                item.status = ItemStatus::Waiting;
+                item.not_before = Some(Time::from_micros(write.now.micros() + wait));
+                item.attempt += 1;
+            } else {
+                item.status = ItemStatus::Failed;
+            }
+        }
+        Ending::Released => {
+            item.status = ItemStatus::Ready;
+            write.ring();
+        }
+        Ending::Cancelled { why } => {
+            item.status = ItemStatus::Cancelled;
+            item.why = why.clone().or(item.why);
+        }
+    }
+    if item.status.is_finished() {
+        item.finished_at = Some(write.now);
+    }
+    // An item in back-off holds its key: what comes after it stays after it.
+    if item.status != ItemStatus::Waiting && item.held_key.take().is_some() {
+        write.ring();
+    }
+    write.update(&item)?;
+    if taken {
+        move_task(write, &item)?;
+    }
+    Ok(item)
+}
+
+/// A task that is done once is in progress while its item is held, then done or open again.
+fn move_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
+    let found = write.row::<Task>(
+        "where tenant_id = ?1 and id = ?2 and not recurring and status = 'in_progress' and deleted_at is null",
+        params![item.task_id],
+    )?;
+    if found.is_none() {
+        return Ok(());
+    }
+    // Others count what blocks what while this is held.
+    write.lock_catalog()?;
+    let Some(before) = write.row_locked::<Task>(
+        "where tenant_id = ?1 and id = ?2 and status = 'in_progress' and deleted_at is null",
+        params![item.task_id],
+    )?
+    else {
+        return Ok(());
+    };
+    let mut after = before.clone();
+    after.status = if item.status == ItemStatus::Completed { TaskStatus::Done } else { TaskStatus::Open };
+    after.status_since = write.now;
+    write.update(&after)?;
+    release_blocked(write, &before, &after)
+}
+
+/// Ends the item of a run that ended by itself.
+pub(crate) fn settle_with_run(write: &mut Writer<'_>, run: &Run, ending: &Ending) -> Result<()> {
+    let (Some(item), Some(fence)) = (run.queue_item_id, run.fence) else {
+        return Ok(());
+    };
+    let held = write.row_locked::<QueueItem>(
+        "where tenant_id = ?1 and id = ?2 and fence = ?3 and status = 'running'",
+        params![item, fence],
+    )?;
+    if let Some(held) = held {
+        settle(write, &held, ending)?;
+    }
+    // Its worker is to hear of it.
+    write.ring();
+    Ok(())
+}
+
+/// A share between 0 and 1.
+fn jitter() -> f64 {
+    let mut byte = [0; 1];
+    // Without randomness everyone waits equally long, which is no reason to fail.
+    let _ = getrandom::fill(&mut byte);
+    f64::from(byte[0]) / 255.0
+}
+
+/// A task begins to be worked on.
+pub(super) fn start_task(write: &mut Writer<'_>, task: trackway_domain::Id<kind::Task>) -> Result<()> {
+    let now = write.now;
+    write.post(
+        "update tasks set status = 'in_progress', status_since = ?3 where tenant_id = ?1 and id = ?2 and not recurring and status in ('open', 'groomed')",
+        params![task, now],
+    )?;
+    Ok(())
+}

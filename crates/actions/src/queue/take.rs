@@ -1,0 +1,228 @@
+//! Taking from the queue: each item goes to exactly one taker, who gets a run for it.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{
+    Error as Rule, Id, Ref, Time, Variant, kind,
+    queue::{BATCH_MAX, lease, lease_end, within},
+    words::{ItemStatus, TaskStatus},
+};
+use trackway_store::{
+    Writer, params,
+    queue::{Picked, Roles, Taker},
+    tables::{Agent, QueueItem, Registered, Run},
+};
+
+use super::{lease::return_expired, resource, settle::start_task};
+use crate::{
+    action::{About, Action, Done},
+    context::{Actor, Context},
+    error::Result,
+    founding::WORKER,
+    run, token,
+    touched::Nothing,
+};
+
+/// Take what comes next from the queue, and get a run and its token for it
+///
+/// Without an agent it is the worker who takes: whatever names no agent. Put the token into `TRACKWAY_TOKEN` to act in
+/// the run; end it with `queue complete` or `queue fail`.
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct TakeItems {
+    /// The agent that takes
+    #[arg(long)]
+    pub agent: Option<Ref<kind::Agent>>,
+    /// How long it is yours without a sign of life, in seconds (300)
+    #[arg(long, value_name = "SECONDS")]
+    pub lease: Option<i64>,
+    /// How many to take at most (1)
+    #[arg(long, value_name = "NUMBER")]
+    pub batch: Option<i64>,
+    /// Only this item
+    #[arg(long)]
+    pub id: Option<Ref<kind::QueueItem>>,
+}
+
+/// An item that is now yours.
+#[derive(Debug, Clone, Serialize)]
+pub struct Taken {
+    pub id: Id<kind::QueueItem>,
+    pub task_id: Id<kind::Task>,
+    pub variant: Variant,
+    pub revision: i64,
+    pub fence: i64,
+    pub attempt: i64,
+    pub lease_expires: Time,
+    pub run_id: Id<kind::Run>,
+    pub token: String,
+}
+
+impl Action for TakeItems {
+    const NAME: &'static str = "queue_take";
+    const COMMAND: (&'static str, &'static str) = ("queue", "take");
+    type Touched = Nothing;
+    type Output = Vec<Taken>;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let limit = within("--batch", self.batch.unwrap_or(1), 1, BATCH_MAX)?;
+        let agent = taking_agent(context, write, self.agent.as_ref())?;
+        let item = self.id.as_ref().map(|item| super::item(write, item)).transpose()?;
+        let mut taker = Taker {
+            agent: agent.id,
+            roles: roles(&agent),
+            item: item.as_ref().map(|item| item.id),
+            limit: usize::try_from(limit).unwrap_or(1),
+            slots: None,
+            lease_seconds: lease(self.lease)?,
+        };
+        let mut picked = pick(write, &agent, &mut taker)?;
+        if picked.is_empty() && return_expired(context, write)? > 0 {
+            picked = pick(write, &agent, &mut taker)?;
+        }
+        if let Some(item) = item.filter(|_| picked.is_empty()) {
+            return Err(why_not(write, item.id, &agent)?.into());
+        }
+        if picked.is_empty() {
+            return Ok(Done::unchanged(Vec::new()));
+        }
+        let taken = begin(context, write, &agent, &taker, picked)?;
+        let about = taken.iter().map(|taken| About::from(&resource(taken.id))).collect();
+        Ok(Done::changed_several(taken, about, Nothing))
+    }
+}
+
+/// Who takes: the agent that is named, else the worker. An agent may take for itself and its subagents.
+pub(super) fn taking_agent(
+    context: &Context,
+    write: &mut Writer<'_>,
+    agent: Option<&Ref<kind::Agent>>,
+) -> Result<Agent> {
+    if let (None, Actor::Agent(own)) = (agent, context.actor) {
+        return run::acting_agent(context, write, &own.into());
+    }
+    let reference = agent.cloned().unwrap_or_else(|| Ref::new(WORKER));
+    if let Actor::Person(_) = context.actor {
+        let by_handle = write.row::<Agent>(
+            "where tenant_id = ?1 and handle = ?2 and deleted_at is null and not archived",
+            params![reference.as_str()],
+        )?;
+        if let Some(agent) = by_handle {
+            return Ok(agent);
+        }
+    }
+    run::acting_agent(context, write, &reference)
+}
+
+pub(super) fn roles(agent: &Agent) -> Roles {
+    if agent.handle == WORKER { Roles::All } else { Roles::Own(agent.role_id) }
+}
+
+/// The places of an agent that has few, less those that are in use.
+pub(super) fn free_slots(write: &mut Writer<'_>, agent: &Agent) -> Result<Option<Vec<i64>>> {
+    let Some(places) = agent.max_items else {
+        return Ok(None);
+    };
+    let used = write.query::<(i64,)>(
+        "select slot from queue_items where tenant_id = ?1 and taken_by = ?2 and slot is not null",
+        params![agent.id],
+    )?;
+    Ok(Some(
+        (0..places).filter(|place| !used.contains(&(*place,))).take(usize::try_from(BATCH_MAX).unwrap_or(1)).collect(),
+    ))
+}
+
+fn pick(write: &mut Writer<'_>, agent: &Agent, taker: &mut Taker) -> Result<Vec<Picked>> {
+    taker.slots = free_slots(write, agent)?;
+    if let Some(slots) = &taker.slots {
+        taker.limit = taker.limit.min(slots.len().max(1));
+        if slots.is_empty() {
+            return Ok(Vec::new());
+        }
+    }
+    write.make_due_items_ready()?;
+    Ok(write.pick_items(taker, lease_end(write.now, taker.lease_seconds))?)
+}
+
+/// Makes the runs of items that were picked.
+pub(super) fn begin(
+    context: &Context,
+    write: &mut Writer<'_>,
+    agent: &Agent,
+    taker: &Taker,
+    picked: Vec<Picked>,
+) -> Result<Vec<Taken>> {
+    let (mut runs, mut entries, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    for item in picked {
+        let run_id = item.run_id.unwrap_or_else(|| write.new_id());
+        let (secret, hash) = token::of_run(run_id)?;
+        if !item.recurring && matches!(item.status, TaskStatus::Open | TaskStatus::Groomed) {
+            start_task(write, item.task_id)?;
+        }
+        entries.push(Registered::new(write, context.actor.id(), run_id, &run::resource(run_id).path));
+        runs.push(Run {
+            role_id: item.role_id.or(agent.role_id),
+            task_id: Some(item.task_id),
+            task_revision: Some(item.revision),
+            initiated_by: item.initiated_by,
+            cause_kind: Some(kind::Kind::QueueItem.to_string()),
+            cause_id: Some(item.id.uuid()),
+            chain_depth: item.chain_depth,
+            workspace_id: item.workspace_id,
+            queue_item_id: Some(item.id),
+            fence: Some(item.fence),
+            token_hash: Some(hash),
+            ..run::new(context.tenant, run_id, agent, write.now)
+        });
+        all.push(Taken {
+            id: item.id,
+            task_id: item.task_id,
+            variant: item.variant,
+            revision: item.revision,
+            fence: item.fence,
+            attempt: item.attempt,
+            lease_expires: lease_end(write.now, taker.lease_seconds),
+            run_id,
+            token: secret,
+        });
+    }
+    write.insert_all(&runs)?;
+    write.insert_all(&entries)?;
+    Ok(all)
+}
+
+/// Why an item that was asked for by id cannot be taken.
+fn why_not(write: &mut Writer<'_>, id: Id<kind::QueueItem>, agent: &Agent) -> Result<Rule> {
+    let Some(item) = write.row::<QueueItem>("where tenant_id = ?1 and id = ?2", params![id])? else {
+        return Ok(Rule::not_found("there is no such queue item"));
+    };
+    let short = id.short();
+    let refused = |why: String| Rule::conflict(format!("queue item {short} {why}"));
+    Ok(match item.status {
+        ItemStatus::Running => {
+            let holder = write.one::<(String,)>(
+                "select handle from agents where tenant_id = ?1 and id = ?2",
+                params![item.taken_by],
+            )?;
+            refused(format!("is taken by {}", holder.map_or_else(|| "someone".into(), |(handle,)| handle)))
+        }
+        ItemStatus::Waiting => {
+            refused(format!("waits until {}", item.not_before.map_or_else(|| "later".into(), |time| time.to_string())))
+        }
+        ItemStatus::Blocked => refused(format!("is blocked: {}", item.why.unwrap_or_default()))
+            .hint(format!("trackway queue requeue --id {short}")),
+        ItemStatus::Completed | ItemStatus::Failed | ItemStatus::Cancelled => {
+            refused(format!("is {} already", item.status))
+        }
+        ItemStatus::Ready if item.agent_id.is_some_and(|only| only != agent.id) => {
+            refused(format!("is not for agent {}", agent.handle))
+        }
+        ItemStatus::Ready if free_slots(write, agent)?.is_some_and(|slots| slots.is_empty()) => {
+            Rule::conflict(format!("agent {} holds as many items as it may", agent.handle))
+                .hint(format!("trackway agent set --handle {} --max-items NUMBER", agent.handle))
+        }
+        ItemStatus::Ready if item.concurrency_key.is_some() => {
+            refused("waits for another with the same concurrency key".into())
+        }
+        ItemStatus::Ready => refused(format!("is for another role than that of agent {}", agent.handle)),
+    })
+}

@@ -1,0 +1,208 @@
+//! `work`: a worker in the foreground; `task run`: one task, here and now.
+
+use std::{io::Write, sync::mpsc, thread, time::Duration};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::{Value, json};
+use trackway_actions::{
+    Context,
+    queue::{AddItem, Claim},
+};
+use trackway_domain::{Duration as Span, Error as Rule, Ref, Time, kind, queue, words::RunStatus};
+use trackway_runner::{Event, Note, Settings, executor::Ended, worker};
+use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
+
+use crate::{
+    door::{House, Outcome},
+    failure::Failure,
+    render::Shape,
+};
+
+/// The lease of a worker, which keeps it alive by itself: short, so that what a killed worker held is taken soon.
+const LEASE_SECONDS: i64 = 60;
+/// How long a script may take when the task does not say.
+const TIMEOUT: &str = "1h";
+/// How long running scripts may go on when the worker is to stop.
+const GRACE: &str = "30s";
+
+pub fn command() -> Command {
+    Command::new("work")
+        .about("Take queue items and run them, until stopped")
+        .long_about(
+            "Take queue items and run them, until stopped.\n\nThe script of a task runs in its shell, in the directory of its workspace, with the run's token in its environment: what it does with `trackway` is done in the run. Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.",
+        )
+        .args([
+            Arg::new("agent").long("agent").value_name("AGENT").help("Whose items to take (the worker: what names no agent)"),
+            Arg::new("concurrency")
+                .long("concurrency")
+                .value_name("NUMBER")
+                .default_value("1")
+                .value_parser(clap::value_parser!(u64).range(1..=1_000))
+                .help("How many to run at once"),
+            Arg::new("once").long("once").action(ArgAction::SetTrue).help("Stop when nothing is ready"),
+            Arg::new("lease")
+                .long("lease")
+                .value_name("SECONDS")
+                .value_parser(clap::value_parser!(i64).range(1..=queue::LEASE_SECONDS_MAX))
+                .help("After how long without a sign of life from this worker others may take what it holds (60)"),
+            span("timeout", TIMEOUT, "How long a task may take that does not say it itself"),
+            span("grace", GRACE, "How long running tasks may go on once the worker is to stop"),
+        ])
+}
+
+fn span(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("DURATION")
+        .default_value(default)
+        .value_parser(clap::value_parser!(Span))
+        .help(help)
+}
+
+pub fn run_command() -> Command {
+    Command::new("run").about("Run a task now and show its output; the exit code is 0 when it completed").args([
+        Arg::new("task").value_name("TASK").help("The task, by variant or id"),
+        Arg::new("variant").long("variant").value_name("VARIANT").conflicts_with("task").help("The same"),
+        Arg::new("role")
+            .long("role")
+            .value_name("ROLE")
+            .help("The version that this role uses (the current one, when it is not said)"),
+        Arg::new("workspace").long("workspace").value_name("WORKSPACE").help("Where (the task's workspace)"),
+        Arg::new("detach").long("detach").action(ArgAction::SetTrue).help("Only queue it, and let a worker run it"),
+        span("timeout", TIMEOUT, "How long it may take, where the task does not say it"),
+    ])
+}
+
+/// Works until it is told to stop, or nothing is ready.
+pub fn work(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
+    let context = people_only(house)?;
+    let settings = Settings {
+        agent: matches.get_one::<String>("agent").cloned(),
+        concurrency: matches.get_one::<u64>("concurrency").map_or(1, |number| usize::try_from(*number).unwrap_or(1)),
+        once: matches.get_flag("once"),
+        lease_seconds: matches.get_one::<i64>("lease").copied().unwrap_or(LEASE_SECONDS),
+        timeout: duration(matches, "timeout"),
+        grace: duration(matches, "grace"),
+        program: std::env::current_exe()?,
+    };
+    let tally = follow(house, &context, &settings, &|event| tell(event))?;
+    Ok(Outcome::new(json!(tally), Shape::Fields))
+}
+
+/// Runs one task, and shows what it says.
+pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
+    let context = people_only(house)?;
+    let given = matches.get_one::<String>("task").or_else(|| matches.get_one::<String>("variant"));
+    let given: Ref<kind::Task> =
+        Ref::new(given.ok_or_else(|| Rule::usage("which task?").hint("trackway task run VARIANT"))?.as_str());
+    let role = matches.get_one::<String>("role").map(Ref::<kind::Role>::new);
+    let workspace = matches.get_one::<String>("workspace").map(Ref::<kind::Workspace>::new);
+    let task = house.core.read(&context, |reader| {
+        let task = reader.resolve(&given)?;
+        Ok(match &role {
+            Some(role) => {
+                let pinned = ResolvePackage { role: role.clone(), variant: task.into() };
+                pinned.answer(reader, Time::now())?.task_id
+            }
+            None => task::latest(reader, task)?.id,
+        })
+    })?;
+    if matches.get_flag("detach") {
+        let add = AddItem { workspace, ..AddItem::of(task.into()) };
+        return Ok(Outcome::new(json!(house.core.execute(&context, &add)?), Shape::Fields));
+    }
+    let claim = Claim { task: Some(task.into()), workspace, lease: Some(LEASE_SECONDS), agent: None };
+    let taken = house.core.execute(&context, &claim)?;
+    let Some(taken) = taken.into_iter().next() else {
+        return Err(Rule::conflict("the task cannot be run now").into());
+    };
+    let settings = Settings {
+        agent: None,
+        concurrency: 0,
+        once: true,
+        lease_seconds: LEASE_SECONDS,
+        timeout: duration(matches, "timeout"),
+        grace: Duration::ZERO,
+        program: std::env::current_exe()?,
+    };
+    let json = matches.get_flag("json");
+    let show = |event: &Event<'_>| {
+        if let Event::Said { output, .. } = event {
+            // Live, and apart from the data.
+            let written =
+                if json { write!(std::io::stderr(), "{output}") } else { write!(std::io::stdout(), "{output}") };
+            let _ = written.and_then(|()| std::io::stdout().flush());
+        }
+    };
+    let run = taken.run_id;
+    let (tell, notes) = mpsc::channel();
+    listen_for_signals(tell.clone());
+    worker::work_on(vec![taken], &house.core, &context, &settings, (&tell, &notes), &show)?;
+    let shown = house.core.read(&context, |reader| Ok(ShowRun { run: run.into() }.answer(reader, Time::now())?))?;
+    let data = serde_json::to_value(shown).map_err(|error| Rule::usage(error.to_string()))?;
+    let completed = data["status"] == RunStatus::Completed.word();
+    let error = data["error"].as_str().map(|error| format!(": {}", first_line(error)));
+    let remark =
+        format!("run {} {}{}", run.short(), data["status"].as_str().unwrap_or_default(), error.unwrap_or_default());
+    let data = if json { data } else { Value::String(String::new()) };
+    let mut outcome = Outcome::new(data, Shape::Text);
+    outcome.failed = !completed;
+    outcome.remarks.push(remark);
+    Ok(outcome)
+}
+
+/// A worker acts for a person: it makes runs for agents, and is in none itself.
+fn people_only(house: &House) -> Result<Context, Failure> {
+    let context = house.context()?;
+    if context.run.is_some() {
+        return Err(Rule::denied("a run cannot be a worker").hint("unset TRACKWAY_TOKEN").into());
+    }
+    Ok(context)
+}
+
+fn duration(matches: &ArgMatches, name: &str) -> Duration {
+    let seconds = matches.get_one::<Span>(name).map_or(0, |span| span.seconds());
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+}
+
+fn follow(
+    house: &House,
+    context: &Context,
+    settings: &Settings,
+    watch: worker::Watch<'_>,
+) -> Result<worker::Tally, Failure> {
+    let (tell, notes) = mpsc::channel();
+    listen_for_signals(tell.clone());
+    Ok(worker::work(&house.core, context, settings, (&tell, &notes), watch)?)
+}
+
+/// Hands the signals to stop on.
+fn listen_for_signals(tell: mpsc::Sender<Note>) {
+    // Without them a signal ends the worker at once, and its leases run out.
+    thread::spawn(move || worker::signals(|| tell.send(Note::Stop).is_ok()));
+}
+
+/// One line for each thing that happens.
+fn tell(event: &Event<'_>) {
+    let line = match event {
+        Event::Took(taken) => format!("took {} {} (attempt {})", taken.id.short(), taken.variant, taken.attempt),
+        Event::Said { .. } => return,
+        Event::Ended { taken, ended, took } => {
+            let how = match ended {
+                Ended::Completed { .. } => "completed".to_owned(),
+                Ended::Failed { error } | Ended::Impossible { error } => format!("failed: {}", first_line(error)),
+                Ended::TimedOut { error } => first_line(error).to_owned(),
+                Ended::Released => "given back".to_owned(),
+                Ended::Lost => "cancelled, or taken by another".to_owned(),
+            };
+            format!("{} {} {how} ({:.1}s)", taken.id.short(), taken.variant, took.as_secs_f64())
+        }
+        Event::Trouble(error) => format!("{error}; trying again"),
+        Event::Recovered => "the database answers again".to_owned(),
+    };
+    let _ = writeln!(anstream::stderr(), "{line}");
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}

@@ -1,0 +1,79 @@
+//! The queue's rules: limits, leases, and how long to wait after a failure.
+
+use crate::{Error, Result, Time};
+
+/// How long a taker holds an item without a sign of life, in seconds.
+pub const LEASE_SECONDS: i64 = 300;
+/// The longest lease, in seconds.
+pub const LEASE_SECONDS_MAX: i64 = 7 * 86_400;
+/// How often an item is tried.
+pub const ATTEMPTS: i64 = 5;
+/// The largest number of attempts.
+pub const ATTEMPTS_MAX: i64 = 1_000;
+/// How far from the middle a priority may be.
+pub const PRIORITY_MAX: i64 = 1_000_000;
+/// Items taken at once.
+pub const BATCH_MAX: i64 = 1_000;
+/// How long a chain of work that queues work may get before someone has to look at it.
+pub const CHAIN_MAX: i64 = 16;
+
+const SECOND_MICROS: i64 = 1_000_000;
+const BACK_OFF_MAX_MICROS: i64 = 300 * SECOND_MICROS;
+
+/// How long an item waits after its attempt of this number failed, in microseconds: a second, doubled with each, at most
+/// five minutes; `jitter` is a share from 0 to 1 that moves it by up to a fifth either way.
+pub fn back_off_micros(attempt: i64, jitter: f64) -> i64 {
+    let doublings = u32::try_from((attempt - 1).clamp(0, 20)).unwrap_or_default();
+    let base = (SECOND_MICROS << doublings).min(BACK_OFF_MAX_MICROS);
+    let fifth = base / 5;
+    #[expect(clippy::cast_possible_truncation, reason = "a share of five minutes")]
+    let moved = (jitter.clamp(0.0, 1.0) * 2.0 * fifth as f64) as i64;
+    (base - fifth + moved).min(BACK_OFF_MAX_MICROS)
+}
+
+/// When a lease that begins now is over.
+pub fn lease_end(now: Time, lease_seconds: i64) -> Time {
+    Time::from_micros(now.micros() + lease_seconds * SECOND_MICROS)
+}
+
+/// Whether a sign of life is worth writing down: a tenth of the lease has passed.
+pub fn is_worth_extending(now: Time, lease_expires: Time, lease_seconds: i64) -> bool {
+    lease_expires.micros() - now.micros() < lease_seconds * SECOND_MICROS / 10 * 9
+}
+
+/// The lease that was asked for.
+pub fn lease(asked: Option<i64>) -> Result<i64> {
+    within("--lease", asked.unwrap_or(LEASE_SECONDS), 1, LEASE_SECONDS_MAX)
+}
+
+/// A number that has to lie in a range.
+pub fn within(name: &str, number: i64, least: i64, most: i64) -> Result<i64> {
+    if (least..=most).contains(&number) {
+        Ok(number)
+    } else {
+        Err(Error::usage(format!("{name} is from {least} to {most}, not {number}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn back_off_doubles_up_to_five_minutes() {
+        let seconds: Vec<i64> = (1..=11).map(|attempt| back_off_micros(attempt, 0.5) / SECOND_MICROS).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    }
+
+    proptest! {
+        #[test]
+        fn jitter_moves_back_off_by_a_fifth_at_most(attempt in 1..100i64, jitter in 0.0..=1.0f64) {
+            let middle = back_off_micros(attempt, 0.5);
+            let moved = back_off_micros(attempt, jitter);
+            prop_assert!((middle - moved).abs() <= middle / 5 + 1);
+            prop_assert!(moved <= BACK_OFF_MAX_MICROS && moved >= SECOND_MICROS * 4 / 5);
+        }
+    }
+}

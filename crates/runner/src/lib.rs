@@ -1,0 +1,10 @@
+//! The worker: takes from the queue, executes, and ends what it took. Writes through actions only.
+
+pub mod executor;
+pub mod leftovers;
+pub mod output;
+pub mod shell;
+pub mod supervise;
+pub mod worker;
+
+pub use worker::{Event, Note, Settings, Tally, work};

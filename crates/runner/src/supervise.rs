@@ -1,0 +1,80 @@
+//! Between the worker and a script: a process that is the script's parent, and outlives neither.
+//!
+//! A script that kills its parent kills this and not the worker; a worker that is killed closes the pipe that this
+//! listens at. Either way whoever is left ends what the script started.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::Read,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::Path,
+    process::{Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+
+use crate::leftovers;
+
+/// The hidden command that does this.
+pub const COMMAND: &str = "supervise";
+
+/// How long a script may take to end once it was asked to.
+pub const GRACE: Duration = Duration::from_secs(5);
+
+/// What a shell answers when it cannot start something.
+const NOT_STARTED: i32 = 127;
+
+enum Heard {
+    Ended(ExitStatus),
+    /// The worker wants it to end, or is gone.
+    Stop,
+}
+
+/// Runs a program with a file as its input until it ends or standard input does. Answers with its exit code; a program
+/// that was killed by a signal answers as shells do.
+pub fn supervise(arguments: &[OsString]) -> i32 {
+    let [input, program, rest @ ..] = arguments else {
+        return NOT_STARTED;
+    };
+    let run = std::env::var(leftovers::RUN).unwrap_or_default();
+    let input = File::open(Path::new(input)).map_or_else(|_| Stdio::null(), Stdio::from);
+    let mut child = match Command::new(program).args(rest).process_group(0).stdin(input).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "{}: {error}", program.to_string_lossy());
+            return NOT_STARTED;
+        }
+    };
+    let leader = child.id();
+    let (tell, heard) = mpsc::channel();
+    let tell_end = tell.clone();
+    thread::spawn(move || {
+        let ended = child.wait().unwrap_or_else(|_| ExitStatus::from_raw(NOT_STARTED << 8));
+        let _ = tell_end.send(Heard::Ended(ended));
+    });
+    thread::spawn(move || {
+        let _ = std::io::stdin().read(&mut [0; 1]);
+        let _ = tell.send(Heard::Stop);
+    });
+    let ended = match heard.recv() {
+        Ok(Heard::Ended(status)) => Some(status),
+        Ok(Heard::Stop) | Err(_) => {
+            leftovers::signal_group(leader, Signal::TERM);
+            match heard.recv_timeout(GRACE) {
+                Ok(Heard::Ended(status)) => Some(status),
+                _ => None,
+            }
+        }
+    };
+    leftovers::signal_group(leader, Signal::KILL);
+    leftovers::end_all_of(&run);
+    match ended {
+        Some(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
+        None => 128 + Signal::KILL.as_raw(),
+    }
+}

@@ -1,0 +1,530 @@
+//! The worker: takes what is ready, starts it, keeps its lease alive, and ends it; stops without losing anything.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+use trackway_actions::{
+    Action, Context, Core, Credential, Error, Result,
+    context::Secret,
+    queue::{FailItem, HeartbeatItem, ReleaseItem, TakeItems, Taken},
+    run::{EndRun, RecordStep},
+};
+use trackway_domain::{
+    Error as Rule, ErrorKind, Id, Ref, Time, kind, text,
+    words::{RunStatus, StepType},
+};
+use trackway_store::bell::Listener;
+use trackway_views::assignment::{self, Assignment};
+
+use crate::{
+    executor::{Ended, Reins, Wish},
+    shell,
+};
+
+/// How long a worker waits for the bell before it looks anyway.
+const LOOK_ANYWAY: Duration = Duration::from_secs(10);
+/// How often it looks whether what it runs was cancelled, should the bell fail.
+const LOOK_AFTER: Duration = Duration::from_secs(5);
+/// The first and the longest wait for a database that does not answer.
+const TROUBLE_WAIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// How to work.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whose items to take; none is the worker.
+    pub agent: Option<String>,
+    pub concurrency: usize,
+    /// Whether to stop when nothing is ready.
+    pub once: bool,
+    pub lease_seconds: i64,
+    /// How long a task may take that does not say it.
+    pub timeout: Duration,
+    /// How long running tasks may go on once the worker is to stop.
+    pub grace: Duration,
+    /// Our own program.
+    pub program: PathBuf,
+}
+
+/// What reaches a worker from outside its loop.
+#[derive(Debug)]
+pub enum Note {
+    /// The queue changed.
+    Rung,
+    /// A job is over.
+    Over(Id<kind::Run>, Outcome),
+    /// It should stop; the second time, at once.
+    Stop,
+}
+
+/// How a job came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Completed,
+    Failed,
+    Released,
+    Lost,
+}
+
+/// What a worker tells whoever watches it.
+#[derive(Debug)]
+pub enum Event<'a> {
+    Took(&'a Taken),
+    Said {
+        taken: &'a Taken,
+        output: &'a str,
+    },
+    Ended {
+        taken: &'a Taken,
+        ended: &'a Ended,
+        took: Duration,
+    },
+    /// The database does not answer.
+    Trouble(&'a Error),
+    /// It answers again.
+    Recovered,
+}
+
+/// Hears what a worker tells, from several threads.
+pub type Watch<'a> = &'a (dyn Fn(&Event<'_>) + Sync);
+
+/// What a worker did.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    pub taken: usize,
+    pub completed: usize,
+    pub failed: usize,
+    pub released: usize,
+    pub lost: usize,
+}
+
+/// A job that runs.
+struct Job {
+    taken: Taken,
+    reins: Arc<Reins>,
+    beat: Instant,
+}
+
+/// Works until there is nothing left to do (`once`), or until told to stop. `notes` is where word reaches it, `tell` the
+/// other end, for the jobs it starts.
+pub fn work(
+    core: &Core,
+    context: &Context,
+    settings: &Settings,
+    post: (&Sender<Note>, &Receiver<Note>),
+    watch: Watch<'_>,
+) -> Result<Tally> {
+    work_on(Vec::new(), core, context, settings, post, watch)
+}
+
+/// The same, beginning with items that were taken already. With a concurrency of 0 there will be no others.
+pub fn work_on(
+    mut taken: Vec<Taken>,
+    core: &Core,
+    context: &Context,
+    settings: &Settings,
+    (tell, notes): (&Sender<Note>, &Receiver<Note>),
+    watch: Watch<'_>,
+) -> Result<Tally> {
+    listen(core, tell.clone());
+    thread::scope(|scope| {
+        let mut worker = Worker {
+            core,
+            context,
+            settings,
+            watch,
+            tally: Tally::default(),
+            jobs: HashMap::new(),
+            trouble: None,
+            looked: Instant::now(),
+            stop: None,
+        };
+        loop {
+            taken.extend(worker.take()?);
+            for taken in taken.drain(..) {
+                let reins = Arc::new(Reins::default());
+                let (job, tell) = (worker.job(&taken, &reins), tell.clone());
+                worker.jobs.insert(taken.run_id, Job { taken, reins, beat: Instant::now() });
+                scope.spawn(move || {
+                    let run = job.taken.run_id;
+                    let outcome = job.execute();
+                    let _ = tell.send(Note::Over(run, outcome));
+                });
+            }
+            if worker.is_done() {
+                return Ok(worker.tally);
+            }
+            match notes.recv_timeout(worker.patience()?) {
+                Ok(note) => {
+                    worker.hear(note)?;
+                    for note in notes.try_iter() {
+                        worker.hear(note)?;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => worker.hear(Note::Stop)?,
+            }
+            worker.look_after_jobs();
+        }
+    })
+}
+
+/// Calls back at every signal to stop, until it is told that nobody listens any more.
+pub fn signals(mut heard: impl FnMut() -> bool) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        loop {
+            // Whichever comes first.
+            std::future::poll_fn(|context| {
+                let ready = interrupt.poll_recv(context).is_ready() || terminate.poll_recv(context).is_ready();
+                if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+            .await;
+            if !heard() {
+                return Ok(());
+            }
+        }
+    })
+}
+
+/// Hears the bell in a thread of its own, and hands it on until nobody listens.
+fn listen(core: &Core, tell: Sender<Note>) {
+    let url = core.store().url().clone();
+    thread::spawn(move || {
+        loop {
+            if let Ok(mut listener) = Listener::at(&url) {
+                loop {
+                    // Told also when it waited in vain: the worker looks from time to time.
+                    let heard = listener.wait(LOOK_ANYWAY);
+                    let is_broken = heard.is_err();
+                    if tell.send(Note::Rung).is_err() {
+                        return;
+                    }
+                    if is_broken {
+                        break;
+                    }
+                }
+            }
+            thread::sleep(TROUBLE_WAIT.1);
+            if tell.send(Note::Rung).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+struct Worker<'a> {
+    core: &'a Core,
+    context: &'a Context,
+    settings: &'a Settings,
+    watch: Watch<'a>,
+    tally: Tally,
+    jobs: HashMap<Id<kind::Run>, Job>,
+    /// How long to wait before the database is asked again.
+    trouble: Option<Duration>,
+    /// When jobs were last looked after.
+    looked: Instant,
+    /// Until when jobs may go on, once it is to stop.
+    stop: Option<Instant>,
+}
+
+impl<'a> Worker<'a> {
+    fn take(&mut self) -> Result<Vec<Taken>> {
+        let free = self.settings.concurrency.saturating_sub(self.jobs.len());
+        if free == 0 || self.stop.is_some() {
+            return Ok(Vec::new());
+        }
+        let take = TakeItems {
+            agent: self.settings.agent.as_deref().map(Ref::new),
+            lease: Some(self.settings.lease_seconds),
+            batch: i64::try_from(free).ok(),
+            id: None,
+        };
+        let taken = self.patiently(|worker| worker.core.execute(worker.context, &take))?.unwrap_or_default();
+        self.tally.taken += taken.len();
+        taken.iter().for_each(|taken| (self.watch)(&Event::Took(taken)));
+        Ok(taken)
+    }
+
+    /// Does something with the database. One that does not answer is asked again later.
+    fn patiently<T>(&mut self, deed: impl FnOnce(&Self) -> Result<T>) -> Result<Option<T>> {
+        match deed(self) {
+            Ok(done) => {
+                if self.trouble.take().is_some() {
+                    (self.watch)(&Event::Recovered);
+                }
+                Ok(Some(done))
+            }
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                match self.trouble {
+                    None => {
+                        (self.watch)(&Event::Trouble(&error));
+                        self.trouble = Some(TROUBLE_WAIT.0);
+                    }
+                    Some(wait) => self.trouble = Some((wait * 2).min(TROUBLE_WAIT.1)),
+                }
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let is_last = self.settings.once && self.trouble.is_none();
+        self.jobs.is_empty() && (self.stop.is_some() || is_last)
+    }
+
+    /// How long to wait for word.
+    fn patience(&mut self) -> Result<Duration> {
+        if let Some(wait) = self.trouble {
+            return Ok(wait);
+        }
+        let mut wait = LOOK_ANYWAY;
+        if !self.jobs.is_empty() {
+            wait = wait.min(self.beat_every() / 2).min(LOOK_AFTER);
+        }
+        if let Some(until) = self.stop {
+            wait = wait.min(until.saturating_duration_since(Instant::now()));
+        }
+        if self.jobs.len() < self.settings.concurrency && self.stop.is_none() {
+            let next = self
+                .patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::next_change(reader)?)))?;
+            if let Some(next) = next.flatten() {
+                let micros = (next.micros() - Time::now().micros()).max(0);
+                wait = wait.min(Duration::from_micros(u64::try_from(micros).unwrap_or_default()));
+            }
+        }
+        Ok(wait.max(Duration::from_millis(1)))
+    }
+
+    fn beat_every(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.settings.lease_seconds).unwrap_or(1)) / 3
+    }
+
+    fn hear(&mut self, note: Note) -> Result<()> {
+        match note {
+            Note::Rung => self.look_for_ended()?,
+            Note::Over(run, outcome) => {
+                self.jobs.remove(&run);
+                *match outcome {
+                    Outcome::Completed => &mut self.tally.completed,
+                    Outcome::Failed => &mut self.tally.failed,
+                    Outcome::Released => &mut self.tally.released,
+                    Outcome::Lost => &mut self.tally.lost,
+                } += 1;
+            }
+            Note::Stop => {
+                let now = Instant::now();
+                self.stop = Some(if self.stop.is_some() { now } else { now + self.settings.grace });
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops what was cancelled.
+    fn look_for_ended(&mut self) -> Result<()> {
+        self.looked = Instant::now();
+        if self.jobs.is_empty() {
+            return Ok(());
+        }
+        let runs: Vec<_> = self.jobs.keys().copied().collect();
+        let ended =
+            self.patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::ended(reader, &runs)?)))?;
+        for run in ended.unwrap_or_default() {
+            if let Some(job) = self.jobs.get(&run) {
+                job.reins.wish(Wish::Stop);
+            }
+        }
+        Ok(())
+    }
+
+    fn look_after_jobs(&mut self) {
+        if self.stop.is_some_and(|until| until <= Instant::now()) {
+            self.jobs.values().for_each(|job| job.reins.wish(Wish::Release));
+        }
+        if self.looked.elapsed() > LOOK_AFTER {
+            // What goes wrong here goes wrong at the next take too, and is said there.
+            let _ = self.look_for_ended();
+        }
+        let every = self.beat_every();
+        let (core, context) = (self.core, self.context);
+        for job in self.jobs.values_mut().filter(|job| job.beat.elapsed() >= every) {
+            let beat = HeartbeatItem { id: job.taken.id.into(), fence: job.taken.fence, lease: None };
+            match core.execute(context, &beat) {
+                Ok(_) => job.beat = Instant::now(),
+                // Asked again at the next look, as long as the lease lasts.
+                Err(error) if error.kind() == ErrorKind::Busy => {}
+                Err(_) => job.reins.wish(Wish::Stop),
+            }
+        }
+    }
+
+    fn job(&self, taken: &Taken, reins: &Arc<Reins>) -> Execution<'a> {
+        Execution {
+            core: self.core,
+            context: self.context,
+            settings: self.settings,
+            watch: self.watch,
+            taken: taken.clone(),
+            reins: Arc::clone(reins),
+        }
+    }
+}
+
+/// One item on its way from taken to ended.
+struct Execution<'a> {
+    core: &'a Core,
+    context: &'a Context,
+    settings: &'a Settings,
+    watch: Watch<'a>,
+    taken: Taken,
+    reins: Arc<Reins>,
+}
+
+impl Execution<'_> {
+    fn execute(&self) -> Outcome {
+        let begun = Instant::now();
+        let ended = self.run().unwrap_or_else(|error| Ended::Failed { error: error.to_string() });
+        (self.watch)(&Event::Ended { taken: &self.taken, ended: &ended, took: begun.elapsed() });
+        match self.end(&ended) {
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::Lost,
+        }
+    }
+
+    fn run(&self) -> Result<Ended> {
+        let run = self.taken.run_id;
+        let assignment = self
+            .insist(|| self.core.read(self.context, |reader| Ok(assignment::of_run(reader, run)?)))?
+            .ok_or_else(|| Rule::not_found("the task of the run is gone"))?;
+        let context = self.insist(|| self.core.enter(&self.credential()))?;
+        let start = shell::Start {
+            assignment: &assignment,
+            program: &self.settings.program,
+            run: run.to_string(),
+            environment: self.environment(&assignment),
+            timeout: self.settings.timeout,
+        };
+        let mut write = |output: &str| {
+            (self.watch)(&Event::Said { taken: &self.taken, output });
+            self.step(&context, StepType::Shell, output);
+        };
+        let (ended, _) = shell::run(&start, &self.reins, &mut write);
+        let last = match &ended {
+            Ended::Completed { .. } => Some((StepType::Done, "exit code 0")),
+            Ended::Failed { error } | Ended::Impossible { error } | Ended::TimedOut { error } => {
+                Some((StepType::Error, error.lines().next().unwrap_or_default()))
+            }
+            Ended::Released | Ended::Lost => None,
+        };
+        if let Some((step, detail)) = last {
+            self.step(&context, step, detail);
+        }
+        Ok(ended)
+    }
+
+    /// Writes a step down, which is also a sign of life. A run that lost its lease has nothing more to say.
+    fn step(&self, context: &Context, step_type: StepType, detail: &str) {
+        let step = RecordStep { run: self.taken.run_id.into(), step_type, detail: Some(detail.to_owned()) };
+        match self.insist(|| self.core.execute(context, &step)) {
+            Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Conflict) => {
+                self.reins.wish(Wish::Stop);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&self, ended: &Ended) -> Result<Outcome> {
+        let end = |status, outcome: &str, message: Option<String>, error: Option<String>, result| EndRun {
+            run: self.taken.run_id.into(),
+            status,
+            message,
+            outcome: Some(outcome.to_owned()),
+            error: error.map(|error| text::cut(&error, text::TEXT_MAX - 1)),
+            result,
+        };
+        let (id, fence) = (Ref::from(self.taken.id), self.taken.fence);
+        match ended {
+            Ended::Completed { message, result } => {
+                self.write(&end(RunStatus::Completed, "completed", message.clone(), None, Some(result.clone())))?;
+                Ok(Outcome::Completed)
+            }
+            Ended::Failed { error } => {
+                self.write(&end(RunStatus::Failed, "error", None, Some(error.clone()), None))?;
+                Ok(Outcome::Failed)
+            }
+            Ended::TimedOut { error } => {
+                self.write(&end(RunStatus::TimedOut, "timed out", None, Some(error.clone()), None))?;
+                Ok(Outcome::Failed)
+            }
+            Ended::Impossible { error } => {
+                self.write(&FailItem { id, fence, error: error.clone(), for_good: true })?;
+                Ok(Outcome::Failed)
+            }
+            Ended::Released => {
+                self.write(&ReleaseItem { id, fence })?;
+                Ok(Outcome::Released)
+            }
+            Ended::Lost => Ok(Outcome::Lost),
+        }
+    }
+
+    /// Writes how it ended, in the run itself: whoever has no lease any more is refused.
+    fn write<A: Action>(&self, action: &A) -> Result<()> {
+        self.insist(|| {
+            let context = self.core.enter(&self.credential())?;
+            self.core.execute(&context, action)
+        })?;
+        Ok(())
+    }
+
+    /// Asks a database that does not answer again, as long as a lease lasts.
+    fn insist<T>(&self, mut deed: impl FnMut() -> Result<T>) -> Result<T> {
+        let until = Instant::now() + Duration::from_secs(u64::try_from(self.settings.lease_seconds).unwrap_or(1));
+        let mut wait = TROUBLE_WAIT.0;
+        loop {
+            match deed() {
+                Err(error) if error.kind() == ErrorKind::Busy && Instant::now() < until => {
+                    thread::sleep(wait);
+                    wait = (wait * 2).min(TROUBLE_WAIT.1);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn credential(&self) -> Credential {
+        Credential::Token(Secret(self.taken.token.clone()))
+    }
+
+    /// What a script finds in its environment: who it is, where the record is, and what it answers.
+    fn environment(&self, assignment: &Assignment) -> Vec<(&'static str, OsString)> {
+        let mut environment: Vec<(&'static str, OsString)> = vec![
+            ("TRACKWAY_TOKEN", self.taken.token.clone().into()),
+            ("TRACKWAY_DB", self.core.store().url().whole().into()),
+            ("TRACKWAY_TASK", self.taken.variant.to_string().into()),
+            ("TRACKWAY_QUEUE_ITEM", self.taken.id.to_string().into()),
+            ("TRACKWAY_ATTEMPT", self.taken.attempt.to_string().into()),
+        ];
+        if let Some(message) = assignment.message_id {
+            environment.push(("TRACKWAY_MESSAGE", message.to_string().into()));
+        }
+        // So that `trackway` in a script is this one.
+        let own = self.settings.program.parent().map(PathBuf::from);
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let paths = own.into_iter().chain(std::env::split_paths(&paths));
+        environment.extend(std::env::join_paths(paths).ok().map(|paths| ("PATH", paths)));
+        environment
+    }
+}

@@ -1,0 +1,226 @@
+//! Taking from the queue: the one place where the engines go different ways about it.
+//!
+//! SQLite has one writer: what it read inside its transaction is still so when it writes. On PostgreSQL one statement
+//! picks, skipping what others are just taking, and marks what it picked. Rules that no transaction can check alone (one
+//! item per key, one per place of an agent) are unique indexes on both.
+
+use serde_json::json;
+use trackway_domain::{Id, Time, Variant, kind, words::TaskStatus};
+
+use crate::{
+    connection::Engine,
+    error::Result,
+    params, row,
+    sql::{Param, ToParam},
+    store::Writer,
+    tables::QueueItem,
+};
+
+/// What makes a task `t` ready. Word for word the condition of the index tasks_ready, so that both engines use it, and
+/// that nobody has asked for it yet.
+pub const READY_TASK: &str =
+    "t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced
+    and t.open_blockers = 0 and t.status in ('open', 'groomed')
+    and not exists (select 1 from queue_items i where i.tenant_id = ?1 and i.task_id = t.id and i.finished_at is null)";
+
+/// Expired leases looked at in one go.
+const EXPIRED_MAX: i64 = 100;
+
+/// Who takes, and what.
+#[derive(Debug, Clone)]
+pub struct Taker {
+    pub agent: Id<kind::Agent>,
+    /// The roles whose items it may take.
+    pub roles: Roles,
+    /// Only this item.
+    pub item: Option<Id<kind::QueueItem>>,
+    /// How many at most.
+    pub limit: usize,
+    /// The free places of an agent that has few; one that has no limit needs none.
+    pub slots: Option<Vec<i64>>,
+    pub lease_seconds: i64,
+}
+
+/// Whose items an agent may take, beside those that name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Roles {
+    /// Of every role: the worker's way. It takes nothing that names an agent.
+    All,
+    /// Of this role, and of none.
+    Own(Option<Id<kind::Role>>),
+}
+
+row! {
+    /// An item that was just taken, and what its run needs to know of the task.
+    pub struct Picked {
+        id: Id<kind::QueueItem>,
+        run_id: Option<Id<kind::Run>>,
+        priority: i64,
+        in_queue_since: Time,
+        fence: i64,
+        attempt: i64,
+        task_id: Id<kind::Task>,
+        variant: Variant,
+        revision: i64,
+        recurring: bool,
+        status: TaskStatus,
+        role_id: Option<Id<kind::Role>>,
+        workspace_id: Option<Id<kind::Workspace>>,
+        initiated_by: Option<Id<kind::Person>>,
+        chain_depth: i64,
+    }
+}
+
+/// What [`Picked`] is read from: an item `q` and its task `t`.
+const PICKED: &str = "q.id, q.run_id, q.priority, q.in_queue_since, q.fence, q.attempt, q.task_id, t.variant, t.revision, t.recurring, t.status,
+    coalesce(q.role_id, t.role_id), coalesce(q.workspace_id, t.workspace_id), q.initiated_by, q.chain_depth";
+
+/// Nobody holds the key of `q`, and no other that could be taken comes before it. One that holds the key itself (it was
+/// in back-off) comes before all.
+const KEY_IS_FREE: &str = "(q.concurrency_key is null or q.held_key is not null or (
+    not exists (select 1 from queue_items h where h.tenant_id = ?1 and h.held_key = q.concurrency_key)
+    and not exists (select 1 from queue_items e where e.tenant_id = ?1 and e.status = 'ready' and e.concurrency_key = q.concurrency_key
+        and (e.priority > q.priority or (e.priority = q.priority and (e.in_queue_since, e.id) < (q.in_queue_since, q.id))))))";
+
+/// The order of the queue.
+const ORDER: &str = "q.priority desc, q.in_queue_since, q.id";
+
+/// Values on their way into a text that is put together from parts.
+#[derive(Debug, Default)]
+struct Bound<'a>(Vec<Param<'a>>);
+
+impl<'a> Bound<'a> {
+    /// The place of a value in the text. The tenant is `?1`.
+    fn place(&mut self, value: &'a impl ToParam) -> String {
+        self.0.push(value.to_param());
+        format!("?{}", self.0.len() + 1)
+    }
+}
+
+impl Taker {
+    /// The conditions under which items may be this taker's: each is one way through the index of ready items.
+    fn ways<'a>(&'a self, bound: &mut Bound<'a>) -> Vec<String> {
+        let item = self.item.as_ref().map_or_else(String::new, |item| format!(" and q.id = {}", bound.place(item)));
+        let role = match &self.roles {
+            Roles::All => return vec![format!("q.agent_id is null{item}")],
+            Roles::Own(Some(role)) => format!("(q.role_id is null or q.role_id = {})", bound.place(role)),
+            Roles::Own(None) => "q.role_id is null".to_owned(),
+        };
+        vec![format!("q.agent_id is null and {role}{item}"), format!("q.agent_id = {}{item}", bound.place(&self.agent))]
+    }
+}
+
+impl Writer<'_> {
+    /// Makes ready what had to wait until now.
+    pub fn make_due_items_ready(&mut self) -> Result<()> {
+        let now = self.now;
+        let skip = self.skipping_what_others_hold();
+        self.post(
+            &format!(
+                "update queue_items set status = 'ready', why = null where tenant_id = ?1 and id in
+                 (select id from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2{skip})"
+            ),
+            params![now],
+        )
+    }
+
+    /// Items whose lease is over, held against other writers.
+    pub fn expired_items(&mut self) -> Result<Vec<QueueItem>> {
+        let now = self.now;
+        let skip = self.skipping_what_others_hold();
+        self.rows(
+            &format!("where tenant_id = ?1 and status = 'running' and lease_expires <= ?2 order by lease_expires limit {EXPIRED_MAX}{skip}"),
+            params![now],
+        )
+    }
+
+    fn skipping_what_others_hold(&self) -> &'static str {
+        match self.engine() {
+            Engine::Sqlite => "",
+            Engine::Postgres => " for update skip locked",
+        }
+    }
+
+    /// Takes what comes next: at most as many as are wanted, the most urgent first, then the oldest.
+    pub fn pick_items(&mut self, taker: &Taker, lease_expires: Time) -> Result<Vec<Picked>> {
+        match self.engine() {
+            Engine::Sqlite => self.pick_alone(taker, lease_expires),
+            Engine::Postgres => self.pick_among_others(taker, lease_expires),
+        }
+    }
+
+    fn pick_alone(&mut self, taker: &Taker, lease_expires: Time) -> Result<Vec<Picked>> {
+        let (now, limit) = (self.now, as_number(taker.limit));
+        let mut bound = Bound::default();
+        let most = bound.place(&limit);
+        let ways: Vec<String> = taker
+            .ways(&mut bound)
+            .iter()
+            .map(|way| {
+                format!(
+                    "select * from (select {PICKED} from queue_items q join tasks t on t.id = q.task_id
+                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {KEY_IS_FREE} order by {ORDER} limit {most})"
+                )
+            })
+            .collect();
+        let mut picked = self.query::<Picked>(&ways.join(" union all "), &bound.0)?;
+        picked.sort_by_key(|item| (std::cmp::Reverse(item.priority), item.in_queue_since, item.id));
+        picked.truncate(taker.limit);
+        for (item, place) in picked.iter_mut().zip(0..) {
+            item.run_id = Some(self.new_id());
+            item.fence += 1;
+            let slot = taker.slots.as_ref().and_then(|slots| slots.get(place).copied());
+            self.post(
+                "update queue_items set status = 'running', fence = fence + 1, task_revision = ?3, lease_seconds = ?4, lease_expires = ?5,
+                 heartbeat_at = ?6, taken_by = ?7, slot = ?8, held_key = concurrency_key, run_id = ?9, not_before = null
+                 where tenant_id = ?1 and id = ?2",
+                params![item.id, item.revision, taker.lease_seconds, lease_expires, now, taker.agent, slot, item.run_id],
+            )?;
+        }
+        Ok(picked)
+    }
+
+    fn pick_among_others(&mut self, taker: &Taker, lease_expires: Time) -> Result<Vec<Picked>> {
+        let (now, limit) = (self.now, as_number(taker.limit));
+        let runs = json!((0..taker.limit).map(|_| self.new_id::<kind::Run>()).collect::<Vec<_>>());
+        let slots = json!(taker.slots.as_deref().unwrap_or_default());
+        let mut bound = Bound::default();
+        let most = bound.place(&limit);
+        let ways = taker.ways(&mut bound);
+        let picks: Vec<String> = ways
+            .iter()
+            .zip(1..)
+            .map(|(way, number)| {
+                format!(
+                    "way{number} as (select q.id, q.priority, q.in_queue_since from queue_items q
+                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {KEY_IS_FREE} order by {ORDER} limit {most} for update skip locked)"
+                )
+            })
+            .collect();
+        let all: Vec<String> = (1..=ways.len()).map(|number| format!("select * from way{number}")).collect();
+        let sql = format!(
+            "with {picks},
+             chosen as (select q.id, cast(row_number() over (order by {ORDER}) - 1 as int) as place from ({all}) q order by place limit {most})
+             update queue_items q set status = 'running', fence = q.fence + 1, task_revision = t.revision, lease_seconds = {lease_seconds},
+             lease_expires = {lease_expires}, heartbeat_at = {now}, taken_by = {agent}, slot = cast(cast({slots} as jsonb) ->> c.place as bigint),
+             held_key = q.concurrency_key, run_id = cast(cast({runs} as jsonb) ->> c.place as uuid), not_before = null
+             from chosen c, tasks t where q.id = c.id and t.id = q.task_id
+             returning {PICKED}",
+            picks = picks.join(", "),
+            all = all.join(" union all "),
+            lease_seconds = bound.place(&taker.lease_seconds),
+            lease_expires = bound.place(&lease_expires),
+            now = bound.place(&now),
+            agent = bound.place(&taker.agent),
+            slots = bound.place(&slots),
+            runs = bound.place(&runs),
+        );
+        let mut picked = self.query::<Picked>(&sql, &bound.0)?;
+        picked.sort_by_key(|item| (std::cmp::Reverse(item.priority), item.in_queue_since, item.id));
+        Ok(picked)
+    }
+}
+
+fn as_number(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
