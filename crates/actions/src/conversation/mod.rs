@@ -3,6 +3,7 @@
 mod cleanup;
 pub(crate) mod content;
 mod experiment;
+mod known;
 mod message;
 mod route;
 mod set;

@@ -2,12 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Id, Patch, Ref, kind, patch::UNSET, text};
-use trackway_store::{
-    Writer, params, row,
-    shown::RouteShown,
-    sql::ToParam,
-    tables::{Message, Route},
-};
+use trackway_store::{Writer, params, shown::RouteShown, tables::Route};
 
 use crate::{
     action::{Action, Done, Resource},
@@ -93,33 +88,36 @@ fn path(shown: &RouteShown) -> String {
     format!("{}{role} to {}", shown.route.tag, shown.task)
 }
 
-row! {
-    /// A task that a message is work for.
-    pub struct Destination {
-        task: Id<kind::Task>,
-        role: Option<Id<kind::Role>>,
-        workspace: Option<Id<kind::Workspace>>,
-        /// The route that leads there, unless the message was sent there.
-        route: Option<Id<kind::Route>>,
-    }
+/// A task that a message is work for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Destination {
+    pub task: Id<kind::Task>,
+    pub role: Option<Id<kind::Role>>,
+    pub workspace: Option<Id<kind::Workspace>>,
+    /// The route that leads there, unless the message was sent there.
+    pub route: Option<Id<kind::Route>>,
 }
 
-/// Where a message goes by its tags and its role, the oldest route first. Routes to tasks that are
-/// deleted or out of use lead nowhere.
-pub(super) fn destinations(write: &mut Writer<'_>, message: &Message) -> Result<Vec<Destination>> {
-    if message.tags.is_empty() {
-        return Ok(Vec::new());
-    }
-    let places: Vec<_> = (0..message.tags.len()).map(|index| format!("?{}", index + 3)).collect();
-    let mut values = vec![message.role_id.to_param()];
-    values.extend(message.tags.iter().map(ToParam::to_param));
-    Ok(write.query(
-        &format!(
-            "select t.id, t.role_id, coalesce(o.workspace_id, t.workspace_id), o.id from routes o join tasks t on t.id = o.task_id
-             where o.tenant_id = ?1 and o.deleted_at is null and t.deleted_at is null and not t.archived
-             and (o.role_id is null or o.role_id = ?2) and o.tag in ({}) order by o.id",
-            places.join(", ")
-        ),
-        &values,
-    )?)
+/// Where a route leads, and whom.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    pub route: Id<kind::Route>,
+    /// Only messages in this role.
+    pub only: Option<Id<kind::Role>>,
+    pub to: Destination,
+}
+
+/// The routes of a tag. Those to tasks that are deleted or out of use lead nowhere.
+pub(super) fn ways(write: &mut Writer<'_>, tag: &str) -> Result<Vec<Way>> {
+    let found = write.query::<(Id<kind::Route>, _, _, _, _)>(
+        "select o.id, o.role_id, t.id, t.role_id, coalesce(o.workspace_id, t.workspace_id) from routes o join tasks t on t.id = o.task_id
+         where o.tenant_id = ?1 and o.tag = ?2 and o.deleted_at is null and t.deleted_at is null and not t.archived",
+        params![tag],
+    )?;
+    let way = |(route, only, task, role, workspace)| Way {
+        route,
+        only,
+        to: Destination { task, role, workspace, route: Some(route) },
+    };
+    Ok(found.into_iter().map(way).collect())
 }

@@ -19,6 +19,7 @@ mod memory;
 mod output;
 mod record;
 mod reference;
+mod routes;
 mod runs;
 mod search;
 mod studio;
