@@ -206,6 +206,7 @@ pub fn chain(read: &mut Reader<'_>, entry: &Entry, now: Time) -> Result<Chain> {
     };
     match entry.kind {
         Kind::Run => follow_runs(read, entry.id.into(), now, &mut chain.places)?,
+        Kind::QueueItem => follow_request(read, entry, now, &mut chain.places)?,
         Kind::Agent => follow_agent(read, entry, &mut chain.places)?,
         Kind::Session => follow_session(read, entry, &mut chain.places)?,
         Kind::Spawn | Kind::Subagent | Kind::Message => follow_observed(read, entry, now, &mut chain.places)?,
@@ -313,8 +314,18 @@ fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, places: &m
             places.push(spawn_hop(read, run)?);
             continue;
         }
-        places.push(Place::Missing("queue_item"));
-        places.push(message_hop(read, run)?);
+        next = match run.queue_item_id {
+            Some(item) => follow_item(read, item, places)?,
+            None => {
+                places.push(Place::Missing("queue_item"));
+                let message = run.cause_id.filter(|_| run.cause_kind.as_deref() == Some("message"));
+                places.push(message_hop(read, message)?);
+                None
+            }
+        };
+        if next.is_some() {
+            continue;
+        }
         if let (Some(session), Some(name)) = (run.session_id, &shown.session_id) {
             places.push(hop("session", session.uuid(), name.clone()));
         }
@@ -346,9 +357,49 @@ fn spawn_hop(read: &mut Reader<'_>, run: &Run) -> Result<Place> {
     }))
 }
 
-/// The message that fired a run.
-fn message_hop(read: &mut Reader<'_>, run: &Run) -> Result<Place> {
-    let Some(message) = run.cause_id.filter(|_| run.cause_kind.as_deref() == Some("message")) else {
+row! {
+    /// What asked for an item.
+    pub struct Asked {
+        description: Option<String>,
+        attempt: i64,
+        why: Option<String>,
+        message_id: Option<Uuid>,
+        route_id: Option<Uuid>,
+        tag: Option<String>,
+        cause_run: Option<Id<kind::Run>>,
+        message_run: Option<Id<kind::Run>>,
+    }
+}
+
+/// From a queue item to what asked for it: a route, a message, and the run that asked or sent it.
+fn follow_item(
+    read: &mut Reader<'_>,
+    item: Id<kind::QueueItem>,
+    places: &mut Vec<Place>,
+) -> Result<Option<Id<kind::Run>>> {
+    let asked = read.one::<Asked>(
+        "select q.description, q.attempt, q.why, q.message_id, q.route_id, o.tag, case when q.cause_kind = 'run' then q.cause_id end, m.from_run_id
+         from queue_items q left join routes o on o.id = q.route_id left join messages m on m.id = q.message_id
+         where q.tenant_id = ?1 and q.id = ?2",
+        params![item],
+    )?;
+    let Some(asked) = asked else {
+        places.push(Place::Missing("queue_item"));
+        return Ok(None);
+    };
+    let said = asked.description.or(asked.why).map(|said| format!(" {}", text::clean_line(&said))).unwrap_or_default();
+    let label = text::cut(&format!("attempt {}{said}", asked.attempt), PROMPT_SHOWN);
+    places.push(hop("queue_item", item.uuid(), label));
+    if let (Some(route), Some(tag)) = (asked.route_id, asked.tag) {
+        places.push(hop("route", route, format!("tag {tag}")));
+    }
+    places.push(message_hop(read, asked.message_id)?);
+    Ok(asked.message_run.or(asked.cause_run))
+}
+
+/// A message in the chain.
+fn message_hop(read: &mut Reader<'_>, message: Option<Uuid>) -> Result<Place> {
+    let Some(message) = message else {
         return Ok(Place::Missing("message"));
     };
     let found = read.one::<(String,)>(
@@ -358,6 +409,19 @@ fn message_hop(read: &mut Reader<'_>, run: &Run) -> Result<Place> {
     Ok(found.map_or(Place::Missing("message"), |(body,)| {
         hop("message", message, text::cut(&text::clean_line(&body), PROMPT_SHOWN))
     }))
+}
+
+/// The chain of a queue item itself.
+fn follow_request(read: &mut Reader<'_>, entry: &Entry, now: Time, places: &mut Vec<Place>) -> Result<()> {
+    if let Some(run) = follow_item(read, entry.id.into(), places)? {
+        return follow_runs(read, run, now, places);
+    }
+    let person = read.one::<(Uuid, String)>(
+        "select p.id, p.handle from queue_items q join people p on p.id = q.initiated_by where q.tenant_id = ?1 and q.id = ?2",
+        params![entry.id],
+    )?;
+    places.push(person.map_or(Place::Missing("person"), |(id, handle)| hop("person", id, handle)));
+    Ok(())
 }
 
 fn follow_session(read: &mut Reader<'_>, entry: &Entry, places: &mut Vec<Place>) -> Result<()> {
