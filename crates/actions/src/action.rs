@@ -17,11 +17,18 @@ pub trait Action: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static
     const CAPABILITY: &'static str = Self::NAME;
     /// Its noun and verb on the command line.
     const COMMAND: (&'static str, &'static str);
+    /// Another word for the verb.
+    const ALIAS: Option<&'static str> = None;
+    /// A text of it that the command line reads from a file.
+    const LONG_TEXT: Option<LongText> = None;
     /// Whether it takes something away, so that people are asked first.
     const REMOVES: bool = false;
     /// What it touches. There is no default: forgetting attribution does not compile.
     type Touched: Touched;
     type Output: Serialize;
+
+    /// Takes the text that was read for [`Self::LONG_TEXT`].
+    fn put_text(&mut self, _: String) {}
 
     /// Does it, inside the transaction that will also hold its touches and its event. May be called again after
     /// another writer was in the way, so it takes nothing with it.
@@ -31,6 +38,15 @@ pub trait Action: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static
     fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
         actions.iter().map(|action| action.perform(context, write)).collect()
     }
+}
+
+/// A field whose text the command line reads from a file. At other doors the text itself is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LongText {
+    /// A flag with the text; beside it there is `--file`, and without either, standard input.
+    Flag { field: &'static str, bytes_max: u64 },
+    /// An argument that names the file.
+    File { field: &'static str, bytes_max: u64 },
 }
 
 /// The outcome of an action: what to answer, what it was about, what it touched.

@@ -4,8 +4,14 @@ use serde::Deserialize;
 use trackway_domain::{Error as Rule, Ref, kind};
 use trackway_store::{
     Writer, params,
-    shown::{AgentShown, CommitmentShown, DecisionShown, NoteShown, TaskShown, WorkflowShown},
-    tables::{Agent, Commitment, Decision, Label, Note, Package, Role, Studio, Task, Workflow, Workspace},
+    shown::{
+        AgentShown, CommitmentShown, ConversationShown, DecisionShown, ExperimentShown, NoteShown, RouteShown,
+        TaskShown, WorkflowShown,
+    },
+    tables::{
+        Agent, Commitment, Conversation, Decision, Experiment, Label, Note, Package, Role, Route, Studio, Task,
+        Workflow, Workspace,
+    },
 };
 
 use crate::{
@@ -144,6 +150,36 @@ delete_definition!(
         }
         write.shown_by_id::<AgentShown>("a", id)?
     } -> AgentShown
+);
+
+delete_definition!(
+    /// Delete a conversation and its experiments; what was said in it stays
+    DeleteConversation, "delete_conversation" by "delete", "conversation", "conversations", kind::Conversation, |write, id| {
+        present::<Conversation, _>(write, id)?;
+        let experiments = write.rows::<Experiment>(
+            "where tenant_id = ?1 and conversation_id = ?2 and deleted_at is null",
+            params![id],
+        )?;
+        let shown = write.shown_by_id::<ConversationShown>("c", id)?;
+        for experiment in experiments {
+            mark(write, "experiments", experiment.id)?;
+        }
+        shown
+    } -> ConversationShown
+);
+delete_definition!(
+    /// Delete an experiment; what was said in it stays
+    DeleteExperiment, "delete_experiment" by "delete", "experiment", "experiments", kind::Experiment, |write, id| {
+        present::<Experiment, _>(write, id)?;
+        write.shown_by_id::<ExperimentShown>("x", id)?
+    } -> ExperimentShown
+);
+delete_definition!(
+    /// Delete a route; what it queued stays
+    DeleteRoute, "delete_route" by "delete_route", "route", "routes", kind::Route, |write, id| {
+        present::<Route, _>(write, id)?;
+        write.shown_by_id::<RouteShown>("o", id)?
+    } -> RouteShown
 );
 
 /// Delete a task; its variant is free again

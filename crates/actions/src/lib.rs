@@ -3,6 +3,7 @@
 pub mod action;
 pub mod catalog;
 pub mod context;
+pub mod conversation;
 pub mod core;
 pub mod delete;
 pub mod error;
@@ -17,7 +18,7 @@ pub mod studio;
 pub mod token;
 pub mod touched;
 
-pub use action::{Action, Done, Resource};
+pub use action::{Action, Done, LongText, Resource};
 pub use context::{Actor, Context, Credential};
 pub use core::Core;
 pub use error::{Error, Result};

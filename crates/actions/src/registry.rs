@@ -7,7 +7,7 @@ use trackway_domain::{
 };
 
 use crate::{
-    action::Action,
+    action::{Action, LongText},
     catalog::{
         label::SetLabel,
         link::{AddLink, DeleteLink},
@@ -20,10 +20,14 @@ use crate::{
         workspace::SetWorkspace,
     },
     context::Context,
+    conversation::{
+        CleanupContents, EndExperiment, ImportTestcases, SendMessage, SetConversation, SetExperiment, SetRoute,
+        SetTestcase,
+    },
     core::Core,
     delete::{
-        DeleteAgent, DeleteCommitment, DeleteDecision, DeleteLabel, DeleteNote, DeleteRole, DeleteStudio, DeleteTask,
-        DeleteWorkflow, DeleteWorkspace,
+        DeleteAgent, DeleteCommitment, DeleteConversation, DeleteDecision, DeleteExperiment, DeleteLabel, DeleteNote,
+        DeleteRole, DeleteRoute, DeleteStudio, DeleteTask, DeleteWorkflow, DeleteWorkspace,
     },
     error::Result,
     people::{SetAgent, SetPerson},
@@ -52,14 +56,16 @@ pub struct Entry {
     pub name: &'static str,
     pub capability: &'static str,
     pub command: (&'static str, &'static str),
+    pub alias: Option<&'static str>,
+    pub long_text: Option<LongText>,
     pub removes: bool,
     pub touches: fn() -> Vec<(ResourceType, ActionType)>,
     /// The JSON schema of its input; the description is its doc comment.
     pub schema: fn() -> schemars::Schema,
     /// Adds its flags to a command.
     pub arguments: fn(clap::Command) -> clap::Command,
-    /// Executes it with flags.
-    pub with_matches: fn(&Core, &Context, &clap::ArgMatches, Mode) -> Result<Value>,
+    /// Executes it with flags, and with the text that was read for it.
+    pub with_matches: fn(&Core, &Context, &clap::ArgMatches, Option<&str>, Mode) -> Result<Value>,
     /// Executes it with a JSON body.
     pub with_json: fn(&Core, &Context, Value, Mode) -> Result<Value>,
 }
@@ -69,12 +75,17 @@ const fn entry<A: Action>() -> Entry {
         name: A::NAME,
         capability: A::CAPABILITY,
         command: A::COMMAND,
+        alias: A::ALIAS,
+        long_text: A::LONG_TEXT,
         removes: A::REMOVES,
         touches: A::Touched::declared,
         schema: || schemars::SchemaGenerator::default().into_root_schema_for::<A>(),
         arguments: A::augment_args,
-        with_matches: |core, context, matches, mode| {
-            let action = A::from_arg_matches(matches).map_err(|error| Rule::usage(error.to_string()))?;
+        with_matches: |core, context, matches, text, mode| {
+            let mut action = A::from_arg_matches(matches).map_err(|error| Rule::usage(error.to_string()))?;
+            if let Some(text) = text {
+                action.put_text(text.to_owned());
+            }
             run(core, context, &action, mode)
         },
         with_json: |core, context, input, mode| {
@@ -162,6 +173,17 @@ actions![
     CleanupSession,
     Forget,
     ImportNagger,
+    SetConversation,
+    DeleteConversation,
+    SetExperiment,
+    EndExperiment,
+    DeleteExperiment,
+    SendMessage,
+    SetRoute,
+    DeleteRoute,
+    SetTestcase,
+    ImportTestcases,
+    CleanupContents,
 ];
 
 /// The action of a name.

@@ -7,15 +7,17 @@ use trackway_actions::registry::ACTIONS;
 use trackway_domain::words::Memory;
 use trackway_views::registry::VIEWS;
 
-use crate::environment;
+use crate::{environment, long_text};
 
 /// The nouns, with what they are. A noun without commands is not shown.
 const NOUNS: &[(&str, &str)] = &[
     ("agent", "Agents: who acts"),
-    ("cleanup", "Clean-ups of what sessions left; each says how much it removed"),
+    ("cleanup", "Clean-ups of what is no longer wanted; each says how much it removed"),
     ("commitment", "Commitments: what counts once enough commit to it"),
+    ("conversation", "Conversations: what belongs together of what is said"),
     ("decision", "Decisions: questions, options and votes"),
     ("event", "The event log: every change, in order"),
+    ("experiment", "Experiments: tries inside a conversation"),
     ("import", "Import from other tools"),
     ("label", "Labels of tasks"),
     ("link", "Links between tasks"),
@@ -25,6 +27,7 @@ const NOUNS: &[(&str, &str)] = &[
     ("person", "People: who answers for what agents do"),
     ("queue", "The queue: requests that a task be run, each taken by one"),
     ("role", "Roles: the names actors work under"),
+    ("route", "Routes: which messages are work for which task"),
     ("run", "Runs: one execution of work by one agent"),
     ("scratchpad", "Scratchpads: an agent's notes to its future self"),
     ("session", "Claude Code sessions: prompts, subagents, evidence"),
@@ -32,6 +35,7 @@ const NOUNS: &[(&str, &str)] = &[
     ("studio", "Studios: shared spaces that own notes, decisions and commitments"),
     ("subagent", "Subagents: the agents that sessions started"),
     ("task", "Tasks, their versions and their history"),
+    ("testcase", "Test cases: the results of a try"),
     ("token", "Tokens of people"),
     ("trace", "Traces for other tools"),
     ("workflow", "Workflows: the owners of task variants"),
@@ -72,7 +76,8 @@ pub fn command_for(arguments: &[OsString]) -> Command {
 }
 
 fn verbs(noun: &str) -> impl Iterator<Item = &'static str> {
-    let actions = ACTIONS.iter().filter(move |action| action.command.0 == noun).map(|action| action.command.1);
+    let actions = ACTIONS.iter().filter(move |action| action.command.0 == noun);
+    let actions = actions.flat_map(|action| [Some(action.command.1), action.alias].into_iter().flatten());
     let views = VIEWS.iter().filter(move |view| view.command.0 == noun);
     let special = (noun == "task").then_some("run");
     actions.chain(views.flat_map(|view| [Some(view.command.1), view.alias].into_iter().flatten())).chain(special)
@@ -117,6 +122,8 @@ pub const FREE_TEXTS: &[&str] = &[
     "description",
     "detail",
     "error",
+    "error-message",
+    "goal",
     "identity",
     "message",
     "motivation",
@@ -129,12 +136,13 @@ pub const FREE_TEXTS: &[&str] = &[
 ];
 
 fn action_command(action: &trackway_actions::registry::Entry, extent: &Extent) -> Command {
-    if !extent.has(action.command.1) {
-        return Command::new(action.command.1);
+    let named = Command::new(action.command.1).visible_aliases(action.alias);
+    if !extent.has(action.command.1) && !action.alias.is_some_and(|alias| extent.has(alias)) {
+        return named;
     }
     let is_text = |argument: &Arg| argument.get_long().is_some_and(|long| FREE_TEXTS.contains(&long));
     let free = |argument: Arg| if is_text(&argument) { argument.allow_hyphen_values(true) } else { argument };
-    let command = (action.arguments)(Command::new(action.command.1)).mut_args(free).arg(
+    let command = (action.arguments)(named).mut_args(free).args(long_text::argument(action)).arg(
         Arg::new("dry_run")
             .long("dry-run")
             .action(ArgAction::SetTrue)

@@ -21,7 +21,7 @@ use trackway_views::registry::VIEWS;
 use uuid::Uuid;
 
 use crate::{
-    arguments, connect, demo, doctor, environment, failure::Failure, hook, ingest, init, location::Location,
+    arguments, connect, demo, doctor, environment, failure::Failure, hook, ingest, init, location::Location, long_text,
     render::Shape, user, work,
 };
 
@@ -131,7 +131,8 @@ impl House {
 
     fn act(&self, action: &Entry, matches: &ArgMatches) -> Result<Outcome, Failure> {
         let context = self.context()?;
-        let rehearse = || (action.with_matches)(&self.core, &context, matches, Mode::Rehearse);
+        let text = long_text::read(action, matches)?;
+        let rehearse = || (action.with_matches)(&self.core, &context, matches, text.as_deref(), Mode::Rehearse);
         let dry = matches.get_flag("dry_run");
         let data = if dry {
             rehearse()?
@@ -139,7 +140,7 @@ impl House {
             if action.removes && !matches.get_flag("yes") {
                 ask_first(action, &rehearse()?)?;
             }
-            (action.with_matches)(&self.core, &context, matches, Mode::Execute)?
+            (action.with_matches)(&self.core, &context, matches, text.as_deref(), Mode::Execute)?
         };
         let mut outcome = Outcome::new(data, Shape::of(action.command));
         outcome.dry_run = dry;

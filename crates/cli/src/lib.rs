@@ -13,6 +13,7 @@ pub mod hook;
 pub mod ingest;
 pub mod init;
 pub mod location;
+pub mod long_text;
 pub mod recorded;
 pub mod reference;
 pub mod render;

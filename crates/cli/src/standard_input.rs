@@ -1,10 +1,10 @@
 //! `-` in place of a long text reads it from standard input: one argument holds at most 128 KiB on Linux.
 
-use std::{ffi::OsString, io::Read};
+use std::ffi::OsString;
 
 use trackway_domain::Error as Rule;
 
-use crate::{arguments::FREE_TEXTS, failure::Failure};
+use crate::{arguments::FREE_TEXTS, failure::Failure, long_text::text};
 
 /// Bytes that are read: a million characters of four bytes, and room for what cleaning takes away.
 const BYTES_MAX: u64 = 4_100_000;
@@ -24,17 +24,10 @@ pub fn filled_in(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, Failure>
     }
     match wanted.as_slice() {
         [] => {}
-        [(place, flag)] => arguments[*place] = format!("{flag}{}", read()?).into(),
+        [(place, flag)] => {
+            arguments[*place] = format!("{flag}{}", text("standard input", std::io::stdin().lock(), BYTES_MAX)?).into();
+        }
         _ => return Err(Rule::usage("standard input can be read for one of them only").into()),
     }
     Ok(arguments)
-}
-
-fn read() -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    std::io::stdin().lock().take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(Rule::usage(format!("standard input has more than {BYTES_MAX} bytes")).into());
-    }
-    String::from_utf8(bytes).map_err(|_| Rule::usage("standard input is not text in UTF-8").into())
 }

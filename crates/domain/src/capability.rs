@@ -27,6 +27,12 @@ pub const DEFAULT: &[&str] = &[
     "commit",
     "queue_add",
     "update_scratchpad",
+    "send_message",
+    "set_conversation",
+    "set_experiment",
+    "end_experiment",
+    "set_testcase",
+    "import_testcases",
 ];
 
 /// What agents may do only with a grant.
@@ -68,6 +74,8 @@ pub const PEOPLE: &[&str] = &[
     "cleanup",
     "forget_session",
     "import_nagger",
+    "set_route",
+    "delete_route",
 ];
 
 /// Every list with its name.

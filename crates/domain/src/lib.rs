@@ -6,6 +6,7 @@ pub mod closing;
 pub mod duration;
 pub mod error;
 pub mod ids;
+pub mod junit;
 pub mod kind;
 pub mod line_trace;
 pub mod match_ladder;

@@ -8,7 +8,9 @@ use crate::{Error, Result};
 pub const LINE_MAX: usize = 200;
 /// Characters in a description, a comment, a message of a run.
 pub const TEXT_MAX: usize = 100_000;
-/// Characters in the body of a note.
+/// Characters in a path.
+pub const PATH_MAX: usize = 4_096;
+/// Characters in the body of a note or a message.
 pub const BODY_MAX: usize = 1_000_000;
 
 /// Bytes of a text that is its own key: indexes do not take any length.

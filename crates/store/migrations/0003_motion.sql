@@ -67,6 +67,8 @@ create table routes (
 );
 create index routes_by_tag on routes (tenant_id, tag, id) where deleted_at is null;
 create index routes_by_tenant on routes (tenant_id, id);
+create unique index routes_once on routes (tenant_id, tag, role_id, task_id) where deleted_at is null and role_id is not null;
+create unique index routes_once_for_all_roles on routes (tenant_id, tag, task_id) where deleted_at is null and role_id is null;
 
 create table testcases (
     id uuid not null primary key,

@@ -89,6 +89,37 @@ impl Reader<'_> {
         reference.map(|reference| self.resolve(reference)).transpose()
     }
 
+    /// What a text names among several kinds: a name that one of them has, `kind:name`, else the end of an id.
+    pub fn resolve_among(&mut self, text: &str, kinds: &[Kind]) -> Result<(Kind, Uuid)> {
+        let said = text.split_once(':').and_then(|(kind, name)| Some((kind.parse::<Kind>().ok()?, name)));
+        let (wanted, name) = match said {
+            Some((kind, name)) if kinds.contains(&kind) => (vec![kind], name),
+            _ => (kinds.to_vec(), text),
+        };
+        let mut found = Vec::new();
+        for (kind, table, column) in NAMED.iter().filter(|(kind, ..)| wanted.contains(kind)) {
+            let sql = format!("select id from {table} where tenant_id = ?1 and {column} = ?2 and deleted_at is null");
+            found.extend(self.one::<(Uuid,)>(&sql, params![name])?.map(|(id,)| (*kind, id)));
+        }
+        match found.as_slice() {
+            [one] => return Ok(*one),
+            [] => {}
+            several => {
+                let words: Vec<_> = several.iter().map(|(kind, _)| format!("{kind}:{name}")).collect();
+                return Err(Rule::usage(format!("{name:?} is the name of more than one"))
+                    .hint(format!("say which: {}", words.join(" or ")))
+                    .into());
+            }
+        }
+        match self.entry_ending(name, None)? {
+            Some(entry) if wanted.contains(&entry.kind) && entry.deleted_at.is_none() => Ok((entry.kind, entry.id)),
+            _ => {
+                let words: Vec<_> = wanted.iter().map(ToString::to_string).collect();
+                Err(Rule::not_found(format!("there is no {} {name:?}", words.join(" or "))).into())
+            }
+        }
+    }
+
     /// The thing whose id ends as given; several are a usage error that lists them.
     pub fn entry_ending(&mut self, text: &str, kind: Option<Kind>) -> Result<Option<Entry>> {
         let Some(suffix) = ids::parse_suffix(text) else {

@@ -5,8 +5,8 @@ use trackway_domain::{Id, Time, Variant, kind, words::RunStatus};
 use crate::{
     shown,
     tables::{
-        Agent, Commitment, Decision, Message, Note, Package, QueueItem, Run, Session, Spawn, Subagent, Task, TaskLink,
-        Token, Workflow,
+        Agent, Commitment, Conversation, Decision, Experiment, Message, Note, Package, QueueItem, Route, Run, Session,
+        Spawn, Subagent, Task, TaskLink, Testcase, Token, Workflow,
     },
 };
 
@@ -117,12 +117,49 @@ shown! {
 }
 
 shown! {
+    /// A message in its own role and task, else in its run's.
     pub struct MessageShown of message: Message as "m" {
         from: Option<String> = "coalesce(a.handle, p.handle)",
-        role: Option<String> = "r.name",
+        to: Option<String> = "(select g.display_path from registry g where g.id = m.to_id)",
+        role: Option<String> = "(select r.name from roles r where r.id = coalesce(m.role_id, u.role_id))",
+        task: Option<Variant> = "(select t.variant from tasks t where t.id = coalesce(m.from_task_id, u.task_id))",
+        conversation: Option<String> = "(select v.title from conversations v where v.id = m.conversation_id)",
+        experiment: Option<String> = "(select x.title from experiments x where x.id = m.experiment_id)",
         session_id: Option<String> = "e.session_id",
         body: String = "c.body",
-    } from "messages m join contents c on c.id = m.content_id left join agents a on a.id = m.from_actor_id left join people p on p.id = m.from_actor_id left join runs u on u.id = m.from_run_id left join roles r on r.id = u.role_id left join sessions e on e.id = m.session_id"
+    } from "messages m join contents c on c.id = m.content_id left join agents a on a.id = m.from_actor_id left join people p on p.id = m.from_actor_id left join runs u on u.id = m.from_run_id left join sessions e on e.id = m.session_id"
+}
+
+shown! {
+    pub struct ConversationShown of conversation: Conversation as "c" {
+        role: Option<String> = "r.name",
+        experiments: i64 = "(select count(*) from experiments x where x.tenant_id = c.tenant_id and x.conversation_id = c.id and x.deleted_at is null)",
+        messages: i64 = "(select count(*) from messages m where m.tenant_id = c.tenant_id and m.conversation_id = c.id)",
+    } from "conversations c left join roles r on r.id = c.role_id"
+}
+
+shown! {
+    pub struct ExperimentShown of experiment: Experiment as "x" {
+        conversation: String = "c.title",
+        messages: i64 = "(select count(*) from messages m where m.tenant_id = x.tenant_id and m.experiment_id = x.id)",
+        testcases: i64 = "(select count(*) from testcases t where t.tenant_id = x.tenant_id and t.experiment_id = x.id)",
+    } from "experiments x join conversations c on c.id = x.conversation_id"
+}
+
+shown! {
+    pub struct RouteShown of route: Route as "o" {
+        role: Option<String> = "r.name",
+        task: Variant = "t.variant",
+        workspace: Option<String> = "s.name",
+        task_deleted: bool = "t.deleted_at is not null",
+    } from "routes o join tasks t on t.id = o.task_id left join roles r on r.id = o.role_id left join workspaces s on s.id = o.workspace_id"
+}
+
+shown! {
+    pub struct TestcaseShown of testcase: Testcase as "t" {
+        role: Option<String> = "r.name",
+        experiment: Option<String> = "x.title",
+    } from "testcases t left join roles r on r.id = t.role_id left join experiments x on x.id = t.experiment_id"
 }
 
 shown! {

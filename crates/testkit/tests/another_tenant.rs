@@ -18,11 +18,19 @@ const OWN: &str = "own";
 const SECRET: &str = "secret";
 
 /// Takes an id, though its schema says text.
-const REFERENCE_AS_TEXT: [(&str, &str); 2] = [("create_note", "about"), ("vote", "option")];
+const REFERENCE_AS_TEXT: [(&str, &str); 3] = [("create_note", "about"), ("vote", "option"), ("send_message", "to")];
 
 /// The actions that name nothing but what they make, and so cannot reach anything.
-const WITHOUT_REFERENCES: [&str; 7] =
-    ["set_role", "set_workspace", "set_label", "set_studio", "set_person", "update_scratchpad", "import_nagger"];
+const WITHOUT_REFERENCES: [&str; 8] = [
+    "set_role",
+    "set_workspace",
+    "set_label",
+    "set_studio",
+    "set_person",
+    "update_scratchpad",
+    "import_nagger",
+    "cleanup_contents",
+];
 
 /// One thing of every kind, all of the same name.
 fn furnish(house: &House, context: &Context, name: &str) {
@@ -49,6 +57,11 @@ fn furnish(house: &House, context: &Context, name: &str) {
     let commitment = act("create_commitment", json!({ "studio": name, "title": name, "critical_mass": 1 }));
     act("commit", json!({ "commitment": commitment["id"] }));
     act("set_scratchpad", json!({ "agent": name, "content": name }));
+    let conversation = act("set_conversation", json!({ "title": name }));
+    let experiment = act("set_experiment", json!({ "title": name, "conversation": conversation["id"] }));
+    act("set_testcase", json!({ "title": name, "experiment": experiment["id"] }));
+    act("set_route", json!({ "tag": name, "task": name }));
+    act("send_message", json!({ "body": name, "experiment": experiment["id"] }));
 }
 
 fn registered(house: &House) -> Vec<Uuid> {

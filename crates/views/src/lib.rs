@@ -2,6 +2,7 @@
 
 pub mod assignment;
 pub mod catalog;
+pub mod conversation;
 pub mod event;
 pub mod file;
 pub mod history;

@@ -1,8 +1,14 @@
 //! Messages: what people and agents said.
 
-use serde::Deserialize;
-use trackway_domain::{Id, Ref, Time, kind};
-use trackway_store::{Reader, Result, shown::MessageShown, table::Shown};
+use serde::{Deserialize, Serialize};
+use trackway_domain::{
+    Id, Ref, Time, Variant,
+    kind::{self, Kind},
+    text,
+    words::RunStatus,
+};
+use trackway_store::{Engine, Reader, Result, params, row, shown::MessageShown, table::Shown};
+use uuid::Uuid;
 
 use crate::{
     page::{Filter, Listed, Order, Page, cut_texts},
@@ -21,12 +27,27 @@ pub struct Which {
     /// Only from this agent
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// Only from runs in this role
+    /// Only in this role: their own, else their run's
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// Only from runs of this task
+    /// Only from this task: their own, else their run's
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
+    /// Only in this conversation
+    #[arg(long)]
+    pub conversation: Option<Ref<kind::Conversation>>,
+    /// Only in this experiment
+    #[arg(long)]
+    pub experiment: Option<Ref<kind::Experiment>>,
+    /// Only answers to this message
+    #[arg(long, value_name = "MESSAGE")]
+    pub reply_to: Option<Ref<kind::Message>>,
+    /// Only for this agent, person, role or task; agent:NAME and so on where a name is not enough
+    #[arg(long, value_name = "NAME")]
+    pub to: Option<String>,
+    /// Only with this tag
+    #[arg(long)]
+    pub tag: Option<String>,
     /// Only from this time on, as 2026-02-27T09:30:00Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<Time>,
@@ -40,8 +61,17 @@ pub struct Wanted {
     agent: Option<Id<kind::Agent>>,
     role: Option<Id<kind::Role>>,
     task: Option<Id<kind::Task>>,
+    conversation: Option<Id<kind::Conversation>>,
+    experiment: Option<Id<kind::Experiment>>,
+    reply_to: Option<Id<kind::Message>>,
+    to: Option<Uuid>,
+    tag: Option<String>,
     since: Option<Time>,
+    engine: Engine,
 }
+
+/// Whom a message can be for.
+const ADDRESSEES: &[Kind] = &[Kind::Agent, Kind::Person, Kind::Role, Kind::Task];
 
 impl Which {
     pub fn resolve(&self, read: &mut Reader<'_>) -> Result<Wanted> {
@@ -51,7 +81,18 @@ impl Which {
             agent: read.resolve_optional(self.agent.as_ref())?,
             role: read.resolve_optional(self.role.as_ref())?,
             task: read.resolve_optional(self.task.as_ref())?,
+            conversation: read.resolve_optional(self.conversation.as_ref())?,
+            experiment: read.resolve_optional(self.experiment.as_ref())?,
+            reply_to: read.resolve_optional(self.reply_to.as_ref())?,
+            to: self
+                .to
+                .as_deref()
+                .map(|to| read.resolve_among(&text::clean_line(to), ADDRESSEES))
+                .transpose()?
+                .map(|(_, id)| id),
+            tag: self.tag.as_deref().map(text::clean_line),
             since: self.since,
+            engine: read.engine(),
         })
     }
 }
@@ -59,12 +100,21 @@ impl Which {
 impl Wanted {
     /// Conditions on a message `m` and its run `u`.
     pub fn filter(&self) -> Filter<'_> {
+        let tagged = match self.engine {
+            Engine::Sqlite => "exists (select 1 from json_each(m.tags) j where j.value = ?)",
+            Engine::Postgres => "exists (select 1 from jsonb_array_elements_text(m.tags) j where j = ?)",
+        };
         Filter::default()
             .and("m.session_id = ?", self.session.as_ref())
             .and("m.from_run_id = ?", self.run.as_ref())
             .and("m.from_actor_id = ?", self.agent.as_ref())
-            .and("u.role_id = ?", self.role.as_ref())
-            .and("u.task_id = ?", self.task.as_ref())
+            .and("coalesce(m.role_id, u.role_id) = ?", self.role.as_ref())
+            .and("coalesce(m.from_task_id, u.task_id) = ?", self.task.as_ref())
+            .and("m.conversation_id = ?", self.conversation.as_ref())
+            .and("m.experiment_id = ?", self.experiment.as_ref())
+            .and("m.in_reply_to = ?", self.reply_to.as_ref())
+            .and("m.to_id = ?", self.to.as_ref())
+            .and(tagged, self.tag.as_ref())
             .and("m.created_at >= ?", self.since.as_ref())
     }
 }
@@ -79,12 +129,54 @@ pub struct GetMessage {
 impl View for GetMessage {
     const COMMAND: (&'static str, &'static str) = ("message", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = MessageShown;
+    type Output = Handled;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<MessageShown> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Handled> {
         let id = read.resolve(&self.message)?;
-        read.shown_by_id("m", id)
+        let message = read.shown_by_id::<MessageShown>("m", id)?;
+        let handled = handling(read, &message)?;
+        Ok(Handled { message, handled })
     }
+}
+
+/// A message, and how it was handled.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Handled {
+    #[serde(flatten)]
+    pub message: MessageShown,
+    pub handled: Vec<Handling>,
+}
+
+row! {
+    /// Work that came of a message: an item of the queue, a run, or both.
+    pub struct Handling {
+        queue_item: Option<Id<kind::QueueItem>>,
+        task: Option<Variant>,
+        /// Of the item, else of the run.
+        status: String,
+        run: Option<Id<kind::Run>>,
+        run_status: Option<RunStatus>,
+    }
+}
+
+/// How a message was handled, read from what came of it: a run for each time its items were taken, or the run that a
+/// prompt began.
+fn handling(read: &mut Reader<'_>, message: &MessageShown) -> Result<Vec<Handling>> {
+    let id = message.message.id;
+    let mut handled = read.query::<Handling>(
+        "select q.id, t.variant, q.status, r.id, r.status from queue_items q join tasks t on t.id = q.task_id
+         left join runs r on r.tenant_id = ?1 and r.queue_item_id = q.id
+         where q.tenant_id = ?1 and q.message_id = ?2 order by q.id, r.id",
+        params![id],
+    )?;
+    if let Some(session) = message.message.session_id {
+        handled.extend(read.query::<Handling>(
+            "select null, t.variant, r.status, r.id, r.status from runs r left join tasks t on t.id = r.task_id
+             where r.tenant_id = ?1 and r.session_id = ?3 and r.cause_id = ?2 order by r.id",
+            params![id, session],
+        )?);
+    }
+    Ok(handled)
 }
 
 /// List messages, newest first
@@ -100,7 +192,8 @@ pub struct ListMessages {
 
 impl View for ListMessages {
     const COMMAND: (&'static str, &'static str) = ("message", "list");
-    const COLUMNS: &'static [&'static str] = &["id", "created_at", "from", "role", "body", "session_id"];
+    const COLUMNS: &'static [&'static str] =
+        &["id", "created_at", "from", "to", "role", "title", "tags", "status", "body", "conversation", "session_id"];
     type Output = Listed<MessageShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {

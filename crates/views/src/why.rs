@@ -440,7 +440,9 @@ fn follow_observed(read: &mut Reader<'_>, entry: &Entry, now: Time, places: &mut
         Kind::Spawn => ("spawn", "select run_id from task_spawns where tenant_id = ?1 and id = ?2"),
         Kind::Message => (
             "message",
-            "select coalesce(m.from_run_id, (select r.id from runs r where r.tenant_id = ?1 and r.cause_id = m.id)) from messages m where m.tenant_id = ?1 and m.id = ?2",
+            // A prompt stands at the beginning of the run it began; what was sent comes from its own run or from no run.
+            "select coalesce(m.from_run_id, (select r.id from runs r where r.tenant_id = ?1 and r.session_id = m.session_id and r.cause_id = m.id order by r.id limit 1))
+             from messages m where m.tenant_id = ?1 and m.id = ?2",
         ),
         _ => ("resource", "select id from runs where tenant_id = ?1 and subagent_id = ?2 order by id desc limit 1"),
     };

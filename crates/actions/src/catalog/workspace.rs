@@ -18,9 +18,6 @@ use crate::{
 
 definition!(Workspace, kind::Workspace, name);
 
-/// Characters in a path.
-const PATH_MAX: usize = 4_096;
-
 /// Define a workspace, or change what is given of one
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -73,8 +70,8 @@ impl Action for SetWorkspace {
             updated_at: write.now,
             deleted_at: None,
         });
-        workspace.directory = self.directory.line("directory", PATH_MAX)?.apply(workspace.directory);
-        workspace.repository = self.repository.line("repository", PATH_MAX)?.apply(workspace.repository);
+        workspace.directory = self.directory.line("directory", text::PATH_MAX)?.apply(workspace.directory);
+        workspace.repository = self.repository.line("repository", text::PATH_MAX)?.apply(workspace.repository);
         workspace.description = self.description.body("description", text::TEXT_MAX)?.apply(workspace.description);
         workspace.project = self.project.line("project", text::LINE_MAX)?.apply(workspace.project);
         workspace.tags = patch::list("tag", self.tags.as_deref())?.unwrap_or(workspace.tags);

@@ -202,8 +202,14 @@ impl NewItem {
 
 /// Adds one item, inside the transaction of what causes it.
 pub(crate) fn enqueue(context: &Context, write: &mut Writer<'_>, new: NewItem) -> Result<Added> {
+    let added = enqueue_all(context, write, vec![new])?;
+    added.into_iter().next().ok_or_else(|| Rule::usage("nothing to add").into())
+}
+
+/// Adds several items, inside the transaction of what causes them.
+pub(crate) fn enqueue_all(context: &Context, write: &mut Writer<'_>, new: Vec<NewItem>) -> Result<Vec<Added>> {
     let mut adding = Adding::default();
-    let added = adding.add(context, write, new)?;
+    let added = new.into_iter().map(|new| adding.add(context, write, new)).collect::<Result<Vec<_>>>()?;
     adding.write(context, write)?;
     Ok(added)
 }
@@ -262,7 +268,8 @@ impl Adding {
 
     /// What fires an item: the run that asks, else the run that sent the message it answers.
     fn cause(&mut self, context: &Context, write: &mut Writer<'_>, new: &NewItem) -> Result<Option<Cause>> {
-        if let Some(known) = self.causes.get(&new.message) {
+        let asked_by = new.message.filter(|_| context.run.is_none());
+        if let Some(known) = self.causes.get(&asked_by) {
             return Ok(known.clone());
         }
         let cause = match (context.run, new.message) {
@@ -277,7 +284,7 @@ impl Adding {
             )?,
             (None, None) => None,
         };
-        self.causes.insert(new.message, cause.clone());
+        self.causes.insert(asked_by, cause.clone());
         Ok(cause)
     }
 

@@ -9,7 +9,7 @@ mod settle;
 mod take;
 
 pub use add::{AddItem, Added};
-pub(crate) use add::{NewItem, enqueue, usable_task};
+pub(crate) use add::{NewItem, enqueue, enqueue_all, usable_task};
 pub use cancel::{CancelItem, RequeueItem};
 pub use claim::Claim;
 pub use finish::{CompleteItem, FailItem, ReleaseItem};

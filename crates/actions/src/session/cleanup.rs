@@ -8,6 +8,7 @@ use trackway_store::{Writer, params, sql::Param, tables::Session};
 use crate::{
     action::{Action, Done, Resource},
     context::Context,
+    conversation::content,
     error::Result,
     touched::Nothing,
 };
@@ -154,17 +155,11 @@ impl Action for Forget {
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let session = find(write, &self.session)?;
+        let messages = forget_messages(write, &session)?;
         let mut delete = |from: &str| -> Result<i64> {
             let removed = write.execute(&format!("delete from {from}"), params![session.id])?;
             Ok(i64::try_from(removed).unwrap_or(i64::MAX))
         };
-        delete(
-            "registry where tenant_id = ?1 and id in (select id from messages where tenant_id = ?1 and session_id = ?2)",
-        )?;
-        let messages = delete("messages where tenant_id = ?1 and session_id = ?2")?;
-        delete(
-            "contents where tenant_id = ?1 and ?2 is not null and not exists (select 1 from messages m where m.tenant_id = ?1 and m.content_id = contents.id)",
-        )?;
         delete(&format!("spawn_matches where tenant_id = ?1 and spawn_id in {SPAWNS}"))?;
         delete(&format!("registry where tenant_id = ?1 and id in {SPAWNS}"))?;
         let spawns = delete("task_spawns where tenant_id = ?1 and session_id = ?2")?;
@@ -216,6 +211,22 @@ impl Action for Forget {
         };
         Ok(Done::changed(forgotten, &resource, Nothing).with_detail(detail))
     }
+}
+
+/// Removes what was said in a session, and what its runs sent; answers and work that came of it stay without it.
+fn forget_messages(write: &mut Writer<'_>, session: &Session) -> Result<i64> {
+    let said = format!("(select id from messages where tenant_id = ?1 and (session_id = ?2 or from_run_id in {RUNS}))");
+    for (table, column) in [("messages", "in_reply_to"), ("queue_items", "message_id")] {
+        write.execute(
+            &format!("update {table} set {column} = null where tenant_id = ?1 and {column} in {said}"),
+            params![session.id],
+        )?;
+    }
+    write.execute(&format!("delete from registry where tenant_id = ?1 and id in {said}"), params![session.id])?;
+    let removed =
+        write.execute(&format!("delete from messages where tenant_id = ?1 and id in {said}"), params![session.id])?;
+    content::sweep(write)?;
+    Ok(i64::try_from(removed).unwrap_or(i64::MAX))
 }
 
 fn find(write: &mut Writer<'_>, session: &Ref<kind::Session>) -> Result<Session> {

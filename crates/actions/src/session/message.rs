@@ -1,20 +1,16 @@
 //! What was said in a session, as messages: prompts, and what agents answered.
 
-use sha2::{Digest, Sha256};
 use trackway_domain::{
     Id, Time, kind,
     observed::Seen,
     text,
     words::{ActorKind, MessageStatus},
 };
-use trackway_store::{
-    params,
-    tables::{Content, Message},
-};
+use trackway_store::{params, tables::Message};
 use uuid::Uuid;
 
 use super::Observing;
-use crate::{action::Resource, error::Result};
+use crate::{action::Resource, conversation::content, error::Result};
 
 impl Observing<'_, '_> {
     pub(super) fn reply(&mut self, seen: &Seen, said: &str, line: Option<&str>) -> Result<()> {
@@ -52,7 +48,7 @@ impl Observing<'_, '_> {
             }
             None => None,
         };
-        let content = self.content(body)?;
+        let content = content::keep(self.context, self.write, &body)?.id;
         let message = Message {
             id: Id::new(at),
             tenant_id: self.context.tenant,
@@ -80,26 +76,5 @@ impl Observing<'_, '_> {
         self.register(&Resource::outside(message.id, format!("messages/{}", message.id.short())))?;
         self.count("message");
         Ok(Some(message.id))
-    }
-
-    /// The one row of a body.
-    fn content(&mut self, body: String) -> Result<Uuid> {
-        let digest = Sha256::digest(body.as_bytes()).to_vec();
-        let known = self
-            .write
-            .one::<(Uuid,)>("select id from contents where tenant_id = ?1 and digest = ?2", params![digest])?;
-        if let Some((id,)) = known {
-            return Ok(id);
-        }
-        let content = Content {
-            id: self.write.new_id::<kind::Message>().uuid(),
-            tenant_id: self.context.tenant,
-            digest,
-            body,
-            created_at: self.write.now,
-        };
-        self.write.insert(&content)?;
-        self.write.index_content(&content)?;
-        Ok(content.id)
     }
 }

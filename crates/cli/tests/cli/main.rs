@@ -5,6 +5,7 @@
 
 mod catalog;
 mod connect;
+mod conversations;
 mod databases;
 mod demo;
 mod doctor;
@@ -19,8 +20,10 @@ mod output;
 mod queue;
 mod record;
 mod reference;
+mod routes;
 mod runs;
 mod search;
 mod studio;
 mod terminal;
+mod testcases;
 mod work;

@@ -6,7 +6,7 @@ use snapbox::str;
 use crate::terminal::{Terminal, both_engines, ran, text};
 
 /// Puts words where every run has other values.
-fn steady(text: &str) -> String {
+pub fn steady(text: &str) -> String {
     let mut redactions = snapbox::Redactions::new();
     let patterns = [
         ("[TIME]", r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z"),

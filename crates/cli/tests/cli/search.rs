@@ -154,6 +154,18 @@ both_engines! {
         assert_eq!(terminal.finds("shared").len(), 2);
     }
 
+    fn what_answers_a_forgotten_message_stays(terminal: Terminal) {
+        terminal.heard(FIRST, &["secret plan", "shared answer"]);
+        let secret = text(&terminal.json(&["search", "secret"])[0]["message_id"]);
+        let answer = terminal.sends(&["I see", "--reply-to", &secret]);
+        terminal.sends(&["shared answer"]);
+        terminal.json(&["forget", FIRST, "--yes"]);
+        assert_eq!(terminal.json(&["message", "get", &answer])["in_reply_to"], Value::Null);
+        assert_eq!(terminal.finds("shared"), ["shared answer"]);
+        assert_eq!(terminal.finds("secret"), Vec::<String>::new());
+        assert_eq!(terminal.json(&["cleanup", "contents"])["removed"], 0);
+    }
+
     fn hooks_make_what_was_said_searchable(terminal: Terminal) {
         let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": FIRST, "cwd": terminal.home.path(), "prompt": "Water the ficus" });
         let mut command = terminal.command(&["hook"]);

@@ -1,0 +1,98 @@
+//! Bodies: one row each, however many messages have it.
+
+use std::collections::HashMap;
+
+use sha2::{Digest, Sha256};
+use trackway_domain::{Error as Rule, kind, spawn::hex};
+use trackway_store::{Engine, Writer, params, tables::Content};
+use uuid::Uuid;
+
+use crate::{context::Context, error::Result};
+
+/// The row of a body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    pub id: Uuid,
+    /// Whether nobody had said it before.
+    pub new: bool,
+}
+
+/// The one row of a body, made and indexed when there is none.
+pub(crate) fn keep(context: &Context, write: &mut Writer<'_>, body: &str) -> Result<Kept> {
+    let kept = keep_all(context, write, &[body])?;
+    kept.first().copied().ok_or_else(|| Rule::usage("there is no body").into())
+}
+
+/// The rows of several bodies, in their order. Whoever makes the same one at the same moment is told by the unique index,
+/// and finds it when all of it is done again.
+pub(crate) fn keep_all(context: &Context, write: &mut Writer<'_>, bodies: &[&str]) -> Result<Vec<Kept>> {
+    let digests: Vec<Vec<u8>> = bodies.iter().map(|body| Sha256::digest(body.as_bytes()).to_vec()).collect();
+    let mut known = known(write, &digests)?;
+    let mut kept = Vec::with_capacity(bodies.len());
+    let mut new = Vec::new();
+    for (body, digest) in bodies.iter().zip(digests) {
+        if let Some(id) = known.get(&digest) {
+            kept.push(Kept { id: *id, new: false });
+            continue;
+        }
+        let content = Content {
+            id: write.new_id::<kind::Message>().uuid(),
+            tenant_id: context.tenant,
+            digest,
+            body: (*body).to_owned(),
+            created_at: write.now,
+        };
+        known.insert(content.digest.clone(), content.id);
+        kept.push(Kept { id: content.id, new: true });
+        new.push(content);
+    }
+    // Two who keep the same bodies wait for each other in the same order.
+    new.sort_unstable_by(|one, other| one.digest.cmp(&other.digest));
+    write.insert_all(&new)?;
+    new.iter().try_for_each(|content| write.index_content(content))?;
+    Ok(kept)
+}
+
+/// The rows that bodies have already. Looked for before any is made: most were said before, and only their digests have
+/// to travel. Held, so that no sweep takes them away before their messages stand.
+fn known(write: &mut Writer<'_>, digests: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Uuid>> {
+    let found = match write.engine() {
+        Engine::Sqlite => {
+            let mut found = Vec::new();
+            for digest in digests {
+                let sql = "select digest, id from contents where tenant_id = ?1 and digest = ?2";
+                found.extend(write.one::<(Vec<u8>, Uuid)>(sql, params![digest])?);
+            }
+            found
+        }
+        Engine::Postgres => {
+            let digests: Vec<String> = digests.iter().map(|digest| hex(digest)).collect();
+            write.query::<(Vec<u8>, Uuid)>(
+                "select digest, id from contents where tenant_id = ?1 and digest in
+                 (select decode(wanted, 'hex') from jsonb_array_elements_text(cast(?2 as jsonb)) wanted) for key share of contents",
+                params![digests],
+            )?
+        }
+    };
+    Ok(found.into_iter().collect())
+}
+
+/// What a sweep took away.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Swept {
+    pub bodies: i64,
+    pub characters: i64,
+}
+
+/// Removes the bodies that no message has any more, and their words.
+pub(crate) fn sweep(write: &mut Writer<'_>) -> Result<Swept> {
+    let unused = "contents where tenant_id = ?1 and not exists (select 1 from messages m where m.tenant_id = ?1 and m.content_id = contents.id)";
+    if write.engine() == Engine::Postgres {
+        // A sender that found a body holds it until its message stands: the sweep waits for it here, and looks again.
+        write.query::<(Uuid,)>(&format!("select id from {unused} for update"), &[])?;
+    }
+    let characters =
+        write.count(&format!("select cast(coalesce(sum(length(body)), 0) as bigint) from {unused}"), &[])?;
+    let bodies = write.execute(&format!("delete from {unused}"), &[])?;
+    Ok(Swept { bodies: i64::try_from(bodies).unwrap_or(i64::MAX), characters })
+}

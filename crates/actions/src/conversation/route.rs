@@ -1,0 +1,123 @@
+//! Routes: which messages are work for which task.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{Id, Patch, Ref, kind, patch::UNSET, text};
+use trackway_store::{Writer, params, shown::RouteShown, tables::Route};
+
+use crate::{
+    action::{Action, Done, Resource},
+    context::Context,
+    error::Result,
+    touched::Nothing,
+};
+
+/// Make messages with a tag work for a task, or change where such work is done
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct SetRoute {
+    /// The tag of the messages
+    #[arg(long)]
+    pub tag: String,
+    /// Only messages in this role
+    #[arg(long)]
+    pub role: Option<Ref<kind::Role>>,
+    /// The task that is queued for each of them
+    #[arg(long)]
+    pub task: Ref<kind::Task>,
+    /// The workspace it is worked in (the task's, when it is not said)
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub workspace: Patch<Ref<kind::Workspace>>,
+}
+
+/// A route as it now stands, and whether this made it.
+#[derive(Debug, Serialize)]
+pub struct RouteSet {
+    #[serde(flatten)]
+    pub route: RouteShown,
+    pub new: bool,
+}
+
+impl Action for SetRoute {
+    const NAME: &'static str = "set_route";
+    const COMMAND: (&'static str, &'static str) = ("route", "set");
+    type Touched = Nothing;
+    type Output = RouteSet;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let tag = text::required_line("tag", &self.tag, text::LINE_MAX)?;
+        let role_id = write.resolve_optional(self.role.as_ref())?;
+        let task_id = write.resolve(&self.task)?;
+        let before = write.row_locked::<Route>(
+            "where tenant_id = ?1 and deleted_at is null and tag = ?2 and task_id = ?3 and role_id is not distinct from ?4",
+            params![tag, task_id, role_id],
+        )?;
+        let mut route = before.clone().unwrap_or_else(|| Route {
+            id: write.new_id(),
+            tenant_id: context.tenant,
+            tag,
+            role_id,
+            task_id,
+            workspace_id: None,
+            created_by: context.actor.id(),
+            created_at: write.now,
+            updated_at: write.now,
+            deleted_at: None,
+        });
+        route.workspace_id =
+            self.workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(route.workspace_id);
+        if before.as_ref() == Some(&route) {
+            return Ok(Done::unchanged(RouteSet { route: write.shown_by_id("o", route.id)?, new: false }));
+        }
+        route.updated_at = write.now;
+        match before {
+            None => write.insert(&route)?,
+            Some(_) => write.update(&route)?,
+        }
+        let shown = write.shown_by_id::<RouteShown>("o", route.id)?;
+        let resource = Resource::outside(route.id, path(&shown));
+        if before.is_none() {
+            resource.register(context, write)?;
+        }
+        Ok(Done::changed(RouteSet { route: shown, new: before.is_none() }, &resource, Nothing))
+    }
+}
+
+fn path(shown: &RouteShown) -> String {
+    let role = shown.role.as_ref().map(|role| format!(" of {role}")).unwrap_or_default();
+    format!("{}{role} to {}", shown.route.tag, shown.task)
+}
+
+/// A task that a message is work for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Destination {
+    pub task: Id<kind::Task>,
+    pub role: Option<Id<kind::Role>>,
+    pub workspace: Option<Id<kind::Workspace>>,
+    /// The route that leads there, unless the message was sent there.
+    pub route: Option<Id<kind::Route>>,
+}
+
+/// Where a route leads, and whom.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    pub route: Id<kind::Route>,
+    /// Only messages in this role.
+    pub only: Option<Id<kind::Role>>,
+    pub to: Destination,
+}
+
+/// The routes of a tag. Those to tasks that are deleted or out of use lead nowhere.
+pub(super) fn ways(write: &mut Writer<'_>, tag: &str) -> Result<Vec<Way>> {
+    let found = write.query::<(Id<kind::Route>, _, _, _, _)>(
+        "select o.id, o.role_id, t.id, t.role_id, coalesce(o.workspace_id, t.workspace_id) from routes o join tasks t on t.id = o.task_id
+         where o.tenant_id = ?1 and o.tag = ?2 and o.deleted_at is null and t.deleted_at is null and not t.archived",
+        params![tag],
+    )?;
+    let way = |(route, only, task, role, workspace)| Way {
+        route,
+        only,
+        to: Destination { task, role, workspace, route: Some(route) },
+    };
+    Ok(found.into_iter().map(way).collect())
+}

@@ -1,0 +1,187 @@
+//! Routes: messages that become work, in the transaction they are sent in.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use snapbox::str;
+
+use crate::{
+    output::steady,
+    terminal::{Terminal, both_engines, column, text},
+};
+
+impl Terminal {
+    /// Roles, a workspace and tasks to route to.
+    fn furnished(&self) {
+        for role in ["coder", "critic"] {
+            self.json(&["role", "set", "--name", role]);
+        }
+        self.json(&["workflow", "set", "--name", "q"]);
+        self.json(&["workspace", "set", "--name", "shed"]);
+        self.json(&["workspace", "set", "--name", "barn"]);
+        self.json(&["task", "set", "--workflow", "q", "--variant", "fix", "--role", "coder", "--workspace", "shed"]);
+        self.json(&["task", "set", "--workflow", "q", "--variant", "judge"]);
+    }
+
+    fn items(&self) -> Value {
+        let mut items = self.json(&["queue", "peek"]);
+        items.as_array_mut().unwrap().sort_by_key(|item| text(&item["id"]));
+        items
+    }
+}
+
+both_engines! {
+    fn a_message_with_the_tag_is_queued_with_it(terminal: Terminal) {
+        terminal.furnished();
+        let route = terminal.json(&["route", "set", "--tag", "bug", "--task", "fix", "--workspace", "barn"]);
+        assert_eq!((&route["tag"], &route["task"], &route["workspace"], &route["new"]), (&json!("bug"), &json!("fix"), &json!("barn"), &json!(true)));
+        let sent = terminal.json(&["message", "send", "--body", "it leaks", "--tag", "bug", "urgent", "--title", "Leak"]);
+        let items = terminal.items();
+        assert_eq!(items.as_array().unwrap().len(), 1);
+        let item = &items[0];
+        assert_eq!((&item["id"], &sent["queue_items"]), (&sent["queue_item_id"], &json!([item["id"]])));
+        assert_eq!((&item["inbound_message"], &item["route_id"], &item["chain_depth"], &item["status"]), (&sent["id"], &route["id"], &json!(0), &json!("ready")));
+        assert_eq!((&item["role"], &item["workspace"], &item["description"], &item["tags"]), (&json!("coder"), &json!("barn"), &json!("Leak"), &json!(["bug", "urgent"])));
+        for tags in [vec![], vec!["--tag", "Bug"], vec!["--tag", "bugs", "bu"], vec!["--tag", ""]] {
+            let sent = terminal.json(&[&["message", "send", "--body", "x"], &tags[..]].concat());
+            assert_eq!((&sent["queue_item_id"], &sent["queue_items"]), (&Value::Null, &json!([])), "{tags:?}");
+        }
+        assert_eq!(terminal.items().as_array().unwrap().len(), 1);
+    }
+
+    fn a_route_may_be_for_one_role(terminal: Terminal) {
+        terminal.furnished();
+        let any = text(&terminal.json(&["route", "set", "--tag", "bug", "--task", "fix"])["id"]);
+        let critics = text(&terminal.json(&["route", "set", "--tag", "bug", "--role", "critic", "--task", "judge"])["id"]);
+        let send = |more: &[&str]| terminal.json(&[&["message", "send", "--body", "x", "--tag", "bug"], more].concat())["queue_items"].as_array().unwrap().len();
+        assert_eq!((send(&[]), send(&["--role", "coder"]), send(&["--role", "critic"])), (1, 1, 2));
+        let mut routes = column(&terminal.items(), "route_id");
+        routes.sort();
+        assert_eq!(routes, [any.clone(), any.clone(), any, critics]);
+        // The role of the run counts where none is said.
+        terminal.json(&["agent", "set", "--handle", "judge", "--role", "critic"]);
+        let (_, token) = terminal.starts(&["--agent", "judge"]);
+        let sent = terminal.json_with(Some(&token), &["message", "send", "--body", "y", "--tag", "bug"]);
+        assert_eq!(sent["queue_items"].as_array().unwrap().len(), 2);
+        let item = terminal.items().as_array().unwrap().iter().find(|item| item["id"] == sent["queue_item_id"]).cloned().unwrap();
+        assert_eq!(item["chain_depth"], 1);
+    }
+
+    fn a_message_to_a_task_is_queued_without_a_route(terminal: Terminal) {
+        terminal.furnished();
+        terminal.json(&["route", "set", "--tag", "bug", "--task", "judge"]);
+        let sent = terminal.json(&["message", "send", "--body", "please", "--to-task", "fix", "--tag", "bug"]);
+        assert_eq!(sent["queue_items"].as_array().unwrap().len(), 2);
+        let item = terminal.items().as_array().unwrap().iter().find(|item| item["id"] == sent["queue_item_id"]).cloned().unwrap();
+        assert_eq!((&item["variant"], &item["route_id"], &item["inbound_message"], &item["workspace"]), (&json!("fix"), &Value::Null, &sent["id"], &json!("shed")));
+        let shown = terminal.json(&["message", "get", &text(&sent["id"])]);
+        assert_eq!((&shown["to"], &shown["to_kind"]), (&json!("fix"), &json!("task")));
+        assert_eq!((column(&shown["handled"], "status"), column(&shown["handled"], "task")), (vec!["ready".into(); 2], vec!["fix".into(), "judge".into()]));
+        assert_eq!(column(&terminal.json(&["message", "list", "--to", "task:fix"]), "id"), [text(&sent["id"])]);
+
+        terminal.json(&["task", "set", "--workflow", "q", "--variant", "old", "--archived"]);
+        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--to-task", "old"]).0, 4);
+        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--to-task", "nothing"]).0, 3);
+        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--to-task", "fix", "--to", "ada"]).0, 2);
+        assert_eq!(terminal.items().as_array().unwrap().len(), 2);
+        // What was refused was not said either.
+        assert_eq!(column(&terminal.json(&["message", "list"]), "body"), ["please"]);
+        terminal.json(&["message", "send", "--body", "x", "--to-task", "fix", "--dry-run"]);
+        assert_eq!(terminal.items().as_array().unwrap().len(), 2);
+    }
+
+    fn how_it_was_handled_is_read_from_its_run(terminal: Terminal) {
+        terminal.furnished();
+        let sent = terminal.json(&["message", "send", "--body", "please", "--to-task", "judge"]);
+        let taken = terminal.json(&["queue", "take"])[0].clone();
+        let handled = |field: &str| terminal.json(&["message", "get", &text(&sent["id"])])["handled"][0][field].clone();
+        assert_eq!((handled("queue_item"), handled("status"), handled("run"), handled("run_status")),
+            (sent["queue_item_id"].clone(), json!("running"), taken["run_id"].clone(), json!("running")));
+        let id = text(&taken["id"]);
+        let answer = terminal.json_with(Some(&text(&taken["token"])), &["message", "send", "--body", "fine", "--status", "succeeded", "--reply-to", &text(&sent["id"])]);
+        terminal.json(&["queue", "complete", "--id", &id, "--fence", &taken["fence"].to_string()]);
+        assert_eq!((handled("status"), handled("run_status")), (json!("completed"), json!("completed")));
+        assert_eq!(terminal.json(&["message", "get", &text(&answer["id"])])["task"], "judge");
+        snapbox::assert_data_eq!(steady(&terminal.runs(&["message", "list", "--reply-to", &text(&sent["id"])]).stdout), str![[r#"
+id	created_at	from	to	role	title	tags	status	body	conversation	session_id
+[ID]	[TIME]	worker					succeeded	fine		
+
+"#]]);
+    }
+
+    fn a_route_is_set_once_changed_and_deleted(terminal: Terminal) {
+        terminal.furnished();
+        let first = terminal.json(&["route", "set", "--tag", " bug\n", "--task", "fix"]);
+        let again = terminal.json(&["route", "set", "--tag", "bug", "--task", "fix", "--workspace", "barn"]);
+        assert_eq!((&again["id"], &again["new"], &again["workspace"]), (&first["id"], &json!(false), &json!("barn")));
+        let kept = terminal.json(&["route", "set", "--tag", "bug", "--task", "fix"]);
+        assert_eq!((&kept["workspace"], &kept["updated_at"]), (&json!("barn"), &again["updated_at"]));
+        assert_eq!(terminal.json(&["route", "set", "--tag", "bug", "--task", "fix", "--workspace", ""])["workspace"], Value::Null);
+        let other = terminal.json(&["route", "set", "--tag", "bug", "--role", "critic", "--task", "fix"]);
+        assert_ne!(other["id"], first["id"]);
+        snapbox::assert_data_eq!(steady(&terminal.runs(&["route", "list"]).stdout), str![[r#"
+id	tag	role	task	workspace	task_deleted
+[ID]	bug		fix		no
+[ID]	bug	critic	fix		no
+
+"#]]);
+        terminal.json(&["route", "delete", &text(&other["id"]), "--yes"]);
+        assert_eq!(column(&terminal.json(&["route", "list", "--tag", "bug", "--task", "fix"]), "id"), [text(&first["id"])]);
+        assert_eq!(terminal.json(&["route", "set", "--tag", "bug", "--role", "critic", "--task", "fix"])["new"], true);
+        for (arguments, code) in [
+            (vec!["--tag", " ", "--task", "fix"], 2),
+            (vec!["--tag", "x", "--task", "nothing"], 3),
+            (vec!["--tag", "x", "--task", "fix", "--role", "nobody"], 3),
+            (vec!["--tag", "x"], 2),
+        ] {
+            assert_eq!(terminal.fails(&[&["route", "set"], &arguments[..]].concat()).0, code, "{arguments:?}");
+        }
+        // A task that is gone or out of use gets no work, and nobody who sends hears of it.
+        terminal.json(&["task", "delete", "fix", "--yes"]);
+        assert_eq!(terminal.json(&["message", "send", "--body", "x", "--tag", "bug"])["queue_items"], json!([]));
+        assert_eq!(column(&terminal.json(&["route", "list"]), "task_deleted"), ["true", "true"]);
+        terminal.json(&["route", "set", "--tag", "old", "--task", "judge"]);
+        terminal.json(&["task", "set", "--workflow", "q", "--variant", "judge", "--archived"]);
+        assert_eq!(terminal.json(&["message", "send", "--body", "x", "--tag", "old"])["queue_items"], json!([]));
+    }
+
+    fn agents_never_change_routes(terminal: Terminal) {
+        terminal.furnished();
+        let route = text(&terminal.json(&["route", "set", "--tag", "bug", "--task", "fix"])["id"]);
+        let (_, token) = terminal.starts(&["--agent", "worker"]);
+        for arguments in [vec!["route", "set", "--tag", "x", "--task", "fix"], vec!["route", "delete", &route, "--yes"]] {
+            assert_eq!(terminal.fails_with(Some(&token), &arguments).0, 6, "{arguments:?}");
+        }
+        assert_eq!(terminal.fails(&["agent", "set", "--handle", "x", "--capability", "set_route"]), (2, "\"set_route\" is for people, it cannot be granted".into()));
+        assert_eq!(column(&terminal.json(&["route", "list"]), "id"), [route]);
+    }
+
+    fn processes_that_send_at_once_route_each_message_once(terminal: Terminal) {
+        terminal.furnished();
+        terminal.json(&["route", "set", "--tag", "bug", "--task", "fix"]);
+        // Eight at a time, all with one new body each time.
+        for round in 0..5 {
+            let children: Vec<_> = (0..8)
+                .map(|_| {
+                    let body = format!("round {round}");
+                    let mut command = terminal.command(&["message", "send", "--body", &body, "--tag", "bug", "--json"]);
+                    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+                })
+                .collect();
+            let answers: Vec<Value> = children
+                .into_iter()
+                .map(|child| {
+                    let output = child.wait_with_output().unwrap();
+                    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                    serde_json::from_slice::<Value>(&output.stdout).unwrap()["data"].clone()
+                })
+                .collect();
+            assert_eq!(answers.iter().filter(|sent| sent["content_new"] == true).count(), 1);
+            assert!(answers.iter().all(|sent| sent["content_id"] == answers[0]["content_id"] && sent["queue_items"].as_array().unwrap().len() == 1));
+        }
+        let mut messages = column(&terminal.json(&["queue", "peek", "--limit", "100"]), "inbound_message");
+        messages.sort();
+        messages.dedup();
+        assert_eq!(messages.len(), 40);
+    }
+}

@@ -1,0 +1,121 @@
+//! Results of a try, said one by one or read from a report.
+
+use std::fs;
+
+use serde_json::json;
+use snapbox::str;
+
+use crate::{
+    output::steady,
+    terminal::{Terminal, both_engines, column, ran_with_input, text},
+};
+
+const REPORT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites tests="4">
+  <testsuite name="outer" file="tests/tea.rs">
+    <testsuite name="inner">
+      <testcase classname="tea" name="brews" time="0.25"/>
+      <testcase classname="tea" name="pours &amp; &lt;spills&gt;" line="12" time="1.5">
+        <failure message="assert failed"><![CDATA[left: <1>]]> &#13;right: 2</failure>
+        <system-out>noise</system-out>
+      </testcase>
+    </testsuite>
+    <testcase name="steeps"><skipped/></testcase>
+    <testcase name="boils"><error type="Panic">no water</error></testcase>
+  </testsuite>
+</testsuites>
+"#;
+
+impl Terminal {
+    fn report(&self, content: &str) -> String {
+        let path = self.home.path().join("junit.xml");
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn experiment(&self) -> String {
+        let conversation = text(&self.json(&["conversation", "create", "--title", "Tea"])["id"]);
+        text(&self.json(&["experiment", "create", "--conversation", &conversation, "--title", "first try"])["id"])
+    }
+}
+
+both_engines! {
+    fn a_result_is_recorded_and_corrected(terminal: Terminal) {
+        terminal.json(&["role", "set", "--name", "tester"]);
+        let experiment = terminal.experiment();
+        let made = terminal.json(&["testcase", "create", "--title", "pours", "--status", "KO", "--error", "spilt", "--file", "tea.rs", "--line", "7", "--duration", "0.0125", "--experiment", &experiment, "--role", "tester"]);
+        assert_eq!((&made["new"], &made["status"], &made["line"], &made["duration_ms"]), (&json!(true), &json!("KO"), &json!(7), &json!(13)));
+        let id = text(&made["id"]);
+        let fixed = terminal.json(&["testcase", "set", &id, "--status", "OK", "--error", ""]);
+        assert_eq!((&fixed["new"], &fixed["status"], &fixed["error"], &fixed["title"]), (&json!(false), &json!("OK"), &json!(null), &json!("pours")));
+        terminal.json(&["testcase", "set", "--title", "later"]);
+        let shown = terminal.json(&["testcase", "get", &id]);
+        assert_eq!((&shown["experiment"], &shown["role"], &shown["file"]), (&json!("first try"), &json!("tester"), &json!("tea.rs")));
+        assert_eq!(column(&terminal.json(&["testcase", "list"]), "status"), ["TODO", "OK"]);
+        assert_eq!(column(&terminal.json(&["testcase", "list", "--experiment", &experiment]), "title"), ["pours"]);
+        assert_eq!(column(&terminal.json(&["testcase", "list", "--status", "TODO"]), "title"), ["later"]);
+        for (arguments, code) in [
+            (vec!["--status", "OK"], 2),
+            (vec!["--title", " "], 2),
+            (vec!["--title", "x", "--status", "FINE"], 2),
+            (vec!["--title", "x", "--line", "0"], 2),
+            (vec!["--title", "x", "--line", "top"], 2),
+            (vec!["--title", "x", "--duration=-1"], 2),
+            (vec!["--title", "x", "--duration", "nan"], 2),
+            (vec!["--title", "x", "--experiment", "ffffffff"], 3),
+        ] {
+            assert_eq!(terminal.fails(&[&["testcase", "create"], &arguments[..]].concat()).0, code, "{arguments:?}");
+        }
+        assert_eq!(terminal.json(&["testcase", "list"]).as_array().unwrap().len(), 2);
+    }
+
+    fn a_report_is_imported(terminal: Terminal) {
+        let experiment = terminal.experiment();
+        let report = terminal.report(REPORT);
+        let counts = terminal.json(&["testcase", "import", &report, "--experiment", &experiment]);
+        assert_eq!(counts, json!({ "imported": 4, "ok": 1, "ko": 2, "todo": 1 }));
+        let mut cases = terminal.json(&["testcase", "list", "--experiment", &experiment]);
+        cases.as_array_mut().unwrap().reverse();
+        assert_eq!(column(&cases, "title"), ["tea.brews", "tea.pours & <spills>", "steeps", "boils"]);
+        assert_eq!(column(&cases, "status"), ["OK", "KO", "TODO", "KO"]);
+        assert_eq!(column(&cases, "duration_ms"), ["250", "1500", "null", "null"]);
+        assert_eq!((&cases[1]["error"], &cases[1]["line"], &cases[1]["file"]), (&json!("assert failed\nleft: <1> right: 2"), &json!(12), &json!("tests/tea.rs")));
+        assert_eq!(cases[3]["error"], "Panic\nno water");
+        let ran = ran_with_input(terminal.command(&["testcase", "import", "-", "--json"]), REPORT.as_bytes());
+        assert!(ran.stdout.contains("\"imported\":4"), "{}", ran.stderr);
+        snapbox::assert_data_eq!(steady(&terminal.runs(&["testcase", "list", "--experiment", &experiment]).stdout), str![[r#"
+id	status	title	file	line	duration_ms	experiment	role	error
+[ID]	KO	boils	tests/tea.rs			first try		Panic no water
+[ID]	TODO	steeps	tests/tea.rs			first try		
+[ID]	KO	tea.pours & <spills>	tests/tea.rs	12	1500	first try		assert failed left: <1> right: 2
+[ID]	OK	tea.brews	tests/tea.rs		250	first try		
+
+"#]]);
+    }
+
+    fn a_bad_report_leaves_nothing(terminal: Terminal) {
+        let cut = &REPORT[..REPORT.find("no water").unwrap()];
+        let laughs = "<!DOCTYPE t [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;&a;\">]><testsuite><testcase name=\"&b;\"/></testsuite>";
+        for (report, part) in [
+            (cut, "not well formed at line 12, column "),
+            (laughs, "not well formed at line 1, column 1: a document type is not allowed"),
+            ("<testsuite><testcase name='a'></testsuite>", "not well formed at line 1, column 31: "),
+            ("<testsuite>&mystery;</testsuite>", "the entity &mystery; is not known"),
+            ("", "there is no element in it"),
+            ("{\"not\": \"xml\"}", "there is text outside of the document"),
+            ("<html></html>", "this is no JUnit report: it begins with <html>"),
+        ] {
+            let (code, message) = terminal.fails(&["testcase", "import", &terminal.report(report)]);
+            assert_eq!(code, 2, "{report}");
+            assert!(message.contains(part), "{report}: {message}");
+        }
+        let huge = terminal.home.path().join("huge.xml");
+        fs::File::create(&huge).unwrap().set_len(100_000_000).unwrap();
+        assert_eq!(terminal.fails(&["testcase", "import", huge.to_str().unwrap()]), (2, format!("{} has more than 20000000 bytes, the limit", huge.display())));
+        assert_eq!(terminal.fails(&["testcase", "import", "nowhere.xml"]).0, 3);
+        let report = terminal.report(REPORT);
+        assert_eq!(terminal.fails(&["testcase", "import", &report, "--experiment", "ffffffff"]).0, 3);
+        assert_eq!(terminal.json(&["testcase", "import", &report, "--dry-run"])["imported"], 4);
+        assert_eq!(terminal.json(&["testcase", "list"]), json!([]));
+    }
+}
