@@ -1,6 +1,11 @@
 //! `work`: a worker in the foreground; `task run`: one task, here and now.
 
-use std::{io::Write, sync::mpsc, thread, time::Duration};
+use std::{
+    io::Write,
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
@@ -191,11 +196,17 @@ fn listen_for_signals(tell: mpsc::Sender<Note>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One line for each thing that happens.
 fn tell(event: &Event<'_>) {
-    let line = match event {
+    if let Some(line) = line(event) {
+        let _ = writeln!(anstream::stderr(), "{line}");
+    }
+}
+
+/// One line for each thing that happens.
+fn line(event: &Event<'_>) -> Option<String> {
+    Some(match event {
         Event::Took(taken) => format!("took {} {} (attempt {})", taken.id.short(), taken.variant, taken.attempt),
-        Event::Said { .. } => return,
+        Event::Said { .. } => return None,
         Event::Ended { taken, ended, took } => {
             let how = match ended {
                 Ended::Completed { .. } => "completed".to_owned(),
@@ -208,8 +219,24 @@ fn tell(event: &Event<'_>) {
         }
         Event::Trouble(error) => format!("{error}; trying again"),
         Event::Recovered => "the database answers again".to_owned(),
+    })
+}
+
+/// Works until nothing is ready, and says what happened, for a story.
+pub fn work_once(house: &House) -> Result<Vec<String>, Failure> {
+    let settings = Settings {
+        agent: None,
+        concurrency: 1,
+        once: true,
+        lease_seconds: LEASE_SECONDS,
+        timeout: Duration::from_mins(1),
+        grace: Duration::ZERO,
+        program: std::env::current_exe()?,
     };
-    let _ = writeln!(anstream::stderr(), "{line}");
+    let lines = Mutex::new(Vec::new());
+    let keep = |event: &Event<'_>| lines.lock().unwrap_or_else(PoisonError::into_inner).extend(line(event));
+    follow(house, &house.context()?, &settings, &keep)?;
+    Ok(lines.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn first_line(text: &str) -> &str {

@@ -16,12 +16,13 @@ use serde::Serialize;
 use trackway_actions::{
     Action, Context, Core, Credential, Error, Result,
     context::Secret,
+    conversation::SendMessage,
     queue::{FailItem, HeartbeatItem, ReleaseItem, TakeItems, Taken},
     run::{EndRun, RecordStep},
 };
 use trackway_domain::{
     Error as Rule, ErrorKind, Id, Ref, Time, kind, text,
-    words::{RunStatus, StepType},
+    words::{MessageStatus, RunStatus, StepType},
 };
 use trackway_store::bell::Listener;
 use trackway_views::assignment::{self, Assignment};
@@ -402,7 +403,8 @@ impl Execution<'_> {
             (self.watch)(&Event::Said { taken: &self.taken, output });
             self.step(&context, StepType::Shell, output);
         };
-        let (ended, _) = shell::run(&start, &self.reins, &mut write);
+        let (ended, output) = shell::run(&start, &self.reins, &mut write);
+        self.send(&context, &assignment, &ended, output);
         let last = match &ended {
             Ended::Completed { .. } => Some((StepType::Done, "exit code 0")),
             Ended::Failed { error } | Ended::Impossible { error } | Ended::TimedOut { error } => {
@@ -414,6 +416,30 @@ impl Execution<'_> {
             self.step(&context, step, detail);
         }
         Ok(ended)
+    }
+
+    /// Sends what a script said as a message of its task, in answer to the one it was started by.
+    fn send(&self, context: &Context, assignment: &Assignment, ended: &Ended, output: String) {
+        let (status, error) = match ended {
+            Ended::Completed { .. } => (MessageStatus::Succeeded, None),
+            Ended::Failed { error } | Ended::Impossible { error } => (MessageStatus::Failed, Some(error)),
+            Ended::TimedOut { error } => (MessageStatus::Timeout, Some(error)),
+            Ended::Released | Ended::Lost => return,
+        };
+        let body = if output.trim().is_empty() { error.cloned().unwrap_or_default() } else { output };
+        if body.trim().is_empty() {
+            return;
+        }
+        let message = SendMessage {
+            body: text::cut(&body, text::BODY_MAX - 1),
+            title: Some(assignment.variant.to_string()),
+            reply_to: assignment.message_id.map(Ref::from),
+            status: Some(status),
+            error_message: error.map(|error| text::cut(error, text::TEXT_MAX - 1)),
+            ..SendMessage::default()
+        };
+        // An agent may have lost the right to send: what it said still stands in its steps.
+        let _ = self.insist(|| self.core.execute(context, &message));
     }
 
     /// Writes a step down, which is also a sign of life. A run that lost its lease has nothing more to say.
