@@ -9,6 +9,7 @@ use crate::{
 
 /// A struct whose fields are the columns of one table.
 pub trait Table: FromRow {
+    const NAME: &'static str;
     const COLUMNS: &'static [&'static str];
     /// `select COLUMNS from TABLE`, to be followed by `where`.
     fn select() -> &'static str;
@@ -35,6 +36,7 @@ macro_rules! table {
         }
 
         impl $crate::table::Table for $name {
+            const NAME: &'static str = $table;
             const COLUMNS: &'static [&'static str] = &[stringify!($first), $(stringify!($field)),*];
 
             fn select() -> &'static str {
@@ -146,8 +148,35 @@ impl Writer<'_> {
         self.post_row(T::insert_sql(), &row.params())
     }
 
+    /// Inserts a row unless there is one like it, and says whether it was inserted.
+    pub fn insert_new<T: Table>(&mut self, row: &T) -> Result<bool> {
+        let sql = format!("{} on conflict do nothing", T::insert_sql());
+        Ok(self.execute_row(&sql, &row.params())? > 0)
+    }
+
     pub fn update<T: Table>(&mut self, row: &T) -> Result<()> {
         self.post_row(T::update_sql(), &row.params())
+    }
+
+    /// Writes what is different in a row that is known as it was. Setting a column to what it holds already costs as much
+    /// as changing it: its indexes are written and its references looked at.
+    pub fn update_changed<T: Table>(&mut self, before: &T, row: &T) -> Result<()> {
+        let (before, after) = (before.params(), row.params());
+        let mut set = Vec::new();
+        // The key and the tenant, which say which row it is.
+        let mut values: Vec<Param<'_>> = after.iter().take(2).cloned().collect();
+        for ((column, was), is) in T::COLUMNS.iter().zip(before).zip(after).skip(2) {
+            if was != is {
+                values.push(is);
+                set.push(format!("{column} = ?{}", values.len()));
+            }
+        }
+        if set.is_empty() {
+            return Ok(());
+        }
+        let [key, tenant] = [0, 1].map(|place| T::COLUMNS.get(place).copied().unwrap_or_default());
+        let sql = format!("update {} set {} where {key} = ?1 and {tenant} = ?2", T::NAME, set.join(", "));
+        self.post_row(&sql, &values)
     }
 
     /// The one row that the rest of the text selects, held against other writers until the transaction ends.
