@@ -41,19 +41,14 @@ impl Observing<'_, '_> {
                 return Ok(Some(id));
             }
         }
-        let agent = match from {
-            Some(run) => {
-                self.write.one::<(Uuid,)>("select agent_id from runs where tenant_id = ?1 and id = ?2", params![run])?
-            }
-            None => None,
-        };
+        let agent = from.map(|run| self.agent_of(run)).transpose()?.flatten();
         let content = self.content(body)?;
         let message = Message {
             id: Id::new(at),
             tenant_id: self.context.tenant,
             content_id: content,
             from_actor_kind: if agent.is_some() { ActorKind::Agent } else { ActorKind::Person },
-            from_actor_id: agent.map_or_else(|| self.context.actor.id(), |(agent,)| agent),
+            from_actor_id: agent.unwrap_or_else(|| self.context.actor.id()),
             from_run_id: from,
             session_id: Some(session),
             line: line.map(Into::into),
@@ -65,24 +60,34 @@ impl Observing<'_, '_> {
         Ok(Some(message.id))
     }
 
+    /// The agent whose run it is.
+    fn agent_of(&mut self, run: Id<kind::Run>) -> Result<Option<Uuid>> {
+        if let Some(agent) = self.agents_of_runs.get(&run) {
+            return Ok(*agent);
+        }
+        let agent =
+            self.write.one::<(Uuid,)>("select agent_id from runs where tenant_id = ?1 and id = ?2", params![run])?;
+        let agent = agent.map(|(agent,)| agent);
+        self.agents_of_runs.insert(run, agent);
+        Ok(agent)
+    }
+
     /// The one row of a body.
     fn content(&mut self, body: String) -> Result<Uuid> {
-        let digest = Sha256::digest(body.as_bytes()).to_vec();
-        let known = self
-            .write
-            .one::<(Uuid,)>("select id from contents where tenant_id = ?1 and digest = ?2", params![digest])?;
-        if let Some((id,)) = known {
-            return Ok(id);
-        }
         let content = Content {
             id: self.write.new_id::<kind::Message>().uuid(),
             tenant_id: self.context.tenant,
-            digest,
+            digest: Sha256::digest(body.as_bytes()).to_vec(),
             body,
             created_at: self.write.now,
         };
-        self.write.insert(&content)?;
-        self.write.index_content(&content)?;
-        Ok(content.id)
+        if self.write.insert_new(&content)? {
+            self.write.index_content(&content)?;
+            return Ok(content.id);
+        }
+        let known = self
+            .write
+            .one::<(Uuid,)>("select id from contents where tenant_id = ?1 and digest = ?2", params![content.digest])?;
+        Ok(known.map_or(content.id, |(id,)| id))
     }
 }
