@@ -202,3 +202,49 @@ impl Writer<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trackway_domain::{Id, Time};
+
+    use crate::{
+        Store, Url,
+        connection::Connection,
+        params,
+        tables::{Person, Tenant},
+    };
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "what a writer does is tested here")]
+    fn an_update_sets_what_changed_and_a_row_is_inserted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("people.db");
+        let store = Store::create(Url::sqlite(&path)).unwrap();
+        let mut other = Connection::sqlite(&path, false).unwrap();
+        other
+            .batch("create trigger kept before update of handle, created_at on people begin select raise(abort, 'set'); end")
+            .unwrap();
+        let at = Time::from_micros(1);
+        let tenant = Tenant { id: Id::new(at), name: "local".to_owned(), created_at: at };
+        let ada = Person {
+            id: Id::new(at),
+            tenant_id: tenant.id,
+            handle: "ada".to_owned(),
+            name: Some("Ada".to_owned()),
+            created_at: at,
+            updated_at: at,
+            deleted_at: None,
+        };
+        let renamed = Person { name: None, updated_at: Time::from_micros(2), ..ada.clone() };
+
+        let mut write = store.write(tenant.id).unwrap();
+        write.insert(&tenant).unwrap();
+        assert!(write.insert_new(&ada).unwrap());
+        assert!(!write.insert_new(&ada).unwrap());
+        write.update_changed(&ada, &renamed).unwrap();
+        write.update_changed(&renamed, &renamed).unwrap();
+        assert!(write.update(&ada).is_err());
+        let kept = write.row::<Person>("where tenant_id = ?1 and id = ?2", params![ada.id]).unwrap();
+        assert_eq!(kept, Some(renamed));
+    }
+}
