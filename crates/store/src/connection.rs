@@ -91,7 +91,6 @@ impl Connection {
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         // Else a partial index on a table makes SQLite plan a statement anew each time a value is bound to it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        leave_a_short_log(&connection)?;
         // WAL is a property of the file: asking first keeps a start-up from writing.
         let mode: String = connection.query_row("pragma journal_mode", [], |row| row.get(0)).map_err(at)?;
         if mode != "wal" {
@@ -293,9 +292,8 @@ impl Connection {
     }
 }
 
-/// The last connection to close would bring the whole log into the file, which takes longer than a short-lived process
-/// lives; and the next writer would begin a new log, and wait for the disk. One in many does it: the log of processes that
-/// come one by one is never begun anew otherwise.
+/// The last connection to close would bring the whole log into the file, which takes longer than a short-lived writer
+/// lives. One in many does it: the log of processes that come one by one is never begun anew otherwise.
 fn leave_a_short_log(connection: &rusqlite::Connection) -> Result<()> {
     let log = connection.path().map_or(0, |file| std::fs::metadata(format!("{file}-wal")).map_or(0, |log| log.len()));
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, log < LOG_LEFT_MAX)?;
