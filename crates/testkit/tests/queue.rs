@@ -396,6 +396,22 @@ engines! {
         }
     }
 
+    fn what_names_the_worker_names_nobody(house: House) {
+        furnished(&house);
+        let added = add(&house, json!({ "task": "again", "agent": "worker" }));
+        assert_eq!(ids(&take(&house, json!({}))), [added["id"].clone()]);
+    }
+
+    fn a_deleted_task_is_not_tried_again(house: House) {
+        furnished(&house);
+        let (running, waiting) = (add(&house, json!({ "task": "again" })), add(&house, json!({ "task": "again" })));
+        let item = take(&house, json!({})).remove(0);
+        house.act("delete_task", json!({ "task": "again" })).unwrap();
+        assert_eq!(stands(&house, &waiting).0, "cancelled");
+        house.act("queue_fail", with(held(&item), json!({ "error": "no" }))).unwrap();
+        assert_eq!(stands(&house, &running).0, "failed");
+    }
+
     fn a_run_ends_its_own_item_and_no_other(house: House) {
         furnished(&house);
         add(&house, json!({ "task": "again" }));

@@ -19,6 +19,7 @@ use crate::{
     action::{Action, Done},
     context::{Actor, Context},
     error::Result,
+    founding::WORKER,
     touched::Nothing,
 };
 
@@ -152,7 +153,11 @@ impl AddItem {
             workspace: write.resolve_optional(self.workspace.as_ref())?,
             message: write.resolve_optional(self.message.as_ref())?,
             route: None,
-            agent: write.resolve_optional(self.agent.as_ref())?,
+            // The worker takes what names no agent: to name it is to name none.
+            agent: match &self.agent {
+                Some(agent) if agent.as_str() == WORKER => None,
+                agent => write.resolve_optional(agent.as_ref())?,
+            },
             max_attempts: within("--max-attempts", self.max_attempts.unwrap_or(ATTEMPTS), 1, ATTEMPTS_MAX)?,
             not_before: self.not_before,
         })

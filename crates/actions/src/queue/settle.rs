@@ -44,7 +44,8 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
         }
         Ending::Failed { error, again } => {
             item.error = Some(text::cut(error, text::TEXT_MAX - 1));
-            if item.attempt < item.max_attempts && *again == Again::WhileAttemptsAreLeft {
+            let is_last = item.attempt >= item.max_attempts || *again == Again::Never;
+            if !is_last && task_is_there(write, &item)? {
                 let wait = back_off_micros(item.attempt, jitter());
                 item.status = ItemStatus::Waiting;
                 item.not_before = Some(Time::from_micros(write.now.micros() + wait));
@@ -74,6 +75,15 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
         move_task(write, &item)?;
     }
     Ok(item)
+}
+
+/// Whether there is still something to try again.
+fn task_is_there(write: &mut Writer<'_>, item: &QueueItem) -> Result<bool> {
+    let there = write.count(
+        "select count(*) from tasks where tenant_id = ?1 and id = ?2 and deleted_at is null",
+        params![item.task_id],
+    )?;
+    Ok(there > 0)
 }
 
 /// A task that is done once is in progress while its item is held, then done or open again.
