@@ -103,15 +103,13 @@ impl Core {
 
     /// The person of the operating system's user. Looking around does not enter them; their first write does.
     fn enter_user(&self, tenant: &str, handle: &str) -> Result<Context> {
-        let tenant = registry::tenant_named(&self.store, tenant)?;
-        let handle = text::name("handle", handle)?;
-        let known = self.store.read(tenant)?.one::<(Id<kind::Person>,)>(
-            "select id from people where tenant_id = ?1 and handle = ?2 and deleted_at is null",
-            params![handle],
-        )?;
+        let handle = text::name("handle", handle);
+        let looked_for = handle.as_deref().unwrap_or_default();
+        let (tenant, known) = registry::tenant_and_person(&self.store, tenant, looked_for)?;
+        let handle = handle?;
         Ok(Context {
             tenant,
-            actor: Actor::Person(known.map_or_else(|| Id::new(Time::now()), |(person,)| person)),
+            actor: Actor::Person(known.unwrap_or_else(|| Id::new(Time::now()))),
             run: None,
             token: None,
             newcomer: known.is_none().then_some(handle),

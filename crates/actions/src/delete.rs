@@ -144,6 +144,10 @@ delete_definition!(
         if running > 0 {
             return Err(Rule::conflict(format!("the agent has {running} running run(s)")).hint("trackway run cancel").into());
         }
+        let waiting = write.count("select count(*) from queue_items where tenant_id = ?1 and agent_id = ?2 and finished_at is null", params![id])?;
+        if waiting > 0 {
+            return Err(Rule::conflict(format!("{waiting} queue item(s) are for this agent only")).hint("trackway queue cancel").into());
+        }
         write.shown_by_id::<AgentShown>("a", id)?
     } -> AgentShown
 );
@@ -204,6 +208,12 @@ impl Action for DeleteTask {
         write.post(
             "update task_variants set released_at = ?3 where tenant_id = ?1 and variant = ?2 and released_at is null",
             params![task.variant, now],
+        )?;
+        // What runs may finish; what only waits has nothing left to wait for.
+        write.post(
+            "update queue_items set status = 'cancelled', why = 'the task was deleted', held_key = null, finished_at = ?3
+             where tenant_id = ?1 and task_id = ?2 and status in ('waiting', 'blocked', 'ready')",
+            params![task.id, now],
         )?;
         release_blocked(write, &task, &Task { deleted_at: Some(now), ..task.clone() })?;
         let olds = replaced_by(write, task.id)?;

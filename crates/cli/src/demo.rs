@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     ingest, recorded,
     render::{Output, Shape},
-    user,
+    user, work,
 };
 
 /// The teller: runs each command as a user would, and writes down what was typed and answered.
@@ -101,10 +101,41 @@ pub fn tell() -> Result<Outcome, Failure> {
     teller.says("Afterwards: what did the run make, and where does a thing come from?");
     teller.asks(&["made", &run])?;
     teller.asks(&["why", &note])?;
+    a_message_is_work(&mut teller)?;
     claude_code(&mut teller, &directory)?;
     teller.says("It is all still there.");
     let _ = writeln!(teller.story, "  export TRACKWAY_DB=sqlite:{}\n  trackway why {note}", file.display());
     Ok(Outcome::new(Value::String(teller.story), Shape::Text))
+}
+
+/// A message, a route, a task, a worker; and the way back from what came out.
+fn a_message_is_work(teller: &mut Teller) -> Result<(), Failure> {
+    teller.says("A message arrives. A route makes it work for a task, and a worker runs the task's script.");
+    let script = "read -r what\ntrackway note create --studio main --title \"Looked into: $what\" > /dev/null\necho \"looked into: $what\"";
+    teller.types(&["workflow", "set", "--name", "support"])?;
+    teller.types(&[
+        "task",
+        "set",
+        "--workflow",
+        "support",
+        "--variant",
+        "triage",
+        "--recurring",
+        "true",
+        "--script",
+        script,
+    ])?;
+    teller.types(&["route", "set", "--tag", "bug", "--task", "triage"])?;
+    teller.asks(&["message", "send", "--tag", "bug", "--body", "The kettle reports 212 degrees"])?;
+    teller.wrote("trackway work --once");
+    for line in work::work_once(&teller.house)? {
+        let _ = writeln!(teller.story, "    {line}");
+    }
+    teller.says("Its output is a message, in answer to the first; what it wrote is a note, and `why` leads back.");
+    teller.asks(&["search", "kettle"])?;
+    let made = teller.house.answer(&arguments::command().try_get_matches_from(["trackway", "made", "last"])?)?;
+    let note = made.data["touches"].as_array().into_iter().flatten().find(|touch| touch["resource_type"] == "note");
+    teller.asks(&["why", &note.map(|note| id(note, "resource_id")).unwrap_or_default()])
 }
 
 /// A recorded session of Claude Code, read from its transcripts.

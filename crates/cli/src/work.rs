@@ -1,6 +1,11 @@
 //! `work`: a worker in the foreground; `task run`: one task, here and now.
 
-use std::{io::Write, sync::mpsc, thread, time::Duration};
+use std::{
+    io::Write,
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
@@ -9,7 +14,7 @@ use trackway_actions::{
     queue::{AddItem, Claim},
 };
 use trackway_domain::{Duration as Span, Error as Rule, Ref, Time, kind, queue, words::RunStatus};
-use trackway_runner::{Event, Note, Settings, executor::Ended, worker};
+use trackway_runner::{Event, Note, Settings, executor::Ended, signals::Signals, worker};
 use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
 
 use crate::{
@@ -111,6 +116,9 @@ pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure>
         let add = AddItem { workspace, ..AddItem::of(task.into()) };
         return Ok(Outcome::new(json!(house.core.execute(&context, &add)?), Shape::Fields));
     }
+    // Before anything is taken: from then on a signal must not just end this.
+    let (tell, notes) = mpsc::channel();
+    listen_for_signals(tell.clone())?;
     let claim = Claim { task: Some(task.into()), workspace, lease: Some(LEASE_SECONDS), agent: None };
     let taken = house.core.execute(&context, &claim)?;
     let Some(taken) = taken.into_iter().next() else {
@@ -135,8 +143,6 @@ pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure>
         }
     };
     let run = taken.run_id;
-    let (tell, notes) = mpsc::channel();
-    listen_for_signals(tell.clone());
     worker::work_on(vec![taken], &house.core, &context, &settings, (&tell, &notes), &show)?;
     let shown = house.core.read(&context, |reader| Ok(ShowRun { run: run.into() }.answer(reader, Time::now())?))?;
     let data = serde_json::to_value(shown).map_err(|error| Rule::usage(error.to_string()))?;
@@ -172,21 +178,35 @@ fn follow(
     watch: worker::Watch<'_>,
 ) -> Result<worker::Tally, Failure> {
     let (tell, notes) = mpsc::channel();
-    listen_for_signals(tell.clone());
+    listen_for_signals(tell.clone())?;
     Ok(worker::work(&house.core, context, settings, (&tell, &notes), watch)?)
 }
 
 /// Hands the signals to stop on.
-fn listen_for_signals(tell: mpsc::Sender<Note>) {
-    // Without them a signal ends the worker at once, and its leases run out.
-    thread::spawn(move || worker::signals(|| tell.send(Note::Stop).is_ok()));
+fn listen_for_signals(tell: mpsc::Sender<Note>) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    thread::spawn(move || {
+        loop {
+            signals.wait();
+            if tell.send(Note::Stop).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+fn tell(event: &Event<'_>) {
+    if let Some(line) = line(event) {
+        let _ = writeln!(anstream::stderr(), "{line}");
+    }
 }
 
 /// One line for each thing that happens.
-fn tell(event: &Event<'_>) {
-    let line = match event {
+fn line(event: &Event<'_>) -> Option<String> {
+    Some(match event {
         Event::Took(taken) => format!("took {} {} (attempt {})", taken.id.short(), taken.variant, taken.attempt),
-        Event::Said { .. } => return,
+        Event::Said { .. } => return None,
         Event::Ended { taken, ended, took } => {
             let how = match ended {
                 Ended::Completed { .. } => "completed".to_owned(),
@@ -199,8 +219,24 @@ fn tell(event: &Event<'_>) {
         }
         Event::Trouble(error) => format!("{error}; trying again"),
         Event::Recovered => "the database answers again".to_owned(),
+    })
+}
+
+/// Works until nothing is ready, and says what happened, for a story.
+pub fn work_once(house: &House) -> Result<Vec<String>, Failure> {
+    let settings = Settings {
+        agent: None,
+        concurrency: 1,
+        once: true,
+        lease_seconds: LEASE_SECONDS,
+        timeout: Duration::from_mins(1),
+        grace: Duration::ZERO,
+        program: std::env::current_exe()?,
     };
-    let _ = writeln!(anstream::stderr(), "{line}");
+    let lines = Mutex::new(Vec::new());
+    let keep = |event: &Event<'_>| lines.lock().unwrap_or_else(PoisonError::into_inner).extend(line(event));
+    follow(house, &house.context()?, &settings, &keep)?;
+    Ok(lines.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn first_line(text: &str) -> &str {

@@ -73,7 +73,7 @@ mod tests {
             let middle = back_off_micros(attempt, 0.5);
             let moved = back_off_micros(attempt, jitter);
             prop_assert!((middle - moved).abs() <= middle / 5 + 1);
-            prop_assert!(moved <= BACK_OFF_MAX_MICROS && moved >= SECOND_MICROS * 4 / 5);
+            prop_assert!((SECOND_MICROS * 4 / 5..=BACK_OFF_MAX_MICROS).contains(&moved));
         }
     }
 }

@@ -18,6 +18,10 @@ const KEY_MAX: usize = 600;
 
 /// Removes control characters other than tab and line feed. CR LF becomes LF.
 pub fn clean(text: &str) -> String {
+    // Most texts are clean. Other control characters than those of ASCII begin with this byte.
+    if text.bytes().all(|byte| (byte >= b' ' && byte != 0x7f && byte != 0xc2) || matches!(byte, b'\t' | b'\n')) {
+        return text.to_owned();
+    }
     text.chars().filter(|character| !character.is_control() || matches!(character, '\t' | '\n')).collect()
 }
 

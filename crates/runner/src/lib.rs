@@ -4,6 +4,7 @@ pub mod executor;
 pub mod leftovers;
 pub mod output;
 pub mod shell;
+pub mod signals;
 pub mod supervise;
 pub mod worker;
 

@@ -19,20 +19,22 @@ pub struct Gathering {
     since: Option<Instant>,
     /// Characters that may still be kept.
     left: usize,
+    /// Whether there was more than that.
+    cut: bool,
     /// Everything that was kept.
     kept: String,
 }
 
 impl Default for Gathering {
     fn default() -> Self {
-        Self { bytes: Vec::new(), since: None, left: OUTPUT_MAX, kept: String::new() }
+        Self { bytes: Vec::new(), since: None, left: OUTPUT_MAX, cut: false, kept: String::new() }
     }
 }
 
 impl Gathering {
     /// Takes output in. What is past the limit is dropped.
     pub fn push(&mut self, output: &[u8]) {
-        if self.left > 0 && !output.is_empty() {
+        if !self.cut && !output.is_empty() {
             self.bytes.extend_from_slice(output);
             self.since.get_or_insert_with(Instant::now);
         }
@@ -66,7 +68,7 @@ impl Gathering {
         if length > self.left {
             text = text.chars().take(self.left).collect();
             text.push_str(&format!("\n[output cut at {OUTPUT_MAX} characters]\n"));
-            self.left = 0;
+            self.cut = true;
             self.bytes.clear();
             self.since = None;
         } else {

@@ -16,12 +16,13 @@ use serde::Serialize;
 use trackway_actions::{
     Action, Context, Core, Credential, Error, Result,
     context::Secret,
+    conversation::SendMessage,
     queue::{FailItem, HeartbeatItem, ReleaseItem, TakeItems, Taken},
     run::{EndRun, RecordStep},
 };
 use trackway_domain::{
     Error as Rule, ErrorKind, Id, Ref, Time, kind, text,
-    words::{RunStatus, StepType},
+    words::{MessageStatus, RunStatus, StepType},
 };
 use trackway_store::bell::Listener;
 use trackway_views::assignment::{self, Assignment};
@@ -178,26 +179,6 @@ pub fn work_on(
     })
 }
 
-/// Calls back at every signal to stop, until it is told that nobody listens any more.
-pub fn signals(mut heard: impl FnMut() -> bool) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        loop {
-            // Whichever comes first.
-            std::future::poll_fn(|context| {
-                let ready = interrupt.poll_recv(context).is_ready() || terminate.poll_recv(context).is_ready();
-                if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-            })
-            .await;
-            if !heard() {
-                return Ok(());
-            }
-        }
-    })
-}
-
 /// Hears the bell in a thread of its own, and hands it on until nobody listens.
 fn listen(core: &Core, tell: Sender<Note>) {
     let url = core.store().url().clone();
@@ -253,7 +234,9 @@ impl<'a> Worker<'a> {
         };
         let taken = self.patiently(|worker| worker.core.execute(worker.context, &take))?.unwrap_or_default();
         self.tally.taken += taken.len();
-        taken.iter().for_each(|taken| (self.watch)(&Event::Took(taken)));
+        for taken in &taken {
+            (self.watch)(&Event::Took(taken));
+        }
         Ok(taken)
     }
 
@@ -420,7 +403,8 @@ impl Execution<'_> {
             (self.watch)(&Event::Said { taken: &self.taken, output });
             self.step(&context, StepType::Shell, output);
         };
-        let (ended, _) = shell::run(&start, &self.reins, &mut write);
+        let (ended, output) = shell::run(&start, &self.reins, &mut write);
+        self.send(&context, &assignment, &ended, output);
         let last = match &ended {
             Ended::Completed { .. } => Some((StepType::Done, "exit code 0")),
             Ended::Failed { error } | Ended::Impossible { error } | Ended::TimedOut { error } => {
@@ -432,6 +416,30 @@ impl Execution<'_> {
             self.step(&context, step, detail);
         }
         Ok(ended)
+    }
+
+    /// Sends what a script said as a message of its task, in answer to the one it was started by.
+    fn send(&self, context: &Context, assignment: &Assignment, ended: &Ended, output: String) {
+        let (status, error) = match ended {
+            Ended::Completed { .. } => (MessageStatus::Succeeded, None),
+            Ended::Failed { error } | Ended::Impossible { error } => (MessageStatus::Failed, Some(error)),
+            Ended::TimedOut { error } => (MessageStatus::Timeout, Some(error)),
+            Ended::Released | Ended::Lost => return,
+        };
+        let body = if output.trim().is_empty() { error.cloned().unwrap_or_default() } else { output };
+        if body.trim().is_empty() {
+            return;
+        }
+        let message = SendMessage {
+            body: text::cut(&body, text::BODY_MAX - 1),
+            title: Some(assignment.variant.to_string()),
+            reply_to: assignment.message_id.map(Ref::from),
+            status: Some(status),
+            error_message: error.map(|error| text::cut(error, text::TEXT_MAX - 1)),
+            ..SendMessage::default()
+        };
+        // An agent may have lost the right to send: what it said still stands in its steps.
+        let _ = self.insist(|| self.core.execute(context, &message));
     }
 
     /// Writes a step down, which is also a sign of life. A run that lost its lease has nothing more to say.

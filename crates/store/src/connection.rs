@@ -1,6 +1,11 @@
 //! The one place where a query meets an engine.
 
-use std::{collections::HashMap, path::Path, time::Duration};
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use futures_util::future::{join, try_join_all};
 use rusqlite::config::DbConfig;
@@ -135,6 +140,17 @@ impl Connection {
         }
     }
 
+    /// Waits no longer than this for other writers: for a visitor who must not be in the way.
+    pub fn wait_at_most(&mut self, wait_ms: u32) -> Result<()> {
+        match self {
+            Self::Sqlite(connection) => {
+                WAIT_MAX_MS.store(wait_ms, Ordering::Relaxed);
+                Ok(connection.busy_handler(Some(wait_a_little))?)
+            }
+            Self::Postgres(_) => self.batch(&format!("set lock_timeout = {wait_ms}")),
+        }
+    }
+
     /// Whether the connection can still be used.
     pub fn is_open(&self) -> bool {
         match self {
@@ -196,6 +212,14 @@ impl Connection {
         }
     }
 
+    /// The number of the row that SQLite inserted last.
+    pub fn last_number(&self) -> Option<i64> {
+        match self {
+            Self::Sqlite(connection) => Some(connection.last_insert_rowid()),
+            Self::Postgres(_) => None,
+        }
+    }
+
     /// Runs several statements without parameters, as migrations do.
     pub fn batch(&mut self, sql: &str) -> Result<()> {
         match self {
@@ -209,13 +233,7 @@ impl Connection {
     pub fn begin_write(&mut self) -> Result<()> {
         match self {
             Self::Sqlite(connection) => {
-                // The last connection to close would bring the whole log into the file, which takes longer than a
-                // short-lived writer lives. One in many does it: the log of processes that come one by one is never
-                // begun anew otherwise.
-                let log = connection
-                    .path()
-                    .map_or(0, |file| std::fs::metadata(format!("{file}-wal")).map_or(0, |log| log.len()));
-                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, log < LOG_LEFT_MAX)?;
+                leave_a_short_log(connection)?;
                 self.post("begin immediate", &[])
             }
             Self::Postgres(_) => self.post("begin", &[]),
@@ -252,6 +270,30 @@ impl Connection {
             Self::Postgres(postgres) => postgres.after_pending(async |_| Ok(())),
         }
     }
+}
+
+/// The last connection to close would bring the whole log into the file, which takes longer than a short-lived writer
+/// lives. One in many does it: the log of processes that come one by one is never begun anew otherwise.
+fn leave_a_short_log(connection: &rusqlite::Connection) -> Result<()> {
+    let log = connection.path().map_or(0, |file| std::fs::metadata(format!("{file}-wal")).map_or(0, |log| log.len()));
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, log < LOG_LEFT_MAX)?;
+    Ok(())
+}
+
+/// What [`Connection::wait_at_most`] was last told.
+static WAIT_MAX_MS: AtomicU32 = AtomicU32::new(0);
+/// Milliseconds between two looks at a lock.
+const WAIT_STEP_MS: u32 = 2;
+
+/// Looks again soon. SQLite's own waiting doubles its steps: of many who come at once, the late ones would sleep on while
+/// nobody holds the lock, and give up after a few looks.
+fn wait_a_little(looks: i32) -> bool {
+    let waited_ms = u32::try_from(looks).unwrap_or(u32::MAX).saturating_mul(WAIT_STEP_MS);
+    let wait = waited_ms < WAIT_MAX_MS.load(Ordering::Relaxed);
+    if wait {
+        std::thread::sleep(Duration::from_millis(WAIT_STEP_MS.into()));
+    }
+    wait
 }
 
 impl Postgres {

@@ -12,6 +12,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "core", include_str!("../migrations/0001_core.sql")),
     (2, "sessions", include_str!("../migrations/0002_sessions.sql")),
     (3, "motion", include_str!("../migrations/0003_motion.sql")),
+    (4, "lean", include_str!("../migrations/0004_lean.sql")),
 ];
 
 /// The schema this program knows.
@@ -21,17 +22,17 @@ pub fn known_version() -> i64 {
 
 /// Whether the database is empty or ours. Something else is an error, and is left alone.
 fn is_empty(connection: &mut Connection, url: &Url) -> Result<bool> {
-    let (tables, ours) = match connection.engine() {
-        Engine::Sqlite => (
-            "select count(*) from sqlite_master where type = 'table'",
-            "select count(*) from pragma_application_id where application_id = 1414682457",
-        ),
+    let (tables, mark, ours) = match connection.engine() {
+        Engine::Sqlite => {
+            ("select count(*) from sqlite_master where type = 'table'", "pragma application_id", APPLICATION_ID)
+        }
         Engine::Postgres => (
             "select count(*) from pg_tables where schemaname = current_schema()",
             "select count(*) from pg_tables where schemaname = current_schema() and tablename = 'trackway_migrations'",
+            1,
         ),
     };
-    if count(connection, ours)? == 1 {
+    if count(connection, mark)? == ours {
         return Ok(false);
     }
     match count(connection, tables)? {

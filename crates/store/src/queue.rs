@@ -16,7 +16,7 @@ use crate::{
     tables::QueueItem,
 };
 
-/// What makes a task `t` ready. Word for word the condition of the index tasks_ready, so that both engines use it, and
+/// What makes a task `t` ready. Word for word the condition of the index `tasks_ready`, so that both engines use it, and
 /// that nobody has asked for it yet.
 pub const READY_TASK: &str =
     "t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced

@@ -273,10 +273,29 @@ impl Writer<'_> {
 pub fn tenant_named(store: &crate::Store, name: &str) -> Result<TenantId> {
     let mut reader = store.read(Uuid::nil().into())?;
     let found = reader.query_unscoped::<(Uuid,)>("select id from tenants where name = ?1", params![name])?;
-    if let [(id,)] = found[..] {
-        return Ok(id.into());
+    match found[..] {
+        [(id,)] => Ok(id.into()),
+        _ => Err(no_tenant(name)),
     }
-    Err(Rule::not_found(format!("there is no tenant {name:?}"))
+}
+
+/// The tenant of a name, and the person of a handle there: who comes in by the operating system's word.
+pub fn tenant_and_person(
+    store: &crate::Store,
+    name: &str,
+    handle: &str,
+) -> Result<(TenantId, Option<Id<kind::Person>>)> {
+    let mut reader = store.read(Uuid::nil().into())?;
+    let found = reader.query_unscoped::<(TenantId, Option<Id<kind::Person>>)>(
+        "select t.id, (select p.id from people p where p.tenant_id = t.id and p.handle = ?2 and p.deleted_at is null)
+         from tenants t where t.name = ?1",
+        params![name, handle],
+    )?;
+    found.into_iter().next().ok_or_else(|| no_tenant(name))
+}
+
+fn no_tenant(name: &str) -> crate::Error {
+    Rule::not_found(format!("there is no tenant {name:?}"))
         .hint("trackway tenant list shows them; trackway init makes the first")
-        .into())
+        .into()
 }

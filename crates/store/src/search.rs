@@ -39,11 +39,12 @@ impl Writer<'_> {
     pub fn index_content(&mut self, content: &Content) -> Result<()> {
         match self.engine() {
             Engine::Sqlite => {
-                self.post("insert into content_words (tenant_id, content_id) values (?1, ?2)", params![content.id])?;
-                self.post(
-                    "insert into content_index (rowid, words) select number, ?3 from content_words where tenant_id = ?1 and content_id = ?2",
-                    params![content.id, joined(&content.body)],
-                )
+                let number = self.insert_numbered(
+                    "insert into content_words (tenant_id, content_id) values (?1, ?2)",
+                    params![content.id],
+                )?;
+                self.unindexed.push((number, joined(&content.body)));
+                Ok(())
             }
             Engine::Postgres => {
                 let vector = Vector::of(&content.body);
@@ -53,6 +54,17 @@ impl Writer<'_> {
                 )
             }
         }
+    }
+}
+
+impl Writer<'_> {
+    /// Brings into SQLite's index what was kept back, right before the commit: between other statements the index would
+    /// write itself out each time, a segment for each body.
+    pub(crate) fn index_the_rest(&mut self) -> Result<()> {
+        for (number, words) in std::mem::take(&mut self.unindexed) {
+            self.post_row("insert into content_index (rowid, words) values (?1, ?2)", params![number, words])?;
+        }
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 
 /// A value bound to a query.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Param<'a> {
     Null,
     Bool(bool),

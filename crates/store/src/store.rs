@@ -65,10 +65,7 @@ impl Store {
     /// Waits no longer than this for other writers: for a visitor who must not be in the way.
     pub fn patient_for(self, wait_ms: u32) -> Result<Self> {
         if let Some(connection) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).last_mut() {
-            connection.batch(&match connection.engine() {
-                Engine::Sqlite => format!("pragma busy_timeout = {wait_ms}"),
-                Engine::Postgres => format!("set lock_timeout = {wait_ms}"),
-            })?;
+            connection.wait_at_most(wait_ms)?;
         }
         Ok(self)
     }
@@ -109,7 +106,8 @@ impl Store {
         lent.begin_write()?;
         // Read after the lock was had: what is written later is also dated later.
         let now = Time::now();
-        Ok(Writer { reader: Reader { lent, tenant }, now, ids: Cell::new(0), rings: false })
+        let (ids, unindexed) = (Cell::new(0), Vec::new());
+        Ok(Writer { reader: Reader { lent, tenant }, now, ids, rings: false, unindexed })
     }
 
     fn lend(&self) -> Result<Lent<'_>> {
@@ -235,6 +233,8 @@ pub struct Writer<'a> {
     ids: Cell<i64>,
     /// Whether workers are to hear of it.
     rings: bool,
+    /// Bodies whose words are not in SQLite's index yet: their numbers, and the words.
+    pub(crate) unindexed: Vec<(i64, String)>,
 }
 
 impl<'a> Deref for Writer<'a> {
@@ -263,12 +263,24 @@ impl Writer<'_> {
         self.reader.lent.post(sql, &scoped)
     }
 
+    /// Inserts a row of SQLite and says its number. `?1` is the tenant.
+    pub(crate) fn insert_numbered(&mut self, sql: &str, params: &[Param<'_>]) -> Result<i64> {
+        self.execute(sql, params)?;
+        self.reader.lent.last_number().ok_or_else(|| Error::Database("rows have no numbers here".into()))
+    }
+
     /// A write of a whole row, which holds its tenant itself.
     pub(crate) fn post_row(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
         self.reader.lent.post(sql, params)
     }
 
+    /// The same, saying how many rows it changed.
+    pub(crate) fn execute_row(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64> {
+        self.reader.lent.execute(sql, params)
+    }
+
     pub fn commit(mut self) -> Result<()> {
+        self.index_the_rest()?;
         let lent = &mut self.reader.lent;
         lent.post("commit", &[])?;
         if self.rings && lent.engine() == Engine::Postgres {

@@ -13,11 +13,13 @@ mod database;
 mod house;
 mod run;
 pub mod scripted_model;
+mod server;
 mod snapshot;
 
 pub use database::{TestDatabase, database};
 pub use house::{Hand, House, id};
 pub use run::RunHand;
+pub use server::CrashingServer;
 pub use snapshot::Snapshot;
 pub use trackway_store::Engine;
 

@@ -48,6 +48,8 @@ fn furnish(house: &House, context: &Context, name: &str) {
     act("set_package", json!({ "role": name, "task": name }));
     act("create_token", json!({ "name": name }));
     act("start_run", json!({ "agent": name, "task": name }));
+    act("queue_add", json!({ "task": name }));
+    act("queue_take", json!({}));
     let note = act("create_note", json!({ "studio": name, "title": name }));
     act("confirm_read", json!({ "note": note["id"] }));
     let decision = act("create_decision", json!({ "studio": name, "question": name, "options": [name] }));

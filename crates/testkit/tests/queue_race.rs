@@ -4,7 +4,6 @@
 
 use std::{
     collections::HashSet,
-    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -14,7 +13,7 @@ use serde_json::json;
 use trackway_actions::{Core, queue::AddItem};
 use trackway_domain::Ref;
 use trackway_store::{Store, Url};
-use trackway_testkit::{Engine, House, engines};
+use trackway_testkit::{CrashingServer, Engine, House, engines};
 
 /// Takers at once: processes on SQLite, connections (in processes, too) on PostgreSQL.
 const TAKERS: usize = 64;
@@ -67,7 +66,7 @@ fn lost_effects(house: &House) -> (i64, i64) {
 
 /// Waits until nothing is left to do.
 fn until_finished(house: &House) {
-    let patience = Instant::now() + Duration::from_secs(120);
+    let patience = Instant::now() + Duration::from_mins(2);
     loop {
         let left = house.read(|reader| {
             Ok(reader.count("select count(*) from queue_items where tenant_id = ?1 and finished_at is null", &[])?)
@@ -140,45 +139,13 @@ engines! {
     }
 }
 
-/// A server of our own, to be crashed.
-struct Server(tempfile::TempDir);
-
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/postgres-cluster")
-}
-
-impl Server {
-    fn started() -> (Self, String) {
-        let folder = tempfile::Builder::new().prefix("trackway-crash.").tempdir_in("/tmp").unwrap();
-        let server = Self(folder);
-        let output = server.does("start");
-        (server, String::from_utf8(output).unwrap().trim().to_owned())
-    }
-
-    fn does(&self, verb: &str) -> Vec<u8> {
-        let output = Command::new(script()).arg(verb).arg(self.0.path()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        output.stdout
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = Command::new(script()).arg("stop").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_server_that_crashes_loses_no_item() {
-    let (server, url) = Server::started();
+    let server = CrashingServer::start();
+    let url = server.url.clone();
     let core = Core::new(Store::create(Url::parse(&url).unwrap()).unwrap());
     core.found("local", "ada").unwrap();
     let ada = core.enter(&trackway_actions::Credential::User { tenant: "local".into(), handle: "ada".into() }).unwrap();
-    // The cluster of tests gives up durability for speed; here it is what is tested.
-    trackway_store::connection::Connection::postgres(&url)
-        .unwrap()
-        .batch("alter database postgres set synchronous_commit = on")
-        .unwrap();
     let house = House {
         core: Core::new(Store::open(Url::parse(&url).unwrap()).unwrap()),
         ada,
@@ -188,7 +155,7 @@ fn a_server_that_crashes_loses_no_item() {
     let workers = Workers::start(&url, 4);
     for _ in 0..3 {
         thread::sleep(Duration::from_millis(150));
-        server.does("crash");
+        server.crash();
     }
     // Our own connection went down with it: the first question finds that out.
     let _ = house

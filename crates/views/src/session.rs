@@ -329,23 +329,49 @@ pub fn counts(read: &mut Reader<'_>) -> Result<Vec<SessionCounts>> {
     )
 }
 
+/// How an agent of a session stands: for a hook that speaks to it.
+#[derive(Debug)]
+pub struct Standing {
+    pub run_id: Id<kind::Run>,
+    pub started_at: Time,
+    pub asked_at: Option<Time>,
+    pub handle: String,
+    pub end_of_run: bool,
+    pub owner: String,
+    pub role: Option<String>,
+    pub scratchpad: Option<String>,
+    pub revision: Option<i64>,
+    pub root: Option<String>,
+    pub head: Option<String>,
+    pub shell_at: Option<Time>,
+    /// Whether a spawn made it; the main agent needs none.
+    pub spawned: bool,
+}
+
 row! {
-    /// How an agent of a session stands: for a hook that speaks to it.
-    pub struct Standing {
+    /// The newest run of an agent in a session.
+    pub struct StandingRun {
         run_id: Id<kind::Run>,
+        agent_id: Id<kind::Agent>,
+        role_id: Option<Id<kind::Role>>,
         started_at: Time,
         asked_at: Option<Time>,
+        root: Option<String>,
+        head: Option<String>,
+        shell_at: Option<Time>,
+        spawned: bool,
+    }
+}
+
+row! {
+    /// Whose run it is, and what that one noted.
+    pub struct StandingAgent {
         handle: String,
         end_of_run: bool,
         owner: String,
         role: Option<String>,
         scratchpad: Option<String>,
         revision: Option<i64>,
-        root: Option<String>,
-        head: Option<String>,
-        shell_at: Option<Time>,
-        /// Whether a spawn made it; the main agent needs none.
-        spawned: bool,
     }
 }
 
@@ -354,8 +380,8 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
     let (join, which, shell) = match agent {
         None => ("", "u.subagent_id is null", "e.shell_at"),
         Some(_) => (
-            "join subagents b on b.tenant_id = ?1 and b.session_id = e.id and b.agent_id = ?3",
-            "u.subagent_id = b.id",
+            "cross join subagents b",
+            "b.tenant_id = ?1 and b.session_id = e.id and b.agent_id = ?3 and u.subagent_id = b.id",
             "b.shell_at",
         ),
     };
@@ -367,16 +393,37 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
     };
     let mut params = params![session].to_vec();
     params.extend(agent.as_ref().map(ToParam::to_param));
-    read.one(
+    // Two questions, and the order of the first given: SQLite takes longer to plan all of it than to do it.
+    let Some(run) = read.one::<StandingRun>(
         &format!(
-            "select u.id, u.started_at, u.asked_at, a.handle, a.end_of_run, o.handle, r.name, p.content, p.revision, e.root, e.head, {shell}, {spawned}
-             from sessions e {join} join runs u on u.tenant_id = ?1 and u.session_id = e.id and {which}
-             join agents a on a.id = u.agent_id join people o on o.id = a.owner_id
-             left join roles r on r.id = u.role_id left join scratchpads p on p.agent_id = a.id
-             where e.tenant_id = ?1 and e.session_id = ?2 order by u.id desc limit 1"
+            "select u.id, u.agent_id, u.role_id, u.started_at, u.asked_at, e.root, e.head, {shell}, {spawned} from sessions e {join} cross join runs u
+             where e.tenant_id = ?1 and e.session_id = ?2 and u.tenant_id = ?1 and u.session_id = e.id and {which} order by u.id desc limit 1"
         ),
         &params,
-    )
+    )?
+    else {
+        return Ok(None);
+    };
+    let who = read.one::<StandingAgent>(
+        "select a.handle, a.end_of_run, o.handle, r.name, p.content, p.revision from agents a join people o on o.id = a.owner_id
+         left join roles r on r.id = ?3 left join scratchpads p on p.agent_id = a.id where a.tenant_id = ?1 and a.id = ?2",
+        params![run.agent_id, run.role_id],
+    )?;
+    Ok(who.map(|who| Standing {
+        run_id: run.run_id,
+        started_at: run.started_at,
+        asked_at: run.asked_at,
+        handle: who.handle,
+        end_of_run: who.end_of_run,
+        owner: who.owner,
+        role: who.role,
+        scratchpad: who.scratchpad,
+        revision: who.revision,
+        root: run.root,
+        head: run.head,
+        shell_at: run.shell_at,
+        spawned: run.spawned,
+    }))
 }
 
 /// The digest a file had after its last recorded change, by paths in the workspace of a session.

@@ -1,7 +1,12 @@
 //! Where things stand.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Time, words::RunStatus};
+use trackway_domain::{
+    Time,
+    words::{ItemStatus, RunStatus},
+};
 use trackway_store::{Reader, Result, params, shown::RunShown};
 
 use crate::{task::Ready, view::View};
@@ -21,6 +26,8 @@ pub struct Standing {
     pub running: Vec<RunShown>,
     pub failed_today: Vec<RunShown>,
     pub ready: Vec<String>,
+    /// Queue items that are not finished, and those that failed for good, by status.
+    pub queue: BTreeMap<String, i64>,
 }
 
 impl View for Status {
@@ -37,7 +44,12 @@ impl View for Status {
         let running = runs(RunStatus::Running, Time::from_micros(0))?;
         let failed_today = runs(RunStatus::Failed, now.plus_seconds(-RECENT_SECONDS))?;
         let ready = Ready { limit: Some(SHOWN) }.answer(read, now)?;
+        let queue = read.query::<(ItemStatus, i64)>(
+            "select status, count(*) from queue_items where tenant_id = ?1 and status in ('waiting', 'blocked', 'ready', 'running', 'failed') group by status",
+            &[],
+        )?;
         Ok(Standing {
+            queue: queue.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
             running,
             failed_today,
             ready: ready.rows.into_iter().map(|shown| shown.task.variant.to_string()).collect(),

@@ -19,8 +19,24 @@ pub(crate) struct Kept {
 
 /// The one row of a body, made and indexed when there is none.
 pub(crate) fn keep(context: &Context, write: &mut Writer<'_>, body: &str) -> Result<Kept> {
-    let kept = keep_all(context, write, &[body])?;
-    kept.first().copied().ok_or_else(|| Rule::usage("there is no body").into())
+    let content = content_of(context, write, body, Sha256::digest(body.as_bytes()).to_vec());
+    if write.insert_new(&content)? {
+        write.index_content(&content)?;
+        return Ok(Kept { id: content.id, new: true });
+    }
+    let known = known(write, std::slice::from_ref(&content.digest))?;
+    let id = known.get(&content.digest).ok_or_else(|| Rule::conflict("a body that was just there is gone"))?;
+    Ok(Kept { id: *id, new: false })
+}
+
+fn content_of(context: &Context, write: &Writer<'_>, body: &str, digest: Vec<u8>) -> Content {
+    Content {
+        id: write.new_id::<kind::Message>().uuid(),
+        tenant_id: context.tenant,
+        digest,
+        body: body.to_owned(),
+        created_at: write.now,
+    }
 }
 
 /// The rows of several bodies, in their order. Whoever makes the same one at the same moment is told by the unique index,
@@ -35,13 +51,7 @@ pub(crate) fn keep_all(context: &Context, write: &mut Writer<'_>, bodies: &[&str
             kept.push(Kept { id: *id, new: false });
             continue;
         }
-        let content = Content {
-            id: write.new_id::<kind::Message>().uuid(),
-            tenant_id: context.tenant,
-            digest,
-            body: (*body).to_owned(),
-            created_at: write.now,
-        };
+        let content = content_of(context, write, body, digest);
         known.insert(content.digest.clone(), content.id);
         kept.push(Kept { id: content.id, new: true });
         new.push(content);

@@ -51,6 +51,7 @@ impl Action for Claim {
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let lease_seconds = lease(self.lease)?;
         let agent = taking_agent(context, write, self.agent.as_ref())?;
+        let workspace = write.resolve_optional(self.workspace.as_ref())?;
         let mut slots = free_slots(write, &agent)?;
         if slots.as_ref().is_some_and(Vec::is_empty) {
             return_expired(context, write)?;
@@ -75,7 +76,7 @@ impl Action for Claim {
         let new = NewItem {
             // The worker takes nothing that names an agent.
             agent: (roles != Roles::All).then_some(agent.id),
-            workspace: write.resolve_optional(self.workspace.as_ref())?,
+            workspace,
             // What fails is open again for whoever claims next.
             max_attempts: 1,
             ..NewItem::of(task)

@@ -145,6 +145,7 @@ impl Observing<'_, '_> {
                 file.updated_at = at;
                 self.write.update(&file)?;
                 self.write.rename(file.id, path)?;
+                self.files.clear();
                 Ok(file)
             }
             _ => self.file_at(path, at),

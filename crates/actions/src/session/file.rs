@@ -41,21 +41,6 @@ impl Observing<'_, '_> {
         let run = self.run_of(seen)?;
         let path = recorded_path(self.session.root.as_deref(), self.session.cwd.as_deref(), &facts.path);
         let file = self.file_at(&path, seen.at)?;
-        let known = match &facts.tool_use_id {
-            Some(tool_use_id) => self.write.row::<FileChanged>(
-                "where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
-                params![self.session.id, tool_use_id],
-            )?,
-            // Seen in the work tree: the same content is the same observation.
-            None => self.write.row::<FileChanged>(
-                "where tenant_id = ?1 and file_id = ?2 and run_id = ?3 and digest = ?4",
-                params![file.id, run, facts.digest],
-            )?,
-        };
-        let lines = facts.written.as_ref().map(trackway_domain::line_trace::Written::to_bytes);
-        if let Some(known) = known {
-            return self.know_better(known, run, facts, lines, &path);
-        }
         let change = FileChanged {
             id: Id::<kind::File>::new(seen.at).uuid(),
             tenant_id: self.context.tenant,
@@ -67,10 +52,30 @@ impl Observing<'_, '_> {
             change: facts.change,
             evidence: facts.evidence,
             digest: facts.digest.clone(),
-            lines,
+            lines: facts.written.as_ref().map(trackway_domain::line_trace::Written::to_bytes),
             created_at: seen.at,
         };
-        self.write.insert(&change)?;
+        let known = match &facts.tool_use_id {
+            Some(_) if self.write.insert_new(&change)? => None,
+            Some(tool_use_id) => self.write.row::<FileChanged>(
+                "where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
+                params![self.session.id, tool_use_id],
+            )?,
+            // Seen in the work tree: the same content is the same observation.
+            None => {
+                let known = self.write.row::<FileChanged>(
+                    "where tenant_id = ?1 and file_id = ?2 and run_id = ?3 and digest = ?4",
+                    params![file.id, run, facts.digest],
+                )?;
+                if known.is_none() {
+                    self.write.insert(&change)?;
+                }
+                known
+            }
+        };
+        if let Some(known) = known {
+            return self.know_better(known, run, facts, change.lines, &path);
+        }
         self.count("file_change");
         self.touch_file(run, file.id, facts.change, &path, seen.at)
     }
@@ -97,7 +102,7 @@ impl Observing<'_, '_> {
             self.touch_file(run, known.file_id, known.change, path, known.created_at)?;
         }
         if change != known {
-            self.write.update(&change)?;
+            self.write.update_changed(&known, &change)?;
         }
         Ok(())
     }
@@ -136,6 +141,15 @@ impl Observing<'_, '_> {
 
     /// The file of a path in this session's workspace, entered when it was never seen.
     pub(super) fn file_at(&mut self, path: &str, at: Time) -> Result<File> {
+        if let Some(file) = self.files.get(path) {
+            return Ok(file.clone());
+        }
+        let file = self.look_up_file(path, at)?;
+        self.files.insert(path.to_owned(), file.clone());
+        Ok(file)
+    }
+
+    fn look_up_file(&mut self, path: &str, at: Time) -> Result<File> {
         let workspace = self.workspace_id()?;
         let known = self.write.row::<File>(
             "where tenant_id = ?1 and workspace_id = ?2 and path_key = ?3",

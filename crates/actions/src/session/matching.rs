@@ -66,6 +66,7 @@ impl Observing<'_, '_> {
                 self.register(&Resource::outside(subagent.id, format!("agent-{agent_id}")))?;
                 self.count("subagent");
                 self.seeking.insert(agent_id.to_owned());
+                self.newcomers.insert(agent_id.to_owned());
                 subagent
             }
         };
@@ -74,10 +75,11 @@ impl Observing<'_, '_> {
     }
 
     pub(super) fn save_subagent(&mut self, subagent: Subagent) -> Result<()> {
-        if self.subagents.get(&subagent.agent_id) != Some(&subagent) {
-            self.write.update(&subagent)?;
-            self.subagents.insert(subagent.agent_id.clone(), subagent);
+        match self.subagents.get(&subagent.agent_id) {
+            Some(kept) => self.write.update_changed(kept, &subagent)?,
+            None => self.write.update(&subagent)?,
         }
+        self.subagents.insert(subagent.agent_id.clone(), subagent);
         Ok(())
     }
 
@@ -130,7 +132,7 @@ impl Observing<'_, '_> {
             }
             if spawn != *known {
                 let agent = spawn.matched_agent_id.clone();
-                self.write.update(&spawn)?;
+                self.write.update_changed(known, &spawn)?;
                 if let Some(agent) = agent {
                     self.take_up(&agent)?;
                 }
@@ -216,7 +218,7 @@ impl Observing<'_, '_> {
         } else {
             self.write.post("delete from spawn_matches where tenant_id = ?1 and spawn_id = ?2", params![spawn.id])?;
         }
-        self.write.update(&spawn)?;
+        self.write.update_changed(imported, &spawn)?;
         self.write.rename(spawn.id, &spawn.tool_use_id)?;
         if let Some(agent) = &spawn.matched_agent_id {
             self.take_up(agent)?;

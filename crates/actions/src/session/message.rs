@@ -42,19 +42,14 @@ impl Observing<'_, '_> {
                 return Ok(Some(id));
             }
         }
-        let agent = match from {
-            Some(run) => {
-                self.write.one::<(Uuid,)>("select agent_id from runs where tenant_id = ?1 and id = ?2", params![run])?
-            }
-            None => None,
-        };
+        let agent = from.map(|run| self.agent_of(run)).transpose()?.flatten();
         let content = content::keep(self.context, self.write, &body)?.id;
         let message = Message {
             id: Id::new(at),
             tenant_id: self.context.tenant,
             content_id: content,
             from_actor_kind: if agent.is_some() { ActorKind::Agent } else { ActorKind::Person },
-            from_actor_id: agent.map_or_else(|| self.context.actor.id(), |(agent,)| agent),
+            from_actor_id: agent.unwrap_or_else(|| self.context.actor.id()),
             from_run_id: from,
             session_id: Some(session),
             line: line.map(Into::into),
@@ -76,5 +71,17 @@ impl Observing<'_, '_> {
         self.register(&Resource::outside(message.id, format!("messages/{}", message.id.short())))?;
         self.count("message");
         Ok(Some(message.id))
+    }
+
+    /// The agent whose run it is.
+    fn agent_of(&mut self, run: Id<kind::Run>) -> Result<Option<Uuid>> {
+        if let Some(agent) = self.agents_of_runs.get(&run) {
+            return Ok(*agent);
+        }
+        let agent =
+            self.write.one::<(Uuid,)>("select agent_id from runs where tenant_id = ?1 and id = ?2", params![run])?;
+        let agent = agent.map(|(agent,)| agent);
+        self.agents_of_runs.insert(run, agent);
+        Ok(agent)
     }
 }

@@ -27,7 +27,7 @@ use trackway_domain::{
 };
 use trackway_store::{
     Engine, Writer, params,
-    tables::{Session, Subagent, Transcript},
+    tables::{File, Session, Subagent, Transcript},
 };
 use uuid::Uuid;
 
@@ -80,9 +80,11 @@ impl Core {
 
 fn write_down(context: &Context, write: &mut Writer<'_>, observation: &Observation) -> Result<Observed> {
     lock_session(write, &observation.session)?;
-    if let Some(progress) = &observation.progress
-        && !is_next(write, progress)?
-    {
+    let known = match &observation.progress {
+        Some(progress) => write.row::<Transcript>("where tenant_id = ?1 and path = ?2", params![progress.path])?,
+        None => None,
+    };
+    if observation.progress.as_ref().is_some_and(|progress| !is_next(known.as_ref(), progress)) {
         return Ok(Observed::ReadAlready);
     }
     let Some(mut observing) = Observing::open(context, write, observation)? else {
@@ -94,7 +96,7 @@ fn write_down(context: &Context, write: &mut Writer<'_>, observation: &Observati
     observing.settle_matches()?;
     observing.end_what_returned(observation)?;
     if let Some(progress) = &observation.progress {
-        observing.keep_progress(progress)?;
+        observing.keep_progress(known, progress)?;
     }
     observing.close()?;
     Ok(Observed::Recorded)
@@ -113,16 +115,12 @@ fn lock_session(write: &mut Writer<'_>, session: &str) -> Result<()> {
 }
 
 /// Whether this part of a transcript comes right after what was read of it.
-fn is_next(write: &mut Writer<'_>, progress: &Progress) -> Result<bool> {
-    let known = write.one::<(String, i64)>(
-        "select identity, read_to from transcripts where tenant_id = ?1 and path = ?2",
-        params![progress.path],
-    )?;
-    Ok(match known {
-        Some((identity, read_to)) if identity == progress.identity && !progress.anew => read_to == progress.from,
+fn is_next(known: Option<&Transcript>, progress: &Progress) -> bool {
+    match known {
+        Some(known) if known.identity == progress.identity && !progress.anew => known.read_to == progress.from,
         // Another file took its place, or none was read yet: from the beginning.
         _ => progress.from == 0,
-    })
+    }
 }
 
 /// One transaction that writes down facts about one session.
@@ -132,12 +130,20 @@ struct Observing<'a, 'w> {
     write: &'a mut Writer<'w>,
     source: Source,
     session: Session,
+    /// The session's row as it is kept.
+    kept: Session,
     /// Whether the session's row has to be written.
     session_changed: bool,
     subagents: HashMap<String, Subagent>,
+    /// Those of them that were entered just now and have no run yet.
+    newcomers: HashSet<String>,
     runs: HashMap<RunKey, Id<kind::Run>>,
     agents: HashMap<String, Id<kind::Agent>>,
+    /// Whose run each is, as far as it was asked.
+    agents_of_runs: HashMap<Id<kind::Run>, Option<Uuid>>,
     roles: HashMap<String, Id<kind::Role>>,
+    /// Files by their paths.
+    files: HashMap<String, File>,
     /// Prompts of another session that this one repeats, with what followed them.
     repeated: HashSet<String>,
     /// The first message that answers each prompt, of a client whose repeated lines are known by that only.
@@ -176,12 +182,16 @@ impl<'a, 'w> Observing<'a, 'w> {
             context,
             write,
             source: observation.source,
+            kept: session.clone(),
             session,
             session_changed: false,
             subagents: HashMap::new(),
+            newcomers: HashSet::new(),
             runs: HashMap::new(),
             agents: HashMap::new(),
+            agents_of_runs: HashMap::new(),
             roles: HashMap::new(),
+            files: HashMap::new(),
             repeated: HashSet::new(),
             answers: run::answers(observation),
             seeking: HashSet::new(),
@@ -230,8 +240,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         }
     }
 
-    fn keep_progress(&mut self, progress: &Progress) -> Result<()> {
-        let known = self.write.row::<Transcript>("where tenant_id = ?1 and path = ?2", params![progress.path])?;
+    fn keep_progress(&mut self, known: Option<Transcript>, progress: &Progress) -> Result<()> {
         let (lines, bad) =
             known.as_ref().filter(|_| progress.from > 0).map_or((0, 0), |known| (known.line_count, known.bad_lines));
         let transcript = Transcript {
@@ -249,7 +258,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         };
         match known {
             None => self.write.insert(&transcript)?,
-            Some(_) => self.write.update(&transcript)?,
+            Some(known) => self.write.update_changed(&known, &transcript)?,
         }
         Ok(())
     }
@@ -257,7 +266,7 @@ impl<'a, 'w> Observing<'a, 'w> {
     /// Writes what was kept back, and one event for all of it.
     fn close(&mut self) -> Result<()> {
         if self.session_changed {
-            self.write.update(&self.session)?;
+            self.write.update_changed(&self.kept, &self.session)?;
         }
         let seen = match self.source {
             Source::Hook => "hook",

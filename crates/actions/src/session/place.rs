@@ -171,10 +171,12 @@ impl Observing<'_, '_> {
         if let Some(id) = self.roles.get(&name) {
             return Ok(*id);
         }
-        let known =
-            self.write.row::<Role>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
+        let known = self.write.one::<(Id<kind::Role>,)>(
+            "select id from roles where tenant_id = ?1 and name = ?2 and deleted_at is null",
+            params![name],
+        )?;
         let id = match known {
-            Some(role) => role.id,
+            Some((id,)) => id,
             None => {
                 let role = Role {
                     id: self.write.new_id(),

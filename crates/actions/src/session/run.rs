@@ -223,6 +223,7 @@ impl Observing<'_, '_> {
         const SELECT: &str = "select id, prompt_id, prompt_line, prompt_hash, hooked, started_at, status from runs where tenant_id = ?1 and session_id = ?2";
         let session = self.session.id;
         Ok(match subagent {
+            Some(subagent) if self.newcomers.contains(&subagent.agent_id) => Vec::new(),
             None => self
                 .write
                 .query(&format!("{SELECT} and subagent_id is null order by id desc limit 100"), params![session])?,
@@ -350,7 +351,11 @@ impl Observing<'_, '_> {
         self.count("run");
         if let Some(subagent) = subagent {
             self.seeking.insert(subagent.agent_id.clone());
-            self.place_runs(&subagent.agent_id)?;
+            let is_first = self.newcomers.remove(&subagent.agent_id);
+            // The first run of an agent without a spawn is where it is to be.
+            if !is_first || !self.spawns_of(&subagent.agent_id)?.is_empty() {
+                self.place_runs(&subagent.agent_id)?;
+            }
         }
         Ok(run.id)
     }
@@ -504,7 +509,8 @@ impl Observing<'_, '_> {
 
     /// Puts an agent's runs where its spawns say: below the run whose call it was, under the role it was given.
     pub(super) fn place_runs(&mut self, agent_id: &str) -> Result<()> {
-        let Some(subagent) = self.subagents.get(agent_id).cloned() else {
+        let Some(subagent) = self.subagents.get(agent_id).filter(|_| !self.newcomers.contains(agent_id)).cloned()
+        else {
             return Ok(());
         };
         let session = self.session.id;
@@ -556,6 +562,7 @@ impl Observing<'_, '_> {
                 params.push(Param::Uuid(parent.uuid()));
             }
             self.write.post(&format!("update runs set {set} where tenant_id = ?1 and id = ?2"), &params)?;
+            self.agents_of_runs.remove(&run.id);
         }
         Ok(())
     }

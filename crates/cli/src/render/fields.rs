@@ -17,6 +17,7 @@ impl Page {
             lines.push(match value {
                 Value::Array(rows) => self.nested(rows),
                 Value::String(text) => text.trim_end().to_owned(),
+                Value::Object(inner) if !inner.values().any(is_long) => self.short_fields(inner).join("\n"),
                 other => other.to_string(),
             });
         }

@@ -62,6 +62,7 @@ const VERSIONS: &[&str] = &[
     "tokens",
     "cost",
 ];
+const TAKEN: &[&str] = &["id", "variant", "fence", "attempt", "lease_expires", "run_id", "token"];
 const MOVED: &[&str] = &["role", "from", "to"];
 
 impl Shape {
@@ -76,6 +77,7 @@ impl Shape {
             ("session", "show") => Self::Session,
             ("task", "history") => Self::RowsOf("versions", VERSIONS),
             ("package", "upgrade") => Self::Rows(MOVED),
+            ("queue", "take") | ("", "claim") => Self::Rows(TAKEN),
             ("scratchpad", "get") => Self::Field("content"),
             ("scratchpad", "diff") => Self::Field("diff"),
             ("trace", "export") => Self::Json,

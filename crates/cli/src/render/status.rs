@@ -15,10 +15,22 @@ impl Page {
                 parts.push(dim(&format!("nothing {title}")));
             }
         }
+        let queue = data["queue"].as_object().cloned().unwrap_or_default();
+        if queue.is_empty() {
+            parts.push(dim("nothing in the queue"));
+        } else {
+            let counts: Vec<_> = queue.iter().map(|(status, count)| format!("{count} {status}")).collect();
+            parts.push(format!("{} {}", heading("queue"), counts.join(", ")));
+        }
         let ready: Vec<_> = data["ready"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let next = if let Some(first) = ready.first() {
+        let next = if queue.contains_key("ready") {
+            "trackway work takes what is in the queue".to_owned()
+        } else if queue.contains_key("failed") {
+            "trackway queue list --status failed shows what failed for good; trackway queue requeue revives it"
+                .to_owned()
+        } else if let Some(first) = ready.first() {
             parts.push(format!("{} {}", heading("ready"), ready.join(", ")));
-            format!("trackway run start --agent worker --task {first}")
+            format!("trackway task run {first}, or trackway ready --claim")
         } else {
             parts.push(dim("nothing is ready"));
             "trackway demo tells a small story; trackway --help lists everything".to_owned()

@@ -79,8 +79,9 @@ worker [ID]  completed, [TOOK], as coder, on unit/go, 1 touched
 Trackway [URL]
 nothing running
 nothing failed in the last day
+nothing in the queue
 ready unit/go
-next: trackway run start --agent worker --task unit/go
+next: trackway task run unit/go, or trackway ready --claim
 
 "#]]);
         snapbox::assert_data_eq!(shown(&["task", "history", "unit/go"]), str![[r#"

@@ -1,0 +1,275 @@
+//! The worker and the scripts it runs, as processes.
+
+use std::{
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use trackway_testkit::{CrashingServer, Engine};
+
+use crate::terminal::{Terminal, both_engines, column, text};
+
+/// A worker that is ended with its test.
+struct Worker(Child);
+
+impl Worker {
+    fn start(terminal: &Terminal, arguments: &[&str]) -> Self {
+        let mut command = terminal.command(&[&["work"], arguments].concat());
+        // Scripts find their programs.
+        command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+
+    fn signal(&self, signal: &str) {
+        assert!(Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap().success());
+    }
+
+    fn ends(&mut self) -> Option<i32> {
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn define(terminal: &Terminal, variant: &str, script: &str, more: &[&str]) {
+    terminal.json(&["workflow", "set", "--name", "ops"]);
+    let define = ["task", "set", "--workflow", "ops", "--variant", variant, "--script", script, "--recurring", "true"];
+    terminal.json(&[&define, more].concat());
+}
+
+fn runs_task(terminal: &Terminal, arguments: &[&str]) -> crate::terminal::Ran {
+    let mut command = terminal.command(&[&["task", "run"], arguments].concat());
+    command.env("PATH", std::env::var_os("PATH").unwrap());
+    crate::terminal::ran(command)
+}
+
+fn last_run(terminal: &Terminal) -> Value {
+    terminal.json(&["run", "show", "last"])
+}
+
+/// Waits until a question has the answer that is wanted.
+#[track_caller]
+fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    let patience = Instant::now() + Duration::from_mins(1);
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < patience, "it did not come to pass");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn status(terminal: &Terminal, item: &str) -> String {
+    text(&terminal.json(&["queue", "get", item])["status"])
+}
+
+/// A length of sleep that no other test sleeps.
+fn mark(number: u32) -> String {
+    (std::process::id() * 100 + number).to_string()
+}
+
+/// Whether any process has this among its arguments.
+fn is_running(mark: &str) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        std::fs::read(entry.path().join("cmdline"))
+            .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()))
+    })
+}
+
+both_engines! {
+    fn a_script_acts_in_its_run(terminal: Terminal) {
+        define(&terminal, "notes/daily", "echo one; trackway note create --studio main --title \"from $TRACKWAY_TASK\" >/dev/null; echo two >&2", &[]);
+        let ran = runs_task(&terminal, &["notes/daily"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "one\ntwo\n"));
+        let run = last_run(&terminal);
+        assert_eq!((&run["status"], &run["mode"], &run["final_message"]), (&json!("completed"), &json!("shell"), &json!("two")));
+        assert_eq!(column(&run["steps"], "type").last().unwrap(), "done");
+        assert_eq!(column(&run["touches"], "resource_type"), ["note"]);
+        let note = text(&run["touches"][0]["resource_id"]);
+        let why = terminal.json(&["why", &note]);
+        assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "task", "queue_item", "person"]);
+        assert_eq!(column(&why["chain"], "label")[3], "notes/daily @ 1");
+        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1 }));
+    }
+
+    fn how_a_script_ends_is_how_its_run_ends(terminal: Terminal) {
+        let [slow, deaf, parricide] = [1, 2, 3].map(mark);
+        for (variant, script, timeout, code, status, error) in [
+            ("fails", "echo why >&2; exit 3", "1m", 1, "failed", "exit code 3\nwhy"),
+            ("killed", "kill -9 $$", "1m", 1, "failed", "exit code 137"),
+            ("slow", &format!("echo begun; sleep {slow}"), "1s", 1, "timed_out", "timed out after 1s"),
+            ("deaf", &format!("trap '' TERM; sleep {deaf} & wait; sleep {deaf}"), "1s", 1, "timed_out", "timed out after 1s"),
+            ("parricide", &format!("sleep {parricide} & kill -9 $PPID; sleep {parricide}"), "1m", 1, "failed", "the script killed its parent"),
+            ("absent", "definitely-no-such-program", "1m", 1, "failed", "exit code 127"),
+            ("none", " ", "1m", 1, "failed", "task none has no script"),
+            ("bytes", "printf 'a\\377b\\0c\\n'", "1m", 0, "completed", ""),
+        ] {
+            define(&terminal, variant, script, &["--timeout", timeout]);
+            let ran = runs_task(&terminal, &["--variant", variant]);
+            let run = last_run(&terminal);
+            assert_eq!((ran.code, run["status"].as_str().unwrap()), (code, status), "{variant}: {}", ran.stderr);
+            let said = run["error"].as_str().unwrap_or_default();
+            assert!(said.starts_with(error), "{variant}: {said}");
+            assert!(ran.stderr.contains(status), "{variant}: {}", ran.stderr);
+        }
+        for mark in [slow, deaf, parricide] {
+            assert!(!is_running(&mark), "{mark} was left behind");
+        }
+        let detail = text(&last_run(&terminal)["steps"][0]["detail"]);
+        assert_eq!(detail, "a\u{fffd}bc\n");
+        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1, "failed": 7 }));
+    }
+
+    fn what_a_script_leaves_behind_is_ended(terminal: Terminal) {
+        let [child, own, hidden] = [1, 2, 3].map(mark);
+        let script = format!("sleep {child} & setsid sleep {own} & (setsid nohup sleep {hidden} >/dev/null 2>&1 &); echo left");
+        define(&terminal, "litter", &script, &[]);
+        let ran = runs_task(&terminal, &["litter"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "left\n"));
+        for mark in [child, own, hidden] {
+            assert!(!is_running(&mark), "{mark} was left behind");
+        }
+    }
+
+    fn endless_output_is_cut(terminal: Terminal) {
+        define(&terminal, "flood", "head -c 200000000 /dev/zero | tr '\\0' x; echo; echo end", &[]);
+        let ran = runs_task(&terminal, &["flood"]);
+        assert_eq!(ran.code, 0);
+        let run = last_run(&terminal);
+        let steps = run["steps"].as_array().unwrap();
+        let kept: usize = steps.iter().filter(|step| step["type"] == "shell").map(|step| text(&step["detail"]).len()).sum();
+        assert_eq!(kept, 1_000_000 + "\n[output cut at 1000000 characters]\n".len());
+    }
+
+    fn a_script_runs_where_its_workspace_is(terminal: Terminal) {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().canonicalize().unwrap();
+        terminal.json(&["workspace", "set", "--name", "here", "--dir", directory.to_str().unwrap()]);
+        define(&terminal, "where", "pwd", &["--workspace", "here", "--shell", "sh -e"]);
+        assert_eq!(runs_task(&terminal, &["where"]).stdout, format!("{}\n", directory.display()));
+        drop(place);
+        let ran = runs_task(&terminal, &["where"]);
+        assert_eq!(ran.code, 1);
+        assert!(ran.stderr.contains("the directory of workspace here is not there"), "{}", ran.stderr);
+    }
+
+    fn a_task_is_run_in_the_version_its_role_uses(terminal: Terminal) {
+        define(&terminal, "greet/1", "echo one", &[]);
+        define(&terminal, "greet/2", "echo two", &["--replaces", "greet/1"]);
+        terminal.json(&["role", "set", "--name", "coder"]);
+        assert_eq!(runs_task(&terminal, &["greet/1"]).stdout, "two\n");
+        terminal.json(&["package", "set", "--role", "coder", "--task", "greet/1"]);
+        assert_eq!(runs_task(&terminal, &["--variant", "greet/2", "--role", "coder"]).stdout, "one\n");
+        let queued = terminal.json(&["task", "run", "greet/1", "--detach"]);
+        assert_eq!(queued["status"], "ready");
+        assert_eq!(terminal.fails(&["task", "run", "nothing"]).0, 3);
+        assert_eq!(terminal.fails(&["task", "run"]).0, 2);
+    }
+
+    fn a_worker_hears_of_new_items_and_stops_when_told(terminal: Terminal) {
+        define(&terminal, "quick", "echo quick", &[]);
+        define(&terminal, "slow", "sleep 1; echo slow", &[]);
+        let mut worker = Worker::start(&terminal, &["--concurrency", "2"]);
+        for _ in 0..3 {
+            let item = text(&terminal.json(&["queue", "add", "--task", "quick"])["id"]);
+            until(|| (status(&terminal, &item) == "completed").then_some(()));
+        }
+        let slow = text(&terminal.json(&["queue", "add", "--task", "slow"])["id"]);
+        until(|| (status(&terminal, &slow) == "running").then_some(()));
+        worker.signal("-TERM");
+        assert_eq!(worker.ends(), Some(0));
+        // It was let finish, and nothing new was begun.
+        assert_eq!(status(&terminal, &slow), "completed");
+    }
+
+    fn a_worker_in_a_hurry_gives_back_what_it_has(terminal: Terminal) {
+        let mark = mark(1);
+        define(&terminal, "endless", &format!("sleep {mark}"), &[]);
+        let item = text(&terminal.json(&["queue", "add", "--task", "endless"])["id"]);
+        let mut worker = Worker::start(&terminal, &["--grace", "0s"]);
+        until(|| is_running(&mark).then_some(()));
+        worker.signal("-INT");
+        assert_eq!(worker.ends(), Some(0));
+        let shown = terminal.json(&["queue", "get", &item]);
+        assert_eq!((&shown["status"], &shown["attempt"]), (&json!("ready"), &json!(1)));
+        assert_eq!((&shown["runs"][0]["status"], &shown["runs"][0]["outcome"]), (&json!("cancelled"), &json!("released")));
+        assert!(!is_running(&mark));
+    }
+
+    fn cancelling_ends_the_script(terminal: Terminal) {
+        let mark = mark(1);
+        define(&terminal, "endless", &format!("sleep {mark}"), &[]);
+        let _worker = Worker::start(&terminal, &["--concurrency", "2"]);
+        let item = text(&terminal.json(&["queue", "add", "--task", "endless"])["id"]);
+        until(|| is_running(&mark).then_some(()));
+        terminal.json(&["queue", "cancel", "--id", &item]);
+        until(|| (!is_running(&mark)).then_some(()));
+        let again = text(&terminal.json(&["queue", "add", "--task", "endless"])["id"]);
+        until(|| is_running(&mark).then_some(()));
+        let run = text(&terminal.json(&["queue", "get", &again])["run_id"]);
+        terminal.json(&["run", "cancel", &run]);
+        until(|| (!is_running(&mark)).then_some(()));
+        assert_eq!((status(&terminal, &item), status(&terminal, &again)), ("cancelled".into(), "cancelled".into()));
+    }
+
+    fn what_a_killed_worker_had_is_taken_by_another(terminal: Terminal) {
+        define(&terminal, "mark", "trackway note create --studio main --title mark >/dev/null; sleep 0.2", &[]);
+        for _ in 0..12 {
+            terminal.json(&["queue", "add", "--task", "mark"]);
+        }
+        for _ in 0..3 {
+            let mut worker = Worker::start(&terminal, &["--lease", "1", "--concurrency", "2"]);
+            until(|| terminal.json(&["queue", "size"])["by_status"]["running"].as_i64().filter(|held| *held > 0));
+            worker.0.kill().unwrap();
+            worker.ends();
+        }
+        let _worker = Worker::start(&terminal, &["--lease", "5", "--concurrency", "4"]);
+        until(|| (terminal.json(&["queue", "size"])["by_status"] == json!({ "completed": 12 })).then_some(()));
+        let attempts: Vec<i64> = terminal.json(&["queue", "list"]).as_array().unwrap().iter().map(|item| item["attempt"].as_i64().unwrap()).collect();
+        assert!(attempts.iter().any(|attempt| *attempt > 1), "{attempts:?}");
+        assert_eq!(terminal.json(&["run", "list", "--status", "running"]), json!([]));
+        for note in terminal.json(&["note", "list"]).as_array().unwrap() {
+            let why = terminal.json(&["why", note["id"].as_str().unwrap()]);
+            assert_eq!(column(&why["chain"], "kind")[1], "run");
+        }
+    }
+}
+
+#[test]
+fn a_worker_outlives_a_crash_of_its_server() {
+    let server = CrashingServer::start();
+    let terminal = Terminal::before_init(Engine::Sqlite);
+    let at = |arguments: &[&str]| {
+        let mut command = terminal.command(arguments);
+        command.arg("--json").env("TRACKWAY_DB", &server.url).env("PATH", std::env::var_os("PATH").unwrap());
+        crate::terminal::ran(command)
+    };
+    let data =
+        |ran: crate::terminal::Ran| -> Value { serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone() };
+    assert_eq!(at(&["init"]).code, 0);
+    assert_eq!(at(&["workflow", "set", "--name", "ops"]).code, 0);
+    let define =
+        ["task", "set", "--workflow", "ops", "--variant", "t", "--recurring", "true", "--script", "sleep 0.3; echo ok"];
+    assert_eq!(at(&define).code, 0);
+    for _ in 0..8 {
+        assert_eq!(at(&["queue", "add", "--task", "t"]).code, 0);
+    }
+    let mut command = terminal.command(&["work", "--concurrency", "2", "--lease", "20"]);
+    command.env("TRACKWAY_DB", &server.url).env("PATH", std::env::var_os("PATH").unwrap());
+    let _worker = Worker(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    for _ in 0..2 {
+        thread::sleep(Duration::from_millis(400));
+        server.crash();
+    }
+    until(|| (data(at(&["queue", "size"]))["by_status"] == json!({ "completed": 8 })).then_some(()));
+    let attempts = column(&data(at(&["queue", "list"])), "attempt");
+    assert_eq!(attempts, vec!["1"; 8], "nothing had to be done twice");
+}
