@@ -12,6 +12,7 @@ mod machine;
 mod measure;
 mod place;
 mod process;
+mod search;
 mod start;
 mod table;
 mod touches;
@@ -78,6 +79,13 @@ enum Benchmark {
         #[command(flatten)]
         size: ingest::Size,
     },
+    /// Searching a million messages, and sending them against the bare SQL
+    Search {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        size: search::Size,
+    },
     /// Everything in one go
     All {
         #[command(flatten)]
@@ -136,6 +144,7 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
         Benchmark::Touches { place, size } => touches::measure(&place.open(touches::HEADING)?, &size),
         Benchmark::Hook { place, others } => hook::measure(&place.open(hook::HEADING)?, &others),
         Benchmark::Ingest { place, size } => ingest::measure(&place.open(ingest::HEADING)?, &size),
+        Benchmark::Search { place, size } => search::measure(&place.open(search::HEADING)?, &size),
         Benchmark::All { place, touches, catalog, hook, ingest } => {
             let places = place.open("# Benchmark results")?;
             println!("\n{}", start::HEADING);

@@ -51,6 +51,9 @@ pub struct Which {
     /// Only from this time on, as 2026-02-27T09:30:00Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<Time>,
+    /// Only before this time
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<Time>,
 }
 
 /// The same, with what the references name.
@@ -67,6 +70,7 @@ pub struct Wanted {
     to: Option<Uuid>,
     tag: Option<String>,
     since: Option<Time>,
+    until: Option<Time>,
     engine: Engine,
 }
 
@@ -92,6 +96,7 @@ impl Which {
                 .map(|(_, id)| id),
             tag: self.tag.as_deref().map(text::clean_line),
             since: self.since,
+            until: self.until,
             engine: read.engine(),
         })
     }
@@ -116,6 +121,7 @@ impl Wanted {
             .and("m.to_id = ?", self.to.as_ref())
             .and(tagged, self.tag.as_ref())
             .and("m.created_at >= ?", self.since.as_ref())
+            .and("m.created_at < ?", self.until.as_ref())
     }
 }
 

@@ -179,6 +179,10 @@ impl Action for Forget {
             params![session.id],
         )?;
         write.execute(
+            &format!("update queue_items set run_id = null where tenant_id = ?1 and run_id in {RUNS}"),
+            params![session.id],
+        )?;
+        write.execute(
             "update sessions set continues_id = null where tenant_id = ?1 and continues_id = ?2",
             params![session.id],
         )?;

@@ -109,6 +109,20 @@ id	created_at	from	to	role	title	tags	status	body	conversation	session_id
 "#]]);
     }
 
+    fn why_leads_through_the_route_to_the_message(terminal: Terminal) {
+        terminal.furnished();
+        terminal.json(&["route", "set", "--tag", "bug", "--task", "judge"]);
+        let sent = terminal.json(&["message", "send", "--body", "it leaks", "--tag", "bug"]);
+        let token = text(&terminal.json(&["queue", "take"])[0]["token"]);
+        // What the first run says is routed again: one deeper.
+        let answer = terminal.json_with(Some(&token), &["message", "send", "--body", "look again", "--tag", "bug"]);
+        let chain = terminal.json(&["why", &text(&answer["id"])])["chain"].clone();
+        assert_eq!(column(&chain, "kind"), ["message", "run", "agent", "task", "queue_item", "route", "message", "person"]);
+        assert_eq!((&chain[6]["id"], &chain[6]["label"], &chain[7]["label"]), (&sent["id"], &json!("it leaks"), &json!("ada")));
+        let item = terminal.items().as_array().unwrap().iter().find(|item| item["id"] == answer["queue_item_id"]).cloned().unwrap();
+        assert_eq!(item["chain_depth"], 1);
+    }
+
     fn a_route_is_set_once_changed_and_deleted(terminal: Terminal) {
         terminal.furnished();
         let first = terminal.json(&["route", "set", "--tag", " bug\n", "--task", "fix"]);

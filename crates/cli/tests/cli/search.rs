@@ -114,6 +114,7 @@ both_engines! {
         assert_eq!(found(&[]), ["«tea» four", "«tea» one", "«tea» three", "«tea» two"]);
         assert_eq!(found(&["--session", FIRST]), ["«tea» one", "«tea» two"]);
         assert_eq!(found(&["--session", SECOND, "--since", "2026-03-01T09:00:01Z"]), ["«tea» four"]);
+        assert_eq!(found(&["--session", SECOND, "--until", "2026-03-01T09:00:01Z"]), ["«tea» three"]);
         let run = text(&terminal.json(&["session", "show", FIRST])["prompts"][0]["id"]);
         assert_eq!(found(&["--run", &run]), ["«tea» two"]);
         let agent = text(&terminal.json(&["run", "show", &run])["agent"]);
