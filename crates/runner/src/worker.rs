@@ -39,6 +39,9 @@ const LOOK_AFTER: Duration = Duration::from_secs(5);
 /// The first and the longest wait for a database that does not answer.
 const TROUBLE_WAIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// Where programs are when nobody says.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// How to work.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -530,7 +533,7 @@ impl Execution<'_> {
         }
         // So that `trackway` in a script is this one.
         let own = self.settings.program.parent().map(PathBuf::from);
-        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::env::var_os("PATH").filter(|paths| !paths.is_empty()).unwrap_or_else(|| USUAL_PATH.into());
         let paths = own.into_iter().chain(std::env::split_paths(&paths));
         environment.extend(std::env::join_paths(paths).ok().map(|paths| ("PATH", paths)));
         environment

@@ -33,8 +33,6 @@ impl Engine {
     }
 }
 
-/// How long a SQLite writer waits for another.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for PostgreSQL to answer the first time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Prepared statements kept per SQLite connection: all of ours fit.
@@ -86,8 +84,8 @@ impl Connection {
             Error::ReadOnly(why) => Error::ReadOnly(format!("{}: {why}", path.display())),
             other => other,
         };
-        let connection = rusqlite::Connection::open_with_flags(path, flags).map_err(at)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
+        let mut connection = rusqlite::Connection::open_with_flags(path, flags).map_err(at)?;
+        connection.busy_handler(Some(wait_patiently))?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         // Else a partial index on a table makes SQLite plan a statement anew each time a value is bound to it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -294,6 +292,22 @@ fn wait_a_little(looks: i32) -> bool {
         std::thread::sleep(Duration::from_millis(WAIT_STEP_MS.into()));
     }
     wait
+}
+
+/// Milliseconds between two looks of somebody who has time, and from which look on: soon at first, then so that many who
+/// wait do not keep the machine busy.
+const PATIENT_STEPS_MS: [(i32, u64); 3] = [(100, 7), (20, 3), (0, 1)];
+/// Looks that take 5 seconds so.
+const PATIENT_LOOKS: i32 = 780;
+
+/// The same for everyone else. SQLite's own waiting looks fifty times in five seconds, and among many who write without
+/// a pause some never find the lock free.
+fn wait_patiently(looks: i32) -> bool {
+    let step = PATIENT_STEPS_MS.iter().find(|(from, _)| looks >= *from).map_or(1, |(_, step)| *step);
+    if looks < PATIENT_LOOKS {
+        std::thread::sleep(Duration::from_millis(step));
+    }
+    looks < PATIENT_LOOKS
 }
 
 impl Postgres {

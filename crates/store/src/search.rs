@@ -27,6 +27,8 @@ row! {
     /// A body with the words of a search.
     pub struct Found {
         content_id: Uuid,
+        /// Later bodies have higher numbers.
+        number: i64,
         /// Higher is better; comparable within one search only.
         score: f64,
         /// Whether its phrases were looked at: PostgreSQL does not know the order of all words of a long body.
@@ -81,7 +83,7 @@ impl Reader<'_> {
         let sql = match self.engine() {
             // The newest have the highest numbers, and the index gives them in this order without sorting.
             Engine::Sqlite => format!(
-                "select c.content_id, -bm25(content_index), true from content_index cross join content_words c on c.number = content_index.rowid
+                "select c.content_id, c.number, -bm25(content_index), true from content_index cross join content_words c on c.number = content_index.rowid
                  where content_index.words match ?2 and c.tenant_id = ?1 and {which} order by content_index.rowid desc limit ?4"
             ),
             Engine::Postgres => {
@@ -94,8 +96,8 @@ impl Reader<'_> {
                     format!("{strict} and {loose}")
                 };
                 format!(
-                    "select c.content_id, cast(ts_rank_cd(c.words, cast(cast(?3 as text) as tsquery), 1) as double precision), {strict}
-                     from (select c.content_id, c.words from content_words c where c.tenant_id = ?1 and {found} and {which} order by c.number desc limit ?4) c"
+                    "select c.content_id, c.number, cast(ts_rank_cd(c.words, cast(cast(?3 as text) as tsquery), 1) as double precision), {strict}
+                     from (select c.content_id, c.number, c.words from content_words c where c.tenant_id = ?1 and {found} and {which} order by c.number desc limit ?4) c"
                 )
             }
         };

@@ -100,7 +100,7 @@ impl Search {
         let newest_only = bodies.len() > count(ranked_max);
         bodies.truncate(count(ranked_max));
         bodies.retain(|found| found.certain);
-        bodies.sort_by(|one, other| other.score.total_cmp(&one.score));
+        bodies.sort_by(|one, other| other.score.total_cmp(&one.score).then(other.number.cmp(&one.number)));
 
         let mut places = messages(read, &wanted, &bodies, after, count(limit) + 1)?;
         let more = places.len() > count(limit);
@@ -114,11 +114,20 @@ fn count(number: i64) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
-/// Where a message stands in the order of hits: by score, then the newest first.
+/// Where a message stands in the order of hits: by score, then by the newest body, then the newest first. A body is
+/// decided on by itself: that many have the same score does not make a page dearer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Place {
     score: f64,
+    body: i64,
     message: Id<kind::Message>,
+}
+
+impl Place {
+    /// Whether a body comes before the one of this message.
+    fn is_after(&self, found: &Found) -> bool {
+        (found.score, found.number) > (self.score, self.body)
+    }
 }
 
 /// Where the message stands that a page goes on after. What came since does not move it.
@@ -133,7 +142,7 @@ fn place_of(read: &mut Reader<'_>, query: &SearchQuery, after: &str) -> Result<P
     let Some(found) = found.first() else {
         return Err(Rule::usage(format!("this search does not find the message {after:?} to go on after")).into());
     };
-    Ok(Place { score: found.score, message: entry.id.into() })
+    Ok(Place { score: found.score, body: found.number, message: entry.id.into() })
 }
 
 /// The newest bodies with the words that wanted messages have; those that look it and are not, as uncertain.
@@ -169,17 +178,18 @@ fn messages(
     let mut places = Vec::new();
     let mut rest = bodies;
     if let Some(after) = after {
-        rest = &rest[rest.partition_point(|found| found.score > after.score)..];
-        let equal;
-        (equal, rest) = rest.split_at(rest.partition_point(|found| found.score >= after.score));
-        places = messages_of(read, wanted, equal, Some(after.message), needed)?;
+        rest = &rest[rest.partition_point(|found| after.is_after(found))..];
+        if let [begun, others @ ..] = rest
+            && begun.number == after.body
+        {
+            places = messages_of(read, wanted, std::slice::from_ref(begun), Some(after.message), needed)?;
+            rest = others;
+        }
     }
-    // Each body has a message at least. Those of equal score stay together: their messages are in one order.
+    // Each body has a message at least.
     while places.len() < needed && !rest.is_empty() {
-        let last = (needed - places.len()).min(rest.len()) - 1;
-        let together = rest.partition_point(|found| found.score >= rest[last].score);
         let chunk;
-        (chunk, rest) = rest.split_at(together);
+        (chunk, rest) = rest.split_at((needed - places.len()).min(rest.len()));
         places.extend(messages_of(read, wanted, chunk, None, needed - places.len())?);
     }
     places.truncate(needed);
@@ -212,12 +222,17 @@ fn messages_of(
         ),
         &params,
     )?;
-    let scores: HashMap<Uuid, f64> = bodies.iter().map(|found| (found.content_id, found.score)).collect();
+    let known: HashMap<Uuid, &Found> = bodies.iter().map(|found| (found.content_id, found)).collect();
     let mut places: Vec<Place> = found
         .into_iter()
-        .filter_map(|(message, content)| Some(Place { score: *scores.get(&content)?, message }))
+        .filter_map(|(message, content)| {
+            let found = known.get(&content)?;
+            Some(Place { score: found.score, body: found.number, message })
+        })
         .collect();
-    places.sort_by(|one, other| other.score.total_cmp(&one.score).then(other.message.cmp(&one.message)));
+    places.sort_by(|one, other| {
+        other.score.total_cmp(&one.score).then(other.body.cmp(&one.body)).then(other.message.cmp(&one.message))
+    });
     Ok(places)
 }
 

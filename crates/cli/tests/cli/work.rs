@@ -92,7 +92,9 @@ both_engines! {
         let run = last_run(&terminal);
         assert_eq!((&run["status"], &run["mode"], &run["final_message"]), (&json!("completed"), &json!("shell"), &json!("two")));
         assert_eq!(column(&run["steps"], "type").last().unwrap(), "done");
-        assert_eq!(column(&run["touches"], "resource_type"), ["note"]);
+        assert_eq!(column(&run["touches"], "resource_type"), ["note", "message"]);
+        let said = terminal.json(&["message", "get", run["touches"][1]["resource_id"].as_str().unwrap()]);
+        assert_eq!((&said["body"], &said["status"], &said["title"]), (&json!("one\ntwo\n"), &json!("succeeded"), &json!("notes/daily")));
         let note = text(&run["touches"][0]["resource_id"]);
         let why = terminal.json(&["why", &note]);
         assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "task", "queue_item", "person"]);
