@@ -12,6 +12,7 @@ mod machine;
 mod measure;
 mod place;
 mod process;
+mod queue;
 mod start;
 mod table;
 mod touches;
@@ -78,6 +79,15 @@ enum Benchmark {
         #[command(flatten)]
         size: ingest::Size,
     },
+    /// Add, take and complete, against bare SQL and other queues
+    Queue {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        size: queue::Size,
+        #[command(flatten)]
+        others: queue::Others,
+    },
     /// Everything in one go
     All {
         #[command(flatten)]
@@ -136,6 +146,7 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
         Benchmark::Touches { place, size } => touches::measure(&place.open(touches::HEADING)?, &size),
         Benchmark::Hook { place, others } => hook::measure(&place.open(hook::HEADING)?, &others),
         Benchmark::Ingest { place, size } => ingest::measure(&place.open(ingest::HEADING)?, &size),
+        Benchmark::Queue { place, size, others } => queue::measure(&place.open(queue::HEADING)?, &size, &others),
         Benchmark::All { place, touches, catalog, hook, ingest } => {
             let places = place.open("# Benchmark results")?;
             println!("\n{}", start::HEADING);
