@@ -129,8 +129,10 @@ create table queue_items (
     created_at time not null,
     finished_at time
 );
--- What can be taken, in the order it is taken in.
-create index queue_items_ready on queue_items (tenant_id, agent_id, priority desc, in_queue_since, id) where status = 'ready';
+-- What can be taken, in the order it is taken in: by whoever comes, and by the one agent it names. Two, since PostgreSQL does
+-- not see that what begins with an agent that is null is in order, and would sort all of it for each take.
+create index queue_items_ready on queue_items (tenant_id, priority desc, in_queue_since, id) where status = 'ready' and agent_id is null;
+create index queue_items_ready_for_one on queue_items (tenant_id, agent_id, priority desc, in_queue_since, id) where status = 'ready' and agent_id is not null;
 create index queue_items_ready_by_key on queue_items (tenant_id, concurrency_key, priority desc, in_queue_since, id) where status = 'ready' and concurrency_key is not null;
 create index queue_items_due on queue_items (tenant_id, not_before) where status = 'waiting';
 create index queue_items_leased on queue_items (tenant_id, lease_expires) where status = 'running';

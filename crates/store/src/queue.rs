@@ -255,7 +255,8 @@ impl Writer<'_> {
         let runs = json!((0..taker.limit).map(|_| self.new_id::<kind::Run>()).collect::<Vec<_>>());
         let slots = json!(taker.slots.as_deref().unwrap_or_default());
         let mut bound = Bound::default();
-        let most = bound.place(&limit);
+        // In the text: PostgreSQL expects much of a number it is not told, and would plan anew each time.
+        let most = limit;
         let moment = taker.moment(&mut bound, &now);
         let ways = taker.ways(&mut bound);
         let picks: Vec<String> = ways

@@ -33,8 +33,8 @@ async fn main() -> Result<(), BoxDynError> {
     // The first items warm up.
     for count in [batch * workers, items] {
         let name = format!("noop-{count}");
-        let config = Config::new(&name).set_buffer_size(batch);
-        let mut storage = SqliteStorage::new_with_config(&pool, &config);
+        let config = Config::default().queue(&name).batch_size(batch);
+        let mut storage = SqliteStorage::new(&pool).with_config(config);
         let start = Instant::now();
         for _ in 0..count / batch {
             if batch == 1 {
@@ -56,7 +56,7 @@ async fn main() -> Result<(), BoxDynError> {
                 }
             }
         };
-        WorkerBuilder::new(&name).backend(storage).concurrency(workers).build(task).run().await?;
+        WorkerBuilder::new(name.as_str()).backend(storage).concurrency(workers).build(task).run().await?;
         rate = count as f64 / start.elapsed().as_secs_f64();
     }
     println!("{rate:.0}");

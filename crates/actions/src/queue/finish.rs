@@ -95,9 +95,10 @@ impl Action for CompleteItem {
 macro_rules! straight {
     ($item:literal, $now:literal, $run:literal) => {
         concat!(
-            "status = 'running' and lease_expires > ",
+            // `is true`: found by its id, not by a walk along all that are held.
+            "(status = 'running') is true and (lease_expires > ",
             $now,
-            " and held_key is null
+            ") is true and held_key is null
              and (cast(",
             $run,
             " as uuid) is null or run_id = ",
