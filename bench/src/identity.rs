@@ -16,6 +16,7 @@ pub enum Numbered {
     Task = 4,
     Package = 5,
     Link = 6,
+    Item = 7,
 }
 
 /// The UUIDv7 of the thing with this number: sorted by number, random where UUIDv7 is random.

@@ -12,6 +12,7 @@ mod machine;
 mod measure;
 mod place;
 mod process;
+mod queue;
 mod search;
 mod start;
 mod table;
@@ -86,6 +87,15 @@ enum Benchmark {
         #[command(flatten)]
         size: search::Size,
     },
+    /// Add, take and complete, against bare SQL and other queues
+    Queue {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        size: queue::Size,
+        #[command(flatten)]
+        others: queue::Others,
+    },
     /// Everything in one go
     All {
         #[command(flatten)]
@@ -145,6 +155,7 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
         Benchmark::Hook { place, others } => hook::measure(&place.open(hook::HEADING)?, &others),
         Benchmark::Ingest { place, size } => ingest::measure(&place.open(ingest::HEADING)?, &size),
         Benchmark::Search { place, size } => search::measure(&place.open(search::HEADING)?, &size),
+        Benchmark::Queue { place, size, others } => queue::measure(&place.open(queue::HEADING)?, &size, &others),
         Benchmark::All { place, touches, catalog, hook, ingest } => {
             let places = place.open("# Benchmark results")?;
             println!("\n{}", start::HEADING);

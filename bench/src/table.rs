@@ -15,11 +15,21 @@ pub struct Table {
 
 impl Table {
     pub fn new<const COLUMNS: usize>(headings: [&str; COLUMNS]) -> Self {
-        Self { rows: vec![headings.map(str::to_owned).to_vec()] }
+        Self::with(&headings)
+    }
+
+    /// One whose number of columns is known when it runs.
+    pub fn with(headings: &[&str]) -> Self {
+        Self { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
     }
 
     pub fn row<const COLUMNS: usize>(&mut self, cells: [String; COLUMNS]) {
         self.rows.push(cells.to_vec());
+    }
+
+    /// A row with as many cells as there are headings.
+    pub fn add(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
     }
 
     pub fn print(&self) {

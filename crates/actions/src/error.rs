@@ -27,6 +27,11 @@ impl Error {
         }
     }
 
+    /// Whether a hopeful transaction was refused.
+    pub(crate) fn is_refuted(&self) -> bool {
+        matches!(self, Self::Store(trackway_store::Error::Refuted(_)))
+    }
+
     /// Whether doing all of it again may succeed: another writer was first.
     pub(crate) fn is_worth_another_try(&self) -> bool {
         use trackway_store::Error as Store;

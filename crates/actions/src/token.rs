@@ -8,6 +8,7 @@ use trackway_domain::{
 };
 use trackway_store::{
     Store, TenantId, Writer, params,
+    sql::hex,
     tables::{Person, Token},
 };
 use uuid::Uuid;
@@ -27,7 +28,7 @@ const PREFIX: &str = "trw_";
 pub(crate) fn generate() -> Result<(String, Vec<u8>)> {
     let mut random = [0_u8; 24];
     getrandom::fill(&mut random).map_err(|error| Rule::usage(format!("no randomness: {error}")))?;
-    let secret = random.iter().fold(PREFIX.to_owned(), |text, byte| format!("{text}{byte:02x}"));
+    let secret = format!("{PREFIX}{}", hex(&random));
     let hash = hash(&secret);
     Ok((secret, hash))
 }

@@ -1,6 +1,7 @@
 //! The one place where a query meets an engine.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     path::Path,
     sync::atomic::{AtomicU32, Ordering},
@@ -33,6 +34,8 @@ impl Engine {
     }
 }
 
+const BEGIN: &str = "begin";
+pub(crate) const COMMIT: &str = "commit";
 /// How long to wait for PostgreSQL to answer the first time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Prepared statements kept per SQLite connection: all of ours fit.
@@ -62,7 +65,25 @@ pub struct Postgres {
     statements: HashMap<String, Option<Statement>>,
     /// Writes whose answer nobody waits for. They go out together, before the next question or commit:
     /// one round trip instead of one each.
-    pending: Vec<(String, Vec<Param<'static>>)>,
+    pending: Vec<Pending>,
+}
+
+/// A write on its way.
+#[derive(Debug)]
+struct Pending {
+    sql: Cow<'static, str>,
+    params: Vec<Param<'static>>,
+    kind: PendingKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PendingKind {
+    /// Sees what those before it did.
+    Alone,
+    /// Sees nothing of its neighbours, so they can be one statement.
+    Beside,
+    /// The same, and all of it fails unless it changes a row.
+    BesideAndChanging,
 }
 
 impl std::fmt::Debug for Postgres {
@@ -203,8 +224,33 @@ impl Connection {
         match self {
             Self::Sqlite(_) => self.execute(sql, params).map(drop),
             Self::Postgres(postgres) => {
-                let owned = params.iter().cloned().map(Param::into_owned).collect();
-                postgres.pending.push((sql.to_owned(), owned));
+                postgres.keep(Cow::Owned(sql.to_owned()), params, PendingKind::Alone);
+                Ok(())
+            }
+        }
+    }
+
+    /// The same for a plain insert or update of rows that its neighbours do not touch or look at: on PostgreSQL they
+    /// become one statement.
+    pub(crate) fn post_beside(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => self.execute(sql, params).map(drop),
+            Self::Postgres(postgres) => {
+                postgres.keep(Cow::Borrowed(sql), params, PendingKind::Beside);
+                Ok(())
+            }
+        }
+    }
+
+    /// The same, which must change a row: else all of the transaction is refuted.
+    pub(crate) fn post_changing(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => match self.execute(sql, params)? {
+                0 => Err(Error::Refuted("nothing to change".into())),
+                _ => Ok(()),
+            },
+            Self::Postgres(postgres) => {
+                postgres.keep(Cow::Borrowed(sql), params, PendingKind::BesideAndChanging);
                 Ok(())
             }
         }
@@ -234,7 +280,7 @@ impl Connection {
                 leave_a_short_log(connection)?;
                 self.post("begin immediate", &[])
             }
-            Self::Postgres(_) => self.post("begin", &[]),
+            Self::Postgres(_) => self.post(BEGIN, &[]),
         }
     }
 
@@ -247,7 +293,7 @@ impl Connection {
     }
 
     pub fn commit(&mut self) -> Result<()> {
-        self.post("commit", &[])?;
+        self.post(COMMIT, &[])?;
         self.flush()
     }
 
@@ -327,16 +373,21 @@ impl Postgres {
         }
     }
 
+    fn keep(&mut self, sql: Cow<'static, str>, params: &[Param<'_>], kind: PendingKind) {
+        let params = params.iter().cloned().map(Param::into_owned).collect();
+        self.pending.push(Pending { sql, params, kind });
+    }
+
     /// Sends what is pending and asks a question, all in one round trip.
     fn after_pending<T>(
         &mut self,
         ask: impl AsyncFnOnce(&Client) -> std::result::Result<T, tokio_postgres::Error>,
     ) -> Result<T> {
-        let pending = std::mem::take(&mut self.pending);
-        let statements = pending.iter().map(|(sql, _)| self.statement(sql)).collect::<Result<Vec<_>>>()?;
+        let pending = without_needless_transaction(joined(std::mem::take(&mut self.pending)));
+        let statements = pending.iter().map(|pending| self.statement(&pending.sql)).collect::<Result<Vec<_>>>()?;
         // Polled in order, the client sends them in order and back to back.
         let client = &self.client;
-        let sent = statements.iter().zip(&pending).map(|(statement, (sql, params))| async move {
+        let sent = statements.iter().zip(&pending).map(|(statement, Pending { sql, params, .. })| async move {
             match statement {
                 Some(statement) => client.execute(statement, &dynamic(params)).await,
                 None => client.execute_typed(&for_postgres(sql), &typed(params)).await,
@@ -347,6 +398,74 @@ impl Postgres {
         sent?;
         Ok(answer?)
     }
+}
+
+/// Makes one statement of neighbours that see nothing of each other: each statement costs the server as much as the row
+/// it writes.
+fn joined(pending: Vec<Pending>) -> Vec<Pending> {
+    let mut out: Vec<Pending> = Vec::with_capacity(pending.len());
+    let mut group: Vec<Pending> = Vec::new();
+    for one in pending {
+        // One table, one part: two would have no order.
+        let goes_on = one.kind != PendingKind::Alone && group.iter().all(|other| other.sql != one.sql);
+        if !goes_on {
+            out.extend(as_one(std::mem::take(&mut group)));
+        }
+        if one.kind == PendingKind::Alone { out.push(one) } else { group.push(one) }
+    }
+    out.extend(as_one(group));
+    out
+}
+
+fn as_one(mut group: Vec<Pending>) -> Option<Pending> {
+    let must_change = group.iter().any(|part| part.kind == PendingKind::BesideAndChanging);
+    if group.len() < 2 && !must_change {
+        return group.pop();
+    }
+    let mut sql = String::with_capacity(64 + group.iter().map(|part| part.sql.len() + 32).sum::<usize>());
+    let mut params = Vec::new();
+    let mut checks = Vec::new();
+    for (part, number) in group.into_iter().zip(1..) {
+        sql.push_str(if number == 1 { "with p" } else { "), p" });
+        sql.push_str(&number.to_string());
+        sql.push_str(" as (");
+        push_shifted(&mut sql, &part.sql, params.len());
+        if part.kind == PendingKind::BesideAndChanging {
+            sql.push_str(" returning 1");
+            checks.push(number);
+        }
+        params.extend(part.params);
+    }
+    sql.push_str(") select 1");
+    for number in checks {
+        sql.push_str(&format!(" / (select count(*) from p{number})"));
+    }
+    Some(Pending { sql: Cow::Owned(sql), params, kind: PendingKind::Alone })
+}
+
+/// Appends a text whose placeholders come after so many others.
+fn push_shifted(out: &mut String, sql: &str, by: usize) {
+    let mut parts = sql.split('?');
+    out.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let number: usize = part[..digits].parse().unwrap_or_default();
+        out.push('?');
+        out.push_str(&(number + by).to_string());
+        out.push_str(&part[digits..]);
+    }
+}
+
+/// A statement is a transaction: one alone needs no other around it.
+fn without_needless_transaction(mut pending: Vec<Pending>) -> Vec<Pending> {
+    if let [begin, _, commit, ..] = pending.as_slice()
+        && begin.sql == BEGIN
+        && commit.sql == COMMIT
+    {
+        pending.remove(2);
+        pending.remove(0);
+    }
+    pending
 }
 
 /// How to connect to PostgreSQL at a URL.

@@ -31,6 +31,9 @@ pub enum Error {
     /// Another transaction was in the way; doing all of it again may succeed.
     #[error("another writer was in the way: {0}")]
     Again(String),
+    /// What a hopeful transaction went by does not hold; nothing was changed.
+    #[error("what it went by does not hold: {0}")]
+    Refuted(String),
     #[error("the database failed: {0}")]
     Database(String),
     #[error("a stored value cannot be read: {0}")]
@@ -46,7 +49,7 @@ impl Error {
             Self::Url(_) => ErrorKind::Usage,
             Self::Missing(_) => ErrorKind::NotFound,
             Self::Busy(_) | Self::Unreachable(_) | Self::Again(_) => ErrorKind::Busy,
-            Self::Taken(_) => ErrorKind::Conflict,
+            Self::Taken(_) | Self::Refuted(_) => ErrorKind::Conflict,
             Self::NotOurs(_)
             | Self::Refused(_)
             | Self::Newer { .. }
@@ -69,7 +72,7 @@ impl Error {
             Self::Refused(_) => "check the user, the password and the database in the URL",
             Self::Full(_) => "free some space and try again; nothing was changed",
             Self::ReadOnly(_) => "check the permissions of the file and its directory; nothing was changed",
-            Self::Taken(_) | Self::Database(_) | Self::Value(_) => return None,
+            Self::Taken(_) | Self::Refuted(_) | Self::Database(_) | Self::Value(_) => return None,
         };
         Some(hint.to_owned())
     }
@@ -102,6 +105,10 @@ impl From<tokio_postgres::Error> for Error {
         match error.code() {
             None => Self::Unreachable(text),
             Some(code) if *code == SqlState::UNIQUE_VIOLATION => Self::Taken(text),
+            // How a statement says that it had nothing to change, or that a look-up inside it found nothing.
+            Some(code) if [SqlState::DIVISION_BY_ZERO, SqlState::NOT_NULL_VIOLATION].contains(code) => {
+                Self::Refuted(text)
+            }
             Some(code) if *code == SqlState::DISK_FULL => Self::Full(text),
             Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::ReadOnly(text),
             Some(code) if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {

@@ -4,8 +4,13 @@
 //! picks, skipping what others are just taking, and marks what it picked. Rules that no transaction can check alone (one
 //! item per key, one per place of an agent) are unique indexes on both.
 
+use std::sync::LazyLock;
+
 use serde_json::json;
-use trackway_domain::{Id, Time, Variant, kind, words::TaskStatus};
+use trackway_domain::{
+    Id, Time, Variant, kind,
+    words::{Runner, TaskStatus},
+};
 
 use crate::{
     connection::Engine,
@@ -13,6 +18,7 @@ use crate::{
     params, row,
     sql::{Param, ToParam},
     store::Writer,
+    table::Table,
     tables::QueueItem,
 };
 
@@ -29,7 +35,7 @@ const EXPIRED_MAX: i64 = 100;
 /// Who takes, and what.
 #[derive(Debug, Clone)]
 pub struct Taker {
-    pub agent: Id<kind::Agent>,
+    pub who: Who,
     /// The roles whose items it may take.
     pub roles: Roles,
     /// Only this item.
@@ -39,6 +45,14 @@ pub struct Taker {
     /// The free places of an agent that has few; one that has no limit needs none.
     pub slots: Option<Vec<i64>>,
     pub lease_seconds: i64,
+}
+
+/// The agent that takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    Known(Id<kind::Agent>),
+    /// Of this handle, which has no limit. Takes nothing while something waits whose time has come, or is not there.
+    Named(&'static str),
 }
 
 /// Whose items an agent may take, beside those that name it.
@@ -68,12 +82,16 @@ row! {
         workspace_id: Option<Id<kind::Workspace>>,
         initiated_by: Option<Id<kind::Person>>,
         chain_depth: i64,
+        agent_id: Id<kind::Agent>,
+        agent_role_id: Option<Id<kind::Role>>,
+        runner: Runner,
     }
 }
 
-/// What [`Picked`] is read from: an item `q` and its task `t`.
+/// What [`Picked`] is read from: an item `q`, its task `t` and the agent `a` that takes it.
 const PICKED: &str = "q.id, q.run_id, q.priority, q.in_queue_since, q.fence, q.attempt, q.task_id, t.variant, t.revision, t.recurring, t.status,
-    coalesce(q.role_id, t.role_id), coalesce(q.workspace_id, t.workspace_id), q.initiated_by, q.chain_depth";
+    coalesce(q.role_id, t.role_id), coalesce(q.workspace_id, t.workspace_id), q.initiated_by, q.chain_depth,
+    a.id, a.role_id, a.runner";
 
 /// Nobody holds the key of `q`, and no other that could be taken comes before it. One that holds the key itself (it was
 /// in back-off) comes before all.
@@ -106,11 +124,60 @@ impl Taker {
             Roles::Own(Some(role)) => format!("(q.role_id is null or q.role_id = {})", bound.place(role)),
             Roles::Own(None) => "q.role_id is null".to_owned(),
         };
-        vec![format!("q.agent_id is null and {role}{item}"), format!("q.agent_id = {}{item}", bound.place(&self.agent))]
+        let mut ways = vec![format!("q.agent_id is null and {role}{item}")];
+        if let Who::Known(agent) = &self.who {
+            ways.push(format!("q.agent_id = {}{item}", bound.place(agent)));
+        }
+        ways
+    }
+
+    /// What makes `a` the agent that takes.
+    fn agent<'a>(&'a self, bound: &mut Bound<'a>) -> String {
+        match &self.who {
+            Who::Known(agent) => format!("a.tenant_id = ?1 and a.id = {}", bound.place(agent)),
+            Who::Named(handle) => format!(
+                "a.tenant_id = ?1 and a.handle = {} and a.deleted_at is null and not a.archived and a.max_items is null",
+                bound.place(handle)
+            ),
+        }
+    }
+
+    /// What else must hold for it to take anything.
+    fn moment<'a>(&self, bound: &mut Bound<'a>, now: &'a Time) -> String {
+        match &self.who {
+            Who::Known(_) => String::new(),
+            Who::Named(_) => format!(
+                " and not exists (select 1 from queue_items w where w.tenant_id = ?1 and w.status = 'waiting' and w.not_before <= {})",
+                bound.place(now)
+            ),
+        }
     }
 }
 
 impl Writer<'_> {
+    /// Adds an item of the task with this variant, whatever task it names itself. One that is not there, or archived,
+    /// refutes the transaction.
+    pub fn insert_item_of(&mut self, item: &QueueItem, variant: &str) -> Result<()> {
+        static SQL: LazyLock<String> = LazyLock::new(|| {
+            let columns = QueueItem::COLUMNS;
+            let places = columns.iter().zip(1..).map(|(column, place)| match *column {
+                "task_id" => format!(
+                    "(select id from tasks where tenant_id = ?2 and variant = ?{place} and deleted_at is null and not archived)"
+                ),
+                _ => format!("?{place}"),
+            });
+            let places: Vec<String> = places.collect();
+            format!("insert into queue_items ({}) values ({})", columns.join(", "), places.join(", "))
+        });
+        let mut params = item.params();
+        for (param, column) in params.iter_mut().zip(QueueItem::COLUMNS) {
+            if *column == "task_id" {
+                *param = variant.to_param();
+            }
+        }
+        self.post_new_row(&SQL, &params)
+    }
+
     /// Makes ready what had to wait until now.
     pub fn make_due_items_ready(&mut self) -> Result<()> {
         let now = self.now;
@@ -153,13 +220,16 @@ impl Writer<'_> {
         let (now, limit) = (self.now, as_number(taker.limit));
         let mut bound = Bound::default();
         let most = bound.place(&limit);
+        let (agent, moment) = (taker.agent(&mut bound), taker.moment(&mut bound, &now));
         let ways: Vec<String> = taker
             .ways(&mut bound)
             .iter()
             .map(|way| {
+                // In this order, which is the order of the index.
                 format!(
-                    "select * from (select {PICKED} from queue_items q join tasks t on t.id = q.task_id
-                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {KEY_IS_FREE} order by {ORDER} limit {most})"
+                    "select * from (select {PICKED} from queue_items q cross join tasks t cross join agents a
+                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {KEY_IS_FREE}{moment}
+                     and t.id = q.task_id and {agent} order by {ORDER} limit {most})"
                 )
             })
             .collect();
@@ -174,7 +244,7 @@ impl Writer<'_> {
                 "update queue_items set status = 'running', fence = fence + 1, task_revision = ?3, lease_seconds = ?4, lease_expires = ?5,
                  heartbeat_at = ?6, taken_by = ?7, slot = ?8, held_key = concurrency_key, run_id = ?9, not_before = null
                  where tenant_id = ?1 and id = ?2",
-                params![item.id, item.revision, taker.lease_seconds, lease_expires, now, taker.agent, slot, item.run_id],
+                params![item.id, item.revision, taker.lease_seconds, lease_expires, now, item.agent_id, slot, item.run_id],
             )?;
         }
         Ok(picked)
@@ -185,7 +255,9 @@ impl Writer<'_> {
         let runs = json!((0..taker.limit).map(|_| self.new_id::<kind::Run>()).collect::<Vec<_>>());
         let slots = json!(taker.slots.as_deref().unwrap_or_default());
         let mut bound = Bound::default();
-        let most = bound.place(&limit);
+        // In the text: PostgreSQL expects much of a number it is not told, and would plan anew each time.
+        let most = limit;
+        let moment = taker.moment(&mut bound, &now);
         let ways = taker.ways(&mut bound);
         let picks: Vec<String> = ways
             .iter()
@@ -193,7 +265,7 @@ impl Writer<'_> {
             .map(|(way, number)| {
                 format!(
                     "way{number} as (select q.id, q.priority, q.in_queue_since from queue_items q
-                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {KEY_IS_FREE} order by {ORDER} limit {most} for update skip locked)"
+                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {KEY_IS_FREE}{moment} order by {ORDER} limit {most} for update skip locked)"
                 )
             })
             .collect();
@@ -202,16 +274,16 @@ impl Writer<'_> {
             "with {picks},
              chosen as (select q.id, cast(row_number() over (order by {ORDER}) - 1 as int) as place from ({all}) q order by place limit {most})
              update queue_items q set status = 'running', fence = q.fence + 1, task_revision = t.revision, lease_seconds = {lease_seconds},
-             lease_expires = {lease_expires}, heartbeat_at = {now}, taken_by = {agent}, slot = cast(cast({slots} as jsonb) ->> c.place as bigint),
+             lease_expires = {lease_expires}, heartbeat_at = {now}, taken_by = a.id, slot = cast(cast({slots} as jsonb) ->> c.place as bigint),
              held_key = q.concurrency_key, run_id = cast(cast({runs} as jsonb) ->> c.place as uuid), not_before = null
-             from chosen c, tasks t where q.id = c.id and t.id = q.task_id
+             from chosen c, tasks t, agents a where q.id = c.id and t.id = q.task_id and {agent}
              returning {PICKED}",
             picks = picks.join(", "),
             all = all.join(" union all "),
             lease_seconds = bound.place(&taker.lease_seconds),
             lease_expires = bound.place(&lease_expires),
             now = bound.place(&now),
-            agent = bound.place(&taker.agent),
+            agent = taker.agent(&mut bound),
             slots = bound.place(&slots),
             runs = bound.place(&runs),
         );

@@ -52,11 +52,10 @@ impl Param<'_> {
             Param::Int(value) => value.to_string(),
             Param::Real(value) => value.to_string(),
             Param::Text(value) => text(value),
-            Param::Bytes(value) => {
-                value.iter().fold("\"\\\\x".to_owned(), |hex, byte| format!("{hex}{byte:02x}")) + "\""
-            }
-            Param::Uuid(value) => text(&value.to_string()),
-            Param::Time(value) => text(&value.to_string()),
+            Param::Bytes(value) => format!("\"\\\\x{}\"", hex(value)),
+            // Neither holds anything that JSON would escape.
+            Param::Uuid(value) => format!("\"{value}\""),
+            Param::Time(value) => format!("\"{value}\""),
             Param::Json(value) => value.clone(),
         }
     }
@@ -75,6 +74,12 @@ impl Param<'_> {
             Param::Json(_) => Type::JSONB,
         }
     }
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
 }
 
 /// Microseconds between 1970, our epoch, and 2000, PostgreSQL's.

@@ -11,7 +11,7 @@ use trackway_domain::{Id, Time, kind};
 
 use crate::{
     bell,
-    connection::{Connection, Engine},
+    connection::{COMMIT, Connection, Engine},
     error::{Error, Result},
     migrate,
     sql::{FromRow, Param},
@@ -107,7 +107,7 @@ impl Store {
         // Read after the lock was had: what is written later is also dated later.
         let now = Time::now();
         let (ids, unindexed) = (Cell::new(0), Vec::new());
-        Ok(Writer { reader: Reader { lent, tenant }, now, ids, rings: false, unindexed })
+        Ok(Writer { reader: Reader { lent, tenant }, now, hopeful: false, ids, rings: false, unindexed })
     }
 
     fn lend(&self) -> Result<Lent<'_>> {
@@ -229,6 +229,9 @@ fn scoped<'a>(tenant: TenantId, sql: &str, params: &'a [Param<'a>]) -> Result<Ve
 pub struct Writer<'a> {
     reader: Reader<'a>,
     pub now: Time,
+    /// Whether to go ahead and let the database refuse ([`Error::Refuted`]) what does not hold, instead of asking first:
+    /// a round trip less. Whoever says so does all of it again, asking, when it was refused.
+    pub hopeful: bool,
     /// Ids made so far.
     ids: Cell<i64>,
     /// Whether workers are to hear of it.
@@ -279,10 +282,28 @@ impl Writer<'_> {
         self.reader.lent.execute(sql, params)
     }
 
+    /// The same for a new row (see [`Connection::post_beside`]).
+    pub(crate) fn post_new_row(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+        self.reader.lent.post_beside(sql, params)
+    }
+
+    /// A plain insert or update of rows that its neighbours neither touch nor look at. `?1` is the tenant.
+    pub fn post_beside(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+        let scoped = scoped(self.tenant, sql, params)?;
+        self.reader.lent.post_beside(sql, &scoped)
+    }
+
+    /// The same, without which nothing else of the transaction happens either: it fails as [`Error::Refuted`] unless a
+    /// row is changed. `?1` is the tenant.
+    pub fn post_changing(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+        let scoped = scoped(self.tenant, sql, params)?;
+        self.reader.lent.post_changing(sql, &scoped)
+    }
+
     pub fn commit(mut self) -> Result<()> {
         self.index_the_rest()?;
         let lent = &mut self.reader.lent;
-        lent.post("commit", &[])?;
+        lent.post(COMMIT, &[])?;
         if self.rings && lent.engine() == Engine::Postgres {
             // After the commit and in the same round trip. Inside the transaction it would make every commit wait
             // for the one before.

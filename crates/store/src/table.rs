@@ -155,7 +155,7 @@ impl Reader<'_> {
 
 impl Writer<'_> {
     pub fn insert<T: Table>(&mut self, row: &T) -> Result<()> {
-        self.post_row(T::insert_sql(), &row.params())
+        self.post_new_row(T::insert_sql(), &row.params())
     }
 
     /// Inserts many rows of a table: on PostgreSQL by one statement.
@@ -167,12 +167,15 @@ impl Writer<'_> {
             .iter()
             .map(|row| {
                 let fields = T::COLUMNS.iter().zip(row.params());
-                let fields: Vec<String> =
-                    fields.map(|(column, param)| format!("\"{column}\":{}", param.as_json())).collect();
+                // What is not said is null.
+                let fields: Vec<String> = fields
+                    .filter(|(_, param)| !matches!(param, Param::Null))
+                    .map(|(column, param)| format!("\"{column}\":{}", param.as_json()))
+                    .collect();
                 format!("{{{}}}", fields.join(","))
             })
             .collect();
-        self.post_row(T::insert_all_sql(), &[Param::Json(format!("[{}]", objects.join(",")))])
+        self.post_new_row(T::insert_all_sql(), &[Param::Json(format!("[{}]", objects.join(",")))])
     }
 
     /// Inserts a row unless there is one like it, and says whether it was inserted.

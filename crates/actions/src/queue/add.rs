@@ -13,6 +13,7 @@ use trackway_store::{
     Writer, params, row,
     tables::{QueueItem, Registered},
 };
+use uuid::Uuid;
 
 use super::resource;
 use crate::{
@@ -95,6 +96,15 @@ impl Action for AddItem {
 
     fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
         let mut adding = Adding::default();
+        if let [action] = actions
+            && write.hopeful
+            && context.run.is_none()
+            && action.names_nothing_but_its_task()
+        {
+            // The insert itself looks the task up.
+            adding.tasks.insert(action.task.as_str().to_owned(), Uuid::nil().into());
+            adding.variant = Some(action.task.as_str().to_owned());
+        }
         let dones = actions
             .iter()
             .map(|action| {
@@ -131,6 +141,12 @@ impl AddItem {
             max_attempts: None,
             not_before: None,
         }
+    }
+
+    /// Whether nothing else has to be looked up for it.
+    fn names_nothing_but_its_task(&self) -> bool {
+        let Self { role, workspace, message, agent, dedup_key, .. } = self;
+        role.is_none() && workspace.is_none() && message.is_none() && agent.is_none() && dedup_key.is_none()
     }
 
     fn prepared(&self, adding: &mut Adding, write: &mut Writer<'_>) -> Result<NewItem> {
@@ -255,6 +271,8 @@ pub(crate) fn usable_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -
 #[derive(Debug, Default)]
 struct Adding {
     tasks: HashMap<String, Id<kind::Task>>,
+    /// The task of the only item, which is looked up as it is written.
+    variant: Option<String>,
     causes: HashMap<Option<Id<kind::Message>>, Option<Cause>>,
     /// Keys of the items not written yet, which the database does not know.
     keys: HashMap<String, Added>,
@@ -372,7 +390,10 @@ impl Adding {
         if self.items.iter().any(|item| item.status == ItemStatus::Ready) {
             write.ring();
         }
-        write.insert_all(&self.items)?;
+        match (&self.variant, self.items.as_slice()) {
+            (Some(variant), [item]) => write.insert_item_of(item, variant)?,
+            (_, items) => write.insert_all(items)?,
+        }
         let entries: Vec<_> = self
             .items
             .iter()

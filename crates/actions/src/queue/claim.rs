@@ -4,7 +4,7 @@ use serde::Deserialize;
 use trackway_domain::{Error as Rule, Id, Ref, kind, queue::lease};
 use trackway_store::{
     Engine, Writer, params,
-    queue::{Roles, Taker},
+    queue::{Roles, Taker, Who},
     tables::QueueItem,
 };
 
@@ -82,7 +82,7 @@ impl Action for Claim {
             ..NewItem::of(task)
         };
         let added = enqueue(context, write, new)?;
-        let taker = Taker { agent: agent.id, roles, item: Some(added.id), limit: 1, slots, lease_seconds };
+        let taker = Taker { who: Who::Known(agent.id), roles, item: Some(added.id), limit: 1, slots, lease_seconds };
         let picked = write.pick_items(&taker, trackway_domain::queue::lease_end(write.now, lease_seconds))?;
         if picked.is_empty() {
             let blocked = write.row::<QueueItem>("where tenant_id = ?1 and id = ?2", params![added.id])?;
@@ -91,7 +91,7 @@ impl Action for Claim {
             )
             .into());
         }
-        let taken = begin(context, write, &agent, &taker, picked)?;
+        let taken = begin(context, write, &taker, picked)?;
         let about = taken.iter().map(|taken| About::from(&resource(taken.id))).collect();
         Ok(Done::changed_several(taken, about, Nothing))
     }

@@ -1,12 +1,15 @@
 //! Ending what was taken: completed, failed, or given back. The fence tells the holder from one who was too late.
 
+use std::collections::HashSet;
+
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use trackway_domain::{
     Error as Rule, Id, Ref, kind, text,
     words::{ItemStatus, RunStatus},
 };
-use trackway_store::{Writer, params, tables::QueueItem};
+use trackway_store::{Engine, Writer, params, tables::QueueItem};
+use uuid::Uuid;
 
 use super::{Again, Ending, ItemStands, check_held, held, id_of, item, resource, settle};
 use crate::{
@@ -57,6 +60,10 @@ impl Action for CompleteItem {
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let result = checked_result(self.result.as_ref())?;
         let id = id_of(write, &self.id)?;
+        if write.hopeful {
+            self.hopefully(context, write, id)?;
+            return Ok(self.done(id));
+        }
         let run = match self.at_once(context, write, id)? {
             Some(run) => Some(run),
             None => {
@@ -69,11 +76,111 @@ impl Action for CompleteItem {
         if let Some(run) = run {
             run::end_quietly(write, run, RunStatus::Completed, "completed")?;
         }
-        Ok(Done::changed(ItemStands { id, status: ItemStatus::Completed }, &resource(id), Nothing))
+        Ok(self.done(id))
+    }
+
+    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
+        let whole: Option<Vec<Uuid>> = actions.iter().map(|action| action.id.as_str().parse().ok()).collect();
+        match whole {
+            Some(ids) if write.engine() == Engine::Postgres && ids.len() > 1 => {
+                Self::complete_set(actions, &ids, context, write)
+            }
+            _ => actions.iter().map(|action| action.perform(context, write)).collect(),
+        }
     }
 }
 
+/// What makes an item one that can be completed straight away: nobody has to hear of it but its run. The holder is the
+/// run that acts, where one does.
+macro_rules! straight {
+    ($item:literal, $now:literal, $run:literal) => {
+        concat!(
+            // `is true`: found by its id, not by a walk along all that are held.
+            "(status = 'running') is true and (lease_expires > ",
+            $now,
+            ") is true and held_key is null
+             and (cast(",
+            $run,
+            " as uuid) is null or run_id = ",
+            $run,
+            ")
+             and exists (select 1 from tasks t where t.id = ",
+            $item,
+            ".task_id and (t.recurring or t.status <> 'in_progress'))"
+        )
+    };
+}
+
 impl CompleteItem {
+    fn done(&self, id: Id<kind::QueueItem>) -> Done<Self> {
+        Done::changed(ItemStands { id, status: ItemStatus::Completed }, &resource(id), Nothing)
+    }
+
+    /// The straight way without waiting for an answer: what does not go that way refutes the transaction.
+    fn hopefully(&self, context: &Context, write: &mut Writer<'_>, id: Id<kind::QueueItem>) -> Result<()> {
+        let (now, own) = (write.now, context.run);
+        write.post_changing(
+            concat!(
+                "update queue_items set status = 'completed', result = ?4, error = null, finished_at = ?5, slot = null, lease_expires = null
+                 where tenant_id = ?1 and id = ?2 and fence = ?3 and ",
+                straight!("queue_items", "?5", "?6")
+            ),
+            params![id, self.fence, self.result, now, own],
+        )?;
+        write.post_beside(
+            "update runs set status = 'completed', outcome = 'completed', final_message = null, error = null, ended_at = ?3, token_hash = null
+             where tenant_id = ?1 and id = (select run_id from queue_items where tenant_id = ?1 and id = ?2) and status = 'running'",
+            params![id, now],
+        )?;
+        Ok(())
+    }
+
+    /// Many by one statement; those that do not go the straight way, each its own way.
+    fn complete_set(
+        actions: &[Self],
+        ids: &[Uuid],
+        context: &Context,
+        write: &mut Writer<'_>,
+    ) -> Result<Vec<Done<Self>>> {
+        let (now, own) = (write.now, context.run);
+        let asked = actions
+            .iter()
+            .zip(ids)
+            .map(|(action, id)| {
+                let result = checked_result(action.result.as_ref())?;
+                Ok(json!({ "id": id, "fence": action.fence, "result": result, "said": result.is_some() }))
+            })
+            .collect::<Result<Vec<Value>>>()?;
+        let done = write.query::<(Uuid, Option<Uuid>)>(
+            concat!(
+                "update queue_items q set status = 'completed', result = case when x.said then coalesce(x.result, 'null') end, error = null,
+                 finished_at = ?3, slot = null, lease_expires = null
+                 from jsonb_to_recordset(cast(?2 as jsonb)) as x (id uuid, fence bigint, result jsonb, said boolean)
+                 where q.tenant_id = ?1 and q.id = x.id and q.fence = x.fence and ",
+                straight!("q", "?3", "?4"),
+                " returning q.id, q.run_id"
+            ),
+            params![Value::Array(asked), now, own],
+        )?;
+        let runs: Vec<Uuid> = done.iter().filter_map(|(_, run)| *run).collect();
+        write.post_beside(
+            "update runs set status = 'completed', outcome = 'completed', final_message = null, error = null, ended_at = ?3, token_hash = null
+             where tenant_id = ?1 and status = 'running' and id in (select cast(x as uuid) from jsonb_array_elements_text(cast(?2 as jsonb)) x)",
+            params![json!(runs), now],
+        )?;
+        let mut done: HashSet<Uuid> = done.into_iter().map(|(id, _)| id).collect();
+        actions
+            .iter()
+            .zip(ids)
+            // One that is named twice is there the first time only.
+            .map(
+                |(action, id)| {
+                    if done.remove(id) { Ok(action.done((*id).into())) } else { action.perform(context, write) }
+                },
+            )
+            .collect()
+    }
+
     /// The straight way, by one statement: an item of a task that is run again and again, without a key.
     fn at_once(
         &self,
@@ -84,11 +191,12 @@ impl CompleteItem {
         let now = write.now;
         let own = context.run;
         let done = write.one::<(Option<Id<kind::Run>>,)>(
-            "update queue_items set status = 'completed', result = ?4, error = null, finished_at = ?5, slot = null, lease_expires = null
-             where tenant_id = ?1 and id = ?2 and fence = ?3 and status = 'running' and lease_expires > ?5 and held_key is null
-             and (cast(?6 as uuid) is null or run_id = ?6)
-             and exists (select 1 from tasks t where t.id = queue_items.task_id and (t.recurring or t.status <> 'in_progress'))
-             returning run_id",
+            concat!(
+                "update queue_items set status = 'completed', result = ?4, error = null, finished_at = ?5, slot = null, lease_expires = null
+                 where tenant_id = ?1 and id = ?2 and fence = ?3 and ",
+                straight!("queue_items", "?5", "?6"),
+                " returning run_id"
+            ),
             params![id, self.fence, self.result, now, own],
         )?;
         Ok(done.and_then(|(run,)| run))

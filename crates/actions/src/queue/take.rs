@@ -8,7 +8,7 @@ use trackway_domain::{
 };
 use trackway_store::{
     Writer, params,
-    queue::{Picked, Roles, Taker},
+    queue::{Picked, Roles, Taker, Who},
     tables::{Agent, QueueItem, Registered, Run},
 };
 
@@ -65,15 +65,26 @@ impl Action for TakeItems {
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let limit = within("--batch", self.batch.unwrap_or(1), 1, BATCH_MAX)?;
+        let limit = usize::try_from(limit).unwrap_or(1);
+        let lease_seconds = lease(self.lease)?;
+        if let (None, None, Actor::Person(_)) = (&self.agent, &self.id, context.actor) {
+            // The straight way, by one statement, for whom most wait.
+            let taker =
+                Taker { who: Who::Named(WORKER), roles: Roles::All, item: None, limit, slots: None, lease_seconds };
+            let picked = write.pick_items(&taker, lease_end(write.now, lease_seconds))?;
+            if !picked.is_empty() {
+                return Ok(done(begin(context, write, &taker, picked)?));
+            }
+        }
         let agent = taking_agent(context, write, self.agent.as_ref())?;
         let item = self.id.as_ref().map(|item| super::item(write, item)).transpose()?;
         let mut taker = Taker {
-            agent: agent.id,
+            who: Who::Known(agent.id),
             roles: roles(&agent),
             item: item.as_ref().map(|item| item.id),
-            limit: usize::try_from(limit).unwrap_or(1),
+            limit,
             slots: None,
-            lease_seconds: lease(self.lease)?,
+            lease_seconds,
         };
         let mut picked = pick(write, &agent, &mut taker)?;
         if picked.is_empty() && return_expired(context, write)? > 0 {
@@ -85,10 +96,13 @@ impl Action for TakeItems {
         if picked.is_empty() {
             return Ok(Done::unchanged(Vec::new()));
         }
-        let taken = begin(context, write, &agent, &taker, picked)?;
-        let about = taken.iter().map(|taken| About::from(&resource(taken.id))).collect();
-        Ok(Done::changed_several(taken, about, Nothing))
+        Ok(done(begin(context, write, &taker, picked)?))
     }
+}
+
+fn done(taken: Vec<Taken>) -> Done<TakeItems> {
+    let about = taken.iter().map(|taken| About::from(&resource(taken.id))).collect();
+    Done::changed_several(taken, about, Nothing)
 }
 
 /// Who takes: the agent that is named, else the worker. An agent may take for itself and its subagents.
@@ -147,7 +161,6 @@ fn pick(write: &mut Writer<'_>, agent: &Agent, taker: &mut Taker) -> Result<Vec<
 pub(super) fn begin(
     context: &Context,
     write: &mut Writer<'_>,
-    agent: &Agent,
     taker: &Taker,
     picked: Vec<Picked>,
 ) -> Result<Vec<Taken>> {
@@ -160,7 +173,7 @@ pub(super) fn begin(
         }
         entries.push(Registered::new(write, context.actor.id(), run_id, &run::resource(run_id).path));
         runs.push(Run {
-            role_id: item.role_id.or(agent.role_id),
+            role_id: item.role_id.or(item.agent_role_id),
             task_id: Some(item.task_id),
             task_revision: Some(item.revision),
             initiated_by: item.initiated_by,
@@ -171,7 +184,7 @@ pub(super) fn begin(
             queue_item_id: Some(item.id),
             fence: Some(item.fence),
             token_hash: Some(hash),
-            ..run::new(context.tenant, run_id, agent, write.now)
+            ..run::new(context.tenant, run_id, item.agent_id, item.runner, write.now)
         });
         all.push(Taken {
             id: item.id,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Error as Rule, Id, Ref, Time, kind,
-    words::{RunMode, RunStatus},
+    words::{RunMode, RunStatus, Runner},
 };
 use trackway_store::{
     TenantId, Writer, params,
@@ -111,7 +111,7 @@ impl Action for StartRun {
             mode: self.mode.unwrap_or(agent.runner.mode()),
             max_steps,
             token_hash: Some(hash),
-            ..new(context.tenant, id, &agent, write.now)
+            ..new(context.tenant, id, agent.id, agent.runner, write.now)
         };
         write.insert(&run)?;
         let resource = resource(run.id);
@@ -121,11 +121,11 @@ impl Action for StartRun {
 }
 
 /// A run that begins now, with nothing else known of it.
-pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: &Agent, now: Time) -> Run {
+pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: Id<kind::Agent>, runner: Runner, now: Time) -> Run {
     Run {
         id,
         tenant_id: tenant,
-        agent_id: agent.id,
+        agent_id: agent,
         role_id: None,
         task_id: None,
         task_revision: None,
@@ -135,7 +135,7 @@ pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: &Agent, now: Time)
         cause_id: None,
         chain_depth: 0,
         workspace_id: None,
-        mode: agent.runner.mode(),
+        mode: runner.mode(),
         status: RunStatus::Running,
         outcome: None,
         final_message: None,

@@ -1,0 +1,146 @@
+//! One table and three statements.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use trackway_store::{Engine, connection::Connection};
+
+use super::{Load, together};
+use crate::{
+    Outcome,
+    measure::once,
+    place::{Database, Places},
+};
+
+pub fn rate(places: &Places, engine: Engine, load: Load) -> Outcome<f64> {
+    match engine {
+        Engine::Sqlite => sqlite(places, load),
+        Engine::Postgres => postgres(places, load),
+    }
+}
+
+const POSTGRES_TABLE: &str =
+    "create table bare (id bigint generated always as identity primary key, task text not null,
+    status text not null default 'ready', priority bigint not null default 0, since timestamptz not null default now(),
+    fence bigint not null default 0, lease_expires timestamptz, finished_at timestamptz);
+    create index bare_ready on bare (priority desc, since, id) where status = 'ready'";
+
+const ADD: &str = "insert into bare (task) select 'again' from generate_series(1, BATCH);\n";
+
+const WORK: &str = "with picked as (select id from bare where status = 'ready' order by priority desc, since, id limit BATCH for update skip locked),
+    taken as (update bare b set status = 'running', fence = fence + 1, lease_expires = now() + interval '300 s' from picked p where b.id = p.id returning b.id)
+    select coalesce(cast(array_agg(id) as text), '{}') as ids from taken \\gset
+update bare set status = 'completed', finished_at = now(), lease_expires = null where id = any(cast(:ids as bigint[])) and status = 'running';\n";
+
+const ADD_ONE: &str = "insert into bare (task) values ('again');\n";
+
+const WORK_ONE: &str = "with picked as (select id from bare where status = 'ready' order by priority desc, since, id limit 1 for update skip locked)
+    update bare b set status = 'running', fence = fence + 1, lease_expires = now() + interval '300 s' from picked p where b.id = p.id returning b.id, b.fence \\gset
+update bare set status = 'completed', finished_at = now(), lease_expires = null where id = :id and fence = :fence and status = 'running';\n";
+
+fn postgres(places: &Places, load: Load) -> Outcome<f64> {
+    let database = places.database(Engine::Postgres, "bare")?;
+    database.connection()?.batch(POSTGRES_TABLE)?;
+    let (add, work) = if load.batch == 1 { (ADD_ONE, WORK_ONE) } else { (ADD, WORK) };
+    let calls = load.items / load.batch / load.workers;
+    let took = pgbench(places, &database, add, load, calls)? + pgbench(places, &database, work, load, calls)?;
+    let left = database.connection()?.query::<(i64,)>("select count(*) from bare where status <> 'completed'", &[])?;
+    match left.first() {
+        Some((0,)) => Ok((calls * load.workers * load.batch) as f64 / took),
+        _ => Err("bare items were not completed".into()),
+    }
+}
+
+/// Seconds that pgbench took, without the time to connect.
+fn pgbench(places: &Places, database: &Database, script: &str, load: Load, calls: usize) -> Outcome<f64> {
+    let Database::Server { url, .. } = database else { return Err("pgbench needs a server".into()) };
+    let file = places.directory().join("bare.sql");
+    fs::write(&file, script.replace("BATCH", &load.batch.to_string()))?;
+    let done = Command::new(program()?)
+        .args(["--no-vacuum", "--protocol=prepared", "--jobs=2"])
+        .arg(format!("--client={}", load.workers))
+        .arg(format!("--transactions={calls}"))
+        .arg(format!("--file={}", file.display()))
+        .arg(url)
+        .output()?;
+    let said = String::from_utf8_lossy(&done.stdout);
+    let per_second: Option<f64> =
+        said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+    match per_second.filter(|_| done.status.success()) {
+        Some(per_second) => Ok((calls * load.workers) as f64 / per_second),
+        None => Err(format!("pgbench failed: {}", String::from_utf8_lossy(&done.stderr)).into()),
+    }
+}
+
+/// The newest that is installed.
+fn program() -> Outcome<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")?
+        .filter_map(|version| Some(version.ok()?.path().join("bin/pgbench")))
+        .filter(|program| program.exists())
+        .collect();
+    found.sort();
+    found.pop().ok_or_else(|| "there is no pgbench in /usr/lib/postgresql".into())
+}
+
+const SQLITE_TABLE: &str = "create table bare (id integer primary key, task text not null, status text not null default 'ready',
+    priority integer not null default 0, since integer not null, fence integer not null default 0, lease_expires integer, finished_at integer) strict;
+    create index bare_ready on bare (priority desc, since, id) where status = 'ready'";
+
+fn sqlite(places: &Places, load: Load) -> Outcome<f64> {
+    let database = places.database(Engine::Sqlite, "bare")?;
+    let Database::File(file) = &database else { return Err("this database is a file".into()) };
+    Connection::sqlite(file, true)?.batch(SQLITE_TABLE)?;
+    let open = |_| match Connection::sqlite(file, false)? {
+        Connection::Sqlite(connection) => Ok(std::sync::Mutex::new(connection)),
+        Connection::Postgres(_) => Err("a file is opened by SQLite".into()),
+    };
+    let hands = (0..load.workers).map(open).collect::<Outcome<Vec<_>>>()?;
+    let hand = |number: usize| hands[number].lock().map_err(|_| "a worker panicked");
+    let (took, ()) = once(|| {
+        together(load.workers, |number| add(&*hand(number)?, load))?;
+        together(load.workers, |number| work(&*hand(number)?, load))
+    })?;
+    Ok((load.items / load.workers * load.workers) as f64 / took.as_secs_f64())
+}
+
+fn add(connection: &rusqlite::Connection, load: Load) -> Outcome<()> {
+    let mut insert = connection.prepare("insert into bare (task, since) values ('again', ?1)")?;
+    let (mut begin, mut commit) = (connection.prepare("begin immediate")?, connection.prepare("commit")?);
+    for _ in 0..load.items / load.workers / load.batch {
+        begin.execute([])?;
+        for _ in 0..load.batch {
+            insert.execute([now()])?;
+        }
+        commit.execute([])?;
+    }
+    Ok(())
+}
+
+fn work(connection: &rusqlite::Connection, load: Load) -> Outcome<()> {
+    let mut take = connection.prepare(
+        "update bare set status = 'running', fence = fence + 1, lease_expires = ?1 where id in
+         (select id from bare where status = 'ready' order by priority desc, since, id limit ?2) returning id, fence",
+    )?;
+    let mut complete = connection.prepare(
+        "update bare set status = 'completed', finished_at = ?3, lease_expires = null where id = ?1 and fence = ?2 and status = 'running'",
+    )?;
+    let (mut begin, mut commit) = (connection.prepare("begin immediate")?, connection.prepare("commit")?);
+    loop {
+        begin.execute([])?;
+        let taken = take
+            .query_map((now() + 300_000_000, i64::try_from(load.batch)?), |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<Vec<(i64, i64)>, _>>()?;
+        commit.execute([])?;
+        if taken.is_empty() {
+            return Ok(());
+        }
+        begin.execute([])?;
+        for (id, fence) in taken {
+            complete.execute((id, fence, now()))?;
+        }
+        commit.execute([])?;
+    }
+}
+
+fn now() -> i64 {
+    trackway_domain::Time::now().micros()
+}
