@@ -13,6 +13,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "sessions", include_str!("../migrations/0002_sessions.sql")),
     (3, "motion", include_str!("../migrations/0003_motion.sql")),
     (4, "lean", include_str!("../migrations/0004_lean.sql")),
+    (5, "wake", include_str!("../migrations/0005_wake.sql")),
 ];
 
 /// The schema this program knows.
