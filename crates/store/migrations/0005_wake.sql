@@ -48,6 +48,7 @@ create table run_wakes (
     primary key (run_id, position)
 );
 create index run_wakes_by_agent on run_wakes (tenant_id, agent_id, task_id, created_at);
+create index run_wakes_by_digest on run_wakes (digest);
 
 -- What happened before: the first run of an agent on a task made the link, and the newest report is the current one.
 insert into agent_links (id, tenant_id, from_agent_id, to_task_id, link_type, created_at)
