@@ -179,6 +179,7 @@ pub fn relation(link: LinkType, outgoing: bool) -> &'static str {
 }
 
 /// Hours and minutes, rounded down. Hours may pass 24.
+#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]
 fn as_clock<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     let seconds = duration.map_or(0, Duration::seconds).max(0);
     serializer.serialize_str(&format!("{:02}:{:02}", seconds / 3_600, seconds / 60 % 60))

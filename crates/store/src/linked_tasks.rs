@@ -107,7 +107,7 @@ impl Reader<'_> {
             return Ok(LinkedTasks::default());
         }
         let names = self.label_names(&neighbours)?;
-        let mut spent = self.time_spent_nearby(task, now)?;
+        let spent = self.time_spent_nearby(task, now)?;
         let mut lists = [BTreeMap::new(), BTreeMap::new()];
         for neighbour in neighbours {
             let (id, outgoing) = (neighbour.id, neighbour.outgoing);
@@ -115,7 +115,7 @@ impl Reader<'_> {
             let (_, types) = lists[usize::from(outgoing)].entry(id).or_insert_with(|| (neighbour, Vec::new()));
             types.push(link_type);
         }
-        let mut row = |(neighbour, mut types): (Neighbour, Vec<LinkType>)| {
+        let row = |(neighbour, mut types): (Neighbour, Vec<LinkType>)| {
             types.sort_unstable();
             let named = |key: String| {
                 let name = names.get(&key).unwrap_or(&key).clone();
@@ -129,7 +129,7 @@ impl Reader<'_> {
                 status_since: neighbour.status_since,
                 priority: neighbour.priority,
                 estimate: neighbour.estimate,
-                time_spent: spent.get_mut(&neighbour.id).map(|intervals| time_spent(intervals.clone())),
+                time_spent: spent.get(&neighbour.id).map(|intervals| time_spent(intervals.clone())),
                 created_at: neighbour.created_at,
                 labels: neighbour.labels.into_iter().map(named).collect(),
                 language_code: neighbour.language,
@@ -137,7 +137,7 @@ impl Reader<'_> {
                 report: None,
             }
         };
-        let [from, to] = lists.map(|list| list.into_values().map(&mut row).collect());
+        let [from, to] = lists.map(|list| list.into_values().map(&row).collect());
         let mut tasks = LinkedTasks { linked_from: from, linked_to: to };
         tasks.sort();
         Ok(tasks)

@@ -44,8 +44,9 @@ impl Action for SetReport {
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let id = write.resolve(&self.agent)?;
+        // Held, so that reports of one agent come one after the other, and are dated so.
         let agent = write
-            .row::<Agent>("where tenant_id = ?1 and id = ?2", params![id])?
+            .row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![id])?
             .ok_or_else(|| Rule::not_found(format!("there is no agent {:?}", self.agent)))?;
         if ![Actor::Agent(agent.id), Actor::Person(agent.owner_id)].contains(&context.actor) {
             return Err(

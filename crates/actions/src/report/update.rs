@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Id, Ref, kind, report};
-use trackway_store::{Writer, params};
+use trackway_store::{Writer, params, tables::Agent};
 
 use super::{Reported, Reporting, resource, write_report};
 use crate::{
@@ -49,6 +49,8 @@ impl Action for UpdateReport {
             None => task_of(write, run)?
                 .ok_or_else(|| Rule::usage("the run has no task to report on").hint("name one with --task"))?,
         };
+        // Held, so that reports of one agent come one after the other, and are dated so.
+        write.row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![agent])?;
         let said = report::accepted(&self.one_liner, &self.tldr, &self.content)?;
         let by = Reporting { agent, task: Some(task), run: Some(run), at: write.now };
         let reported = write_report(write, by, said)?;
