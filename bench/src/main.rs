@@ -16,6 +16,7 @@ mod start;
 mod table;
 mod touches;
 mod transcripts;
+mod wake;
 
 use std::{
     path::{Path, PathBuf},
@@ -78,6 +79,11 @@ enum Benchmark {
         #[command(flatten)]
         size: ingest::Size,
     },
+    /// The linked-task document as links grow
+    Wake {
+        #[command(flatten)]
+        place: Place,
+    },
     /// Everything in one go
     All {
         #[command(flatten)]
@@ -136,6 +142,7 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
         Benchmark::Touches { place, size } => touches::measure(&place.open(touches::HEADING)?, &size),
         Benchmark::Hook { place, others } => hook::measure(&place.open(hook::HEADING)?, &others),
         Benchmark::Ingest { place, size } => ingest::measure(&place.open(ingest::HEADING)?, &size),
+        Benchmark::Wake { place } => wake::measure(&place.open(wake::HEADING)?),
         Benchmark::All { place, touches, catalog, hook, ingest } => {
             let places = place.open("# Benchmark results")?;
             println!("\n{}", start::HEADING);
@@ -149,7 +156,9 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
             println!("\n{}", hook::HEADING);
             hook::measure(&places, &hook)?;
             println!("\n{}", ingest::HEADING);
-            ingest::measure(&places, &ingest)
+            ingest::measure(&places, &ingest)?;
+            println!("\n{}", wake::HEADING);
+            wake::measure(&places)
         }
         Benchmark::Transcripts { folder, megabytes } => {
             let author = transcripts::Author::new(megabytes, Path::new("/work/unit"));
