@@ -18,6 +18,7 @@ mod start;
 mod table;
 mod touches;
 mod transcripts;
+mod wake;
 
 use std::{
     path::{Path, PathBuf},
@@ -96,6 +97,11 @@ enum Benchmark {
         #[command(flatten)]
         others: queue::Others,
     },
+    /// The linked-task document as links grow
+    Wake {
+        #[command(flatten)]
+        place: Place,
+    },
     /// Everything in one go
     All {
         #[command(flatten)]
@@ -156,6 +162,7 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
         Benchmark::Ingest { place, size } => ingest::measure(&place.open(ingest::HEADING)?, &size),
         Benchmark::Search { place, size } => search::measure(&place.open(search::HEADING)?, &size),
         Benchmark::Queue { place, size, others } => queue::measure(&place.open(queue::HEADING)?, &size, &others),
+        Benchmark::Wake { place } => wake::measure(&place.open(wake::HEADING)?),
         Benchmark::All { place, touches, catalog, hook, ingest } => {
             let places = place.open("# Benchmark results")?;
             println!("\n{}", start::HEADING);
@@ -169,7 +176,9 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
             println!("\n{}", hook::HEADING);
             hook::measure(&places, &hook)?;
             println!("\n{}", ingest::HEADING);
-            ingest::measure(&places, &ingest)
+            ingest::measure(&places, &ingest)?;
+            println!("\n{}", wake::HEADING);
+            wake::measure(&places)
         }
         Benchmark::Transcripts { folder, megabytes } => {
             let author = transcripts::Author::new(megabytes, Path::new("/work/unit"));

@@ -145,7 +145,9 @@ fn grow(mut record: Record, smallest: &Record, largest: u64) -> Outcome<[Growth;
             ask(&record, smallest, |record, draw| Ok(Why { thing: record.random_note(draw).to_string() }))?,
             ask(&record, smallest, |record, draw| Ok(Why { thing: unique_ending(record, OTHER_NOTES + draw)? }))?,
             ask(&record, smallest, |record, _| Ok(Why { thing: record.history.popular().to_string() }))?,
-            ask(&record, smallest, |record, draw| Ok(ShowRun { run: Ref::new(record.random_run(draw).to_string()) }))?,
+            ask(&record, smallest, |record, draw| {
+                Ok(ShowRun { run: Ref::new(record.random_run(draw).to_string()), wake: false })
+            })?,
             ask(&record, smallest, |record, draw| {
                 Ok(TreeOfRun { run: Ref::new(record.random_run(draw).to_string()) })
             })?,

@@ -1,6 +1,7 @@
 //! Every write, one type per action. The only room that opens a write transaction.
 
 pub mod action;
+mod agent_link;
 pub mod catalog;
 pub mod context;
 pub mod conversation;
@@ -11,6 +12,7 @@ pub mod founding;
 pub mod people;
 pub mod queue;
 pub mod registry;
+pub mod report;
 pub mod run;
 pub mod scratchpad;
 pub mod session;

@@ -110,5 +110,5 @@ pub mod did {
         };
     }
 
-    deeds!(Create, Update, Delete, AddOption, Vote, Confirm, Commit, Close, Send, Pin, Archive);
+    deeds!(Create, Update, Delete, AddOption, Vote, Confirm, Commit, Close, Send, Pin, Archive, Report);
 }

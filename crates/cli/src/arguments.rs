@@ -26,6 +26,7 @@ const NOUNS: &[(&str, &str)] = &[
     ("package", "Packages: the version of a task that a role uses"),
     ("person", "People: who answers for what agents do"),
     ("queue", "The queue: requests that a task be run, each taken by one"),
+    ("report", "Reports: what agents say about tasks when they stop"),
     ("role", "Roles: the names actors work under"),
     ("route", "Routes: which messages are work for which task"),
     ("run", "Runs: one execution of work by one agent"),
@@ -129,10 +130,12 @@ pub const FREE_TEXTS: &[&str] = &[
     "motivation",
     "name",
     "notes",
+    "one-liner",
     "outcome",
     "question",
     "script",
     "title",
+    "tldr",
 ];
 
 fn action_command(action: &trackway_actions::registry::Entry, extent: &Extent) -> Command {

@@ -162,6 +162,9 @@ impl House {
         let rest = rest.subcommand().map_or(rest, |(_, rest)| rest);
         let tenant = self.tenant_id()?;
         let answer = (view.with_matches)(&mut self.core.store().read(tenant)?, rest, Time::now())?;
+        if let Some(document) = answer.document {
+            return Ok(Outcome::new(Value::String(document), Shape::Document));
+        }
         let mut outcome = Outcome::new(answer.data, Shape::of(view.command).with_columns(view.columns));
         outcome.more = answer.more;
         outcome.remarks = answer.remarks;

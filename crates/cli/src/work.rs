@@ -144,7 +144,9 @@ pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure>
     };
     let run = taken.run_id;
     worker::work_on(vec![taken], &house.core, &context, &settings, (&tell, &notes), &show)?;
-    let shown = house.core.read(&context, |reader| Ok(ShowRun { run: run.into() }.answer(reader, Time::now())?))?;
+    let shown = house
+        .core
+        .read(&context, |reader| Ok(ShowRun { run: run.into(), wake: false }.answer(reader, Time::now())?))?;
     let data = serde_json::to_value(shown).map_err(|error| Rule::usage(error.to_string()))?;
     let completed = data["status"] == RunStatus::Completed.word();
     let error = data["error"].as_str().map(|error| format!(": {}", first_line(error)));

@@ -27,6 +27,7 @@ pub const DEFAULT: &[&str] = &[
     "commit",
     "queue_add",
     "update_scratchpad",
+    "update_report",
     "send_message",
     "set_conversation",
     "set_experiment",
@@ -58,8 +59,16 @@ pub const GRANTED: &[&str] = &[
 ];
 
 /// What a run may do about itself.
-pub const OWN_RUN: &[&str] =
-    &["end_run", "record_step", "record_usage", "queue_heartbeat", "queue_complete", "queue_fail", "queue_release"];
+pub const OWN_RUN: &[&str] = &[
+    "end_run",
+    "record_step",
+    "record_usage",
+    "wake_run",
+    "queue_heartbeat",
+    "queue_complete",
+    "queue_fail",
+    "queue_release",
+];
 
 /// What only people may do.
 pub const PEOPLE: &[&str] = &[

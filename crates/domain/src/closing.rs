@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use crate::{scratchpad::SCRATCHPAD_MAX, text};
+use crate::{
+    report::{CONTENT_MAX, Report, TLDR_MAX},
+    scratchpad::SCRATCHPAD_MAX,
+    text,
+};
 
 /// What every end-of-run prompt begins with, so that it is known again in a transcript.
 pub const MARK: &str = "[Trackway: end of run]";
@@ -11,14 +15,6 @@ pub const MARK: &str = "[Trackway: end of run]";
 const FENCE: &str = "```json";
 /// Places in an answer where an object is looked for.
 const TRIES: usize = 20;
-
-/// A report in an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    pub one_liner: String,
-    pub tldr: String,
-    pub content: String,
-}
 
 /// Asks an agent that stops in Claude Code for its scratchpad and report.
 ///
@@ -68,8 +64,8 @@ pub fn report(answer: &Value) -> Option<Report> {
     };
     Some(Report {
         one_liner: text::cut(&text::clean_line(&said("one_liner")?), text::LINE_MAX - 1),
-        tldr: text::cut(&said("tldr")?, text::TEXT_MAX - 1),
-        content: text::cut(&said("content")?, text::BODY_MAX - 1),
+        tldr: text::cut(&said("tldr")?, TLDR_MAX - 1),
+        content: text::cut(&said("content")?, CONTENT_MAX - 1),
     })
 }
 

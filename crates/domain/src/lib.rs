@@ -16,6 +16,7 @@ pub mod plain_path;
 pub mod queue;
 pub mod reference;
 pub mod replacement_graph;
+pub mod report;
 pub mod scratchpad;
 pub mod search_query;
 pub mod search_words;
@@ -25,6 +26,8 @@ pub mod text;
 pub mod time;
 pub mod variant;
 pub mod vote_results;
+pub mod wake_context;
+pub mod wake_document;
 pub mod words;
 
 pub use duration::Duration;

@@ -16,6 +16,9 @@ pub const BODY_MAX: usize = 1_000_000;
 /// Bytes of a text that is its own key: indexes do not take any length.
 const KEY_MAX: usize = 600;
 
+/// Every character that counts as blank, for a database to trim.
+pub const BLANKS: &str = "\t\n\u{b}\u{c}\r \u{85}\u{a0}\u{1680}\u{2000}\u{2001}\u{2002}\u{2003}\u{2004}\u{2005}\u{2006}\u{2007}\u{2008}\u{2009}\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}";
+
 /// Removes control characters other than tab and line feed. CR LF becomes LF.
 pub fn clean(text: &str) -> String {
     // Most texts are clean. Other control characters than those of ASCII begin with this byte.
@@ -104,6 +107,13 @@ mod tests {
         assert_eq!(line("title", "\u{1}\u{1}𝔸𝔸", 2).unwrap(), "𝔸𝔸");
         let error = line("title", "abc", 2).unwrap_err();
         assert_eq!(error.message, "title has 3 characters, the limit is 2");
+    }
+
+    #[test]
+    fn blanks_are_all_that_trim_takes_away() {
+        let all: String =
+            (0..=u32::from(char::MAX)).filter_map(char::from_u32).filter(|one| one.is_whitespace()).collect();
+        assert_eq!(BLANKS, all);
     }
 
     proptest! {

@@ -149,6 +149,13 @@ impl LinkType {
 }
 
 words! {
+    /// How an agent relates to a task: it worked on it, or reported on it.
+    pub enum AgentLinkType {
+        AgentTask = "agent_task",
+    }
+}
+
+words! {
     /// Where a run stands.
     pub enum RunStatus {
         Running = "running",

@@ -2,8 +2,10 @@
 
 pub mod bell;
 pub mod connection;
+pub mod current_reports;
 pub mod error;
 pub mod foreign;
+pub mod linked_tasks;
 pub mod migrate;
 pub mod queue;
 pub mod registry;
@@ -17,6 +19,7 @@ pub mod store;
 pub mod table;
 pub mod tables;
 pub mod url;
+pub mod wake;
 
 pub use connection::Engine;
 pub use error::{Error, Result};

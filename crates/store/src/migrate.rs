@@ -13,6 +13,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "sessions", include_str!("../migrations/0002_sessions.sql")),
     (3, "motion", include_str!("../migrations/0003_motion.sql")),
     (4, "lean", include_str!("../migrations/0004_lean.sql")),
+    (5, "wake", include_str!("../migrations/0005_wake.sql")),
 ];
 
 /// The schema this program knows.
@@ -175,6 +176,31 @@ mod tests {
         assert_eq!(applied(&mut old, &url).unwrap(), known_version());
         let kept = old.query::<(String, String)>("select message_id, once_key from run_usage", &[]).unwrap();
         assert_eq!(kept, [("msg".to_owned(), "msg".to_owned())]);
+    }
+
+    #[test]
+    fn runs_and_reports_of_before_are_linked_and_current() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.db");
+        let mut old = Connection::sqlite(&path, true).unwrap();
+        for (_, _, text) in MIGRATIONS.iter().filter(|(version, ..)| *version < 5) {
+            old.batch(&translated(Engine::Sqlite, text)).unwrap();
+        }
+        let run = "insert into runs (id, tenant_id, agent_id, task_id, chain_depth, mode, status, max_steps, started_at) values";
+        let report = "insert into reports (id, tenant_id, agent_id, task_id, scope, one_liner, tldr, content, created_at) values";
+        old.batch(&format!(
+            "create table trackway_migrations (version integer not null primary key, name text not null, applied_at integer not null) strict;
+             insert into trackway_migrations values (4, 'lean', 0); pragma application_id = {APPLICATION_ID}; pragma foreign_keys = off;
+             {run} (x'02', x'01', x'aa', x'bb', 0, 'agent', 'completed', 1, 20), (x'03', x'01', x'aa', x'bb', 0, 'agent', 'completed', 1, 10), (x'04', x'01', x'aa', null, 0, 'agent', 'completed', 1, 5);
+             {report} (x'05', x'01', x'aa', x'bb', 'current', 'a', 'b', 'old', 10), (x'06', x'01', x'aa', x'bb', 'current', 'a', 'b', 'new', 20), (x'07', x'01', x'aa', null, 'current', 'a', 'b', 'none', 30)"
+        ))
+        .unwrap();
+        bring_up_to_date(&mut old, &Url::sqlite(&path)).unwrap();
+        let links =
+            old.query::<(Vec<u8>, Vec<u8>, i64)>("select from_agent_id, to_task_id, created_at from agent_links", &[]);
+        assert_eq!(links.unwrap(), [(vec![0xaa], vec![0xbb], 10)]);
+        let heads = old.query::<(Vec<u8>, i64)>("select report_id, revision from report_heads", &[]);
+        assert_eq!(heads.unwrap(), [(vec![6], 1)]);
     }
 
     #[test]

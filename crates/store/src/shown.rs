@@ -5,8 +5,8 @@ use trackway_domain::{Id, Time, Variant, kind, words::RunStatus};
 use crate::{
     shown,
     tables::{
-        Agent, Commitment, Conversation, Decision, Experiment, Message, Note, Package, QueueItem, Route, Run, Session,
-        Spawn, Subagent, Task, TaskLink, Testcase, Token, Workflow,
+        Agent, Commitment, Conversation, Decision, Experiment, Message, Note, Package, QueueItem, Report, Route, Run,
+        Session, Spawn, Subagent, Task, TaskLink, Testcase, Token, Workflow,
     },
 };
 
@@ -63,6 +63,15 @@ impl RunShown {
     pub fn seconds(&self, now: Time) -> i64 {
         self.run.ended_at.unwrap_or(now).seconds_since(self.run.started_at)
     }
+}
+
+shown! {
+    /// A report, and whether it is the current one of its agent on its task.
+    pub struct ReportShown of report: Report as "p" {
+        agent: String = "a.handle",
+        task: Option<Variant> = "t.variant",
+        current: bool = "h.report_id is not null",
+    } from "reports p join agents a on a.id = p.agent_id left join tasks t on t.id = p.task_id left join report_heads h on h.report_id = p.id"
 }
 
 shown! {

@@ -181,10 +181,15 @@ impl Row<'_> {
                 }
                 ValueRef::Blob(value) => Column::Bytes(value),
             },
-            Row::Postgres(row) => row.try_get::<_, Column<'_>>(index)?,
+            Row::Postgres(row) => row.try_get::<_, Column<'_>>(index).map_err(|error| Error::Value(why(&error)))?,
         };
         T::from_column(column)
     }
+}
+
+/// What is behind an error of reading a value.
+fn why(error: &tokio_postgres::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl<'a> FromSql<'a> for Column<'a> {
@@ -197,7 +202,9 @@ impl<'a> FromSql<'a> for Column<'a> {
             Type::UUID => Self::Uuid(Uuid::from_slice(raw)?),
             Type::TIMESTAMPTZ => {
                 let micros = i64::from_be_bytes(raw.try_into()?);
-                Self::Time(Time::from_micros(micros + POSTGRES_EPOCH_MICROS))
+                // "infinity" and the like are beyond.
+                let since_1970 = micros.checked_add(POSTGRES_EPOCH_MICROS).filter(|_| micros != i64::MIN);
+                Self::Time(Time::from_micros(since_1970.ok_or("a time that is out of range")?))
             }
             Type::BYTEA => Self::Bytes(raw),
             // jsonb on the wire is one version byte and the text.
@@ -333,6 +340,7 @@ word_columns!(
     kind::Kind,
     kind::ResourceType,
     words::ActorKind,
+    words::AgentLinkType,
     words::ChangeEvidence,
     words::CommitmentStatus,
     words::DecisionStatus,

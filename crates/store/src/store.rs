@@ -96,7 +96,7 @@ impl Store {
         let mut lent = self.lend()?;
         lent.open = true;
         lent.begin_read()?;
-        Ok(Reader { lent, tenant })
+        Ok(Reader { lent, tenant, queries: 0 })
     }
 
     /// A write transaction. Dropped without `commit`, it leaves no trace.
@@ -107,7 +107,7 @@ impl Store {
         // Read after the lock was had: what is written later is also dated later.
         let now = Time::now();
         let (ids, unindexed) = (Cell::new(0), Vec::new());
-        Ok(Writer { reader: Reader { lent, tenant }, now, hopeful: false, ids, rings: false, unindexed })
+        Ok(Writer { reader: Reader { lent, tenant, queries: 0 }, now, hopeful: false, ids, rings: false, unindexed })
     }
 
     fn lend(&self) -> Result<Lent<'_>> {
@@ -189,6 +189,8 @@ impl DerefMut for Lent<'_> {
 pub struct Reader<'a> {
     lent: Lent<'a>,
     pub tenant: TenantId,
+    /// Questions asked so far.
+    queries: u64,
 }
 
 impl Reader<'_> {
@@ -198,6 +200,7 @@ impl Reader<'_> {
 
     /// Runs a query. `?1` is the tenant, always: a text that does not use it is refused.
     pub fn query<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        self.queries += 1;
         self.lent.query(sql, &scoped(self.tenant, sql, params)?)
     }
 
@@ -209,6 +212,37 @@ impl Reader<'_> {
     /// One number that is always there, such as a count. `?1` is the tenant.
     pub fn count(&mut self, sql: &str, params: &[Param<'_>]) -> Result<i64> {
         Ok(self.one::<(i64,)>(sql, params)?.map_or(0, |(count,)| count))
+    }
+
+    /// How many questions were asked in this transaction: what a question costs should not grow with what it finds.
+    pub fn queries(&self) -> u64 {
+        self.queries
+    }
+
+    /// Asks something that may fail without taking the rest of the transaction with it, as PostgreSQL otherwise has it.
+    pub fn attempt<T>(&mut self, question: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.begin_attempt()?;
+        let outcome = question(self);
+        self.end_attempt(outcome)
+    }
+
+    /// Begins an attempt. What ends it is [`Reader::end_attempt`], whatever came out.
+    pub(crate) fn begin_attempt(&mut self) -> Result<()> {
+        match self.engine() {
+            Engine::Sqlite => Ok(()),
+            // Travels with what is asked next.
+            Engine::Postgres => self.lent.post("savepoint attempt", &[]),
+        }
+    }
+
+    pub(crate) fn end_attempt<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        if self.engine() == Engine::Postgres {
+            match &outcome {
+                Ok(_) => self.lent.post("release savepoint attempt", &[])?,
+                Err(_) => self.lent.batch("rollback to savepoint attempt; release savepoint attempt")?,
+            }
+        }
+        outcome
     }
 
     /// Runs a query about the database itself, or about which tenants there are: the few without a tenant.

@@ -5,9 +5,9 @@ use trackway_domain::{
     Duration, Id, Time, Variant, ids,
     kind::{self, ActionType, ResourceType},
     words::{
-        ActorKind, ChangeEvidence, CommitmentStatus, DecisionStatus, Evidence, ExperimentStatus, FileChange, Heading,
-        ItemStatus, Level, LinkType, MessageStatus, Priority, RoleOrigin, RoleSource, RunMode, RunStatus, Runner,
-        SpawnRoleSource, StepType, TaskStatus, TestcaseStatus,
+        ActorKind, AgentLinkType, ChangeEvidence, CommitmentStatus, DecisionStatus, Evidence, ExperimentStatus,
+        FileChange, Heading, ItemStatus, Level, LinkType, MessageStatus, Priority, RoleOrigin, RoleSource, RunMode,
+        RunStatus, Runner, SpawnRoleSource, StepType, TaskStatus, TestcaseStatus,
     },
 };
 use uuid::Uuid;
@@ -671,6 +671,56 @@ table! {
         one_liner: String,
         tldr: String,
         content: String,
+        created_at: Time,
+    }
+}
+
+table! {
+    /// The fact that an agent had to do with a task.
+    pub struct AgentLink in "agent_links" {
+        id: Id<kind::Link>,
+        #[serde(skip)] tenant_id: TenantId,
+        from_agent_id: Id<kind::Agent>,
+        to_task_id: Id<kind::Task>,
+        #[serde(rename = "type")] link_type: AgentLinkType,
+        created_at: Time,
+    }
+}
+
+table! {
+    /// Which report of an agent on a task is the current one.
+    pub struct ReportHead in "report_heads" {
+        agent_id: Id<kind::Agent>,
+        #[serde(skip)] tenant_id: TenantId,
+        task_id: Id<kind::Task>,
+        scope: String,
+        report_id: Id<kind::Report>,
+        revision: i64,
+        updated_at: Time,
+    }
+}
+
+table! {
+    /// What agents were told when they woke, by digest.
+    pub struct ToldContext in "wake_contexts" {
+        digest: String,
+        #[serde(skip)] tenant_id: TenantId,
+        content: String,
+        sections: Value,
+        cuts: Value,
+        created_at: Time,
+    }
+}
+
+table! {
+    /// A wake: which run was told what.
+    pub struct RunWake in "run_wakes" {
+        run_id: Id<kind::Run>,
+        #[serde(skip)] tenant_id: TenantId,
+        position: i64,
+        agent_id: Id<kind::Agent>,
+        task_id: Option<Id<kind::Task>>,
+        digest: String,
         created_at: Time,
     }
 }

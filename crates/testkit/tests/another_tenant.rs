@@ -57,6 +57,7 @@ fn furnish(house: &House, context: &Context, name: &str) {
     let commitment = act("create_commitment", json!({ "studio": name, "title": name, "critical_mass": 1 }));
     act("commit", json!({ "commitment": commitment["id"] }));
     act("set_scratchpad", json!({ "agent": name, "content": name }));
+    act("set_report", json!({ "agent": name, "task": name, "one_liner": name, "tldr": name, "content": name }));
     let conversation = act("set_conversation", json!({ "title": name }));
     let experiment = act("set_experiment", json!({ "title": name, "conversation": conversation["id"] }));
     act("set_testcase", json!({ "title": name, "experiment": experiment["id"] }));

@@ -12,6 +12,7 @@ pub mod package;
 pub mod page;
 pub mod queue;
 pub mod registry;
+pub mod report;
 pub mod run;
 pub mod scratchpad;
 pub mod search;
@@ -22,6 +23,7 @@ pub mod task;
 pub mod trace;
 pub mod usage;
 pub mod view;
+pub mod wake;
 pub mod why;
 
 pub use trackway_store::{Error, Result};

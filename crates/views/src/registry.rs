@@ -19,6 +19,7 @@ use crate::{
     message::{GetMessage, ListMessages},
     package::{GetPackage, ListPackages, OutdatedPackages, ResolvePackage},
     queue::{GetItem, HeldItems, ListItems, PeekItems, SizeOfQueue},
+    report::{GetReport, ListReports, ReportHistory},
     run::{ListRuns, ShowRun, TreeOfRun},
     scratchpad::{GetScratchpad, ScratchpadDiff, ScratchpadHistory},
     search::Search,
@@ -31,6 +32,7 @@ use crate::{
     trace::ExportTrace,
     usage::UsageBy,
     view::View,
+    wake::Wake,
     why::Why,
 };
 
@@ -42,6 +44,8 @@ pub struct Answer {
     pub more: Option<String>,
     /// What has to be known to read it right.
     pub remarks: Vec<String>,
+    /// The text that is printed as it is instead of the data.
+    pub document: Option<String>,
 }
 
 /// A question as the doors see it.
@@ -66,7 +70,7 @@ const fn entry<V: View>() -> Entry {
             let view = V::from_arg_matches(matches).map_err(|error| Rule::usage(error.to_string()))?;
             let output = view.answer(read, now)?;
             let data = serde_json::to_value(&output).map_err(|error| Rule::usage(error.to_string()))?;
-            Ok(Answer { data, more: V::more(&output), remarks: V::remarks(&output) })
+            Ok(Answer { data, more: V::more(&output), remarks: V::remarks(&output), document: V::document(&output) })
         },
     }
 }
@@ -128,6 +132,10 @@ views![
     GetScratchpad,
     ScratchpadHistory,
     ScratchpadDiff,
+    GetReport,
+    ListReports,
+    ReportHistory,
+    Wake,
     ListSessions,
     ShowSession,
     ListSubagents,

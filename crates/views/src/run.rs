@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use trackway_domain::{Duration, Id, Ref, Time, kind, words::RunStatus};
 use trackway_store::{
     Reader, Result, params,
     shown::RunShown,
     table::Shown,
-    tables::{Step, Usage},
+    tables::{RunWake, Step, ToldContext, Usage},
 };
 
 use crate::{
@@ -61,6 +62,20 @@ impl View for ListRuns {
 pub struct ShowRun {
     /// The run; `last` is the newest
     pub run: Ref<kind::Run>,
+    /// With what its agent was told when it woke
+    #[arg(long)]
+    #[serde(default)]
+    pub wake: bool,
+}
+
+/// What an agent was told when it woke.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Told {
+    pub created_at: Time,
+    pub digest: String,
+    pub sections: Value,
+    pub cut: Value,
+    pub text: String,
 }
 
 /// A run in full.
@@ -75,6 +90,9 @@ pub struct RunInFull {
     pub usage: Vec<Usage>,
     pub touches: Vec<TouchShown>,
     pub children: Vec<RunShown>,
+    /// What its agent was told, each time it woke; only when asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wake: Option<Vec<Told>>,
 }
 
 impl View for ShowRun {
@@ -92,10 +110,28 @@ impl View for ShowRun {
             steps: read.rows("where tenant_id = ?1 and run_id = ?2 order by position", params![id])?,
             usage: read.rows("where tenant_id = ?1 and run_id = ?2 order by id", params![id])?,
             children: read.shown("where u.tenant_id = ?1 and u.parent_run_id = ?2 order by u.id", params![id])?,
+            wake: if self.wake { Some(told(read, id)?) } else { None },
             touches,
             run,
         })
     }
+}
+
+/// What the agent of a run was told, in order.
+fn told(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Vec<Told>> {
+    let wakes = read.rows::<RunWake>("where tenant_id = ?1 and run_id = ?2 order by position", params![run])?;
+    let mut all = Vec::with_capacity(wakes.len());
+    for wake in wakes {
+        let kept = read.row::<ToldContext>("where tenant_id = ?1 and digest = ?2", params![wake.digest])?;
+        all.extend(kept.map(|kept| Told {
+            created_at: wake.created_at,
+            digest: kept.digest,
+            sections: kept.sections,
+            cut: kept.cuts,
+            text: kept.content,
+        }));
+    }
+    Ok(all)
 }
 
 /// Show a run and everything it started

@@ -22,6 +22,11 @@ pub trait View: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static {
         None
     }
 
+    /// The answer as a text that is printed as it is, whatever was asked for: a document of its own.
+    fn document(_: &Self::Output) -> Option<String> {
+        None
+    }
+
     /// What has to be known to read the answer right.
     fn remarks(_: &Self::Output) -> Vec<String> {
         Vec::new()

@@ -15,6 +15,7 @@ use trackway_store::{
 use super::{lease::return_expired, resource, settle::start_task};
 use crate::{
     action::{About, Action, Done},
+    agent_link,
     context::{Actor, Context},
     error::Result,
     founding::WORKER,
@@ -200,6 +201,7 @@ pub(super) fn begin(
     }
     write.insert_all(&runs)?;
     write.insert_all(&entries)?;
+    agent_link::link_all(write, agent.id, all.iter().map(|taken: &Taken| taken.task_id))?;
     Ok(all)
 }
 

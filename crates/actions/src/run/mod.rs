@@ -4,6 +4,7 @@ mod end;
 mod start;
 mod step;
 mod usage;
+mod wake;
 
 pub use end::{CancelRun, EndRun};
 pub(crate) use end::{end_quietly, end_with};
@@ -11,6 +12,7 @@ pub use start::{StartRun, Started};
 pub(crate) use start::{acting_agent, new};
 pub use step::RecordStep;
 pub use usage::RecordUsage;
+pub use wake::{WakeRun, Woken};
 
 use trackway_domain::{Error as Rule, Id, Ref, kind, words::RunStatus};
 use trackway_store::{Writer, params, tables::Run};

@@ -13,6 +13,7 @@ use trackway_store::{
 use super::resource;
 use crate::{
     action::{Action, Done},
+    agent_link,
     context::{Actor, Context},
     error::Result,
     token,
@@ -114,6 +115,9 @@ impl Action for StartRun {
             ..new(context.tenant, id, agent.id, agent.runner, write.now)
         };
         write.insert(&run)?;
+        if let Some(task) = run.task_id {
+            agent_link::link(write, run.agent_id, task, run.started_at)?;
+        }
         let resource = resource(run.id);
         resource.register(context, write)?;
         Ok(Done::changed(Started { run_id: run.id, token: secret }, &resource, Nothing))

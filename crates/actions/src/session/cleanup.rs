@@ -3,13 +3,18 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trackway_domain::{Error as Rule, Ref, kind};
-use trackway_store::{Writer, params, sql::Param, tables::Session};
+use trackway_store::{
+    Writer, params,
+    sql::Param,
+    tables::{ReportHead, Session},
+};
 
 use crate::{
     action::{Action, Done, Resource},
     context::Context,
     conversation::content,
     error::Result,
+    report,
     touched::Nothing,
 };
 
@@ -168,11 +173,18 @@ impl Action for Forget {
         delete(&format!(
             "registry where tenant_id = ?1 and id in (select id from reports where tenant_id = ?1 and run_id in {RUNS})"
         ))?;
-        delete(&format!("reports where tenant_id = ?1 and run_id in {RUNS}"))?;
+        forget_reports(write, &session)?;
+        let mut delete = |from: &str| -> Result<i64> {
+            let removed = write.execute(&format!("delete from {from}"), params![session.id])?;
+            Ok(i64::try_from(removed).unwrap_or(i64::MAX))
+        };
         let touches = delete(&format!("run_resources where tenant_id = ?1 and run_id in {RUNS}"))?;
-        for table in ["run_usage", "run_steps", "tokens"] {
+        for table in ["run_usage", "run_steps", "run_wakes", "tokens"] {
             delete(&format!("{table} where tenant_id = ?1 and run_id in {RUNS}"))?;
         }
+        delete(
+            "wake_contexts where tenant_id = ?1 and ?2 is not null and not exists (select 1 from run_wakes w where w.tenant_id = ?1 and w.digest = wake_contexts.digest)",
+        )?;
         delete(&format!("registry where tenant_id = ?1 and id in {RUNS}"))?;
         write.execute(
             &format!("update runs set parent_run_id = null where tenant_id = ?1 and parent_run_id in {RUNS}"),
@@ -231,6 +243,16 @@ fn forget_messages(write: &mut Writer<'_>, session: &Session) -> Result<i64> {
         write.execute(&format!("delete from messages where tenant_id = ?1 and id in {said}"), params![session.id])?;
     content::sweep(write)?;
     Ok(i64::try_from(removed).unwrap_or(i64::MAX))
+}
+
+/// Removes what runs of a session reported. Where one was the current report, the newest that is left takes its place.
+fn forget_reports(write: &mut Writer<'_>, session: &Session) -> Result<()> {
+    let said = format!("(select id from reports where tenant_id = ?1 and run_id in {RUNS})");
+    let which = format!("tenant_id = ?1 and report_id in {said}");
+    let heads = write.rows::<ReportHead>(&format!("where {which}"), params![session.id])?;
+    write.execute(&format!("delete from report_heads where {which}"), params![session.id])?;
+    write.execute(&format!("delete from reports where tenant_id = ?1 and run_id in {RUNS}"), params![session.id])?;
+    report::step_back(write, heads)
 }
 
 fn find(write: &mut Writer<'_>, session: &Ref<kind::Session>) -> Result<Session> {

@@ -4,21 +4,19 @@ use trackway_domain::{
     Id, Time, closing,
     kind::{self, ActionType, ResourceType},
     observed::Seen,
+    report::Report as Said,
     scratchpad::{EndOfRun, at_end_of_run},
     text,
     words::StepType,
 };
-use trackway_store::{
-    params,
-    tables::{Report, Step},
-};
+use trackway_store::{params, tables::Step};
 
 use super::Observing;
 use crate::{
-    action::Resource,
     context::{Actor, Context},
     core::record_touch,
     error::Result,
+    report::{self, Reporting, write_report},
     scratchpad::write_revision,
     touched::Recorded,
 };
@@ -67,29 +65,18 @@ impl Observing<'_, '_> {
         }
     }
 
-    fn report(&mut self, run: Id<kind::Run>, agent: Id<kind::Agent>, said: closing::Report, at: Time) -> Result<()> {
+    fn report(&mut self, run: Id<kind::Run>, agent: Id<kind::Agent>, said: Said, at: Time) -> Result<()> {
         let task = self.write.one::<(Option<Id<kind::Task>>,)>(
             "select task_id from runs where tenant_id = ?1 and id = ?2",
             params![run],
         )?;
-        let report = Report {
-            id: Id::new(at),
-            tenant_id: self.context.tenant,
-            agent_id: agent,
-            task_id: task.and_then(|(task,)| task),
-            run_id: Some(run),
-            scope: "current".to_owned(),
-            one_liner: said.one_liner,
-            tldr: said.tldr,
-            content: said.content,
-            created_at: at,
-        };
-        self.write.insert(&report)?;
-        let resource = Resource::outside(report.id, format!("reports/{}", report.id.short()));
+        let by = Reporting { agent, task: task.and_then(|(task,)| task), run: Some(run), at };
+        let reported = write_report(self.write, by, said)?;
+        let resource = report::resource(reported.id);
         self.register(&resource)?;
         let touch = Recorded {
             resource_type: ResourceType::Report,
-            resource_id: report.id.uuid(),
+            resource_id: reported.id.uuid(),
             studio: None,
             action_type: ActionType::Report,
             path: resource.path,

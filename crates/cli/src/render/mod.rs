@@ -27,6 +27,8 @@ use crate::{door::Outcome, failure::Failure};
 pub enum Shape {
     /// As it is.
     Text,
+    /// As it is, for programs too: a document with a form of its own.
+    Document,
     /// A document that is JSON for everyone.
     Json,
     /// One thing, field by field.
@@ -79,6 +81,7 @@ impl Shape {
             ("package", "upgrade") => Self::Rows(MOVED),
             ("queue", "take") | ("", "claim") => Self::Rows(TAKEN),
             ("scratchpad", "get") => Self::Field("content"),
+            ("", "wake") | ("run", "wake") => Self::Field("text"),
             ("scratchpad", "diff") => Self::Field("diff"),
             ("trace", "export") => Self::Json,
             _ => Self::Fields,
@@ -120,7 +123,8 @@ impl Output {
                 writeln!(anstream::stderr(), "dry run: nothing was changed")?;
             }
         }
-        let text = if self.json { self.as_json(outcome) } else { self.rendered(outcome) };
+        let text =
+            if self.json && outcome.shape != Shape::Document { self.as_json(outcome) } else { self.rendered(outcome) };
         if text.is_empty() {
             return Ok(outcome.code());
         }
@@ -157,7 +161,7 @@ impl Output {
         let page = Page { width: self.width, short_ids: outcome.short_ids.iter().cloned().collect() };
         let data = &outcome.data;
         match outcome.shape {
-            Shape::Text => data.as_str().unwrap_or_default().to_owned(),
+            Shape::Text | Shape::Document => data.as_str().unwrap_or_default().to_owned(),
             Shape::Json => format!("{data:#}"),
             Shape::Fields => page.fields(data),
             Shape::Rows(columns) => page.rows(data, columns),

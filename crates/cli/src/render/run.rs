@@ -45,6 +45,17 @@ impl Page {
                 parts.push(format!("{}\n{}", heading(section), self.rows(&data[section], columns)));
             }
         }
+        if let Some(wakes) = data["wake"].as_array() {
+            let told = |wake: &Value| {
+                let (at, digest) = (self.cell(wake, "created_at"), wake["digest"].as_str().unwrap_or_default());
+                let text = wake["text"].as_str().unwrap_or_default().trim_end();
+                format!("{} {}\n{text}", heading("told at"), dim(&format!("{at}, sha256 {digest}")))
+            };
+            parts.extend(wakes.iter().map(told));
+            if wakes.is_empty() {
+                parts.push("what it was told when it woke is not recorded".to_owned());
+            }
+        }
         parts.join("\n\n")
     }
 

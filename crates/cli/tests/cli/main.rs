@@ -26,4 +26,5 @@ mod search;
 mod studio;
 mod terminal;
 mod testcases;
+mod wake;
 mod work;

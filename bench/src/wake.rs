@@ -1,0 +1,101 @@
+//! The linked-task document, as the number of links grows.
+
+use std::time::Duration;
+
+use serde_json::json;
+use trackway_domain::{Ref, Time};
+use trackway_store::Engine;
+use trackway_views::{View, wake::Wake};
+
+use crate::{
+    Outcome,
+    house::{AGENT, House},
+    measure::{Often, calls, grouped, once, ratio, shown},
+    place::Places,
+    table::{Table, verdict},
+};
+
+pub const HEADING: &str = "## wake: the linked-task document";
+const OFTEN: Often = Often { warm_up: 10, count: 200 };
+const LINKS: [usize; 4] = [1, 100, 1_000, 10_000];
+/// What a thousand links may take on SQLite.
+const THOUSAND_MAX: Duration = Duration::from_millis(10);
+const QUERIES_MAX: u64 = 6;
+/// How much more than in proportion ten times as many links may take.
+const LINEAR_MAX: f64 = 1.5;
+/// The text of every report.
+const REPORT: &str = "Painted the hull and checked the mast. The rudder is still loose: see the note in the studio. \
+                      Next: tighten it, then take her out for an hour and listen.";
+
+pub fn measure(places: &Places) -> Outcome<()> {
+    println!(
+        "\n`wake TASK --linked`, {} calls each in one process, on a warm connection. Every linked task has a label, a run and \
+         a report of {} characters. Target: at most 6 queries for any number of links, time in proportion to the rows, 1,000 \
+         links under 10 ms on SQLite.",
+        grouped(OFTEN.count),
+        REPORT.len()
+    );
+    for engine in places.engines() {
+        let house = House::found(places.database(engine, "wake")?)?;
+        let (took, ()) = once(|| fill(&house))?;
+        println!("\n### {} (filled in {})", engine.name(), shown(took));
+        documents(&house)?;
+    }
+    Ok(())
+}
+
+fn hub(links: usize) -> String {
+    format!("hub/{links}")
+}
+
+fn fill(house: &House) -> Outcome<()> {
+    house.act("set_label", json!({ "key": "ui", "name": "Interface" }))?;
+    for links in LINKS {
+        house.act("set_task", json!({ "workflow": "unit", "variant": hub(links) }))?;
+    }
+    let most = LINKS.into_iter().max().unwrap_or_default();
+    for number in 0..most {
+        let variant = format!("spoke/{number}");
+        house.act("set_task", json!({ "workflow": "unit", "variant": variant, "labels": ["ui"] }))?;
+        house.act("start_run", json!({ "agent": AGENT, "task": variant }))?;
+        let report = json!({ "agent": AGENT, "task": variant, "one_liner": "Painted", "tldr": "Painted it.", "content": REPORT });
+        house.act("set_report", report)?;
+        for links in LINKS.into_iter().filter(|links| number < *links) {
+            house.act("add_link", json!({ "from": hub(links), "to": variant, "type": "relates_to" }))?;
+        }
+    }
+    if house.engine() == Engine::Postgres {
+        house.database.connection()?.batch("vacuum analyze")?;
+    }
+    Ok(())
+}
+
+fn documents(house: &House) -> Outcome<()> {
+    let mut table = Table::new(["links", "queries", "median", "p99", "median per link", "met"]);
+    let mut before: Option<(usize, Duration)> = None;
+    for links in LINKS {
+        let wake = Wake { task: Ref::new(hub(links)), agent: None, explain: false, linked: true };
+        let mut queries = 0;
+        let often = if links > 1_000 { Often { warm_up: 2, count: 40 } } else { OFTEN };
+        let samples = calls(often, |_| {
+            let mut read = house.core.store().read(house.tenant())?;
+            wake.answer(&mut read, Time::now())?;
+            queries = read.queries();
+            Ok(())
+        })?;
+        let linear = before
+            .is_none_or(|(fewer, time)| ratio(samples.median(), time) <= (links as f64 / fewer as f64) * LINEAR_MAX);
+        let quick = links != 1_000 || house.engine() != Engine::Sqlite || samples.median() < THOUSAND_MAX;
+        table.row([
+            grouped(links),
+            queries.to_string(),
+            shown(samples.median()),
+            shown(samples.p99()),
+            format!("{:.2} us", samples.median().as_secs_f64() * 1e6 / links as f64),
+            verdict(linear && quick && queries <= QUERIES_MAX),
+        ]);
+        before = Some((links, samples.median()));
+    }
+    table.print();
+    Ok(())
+}

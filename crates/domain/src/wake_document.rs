@@ -1,0 +1,360 @@
+//! The linked-task document: what an agent is told of the tasks around its task. Names and order are a contract.
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
+
+use serde::Serialize;
+
+use crate::{
+    Duration, Id, Time, kind, text,
+    words::{LinkType, Priority, TaskStatus},
+};
+
+/// Tasks around a task, one hop away.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct LinkedTasks {
+    /// Tasks that link to the task.
+    pub linked_from: Vec<LinkedTask>,
+    /// Tasks the task links to.
+    pub linked_to: Vec<LinkedTask>,
+}
+
+/// A row of the document. The order of the fields is the order in the document.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkedTask {
+    pub id: Id<kind::Task>,
+    pub title: String,
+    pub status: TaskStatus,
+    pub status_since: Time,
+    pub priority: Priority,
+    #[serde(serialize_with = "as_clock")]
+    pub estimate: Option<Duration>,
+    #[serde(serialize_with = "as_clock")]
+    pub time_spent: Option<Duration>,
+    pub created_at: Time,
+    pub labels: Vec<LabelNamed>,
+    pub language_code: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub relations: Vec<&'static str>,
+    #[serde(flatten)]
+    pub report: Option<LinkedReport>,
+}
+
+/// A label: its key, and what it is called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LabelNamed {
+    pub id: String,
+    pub name: String,
+}
+
+/// The current report on a linked task.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LinkedReport {
+    #[serde(skip)]
+    pub id: Id<kind::Report>,
+    #[serde(rename = "taskAgentId")]
+    pub agent_id: Id<kind::Agent>,
+    #[serde(rename = "latestTaskAgentReport")]
+    pub content: String,
+    #[serde(rename = "latestTaskAgentReportCreatedAt")]
+    pub created_at: Time,
+}
+
+/// How much of the document goes into a wake context.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub rows: usize,
+    /// Characters of reports.
+    pub characters: usize,
+}
+
+/// What a wake context holds of the document.
+pub const WAKE_LIMITS: Limits = Limits { rows: 200, characters: 60_000 };
+
+/// What was left out to stay within the limits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Rows that were kept, of how many.
+    pub rows: Option<(usize, usize)>,
+    /// Reports that were kept, the last of them perhaps in part, of how many.
+    pub reports: Option<(usize, usize)>,
+    /// The report that was kept in part: characters kept, of how many.
+    pub shortened: Option<(Id<kind::Task>, usize, usize)>,
+}
+
+impl LinkedTasks {
+    pub fn is_empty(&self) -> bool {
+        self.linked_from.is_empty() && self.linked_to.is_empty()
+    }
+
+    /// Every row, of both lists.
+    pub fn rows(&self) -> impl Iterator<Item = &LinkedTask> {
+        self.linked_from.iter().chain(&self.linked_to)
+    }
+
+    fn rows_mut(&mut self) -> impl Iterator<Item = &mut LinkedTask> {
+        self.linked_from.iter_mut().chain(&mut self.linked_to)
+    }
+
+    /// Brings both lists into their order: oldest first, then by id.
+    pub fn sort(&mut self) {
+        for list in [&mut self.linked_from, &mut self.linked_to] {
+            list.sort_by_key(|row| (row.created_at, row.id.uuid()));
+        }
+    }
+
+    /// The document: JSON with an indent of four spaces, or `{}` when there is nothing to tell.
+    pub fn document(&self) -> String {
+        if self.is_empty() {
+            return "{}".to_owned();
+        }
+        let mut out = Vec::new();
+        let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+        let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
+        match self.serialize(&mut serializer) {
+            Ok(()) => String::from_utf8(out).unwrap_or_else(|_| "{}".to_owned()),
+            Err(_) => "{}".to_owned(),
+        }
+    }
+
+    /// The newest tasks and the newest reports that fit, and what does not.
+    pub fn within(mut self, limits: Limits) -> (Self, LeftOut) {
+        let mut left_out = LeftOut::default();
+        let of = self.rows().count();
+        if of > limits.rows {
+            let key = |row: &LinkedTask, incoming: bool| (row.created_at, row.id.uuid(), incoming);
+            let incoming = self.linked_from.iter().map(|row| key(row, true));
+            let mut newest: Vec<_> = incoming.chain(self.linked_to.iter().map(|row| key(row, false))).collect();
+            newest.sort_unstable_by_key(|key| Reverse(*key));
+            let kept: HashSet<_> = newest.into_iter().take(limits.rows).collect();
+            self.linked_from.retain(|row| kept.contains(&key(row, true)));
+            self.linked_to.retain(|row| kept.contains(&key(row, false)));
+            left_out.rows = Some((limits.rows, of));
+        }
+        let mut reports: HashMap<Id<kind::Task>, (Time, usize)> = HashMap::new();
+        let mut times: HashMap<Id<kind::Task>, usize> = HashMap::new();
+        for row in self.rows() {
+            if let Some(report) = &row.report {
+                reports.insert(row.id, (report.created_at, report.content.chars().count()));
+                *times.entry(row.id).or_default() += 1;
+            }
+        }
+        let mut newest: Vec<_> = reports.into_iter().map(|(task, (at, length))| (at, task, length)).collect();
+        newest.sort_unstable_by_key(|(at, task, _)| Reverse((*at, task.uuid())));
+        let (mut room, mut kept) = (limits.characters, HashMap::new());
+        for (_, task, length) in &newest {
+            // In both lists it is told twice.
+            let share = room / times.get(task).copied().unwrap_or(1).max(1);
+            if *length > share {
+                if share > 0 {
+                    kept.insert(*task, share);
+                    left_out.shortened = Some((*task, share, *length));
+                }
+                break;
+            }
+            room -= *length * times.get(task).copied().unwrap_or(1);
+            kept.insert(*task, *length);
+        }
+        if kept.len() < newest.len() {
+            left_out.reports = Some((kept.len(), newest.len()));
+        }
+        if kept.len() < newest.len() || left_out.shortened.is_some() {
+            for row in self.rows_mut() {
+                match (kept.get(&row.id), &mut row.report) {
+                    (Some(length), Some(report)) => report.content = text::cut(&report.content, *length),
+                    (_, report) => *report = None,
+                }
+            }
+        }
+        (self, left_out)
+    }
+}
+
+/// How a link is read from the task itself.
+pub fn relation(link: LinkType, outgoing: bool) -> &'static str {
+    if outgoing { link.word() } else { link.inverse() }
+}
+
+/// Hours and minutes, rounded down. Hours may pass 24.
+#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]
+fn as_clock<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    let seconds = duration.map_or(0, Duration::seconds).max(0);
+    serializer.serialize_str(&format!("{:02}:{:02}", seconds / 3_600, seconds / 60 % 60))
+}
+
+/// How long at least one of these went on. What overlaps counts once.
+pub fn time_spent(mut intervals: Vec<(Time, Time)>) -> Duration {
+    intervals.sort_unstable();
+    let (mut micros, mut reached) = (0_i64, Time::from_micros(i64::MIN));
+    for (start, end) in intervals {
+        let start = start.max(reached);
+        if end > start {
+            micros = micros.saturating_add(end.micros() - start.micros());
+            reached = end;
+        }
+    }
+    Duration::from_seconds(micros / 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn at(second: i64) -> Time {
+        Time::from_micros(1_772_184_600_000_000).plus_seconds(second)
+    }
+
+    fn row(number: u128, created: i64, report: Option<&str>) -> LinkedTask {
+        LinkedTask {
+            id: Uuid::from_u128(number).into(),
+            title: "a title".to_owned(),
+            status: TaskStatus::InProgress,
+            status_since: at(1),
+            priority: Priority::P1,
+            estimate: Some(Duration::from_seconds(40 * 3_600)),
+            time_spent: Some(Duration::from_seconds(3_659)),
+            created_at: at(created),
+            labels: vec![LabelNamed { id: "ui".to_owned(), name: "Interface".to_owned() }],
+            language_code: None,
+            relations: vec!["blocks"],
+            report: report.map(|content| LinkedReport {
+                id: Uuid::from_u128(number).into(),
+                agent_id: Uuid::from_u128(7).into(),
+                content: content.to_owned(),
+                created_at: at(created),
+            }),
+        }
+    }
+
+    #[test]
+    fn the_document_is_exactly_this() {
+        assert_eq!(LinkedTasks::default().document(), "{}");
+        let bare = LinkedTask {
+            estimate: None,
+            time_spent: None,
+            labels: Vec::new(),
+            relations: Vec::new(),
+            ..row(1, 0, None)
+        };
+        let tasks = LinkedTasks { linked_from: vec![bare], linked_to: vec![row(2, 0, Some("said \"so\"\n"))] };
+        assert_eq!(
+            tasks.document(),
+            r#"{
+    "linked_from": [
+        {
+            "id": "00000000-0000-0000-0000-000000000001",
+            "title": "a title",
+            "status": "in_progress",
+            "statusSince": "2026-02-27T09:30:01.000Z",
+            "priority": "P1",
+            "estimate": "00:00",
+            "timeSpent": "00:00",
+            "createdAt": "2026-02-27T09:30:00.000Z",
+            "labels": [],
+            "languageCode": null
+        }
+    ],
+    "linked_to": [
+        {
+            "id": "00000000-0000-0000-0000-000000000002",
+            "title": "a title",
+            "status": "in_progress",
+            "statusSince": "2026-02-27T09:30:01.000Z",
+            "priority": "P1",
+            "estimate": "40:00",
+            "timeSpent": "01:00",
+            "createdAt": "2026-02-27T09:30:00.000Z",
+            "labels": [
+                {
+                    "id": "ui",
+                    "name": "Interface"
+                }
+            ],
+            "languageCode": null,
+            "relations": [
+                "blocks"
+            ],
+            "taskAgentId": "00000000-0000-0000-0000-000000000007",
+            "latestTaskAgentReport": "said \"so\"\n",
+            "latestTaskAgentReportCreatedAt": "2026-02-27T09:30:00.000Z"
+        }
+    ]
+}"#
+        );
+    }
+
+    #[test]
+    fn overlapping_runs_are_not_counted_twice() {
+        let spans = [(0, 60), (30, 90), (40, 50), (200, 260), (300, 200)];
+        let spent = time_spent(spans.iter().map(|(from, to)| (at(*from), at(*to))).collect());
+        assert_eq!(spent.seconds(), 150);
+        assert_eq!(time_spent(Vec::new()).seconds(), 0);
+    }
+
+    #[test]
+    fn the_newest_rows_and_reports_are_kept() {
+        let long = "x".repeat(50);
+        let mut tasks = LinkedTasks::default();
+        for number in 0..10_u8 {
+            let row = row(number.into(), number.into(), Some(&long));
+            if number % 2 == 0 { tasks.linked_from.push(row) } else { tasks.linked_to.push(row) }
+        }
+        let limits = Limits { rows: 4, characters: 120 };
+        let (kept, left_out) = tasks.clone().within(limits);
+        let ids = |list: &[LinkedTask]| list.iter().map(|row| row.id.uuid().as_u128()).collect::<Vec<_>>();
+        assert_eq!((ids(&kept.linked_from), ids(&kept.linked_to)), (vec![6, 8], vec![7, 9]));
+        assert_eq!(left_out.rows, Some((4, 10)));
+        assert_eq!(left_out.reports, Some((3, 4)));
+        assert_eq!(left_out.shortened, Some((Uuid::from_u128(7).into(), 20, 50)));
+        let lengths: Vec<_> =
+            kept.rows().map(|row| row.report.as_ref().map(|report| report.content.chars().count())).collect();
+        // The shortened one ends with an ellipsis.
+        assert_eq!(lengths, [None, Some(50), Some(21), Some(50)]);
+        let whole = Limits { rows: 10, characters: 500 };
+        assert_eq!(tasks.clone().within(whole), (tasks, LeftOut::default()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_report_comes_back_unchanged(content in ".*", title in ".*", rows in 1_u8..5) {
+            let list: Vec<_> = (0..rows)
+                .map(|number| LinkedTask { title: title.clone(), ..row(number.into(), 0, Some(&content)) })
+                .collect();
+            let tasks = LinkedTasks { linked_from: list.clone(), linked_to: list };
+            let read: Value = serde_json::from_str(&tasks.document()).unwrap();
+            for list in ["linked_from", "linked_to"] {
+                prop_assert_eq!(read[list].as_array().unwrap().len(), usize::from(rows));
+                for row in read[list].as_array().unwrap() {
+                    prop_assert_eq!(row["latestTaskAgentReport"].as_str().unwrap(), &content);
+                    prop_assert_eq!(row["title"].as_str().unwrap(), &title);
+                    let keys: Vec<_> = row.as_object().unwrap().keys().map(String::as_str).collect();
+                    prop_assert_eq!(keys, [
+                        "id", "title", "status", "statusSince", "priority", "estimate", "timeSpent", "createdAt", "labels",
+                        "languageCode", "relations", "taskAgentId", "latestTaskAgentReport", "latestTaskAgentReportCreatedAt",
+                    ]);
+                }
+            }
+        }
+
+        #[test]
+        fn limits_are_kept(lengths in prop::collection::vec(0_usize..40, 0..30), rows in 1_usize..20, characters in 0_usize..200) {
+            let mut tasks = LinkedTasks::default();
+            for (number, length) in lengths.iter().enumerate() {
+                let number = u32::try_from(number).unwrap();
+                let row = row((number / 2).into(), (number / 2).into(), Some(&"é".repeat(*length)));
+                if number % 2 == 0 { tasks.linked_from.push(row) } else { tasks.linked_to.push(row) }
+            }
+            let (kept, _) = tasks.within(Limits { rows, characters });
+            prop_assert!(kept.rows().count() <= rows);
+            let told: usize = kept.rows().filter_map(|row| row.report.as_ref()).map(|report| report.content.chars().filter(|c| *c != '…').count()).sum();
+            prop_assert!(told <= characters);
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Putting together what an agent needs to know when it wakes. No part of it can fail the whole: what cannot be read is
+//! said to be unavailable, with the reason.
+
+use trackway_domain::{
+    Id, Time, Variant, kind,
+    wake_context::{self, Cut, Section, SectionName, WakeContext, excerpt, facts, fenced},
+    wake_document::LinkedTasks,
+};
+
+use crate::{
+    error::Result,
+    linked_tasks::Linked,
+    params, row,
+    shown::{AgentShown, TaskShown},
+    store::Reader,
+    tables::{RunWake, Scratchpad, TaskLink},
+};
+
+/// Changes told in one wake.
+const CHANGES_MAX: usize = 50;
+
+/// Who wakes, on what, in which run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Waking {
+    pub agent: Option<Id<kind::Agent>>,
+    pub task: Option<Id<kind::Task>>,
+    pub run: Option<Id<kind::Run>>,
+}
+
+row! {
+    /// What a run may still use.
+    pub struct Budget {
+        max_steps: i64,
+        steps: i64,
+        lease_expires: Option<Time>,
+        message_id: Option<Id<kind::Message>>,
+        message: Option<String>,
+    }
+}
+
+/// Makes the sections, one after the other.
+struct Gathering<'read, 'store> {
+    read: &'read mut Reader<'store>,
+    waking: Waking,
+    now: Time,
+    cuts: Vec<Cut>,
+}
+
+impl Reader<'_> {
+    /// All that an agent is told.
+    pub fn wake_context(&mut self, waking: Waking, now: Time) -> WakeContext {
+        let mut gathering = Gathering { read: self, waking, now, cuts: Vec::new() };
+        let sections = gathering.sections();
+        WakeContext { sections, cuts: gathering.cuts }
+    }
+}
+
+impl Gathering<'_, '_> {
+    fn sections(&mut self) -> Vec<Section> {
+        let linked = self.waking.task.map(|task| self.read.linked_tasks(task, self.now));
+        let task = self.section(SectionName::Task, Self::task);
+        let (identity, scratchpad) = (
+            self.section(SectionName::Identity, Self::identity),
+            self.section(SectionName::Scratchpad, Self::scratchpad),
+        );
+        let changes = self.changes(linked.as_ref().map(|linked| &linked.tasks));
+        let linked = self.linked(linked);
+        let own = self.section(SectionName::OwnReport, Self::own_report);
+        let budget = self.budget();
+        let message = match &budget {
+            Ok(budget) => self.message(budget.as_ref()),
+            Err(reason) => Section::unavailable(SectionName::InboundMessage, reason),
+        };
+        let budget = match &budget {
+            Ok(budget) => self.section(SectionName::Budget, |gathering| gathering.limits(budget.as_ref())),
+            Err(reason) => Section::unavailable(SectionName::Budget, reason),
+        };
+        let board = Section::none(SectionName::Board, "no board is pinned to the task");
+        vec![identity, scratchpad, task, board, linked, own, message, changes, budget]
+    }
+
+    /// A section that is unavailable when it cannot be read.
+    fn section(&mut self, name: SectionName, make: impl FnOnce(&mut Self) -> Result<Section>) -> Section {
+        self.tried(make).unwrap_or_else(|reason| Section::unavailable(name, &reason))
+    }
+
+    fn tried<T>(&mut self, make: impl FnOnce(&mut Self) -> Result<T>) -> std::result::Result<T, String> {
+        let cuts = self.cuts.len();
+        let outcome = self.read.begin_attempt().and_then(|()| make(self));
+        let outcome = self.read.end_attempt(outcome);
+        if outcome.is_err() {
+            self.cuts.truncate(cuts);
+        }
+        outcome.map_err(|error| error.to_string())
+    }
+
+    fn identity(&mut self) -> Result<Section> {
+        const NAME: SectionName = SectionName::Identity;
+        let Some(agent) = self.waking.agent else {
+            return Ok(Section::none(NAME, "no agent was named"));
+        };
+        let shown = self.read.shown_by_id::<AgentShown>("a", agent)?;
+        let mut text = facts(&[
+            ("agent", Some(shown.agent.handle.clone())),
+            ("name", shown.agent.name.clone()),
+            ("role", shown.role),
+            ("owner", Some(shown.owner)),
+            ("part of", shown.parent),
+            ("model", shown.agent.model.clone()),
+        ]);
+        if let Some(identity) = shown.agent.identity.filter(|identity| !identity.trim().is_empty()) {
+            text += "\n\nWhat your owner says you are:\n\n";
+            text += &fenced("text", &identity);
+        }
+        Ok(Section::present(NAME, vec![format!("agent:{agent}")], text))
+    }
+
+    fn scratchpad(&mut self) -> Result<Section> {
+        const NAME: SectionName = SectionName::Scratchpad;
+        let Some(agent) = self.waking.agent else {
+            return Ok(Section::none(NAME, "no agent was named"));
+        };
+        let found = self.read.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
+        match found.filter(|pad| !pad.content.trim().is_empty()) {
+            None => Ok(Section::none(NAME, "it is empty; `trackway scratchpad update` saves one")),
+            Some(pad) => {
+                let source = format!("scratchpad:{agent}@{}", pad.revision);
+                Ok(Section::present(NAME, vec![source], fenced("text", &pad.content)))
+            }
+        }
+    }
+
+    fn task(&mut self) -> Result<Section> {
+        const NAME: SectionName = SectionName::Task;
+        let Some(task) = self.waking.task else {
+            return Ok(Section::none(NAME, "the run has no task"));
+        };
+        let shown = self.read.shown_by_id::<TaskShown>("t", task)?;
+        let task = &shown.task;
+        let mut text = facts(&[
+            ("task", Some(task.variant.to_string())),
+            ("revision", Some(task.revision.to_string())),
+            ("title", task.title.clone()),
+            ("workflow", Some(shown.workflow.clone())),
+            ("role", shown.role.clone()),
+            ("status", Some(task.status.to_string())),
+            ("priority", Some(task.priority.to_string())),
+            ("estimate", task.estimate.map(|estimate| estimate.to_string())),
+            ("workspace", shown.workspace.clone()),
+            ("language", task.language.clone()),
+            ("labels", (!task.labels.is_empty()).then(|| task.labels.join(", "))),
+        ]);
+        let source = format!("task:{}@{}", task.id, task.revision);
+        let whole = format!("trackway task get {}", task.variant);
+        let texts = [
+            ("Description", &task.description),
+            ("Motivation", &task.motivation),
+            ("Notes", &task.notes),
+            ("Script", &task.script),
+        ];
+        for (title, long) in texts {
+            if let Some(long) = long.as_ref().filter(|long| !long.trim().is_empty()) {
+                text += &format!("\n\n{title}:\n\n{}", excerpt(NAME, &source, long, &whole, &mut self.cuts));
+            }
+        }
+        Ok(Section::present(NAME, vec![source], text))
+    }
+
+    fn variant(&mut self) -> Option<Variant> {
+        let task = self.waking.task?;
+        let found = self.tried(|gathering| {
+            gathering
+                .read
+                .one::<(Variant,)>("select variant from tasks where tenant_id = ?1 and id = ?2", params![task])
+        });
+        found.ok().flatten().map(|(variant,)| variant)
+    }
+
+    fn linked(&mut self, linked: Option<Linked>) -> Section {
+        const NAME: SectionName = SectionName::LinkedTasks;
+        let Some(linked) = linked else {
+            return Section::none(NAME, "the run has no task");
+        };
+        if let Some(reason) = &linked.failure {
+            return Section::unavailable(NAME, reason);
+        }
+        let problems = linked.problems();
+        let variant = self.variant().map_or_else(|| "TASK".to_owned(), |variant| variant.to_string());
+        let whole = format!("trackway wake {variant} --linked");
+        Section { problems, ..wake_context::linked_tasks(linked.tasks, &whole, &mut self.cuts) }
+    }
+
+    fn own_report(&mut self) -> Result<Section> {
+        const NAME: SectionName = SectionName::OwnReport;
+        let (Some(agent), Some(task)) = (self.waking.agent, self.waking.task) else {
+            return Ok(Section::none(NAME, "no agent and task were named"));
+        };
+        let Some(report) = self.read.current_report_of(agent, task)? else {
+            return Ok(Section::none(NAME, "there is none; `trackway report update` writes one"));
+        };
+        let source = format!("report:{}", report.id);
+        let whole = format!("trackway report get --task {task} --agent {agent}");
+        let said = facts(&[("when", Some(report.created_at.to_string())), ("in one line", Some(report.one_liner))]);
+        let content = excerpt(NAME, &source, &report.content, &whole, &mut self.cuts);
+        let text = format!("{said}\n\n{}\n\n{content}", fenced("text", &report.tldr));
+        Ok(Section::present(NAME, vec![source], text))
+    }
+
+    /// What a run may use, and the message it answers.
+    fn budget(&mut self) -> std::result::Result<Option<Budget>, String> {
+        let Some(run) = self.waking.run else {
+            return Ok(None);
+        };
+        self.tried(|gathering| {
+            gathering.read.one::<Budget>(
+                "select r.max_steps, (select count(*) from run_steps s where s.tenant_id = ?1 and s.run_id = r.id and s.step_type <> 'wake'),
+                 q.lease_expires, q.message_id, c.body
+                 from runs r left join queue_items q on q.id = r.queue_item_id left join messages m on m.id = q.message_id
+                 left join contents c on c.id = m.content_id where r.tenant_id = ?1 and r.id = ?2",
+                params![run],
+            )
+        })
+    }
+
+    fn message(&mut self, budget: Option<&Budget>) -> Section {
+        const NAME: SectionName = SectionName::InboundMessage;
+        let Some((id, body)) = budget.and_then(|budget| Some((budget.message_id?, budget.message.as_ref()?))) else {
+            return Section::none(NAME, "no message asked for this");
+        };
+        let source = format!("message:{id}");
+        let text = excerpt(NAME, &source, body, &format!("trackway message get {id}"), &mut self.cuts);
+        Section::present(NAME, vec![source], text)
+    }
+
+    fn limits(&mut self, budget: Option<&Budget>) -> Result<Section> {
+        const NAME: SectionName = SectionName::Budget;
+        let limit = match self.waking.agent {
+            None => None,
+            Some(agent) => {
+                let found = self.read.one::<(Option<f64>,)>(
+                    "select spend_limit from agents where tenant_id = ?1 and id = ?2",
+                    params![agent],
+                )?;
+                found.and_then(|(limit,)| limit)
+            }
+        };
+        if budget.is_none() && limit.is_none() {
+            return Ok(Section::none(NAME, "no run is started yet"));
+        }
+        let told = facts(&[
+            ("steps left", budget.map(|budget| (budget.max_steps - budget.steps).max(0).to_string())),
+            ("steps in all", budget.map(|budget| budget.max_steps.to_string())),
+            ("yours until", budget.and_then(|budget| budget.lease_expires).map(|lease| lease.to_string())),
+            ("may spend in a day", limit.map(|limit| limit.to_string())),
+        ]);
+        let sources = self.waking.run.map(|run| format!("run:{run}")).into_iter().collect();
+        Ok(Section::present(NAME, sources, told))
+    }
+
+    fn changes(&mut self, linked: Option<&LinkedTasks>) -> Section {
+        self.section(SectionName::Changes, |gathering| gathering.changes_since(linked))
+    }
+
+    fn changes_since(&mut self, linked: Option<&LinkedTasks>) -> Result<Section> {
+        const NAME: SectionName = SectionName::Changes;
+        let (Some(agent), Some(task)) = (self.waking.agent, self.waking.task) else {
+            return Ok(Section::none(NAME, "no agent and task were named"));
+        };
+        let last = self.read.row::<RunWake>(
+            "where tenant_id = ?1 and agent_id = ?2 and task_id = ?3 order by created_at desc, position desc limit 1",
+            params![agent, task],
+        )?;
+        let Some(last) = last else {
+            return Ok(Section::none(NAME, "this is the first time"));
+        };
+        let mut changes = self.changes_of_task(&last, agent, task)?;
+        for row in linked.into_iter().flat_map(LinkedTasks::rows) {
+            if row.status_since > last.created_at {
+                changes.push(format!("linked task {} is {} since {}", row.id, row.status, row.status_since));
+            }
+            if let Some(report) = row.report.as_ref().filter(|report| report.created_at > last.created_at) {
+                changes.push(format!("linked task {} has a report of {}", row.id, report.created_at));
+            }
+        }
+        // In both lists it is told once.
+        changes.sort_unstable();
+        changes.dedup();
+        if changes.is_empty() {
+            return Ok(Section::none(NAME, "nothing that is recorded"));
+        }
+        let of = changes.len();
+        if of > CHANGES_MAX {
+            changes.truncate(CHANGES_MAX);
+            self.cuts.push(Cut {
+                section: NAME,
+                what: "lines".to_owned(),
+                kept: CHANGES_MAX,
+                of,
+                source: None,
+                whole: None,
+            });
+        }
+        let text = format!("Since {}:\n\n{}", last.created_at, fenced("text", &changes.join("\n")));
+        Ok(Section::present(NAME, vec![format!("run:{}", last.run_id)], text))
+    }
+
+    fn changes_of_task(&mut self, last: &RunWake, agent: Id<kind::Agent>, task: Id<kind::Task>) -> Result<Vec<String>> {
+        let since = last.created_at;
+        let mut changes = Vec::new();
+        let revisions = self.read.query::<(i64, Time)>(
+            "select number, created_at from task_revisions where tenant_id = ?1 and task_id = ?2 and created_at > ?3 order by number desc limit 20",
+            params![task, since],
+        )?;
+        changes.extend(revisions.iter().map(|(number, at)| format!("the task is at revision {number} since {at}")));
+        let status = self.read.one::<(String, Time)>(
+            "select status, status_since from tasks where tenant_id = ?1 and id = ?2 and status_since > ?3",
+            params![task, since],
+        )?;
+        changes.extend(status.map(|(status, at)| format!("the task is {status} since {at}")));
+        let links = self.read.rows::<TaskLink>(
+            "where tenant_id = ?1 and (from_task_id = ?2 or to_task_id = ?2) and deleted_at is null and created_at > ?3 order by created_at desc limit 20",
+            params![task, since],
+        )?;
+        changes.extend(links.iter().map(|link| {
+            let (other, word) = if link.from_task_id == task {
+                (link.to_task_id, link.link_type.word())
+            } else {
+                (link.from_task_id, link.link_type.inverse())
+            };
+            format!("the task {word} {other} since {}", link.created_at)
+        }));
+        let reports = self.read.query::<(String, Time)>(
+            "select a.handle, r.created_at from reports r join agents a on a.id = r.agent_id
+             where r.tenant_id = ?1 and r.task_id = ?2 and r.agent_id <> ?3 and r.created_at > ?4 order by r.id desc limit 20",
+            params![task, agent, since],
+        )?;
+        changes.extend(reports.iter().map(|(handle, at)| format!("{handle} reported on the task at {at}")));
+        let edits = self.read.query::<(i64, Time)>(
+            "select revision, created_at from scratchpad_revisions where tenant_id = ?1 and agent_id = ?2 and actor_kind = 'person' and created_at > ?3 order by revision desc limit 20",
+            params![agent, since],
+        )?;
+        changes.extend(
+            edits
+                .iter()
+                .map(|(revision, at)| format!("your owner wrote revision {revision} of your scratchpad at {at}")),
+        );
+        Ok(changes)
+    }
+}
