@@ -166,6 +166,7 @@ pub(super) fn begin(
     picked: Vec<Picked>,
 ) -> Result<Vec<Taken>> {
     let (mut runs, mut entries, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let agent = picked.first().map(|item| item.agent_id);
     for item in picked {
         let run_id = item.run_id.unwrap_or_else(|| write.new_id());
         let (secret, hash) = token::of_run(run_id)?;
@@ -201,7 +202,9 @@ pub(super) fn begin(
     }
     write.insert_all(&runs)?;
     write.insert_all(&entries)?;
-    agent_link::link_all(write, agent.id, all.iter().map(|taken: &Taken| taken.task_id))?;
+    if let Some(agent) = agent {
+        agent_link::link_all(write, agent, all.iter().map(|taken: &Taken| taken.task_id))?;
+    }
     Ok(all)
 }
 
