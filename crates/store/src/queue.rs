@@ -22,7 +22,7 @@ use crate::{
     tables::QueueItem,
 };
 
-/// What makes a task `t` ready. Word for word the condition of the index tasks_ready, so that both engines use it, and
+/// What makes a task `t` ready. Word for word the condition of the index `tasks_ready`, so that both engines use it, and
 /// that nobody has asked for it yet.
 pub const READY_TASK: &str =
     "t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced
@@ -143,6 +143,7 @@ impl Taker {
     }
 
     /// What else must hold for it to take anything.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what is bound is borrowed")]
     fn moment<'a>(&self, bound: &mut Bound<'a>, now: &'a Time) -> String {
         match &self.who {
             Who::Known(_) => String::new(),
