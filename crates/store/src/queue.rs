@@ -143,6 +143,7 @@ impl Taker {
     }
 
     /// What else must hold for it to take anything.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what is bound is borrowed")]
     fn moment<'a>(&self, bound: &mut Bound<'a>, now: &'a Time) -> String {
         match &self.who {
             Who::Known(_) => String::new(),

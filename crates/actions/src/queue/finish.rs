@@ -62,7 +62,7 @@ impl Action for CompleteItem {
         let id = id_of(write, &self.id)?;
         if write.hopeful {
             self.hopefully(context, write, id)?;
-            return Ok(self.done(id));
+            return Ok(Self::done(id));
         }
         let run = match self.at_once(context, write, id)? {
             Some(run) => Some(run),
@@ -76,7 +76,7 @@ impl Action for CompleteItem {
         if let Some(run) = run {
             run::end_quietly(write, run, RunStatus::Completed, "completed")?;
         }
-        Ok(self.done(id))
+        Ok(Self::done(id))
     }
 
     fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
@@ -112,7 +112,7 @@ macro_rules! straight {
 }
 
 impl CompleteItem {
-    fn done(&self, id: Id<kind::QueueItem>) -> Done<Self> {
+    fn done(id: Id<kind::QueueItem>) -> Done<Self> {
         Done::changed(ItemStands { id, status: ItemStatus::Completed }, &resource(id), Nothing)
     }
 
@@ -175,7 +175,7 @@ impl CompleteItem {
             // One that is named twice is there the first time only.
             .map(
                 |(action, id)| {
-                    if done.remove(id) { Ok(action.done((*id).into())) } else { action.perform(context, write) }
+                    if done.remove(id) { Ok(Self::done((*id).into())) } else { action.perform(context, write) }
                 },
             )
             .collect()
