@@ -17,6 +17,9 @@ use crate::{
     store::Reader,
 };
 
+/// When something went on: from, to.
+type Intervals = Vec<(Time, Time)>;
+
 /// What was found, and what could not be.
 #[derive(Debug, Default)]
 pub struct Linked {
@@ -160,11 +163,7 @@ impl Reader<'_> {
     }
 
     /// When runs went on, of every task nearby. One that is running goes on until now.
-    fn time_spent_nearby(
-        &mut self,
-        task: Id<kind::Task>,
-        now: Time,
-    ) -> Result<HashMap<Id<kind::Task>, Vec<(Time, Time)>>> {
+    fn time_spent_nearby(&mut self, task: Id<kind::Task>, now: Time) -> Result<HashMap<Id<kind::Task>, Intervals>> {
         let runs = self.query::<(Id<kind::Task>, Time, Option<Time>)>(
             &format!(
                 "with {NEAR} select r.task_id, r.started_at, r.ended_at from near n cross join runs r
@@ -172,7 +171,7 @@ impl Reader<'_> {
             ),
             params![task],
         )?;
-        let mut spent: HashMap<_, Vec<_>> = HashMap::new();
+        let mut spent: HashMap<_, Intervals> = HashMap::new();
         for (task, start, end) in runs {
             spent.entry(task).or_default().push((start, end.unwrap_or(now)));
         }

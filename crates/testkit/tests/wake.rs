@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 use trackway_domain::{
     ErrorKind, Id, Ref, Time, kind,
+    observed::{Fact, Observation, PromptKey, Seen, Source},
     wake_context::{Section, SectionName, SectionState},
     words::RunStatus,
 };
@@ -471,6 +472,37 @@ engines! {
         assert!(house.read(|read| Ok(ShowRun { run: Ref::new(&*run), wake: false }.answer(read, Time::now())?)).wake.is_none());
         house.act("end_run", json!({ "run": run, "status": "completed" })).unwrap();
         assert_eq!(house.act("wake_run", json!({ "run": run })).unwrap_err().kind(), ErrorKind::Denied);
+    }
+
+    fn the_answer_to_the_end_of_run_prompt_moves_the_head_but_never_back(house: House) {
+        furnished(&house);
+        let start: Time = "2026-03-01T09:00:00Z".parse().unwrap();
+        let observe = |prompt: &str, second: i64, fact: Fact| {
+            let prompt = PromptKey { id: Some(prompt.to_owned()), ..PromptKey::default() };
+            let facts = vec![Seen::new(start.plus_seconds(second), None, &prompt, fact)];
+            let session = "0b9f6d4e-9a51-4e0a-8a3c-2f3d7f9d0002".to_owned();
+            house.core.observe(&house.ada, &Observation { session, source: Source::Hook, facts, progress: None }).unwrap();
+        };
+        let begin = |prompt: &str, second| observe(prompt, second, Fact::Prompt { text: prompt.to_owned(), hash: prompt.to_owned() });
+        let close = |prompt: &str, second, content: &str| {
+            let report = json!({ "report": { "one_liner": "a", "tldr": "b", "content": content } });
+            observe(prompt, second, Fact::Closing { answer: format!("```json\n{report}\n```") });
+        };
+        let main = house.read(|read| Ok(read.resolve(&Ref::<kind::Task>::new("main"))?));
+        begin("one", 0);
+        begin("two", 10);
+        assert_eq!(raw(&house).execute("update runs set task_id = ?1", params![main]).unwrap(), 2);
+        let current = |house: &House| {
+            let get = GetReport { task: Ref::new("main"), agent: None };
+            house.read(|read| Ok(get.answer(read, Time::now())?)).report.content
+        };
+        close("two", 20, "the later");
+        assert_eq!(current(&house), "the later");
+        // A transcript that is read late tells of an earlier one.
+        close("one", 5, "the earlier");
+        assert_eq!(current(&house), "the later");
+        let reports = raw(&house).query::<(i64,)>("select count(*) from reports", &[]).unwrap();
+        assert_eq!(reports, [(2,)]);
     }
 
     fn reports_of_two_writers_at_once_leave_one_head(house: House) {

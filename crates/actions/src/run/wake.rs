@@ -80,7 +80,7 @@ impl Action for WakeRun {
             params![run.id()],
         )?;
         let characters = text.chars().count();
-        let missing: String = problems.iter().map(|problem| format!("\n{problem}")).collect();
+        let missing = problems.iter().fold(String::new(), |all, problem| format!("{all}\n{problem}"));
         write.insert(&Step {
             run_id: run.id(),
             tenant_id: context.tenant,

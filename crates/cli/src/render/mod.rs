@@ -81,7 +81,7 @@ impl Shape {
             ("package", "upgrade") => Self::Rows(MOVED),
             ("queue", "take") | ("", "claim") => Self::Rows(TAKEN),
             ("scratchpad", "get") => Self::Field("content"),
-            ("", "wake") | ("run", "wake") => Self::Field("text"),
+            ("" | "run", "wake") => Self::Field("text"),
             ("scratchpad", "diff") => Self::Field("diff"),
             ("trace", "export") => Self::Json,
             _ => Self::Fields,
