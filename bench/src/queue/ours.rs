@@ -43,7 +43,9 @@ impl Hand<'_> {
             let some = left.min(self.batch);
             let all: Vec<AddItem> = (0..some).map(|_| AddItem::of(Ref::new(TASK))).collect();
             match all.as_slice() {
-                [one] => drop(self.core.execute(&self.house.person, one)?),
+                [one] => {
+                    self.core.execute(&self.house.person, one)?;
+                }
                 all => drop(self.core.execute_all(&self.house.person, all)?),
             }
             left -= some;
@@ -63,7 +65,9 @@ impl Hand<'_> {
                 .collect();
             match done.as_slice() {
                 [] => return Ok(()),
-                [one] => drop(self.core.execute(&self.house.person, one)?),
+                [one] => {
+                    self.core.execute(&self.house.person, one)?;
+                }
                 all => drop(self.core.execute_all(&self.house.person, all)?),
             }
         }
