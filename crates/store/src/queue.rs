@@ -142,14 +142,15 @@ impl Taker {
         }
     }
 
-    /// What else must hold for it to take anything.
+    /// What else must hold for it to take anything: nothing has to be made ready or returned first.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "what is bound is borrowed")]
     fn moment<'a>(&self, bound: &mut Bound<'a>, now: &'a Time) -> String {
         match &self.who {
             Who::Known(_) => String::new(),
             Who::Named(_) => format!(
-                " and not exists (select 1 from queue_items w where w.tenant_id = ?1 and w.status = 'waiting' and w.not_before <= {})",
-                bound.place(now)
+                " and not exists (select 1 from queue_items w where w.tenant_id = ?1 and w.status = 'waiting' and w.not_before <= {now})
+                 and not exists (select 1 from queue_items l where l.tenant_id = ?1 and l.status = 'running' and l.lease_expires <= {now})",
+                now = bound.place(now)
             ),
         }
     }

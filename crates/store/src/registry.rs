@@ -198,7 +198,7 @@ impl Reader<'_> {
 
     /// The not-found error for a name, with what comes close.
     pub fn unknown(&mut self, kind: Kind, text: &str) -> Result<Rule> {
-        let error = Rule::not_found(format!("there is no {kind} {text:?}"));
+        let error = Rule::not_found(format!("there is no {} {text:?}", kind.word().replace('_', " ")));
         let Some((_, table, column)) = NAMED.iter().find(|(named, ..)| *named == kind) else {
             return Ok(error);
         };

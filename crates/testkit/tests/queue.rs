@@ -190,6 +190,30 @@ engines! {
         house.act("queue_complete", held(&second)).unwrap();
     }
 
+    fn a_lease_that_is_over_is_noticed_though_there_is_other_work(house: House) {
+        furnished(&house);
+        let lost = add(&house, json!({ "task": "again", "priority": 9 }));
+        for _ in 0..3 {
+            add(&house, json!({ "task": "again" }));
+        }
+        take(&house, json!({ "lease": 1 }));
+        thread::sleep(Duration::from_millis(1_100));
+        assert_eq!(take(&house, json!({})).len(), 1);
+        assert_eq!(stands(&house, &lost).0, "waiting");
+        thread::sleep(Duration::from_millis(1_300));
+        assert_eq!(ids(&take(&house, json!({}))), [lost["id"].clone()]);
+    }
+
+    fn what_was_claimed_and_left_can_be_claimed_again(house: House) {
+        furnished(&house);
+        let left = house.act("claim", json!({ "lease": 1 })).unwrap();
+        assert_eq!((left[0]["variant"].clone(), house.act("claim", json!({})).unwrap()), (json!("once"), json!([])));
+        thread::sleep(Duration::from_millis(1_100));
+        let again = house.act("claim", json!({})).unwrap();
+        assert_eq!(again[0]["variant"], "once");
+        assert_eq!((stands(&house, &left[0]).0, status_of_task(&house, "once")), ("failed".into(), "in_progress".into()));
+    }
+
     fn any_sign_of_life_keeps_the_lease(house: House) {
         furnished(&house);
         add(&house, json!({ "task": "again" }));
@@ -410,6 +434,9 @@ engines! {
         assert_eq!(stands(&house, &waiting).0, "cancelled");
         house.act("queue_fail", with(held(&item), json!({ "error": "no" }))).unwrap();
         assert_eq!(stands(&house, &running).0, "failed");
+        for item in [&running, &waiting] {
+            assert_eq!(refused(house.act("queue_requeue", json!({ "id": item["id"] }))).0, ErrorKind::Conflict);
+        }
     }
 
     fn a_run_ends_its_own_item_and_no_other(house: House) {

@@ -7,7 +7,7 @@ use trackway_domain::{
 };
 use trackway_store::Writer;
 
-use super::{Ending, ItemStands, item, resource, settle};
+use super::{Ending, ItemStands, item, resource, settle, settle::task_is_there};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -81,6 +81,9 @@ impl Action for RequeueItem {
                     .hint("only items that failed, were cancelled, are blocked or in back-off go back to the queue")
                     .into());
             }
+        }
+        if !task_is_there(write, &item)? {
+            return Err(Rule::conflict(format!("the task of queue item {} was deleted", item.id.short())).into());
         }
         if let Some(key) = item.dedup_key.as_deref().filter(|_| item.finished_at.is_some()) {
             super::refuse_second(write, key)?;

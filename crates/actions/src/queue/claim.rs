@@ -52,18 +52,16 @@ impl Action for Claim {
         let lease_seconds = lease(self.lease)?;
         let agent = taking_agent(context, write, self.agent.as_ref())?;
         let workspace = write.resolve_optional(self.workspace.as_ref())?;
-        let mut slots = free_slots(write, &agent)?;
+        // What somebody claimed and left is open again.
+        return_expired(context, write)?;
+        let slots = free_slots(write, &agent)?;
         if slots.as_ref().is_some_and(Vec::is_empty) {
-            return_expired(context, write)?;
-            slots = free_slots(write, &agent)?;
-            if slots.as_ref().is_some_and(Vec::is_empty) {
-                return Err(Rule::conflict(format!("agent {} holds as many items as it may", agent.handle))
-                    .hint(format!(
-                        "trackway queue held shows them; trackway agent set --handle {} --max-items NUMBER",
-                        agent.handle
-                    ))
-                    .into());
-            }
+            return Err(Rule::conflict(format!("agent {} holds as many items as it may", agent.handle))
+                .hint(format!(
+                    "trackway queue held shows them; trackway agent set --handle {} --max-items NUMBER",
+                    agent.handle
+                ))
+                .into());
         }
         let roles = roles(&agent);
         let task = match &self.task {

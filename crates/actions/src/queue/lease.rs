@@ -8,7 +8,7 @@ use trackway_domain::{
 };
 use trackway_store::{Writer, params, tables::QueueItem};
 
-use super::{Again, Ending, check_held, held, resource, settle};
+use super::{Again, Ending, held, resource, settle};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -90,17 +90,13 @@ pub(crate) fn keep_alive(write: &mut Writer<'_>, lease: &Lease) -> Result<()> {
     Ok(())
 }
 
-/// Returns what was taken and not heard of any more. Says how many there were.
-pub(super) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Result<usize> {
+/// Returns what was taken and not heard of any more.
+pub(super) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Result<()> {
     let expired = write.expired_items()?;
-    for item in &expired {
-        expire(context, write, item)?;
-    }
-    Ok(expired.len())
+    expired.iter().try_for_each(|item| expire(context, write, item))
 }
 
 fn expire(context: &Context, write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
-    debug_assert!(check_held(item, item.fence, write).is_err());
     if let Some(run) = item.run_id {
         run::end_quietly(write, run, RunStatus::TimedOut, "lease expired")?;
     }

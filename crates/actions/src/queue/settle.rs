@@ -78,7 +78,7 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
 }
 
 /// Whether there is still something to try again.
-fn task_is_there(write: &mut Writer<'_>, item: &QueueItem) -> Result<bool> {
+pub(super) fn task_is_there(write: &mut Writer<'_>, item: &QueueItem) -> Result<bool> {
     let there = write.count(
         "select count(*) from tasks where tenant_id = ?1 and id = ?2 and deleted_at is null",
         params![item.task_id],

@@ -87,10 +87,8 @@ impl Action for TakeItems {
             slots: None,
             lease_seconds,
         };
-        let mut picked = pick(write, &agent, &mut taker)?;
-        if picked.is_empty() && return_expired(context, write)? > 0 {
-            picked = pick(write, &agent, &mut taker)?;
-        }
+        return_expired(context, write)?;
+        let picked = pick(write, &agent, &mut taker)?;
         if let Some(item) = item.filter(|_| picked.is_empty()) {
             return Err(why_not(write, item.id, &agent)?.into());
         }

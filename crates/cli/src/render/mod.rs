@@ -230,7 +230,7 @@ fn rounded(number: f64) -> String {
 }
 
 fn is_id(field: &str) -> bool {
-    field == "id" || field.ends_with("_id")
+    field == "id" || field == "queue_items" || field.ends_with("_id")
 }
 
 fn is_time(field: &str) -> bool {
