@@ -36,23 +36,44 @@ pub fn command() -> Command {
         .long_about(
             "Take queue items and run them, until stopped.\n\nThe script of a task runs in its shell, in the directory of its workspace, with the run's token in its environment: what it does with `trackway` is done in the run. Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.",
         )
-        .args([
-            Arg::new("agent").long("agent").value_name("AGENT").help("Whose items to take (the worker: what names no agent)"),
-            Arg::new("concurrency")
-                .long("concurrency")
-                .value_name("NUMBER")
-                .default_value("1")
-                .value_parser(clap::value_parser!(u64).range(1..=1_000))
-                .help("How many to run at once"),
-            Arg::new("once").long("once").action(ArgAction::SetTrue).help("Stop when nothing is ready"),
-            Arg::new("lease")
-                .long("lease")
-                .value_name("SECONDS")
-                .value_parser(clap::value_parser!(i64).range(1..=queue::LEASE_SECONDS_MAX))
-                .help("After how long without a sign of life from this worker others may take what it holds (60)"),
-            span("timeout", TIMEOUT, "How long a task may take that does not say it itself"),
-            span("grace", GRACE, "How long running tasks may go on once the worker is to stop"),
-        ])
+        .args(arguments())
+        .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Stop when nothing is ready"))
+}
+
+/// What a worker is told, alone or beside a server.
+pub fn arguments() -> Vec<Arg> {
+    vec![
+        Arg::new("agent")
+            .long("agent")
+            .value_name("AGENT")
+            .help("Whose items to take (the worker: what names no agent)"),
+        Arg::new("concurrency")
+            .long("concurrency")
+            .value_name("NUMBER")
+            .default_value("1")
+            .value_parser(clap::value_parser!(u64).range(1..=1_000))
+            .help("How many to run at once"),
+        Arg::new("lease")
+            .long("lease")
+            .value_name("SECONDS")
+            .value_parser(clap::value_parser!(i64).range(1..=queue::LEASE_SECONDS_MAX))
+            .help("After how long without a sign of life from this worker others may take what it holds (60)"),
+        span("timeout", TIMEOUT, "How long a task may take that does not say it itself"),
+        span("grace", GRACE, "How long running tasks may go on once the worker is to stop"),
+    ]
+}
+
+/// How a worker is to work.
+pub fn settings(matches: &ArgMatches) -> Result<Settings, Failure> {
+    Ok(Settings {
+        agent: matches.get_one::<String>("agent").cloned(),
+        concurrency: matches.get_one::<u64>("concurrency").map_or(1, |number| usize::try_from(*number).unwrap_or(1)),
+        once: matches.try_get_one::<bool>("once").ok().flatten().copied().unwrap_or(false),
+        lease_seconds: matches.get_one::<i64>("lease").copied().unwrap_or(LEASE_SECONDS),
+        timeout: duration(matches, "timeout"),
+        grace: duration(matches, "grace"),
+        program: std::env::current_exe()?,
+    })
 }
 
 fn span(name: &'static str, default: &'static str, help: &'static str) -> Arg {
@@ -81,16 +102,7 @@ pub fn run_command() -> Command {
 /// Works until it is told to stop, or nothing is ready.
 pub fn work(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let context = people_only(house)?;
-    let settings = Settings {
-        agent: matches.get_one::<String>("agent").cloned(),
-        concurrency: matches.get_one::<u64>("concurrency").map_or(1, |number| usize::try_from(*number).unwrap_or(1)),
-        once: matches.get_flag("once"),
-        lease_seconds: matches.get_one::<i64>("lease").copied().unwrap_or(LEASE_SECONDS),
-        timeout: duration(matches, "timeout"),
-        grace: duration(matches, "grace"),
-        program: std::env::current_exe()?,
-    };
-    let tally = follow(house, &context, &settings, &|event| tell(event))?;
+    let tally = follow(house, &context, &settings(matches)?, &|event| tell(event))?;
     Ok(Outcome::new(json!(tally), Shape::Fields))
 }
 
@@ -160,7 +172,7 @@ pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure>
 }
 
 /// A worker acts for a person: it makes runs for agents, and is in none itself.
-fn people_only(house: &House) -> Result<Context, Failure> {
+pub fn people_only(house: &House) -> Result<Context, Failure> {
     let context = house.context()?;
     if context.run.is_some() {
         return Err(Rule::denied("a run cannot be a worker").hint("unset TRACKWAY_TOKEN").into());
@@ -198,7 +210,7 @@ fn listen_for_signals(tell: mpsc::Sender<Note>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tell(event: &Event<'_>) {
+pub fn tell(event: &Event<'_>) {
     if let Some(line) = line(event) {
         let _ = writeln!(anstream::stderr(), "{line}");
     }

@@ -10,7 +10,7 @@ use std::{path::Path, process::Command};
 use serde_json::Value;
 
 /// Packages in Cargo.lock. Raise it on purpose, in the commit that adds the dependency.
-const PACKAGES_MAX: usize = 210;
+const PACKAGES_MAX: usize = 330;
 
 /// What the source of a package from the registry starts with; code from a git repository would say `git+`.
 const REGISTRY: &str = "registry+";
