@@ -194,11 +194,10 @@ pub(crate) fn json_response(value: &serde_json::Value) -> Response {
 
 fn respond(question: &Question, reply: Reply, format: Format) -> Response {
     let page = match reply {
-        Reply::Page(page) => page,
         Reply::Done { then, .. } if format == Format::Html => {
             return (StatusCode::SEE_OTHER, [(header::LOCATION, then)]).into_response();
         }
-        Reply::Done { page, .. } => page,
+        Reply::Page(page) | Reply::Done { page, .. } => page,
     };
     let body = match format {
         Format::Json => {
