@@ -8,6 +8,10 @@ use trackway_domain::{
 
 use crate::{
     action::{Action, LongText},
+    board::{
+        ArchiveBoard, ArchiveStickie, DeleteBoard, DeleteStickie, RelateStickies, SetBoard, SetStickie, SyncBoard,
+        UnrelateStickies, UpdateStickie,
+    },
     catalog::{
         label::SetLabel,
         link::{AddLink, DeleteLink},
@@ -188,6 +192,16 @@ actions![
     SetTestcase,
     ImportTestcases,
     CleanupContents,
+    SetBoard,
+    ArchiveBoard,
+    DeleteBoard,
+    SyncBoard,
+    SetStickie,
+    UpdateStickie,
+    ArchiveStickie,
+    DeleteStickie,
+    RelateStickies,
+    UnrelateStickies,
 ];
 
 /// The action of a name.

@@ -21,8 +21,8 @@ use trackway_views::registry::VIEWS;
 use uuid::Uuid;
 
 use crate::{
-    arguments, connect, demo, doctor, environment, failure::Failure, hook, ingest, init, location::Location, long_text,
-    render::Shape, user, work,
+    arguments, board_folder, connect, demo, doctor, environment, failure::Failure, hook, ingest, init,
+    location::Location, long_text, render::Shape, user, work,
 };
 
 /// An answer, and how people see it.
@@ -68,6 +68,10 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
         Some(("task", rest)) if rest.subcommand_name() == Some("run") => {
             let (_, rest) = rest.subcommand().unwrap_or(("", rest));
             work::run_task(&House::open(matches)?, rest)
+        }
+        Some(("board", rest)) if rest.subcommand_name().is_some_and(board_folder::is_about_folders) => {
+            let (verb, rest) = rest.subcommand().unwrap_or(("", rest));
+            board_folder::answer(&House::open(matches)?, verb, rest)
         }
         Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
         Some(("ingest", rest)) => {

@@ -1,6 +1,7 @@
 //! The command line: arguments in, tables or JSON out, an exit code.
 
 pub mod arguments;
+pub mod board_folder;
 pub mod client;
 pub mod config;
 pub mod connect;

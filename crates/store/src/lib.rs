@@ -1,6 +1,7 @@
 //! Rows in and out. One SQL text for both engines, dispatched in `connection`; types crossed in `sql`.
 
 pub mod bell;
+pub mod boards;
 pub mod connection;
 pub mod current_reports;
 pub mod error;

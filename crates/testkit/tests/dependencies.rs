@@ -10,13 +10,14 @@ use std::{path::Path, process::Command};
 use serde_json::Value;
 
 /// Packages in Cargo.lock. Raise it on purpose, in the commit that adds the dependency.
-const PACKAGES_MAX: usize = 210;
+const PACKAGES_MAX: usize = 330;
 
 /// What the source of a package from the registry starts with; code from a git repository would say `git+`.
 const REGISTRY: &str = "registry+";
 
 /// Licences as packages state them. One that is not here is read before it is added.
 const LICENCES: &[&str] = &[
+    "(Apache-2.0 OR MIT) AND BSD-3-Clause",
     "(MIT OR Apache-2.0) AND Unicode-3.0",
     "Apache-2.0",
     "Apache-2.0 OR BSL-1.0 OR MIT",

@@ -1,5 +1,6 @@
 //! How people see an answer: tables and colour on a terminal, plain text in a pipe, JSON when asked.
 
+mod board;
 mod chain;
 mod connection;
 mod doctor;
@@ -46,6 +47,7 @@ pub enum Shape {
     Session,
     Status,
     Doctor,
+    BoardDiff,
     SchemaTable,
     SchemaMarkdown,
     SchemaMermaid,
@@ -173,6 +175,7 @@ impl Output {
             Shape::Run => page.run(data),
             Shape::Session => page.session(data),
             Shape::Doctor => page.doctor(data),
+            Shape::BoardDiff => page.board_diff(data),
             Shape::Status => page.status(data),
             Shape::SchemaTable => page.schema_table(data),
             Shape::SchemaMarkdown => schema::markdown(data),
