@@ -85,6 +85,7 @@ fn verbs(noun: &str) -> impl Iterator<Item = &'static str> {
     let special: &[&str] = match noun {
         "task" => &["run"],
         "board" => &["export", "import", "diff"],
+        "import" => &["jsonl"],
         _ => &[],
     };
     actions
@@ -122,6 +123,7 @@ fn noun_command(noun: &'static str, about: &'static str, extent: &Extent) -> Com
     match noun {
         "task" => command.subcommand(crate::work::run_command()),
         "board" => crate::board_folder::commands(command),
+        "import" => command.subcommand(crate::transfer::import_command()),
         _ => command,
     }
 }
@@ -217,7 +219,12 @@ fn globals() -> [Arg; 3] {
 
 /// Commands that are neither an action nor a question about rows.
 fn special() -> Vec<Command> {
+    let [backup, restore, export, move_to] = crate::transfer::commands();
     vec![
+        backup,
+        restore,
+        export,
+        move_to,
         Command::new("init").about("Make a database here, or yours with --user").arg(
             Arg::new("user")
                 .long("user")

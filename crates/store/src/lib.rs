@@ -19,6 +19,7 @@ pub mod sql;
 pub mod store;
 pub mod table;
 pub mod tables;
+pub mod transfer;
 pub mod url;
 pub mod wake;
 

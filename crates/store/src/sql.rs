@@ -170,6 +170,14 @@ pub enum Row<'a> {
 }
 
 impl Row<'_> {
+    /// How many columns it has.
+    pub fn width(&self) -> usize {
+        match self {
+            Row::Sqlite(row) => row.as_ref().column_count(),
+            Row::Postgres(row) => row.len(),
+        }
+    }
+
     pub fn get<T: FromColumn>(&self, index: usize) -> Result<T> {
         let column = match self {
             Row::Sqlite(row) => match row.get_ref(index)? {

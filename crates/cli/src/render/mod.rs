@@ -67,6 +67,7 @@ const VERSIONS: &[&str] = &[
     "cost",
 ];
 const TAKEN: &[&str] = &["id", "variant", "fence", "attempt", "lease_expires", "run_id", "token"];
+const COPIED: &[&str] = &["name", "rows", "digest"];
 const MOVED: &[&str] = &["role", "from", "to"];
 
 impl Shape {
@@ -80,6 +81,7 @@ impl Shape {
             ("run", "show") => Self::Run,
             ("session", "show") => Self::Session,
             ("task", "history") => Self::RowsOf("versions", VERSIONS),
+            ("", "backup" | "restore" | "move") => Self::RowsOf("tables", COPIED),
             ("package", "upgrade") => Self::Rows(MOVED),
             ("queue", "take") | ("", "claim") => Self::Rows(TAKEN),
             ("scratchpad", "get") => Self::Field("content"),

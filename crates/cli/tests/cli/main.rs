@@ -27,5 +27,6 @@ mod search;
 mod studio;
 mod terminal;
 mod testcases;
+mod transfer;
 mod wake;
 mod work;
