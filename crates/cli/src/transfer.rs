@@ -99,7 +99,7 @@ pub fn move_to(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> 
     let mut bar = Bar::new();
     let copied = transfer::move_to(house.core.store(), &url, &mut |table, rows| bar.at(table, rows))?;
     let mut outcome = answered(&copied);
-    outcome.remarks.push(format!("note: {} holds everything now; this database stayed as it is", url));
+    outcome.remarks.push(format!("note: {url} holds everything now; this database stayed as it is"));
     Ok(outcome)
 }
 

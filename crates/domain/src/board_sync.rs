@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn two_files_of_one_stickie_are_refused() {
         let folder = folder(vec![file(1, "a", None), file(1, "b", None)], None);
-        let error = compare_stickies(&[], &folder, &HashMap::new(), || Uuid::nil()).unwrap_err();
+        let error = compare_stickies(&[], &folder, &HashMap::new(), Uuid::nil).unwrap_err();
         assert_eq!(error.message, "1.stickie.yaml and 1.stickie.yaml are of one stickie");
     }
 }

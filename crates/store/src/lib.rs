@@ -6,6 +6,7 @@ pub mod connection;
 pub mod current_reports;
 pub mod error;
 pub mod foreign;
+pub mod health;
 pub mod linked_tasks;
 pub mod migrate;
 pub mod queue;

@@ -21,7 +21,7 @@ const SECRET: &str = "secret";
 const REFERENCE_AS_TEXT: [(&str, &str); 3] = [("create_note", "about"), ("vote", "option"), ("send_message", "to")];
 
 /// The actions that name nothing but what they make, and so cannot reach anything.
-const WITHOUT_REFERENCES: [&str; 8] = [
+const WITHOUT_REFERENCES: [&str; 9] = [
     "set_role",
     "set_workspace",
     "set_label",
@@ -30,6 +30,7 @@ const WITHOUT_REFERENCES: [&str; 8] = [
     "update_scratchpad",
     "import_nagger",
     "cleanup_contents",
+    "cleanup_leases",
 ];
 
 /// One thing of every kind, all of the same name.

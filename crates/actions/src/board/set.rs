@@ -96,9 +96,10 @@ impl Action for SetBoard {
         }
         let shown = save(context, write, board, new)?;
         let resource = board_resource(&shown.board);
-        let touched = match new {
-            true => (Touch::one(resource.clone()), Touch::none()),
-            false => (Touch::none(), Touch::one(resource.clone())),
+        let touched = if new {
+            (Touch::one(resource.clone()), Touch::none())
+        } else {
+            (Touch::none(), Touch::one(resource.clone()))
         };
         Ok(Done::changed(BoardSet { board: shown, new }, &resource, touched))
     }

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     connection::{Connection, Engine},
     error::{Error, Result},
+    health::incoming_of,
     migrate,
     search::index_again,
     sql::Param,
@@ -72,7 +73,7 @@ impl Staging {
             crate::store::make_private(folder)
                 .map_err(|error| Error::ReadOnly(format!("{}: {error}", folder.display())))?;
         }
-        let staging = with_ending(target, ".incoming");
+        let staging = incoming_of(target);
         let mut connection = exclusively(&staging)?;
         let left = migrate::applied(&mut connection, url).unwrap_or(i64::MAX);
         if left != 0 && left != version {
