@@ -6,7 +6,7 @@ use trackway_domain::{
     board::{BoardContent, StickieContent},
     board_folder::{BoardFile, Folder},
     board_sync::{Compared, Counts, Moved, Place, compare_relations, compare_stickies, names, who_moved},
-    kind,
+    kind, text,
 };
 use trackway_store::{
     Writer,
@@ -205,7 +205,7 @@ impl Sync<'_, '_> {
     fn set_board(&mut self, whole: &WholeBoard, said: &BoardContent) -> Result<&'static str> {
         let present = whole.shown.content();
         let mut board = self.board.clone();
-        board.name.clone_from(&said.name);
+        board.name = said.name.as_deref().map(|name| text::name("board name", name)).transpose()?;
         board.project.clone_from(&said.project);
         board.background.clone_from(&said.background);
         board.guidelines.clone_from(&said.guidelines);

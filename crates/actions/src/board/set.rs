@@ -1,7 +1,7 @@
 //! Making a board, and changing what is said of one.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Patch, Ref, kind, patch::UNSET, text, words::Lifecycle};
+use trackway_domain::{Error as Rule, Patch, Ref, kind, patch::UNSET, text, words::Lifecycle};
 use trackway_store::{Writer, params, shown::BoardShown, tables::Board};
 
 use super::{board_resource, held, held_board, keep_revision};
@@ -128,6 +128,15 @@ pub(super) fn blank(context: &Context, write: &Writer<'_>) -> Board {
 
 /// Writes a board down with what it says now, one edit later.
 pub(super) fn save(context: &Context, write: &mut Writer<'_>, mut board: Board, new: bool) -> Result<BoardShown> {
+    if let Some(name) = &board.name {
+        let taken = write.count(
+            "select count(*) from boards where tenant_id = ?1 and name = ?2 and id <> ?3 and deleted_at is null",
+            params![name, board.id],
+        )?;
+        if taken > 0 {
+            return Err(Rule::conflict(format!("there is a board called {name:?} already")).into());
+        }
+    }
     board.edit_count += 1;
     board.updated_at = write.now;
     board.changed_at = write.now;

@@ -237,5 +237,7 @@ both_engines! {
         assert_eq!(content(&elsewhere), content(&terminal));
         assert_eq!(counts(&elsewhere.json(&["board", "import", &folder])), [0, 0, 2, 0]);
         assert_eq!(diff(&terminal).0, 0);
+        elsewhere.json(&["board", "set", "--name", "second"]);
+        assert_eq!(elsewhere.fails(&["board", "set", "second", "--name", "plan"]), (4, "there is a board called \"plan\" already".into()));
     }
 }
