@@ -27,6 +27,8 @@ async function furnished() {
   house.runAs(run.token, "run", "usage", run.run_id, "--model", "m", "--input-tokens", "1200", "--output-tokens", "30");
   house.runAs(run.token, "run", "wake", run.run_id);
   house.run("queue", "add", "--task", "fix/login");
+  house.run("board", "set", "--name", "release");
+  house.run("stickie", "set", "--board", "release", "--name", "one", "--priority", "must", "--note", "a **note**");
   return Object.assign(house, { worked: run, note, decision });
 }
 
@@ -35,7 +37,7 @@ const pages = (house) => [
   "/", "/runs", `/runs/${house.worked.run_id}`, "/tasks", "/tasks/fix/login-2", "/queue", "/agents", "/agents/coder",
   "/sessions", "/conversations", "/messages", "/search?words=redirect", "/decisions", `/decisions/${house.decision.id}`,
   "/notes", `/notes/${house.note.id}`, "/why", `/why?of=${house.note.id}`, "/usage", "/events", "/api", "/whoami",
-  "/boards", "/whoami/actions/create_note", "/nothing",
+  "/boards", "/boards/release", "/whoami/actions/create_note", "/nothing",
 ];
 
 test("every page is accessible, light and dark, wide and narrow, and runs nothing of anyone's", async () => {
@@ -144,6 +146,39 @@ for (const javaScriptEnabled of [true, false]) {
     await house.close();
   });
 }
+
+test("stickies are moved by dragging and by keyboard, and relations are drawn", async () => {
+  const house = await House.open();
+  house.run("board", "set", "--name", "release");
+  for (const [name, priority] of [["cookies", "must"], ["docs", "could"]]) {
+    house.run("stickie", "set", "--board", "release", "--name", name, "--priority", priority, "--note", "about <b>it</b>");
+  }
+  house.run("stickie", "relate", "--from", "cookies", "--to", "docs", "--type", "CAUSES");
+  const page = await house.visit("/boards/release");
+  assert.equal(await page.locator("[data-board] > svg > path").count(), 1);
+  await page.locator(".card", { hasText: "docs" }).dragTo(page.locator(".column[data-priority=should] ul"));
+  await page.locator(".column[data-priority=should] .card", { hasText: "docs" }).waitFor();
+  const priority = (name) => house.run("stickie", "list", "--board", "release").find((stickie) => stickie.name === name).priority;
+  assert.equal(priority("docs"), "should");
+
+  const choice = page.getByLabel("Priority of cookies");
+  await choice.focus();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.locator(".column[data-priority=should] .card", { hasText: "cookies" }).waitFor();
+  assert.equal(priority("cookies"), "should");
+  assert.equal(new URL(page.url()).pathname, "/boards/release");
+
+  await page.locator("summary", { hasText: "set stickie" }).click();
+  const form = page.locator("form[action$='/set_stickie']");
+  await form.locator("[name=name]").fill("themes");
+  await form.locator("[name=priority]").selectOption("wont");
+  await form.getByRole("button").click();
+  await page.locator(".column[data-priority=wont] .card", { hasText: "themes" }).waitFor();
+  assert.deepEqual(page.trouble, []);
+  await house.close();
+});
 
 test("the keyboard is enough", async () => {
   const house = await furnished();

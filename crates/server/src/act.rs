@@ -10,7 +10,7 @@ use trackway_domain::Error as Rule;
 
 use crate::{
     address::Place,
-    input, markdown, nouns,
+    input, login, markdown, nouns,
     offers::{self, Caller},
     page::{Block, Cell, Offer, Page, Table},
     pages,
@@ -94,7 +94,7 @@ pub fn perform(
         }
     }
     let data = execute(site, context, offer.action, given, &question.query)?;
-    let then = after(place, offer.action, &data);
+    let then = then(&question.query).unwrap_or_else(|| after(place, offer.action, &data));
     let mut page = Page::new(offer.path.clone(), format!("Done: {name}"), data);
     page.blocks = pages::blocks_of(&page.data, None, &[]);
     Ok(Reply::Done { page: Box::new(page), then })
@@ -131,13 +131,20 @@ pub fn execute(
     Ok(data)
 }
 
-/// Whether nothing is really to be done. A query says nothing else here.
+/// Where a browser wants to go once it is done: a page of ours.
+fn then(query: &str) -> Option<String> {
+    let (_, to) = input::pairs(query).find(|(name, _)| name == "then")?;
+    login::is_ours(&to).then_some(to)
+}
+
+/// Whether nothing is really to be done. A query says nothing else here, but where to go then.
 fn is_dry(query: &str) -> Result<bool, Problem> {
     let mut is_dry = false;
     for (name, value) in input::pairs(query) {
         is_dry = match (name.as_str(), value.as_str()) {
             ("dry_run", "true") => true,
             ("dry_run", "false") => false,
+            ("then", _) => is_dry,
             ("dry_run", _) => return Err(Rule::usage(format!("dry_run is true or false, not {value:?}")).into()),
             _ => {
                 let error = Rule::usage(format!("there is no parameter {name:?} in the query of an action"));

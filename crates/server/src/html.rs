@@ -8,7 +8,7 @@ use trackway_domain::{
 };
 
 use crate::{
-    graph,
+    board, graph,
     input::{self, FieldType},
     markdown,
     page::{Block, Branch, Cell, Offer, Page, Table, TextKind},
@@ -25,12 +25,16 @@ const NAVIGATION: &[(&str, &str)] = &[
     ("/sessions", "Sessions"),
     ("/conversations", "Conversations"),
     ("/decisions", "Decisions"),
+    ("/boards", "Boards"),
     ("/notes", "Notes"),
 ];
 
 /// Texts for which one line would be too small.
 const LONG_FIELDS: &[&str] =
     &["body", "content", "description", "motivation", "notes", "script", "tldr", "identity", "error"];
+
+/// Actions whose input is a whole folder: nobody types one.
+const NOT_TYPED: &[&str] = &["sync_board"];
 
 /// Text in HTML, and in a quoted attribute.
 pub fn escaped(text: &str) -> String {
@@ -154,6 +158,7 @@ fn block(block: &Block) -> String {
                 .collect();
             format!("<ol class=chain>{items}</ol>\n")
         }
+        Block::Board(board) => board::html(board),
         Block::Versions(versions) => graph::svg(versions),
         Block::Bars(bars) => {
             let items: String = bars
@@ -312,6 +317,7 @@ fn forms(offers: &[Offer]) -> String {
     let forms: String = offers
         .iter()
         .filter(|offer| capability::allowance(offer.action.capability) != Some(Allowance::OwnRun))
+        .filter(|offer| !NOT_TYPED.contains(&offer.action.name))
         .map(form)
         .collect();
     if forms.is_empty() { forms } else { format!("<section class=actions><h2>Actions</h2>{forms}</section>\n") }

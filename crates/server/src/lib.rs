@@ -5,6 +5,7 @@ pub mod address;
 pub mod api;
 pub mod assets;
 pub mod blocks;
+pub mod board;
 pub mod caller;
 pub mod format;
 pub mod graph;

@@ -36,10 +36,13 @@ pub fn login(site: &Site, question: &Question) -> Result<Response, Problem> {
     let context = site.core.enter(&Credential::Login(Secret(code))).map_err(refused)?;
     let until = Time::now().plus_seconds(LASTS_SECONDS);
     let made = site.core.execute(&context, &ExchangeLogin { until }).map_err(refused)?;
-    let to = given("to")
-        .filter(|to| to.starts_with('/') && !to.starts_with("//") && !to.contains('\\'))
-        .unwrap_or_else(|| "/".to_owned());
+    let to = given("to").filter(|to| is_ours(to)).unwrap_or_else(|| "/".to_owned());
     Ok(led(&to, &format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={LASTS_SECONDS}", made.token)))
+}
+
+/// Whether a place is on this server, whatever a browser makes of it.
+pub fn is_ours(to: &str) -> bool {
+    to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\r', '\n'])
 }
 
 /// Ends a login.

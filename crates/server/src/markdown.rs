@@ -8,7 +8,7 @@ use trackway_domain::{text, wake_context::fenced};
 
 use crate::{
     input,
-    page::{Block, Branch, Cell, Offer, Page, Table, TextKind},
+    page::{Block, Board, Branch, Cell, Offer, Page, Table, TextKind},
 };
 
 /// A whole page.
@@ -124,6 +124,7 @@ fn block(block: &Block) -> String {
                 format!("- {}: {label}\n", line(&hop.kind))
             })
             .collect(),
+        Block::Board(board) => self::board(board),
         Block::Versions(versions) => versions
             .iter()
             .map(|version| {
@@ -156,6 +157,38 @@ fn block(block: &Block) -> String {
             .map(|figure| format!("- {}: [{}]({})\n", line(&figure.label), line(&figure.value), figure.to))
             .collect(),
     }
+}
+
+fn board(board: &Board) -> String {
+    let mut out = String::new();
+    for (title, _, stickies) in board.columns.iter().filter(|(_, _, stickies)| !stickies.is_empty()) {
+        out += &format!("## {title}\n\n");
+        for stickie in stickies {
+            let labels = if stickie.labels.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", line(&stickie.labels.join(", ")))
+            };
+            out += &format!("- [{}](/stickies/{}){labels}\n", line(&stickie.title), stickie.id);
+            for text in stickie.note.iter().chain(&stickie.code) {
+                let fenced = fenced("text", &text::clean(text));
+                out += &fenced.lines().map(|line| format!("  {line}\n")).collect::<String>();
+            }
+        }
+        out.push('\n');
+    }
+    if !board.relations.is_empty() {
+        out += "## Relations\n\n";
+    }
+    for relation in &board.relations {
+        out += &format!(
+            "- [{from}](/stickies/{from}) {} [{to}](/stickies/{to})\n",
+            relation.name,
+            from = relation.from,
+            to = relation.to
+        );
+    }
+    if out.is_empty() { "No stickie hangs here yet: `set_stickie` adds one.\n".to_owned() } else { out }
 }
 
 fn tree(branch: &Branch, depth: usize) -> String {

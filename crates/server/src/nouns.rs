@@ -13,7 +13,7 @@ pub struct Noun {
     pub one: Option<&'static str>,
     /// The verb that lists them.
     pub list: Option<&'static str>,
-    /// Actions of other nouns on the page of one, with the field that the page fills in.
+    /// Actions of other nouns on the page of one, with the field that the page fills in, if any.
     pub also: &'static [(&'static str, &'static str)],
     /// What an empty list says.
     pub empty: &'static str,
@@ -77,6 +77,12 @@ pub const NOUNS: &[Noun] = &[
     noun("note", "notes", "Notes", "No note yet.").shown_by("show"),
     noun("decision", "decisions", "Decisions", "No decision yet.").shown_by("show"),
     noun("commitment", "commitments", "Commitments", "No commitment yet.").shown_by("show"),
+    noun("board", "boards", "Boards", "No board yet. `trackway board set --name N` makes one.")
+        .shown_by("get")
+        .also(&[("set_stickie", "board"), ("relate_stickies", "")]),
+    noun("stickie", "stickies", "Stickies", "No stickie yet.")
+        .shown_by("get")
+        .also(&[("relate_stickies", "from"), ("unrelate_stickies", "from")]),
     noun("report", "reports", "Reports", "No report yet. Agents write one when they stop."),
     noun("package", "packages", "Packages", "No version is pinned for a role yet."),
     noun("workflow", "workflows", "Workflows", "No workflow yet.").shown_by("get"),

@@ -126,6 +126,9 @@ fn subject(noun: &Noun, action: &Entry) -> Option<&'static str> {
 fn preset(action: &Entry, field: &str, reference: &str, data: &Value) -> Map<String, Value> {
     let of_page = |field: &str| data.get(field).filter(|value| value.is_string()).cloned();
     let mut preset = Map::new();
+    if field.is_empty() {
+        return preset;
+    }
     let itself = match field {
         "handle" | "key" | "variant" => of_page(field),
         "name" if action.command.1 == "set" => of_page(field),

@@ -76,6 +76,8 @@ pub enum Block {
     Versions(Vec<Version>),
     /// Numbers to see at once.
     Figures(Vec<Figure>),
+    /// Stickies in columns, and how they relate.
+    Board(Board),
 }
 
 /// How a text is meant.
@@ -162,6 +164,35 @@ pub struct Version {
     pub replaces: Vec<(String, String)>,
     pub good: i64,
     pub all: i64,
+}
+
+/// A board as it hangs on the wall.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Board {
+    /// Where it is.
+    pub path: String,
+    /// What each column is called, the priority that it stands for, and what is in it.
+    pub columns: Vec<(&'static str, Option<&'static str>, Vec<Stickie>)>,
+    pub relations: Vec<Relation>,
+}
+
+/// A stickie on a board.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stickie {
+    pub id: String,
+    pub title: String,
+    pub note: Option<String>,
+    pub code: Option<String>,
+    pub labels: Vec<String>,
+    pub score: Option<f64>,
+}
+
+/// How one stickie relates to another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Relation {
+    pub from: String,
+    pub to: String,
+    pub name: String,
 }
 
 /// A number to see at once.

@@ -39,9 +39,73 @@
     if (!fresh.hasAttribute("data-live")) main.removeAttribute("data-live");
     if (focused) main.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
     tellTimes();
+    drawBoard();
   };
 
+  // A board: relations as arrows between stickies, and stickies that can be dragged to another column.
+  const svgElement = (name, fields) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [field, value] of Object.entries(fields)) element.setAttribute(field, value);
+    return element;
+  };
+  const drawBoard = () => {
+    const board = document.querySelector("[data-board]");
+    if (!board) return;
+    board.querySelector(":scope > svg")?.remove();
+    const svg = svgElement("svg", { "aria-hidden": "true" });
+    const marker = svgElement("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 5, markerHeight: 5, orient: "auto" });
+    marker.append(svgElement("path", { d: "M0 0 8 4 0 8z" }));
+    svg.append(marker);
+    let drawn = 0;
+    const origin = board.getBoundingClientRect();
+    for (const relation of document.querySelectorAll(".relations li")) {
+      const [from, to] = ["from", "to"].map((end) => document.getElementById(`s-${relation.dataset[end]}`)?.getBoundingClientRect());
+      if (!from || !to) continue;
+      const sameColumn = Math.abs(from.left - to.left) < 5;
+      const leftward = to.left < from.left;
+      const x1 = (leftward ? from.left : from.right) - origin.left;
+      const x2 = (sameColumn ? to.right : leftward ? to.right : to.left) - origin.left;
+      const [y1, y2] = [from, to].map((box) => box.top + Math.min(24, box.height / 2) - origin.top);
+      const bend = sameColumn ? 28 : (x2 - x1) / 2;
+      svg.append(svgElement("path", { d: `M${x1} ${y1} C${x1 + bend} ${y1} ${sameColumn ? x2 + bend : x2 - bend} ${y2} ${x2} ${y2}`, "marker-end": "url(#tip)" }));
+      const text = svgElement("text", { x: sameColumn ? x1 + 6 : (x1 + x2) / 2, y: (y1 + y2) / 2 - 4 + 12 * (drawn++ % 3), "text-anchor": sameColumn ? "start" : "middle" });
+      text.textContent = relation.querySelector(".state").textContent;
+      svg.append(text);
+    }
+    board.append(svg);
+  };
+  let dragged = null;
+  const columnOf = (event) => event.target.closest?.("[data-board] .column");
+  addEventListener("dragstart", (event) => { dragged = event.target.closest?.("[data-stickie]"); });
+  addEventListener("dragend", () => { dragged = null; });
+  addEventListener("dragover", (event) => {
+    if (!dragged) return;
+    for (const column of document.querySelectorAll(".column.over")) column.classList.remove("over");
+    const column = columnOf(event);
+    if (!column || !column.dataset.priority) return;
+    column.classList.add("over");
+    event.preventDefault();
+  });
+  addEventListener("drop", async (event) => {
+    const column = columnOf(event);
+    if (!dragged || !column || !column.dataset.priority) return;
+    event.preventDefault();
+    column.classList.remove("over");
+    const card = dragged;
+    const answer = await fetch(`/stickies/${card.dataset.stickie}/actions/update_stickie`, {
+      method: "POST",
+      headers: { "content-type": "application/json", accept: "application/json" },
+      body: JSON.stringify({ priority: column.dataset.priority }),
+    });
+    if (!answer.ok) return;
+    column.querySelector("ul").append(card);
+    card.querySelector("select").value = column.dataset.priority;
+    drawBoard();
+  });
+  addEventListener("resize", drawBoard);
+
   tellTimes();
+  drawBoard();
   setInterval(tellTimes, 15000);
   if (document.querySelector("main[data-live]")) {
     let last = null;

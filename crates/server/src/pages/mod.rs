@@ -2,6 +2,7 @@
 
 mod agent;
 mod api;
+mod board;
 mod decision;
 mod overview;
 mod queue;
@@ -53,6 +54,7 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str) -> Resul
             "agent" => agent::page(&mut read, reference, query, now)?,
             "session" => session::page(&mut read, reference)?,
             "decision" => decision::page(&mut read, reference)?,
+            "board" => board::page(&mut read, reference)?,
             _ => generic(&mut read, noun, reference)?,
         },
     };

@@ -28,6 +28,8 @@ fn furnished(house: &House) -> Vec<String> {
     let commitment = id(&act("create_commitment", json!({ "studio": "main", "title": "c", "critical_mass": 1 })));
     let item = id(&act("queue_add", json!({ "task": "unit/go" })));
     let run = act("start_run", json!({ "agent": "bob", "task": "unit/go" }))["run_id"].as_str().unwrap().to_owned();
+    act("set_board", json!({ "name": "wall" }));
+    let stickie = id(&act("set_stickie", json!({ "board": "wall", "name": "one", "priority": "must", "note": "n" })));
     let mut paths: Vec<String> =
         NOUNS.iter().filter(|noun| noun.list.is_some()).map(|noun| format!("/{}", noun.path)).collect();
     paths.extend(
@@ -55,6 +57,8 @@ fn furnished(house: &House) -> Vec<String> {
         format!("/decisions/{decision}"),
         format!("/commitments/{commitment}"),
         format!("/queue/{item}"),
+        "/boards/wall".to_owned(),
+        format!("/stickies/{stickie}"),
         format!("/why?of={note}"),
     ]);
     paths

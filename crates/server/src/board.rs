@@ -1,0 +1,71 @@
+//! A board as HTML: columns to drag stickies between, the same by keyboard and without a script, relations as a list that
+//! the script draws as arrows.
+
+use crate::{
+    html::escaped,
+    page::{Board, Stickie},
+    prose,
+};
+
+/// Draws it.
+pub fn html(board: &Board) -> String {
+    let columns: String = board
+        .columns
+        .iter()
+        // What is in no column needs none while nothing is in it.
+        .filter(|(_, priority, stickies)| priority.is_some() || !stickies.is_empty())
+        .map(|(title, priority, stickies)| {
+            let cards: String = stickies.iter().map(|stickie| card(board, stickie, *priority)).collect();
+            format!(
+                "<section class=column data-priority=\"{}\"><h2>{} <small>{}</small></h2><ul>{cards}</ul></section>",
+                priority.unwrap_or_default(),
+                escaped(title),
+                stickies.len(),
+            )
+        })
+        .collect();
+    let title = |id: &str| {
+        let all = board.columns.iter().flat_map(|(_, _, stickies)| stickies);
+        all.into_iter().find(|stickie| stickie.id == id).map_or_else(|| id.to_owned(), |stickie| stickie.title.clone())
+    };
+    let relations: String = board
+        .relations
+        .iter()
+        .map(|relation| {
+            format!(
+                "<li data-from=\"{from}\" data-to=\"{to}\"><a href=\"/stickies/{from}\">{}</a> <span class=\"state calm\">{}</span> <a href=\"/stickies/{to}\">{}</a></li>",
+                escaped(&title(&relation.from)),
+                escaped(&relation.name.replace('_', " ").to_lowercase()),
+                escaped(&title(&relation.to)),
+                from = escaped(&relation.from),
+                to = escaped(&relation.to),
+            )
+        })
+        .collect();
+    let relations = if relations.is_empty() {
+        String::new()
+    } else {
+        format!("<h2>Relations</h2><ul class=relations>{relations}</ul>")
+    };
+    format!("<div class=board data-board>{columns}</div>{relations}\n")
+}
+
+fn card(board: &Board, stickie: &Stickie, priority: Option<&str>) -> String {
+    let id = escaped(&stickie.id);
+    let note = stickie.note.as_deref().map(prose::html).unwrap_or_default();
+    let code =
+        stickie.code.as_deref().map_or_else(String::new, |code| format!("<pre tabindex=0>{}</pre>", escaped(code)));
+    let mut labels: Vec<String> =
+        stickie.labels.iter().map(|label| format!("<span class=\"state calm\">{}</span>", escaped(label))).collect();
+    labels.extend(stickie.score.map(|score| format!("<span class=\"state calm\">score {score}</span>")));
+    let options: String = ["must", "should", "could", "wont"]
+        .iter()
+        .map(|word| format!("<option{}>{word}</option>", if Some(*word) == priority { " selected" } else { "" }))
+        .collect();
+    format!(
+        "<li class=card id=\"s-{id}\" draggable=true data-stickie=\"{id}\"><a href=\"/stickies/{id}\">{title}</a>{note}{code}<p class=labels>{labels}</p><form method=post action=\"/stickies/{id}/actions/update_stickie?then={then}\"><label><span class=quiet-label>Priority of {title}</span><select name=priority>{options}</select></label><button>Move</button></form></li>",
+        title = escaped(&stickie.title),
+        labels = labels.join(" "),
+        then = escaped(&board.path),
+    )
+}
