@@ -8,6 +8,7 @@ use trackway_store::{Store, Url};
 
 use crate::{
     arguments,
+    config::ModelConfig,
     door::{House, Outcome},
     failure::Failure,
     ingest, recorded,
@@ -128,7 +129,7 @@ fn a_message_is_work(teller: &mut Teller) -> Result<(), Failure> {
     teller.types(&["route", "set", "--tag", "bug", "--task", "triage"])?;
     teller.asks(&["message", "send", "--tag", "bug", "--body", "The kettle reports 212 degrees"])?;
     teller.wrote("trackway work --once");
-    for line in work::work_once(&teller.house)? {
+    for line in work::work_once(&teller.house, None, &ModelConfig::default())? {
         let _ = writeln!(teller.story, "    {line}");
     }
     teller.says("Its output is a message, in answer to the first; what it wrote is a note, and `why` leads back.");

@@ -64,10 +64,14 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
             let location = Location::find(matches)?;
             doctor::doctor(&House::open_at(&location)?, &location, rest)
         }
-        Some(("work", rest)) => work::work(&House::open(matches)?, rest),
+        Some(("work", rest)) => {
+            let location = Location::find(matches)?;
+            work::work(&House::open_at(&location)?, &location.model, rest)
+        }
         Some(("task", rest)) if rest.subcommand_name() == Some("run") => {
             let (_, rest) = rest.subcommand().unwrap_or(("", rest));
-            work::run_task(&House::open(matches)?, rest)
+            let location = Location::find(matches)?;
+            work::run_task(&House::open_at(&location)?, &location.model, rest)
         }
         Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
         Some(("ingest", rest)) => {

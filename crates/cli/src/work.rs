@@ -18,8 +18,10 @@ use trackway_runner::{Event, Note, Settings, executor::Ended, signals::Signals, 
 use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
 
 use crate::{
+    config::ModelConfig,
     door::{House, Outcome},
     failure::Failure,
+    model::means,
     render::Shape,
 };
 
@@ -34,7 +36,7 @@ pub fn command() -> Command {
     Command::new("work")
         .about("Take queue items and run them, until stopped")
         .long_about(
-            "Take queue items and run them, until stopped.\n\nThe script of a task runs in its shell, in the directory of its workspace, with the run's token in its environment: what it does with `trackway` is done in the run. Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.",
+            "Take queue items and run them, until stopped.\n\nWhat drives the agent that takes an item decides how it is run. `shell`, as for the worker: the script of the task runs in its shell, in the directory of its workspace, with the run's token in its environment, and what it does with `trackway` is done in the run. `agent`: a model works on the task through pages and actions. `claude_code`: Claude Code does, in that directory. Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.",
         )
         .args([
             Arg::new("agent").long("agent").value_name("AGENT").help("Whose items to take (the worker: what names no agent)"),
@@ -79,7 +81,7 @@ pub fn run_command() -> Command {
 }
 
 /// Works until it is told to stop, or nothing is ready.
-pub fn work(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
+pub fn work(house: &House, model: &ModelConfig, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let context = people_only(house)?;
     let settings = Settings {
         agent: matches.get_one::<String>("agent").cloned(),
@@ -89,13 +91,14 @@ pub fn work(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
         timeout: duration(matches, "timeout"),
         grace: duration(matches, "grace"),
         program: std::env::current_exe()?,
+        means: means(model, house.core.store().url()),
     };
     let tally = follow(house, &context, &settings, &|event| tell(event))?;
     Ok(Outcome::new(json!(tally), Shape::Fields))
 }
 
 /// Runs one task, and shows what it says.
-pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
+pub fn run_task(house: &House, model: &ModelConfig, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let context = people_only(house)?;
     let given = matches.get_one::<String>("task").or_else(|| matches.get_one::<String>("variant"));
     let given: Ref<kind::Task> =
@@ -132,6 +135,7 @@ pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure>
         timeout: duration(matches, "timeout"),
         grace: Duration::ZERO,
         program: std::env::current_exe()?,
+        means: means(model, house.core.store().url()),
     };
     let json = matches.get_flag("json");
     let show = |event: &Event<'_>| {
@@ -212,8 +216,12 @@ fn line(event: &Event<'_>) -> Option<String> {
         Event::Ended { taken, ended, took } => {
             let how = match ended {
                 Ended::Completed { .. } => "completed".to_owned(),
-                Ended::Failed { error } | Ended::Impossible { error } => format!("failed: {}", first_line(error)),
-                Ended::TimedOut { error } => first_line(error).to_owned(),
+                Ended::TimedOut { error } | Ended::SpendLimit { error, .. } => first_line(error).to_owned(),
+                Ended::MaxSteps { steps } => format!("incomplete: max steps reached ({steps})"),
+                Ended::Cancelled => "cancelled".to_owned(),
+                Ended::Failed { error } | Ended::Impossible { error } | Ended::Exception { error } => {
+                    format!("failed: {}", first_line(error))
+                }
                 Ended::Released => "given back".to_owned(),
                 Ended::Lost => "cancelled, or taken by another".to_owned(),
             };
@@ -225,15 +233,16 @@ fn line(event: &Event<'_>) -> Option<String> {
 }
 
 /// Works until nothing is ready, and says what happened, for a story.
-pub fn work_once(house: &House) -> Result<Vec<String>, Failure> {
+pub fn work_once(house: &House, agent: Option<&str>, model: &ModelConfig) -> Result<Vec<String>, Failure> {
     let settings = Settings {
-        agent: None,
+        agent: agent.map(str::to_owned),
         concurrency: 1,
         once: true,
         lease_seconds: LEASE_SECONDS,
         timeout: Duration::from_mins(1),
         grace: Duration::ZERO,
         program: std::env::current_exe()?,
+        means: means(model, house.core.store().url()),
     };
     let lines = Mutex::new(Vec::new());
     let keep = |event: &Event<'_>| lines.lock().unwrap_or_else(PoisonError::into_inner).extend(line(event));

@@ -1,5 +1,6 @@
 //! Types and rules of Trackway. Pure: no I/O, and no clock but what is passed in.
 
+pub mod canary;
 pub mod capability;
 pub mod close_matches;
 pub mod closing;

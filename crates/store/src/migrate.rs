@@ -14,6 +14,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (3, "motion", include_str!("../migrations/0003_motion.sql")),
     (4, "lean", include_str!("../migrations/0004_lean.sql")),
     (5, "wake", include_str!("../migrations/0005_wake.sql")),
+    (7, "agents", include_str!("../migrations/0007_agents.sql")),
 ];
 
 /// The schema this program knows.

@@ -269,6 +269,7 @@ table! {
         queue_item_id: Option<Id<kind::QueueItem>>,
         fence: Option<i64>,
         #[serde(skip)] token_hash: Option<Vec<u8>>,
+        cancel_wanted_at: Option<Time>,
     }
 }
 

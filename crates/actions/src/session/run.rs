@@ -345,6 +345,7 @@ impl Observing<'_, '_> {
             queue_item_id: None,
             fence: None,
             token_hash: None,
+            cancel_wanted_at: None,
         };
         self.write.insert(&run)?;
         self.register(&resource(run.id))?;
