@@ -1,5 +1,7 @@
 //! Every environment variable, in one place.
 
+use trackway_runner::claude_code;
+
 /// Which database.
 pub const DATABASE: &str = "TRACKWAY_DB";
 /// Who is acting.
@@ -67,6 +69,12 @@ pub const VARIABLES: &[(&str, &str)] = &[
     (ANTHROPIC.1, "The key for it."),
     (OPENAI.0, "Where a server of chat completions is, as its own tools take it."),
     (OPENAI.1, "The key for it."),
+    (
+        claude_code::CLIENT,
+        "The Claude Code that a worker starts for agents of that kind, with arguments it should always have: `claude --allowedTools Bash`. `claude` by default.",
+    ),
+    (claude_code::SETTINGS, "Set for that client: its settings, with our hooks."),
+    (claude_code::MODEL, "Set for that client: the model of its agent."),
     ("NO_COLOR", "When set, nothing is coloured."),
     ("XDG_DATA_HOME", "Where the user's database is: `trackway/trackway.db` below it (`~/.local/share` by default)."),
     ("XDG_CONFIG_HOME", "Where the user's `trackway/config.toml` is (`~/.config` by default)."),

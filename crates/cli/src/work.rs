@@ -13,11 +13,16 @@ use trackway_actions::{
     Context,
     queue::{AddItem, Claim},
 };
-use trackway_domain::{Duration as Span, Error as Rule, Ref, Time, kind, queue, words::RunStatus};
+use trackway_claude::settings::Wanted;
+use trackway_domain::{
+    Duration as Span, Error as Rule, Ref, Time, kind, queue,
+    words::{Memory, RunStatus},
+};
 use trackway_runner::{Event, Note, Settings, executor::Ended, signals::Signals, worker};
 use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
 
 use crate::{
+    client,
     config::ModelConfig,
     door::{House, Outcome},
     failure::Failure,
@@ -92,6 +97,7 @@ pub fn work(house: &House, model: &ModelConfig, matches: &ArgMatches) -> Result<
         grace: duration(matches, "grace"),
         program: std::env::current_exe()?,
         means: means(model, house.core.store().url()),
+        claude_settings,
     };
     let tally = follow(house, &context, &settings, &|event| tell(event))?;
     Ok(Outcome::new(json!(tally), Shape::Fields))
@@ -136,6 +142,7 @@ pub fn run_task(house: &House, model: &ModelConfig, matches: &ArgMatches) -> Res
         grace: Duration::ZERO,
         program: std::env::current_exe()?,
         means: means(model, house.core.store().url()),
+        claude_settings,
     };
     let json = matches.get_flag("json");
     let show = |event: &Event<'_>| {
@@ -161,6 +168,13 @@ pub fn run_task(house: &House, model: &ModelConfig, matches: &ArgMatches) -> Res
     outcome.failed = !completed;
     outcome.remarks.push(remark);
     Ok(outcome)
+}
+
+/// The settings that Claude Code is started with: our hooks, whether or not it is connected otherwise.
+fn claude_settings() -> String {
+    let program = client::program().unwrap_or_else(|_| "trackway".to_owned());
+    let wanted = Wanted { program, memory: Memory::default(), client: client::version() };
+    json!({ "hooks": wanted.hooks() }).to_string()
 }
 
 /// A worker acts for a person: it makes runs for agents, and is in none itself.
@@ -243,6 +257,7 @@ pub fn work_once(house: &House, agent: Option<&str>, model: &ModelConfig) -> Res
         grace: Duration::ZERO,
         program: std::env::current_exe()?,
         means: means(model, house.core.store().url()),
+        claude_settings,
     };
     let lines = Mutex::new(Vec::new());
     let keep = |event: &Event<'_>| lines.lock().unwrap_or_else(PoisonError::into_inner).extend(line(event));

@@ -29,6 +29,7 @@ use trackway_views::{
 
 use crate::{
     agent::{CLOSING, Finished, Job, Last, Means},
+    claude_code,
     executor::{Ended, Reins, Wish},
     shell,
     worker::{Event, Outcome, Settings, TROUBLE_WAIT, Watch},
@@ -94,7 +95,8 @@ impl Execution<'_> {
         match assignment.runner {
             Runner::Shell => Ok(self.by_script(&context, &assignment).into()),
             Runner::Agent => self.by_model(context, assignment),
-            Runner::ClaudeCode | Runner::External => {
+            Runner::ClaudeCode => self.by_claude_code(&context, &assignment).map(Over::from),
+            Runner::External => {
                 let error =
                     "its agent is driven from outside; it takes its items itself: trackway queue take".to_owned();
                 Ok(Ended::Impossible { error }.into())
@@ -103,23 +105,62 @@ impl Execution<'_> {
     }
 
     fn by_script(&self, context: &Context, assignment: &Assignment) -> Ended {
+        let (ended, output) = self.run_script(context, assignment, self.environment(assignment));
+        self.send(context, assignment, &ended, output);
+        if let Some(last) = last_step(&ended) {
+            self.step(context, last.step_type, &last.detail);
+        }
+        ended
+    }
+
+    fn run_script(
+        &self,
+        context: &Context,
+        assignment: &Assignment,
+        environment: Vec<(&'static str, OsString)>,
+    ) -> (Ended, String) {
         let start = shell::Start {
             assignment,
             program: &self.settings.program,
             run: self.taken.run_id.to_string(),
-            environment: self.environment(assignment),
+            environment,
             timeout: self.settings.timeout,
         };
         let mut write = |output: &str| {
             (self.watch)(&Event::Said { taken: &self.taken, output });
             self.step(context, StepType::Shell, output);
         };
-        let (ended, output) = shell::run(&start, &self.reins, &mut write);
-        self.send(context, assignment, &ended, output);
+        shell::run(&start, &self.reins, &mut write)
+    }
+
+    fn by_claude_code(&self, context: &Context, assignment: &Assignment) -> Result<Ended> {
+        let acting = self.acting()?;
+        let told = self.wake(context);
+        let mut environment = self.environment(assignment);
+        environment.push((claude_code::SETTINGS, (self.settings.claude_settings)().into()));
+        environment.extend(acting.model.as_ref().map(|model| (claude_code::MODEL, model.into())));
+        let script = claude_code::as_script(assignment, &told);
+        let (ended, output) = self.run_script(context, &script, environment);
+        let ended = claude_code::ended(ended, &output);
+        if let (Ended::Completed { message: Some(message), .. }, Some(_)) = (&ended, assignment.message_id) {
+            self.send(context, assignment, &ended, message.clone());
+        }
         if let Some(last) = last_step(&ended) {
             self.step(context, last.step_type, &last.detail);
         }
-        ended
+        let run = self.taken.run_id;
+        let remembered = self.read(|reader| Ok(assignment::was_asked(reader, run)?))?;
+        if acting.end_of_run && !remembered && matches!(ended, Ended::Completed { .. }) {
+            let why = "Claude Code did not say what it learned; do its hooks fire? trackway doctor";
+            self.step(context, StepType::ScratchpadUpdateFailed, why);
+        }
+        Ok(ended)
+    }
+
+    fn acting(&self) -> Result<Acting> {
+        let run = self.taken.run_id;
+        let acting = self.read(|reader| Ok(assignment::acting(reader, run)?))?;
+        Ok(acting.ok_or_else(|| Rule::not_found("the agent of the run is gone"))?)
     }
 
     fn by_model(&self, context: Context, assignment: Assignment) -> Result<Over> {
@@ -128,9 +169,7 @@ impl Execution<'_> {
             Err(error) => return Ok(Ended::Impossible { error: error.clone() }.into()),
         };
         let run = self.taken.run_id;
-        let acting = self
-            .read(|reader| Ok(assignment::acting(reader, run)?))?
-            .ok_or_else(|| Rule::not_found("the agent of the run is gone"))?;
+        let acting = self.acting()?;
         let wake = self.wake(&context);
         let timeout = assignment.timeout.and_then(|timeout| u64::try_from(timeout.seconds()).ok());
         let deadline = Instant::now() + timeout.map_or(self.settings.timeout, Duration::from_secs);

@@ -50,6 +50,8 @@ pub struct Settings {
     pub program: PathBuf,
     /// What agents work with; without it, why there is none.
     pub means: Result<Means, String>,
+    /// Makes the settings that Claude Code is started with; asked only when it is.
+    pub claude_settings: fn() -> String,
 }
 
 /// What reaches a worker from outside its loop.

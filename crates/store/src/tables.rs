@@ -270,6 +270,7 @@ table! {
         fence: Option<i64>,
         #[serde(skip)] token_hash: Option<Vec<u8>>,
         cancel_wanted_at: Option<Time>,
+        #[serde(skip)] attached: bool,
     }
 }
 

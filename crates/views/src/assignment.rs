@@ -57,6 +57,15 @@ pub fn acting(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Acting
     )
 }
 
+/// Whether the agent of a run said what it learned, or was asked to.
+pub fn was_asked(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<bool> {
+    let steps = read.count(
+        "select count(*) from run_steps where tenant_id = ?1 and run_id = ?2 and step_type in ('scratchpad_update', 'scratchpad_update_failed')",
+        params![run],
+    )?;
+    Ok(steps > 0)
+}
+
 /// What an agent spent since a time; none when no call said what it cost.
 pub fn spent_since(read: &mut Reader<'_>, agent: Id<kind::Agent>, since: Time) -> Result<Option<f64>> {
     let found = read.one::<(Option<f64>,)>(

@@ -158,6 +158,7 @@ pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: Id<kind::Agent>, r
         fence: None,
         token_hash: None,
         cancel_wanted_at: None,
+        attached: false,
     }
 }
 

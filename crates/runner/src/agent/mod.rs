@@ -181,6 +181,7 @@ impl Loop<'_> {
                     self.step(StepType::Think, &why)?;
                     Err(why)
                 }
+                Err(Trouble::Failed(_)) if Instant::now() >= self.deadline => return Ok(timed_out()),
                 Err(Trouble::Failed(why)) => return Ok(Ended::Exception { error: why }),
             };
             match next {
@@ -205,7 +206,7 @@ impl Loop<'_> {
             Wish::Release => Some(Ended::Released),
             Wish::Cancel => Some(Ended::Cancelled),
             Wish::Stop => Some(Ended::Lost),
-            Wish::GoOn if Instant::now() >= self.deadline => Some(Ended::TimedOut { error: "timed out".to_owned() }),
+            Wish::GoOn if Instant::now() >= self.deadline => Some(timed_out()),
             Wish::GoOn => self.is_spent()?,
         })
     }
@@ -404,6 +405,10 @@ fn ask_aside(
             }
         }
     }
+}
+
+fn timed_out() -> Ended {
+    Ended::TimedOut { error: "timed out".to_owned() }
 }
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;

@@ -33,14 +33,13 @@ pub struct Price {
 impl Price {
     /// What a call cost. One whose tokens nobody counted cost nobody knows what.
     pub fn of(&self, used: &Used) -> Option<f64> {
-        let part = |tokens: Option<i64>, price: f64| tokens.unwrap_or_default() as f64 * price / 1e6;
+        let part = |tokens: Option<i64>, price: f64| tokens.unwrap_or_default() as f64 * price;
         let (input, output) = (used.input_tokens?, used.output_tokens?);
-        Some(
-            part(Some(input), self.input)
-                + part(Some(output), self.output)
-                + part(used.cache_creation_tokens, self.cache_write.unwrap_or(self.input))
-                + part(used.cache_read_tokens, self.cache_read.unwrap_or(self.input)),
-        )
+        let millions = part(Some(input), self.input)
+            + part(Some(output), self.output)
+            + part(used.cache_creation_tokens, self.cache_write.unwrap_or(self.input))
+            + part(used.cache_read_tokens, self.cache_read.unwrap_or(self.input));
+        Some(millions / 1e6)
     }
 }
 
