@@ -1,11 +1,11 @@
 //! The model that agents think with: from the environment, else from `config.toml`.
 
-use std::{env, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, env, path::Path, sync::Arc, time::Duration};
 
 use trackway_actions::context::Secret;
 use trackway_runner::{
     agent::Means,
-    model::{ModelSettings, Provider},
+    model::{ModelSettings, Price, Provider},
     plain_pages::PlainPages,
 };
 use trackway_store::Url;
@@ -14,7 +14,16 @@ use crate::{config::ModelConfig, environment};
 
 /// What agents work with, or why there is nothing.
 pub fn means(config: &ModelConfig, url: &Url) -> Result<Means, String> {
-    let settings = settings(config, |name| env::var(name).ok().filter(|value| !value.is_empty()))?;
+    of(settings(config, |name| env::var(name).ok().filter(|value| !value.is_empty()))?, url)
+}
+
+/// A model that keeps to a file, whatever the environment says.
+pub fn scripted(file: &Path, prices: BTreeMap<String, Price>, url: &Url) -> Result<Means, String> {
+    let script = Some(file.to_path_buf());
+    of(ModelSettings { provider: Provider::Scripted, script, prices, ..ModelSettings::default() }, url)
+}
+
+fn of(settings: ModelSettings, url: &Url) -> Result<Means, String> {
     let pages = PlainPages::at(url.clone()).map_err(|error| error.to_string())?;
     Ok(Means { model: settings.build()?, settings, pages: Arc::new(pages) })
 }

@@ -18,7 +18,7 @@ use trackway_domain::{
     Duration as Span, Error as Rule, Ref, Time, kind, queue,
     words::{Memory, RunStatus},
 };
-use trackway_runner::{Event, Note, Settings, executor::Ended, signals::Signals, worker};
+use trackway_runner::{Event, Note, Settings, agent::Means, executor::Ended, signals::Signals, worker};
 use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
 
 use crate::{
@@ -247,7 +247,7 @@ fn line(event: &Event<'_>) -> Option<String> {
 }
 
 /// Works until nothing is ready, and says what happened, for a story.
-pub fn work_once(house: &House, agent: Option<&str>, model: &ModelConfig) -> Result<Vec<String>, Failure> {
+pub fn work_once(house: &House, agent: Option<&str>, means: Result<Means, String>) -> Result<Vec<String>, Failure> {
     let settings = Settings {
         agent: agent.map(str::to_owned),
         concurrency: 1,
@@ -256,7 +256,7 @@ pub fn work_once(house: &House, agent: Option<&str>, model: &ModelConfig) -> Res
         timeout: Duration::from_mins(1),
         grace: Duration::ZERO,
         program: std::env::current_exe()?,
-        means: means(model, house.core.store().url()),
+        means,
         claude_settings,
     };
     let lines = Mutex::new(Vec::new());

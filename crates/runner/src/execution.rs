@@ -21,14 +21,10 @@ use trackway_domain::{
     words::{MessageStatus, Runner, StepType},
 };
 use trackway_store::Reader;
-use trackway_views::{
-    View,
-    assignment::{self, Acting, Assignment},
-    scratchpad::{GetScratchpad, ScratchpadShown},
-};
+use trackway_views::assignment::{self, Acting, Assignment};
 
 use crate::{
-    agent::{CLOSING, Finished, Job, Last, Means},
+    agent::{CLOSING, Finished, Job, Last, Means, scratchpad_of},
     claude_code,
     executor::{Ended, Reins, Wish},
     shell,
@@ -170,6 +166,8 @@ impl Execution<'_> {
         };
         let run = self.taken.run_id;
         let acting = self.acting()?;
+        // Before the wake: what is written in between is seen as written by another.
+        let revision = self.insist(|| scratchpad_of(self.core, &context, &acting))?.revision;
         let wake = self.wake(&context);
         let timeout = assignment.timeout.and_then(|timeout| u64::try_from(timeout.seconds()).ok());
         let deadline = Instant::now() + timeout.map_or(self.settings.timeout, Duration::from_secs);
@@ -183,6 +181,7 @@ impl Execution<'_> {
             reins: &self.reins,
             deadline,
             wake: &wake,
+            revision,
         };
         let finished = job.finish()?;
         let ended = finished.ended.clone();
@@ -251,10 +250,7 @@ impl Execution<'_> {
     }
 
     fn ask_to_close(&self, ended: &Ended, agent: &Asked, until: Instant, close: &mut CloseRun) -> Result<()> {
-        let present: ScratchpadShown = self.read(|reader| {
-            let question = GetScratchpad { agent: agent.acting.agent_id.into() };
-            Ok(question.answer(reader, trackway_domain::Time::now())?)
-        })?;
+        let present = self.insist(|| scratchpad_of(self.core, self.context, &agent.acting))?;
         let last = Last {
             run: self.taken.run_id,
             acting: &agent.acting,

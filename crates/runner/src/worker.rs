@@ -16,7 +16,7 @@ use trackway_actions::{
     Context, Core, Error,
     queue::{HeartbeatItem, TakeItems, Taken},
 };
-use trackway_domain::{ErrorKind, Id, Ref, Time, kind};
+use trackway_domain::{Error as Rule, ErrorKind, Id, Ref, Time, kind, words::Runner};
 use trackway_store::bell::Listener;
 use trackway_views::assignment;
 
@@ -134,6 +134,7 @@ pub fn work_on(
     (tell, notes): (&Sender<Note>, &Receiver<Note>),
     watch: Watch<'_>,
 ) -> trackway_actions::Result<Tally> {
+    refuse_external(core, context, settings)?;
     listen(core, tell.clone());
     thread::scope(|scope| {
         let mut worker = Worker {
@@ -175,6 +176,17 @@ pub fn work_on(
             worker.look_after_jobs();
         }
     })
+}
+
+/// An agent that is driven from outside takes its items itself: here, they would only be lost to it.
+fn refuse_external(core: &Core, context: &Context, settings: &Settings) -> trackway_actions::Result<()> {
+    let Some(agent) = settings.agent.as_deref() else { return Ok(()) };
+    match core.read(context, |reader| Ok(assignment::runner_of(reader, agent)?))? {
+        Some(Runner::External) => Err(Rule::usage(format!("agent {agent} is driven from outside"))
+            .hint(format!("it takes its items itself: trackway queue take --agent {agent}"))
+            .into()),
+        _ => Ok(()),
+    }
 }
 
 /// Hears the bell in a thread of its own, and hands it on until nobody listens.

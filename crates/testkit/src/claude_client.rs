@@ -127,7 +127,7 @@ impl ClaudeClient {
         let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
         let words: Vec<String> = words.map(quoted).collect();
         let client: Vec<String> = self.command.iter().map(|word| quoted(word.as_os_str())).collect();
-        let environment: String = ENVIRONMENT.iter().map(|(name, value)| format!("export {name}={value}\n")).collect();
+        let environment = ENVIRONMENT.map(|(name, value)| format!("export {name}={value}\n")).concat();
         format!(
             "#!/bin/sh\n{environment}exec {} run --series 1 --scenario {} --requests {} -- {} \"$@\"\n",
             words.join(" "),

@@ -57,6 +57,15 @@ pub fn acting(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Acting
     )
 }
 
+/// What drives an agent, if there is one of that handle.
+pub fn runner_of(read: &mut Reader<'_>, handle: &str) -> Result<Option<Runner>> {
+    let found = read.one::<(Runner,)>(
+        "select runner from agents where tenant_id = ?1 and handle = ?2 and deleted_at is null",
+        params![handle],
+    )?;
+    Ok(found.map(|(runner,)| runner))
+}
+
 /// Whether the agent of a run said what it learned, or was asked to.
 pub fn was_asked(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<bool> {
     let steps = read.count(

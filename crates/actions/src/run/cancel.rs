@@ -19,7 +19,7 @@ use crate::{
 /// Cancel a run
 ///
 /// What it could still do ends at once. An agent that a worker drives is asked for its scratchpad and report first, and
-/// the run ends after that.
+/// the run ends after that; cancelling again does not wait for it.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRun {
@@ -42,7 +42,7 @@ impl Action for CancelRun {
         if !self.now && is_driven(write, &run)? {
             let now = write.now;
             write.post(
-                "update runs set cancel_wanted_at = coalesce(cancel_wanted_at, ?3), token_hash = null where tenant_id = ?1 and id = ?2",
+                "update runs set cancel_wanted_at = ?3, token_hash = null where tenant_id = ?1 and id = ?2",
                 params![run.id(), now],
             )?;
             // Its worker is to hear of it.
@@ -60,8 +60,10 @@ impl Action for CancelRun {
 fn is_driven(write: &mut Writer<'_>, run: &RunningRun) -> Result<bool> {
     let now = write.now;
     Ok(run.0.mode == RunMode::Agent
+        && run.0.cancel_wanted_at.is_none()
         && write.count(
-            "select count(*) from queue_items where tenant_id = ?1 and id = ?2 and fence = ?3 and status = 'running' and lease_expires > ?4",
+            "select count(*) from queue_items q join agents a on a.id = q.taken_by
+             where q.tenant_id = ?1 and q.id = ?2 and q.fence = ?3 and q.status = 'running' and q.lease_expires > ?4 and a.runner = 'agent'",
             params![run.0.queue_item_id, run.0.fence, now],
         )? > 0)
 }

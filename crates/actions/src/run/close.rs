@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 use trackway_domain::{Ref, Time, kind, text, words::StepType};
-use trackway_store::{Writer, params, shown::RunShown};
+use trackway_store::{Writer, params, shown::RunShown, tables::Agent};
 
 use super::{
     EndRun, RecordUsage, RunningRun,
@@ -113,7 +113,7 @@ impl Action for CloseRun {
                 Some(Remembered::nothing(text::cut(&text::clean(error), text::TEXT_MAX - 1)))
             }
             Some(Closing::Answered { answer, revision, is_last }) => {
-                let saw = if *is_last { self.seen_last(write, &run, *revision)? } else { Saw::Revision(*revision) };
+                let saw = if *is_last { seen_last(write, &run, *revision)? } else { Saw::Revision(*revision) };
                 Some(remember(context, write, &run.0, answer, saw, now)?)
             }
         };
@@ -132,15 +132,12 @@ impl Action for CloseRun {
     }
 }
 
-impl CloseRun {
-    /// Whether what the agent saw is still there, for one that is not asked again. Its scratchpad is held from here on.
-    fn seen_last(&self, write: &mut Writer<'_>, run: &RunningRun, revision: i64) -> Result<Saw> {
-        write
-            .row_locked::<trackway_store::tables::Agent>("where tenant_id = ?1 and id = ?2", params![run.0.agent_id])?;
-        let present = write.count(
-            "select coalesce(max(revision), 0) from scratchpads where tenant_id = ?1 and agent_id = ?2",
-            params![run.0.agent_id],
-        )?;
-        Ok(if present == revision { Saw::Revision(revision) } else { Saw::Older })
-    }
+/// Whether what the agent saw is still there, for one that is not asked again. Its scratchpad is held from here on.
+fn seen_last(write: &mut Writer<'_>, run: &RunningRun, revision: i64) -> Result<Saw> {
+    write.row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![run.0.agent_id])?;
+    let present = write.count(
+        "select coalesce(max(revision), 0) from scratchpads where tenant_id = ?1 and agent_id = ?2",
+        params![run.0.agent_id],
+    )?;
+    Ok(if present == revision { Saw::Revision(revision) } else { Saw::Older })
 }

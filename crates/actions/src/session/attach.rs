@@ -42,7 +42,7 @@ impl Action for AttachSession {
         }
         lock_session(write, &self.session)?;
         let known = write.row_locked::<Session>("where tenant_id = ?1 and session_id = ?2", params![self.session])?;
-        if let Some(held) = self.held(write, run)? {
+        if let Some(held) = held(write, run)? {
             // A run has one session. Another that was started inside it is a run of its own.
             return Ok(Done::unchanged(known.is_some_and(|known| known.id == held)));
         }
@@ -58,10 +58,8 @@ impl Action for AttachSession {
     }
 }
 
-impl AttachSession {
-    /// The session that a run has already.
-    fn held(&self, write: &mut Writer<'_>, run: Id<kind::Run>) -> Result<Option<Id<kind::Session>>> {
-        let row = write.row_locked::<Run>("where tenant_id = ?1 and id = ?2", params![run])?;
-        Ok(row.and_then(|row| row.session_id))
-    }
+/// The session that a run has already.
+fn held(write: &mut Writer<'_>, run: Id<kind::Run>) -> Result<Option<Id<kind::Session>>> {
+    let row = write.row_locked::<Run>("where tenant_id = ?1 and id = ?2", params![run])?;
+    Ok(row.and_then(|row| row.session_id))
 }

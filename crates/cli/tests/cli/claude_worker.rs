@@ -82,7 +82,7 @@ mod real_client {
             assert_eq!(terminal.json(&["report", "get", "--task", "tea"])["content"], "All of it.");
             assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1 }));
             let why = terminal.json(&["why", bench.project.join("tea.txt").to_str().unwrap()]);
-            assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "task", "queue_item", "person"]);
+            assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "task", "queue_item", "session", "person"]);
             // What it was told is what it heard first.
             let heard = ModelRequest::read_all(&bench.requests)[0].body.to_string();
             assert!(heard.contains("What you need to know") && heard.contains("Make tea"), "{heard}");
@@ -95,7 +95,7 @@ mod real_client {
         }
 
         fn a_client_that_fails_fails_its_run(terminal: Terminal) {
-            let bench = bench(&terminal, json!([[{ "error": 401 }]]));
+            let bench = bench(&terminal, json!([[{ "error": 400 }]]));
             let run = bench.works(&terminal);
             assert_eq!((&run["status"], &run["outcome"]), (&json!("failed"), &json!("error")), "{run:#}");
             assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "failed": 1 }));

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// How long it may take, with all its tries.
-pub const CLOSING: Duration = Duration::from_secs(60);
+pub const CLOSING: Duration = Duration::from_mins(1);
 
 /// Whom to ask, for how long.
 #[derive(Debug)]

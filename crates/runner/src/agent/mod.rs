@@ -14,17 +14,23 @@ use std::{
 };
 
 use trackway_actions::{
-    Context, Core, Result, registry,
+    Action, Context, Core, Result, registry,
     run::{RecordStep, RecordUsage},
+    scratchpad::UpdateScratchpad,
 };
 use trackway_domain::{
     Error as Rule, ErrorKind, Id, Time,
     canary::Canary,
     capability::{self, Allowance},
     kind, text,
+    wake_context::fenced,
     words::StepType,
 };
-use trackway_views::assignment::{self, Acting};
+use trackway_views::{
+    View,
+    assignment::{self, Acting},
+    scratchpad::{GetScratchpad, ScratchpadShown},
+};
 
 pub use closing::{CLOSING, Closed, Last};
 pub use talk::PAGE_MAX;
@@ -79,6 +85,8 @@ pub struct Job<'a> {
     pub deadline: Instant,
     /// What its agent was told when it woke.
     pub wake: &'a str,
+    /// The revision of the scratchpad in it.
+    pub revision: i64,
 }
 
 impl std::fmt::Debug for Job<'_> {
@@ -93,7 +101,8 @@ impl Job<'_> {
         let marker = prompt::marker().map_err(Rule::usage)?;
         let instructions = prompt::instructions(self.acting, &marker, self.means.settings.native_tools);
         let canary = Canary::new(&marker, &instructions);
-        let mut at_work = Loop { job: self, canary, instructions, steps: Vec::new(), calls: 0 };
+        let revision = self.revision;
+        let mut at_work = Loop { job: self, canary, instructions, steps: Vec::new(), calls: 0, revision };
         let worked = catch_unwind(AssertUnwindSafe(|| at_work.work()));
         let ended = match worked {
             Ok(Ok(ended)) => ended,
@@ -114,6 +123,8 @@ struct Loop<'a> {
     /// What was done, a line each.
     steps: Vec<String>,
     calls: i64,
+    /// The revision of its scratchpad that the agent knows of.
+    revision: i64,
 }
 
 impl<'a> Deref for Loop<'a> {
@@ -304,7 +315,7 @@ impl Loop<'_> {
         match intent {
             Intent::FetchPage { path, from } => self.fetch(&path, from),
             Intent::Search { words } => self.fetch(&tools::search_path(&words), 0),
-            Intent::ExecuteAction { path, action, params } => {
+            Intent::ExecuteAction { path, action, mut params } => {
                 let of_run = registry::named(&action)
                     .is_some_and(|entry| capability::allowance(entry.capability) == Some(Allowance::OwnRun));
                 if of_run {
@@ -314,7 +325,21 @@ impl Loop<'_> {
                     )));
                 }
                 let path = tools::action_path(&path, &action);
-                let answer = self.means.pages.post(self.token, &path, &params);
+                let is_scratchpad = action == UpdateScratchpad::NAME;
+                if is_scratchpad && params.get("if_revision").is_none() {
+                    // Another run of this agent may have written it since this one last saw it.
+                    params["if_revision"] = self.revision.into();
+                }
+                let mut answer = self.means.pages.post(self.token, &path, &params);
+                if is_scratchpad {
+                    let present = scratchpad_of(self.core, self.context, self.acting)?;
+                    self.revision = present.revision;
+                    if !answer.is_good() {
+                        answer
+                            .body
+                            .push_str(&format!("\n\nYour scratchpad now holds:\n{}", fenced("text", &present.content)));
+                    }
+                }
                 let shown = text::cut(answer.body.trim(), ANSWER_SHOWN);
                 self.step(StepType::ExecuteAction, &format!("{path}: {}\n{shown}", answer.status))?;
                 let is_good = answer.is_good();
@@ -416,6 +441,12 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 fn midnight(now: Time) -> Time {
     let day = DAY_SECONDS * 1_000_000;
     Time::from_micros(now.micros().div_euclid(day) * day)
+}
+
+/// The scratchpad of an agent, as it now stands.
+pub fn scratchpad_of(core: &Core, context: &Context, acting: &Acting) -> Result<ScratchpadShown> {
+    let question = GetScratchpad { agent: acting.agent_id.into() };
+    core.read(context, |reader| Ok(question.answer(reader, Time::now())?))
 }
 
 /// The model of an agent: its own, else the one that is configured.

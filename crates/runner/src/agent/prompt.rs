@@ -1,5 +1,6 @@
 //! What an agent is told to be, before anything else is said.
 
+use trackway_store::sql::hex;
 use trackway_views::assignment::Acting;
 
 use super::tools::IN_TEXT;
@@ -8,7 +9,7 @@ use super::tools::IN_TEXT;
 pub fn marker() -> Result<String, String> {
     let mut random = [0_u8; 12];
     getrandom::fill(&mut random).map_err(|error| format!("no randomness: {error}"))?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&random))
 }
 
 /// The instructions of an agent, with the marker in them.

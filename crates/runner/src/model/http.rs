@@ -19,7 +19,7 @@ use super::{
 /// How often a call is made.
 const TRIES: u32 = 4;
 /// The longest wait that a busy provider may ask for.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Characters of an error that are repeated.
@@ -48,6 +48,8 @@ pub enum ToCome {
 #[derive(Debug)]
 pub struct Remote {
     pub shape: Box<dyn Shape>,
+    /// Keeps connections open from call to call.
+    pub agent: ureq::Agent,
     pub url: String,
     pub key: Secret,
     pub model: String,
@@ -56,6 +58,16 @@ pub struct Remote {
     pub timeout: Duration,
     /// The first wait before another try; each is twice as long as the one before.
     pub back_off: Duration,
+}
+
+/// What makes calls: an answer of any status is an answer, and nobody is sent elsewhere with the key.
+pub fn caller() -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .user_agent(concat!("trackway/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into()
 }
 
 /// Why a call came to nothing.
@@ -110,16 +122,15 @@ impl Remote {
     fn call(&self, request: &Request, patience: &Patience, used: &mut Used) -> Result<Reply, Miss> {
         let left = patience.until.saturating_duration_since(Instant::now());
         let timeout = self.timeout.min(left).max(Duration::from_millis(1));
-        let agent: ureq::Agent = ureq::Agent::config_builder()
+        let url = format!("{}{}", self.url.trim_end_matches('/'), self.shape.path());
+        let mut call = self
+            .agent
+            .post(&url)
+            .config()
             .timeout_global(Some(timeout))
             .timeout_connect(Some(CONNECT.min(timeout)))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .user_agent(concat!("trackway/", env!("CARGO_PKG_VERSION")))
             .build()
-            .into();
-        let url = format!("{}{}", self.url.trim_end_matches('/'), self.shape.path());
-        let mut call = agent.post(&url).header("content-type", "application/json");
+            .header("content-type", "application/json");
         for (name, value) in self.shape.headers(&self.key.0) {
             call = call.header(name, value);
         }

@@ -5,7 +5,12 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use serde::Deserialize;
 use trackway_actions::context::Secret;
 
-use super::{Model, Scripted, Used, anthropic::Messages, http::Remote, openai::ChatCompletions};
+use super::{
+    Model, Scripted, Used,
+    anthropic::Messages,
+    http::{Remote, caller},
+    openai::ChatCompletions,
+};
 
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -93,6 +98,7 @@ impl ModelSettings {
         };
         Ok(Arc::new(Remote {
             shape,
+            agent: caller(),
             url: self.url.clone().unwrap_or_else(|| url.to_owned()),
             key: self.key.clone(),
             model: self.model.clone().unwrap_or_default(),

@@ -161,7 +161,7 @@ engines! {
             assert_eq!(how(run), ("completed", "completed"));
             let second = worked.model.requests()[1].body["messages"].to_string();
             let third = worked.model.requests()[2].body["messages"].to_string();
-            assert!(second.contains(&format!("characters 0 to 24000 of")) && second.contains("and from 24000]"), "{second}");
+            assert!(second.contains("characters 0 to 24000 of") && second.contains("and from 24000]"), "{second}");
             assert!(!second.contains("xEND") && third.contains("xEND") && third.contains("this is the end of it]"));
             assert!(said(run, "fetch_page").contains(" from 24000: 200, "));
         });

@@ -81,6 +81,41 @@ engines! {
         assert!(wake.to_string().contains("So."), "{wake}");
     }
 
+    fn what_another_run_wrote_is_not_written_over(lab: Lab) {
+        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
+        lab.queue();
+        let update = |content: &str| json!([{ "tool": "execute_action", "input": { "path": "/whoami", "action": "update_scratchpad", "params": { "content": content } } }]);
+        let turns = json!([update("mine"), update("both"), update("both, again"), done("x")]);
+        let actors = json!([{ "match": "[Trackway: end of run]", "turns": [[{ "text": "{}" }]] }, { "match": "What you need", "turns": turns }]);
+        let worked = lab.works_with(&Way::default(), &json!({ "actors": actors }), |_| {});
+        let run = lab.run(worked.taken[0].run_id);
+        assert_eq!(how(&run), ("completed", "completed"), "{run:#?}");
+        assert_eq!(lab.scratchpad(), ("both, again".to_owned(), 4), "nothing was in the way here");
+        // With another writer in the way, the model is shown what is there.
+        lab.queue();
+        let late = std::sync::atomic::AtomicBool::new(false);
+        let actors = json!([{ "match": "[Trackway: end of run]", "turns": [[{ "text": "{}" }]] }, { "match": "What you need", "turns": [
+            [{ "delay_ms": 400 }, update("mine")[0]], update("both"), done("x"),
+        ] }]);
+        let worked = std::thread::scope(|scope| {
+            let (lab, late) = (&lab, &late);
+            scope.spawn(move || {
+                crate::lab::until(|| late.load(std::sync::atomic::Ordering::Relaxed));
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "theirs" })).unwrap();
+            });
+            lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
+                if let trackway_runner::Event::Took(_) = event { late.store(true, std::sync::atomic::Ordering::Relaxed) }
+            })
+        });
+        let run = lab.run(worked.taken[0].run_id);
+        let updates: Vec<_> = run.steps.iter().filter(|step| step.step_type.word() == "execute_action").map(|step| step.detail.clone().unwrap()).collect();
+        assert!(updates[0].starts_with("/whoami/actions/update_scratchpad: 409") && updates[1].starts_with("/whoami/actions/update_scratchpad: 200"), "{updates:?}");
+        assert_eq!(lab.scratchpad(), ("both".to_owned(), 6));
+        let told = worked.model.requests()[1].body["messages"].to_string();
+        assert!(told.contains("Your scratchpad now holds:") && told.contains("theirs"), "{told}");
+    }
+
     fn two_runs_at_once_lose_no_update(lab: Lab) {
         lab.house.act("set_agent", json!({ "handle": "bot", "max_items": 2 })).unwrap();
         lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
