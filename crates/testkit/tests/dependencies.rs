@@ -10,7 +10,7 @@ use std::{path::Path, process::Command};
 use serde_json::Value;
 
 /// Packages in Cargo.lock. Raise it on purpose, in the commit that adds the dependency.
-const PACKAGES_MAX: usize = 210;
+const PACKAGES_MAX: usize = 330;
 
 /// What the source of a package from the registry starts with; code from a git repository would say `git+`.
 const REGISTRY: &str = "registry+";
@@ -19,9 +19,15 @@ const REGISTRY: &str = "registry+";
 const LICENCES: &[&str] = &[
     "(MIT OR Apache-2.0) AND Unicode-3.0",
     "Apache-2.0",
+    "Apache-2.0 AND ISC",
     "Apache-2.0 OR BSL-1.0 OR MIT",
+    "Apache-2.0 OR ISC OR MIT",
     "Apache-2.0 OR MIT",
     "Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT",
+    "BSD-3-Clause",
+    // The certificates of the web: data, and free to pass on.
+    "CDLA-Permissive-2.0",
+    "ISC",
     "MIT",
     "MIT AND BSD-3-Clause",
     "MIT OR Apache-2.0",
