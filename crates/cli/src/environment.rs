@@ -70,6 +70,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
     (OPENAI.0, "Where a server of chat completions is, as its own tools take it."),
     (OPENAI.1, "The key for it."),
     (
+        "HTTPS_PROXY",
+        "The proxy through which models are reached (`ALL_PROXY` wins over it, `HTTP_PROXY` comes after it). `NO_PROXY` names hosts that need none.",
+    ),
+    (
         claude_code::CLIENT,
         "The Claude Code that a worker starts for agents of that kind, with arguments it should always have: `claude --allowedTools Bash`. `claude` by default.",
     ),

@@ -94,7 +94,8 @@ mod tests {
             (Provider::Openai, Some("m2"), false)
         );
         assert_eq!((settings.url.as_deref(), settings.key.0.as_str()), (Some("http://a"), "k1"));
-        assert_eq!(settings.prices["m1"].output, 2.0);
+        let price = Price { input: 1.0, output: 2.0, cache_write: None, cache_read: None };
+        assert_eq!(settings.prices.get("m1"), Some(&price));
         assert_eq!(format!("{:?}", settings.key), "***");
     }
 

@@ -5,7 +5,6 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -27,8 +26,9 @@ use crate::{
     agent::{CLOSING, Finished, Job, Last, Means, scratchpad_of},
     claude_code,
     executor::{Ended, Reins, Wish},
+    insist::insist,
     shell,
-    worker::{Event, Outcome, Settings, TROUBLE_WAIT, Watch},
+    worker::{Event, Outcome, Settings, Watch},
 };
 
 /// Where programs are when nobody says.
@@ -182,6 +182,7 @@ impl Execution<'_> {
             deadline,
             wake: &wake,
             revision,
+            lease_seconds: self.settings.lease_seconds,
         };
         let finished = job.finish()?;
         let ended = finished.ended.clone();
@@ -350,19 +351,8 @@ impl Execution<'_> {
         self.insist(|| self.core.read(self.context, &question))
     }
 
-    /// Asks a database that does not answer again, as long as a lease lasts.
-    fn insist<T>(&self, mut deed: impl FnMut() -> Result<T>) -> Result<T> {
-        let until = Instant::now() + Duration::from_secs(u64::try_from(self.settings.lease_seconds).unwrap_or(1));
-        let mut wait = TROUBLE_WAIT.0;
-        loop {
-            match deed() {
-                Err(error) if error.kind() == ErrorKind::Busy && Instant::now() < until => {
-                    thread::sleep(wait);
-                    wait = (wait * 2).min(TROUBLE_WAIT.1);
-                }
-                outcome => return outcome,
-            }
-        }
+    fn insist<T>(&self, deed: impl FnMut() -> Result<T>) -> Result<T> {
+        insist(self.settings.lease_seconds, deed)
     }
 
     fn credential(&self) -> Credential {

@@ -4,6 +4,7 @@ pub mod agent;
 pub mod claude_code;
 pub mod execution;
 pub mod executor;
+mod insist;
 pub mod leftovers;
 pub mod model;
 pub mod output;

@@ -24,14 +24,13 @@ use crate::{
     agent::Means,
     execution::Execution,
     executor::{Ended, Reins, Wish},
+    insist::TROUBLE_WAIT,
 };
 
 /// How long a worker waits for the bell before it looks anyway.
 const LOOK_ANYWAY: Duration = Duration::from_secs(10);
 /// How often it looks whether what it runs was cancelled, should the bell fail.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
-/// The first and the longest wait for a database that does not answer.
-pub(crate) const TROUBLE_WAIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// How to work.
 #[derive(Debug, Clone)]

@@ -1,15 +1,56 @@
 //! A worker that starts Claude Code: the session is the run.
 
+use serde_json::{Value, json};
+
+use crate::terminal::{Ran, Terminal, both_engines, column, ran_with_input, text};
+
+/// Hands an event to the hook of a client that was given a token.
+fn hook(terminal: &Terminal, token: &str, name: &str, more: &Value) -> Ran {
+    let mut event = json!({ "hook_event_name": name, "session_id": "5e551017-0000-4000-8000-000000000001", "cwd": terminal.home.path() });
+    for (field, value) in more.as_object().unwrap() {
+        event[field] = value.clone();
+    }
+    let mut command = terminal.command(&["hook", "--memory", "off"]);
+    command.env("TRACKWAY_TOKEN", token);
+    ran_with_input(command, event.to_string().as_bytes())
+}
+
+both_engines! {
+    fn a_session_with_a_token_happens_in_its_run(terminal: Terminal) {
+        terminal.json(&["agent", "set", "--handle", "coder", "--runner", "claude_code"]);
+        let started = terminal.json(&["run", "start", "--agent", "coder"]);
+        let (run, token) = (text(&started["run_id"]), text(&started["token"]));
+        for (name, more) in [
+            ("SessionStart", json!({ "source": "startup" })),
+            ("UserPromptSubmit", json!({ "prompt": "make tea" })),
+            ("Stop", json!({ "last_assistant_message": "Tea." })),
+            ("UserPromptSubmit", json!({ "prompt": "and biscuits" })),
+            ("Stop", json!({ "last_assistant_message": "Biscuits." })),
+            ("SessionEnd", json!({ "reason": "other" })),
+        ] {
+            let ran = hook(&terminal, &token, name, &more);
+            assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{name}");
+        }
+        let runs = terminal.json(&["run", "list"]);
+        assert_eq!(column(&runs, "id"), [run.as_str()], "and no other: {runs:#}");
+        assert_eq!((&runs[0]["status"], &runs[0]["agent"]), (&json!("running"), &json!("coder")), "whoever began it ends it");
+        assert_eq!(runs[0]["session_id"], "5e551017-0000-4000-8000-000000000001");
+        terminal.json(&["run", "end", &run, "--status", "completed", "--message", "Tea and biscuits."]);
+        // Its token is dead: what comes now is a run like any other.
+        hook(&terminal, &token, "UserPromptSubmit", &json!({ "prompt": "wash up" }));
+        let runs = terminal.json(&["run", "list"]);
+        assert_eq!(column(&runs, "status"), ["running", "completed"]);
+        assert_eq!(runs[1]["final_message"], "Tea and biscuits.");
+    }
+}
+
 mod real_client {
     use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
-    use serde_json::{Value, json};
     use trackway_testkit::{claude_client::ClaudeClient, scripted_model::ModelRequest};
 
-    use crate::{
-        live::NEWEST,
-        terminal::{Terminal, both_engines, column, text},
-    };
+    use super::*;
+    use crate::live::NEWEST;
 
     /// A user with a project, and a client that plays a scenario whenever it is started.
     struct Bench {
@@ -84,7 +125,7 @@ mod real_client {
             let why = terminal.json(&["why", bench.project.join("tea.txt").to_str().unwrap()]);
             assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "task", "queue_item", "session", "person"]);
             // What it was told is what it heard first.
-            let heard = ModelRequest::read_all(&bench.requests)[0].body.to_string();
+            let heard: String = ModelRequest::read_all(&bench.requests).iter().map(|request| request.body.to_string()).collect();
             assert!(heard.contains("What you need to know") && heard.contains("Make tea"), "{heard}");
             // Its transcript tells nothing else.
             let before = terminal.json(&["run", "show", &text(&run["id"])]);

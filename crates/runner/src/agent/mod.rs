@@ -2,6 +2,7 @@
 
 mod closing;
 mod prompt;
+mod spending;
 mod talk;
 mod tools;
 
@@ -13,11 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use trackway_actions::{
-    Action, Context, Core, Result, registry,
-    run::{RecordStep, RecordUsage},
-    scratchpad::UpdateScratchpad,
-};
+use trackway_actions::{Action, Context, Core, Result, registry, run::RecordStep, scratchpad::UpdateScratchpad};
 use trackway_domain::{
     Error as Rule, ErrorKind, Id, Time,
     canary::Canary,
@@ -28,7 +25,7 @@ use trackway_domain::{
 };
 use trackway_views::{
     View,
-    assignment::{self, Acting},
+    assignment::Acting,
     scratchpad::{GetScratchpad, ScratchpadShown},
 };
 
@@ -37,9 +34,11 @@ pub use talk::PAGE_MAX;
 
 use crate::{
     executor::{Ended, Reins, Wish},
+    insist::insist,
     model::{Answer, Model, ModelSettings, Patience, Reply, Request, Trouble, Used},
     pages::Pages,
 };
+use spending::usage;
 use talk::{Shown, Talk};
 use tools::{Intent, TOOLS, Wanted, wanted};
 
@@ -87,6 +86,8 @@ pub struct Job<'a> {
     pub wake: &'a str,
     /// The revision of the scratchpad in it.
     pub revision: i64,
+    /// How long a database that does not answer is asked again.
+    pub lease_seconds: i64,
 }
 
 impl std::fmt::Debug for Job<'_> {
@@ -96,6 +97,10 @@ impl std::fmt::Debug for Job<'_> {
 }
 
 impl Job<'_> {
+    fn insist<T>(&self, mut deed: impl FnMut(&Self) -> Result<T>) -> Result<T> {
+        insist(self.lease_seconds, || deed(self))
+    }
+
     /// Works until the end, whatever that is.
     pub fn finish(self) -> Result<Finished> {
         let marker = prompt::marker().map_err(Rule::usage)?;
@@ -218,30 +223,8 @@ impl Loop<'_> {
             Wish::Cancel => Some(Ended::Cancelled),
             Wish::Stop => Some(Ended::Lost),
             Wish::GoOn if Instant::now() >= self.deadline => Some(timed_out()),
-            Wish::GoOn => self.is_spent()?,
+            Wish::GoOn => spending::is_over(self)?,
         })
-    }
-
-    fn is_spent(&self) -> Result<Option<Ended>> {
-        let Some(limit) = self.acting.spend_limit else {
-            return Ok(None);
-        };
-        if !self.means.settings.prices.contains_key(self.model()) {
-            let error = format!(
-                "{} may spend {limit} in a day, and nobody said what {} costs: add it to [model.prices] in config.toml",
-                self.acting.handle,
-                self.model()
-            );
-            return Ok(Some(Ended::Impossible { error }));
-        }
-        let today = midnight(Time::now());
-        let spent =
-            self.core.read(self.context, |reader| Ok(assignment::spent_since(reader, self.acting.agent_id, today)?))?;
-        let spent = spent.unwrap_or_default();
-        Ok((spent >= limit).then(|| Ended::SpendLimit {
-            error: format!("{} spent {spent:.4} today and may spend {limit}", self.acting.handle),
-            until: today.plus_seconds(DAY_SECONDS),
-        }))
     }
 
     fn model(&self) -> &str {
@@ -332,7 +315,7 @@ impl Loop<'_> {
                 }
                 let mut answer = self.means.pages.post(self.token, &path, &params);
                 if is_scratchpad {
-                    let present = scratchpad_of(self.core, self.context, self.acting)?;
+                    let present = self.insist(|job| scratchpad_of(job.core, job.context, job.acting))?;
                     self.revision = present.revision;
                     if !answer.is_good() {
                         answer
@@ -389,14 +372,15 @@ impl Loop<'_> {
         let detail = text::cut(&text::clean(detail), text::TEXT_MAX - 1);
         self.steps.push(format!("{step_type}: {}", detail.lines().next().unwrap_or_default()));
         let step = RecordStep { run: self.run.into(), step_type, detail: Some(detail) };
-        self.core.execute(self.context, &step)?;
+        self.insist(|job| job.core.execute(job.context, &step))?;
         Ok(())
     }
 
     fn count(&mut self, used: &[Used]) -> Result<()> {
         for used in used {
             self.calls += 1;
-            self.core.execute(self.context, &usage(self.run, self.model(), self.means, used, self.calls))?;
+            let usage = usage(self.run, self.model(), self.means, used, self.calls);
+            self.insist(|job| job.core.execute(job.context, &usage))?;
         }
         Ok(())
     }
@@ -436,13 +420,6 @@ fn timed_out() -> Ended {
     Ended::TimedOut { error: "timed out".to_owned() }
 }
 
-const DAY_SECONDS: i64 = 24 * 60 * 60;
-
-fn midnight(now: Time) -> Time {
-    let day = DAY_SECONDS * 1_000_000;
-    Time::from_micros(now.micros().div_euclid(day) * day)
-}
-
 /// The scratchpad of an agent, as it now stands.
 pub fn scratchpad_of(core: &Core, context: &Context, acting: &Acting) -> Result<ScratchpadShown> {
     let question = GetScratchpad { agent: acting.agent_id.into() };
@@ -452,30 +429,6 @@ pub fn scratchpad_of(core: &Core, context: &Context, acting: &Acting) -> Result<
 /// The model of an agent: its own, else the one that is configured.
 pub fn model_of<'a>(acting: &'a Acting, means: &'a Means) -> &'a str {
     acting.model.as_deref().unwrap_or_else(|| means.model.name())
-}
-
-/// What a call used, as it is recorded. Not every server gives its messages names of their own, so the run and the call's
-/// number go with them.
-pub fn usage(run: Id<kind::Run>, model: &str, means: &Means, used: &Used, number: i64) -> RecordUsage {
-    let told = used.model.as_deref().filter(|model| !model.is_empty());
-    // A provider may answer with a longer name than the one it was asked for.
-    let price = means.settings.prices.get(model).or_else(|| means.settings.prices.get(told?));
-    let model = told.unwrap_or(model);
-    let sane = |tokens: Option<i64>| tokens.filter(|tokens| (0..=1_000_000_000_000).contains(tokens));
-    RecordUsage {
-        run: run.into(),
-        model: Some(text::cut(&text::clean_line(model), text::LINE_MAX - 1)),
-        message_id: Some(format!(
-            "{} {}.{number}",
-            text::cut(&text::clean_line(used.message_id.as_deref().unwrap_or("call")), 100),
-            run.uuid().simple()
-        )),
-        input_tokens: sane(used.input_tokens),
-        output_tokens: sane(used.output_tokens),
-        cache_creation_tokens: sane(used.cache_creation_tokens),
-        cache_read_tokens: sane(used.cache_read_tokens),
-        cost: price.and_then(|price| price.of(used)).filter(|cost| *cost >= 0.0),
-    }
 }
 
 /// Every text in a value.

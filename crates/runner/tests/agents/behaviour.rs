@@ -1,8 +1,9 @@
 //! What models do: every one of these has an outcome and a step that shows it, over both providers, streamed and whole.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
+use trackway_runner::{agent::Means, model::ModelSettings, plain_pages::PlainPages};
 use trackway_testkit::engines;
 
 use crate::lab::{IDENTITY, Lab, Way, done, how, remembers, said, steps, ways};
@@ -184,6 +185,20 @@ engines! {
         let (run, _) = lab.plays(&Way::default(), json!([done("x")]), remembers(&format!("I am: {IDENTITY}"), "b"));
         assert_eq!(steps(&run)[3..], ["done", "security_warning", "scratchpad_update_failed"]);
         assert_eq!((how(&run), said(&run, "scratchpad_update_failed").as_str()), (("completed", "completed"), "the answer repeats the agent's instructions"));
+    }
+
+    fn a_model_behind_tls_that_does_not_speak_it(lab: Lab) {
+        lab.queue();
+        let model = trackway_testkit::scripted_model::ScriptedModel::start(trackway_testkit::scripted_model::Scenario::parse("{\"actors\":[]}"));
+        let url = Some(model.url().replace("http:", "https:"));
+        let settings = ModelSettings { url, back_off: Duration::from_millis(1), ..ModelSettings::default() };
+        let pages = Arc::new(PlainPages::at(lab.house.database.url()).unwrap());
+        let means = Means { model: settings.build().unwrap(), settings, pages };
+        let (tally, _) = lab.works_through(&Way::default(), means, |_| {});
+        let run = lab.last_run();
+        assert_eq!((how(&run), tally.failed), (("failed", "exception"), 1));
+        assert!(run.run.run.error.clone().unwrap().starts_with("the model cannot be reached: "), "{:?}", run.run.run.error);
+        assert_eq!(model.requests().len(), 0);
     }
 
     fn json_in_the_text_will_do(lab: Lab) {

@@ -1,17 +1,68 @@
 //! Every way in which a run ends: status, outcome, steps, scratchpad, report, token, item.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use serde_json::json;
-use trackway_runner::Event;
+use serde_json::{Value, json};
+use trackway_runner::{
+    Event,
+    agent::Means,
+    model::{Answer, Model, ModelSettings, Patience, Request, Scripted},
+    pages::{PageAnswer, Pages},
+    plain_pages::PlainPages,
+};
 use trackway_testkit::engines;
 
 use crate::lab::{Lab, Way, done, how, remembers, said, steps, ways};
 
+/// A model, and pages, that fail in ways that should not be.
+#[derive(Debug)]
+struct Panics;
+
+impl Model for Panics {
+    fn ask(&self, _: &Request, _: &Patience) -> Answer {
+        panic!("a model")
+    }
+
+    fn name(&self) -> &'static str {
+        "panics"
+    }
+}
+
+impl Pages for Panics {
+    fn get(&self, _: &str, _: &str) -> PageAnswer {
+        panic!("a page")
+    }
+
+    fn post(&self, _: &str, _: &str, _: &Value) -> PageAnswer {
+        panic!("an action")
+    }
+}
+
 engines! {
+    fn a_panic_is_an_exception_and_the_worker_goes_on(lab: Lab) {
+        let script = || Arc::new(Scripted::parse(&json!({ "actors": [{ "match": "", "turns": [done("x")] }] }).to_string()).unwrap());
+        let plain = || Arc::new(PlainPages::at(lab.house.database.url()).unwrap());
+        for (model, pages, error) in [
+            (Arc::new(Panics) as Arc<dyn Model>, plain() as Arc<dyn Pages>, "asking the model failed in a way that should not be"),
+            (script(), Arc::new(Panics), "the loop failed in a way that should not be"),
+        ] {
+            lab.queue();
+            let means = Means { model, settings: ModelSettings::default(), pages };
+            let (tally, taken) = lab.works_through(&Way::default(), means, |_| {});
+            let run = lab.last_run();
+            assert_eq!((how(&run), run.run.run.error.as_deref()), (("failed", "exception"), Some(error)));
+            assert_eq!((tally.taken, tally.failed), (1, 1));
+            assert!(steps(&run).last().unwrap().starts_with("scratchpad_update"));
+            assert!(lab.refusal(&taken[0].token).starts_with("the run is failed"));
+        }
+    }
+
     fn done_is_completed(lab: Lab) {
         for way in ways() {
             let turns = json!([

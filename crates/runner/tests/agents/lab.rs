@@ -136,6 +136,12 @@ impl Lab {
         };
         let pages = Arc::new(PlainPages::at(self.house.database.url()).unwrap());
         let means = Means { model: settings.build().unwrap(), settings, pages };
+        let (tally, taken) = self.works_through(way, means, hears);
+        Worked { tally, taken, model }
+    }
+
+    /// The same, with any model and any pages.
+    pub fn works_through(&self, way: &Way, means: Means, hears: impl Fn(&Event<'_>) + Sync) -> (Tally, Vec<Taken>) {
         let settings = Settings {
             agent: Some("bot".into()),
             concurrency: way.concurrency,
@@ -156,7 +162,7 @@ impl Lab {
         };
         let (tell, notes) = mpsc::channel();
         let tally = work(&self.house.core, &self.house.ada, &settings, (&tell, &notes), &watch).unwrap();
-        Worked { tally, taken: taken.into_inner().unwrap(), model }
+        (tally, taken.into_inner().unwrap())
     }
 
     pub fn run(&self, run: Id<kind::Run>) -> RunInFull {
