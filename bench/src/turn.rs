@@ -3,13 +3,15 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
+use trackway_actions::Core;
 use trackway_runner::{
     Settings,
     agent::Means,
     model::{ModelSettings, Scripted},
-    plain_pages::PlainPages,
     work,
 };
+use trackway_server::Site;
+use trackway_store::Store;
 
 use crate::{
     Outcome,
@@ -53,7 +55,7 @@ fn runs(house: &House, turns: usize) -> Outcome<Duration> {
     let actors =
         json!([{ "match": "[Trackway: end of run]", "turns": [[{ "text": "{}" }]] }, { "match": "", "turns": all }]);
     let model = Scripted::parse(&json!({ "actors": actors }).to_string())?;
-    let pages = Arc::new(PlainPages::at(house.database.url())?);
+    let pages = Arc::new(Site::new(Arc::new(Core::new(Store::open(house.database.url())?))));
     let settings = Settings {
         agent: Some(AGENT.to_owned()),
         concurrency: 1,

@@ -36,6 +36,8 @@ pub enum Credential {
     User { tenant: String, handle: String },
     /// A token, of a run or of a person.
     Token(Secret),
+    /// The token of a login link.
+    Login(Secret),
 }
 
 /// A text that is never printed.

@@ -18,7 +18,7 @@ use crate::{
     error::Result,
     people::SetPerson,
     queue::{Lease, keep_alive},
-    token,
+    token::{self, Purpose},
     touched::{Recorded, Touched},
 };
 
@@ -104,7 +104,8 @@ impl Core {
     pub fn enter(&self, credential: &Credential) -> Result<Context> {
         match credential {
             Credential::User { tenant, handle } => self.enter_user(tenant, handle),
-            Credential::Token(secret) => token::enter(&self.store, &secret.0),
+            Credential::Token(secret) => token::enter(&self.store, &secret.0, Purpose::Work),
+            Credential::Login(secret) => token::enter(&self.store, &secret.0, Purpose::Login),
         }
     }
 
@@ -154,7 +155,7 @@ pub(crate) fn again_while_others_are_first<T>(mut attempt: impl FnMut() -> Resul
 /// Default deny: a run must be running, its token valid, and the capability allowed.
 fn authorise<A: Action>(context: &Context, write: &mut Writer<'_>) -> Result<()> {
     if let Some(token) = context.token {
-        token::check(write, token)?;
+        token::check::<A>(write, token)?;
     }
     match (context.actor, context.run) {
         (Actor::Person(_), _) => Ok(capability::check_person(A::CAPABILITY)?),

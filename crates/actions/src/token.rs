@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use trackway_domain::{
     Error as Rule, Id, Ref, Time, kind, text,
-    words::{ActorKind, RunStatus},
+    words::{ActorKind, RunStatus, TokenScope},
 };
 use trackway_store::{
     Store, TenantId, Writer, params,
@@ -81,10 +81,17 @@ fn hash(secret: &str) -> Vec<u8> {
     Sha256::digest(secret.as_bytes()).to_vec()
 }
 
+/// What a token is shown for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Work,
+    Login,
+}
+
 /// The context of whoever holds a token.
-pub(crate) fn enter(store: &Store, secret: &str) -> Result<Context> {
+pub(crate) fn enter(store: &Store, secret: &str, purpose: Purpose) -> Result<Context> {
     let refused = || Rule::denied("the token is not known here").hint("is TRACKWAY_TOKEN from this database?");
-    if let Some(run) = named_run(secret) {
+    if let Some(run) = named_run(secret).filter(|_| purpose == Purpose::Work) {
         return Ok(enter_run(store, run, secret)?.ok_or_else(refused)?);
     }
     let mut reader = store.read(Uuid::nil().into())?;
@@ -107,6 +114,9 @@ pub(crate) fn enter(store: &Store, secret: &str) -> Result<Context> {
         }
     }
     usable(&token, Time::now())?;
+    if (token.scope == TokenScope::Login) != (purpose == Purpose::Login) {
+        return Err(refused().into());
+    }
     Ok(Context {
         tenant: token.tenant_id,
         actor: match token.actor_kind {
@@ -120,12 +130,18 @@ pub(crate) fn enter(store: &Store, secret: &str) -> Result<Context> {
     })
 }
 
-/// Looks again, inside a write: the token may have been revoked since.
-pub(crate) fn check(write: &mut Writer<'_>, token: Id<kind::Token>) -> Result<()> {
+/// Looks again, inside a write: the token may have been revoked since, and may not be for writing.
+pub(crate) fn check<A: Action>(write: &mut Writer<'_>, token: Id<kind::Token>) -> Result<()> {
     let found = write
         .row::<Token>("where tenant_id = ?1 and id = ?2", params![token])?
         .ok_or_else(|| Rule::denied("the token is not known here"))?;
-    usable(&found, write.now)
+    usable(&found, write.now)?;
+    match found.scope {
+        TokenScope::All => Ok(()),
+        TokenScope::Login if A::NAME == ExchangeLogin::NAME => Ok(()),
+        TokenScope::Read => Err(Rule::denied("the token is for reading only").into()),
+        TokenScope::Login => Err(Rule::denied("the token is for a login only").into()),
+    }
 }
 
 fn usable(token: &Token, now: Time) -> Result<()> {
@@ -151,6 +167,9 @@ pub struct CreateToken {
     /// When it stops working, as 2026-02-27T09:30:00Z (never, when left out)
     #[arg(long, value_name = "TIME")]
     pub expires: Option<Time>,
+    /// What it opens: all, read, or login (once, in a browser)
+    #[arg(long)]
+    pub scope: Option<TokenScope>,
 }
 
 /// A token, the only time it is shown.
@@ -159,6 +178,7 @@ pub struct NewToken {
     pub id: Id<kind::Token>,
     pub person: String,
     pub token: String,
+    pub scope: TokenScope,
     pub expires_at: Option<Time>,
 }
 
@@ -174,27 +194,76 @@ impl Action for CreateToken {
             (None, Actor::Person(person)) => person,
             (None, Actor::Agent(_)) => return Err(Rule::denied("an agent has run tokens only").into()),
         };
-        let person = write
-            .row::<Person>("where tenant_id = ?1 and id = ?2", params![person])?
-            .ok_or_else(|| Rule::not_found("there is no such person"))?;
         let name = self.name.as_deref().map(|name| text::line("name", name, text::LINE_MAX)).transpose()?;
-        let (secret, hash) = generate()?;
-        let token = Token {
-            id: write.new_id(),
-            tenant_id: context.tenant,
-            hash,
-            actor_kind: ActorKind::Person,
-            actor_id: person.id.uuid(),
-            run_id: None,
-            name: name.clone(),
-            expires_at: self.expires,
-            revoked_at: None,
-            created_at: write.now,
+        let scope = self.scope.unwrap_or(TokenScope::All);
+        let (shown, resource) = make(context, write, person, name, scope, self.expires)?;
+        Ok(Done::changed(shown, &resource, Nothing))
+    }
+}
+
+/// Makes a token of a person.
+fn make(
+    context: &Context,
+    write: &mut Writer<'_>,
+    person: Id<kind::Person>,
+    name: Option<String>,
+    scope: TokenScope,
+    expires_at: Option<Time>,
+) -> Result<(NewToken, Resource<kind::Token>)> {
+    let person = write
+        .row::<Person>("where tenant_id = ?1 and id = ?2", params![person])?
+        .ok_or_else(|| Rule::not_found("there is no such person"))?;
+    let (secret, hash) = generate()?;
+    let token = Token {
+        id: write.new_id(),
+        tenant_id: context.tenant,
+        hash,
+        actor_kind: ActorKind::Person,
+        actor_id: person.id.uuid(),
+        run_id: None,
+        name: name.clone(),
+        expires_at,
+        revoked_at: None,
+        created_at: write.now,
+        scope,
+    };
+    write.insert(&token)?;
+    let resource = Resource::outside(token.id, name.unwrap_or_else(|| format!("token of {}", person.handle)));
+    resource.register(context, write)?;
+    Ok((NewToken { id: token.id, person: person.handle, token: secret, scope, expires_at }, resource))
+}
+
+/// Trade the token of a login link for one that lasts; the link works once
+///
+/// Done by the server when the link is followed. It is at no other door.
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct ExchangeLogin {
+    /// When the login ends
+    #[arg(long, value_name = "TIME")]
+    pub until: Time,
+}
+
+impl Action for ExchangeLogin {
+    const NAME: &'static str = "exchange_login";
+    const CAPABILITY: &'static str = CreateToken::NAME;
+    const COMMAND: (&'static str, &'static str) = ("token", "exchange");
+    type Touched = Nothing;
+    type Output = NewToken;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let (Actor::Person(person), Some(token)) = (context.actor, context.token) else {
+            return Err(Rule::denied("a login is for people, by a link").into());
         };
-        write.insert(&token)?;
-        let resource = Resource::outside(token.id, name.unwrap_or_else(|| format!("token of {}", person.handle)));
-        resource.register(context, write)?;
-        let shown = NewToken { id: token.id, person: person.handle, token: secret, expires_at: token.expires_at };
+        let found = write.row_locked::<Token>("where tenant_id = ?1 and id = ?2", params![token])?;
+        let Some(mut link) = found.filter(|found| found.scope == TokenScope::Login && found.revoked_at.is_none())
+        else {
+            return Err(Rule::denied("the login link was used already").hint("trackway open makes another").into());
+        };
+        link.revoked_at = Some(write.now);
+        write.update(&link)?;
+        let (shown, resource) =
+            make(context, write, person, Some("browser".to_owned()), TokenScope::All, Some(self.until))?;
         Ok(Done::changed(shown, &resource, Nothing))
     }
 }

@@ -211,7 +211,10 @@ fn special() -> Vec<Command> {
         crate::ingest::command(),
         crate::hook::command(),
         crate::doctor::command(),
+        crate::up::command(),
+        crate::up::open_command(),
         crate::work::command(),
+        Command::new("whoami").about("Show who you are here: your run, your task, your scratchpad, and how to go on"),
         client_command("connect", "Record the work of a client").subcommand(
             settings_command("Put Trackway's hooks into Claude Code's settings").args([memory(), plugin()]),
         ),

@@ -16,13 +16,14 @@ use trackway_actions::{
     registry::{ACTIONS, Entry, Mode},
 };
 use trackway_domain::{Error as Rule, Time};
+use trackway_server::pages::At;
 use trackway_store::{Reader, TenantId, registry::tenant_named, tables::Tenant};
 use trackway_views::registry::VIEWS;
 use uuid::Uuid;
 
 use crate::{
     arguments, connect, demo, doctor, environment, failure::Failure, hook, ingest, init, location::Location, long_text,
-    render::Shape, user, work,
+    render::Shape, up, user, work,
 };
 
 /// An answer, and how people see it.
@@ -30,6 +31,8 @@ use crate::{
 pub struct Outcome {
     pub data: Value,
     pub shape: Shape,
+    /// What people read instead of the data.
+    pub text: Option<String>,
     /// What is said beside the data, on stderr.
     pub remarks: Vec<String>,
     /// The flag that shows more of a list.
@@ -44,7 +47,16 @@ pub struct Outcome {
 
 impl Outcome {
     pub fn new(data: Value, shape: Shape) -> Self {
-        Self { data, shape, remarks: Vec::new(), more: None, dry_run: false, failed: false, short_ids: Vec::new() }
+        Self {
+            data,
+            shape,
+            text: None,
+            remarks: Vec::new(),
+            more: None,
+            dry_run: false,
+            failed: false,
+            short_ids: Vec::new(),
+        }
     }
 
     pub fn code(&self) -> ExitCode {
@@ -68,6 +80,11 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
             let location = Location::find(matches)?;
             work::work(&House::open_at(&location)?, &location.model, rest)
         }
+        Some(("up", rest)) => {
+            let location = Location::find(matches)?;
+            up::up(&House::open_at(&location)?, &location, rest)
+        }
+        Some(("open", rest)) => up::open(&House::open(matches)?, rest),
         Some(("task", rest)) if rest.subcommand_name() == Some("run") => {
             let (_, rest) = rest.subcommand().unwrap_or(("", rest));
             let location = Location::find(matches)?;
@@ -115,6 +132,7 @@ impl House {
         };
         match (noun, rest.subcommand()) {
             ("schema", _) => self.schema(rest),
+            ("whoami", _) => self.whoami(),
             ("db", Some((_, rest))) => self.schema(rest),
             ("tenant", Some(("create", rest))) => self.create_tenant(rest),
             ("tenant", Some(_)) => self.tenants(),
@@ -176,6 +194,20 @@ impl House {
             outcome.data["database"] = json!(self.core.store().url().to_string());
         }
         Ok(self.with_short_ids(outcome, tenant, matches))
+    }
+
+    /// Says who is at the door.
+    fn whoami(&self) -> Result<Outcome, Failure> {
+        let context = self.context()?;
+        let page = trackway_server::pages::whoami_at(
+            &mut self.core.store().read(context.tenant)?,
+            &context,
+            At::CommandLine,
+            Time::now(),
+        )
+        .map_err(|problem| Failure::from(Rule::usage(problem.message)))?;
+        let text = trackway_server::markdown::body(&page);
+        Ok(Outcome { text: Some(text), ..Outcome::new(page.data, Shape::Fields) })
     }
 
     /// Who acts: the token's holder, else the operating system's user.

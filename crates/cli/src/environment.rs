@@ -26,6 +26,9 @@ pub const MODEL_SCRIPT: &str = "TRACKWAY_MODEL_SCRIPT";
 pub const ANTHROPIC: (&str, &str) = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY");
 pub const OPENAI: (&str, &str) = ("OPENAI_BASE_URL", "OPENAI_API_KEY");
 
+/// Where the server listens.
+pub const LISTEN: &str = "TRACKWAY_LISTEN";
+
 /// Where Claude Code keeps what is the user's.
 pub const CLAUDE_FOLDER: &str = "CLAUDE_CONFIG_DIR";
 
@@ -40,6 +43,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "A token. A run's gives the agent and the run that act; a person's gives the person. Without it, the person of the operating system's user acts.",
     ),
     (TENANT, "The tenant, `local` by default. `--tenant` wins over it; a token brings its own."),
+    (LISTEN, "Where `trackway up` listens and `trackway open` looks for it: `127.0.0.1:7878` by default."),
     (
         "USER",
         "The operating system's user, who acts without a token; else `LOGNAME`, `USERNAME`, or the user's entry in the password file.",

@@ -20,6 +20,7 @@ pub mod reference;
 pub mod render;
 pub mod settings_file;
 pub mod standard_input;
+pub mod up;
 pub mod user;
 pub mod work;
 

@@ -2,30 +2,35 @@
 
 use std::{collections::BTreeMap, env, path::Path, sync::Arc, time::Duration};
 
-use trackway_actions::context::Secret;
+use trackway_actions::{Core, context::Secret};
 use trackway_runner::{
     agent::Means,
     model::{ModelSettings, Price, Provider},
-    plain_pages::PlainPages,
 };
-use trackway_store::Url;
+use trackway_server::Site;
+use trackway_store::{Store, Url};
 
 use crate::{config::ModelConfig, environment};
 
-/// What agents work with, or why there is nothing.
-pub fn means(config: &ModelConfig, url: &Url) -> Result<Means, String> {
-    of(settings(config, |name| env::var(name).ok().filter(|value| !value.is_empty()))?, url)
+/// What agents work with, or why there is nothing. The pages are asked for only when there is a model to read them.
+pub fn means(config: &ModelConfig, site: impl FnOnce() -> Result<Site, String>) -> Result<Means, String> {
+    of(settings(config, |name| env::var(name).ok().filter(|value| !value.is_empty()))?, site()?)
+}
+
+/// The pages of a database.
+pub fn site(url: &Url) -> Result<Site, String> {
+    let store = Store::open(url.clone()).map_err(|error| error.to_string())?;
+    Ok(Site::new(Arc::new(Core::new(store))))
 }
 
 /// A model that keeps to a file, whatever the environment says.
 pub fn scripted(file: &Path, prices: BTreeMap<String, Price>, url: &Url) -> Result<Means, String> {
     let script = Some(file.to_path_buf());
-    of(ModelSettings { provider: Provider::Scripted, script, prices, ..ModelSettings::default() }, url)
+    of(ModelSettings { provider: Provider::Scripted, script, prices, ..ModelSettings::default() }, site(url)?)
 }
 
-fn of(settings: ModelSettings, url: &Url) -> Result<Means, String> {
-    let pages = PlainPages::at(url.clone()).map_err(|error| error.to_string())?;
-    Ok(Means { model: settings.build()?, settings, pages: Arc::new(pages) })
+fn of(settings: ModelSettings, site: Site) -> Result<Means, String> {
+    Ok(Means { model: settings.build()?, settings, pages: Arc::new(site) })
 }
 
 /// What is said about the model, the environment first.

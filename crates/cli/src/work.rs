@@ -26,7 +26,7 @@ use crate::{
     config::ModelConfig,
     door::{House, Outcome},
     failure::Failure,
-    model::means,
+    model,
     render::Shape,
 };
 
@@ -43,23 +43,46 @@ pub fn command() -> Command {
         .long_about(
             "Take queue items and run them, until stopped.\n\nWhat drives the agent that takes an item decides how it is run. `shell`, as for the worker: the script of the task runs in its shell, in the directory of its workspace, with the run's token in its environment, and what it does with `trackway` is done in the run. `agent`: a model works on the task through pages and actions. `claude_code`: Claude Code does, in that directory. Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.",
         )
-        .args([
-            Arg::new("agent").long("agent").value_name("AGENT").help("Whose items to take (the worker: what names no agent)"),
-            Arg::new("concurrency")
-                .long("concurrency")
-                .value_name("NUMBER")
-                .default_value("1")
-                .value_parser(clap::value_parser!(u64).range(1..=1_000))
-                .help("How many to run at once"),
-            Arg::new("once").long("once").action(ArgAction::SetTrue).help("Stop when nothing is ready"),
-            Arg::new("lease")
-                .long("lease")
-                .value_name("SECONDS")
-                .value_parser(clap::value_parser!(i64).range(1..=queue::LEASE_SECONDS_MAX))
-                .help("After how long without a sign of life from this worker others may take what it holds (60)"),
-            span("timeout", TIMEOUT, "How long a task may take that does not say it itself"),
-            span("grace", GRACE, "How long running tasks may go on once the worker is to stop"),
-        ])
+        .args(arguments())
+        .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Stop when nothing is ready"))
+}
+
+/// What a worker is told, alone or beside a server.
+pub fn arguments() -> Vec<Arg> {
+    vec![
+        Arg::new("agent")
+            .long("agent")
+            .value_name("AGENT")
+            .help("Whose items to take (the worker: what names no agent)"),
+        Arg::new("concurrency")
+            .long("concurrency")
+            .value_name("NUMBER")
+            .default_value("1")
+            .value_parser(clap::value_parser!(u64).range(1..=1_000))
+            .help("How many to run at once"),
+        Arg::new("lease")
+            .long("lease")
+            .value_name("SECONDS")
+            .value_parser(clap::value_parser!(i64).range(1..=queue::LEASE_SECONDS_MAX))
+            .help("After how long without a sign of life from this worker others may take what it holds (60)"),
+        span("timeout", TIMEOUT, "How long a task may take that does not say it itself"),
+        span("grace", GRACE, "How long running tasks may go on once the worker is to stop"),
+    ]
+}
+
+/// How a worker is to work.
+pub fn settings(matches: &ArgMatches, means: Result<Means, String>) -> Result<Settings, Failure> {
+    Ok(Settings {
+        agent: matches.get_one::<String>("agent").cloned(),
+        concurrency: matches.get_one::<u64>("concurrency").map_or(1, |number| usize::try_from(*number).unwrap_or(1)),
+        once: matches.try_get_one::<bool>("once").ok().flatten().copied().unwrap_or(false),
+        lease_seconds: matches.get_one::<i64>("lease").copied().unwrap_or(LEASE_SECONDS),
+        timeout: duration(matches, "timeout"),
+        grace: duration(matches, "grace"),
+        program: std::env::current_exe()?,
+        means,
+        claude_settings,
+    })
 }
 
 fn span(name: &'static str, default: &'static str, help: &'static str) -> Arg {
@@ -86,25 +109,15 @@ pub fn run_command() -> Command {
 }
 
 /// Works until it is told to stop, or nothing is ready.
-pub fn work(house: &House, model: &ModelConfig, matches: &ArgMatches) -> Result<Outcome, Failure> {
+pub fn work(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let context = people_only(house)?;
-    let settings = Settings {
-        agent: matches.get_one::<String>("agent").cloned(),
-        concurrency: matches.get_one::<u64>("concurrency").map_or(1, |number| usize::try_from(*number).unwrap_or(1)),
-        once: matches.get_flag("once"),
-        lease_seconds: matches.get_one::<i64>("lease").copied().unwrap_or(LEASE_SECONDS),
-        timeout: duration(matches, "timeout"),
-        grace: duration(matches, "grace"),
-        program: std::env::current_exe()?,
-        means: means(model, house.core.store().url()),
-        claude_settings,
-    };
-    let tally = follow(house, &context, &settings, &|event| tell(event))?;
+    let means = model::means(config, || model::site(house.core.store().url()));
+    let tally = follow(house, &context, &settings(matches, means)?, &|event| tell(event))?;
     Ok(Outcome::new(json!(tally), Shape::Fields))
 }
 
 /// Runs one task, and shows what it says.
-pub fn run_task(house: &House, model: &ModelConfig, matches: &ArgMatches) -> Result<Outcome, Failure> {
+pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let context = people_only(house)?;
     let given = matches.get_one::<String>("task").or_else(|| matches.get_one::<String>("variant"));
     let given: Ref<kind::Task> =
@@ -141,7 +154,7 @@ pub fn run_task(house: &House, model: &ModelConfig, matches: &ArgMatches) -> Res
         timeout: duration(matches, "timeout"),
         grace: Duration::ZERO,
         program: std::env::current_exe()?,
-        means: means(model, house.core.store().url()),
+        means: model::means(config, || model::site(house.core.store().url())),
         claude_settings,
     };
     let json = matches.get_flag("json");
@@ -178,7 +191,7 @@ fn claude_settings() -> String {
 }
 
 /// A worker acts for a person: it makes runs for agents, and is in none itself.
-fn people_only(house: &House) -> Result<Context, Failure> {
+pub fn people_only(house: &House) -> Result<Context, Failure> {
     let context = house.context()?;
     if context.run.is_some() {
         return Err(Rule::denied("a run cannot be a worker").hint("unset TRACKWAY_TOKEN").into());
@@ -216,7 +229,7 @@ fn listen_for_signals(tell: mpsc::Sender<Note>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tell(event: &Event<'_>) {
+pub fn tell(event: &Event<'_>) {
     if let Some(line) = line(event) {
         let _ = writeln!(anstream::stderr(), "{line}");
     }

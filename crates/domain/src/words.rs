@@ -178,6 +178,18 @@ words! {
 }
 
 words! {
+    /// What a token opens.
+    pub enum TokenScope {
+        /// Everything its holder may do.
+        All = "all",
+        /// Looking, and nothing else.
+        Read = "read",
+        /// A login, once.
+        Login = "login",
+    }
+}
+
+words! {
     /// What drives an agent.
     pub enum Runner {
         Agent = "agent",

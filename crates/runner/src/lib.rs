@@ -9,7 +9,6 @@ pub mod leftovers;
 pub mod model;
 pub mod output;
 pub mod pages;
-pub mod plain_pages;
 pub mod shell;
 pub mod signals;
 pub mod supervise;

@@ -362,6 +362,7 @@ word_columns!(
     words::StepType,
     words::TaskStatus,
     words::TestcaseStatus,
+    words::TokenScope,
 );
 
 /// Something that one row can be read as.

@@ -7,7 +7,7 @@ use trackway_domain::{
     words::{
         ActorKind, AgentLinkType, ChangeEvidence, CommitmentStatus, DecisionStatus, Evidence, ExperimentStatus,
         FileChange, Heading, ItemStatus, Level, LinkType, MessageStatus, Priority, RoleOrigin, RoleSource, RunMode,
-        RunStatus, Runner, SpawnRoleSource, StepType, TaskStatus, TestcaseStatus,
+        RunStatus, Runner, SpawnRoleSource, StepType, TaskStatus, TestcaseStatus, TokenScope,
     },
 };
 use uuid::Uuid;
@@ -286,6 +286,7 @@ table! {
         expires_at: Option<Time>,
         revoked_at: Option<Time>,
         created_at: Time,
+        scope: TokenScope,
     }
 }
 

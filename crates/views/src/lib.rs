@@ -24,6 +24,7 @@ pub mod trace;
 pub mod usage;
 pub mod view;
 pub mod wake;
+pub mod whoami;
 pub mod why;
 
 pub use trackway_store::{Error, Result};

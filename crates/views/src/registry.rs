@@ -57,6 +57,8 @@ pub struct Entry {
     pub schema: fn() -> schemars::Schema,
     pub arguments: fn(clap::Command) -> clap::Command,
     pub with_matches: fn(&mut Reader<'_>, &clap::ArgMatches, Time) -> Result<Answer>,
+    /// Answers it with a JSON object of its fields.
+    pub with_json: fn(&mut Reader<'_>, Value, Time) -> Result<Answer>,
 }
 
 const fn entry<V: View>() -> Entry {
@@ -68,11 +70,24 @@ const fn entry<V: View>() -> Entry {
         arguments: V::augment_args,
         with_matches: |read, matches, now| {
             let view = V::from_arg_matches(matches).map_err(|error| Rule::usage(error.to_string()))?;
-            let output = view.answer(read, now)?;
-            let data = serde_json::to_value(&output).map_err(|error| Rule::usage(error.to_string()))?;
-            Ok(Answer { data, more: V::more(&output), remarks: V::remarks(&output), document: V::document(&output) })
+            ask(&view, read, now)
+        },
+        with_json: |read, input, now| {
+            let view: V = serde_json::from_value(input).map_err(|error| Rule::usage(error.to_string()))?;
+            ask(&view, read, now)
         },
     }
+}
+
+fn ask<V: View>(view: &V, read: &mut Reader<'_>, now: Time) -> Result<Answer> {
+    let output = view.answer(read, now)?;
+    let data = serde_json::to_value(&output).map_err(|error| Rule::usage(error.to_string()))?;
+    Ok(Answer { data, more: V::more(&output), remarks: V::remarks(&output), document: V::document(&output) })
+}
+
+/// The question of a command.
+pub fn of(command: (&str, &str)) -> Option<&'static Entry> {
+    VIEWS.iter().find(|view| view.command == command)
 }
 
 macro_rules! views {

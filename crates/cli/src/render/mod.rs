@@ -160,6 +160,9 @@ impl Output {
     pub fn rendered(self, outcome: &Outcome) -> String {
         let page = Page { width: self.width, short_ids: outcome.short_ids.iter().cloned().collect() };
         let data = &outcome.data;
+        if let Some(text) = &outcome.text {
+            return text.clone();
+        }
         match outcome.shape {
             Shape::Text | Shape::Document => data.as_str().unwrap_or_default().to_owned(),
             Shape::Json => format!("{data:#}"),

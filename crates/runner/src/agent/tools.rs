@@ -53,7 +53,7 @@ pub const IN_TEXT: &str = r#"Answer with one fenced json block and nothing after
 {"type": "error", "message": "..."}"#;
 
 /// Where an action is executed that names no page.
-const ANY_PAGE: &str = "/api/v1";
+const ANY_PAGE: &str = "/whoami";
 
 /// What the model wants.
 #[derive(Debug, Clone, PartialEq)]
@@ -197,7 +197,7 @@ mod tests {
             "of two the first"
         );
         let execute = Intent::ExecuteAction {
-            path: "/api/v1".into(),
+            path: "/whoami".into(),
             action: "create_note".into(),
             params: json!({"title": "x"}),
         };

@@ -1,9 +1,9 @@
 //! What models do: every one of these has an outcome and a step that shows it, over both providers, streamed and whole.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use trackway_runner::{agent::Means, model::ModelSettings, plain_pages::PlainPages};
+use trackway_runner::{agent::Means, model::ModelSettings};
 use trackway_testkit::engines;
 
 use crate::lab::{IDENTITY, Lab, Way, done, how, remembers, said, steps, ways};
@@ -192,7 +192,7 @@ engines! {
         let model = trackway_testkit::scripted_model::ScriptedModel::start(trackway_testkit::scripted_model::Scenario::parse("{\"actors\":[]}"));
         let url = Some(model.url().replace("http:", "https:"));
         let settings = ModelSettings { url, back_off: Duration::from_millis(1), ..ModelSettings::default() };
-        let pages = Arc::new(PlainPages::at(lab.house.database.url()).unwrap());
+        let pages = lab.pages();
         let means = Means { model: settings.build().unwrap(), settings, pages };
         let (tally, _) = lab.works_through(&Way::default(), means, |_| {});
         let run = lab.last_run();

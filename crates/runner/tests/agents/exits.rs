@@ -14,7 +14,6 @@ use trackway_runner::{
     agent::Means,
     model::{Answer, Model, ModelSettings, Patience, Request, Scripted},
     pages::{PageAnswer, Pages},
-    plain_pages::PlainPages,
 };
 use trackway_testkit::engines;
 
@@ -47,9 +46,9 @@ impl Pages for Panics {
 engines! {
     fn a_panic_is_an_exception_and_the_worker_goes_on(lab: Lab) {
         let script = || Arc::new(Scripted::parse(&json!({ "actors": [{ "match": "", "turns": [done("x")] }] }).to_string()).unwrap());
-        let plain = || Arc::new(PlainPages::at(lab.house.database.url()).unwrap());
+        let pages = lab.pages();
         for (model, pages, error) in [
-            (Arc::new(Panics) as Arc<dyn Model>, plain() as Arc<dyn Pages>, "asking the model failed in a way that should not be"),
+            (Arc::new(Panics) as Arc<dyn Model>, pages as Arc<dyn Pages>, "asking the model failed in a way that should not be"),
             (script(), Arc::new(Panics), "the loop failed in a way that should not be"),
         ] {
             lab.queue();

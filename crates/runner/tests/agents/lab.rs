@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use trackway_actions::{
-    Credential,
+    Core, Credential,
     context::Secret,
     queue::{TakeItems, Taken},
 };
@@ -19,9 +19,10 @@ use trackway_runner::{
     Event, Settings, Tally,
     agent::Means,
     model::{ModelSettings, Price, Provider},
-    plain_pages::PlainPages,
     work,
 };
+use trackway_server::Site;
+use trackway_store::Store;
 use trackway_testkit::{
     Engine, House,
     scripted_model::{Scenario, ScriptedModel},
@@ -134,10 +135,14 @@ impl Lab {
             prices: if way.priced { BTreeMap::from([("m-1".to_owned(), price)]) } else { BTreeMap::new() },
             ..ModelSettings::default()
         };
-        let pages = Arc::new(PlainPages::at(self.house.database.url()).unwrap());
-        let means = Means { model: settings.build().unwrap(), settings, pages };
+        let means = Means { model: settings.build().unwrap(), settings, pages: self.pages() };
         let (tally, taken) = self.works_through(way, means, hears);
         Worked { tally, taken, model }
+    }
+
+    /// The pages of the house, as the server answers them.
+    pub fn pages(&self) -> Arc<Site> {
+        Arc::new(Site::new(Arc::new(Core::new(Store::open(self.house.database.url()).unwrap()))))
     }
 
     /// The same, with any model and any pages.

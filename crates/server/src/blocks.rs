@@ -1,0 +1,189 @@
+//! From the data of an answer to something to read: facts, tables and texts, with links where names are names of things.
+
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::{
+    address::encoded,
+    nouns::{self, Noun},
+    page::{Block, Cell, Table, TextKind},
+};
+
+/// Characters of a text that stand in a row; a longer one stands below.
+const SHORT: usize = 160;
+/// Columns of a table whose answer does not say which.
+const COLUMNS_MAX: usize = 8;
+
+/// Fields that name a thing by its name, and what they name.
+const NAMES: &[(&str, &str)] = &[
+    ("agent", "agent"),
+    ("parent", "agent"),
+    ("task", "task"),
+    ("variant", "task"),
+    ("latest_variant", "task"),
+    ("replaces", "task"),
+    ("role", "role"),
+    ("workflow", "workflow"),
+    ("workspace", "workspace"),
+    ("studio", "studio"),
+    ("session_id", "session"),
+    ("continues", "session"),
+    ("initiated_by", "person"),
+    ("owner", "person"),
+    ("tool_use_id", "spawn"),
+];
+
+/// Fields that name a thing by its id, and what they name, where the field itself does not say.
+const IDS: &[(&str, &str)] = &[
+    ("parent_run_id", "run"),
+    ("from_run_id", "run"),
+    ("created_by_run", "run"),
+    ("inbound_message", "message"),
+    ("reply_to", "message"),
+    ("latest_id", "task"),
+    ("from_task_id", "task"),
+    ("to_task_id", "task"),
+    ("queue_item_id", "queue"),
+];
+
+const TIMES: &[&str] = &["lease_expires", "not_before", "in_queue_since", "status_since", "deadline", "expires"];
+const STATES: &[&str] = &["status", "outcome", "level", "priority_name"];
+
+/// Where a thing of a kind is.
+pub fn path_of(kind: &str, reference: &str) -> Option<String> {
+    nouns::of(kind).filter(|noun| noun.one.is_some()).map(|noun| format!("/{}/{}", noun.path, encoded(reference)))
+}
+
+/// An id as people see it.
+pub fn short(id: &str) -> &str {
+    if Uuid::try_parse(id).is_ok() && id.len() == 36 { &id[28..] } else { id }
+}
+
+/// A value in its place.
+pub fn cell(key: &str, value: &Value, noun: Option<&Noun>) -> Cell {
+    match value {
+        Value::Null => Cell::Nothing,
+        Value::Bool(true) => Cell::Text("yes".to_owned()),
+        Value::Bool(false) => Cell::Text("no".to_owned()),
+        Value::Number(number) => Cell::Number(number.to_string()),
+        Value::Array(values) if values.is_empty() => Cell::Nothing,
+        Value::Array(values) => Cell::Many(values.iter().map(|value| cell(key, value, noun)).collect()),
+        Value::Object(_) => Cell::Code(value.to_string()),
+        Value::String(text) if text.is_empty() => Cell::Nothing,
+        Value::String(text) => text_cell(key, text, noun),
+    }
+}
+
+fn text_cell(key: &str, text: &str, noun: Option<&Noun>) -> Cell {
+    let linked = |kind: &str, shown: &str| match path_of(kind, text) {
+        Some(to) => Cell::link(to, shown),
+        None => Cell::Text(shown.to_owned()),
+    };
+    if key.ends_with("_at") || TIMES.contains(&key) {
+        return Cell::Time(text.to_owned());
+    }
+    if STATES.contains(&key) {
+        return Cell::Status(text.to_owned());
+    }
+    if key == "id" {
+        return match noun {
+            Some(noun) => linked(noun.noun, short(text)),
+            None => Cell::Code(short(text).to_owned()),
+        };
+    }
+    if let Some((_, kind)) = NAMES.iter().find(|(name, _)| *name == key) {
+        return linked(kind, short(text));
+    }
+    if Uuid::try_parse(text).is_ok() {
+        let kind = IDS.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind);
+        return match kind.or_else(|| key.strip_suffix("_id")) {
+            Some(kind) => linked(kind, short(text)),
+            None => Cell::Code(short(text).to_owned()),
+        };
+    }
+    Cell::Text(text.to_owned())
+}
+
+/// A list of things as a table.
+pub fn table(rows: &[Value], columns: &[&str], noun: Option<&Noun>, empty: &str) -> Block {
+    let chosen: Vec<String> = if columns.is_empty() {
+        let first = rows.first().and_then(Value::as_object);
+        first
+            .into_iter()
+            .flat_map(|row| row.keys().filter(|key| !is_hidden(row, key)))
+            .take(COLUMNS_MAX)
+            .cloned()
+            .collect()
+    } else {
+        columns.iter().map(|&column| column.to_owned()).collect()
+    };
+    let cells = |row: &Value| {
+        chosen.iter().map(|column| shortened(cell(column, row.get(column).unwrap_or(&Value::Null), noun))).collect()
+    };
+    Block::Table(Table {
+        rows: rows.iter().map(cells).collect(),
+        columns: chosen.iter().map(|name| words(name)).collect(),
+        empty: empty.to_owned(),
+    })
+}
+
+/// A text in a row stays short.
+fn shortened(cell: Cell) -> Cell {
+    match cell {
+        Cell::Text(text) => Cell::Text(trackway_domain::text::cut(&trackway_domain::text::clean_line(&text), SHORT)),
+        Cell::Code(text) => Cell::Code(trackway_domain::text::cut(&text, SHORT)),
+        cell => cell,
+    }
+}
+
+/// A thing field by field: short ones as facts, long ones as texts, lists as tables below.
+pub fn fields(data: &Map<String, Value>, noun: Option<&Noun>, without: &[&str]) -> Vec<Block> {
+    let mut facts = Vec::new();
+    let mut below = Vec::new();
+    for (key, value) in data {
+        if without.contains(&key.as_str()) || is_hidden(data, key) {
+            continue;
+        }
+        match value {
+            Value::String(text) if text.chars().count() > SHORT || text.contains('\n') => below.push(Block::Text {
+                label: Some(words(key)),
+                text: text.clone(),
+                kind: match key.as_str() {
+                    "body" | "content" | "description" | "motivation" | "notes" | "tldr" | "text" => TextKind::Markdown,
+                    "diff" => TextKind::Diff,
+                    _ => TextKind::Plain,
+                },
+            }),
+            Value::Array(rows) if rows.iter().any(Value::is_object) => {
+                below.push(Block::Heading(words(key)));
+                below.push(table(rows, &[], nouns::of(key.trim_end_matches('s')), ""));
+            }
+            Value::Object(inner) if !inner.is_empty() => {
+                let text = serde_json::to_string_pretty(value).unwrap_or_default();
+                below.push(Block::Text { label: Some(words(key)), text, kind: TextKind::Json });
+            }
+            value => match cell(key, value, noun) {
+                Cell::Nothing => {}
+                cell => facts.push((words(key), cell)),
+            },
+        }
+    }
+    let mut blocks = Vec::new();
+    if !facts.is_empty() {
+        blocks.push(Block::Facts(facts));
+    }
+    blocks.extend(below);
+    blocks
+}
+
+/// Whether a field says less than another that stands beside it.
+fn is_hidden(row: &Map<String, Value>, key: &str) -> bool {
+    let name_stands_beside = key.strip_suffix("_id").is_some_and(|name| row.contains_key(name));
+    name_stands_beside || matches!(key, "tenant_id" | "lineage_id" | "digest" | "content_id" | "scope" | "actor_id")
+}
+
+/// A field's name as people say it.
+pub fn words(name: &str) -> String {
+    let name = name.strip_suffix("_at").or_else(|| name.strip_suffix("_id")).unwrap_or(name);
+    name.replace('_', " ")
+}

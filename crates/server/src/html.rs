@@ -1,0 +1,376 @@
+//! A page as HTML, for people. Everything somebody wrote is escaped here, or goes through [`crate::prose`].
+
+use axum::http::StatusCode;
+use serde_json::Value;
+use trackway_domain::{
+    capability::{self, Allowance},
+    text,
+};
+
+use crate::{
+    input::{self, FieldType},
+    markdown,
+    page::{Block, Branch, Cell, Offer, Page, Table, TextKind},
+    prose,
+};
+
+/// What the bar at the top leads to.
+const NAVIGATION: &[(&str, &str)] = &[
+    ("/", "Overview"),
+    ("/runs", "Runs"),
+    ("/tasks", "Tasks"),
+    ("/queue", "Queue"),
+    ("/agents", "Agents"),
+    ("/sessions", "Sessions"),
+    ("/conversations", "Conversations"),
+    ("/decisions", "Decisions"),
+    ("/notes", "Notes"),
+];
+
+/// Texts for which one line would be too small.
+const LONG_FIELDS: &[&str] =
+    &["body", "content", "description", "motivation", "notes", "script", "tldr", "identity", "error"];
+
+/// Text in HTML, and in a quoted attribute.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            character => out.push(character),
+        }
+    }
+    out
+}
+
+/// A whole page.
+pub fn page(page: &Page) -> String {
+    let mut main = format!("<h1>{}</h1>\n", escaped(&page.title));
+    for block in &page.blocks {
+        main += &self::block(block);
+    }
+    if let Some(next) = &page.next {
+        main += &format!("<p class=more><a rel=next href=\"{}\">More</a></p>\n", escaped(next));
+    }
+    main += &forms(&page.actions);
+    framed(&page.title, &page.path, &main, page.live)
+}
+
+/// Puts the frame around the main part: head, navigation, foot.
+fn framed(title: &str, path: &str, main: &str, live: bool) -> String {
+    let links: String = NAVIGATION
+        .iter()
+        .map(|(to, name)| {
+            let is_here = if *to == "/" { path == "/" } else { path.starts_with(to) };
+            let here = if is_here { " aria-current=page" } else { "" };
+            format!("<li><a href=\"{to}\"{here}>{name}</a></li>")
+        })
+        .collect();
+    let live = if live { " data-live" } else { "" };
+    let beside = escaped(if path == "/" { "/index" } else { path });
+    format!(
+        "<!doctype html>
+<html lang=en>
+<head>
+<meta charset=utf-8>
+<meta name=viewport content=\"width=device-width, initial-scale=1\">
+<meta name=color-scheme content=\"light dark\">
+<title>{title} · Trackway</title>
+<link rel=icon href=\"/assets/icon.svg\" type=\"image/svg+xml\">
+<link rel=stylesheet href=\"/assets/style.css\">
+<script src=\"/assets/trackway.js\" defer></script>
+</head>
+<body>
+<a class=skip href=\"#main\">Skip to content</a>
+<header>
+<a class=brand href=\"/\"><img src=\"/assets/icon.svg\" alt=\"\" width=22 height=22>Trackway</a>
+<nav aria-label=Main><ul>{links}</ul></nav>
+<form class=find role=search action=\"/search\"><label><span class=quiet-label>Search messages</span><input type=search name=words placeholder=\"Search messages\" required></label></form>
+</header>
+<main id=main tabindex=-1{live}>
+{main}</main>
+<footer><a href=\"/why\">Why is this here?</a><a href=\"/usage\">Usage</a><a href=\"/events\">Events</a><a href=\"/api\">API</a><a href=\"/whoami\">Who am I</a><span class=forms>This page as <a href=\"{beside}.md\">Markdown</a> or <a href=\"{beside}.json\">JSON</a></span></footer>
+</body>
+</html>
+",
+        title = escaped(title),
+    )
+}
+
+fn block(block: &Block) -> String {
+    match block {
+        Block::Heading(title) => format!("<h2>{}</h2>\n", escaped(title)),
+        Block::Say(sentence) => format!("<p>{}</p>\n", sentences(sentence)),
+        Block::Facts(facts) => {
+            let rows: String = facts
+                .iter()
+                .map(|(name, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), cell(value)))
+                .collect();
+            format!("<dl class=facts>{rows}</dl>\n")
+        }
+        Block::Table(table) => self::table(table),
+        Block::Text { label, text, kind } => {
+            let label = label.as_ref().map_or_else(String::new, |label| format!("<h3>{}</h3>", escaped(label)));
+            let body = match kind {
+                TextKind::Markdown => format!("<div class=prose>{}</div>", prose::html(text)),
+                TextKind::Diff => diff(text),
+                TextKind::Plain | TextKind::Json => format!("<pre tabindex=0>{}</pre>", escaped(text)),
+            };
+            format!("<section class=text>{label}{body}</section>\n")
+        }
+        Block::Timeline(moments) => {
+            let items: String = moments
+                .iter()
+                .map(|moment| {
+                    let said = moment.text.as_deref().filter(|said| !said.is_empty()).map_or_else(String::new, said);
+                    format!("<li>{}<b>{}</b>{said}</li>", time(&moment.at), escaped(&moment.label))
+                })
+                .collect();
+            format!("<ol class=timeline>{items}</ol>\n")
+        }
+        Block::Tree(branches) => format!("<div class=tree>{}</div>\n", tree(branches)),
+        Block::Chain(hops) => {
+            let items: String = hops
+                .iter()
+                .map(|hop| {
+                    let label = match &hop.to {
+                        Some(to) => format!("<a href=\"{}\">{}</a>", escaped(to), escaped(&hop.label)),
+                        None if hop.is_missing => "<i>not recorded</i>".to_owned(),
+                        None => escaped(&hop.label),
+                    };
+                    let missing = if hop.is_missing { " class=missing" } else { "" };
+                    format!("<li{missing}><span>{}</span>{label}</li>", escaped(&hop.kind.replace('_', " ")))
+                })
+                .collect();
+            format!("<ol class=chain>{items}</ol>\n")
+        }
+        Block::Bars(bars) => {
+            let items: String = bars
+                .iter()
+                .map(|bar| {
+                    let most = bars.iter().map(|bar| bar.all).max().unwrap_or(1).max(1);
+                    let (good, rest) = (bar.good * 200 / most, (bar.all - bar.good) * 200 / most);
+                    format!(
+                        "<li>{}<svg viewBox=\"0 0 200 10\" width=200 height=10 role=img aria-label=\"{} of {}\" preserveAspectRatio=none><rect class=good width={good} height=10 /><rect class=rest x={good} width={rest} height=10 /></svg><span>{} of {}{}</span></li>",
+                        cell(&bar.label),
+                        bar.good,
+                        bar.all,
+                        bar.good,
+                        bar.all,
+                        if bar.note.is_empty() { String::new() } else { format!(" · {}", escaped(&bar.note)) },
+                    )
+                })
+                .collect();
+            format!("<ul class=bars>{items}</ul>\n")
+        }
+        Block::Figures(figures) => {
+            let items: String = figures
+                .iter()
+                .map(|figure| {
+                    let alarm = if figure.is_alarming { " class=alarm" } else { "" };
+                    format!(
+                        "<li{alarm}><a href=\"{}\"><b>{}</b><span>{}</span></a></li>",
+                        escaped(&figure.to),
+                        escaped(&figure.value),
+                        escaped(&figure.label)
+                    )
+                })
+                .collect();
+            format!("<ul class=figures>{items}</ul>\n")
+        }
+    }
+}
+
+/// A sentence of ours: what stands between backticks is code.
+fn sentences(text: &str) -> String {
+    text.split('`')
+        .enumerate()
+        .map(|(index, part)| if index % 2 == 1 { format!("<code>{}</code>", escaped(part)) } else { escaped(part) })
+        .collect()
+}
+
+/// What a step said: the first line, and the rest when asked for.
+fn said(text: &str) -> String {
+    let text = text::clean(text);
+    match text.trim().split_once('\n') {
+        None if text.chars().count() <= 200 => format!("<span>{}</span>", escaped(text.trim())),
+        _ => {
+            let first = text::cut(text.trim().lines().next().unwrap_or_default(), 200);
+            format!("<details><summary>{}</summary><pre tabindex=0>{}</pre></details>", escaped(&first), escaped(&text))
+        }
+    }
+}
+
+fn diff(text: &str) -> String {
+    let lines: String = text
+        .lines()
+        .map(|line| {
+            let class = match line.chars().next() {
+                Some('+') => "added",
+                Some('-') => "removed",
+                Some('@') => "place",
+                _ => return format!("{}\n", escaped(line)),
+            };
+            format!("<span class={class}>{}</span>\n", escaped(line))
+        })
+        .collect();
+    format!("<pre class=diff tabindex=0>{lines}</pre>")
+}
+
+fn tree(branches: &[Branch]) -> String {
+    let items: String = branches
+        .iter()
+        .map(|branch| {
+            let cells: Vec<String> = branch.cells.iter().map(cell).filter(|cell| !cell.is_empty()).collect();
+            let below = if branch.children.is_empty() { String::new() } else { tree(&branch.children) };
+            format!("<li>{}{below}</li>", cells.join(" "))
+        })
+        .collect();
+    format!("<ul>{items}</ul>")
+}
+
+fn table(table: &Table) -> String {
+    if table.rows.is_empty() {
+        let empty = if table.empty.is_empty() { "None." } else { &table.empty };
+        return format!("<p class=empty>{}</p>\n", sentences(empty));
+    }
+    // A column that says nothing in any row only takes the place of those that do.
+    let shown: Vec<usize> = (0..table.columns.len())
+        .filter(|&column| table.rows.iter().any(|row| row.get(column) != Some(&Cell::Nothing)))
+        .collect();
+    let head: String =
+        shown.iter().map(|&column| format!("<th scope=col>{}</th>", escaped(&table.columns[column]))).collect();
+    let rows: String = table
+        .rows
+        .iter()
+        .map(|row| {
+            let cells: String = shown
+                .iter()
+                .filter_map(|&column| row.get(column))
+                .map(|value| {
+                    let class = if matches!(value, Cell::Number(_)) { " class=number" } else { "" };
+                    format!("<td{class}>{}</td>", cell(value))
+                })
+                .collect();
+            format!("<tr>{cells}</tr>\n")
+        })
+        .collect();
+    format!(
+        "<div class=table tabindex=0 role=region aria-label=Table><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n"
+    )
+}
+
+fn cell(value: &Cell) -> String {
+    match value {
+        Cell::Nothing => String::new(),
+        Cell::Text(text) | Cell::Number(text) => escaped(text),
+        Cell::Link { to, text } => format!("<a href=\"{}\">{}</a>", escaped(to), escaped(text)),
+        Cell::Status(status) => {
+            format!("<span class=\"state {}\">{}</span>", tone(status), escaped(&status.replace('_', " ")))
+        }
+        Cell::Time(at) => time(at),
+        Cell::Code(text) => format!("<code>{}</code>", escaped(text)),
+        Cell::Many(cells) => cells.iter().map(cell).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// A moment, exact; the script beside the page says how long ago that is.
+fn time(at: &str) -> String {
+    let at = escaped(at);
+    let shown = at.get(..16).map_or_else(|| at.clone(), |minute| format!("{} UTC", minute.replace('T', " ")));
+    format!("<time datetime=\"{at}\" title=\"{at}\">{shown}</time>")
+}
+
+/// How a state looks.
+fn tone(status: &str) -> &'static str {
+    match status {
+        "completed" | "succeeded" | "done" | "passed" | "active" => "good",
+        "failed" | "error" | "exception" | "timed_out" | "blocked" | "dead" => "bad",
+        "running" | "in_progress" => "busy",
+        "incomplete" | "cancelled" | "waiting" => "odd",
+        _ => "calm",
+    }
+}
+
+/// A form for each action. What only a run says about itself is not offered to people.
+fn forms(offers: &[Offer]) -> String {
+    let forms: String = offers
+        .iter()
+        .filter(|offer| capability::allowance(offer.action.capability) != Some(Allowance::OwnRun))
+        .map(form)
+        .collect();
+    if forms.is_empty() { forms } else { format!("<section class=actions><h2>Actions</h2>{forms}</section>\n") }
+}
+
+fn form(offer: &Offer) -> String {
+    let schema = (offer.action.schema)();
+    let needed = input::required(&schema);
+    let fields: String = input::fields(&schema)
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !offer.preset.contains_key(*name))
+        .map(|(name, field)| self::field(name, field, &schema, needed.contains(&name.as_str())))
+        .collect();
+    let sure =
+        if offer.action.removes { "<label class=check><input type=checkbox required> Yes, really</label>" } else { "" };
+    let class = if offer.action.removes { " class=removes" } else { "" };
+    format!(
+        "<details{class}><summary>{}</summary><form method=post action=\"{}\">{fields}{sure}<button>{}</button></form></details>",
+        escaped(&offer.action.name.replace('_', " ")),
+        escaped(&offer.path),
+        escaped(&markdown::description(offer)),
+    )
+}
+
+fn field(name: &str, field: &Value, schema: &schemars::Schema, needed: bool) -> String {
+    let said =
+        field.get("description").and_then(Value::as_str).unwrap_or_default().replace("; - reads standard input", "");
+    let label = format!("<span>{}</span><small>{}</small>", escaped(&name.replace('_', " ")), escaped(&said));
+    let needed = if needed { " required" } else { "" };
+    let name = escaped(name);
+    let input = match input::field_type(field) {
+        FieldType::Flag => {
+            return format!("<label class=check><input type=checkbox name=\"{name}\" value=true> {label}</label>");
+        }
+        FieldType::Whole => format!("<input type=number step=1 name=\"{name}\"{needed}>"),
+        FieldType::Number => format!("<input type=number step=any name=\"{name}\"{needed}>"),
+        FieldType::Any => format!("<textarea name=\"{name}\" rows=3{needed}></textarea>"),
+        FieldType::List => format!("<input name=\"{name}\"{needed}>").repeat(3),
+        FieldType::Text if LONG_FIELDS.contains(&name.as_str()) => {
+            format!("<textarea name=\"{name}\" rows=5{needed}></textarea>")
+        }
+        FieldType::Text => match choices(field, schema) {
+            Some(choices) => {
+                let none = if needed.is_empty() { "<option value=\"\"></option>" } else { "" };
+                let options: String =
+                    choices.iter().map(|choice| format!("<option>{}</option>", escaped(choice))).collect();
+                format!("<select name=\"{name}\"{needed}>{none}{options}</select>")
+            }
+            None => format!("<input name=\"{name}\"{needed}>"),
+        },
+    };
+    format!("<label>{label}{input}</label>")
+}
+
+/// The words a field can be, when they are few.
+fn choices(field: &Value, schema: &schemars::Schema) -> Option<Vec<String>> {
+    let reference = field.get("$ref").or_else(|| field.get("anyOf")?.get(0)?.get("$ref")).and_then(Value::as_str);
+    let defined = match reference {
+        Some(reference) => schema.get("$defs")?.get(reference.strip_prefix("#/$defs/")?)?,
+        None => field,
+    };
+    let words = defined.get("enum")?.as_array()?;
+    Some(words.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect())
+}
+
+/// A failure.
+pub fn problem(status: StatusCode, message: &str, hint: Option<&str>) -> String {
+    let hint = hint.map_or_else(String::new, |hint| format!("<p class=hint>{}</p>", sentences(hint)));
+    let name = status.canonical_reason().unwrap_or_default();
+    let main = format!("<h1>{} {}</h1><p>{}</p>{hint}", status.as_u16(), escaped(name), escaped(message));
+    framed(name, "", &main, false)
+}

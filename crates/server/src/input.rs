@@ -1,0 +1,111 @@
+//! From what came over the wire to an object of fields. Forms and queries are all text: the schema says what is meant.
+
+use serde_json::{Map, Value};
+use trackway_domain::{Error as Rule, Result, close_matches};
+
+/// The fields of a schema.
+pub fn fields(schema: &schemars::Schema) -> Option<&Map<String, Value>> {
+    schema.get("properties").and_then(Value::as_object)
+}
+
+/// The fields of a schema that have to be given.
+pub fn required(schema: &schemars::Schema) -> Vec<&str> {
+    let names = schema.get("required").and_then(Value::as_array);
+    names.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// What a field is, where that is not text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldType {
+    Text,
+    Whole,
+    Number,
+    Flag,
+    List,
+    /// Anything: written as JSON.
+    Any,
+}
+
+/// What a field is.
+pub fn field_type(field: &Value) -> FieldType {
+    let is = |wanted: &str| match field.get("type") {
+        Some(Value::String(name)) => name == wanted,
+        Some(Value::Array(names)) => names.iter().any(|name| name == wanted),
+        _ => false,
+    };
+    if is("boolean") {
+        FieldType::Flag
+    } else if is("array") {
+        FieldType::List
+    } else if is("integer") {
+        FieldType::Whole
+    } else if is("number") {
+        FieldType::Number
+    } else if field.as_bool().is_some()
+        || field.as_object().is_some_and(|field| {
+            !field.contains_key("type") && !field.contains_key("$ref") && !field.contains_key("anyOf")
+        })
+    {
+        FieldType::Any
+    } else {
+        FieldType::Text
+    }
+}
+
+/// Reads pairs of a query or a form. What is empty was left out; a list is given by naming it again.
+pub fn from_pairs(
+    schema: &schemars::Schema,
+    pairs: impl Iterator<Item = (String, String)>,
+) -> Result<Map<String, Value>> {
+    let empty = Map::new();
+    let known = fields(schema).unwrap_or(&empty);
+    let mut input = Map::new();
+    for (name, text) in pairs {
+        let Some(field) = known.get(&name) else {
+            return Err(unknown(&name, known));
+        };
+        if text.is_empty() {
+            continue;
+        }
+        let value = match field_type(field) {
+            FieldType::List => {
+                if let Value::Array(values) = input.entry(name).or_insert_with(|| Value::Array(Vec::new())) {
+                    values.push(Value::String(text));
+                }
+                continue;
+            }
+            FieldType::Flag => match text.as_str() {
+                "true" | "on" | "1" | "yes" => Value::Bool(true),
+                "false" | "off" | "0" | "no" => Value::Bool(false),
+                _ => return Err(Rule::usage(format!("{name} is true or false, not {text:?}"))),
+            },
+            FieldType::Whole => match text.parse::<i64>() {
+                Ok(number) => number.into(),
+                Err(_) => return Err(Rule::usage(format!("{name} is a whole number, not {text:?}"))),
+            },
+            FieldType::Number => match text.parse::<f64>().ok().and_then(serde_json::Number::from_f64) {
+                Some(number) => Value::Number(number),
+                None => return Err(Rule::usage(format!("{name} is a number, not {text:?}"))),
+            },
+            FieldType::Any => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            FieldType::Text => Value::String(text),
+        };
+        input.insert(name, value);
+    }
+    Ok(input)
+}
+
+fn unknown(name: &str, known: &Map<String, Value>) -> Rule {
+    let names: Vec<&str> = known.keys().map(String::as_str).collect();
+    let error = Rule::usage(format!("there is no parameter {name:?} here"));
+    match close_matches::close_matches(name, names.iter().copied()).first() {
+        Some(close) => error.hint(format!("did you mean {close:?}?")),
+        None if names.is_empty() => error.hint("there are none"),
+        None => error.hint(format!("there are: {}", names.join(", "))),
+    }
+}
+
+/// The pairs of a query or a form.
+pub fn pairs(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
+    form_urlencoded::parse(text.as_bytes()).map(|(name, value)| (name.into_owned(), value.into_owned()))
+}

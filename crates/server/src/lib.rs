@@ -1,0 +1,26 @@
+//! The doors over HTTP: every page in JSON, Markdown and HTML from one view, every action below its page. Thin.
+
+pub mod act;
+pub mod address;
+pub mod api;
+pub mod assets;
+pub mod blocks;
+pub mod caller;
+pub mod format;
+pub mod html;
+pub mod input;
+mod inside;
+pub mod live;
+pub mod login;
+pub mod markdown;
+pub mod nouns;
+pub mod offers;
+pub mod page;
+pub mod pages;
+pub mod problem;
+pub mod prose;
+pub mod serve;
+pub mod site;
+
+pub use serve::{Settings, serve};
+pub use site::{Answer, Question, Site};

@@ -1,0 +1,196 @@
+//! A page as Markdown, for agents: front matter that says what can be done, then what there is to know.
+//!
+//! Whatever somebody wrote stays data: lines are escaped, texts are fenced, titles in front matter are quoted by a
+//! YAML library.
+
+use serde_json::{Map, Value, json};
+use trackway_domain::{text, wake_context::fenced};
+
+use crate::{
+    input,
+    page::{Block, Branch, Cell, Offer, Page, Table, TextKind},
+};
+
+/// A whole page.
+pub fn page(page: &Page) -> String {
+    let mut out = front_matter(page);
+    out += &body(page);
+    if let Some(next) = &page.next {
+        out += &format!("\nThere is more: `{next}`\n");
+    }
+    if !page.actions.is_empty() {
+        out += &format!("\n## Actions\n\n`GET {}/actions` describes them all.\n\n", page.path.trim_end_matches('/'));
+        for offer in &page.actions {
+            out += &format!("- `POST {}` {}\n", offer.path, description(offer));
+        }
+    }
+    out
+}
+
+/// What there is to know on a page.
+pub fn body(page: &Page) -> String {
+    let mut out = format!("# {}\n", line(&page.title));
+    for block in &page.blocks {
+        out.push('\n');
+        out += &self::block(block);
+        if !out.ends_with('\n') {
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// What is at the top: where this is, and what can be done.
+fn front_matter(page: &Page) -> String {
+    let actions: Vec<Value> = page.actions.iter().map(offered).collect();
+    let matter = json!({ "path": page.path, "title": text::clean_line(&page.title), "actions": actions });
+    format!("---\n{}---\n\n", yaml_serde::to_string(&matter).unwrap_or_default())
+}
+
+/// An action with its parameters.
+pub fn offered(offer: &Offer) -> Value {
+    json!({ "name": offer.action.name, "path": offer.path, "description": description(offer), "parameters": parameters(offer) })
+}
+
+/// The parameters that the caller gives.
+fn parameters(offer: &Offer) -> Value {
+    let schema = (offer.action.schema)();
+    let needed = input::required(&schema);
+    let mut parameters = Map::new();
+    for (name, field) in input::fields(&schema).into_iter().flatten() {
+        if offer.preset.contains_key(name) {
+            continue;
+        }
+        let said = field.get("description").and_then(Value::as_str).unwrap_or_default();
+        let said = said.replace("; - reads standard input", "");
+        let kind = match input::field_type(field) {
+            input::FieldType::Text => "text",
+            input::FieldType::Whole => "whole number",
+            input::FieldType::Number => "number",
+            input::FieldType::Flag => "true or false",
+            input::FieldType::List => "list of texts",
+            input::FieldType::Any => "anything",
+        };
+        let needed = if needed.contains(&name.as_str()) { ", needed" } else { "" };
+        parameters.insert(name.clone(), Value::String(format!("{said} ({kind}{needed})")));
+    }
+    Value::Object(parameters)
+}
+
+/// What an action does, in a line.
+pub fn description(offer: &Offer) -> String {
+    let schema = (offer.action.schema)();
+    let said = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    said.lines().next().unwrap_or_default().to_owned()
+}
+
+fn block(block: &Block) -> String {
+    match block {
+        Block::Heading(title) => format!("## {}\n", line(title)),
+        Block::Say(sentence) => format!("{sentence}\n"),
+        Block::Facts(facts) => {
+            facts.iter().map(|(name, value)| format!("- {}: {}\n", line(name), cell(value))).collect()
+        }
+        Block::Table(table) => self::table(table),
+        Block::Text { label, text, kind } => {
+            let info = match kind {
+                TextKind::Markdown | TextKind::Plain => "text",
+                TextKind::Diff => "diff",
+                TextKind::Json => "json",
+            };
+            let label = label.as_ref().map_or_else(String::new, |label| format!("{}:\n\n", line(label)));
+            format!("{label}{}\n", fenced(info, &text::clean(text)))
+        }
+        Block::Timeline(moments) => moments
+            .iter()
+            .map(|moment| {
+                let said = moment
+                    .text
+                    .as_deref()
+                    .map_or_else(String::new, |said| format!(": {}", line(&text::cut(said, 300))));
+                format!("- {} {}{said}\n", moment.at, line(&moment.label))
+            })
+            .collect(),
+        Block::Tree(branches) => branches.iter().map(|branch| tree(branch, 0)).collect(),
+        Block::Chain(hops) => hops
+            .iter()
+            .map(|hop| {
+                let label = match &hop.to {
+                    Some(to) => format!("[{}]({to})", line(&hop.label)),
+                    None if hop.is_missing => "not recorded".to_owned(),
+                    None => line(&hop.label),
+                };
+                format!("- {}: {label}\n", line(&hop.kind))
+            })
+            .collect(),
+        Block::Bars(bars) => bars
+            .iter()
+            .map(|bar| {
+                format!(
+                    "- {}: {} of {}{}\n",
+                    cell(&bar.label),
+                    bar.good,
+                    bar.all,
+                    if bar.note.is_empty() { String::new() } else { format!(", {}", line(&bar.note)) }
+                )
+            })
+            .collect(),
+        Block::Figures(figures) => figures
+            .iter()
+            .map(|figure| format!("- {}: [{}]({})\n", line(&figure.label), line(&figure.value), figure.to))
+            .collect(),
+    }
+}
+
+fn tree(branch: &Branch, depth: usize) -> String {
+    let cells: Vec<String> = branch.cells.iter().map(cell).filter(|cell| !cell.is_empty()).collect();
+    let mut out = format!("{}- {}\n", "  ".repeat(depth), cells.join(" · "));
+    for child in &branch.children {
+        out += &tree(child, depth + 1);
+    }
+    out
+}
+
+fn table(table: &Table) -> String {
+    if table.rows.is_empty() {
+        return format!("{}\n", if table.empty.is_empty() { "None." } else { &table.empty });
+    }
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let mut out = row(table.columns.iter().map(|name| line(name)).collect());
+    out += &row(vec!["---".to_owned(); table.columns.len()]);
+    for cells in &table.rows {
+        out += &row(cells.iter().map(cell).collect());
+    }
+    out
+}
+
+fn cell(value: &Cell) -> String {
+    match value {
+        Cell::Nothing => String::new(),
+        Cell::Text(text) | Cell::Status(text) | Cell::Time(text) | Cell::Number(text) => line(text),
+        Cell::Link { to, text } => format!("[{}]({to})", line(text)),
+        Cell::Code(text) => format!("`{}`", text::clean_line(text).replace('`', "'").replace('|', "\\|")),
+        Cell::Many(cells) => cells.iter().map(cell).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Somebody's line: whatever could begin something in Markdown is escaped.
+pub fn line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text::clean_line(text).chars() {
+        if matches!(character, '\\' | '`' | '*' | '[' | ']' | '<' | '|') {
+            out.push('\\');
+        }
+        out.push(character);
+    }
+    match out.chars().next() {
+        Some('#' | '>' | '-' | '+' | '=' | '~') => format!("\\{out}"),
+        _ => out,
+    }
+}
+
+/// A failure.
+pub fn problem(status: u16, message: &str, hint: Option<&str>) -> String {
+    let hint = hint.map_or_else(String::new, |hint| format!("\nhint: {}\n", text::clean_line(hint)));
+    format!("# {status}\n\nerror: {}\n{hint}", line(message))
+}

@@ -1,0 +1,109 @@
+//! The pages that every kind of thing has: a list, and one for each, with what can be done there.
+
+/// A kind of thing with pages.
+#[derive(Debug, PartialEq)]
+pub struct Noun {
+    /// As on the command line.
+    pub noun: &'static str,
+    /// The first part of its paths.
+    pub path: &'static str,
+    /// What a list of them is called.
+    pub title: &'static str,
+    /// The verb that shows one.
+    pub one: Option<&'static str>,
+    /// The verb that lists them.
+    pub list: Option<&'static str>,
+    /// Actions of other nouns on the page of one, with the field that the page fills in.
+    pub also: &'static [(&'static str, &'static str)],
+    /// What an empty list says.
+    pub empty: &'static str,
+}
+
+const fn noun(noun: &'static str, path: &'static str, title: &'static str, empty: &'static str) -> Noun {
+    Noun { noun, path, title, one: None, list: Some("list"), also: &[], empty }
+}
+
+impl Noun {
+    const fn shown_by(mut self, verb: &'static str) -> Self {
+        self.one = Some(verb);
+        self
+    }
+
+    const fn also(mut self, actions: &'static [(&'static str, &'static str)]) -> Self {
+        self.also = actions;
+        self
+    }
+
+    const fn unlisted(mut self) -> Self {
+        self.list = None;
+        self
+    }
+}
+
+/// Every kind of thing with pages.
+pub const NOUNS: &[Noun] = &[
+    noun(
+        "run",
+        "runs",
+        "Runs",
+        "No run yet. `trackway demo` makes some; `trackway connect claude-code` records yours.",
+    )
+    .shown_by("show"),
+    noun("task", "tasks", "Tasks", "No task yet. `trackway task set --workflow W --command C` makes one.")
+        .shown_by("get")
+        .also(&[
+            ("queue_add", "task"),
+            ("add_link", "from"),
+            ("set_package", "task"),
+            ("update_report", "task"),
+            ("claim", "task"),
+        ]),
+    noun("queue", "queue", "Queue", "Nothing waits. `trackway queue add --task T` asks for a task to be run.")
+        .shown_by("get"),
+    noun("agent", "agents", "Agents", "No agent yet. `trackway agent set --handle H` makes one.")
+        .shown_by("get")
+        .also(&[("set_scratchpad", "agent"), ("restore_scratchpad", "agent"), ("start_run", "agent")]),
+    noun("session", "sessions", "Sessions", "No session yet. `trackway ingest` reads the transcripts you have.")
+        .shown_by("show"),
+    noun("subagent", "subagents", "Subagents", "No subagent yet."),
+    noun("spawn", "spawns", "Spawns", "No spawn yet.").shown_by("show"),
+    noun("conversation", "conversations", "Conversations", "No conversation yet.").shown_by("get"),
+    noun("message", "messages", "Messages", "No message yet. `trackway message send` sends one.").shown_by("get"),
+    noun("experiment", "experiments", "Experiments", "No experiment yet.").shown_by("get"),
+    noun("route", "routes", "Routes", "No route yet. `trackway route set` sends messages with a tag to a task.")
+        .shown_by("get"),
+    noun("testcase", "testcases", "Testcases", "No testcase yet. `trackway testcase import junit.xml` reads some.")
+        .shown_by("get"),
+    noun("note", "notes", "Notes", "No note yet.").shown_by("show"),
+    noun("decision", "decisions", "Decisions", "No decision yet.").shown_by("show"),
+    noun("commitment", "commitments", "Commitments", "No commitment yet.").shown_by("show"),
+    noun("report", "reports", "Reports", "No report yet. Agents write one when they stop."),
+    noun("package", "packages", "Packages", "No version is pinned for a role yet."),
+    noun("workflow", "workflows", "Workflows", "No workflow yet.").shown_by("get"),
+    noun("workspace", "workspaces", "Workspaces", "No workspace yet.").shown_by("get"),
+    noun("role", "roles", "Roles", "No role yet.").shown_by("get"),
+    noun("label", "labels", "Labels", "No label yet.").shown_by("get"),
+    noun("studio", "studios", "Studios", "No studio yet.").shown_by("get").also(&[
+        ("create_note", "studio"),
+        ("create_decision", "studio"),
+        ("create_commitment", "studio"),
+    ]),
+    noun("person", "people", "People", "Nobody yet.").shown_by("get"),
+    noun("token", "tokens", "Tokens", "No token yet."),
+    noun("event", "events", "Events", "Nothing happened yet."),
+    noun("link", "links", "Links", "").unlisted(),
+    noun("scratchpad", "scratchpads", "Scratchpads", "").unlisted(),
+    noun("cleanup", "cleanup", "Clean-ups", "").unlisted(),
+    noun("import", "import", "Imports", "").unlisted(),
+];
+
+/// The noun whose pages begin so.
+pub fn at(path: &str) -> Option<&'static Noun> {
+    NOUNS.iter().find(|noun| noun.path == path)
+}
+
+/// The noun of a kind of thing.
+pub fn of(noun: &str) -> Option<&'static Noun> {
+    let noun = if noun == "queue_item" { "queue" } else { noun };
+    NOUNS.iter().find(|candidate| candidate.noun == noun)
+}

@@ -1,0 +1,154 @@
+//! What can be done at a place: actions of the thing there, that the caller may do, with what the page fills in.
+
+use serde_json::{Map, Value};
+use trackway_actions::{
+    context::{Actor, Context},
+    registry::{ACTIONS, Entry, named},
+};
+use trackway_domain::{
+    Id,
+    capability::{self, Allowance},
+    kind,
+};
+use trackway_store::{Reader, params};
+
+use crate::{address::Place, input, nouns::Noun, page::Offer, problem::Problem};
+
+/// Verbs that make something new: done at the list.
+const MAKING: &[&str] = &["create", "add", "send", "start", "take", "upgrade", "import", "claim"];
+/// Fields that name the thing a page is about, the likeliest first.
+const NAMING: &[&str] = &["id", "handle", "key", "name"];
+/// They read files of whoever runs them, so they are for the command line.
+const LOCAL: &[&str] = &["import_nagger"];
+
+/// Who asks, and what they may.
+#[derive(Debug)]
+pub struct Caller {
+    pub context: Context,
+    handle: String,
+    capabilities: Option<Vec<String>>,
+}
+
+impl Caller {
+    pub fn of(read: &mut Reader<'_>, context: &Context) -> Result<Self, Problem> {
+        let (handle, capabilities) = match context.actor {
+            Actor::Person(_) => (String::new(), None),
+            Actor::Agent(agent) => read
+                .one::<(String, Option<Vec<String>>)>(
+                    "select handle, capabilities from agents where tenant_id = ?1 and id = ?2",
+                    params![agent],
+                )?
+                .unwrap_or_default(),
+        };
+        Ok(Self { context: context.clone(), handle, capabilities })
+    }
+
+    pub fn is_person(&self) -> bool {
+        matches!(self.context.actor, Actor::Person(_))
+    }
+
+    /// Whether the one table of who may do what allows it.
+    pub fn may(&self, action: &Entry) -> bool {
+        match self.context.actor {
+            // An agent's own, and nobody else's.
+            Actor::Person(_) if action.name == "update_scratchpad" || action.name == "update_report" => false,
+            Actor::Person(_) => capability::check_person(action.capability).is_ok(),
+            Actor::Agent(_) => {
+                capability::check_agent(&self.handle, self.capabilities.as_deref(), action.capability).is_ok()
+            }
+        }
+    }
+}
+
+/// Every action that can be done over HTTP.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    ACTIONS.iter().filter(|action| !LOCAL.contains(&action.name))
+}
+
+/// The actions of a place that the caller may do.
+pub fn at(place: &Place, data: &Value, caller: &Caller) -> Vec<Offer> {
+    let mut offers = everywhere(place, data, caller.context.run);
+    offers.retain(|offer| caller.may(offer.action));
+    offers
+}
+
+/// The actions of a place, whoever asks.
+pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Vec<Offer> {
+    let base = place.path();
+    let offer = |action: &'static Entry, preset: Map<String, Value>| Offer {
+        action,
+        path: format!("{}/actions/{}", base.trim_end_matches('/'), action.name),
+        preset,
+    };
+    match place {
+        Place::Whoami => all().map(|action| offer(action, of_run(action, run))).collect(),
+        Place::List(noun) => all()
+            .filter(|action| {
+                action.command.0 == noun.noun
+                    && (is_making(action) || action.command.1 == "set" || subject(noun, action).is_none())
+            })
+            .map(|action| offer(action, Map::new()))
+            .collect(),
+        Place::One(noun, reference) => {
+            let own = all()
+                .filter(|action| action.command.0 == noun.noun && !is_making(action))
+                .filter_map(|action| Some((action, subject(noun, action)?)));
+            let also = noun.also.iter().filter_map(|(name, field)| Some((named(name)?, *field)));
+            own.chain(also).map(|(action, field)| offer(action, preset(action, field, reference, data))).collect()
+        }
+        Place::Overview | Place::Why | Place::Search | Place::Usage | Place::Wake => Vec::new(),
+    }
+}
+
+fn is_making(action: &Entry) -> bool {
+    MAKING.contains(&action.command.1)
+}
+
+/// The field that names the thing the page is about.
+fn subject(noun: &Noun, action: &Entry) -> Option<&'static str> {
+    let schema = (action.schema)();
+    let fields = input::fields(&schema)?;
+    if fields.contains_key(noun.noun) {
+        return Some(noun.noun);
+    }
+    // A task is set by its variant, below a workflow; a newer one replaces an older one.
+    let candidates = NAMING.iter().chain(&["variant", "new"]);
+    candidates.copied().find(|field| fields.contains_key(*field))
+}
+
+/// What the page fills in: the thing itself, and what has to be given and stands on the page.
+fn preset(action: &Entry, field: &str, reference: &str, data: &Value) -> Map<String, Value> {
+    let of_page = |field: &str| data.get(field).filter(|value| value.is_string()).cloned();
+    let mut preset = Map::new();
+    let itself = match field {
+        "handle" | "key" | "variant" => of_page(field),
+        "name" if action.command.1 == "set" => of_page(field),
+        _ => of_page("id"),
+    };
+    preset.insert(field.to_owned(), itself.unwrap_or_else(|| Value::String(reference.to_owned())));
+    if action.command.1 == "set" {
+        let schema = (action.schema)();
+        for needed in input::required(&schema) {
+            if !preset.contains_key(needed)
+                && let Some(value) = of_page(needed)
+            {
+                preset.insert(needed.to_owned(), value);
+            }
+        }
+    }
+    preset
+}
+
+/// What a run is about, where an action asks for the run.
+fn of_run(action: &Entry, run: Option<Id<kind::Run>>) -> Map<String, Value> {
+    let is_about_itself = capability::allowance(action.capability) == Some(Allowance::OwnRun);
+    match run {
+        Some(run)
+            if is_about_itself
+                && input::fields(&(action.schema)()).is_some_and(|fields| fields.contains_key("run")) =>
+        {
+            Map::from_iter([("run".to_owned(), Value::String(run.to_string()))])
+        }
+        _ => Map::new(),
+    }
+}

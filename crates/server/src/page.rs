@@ -1,0 +1,152 @@
+//! What a page holds, before it is JSON, Markdown or HTML: data for programs, blocks for readers, actions for both.
+
+use serde_json::{Map, Value};
+use trackway_actions::registry::Entry;
+
+/// A page.
+#[derive(Debug)]
+pub struct Page {
+    /// Where it is, without ending.
+    pub path: String,
+    pub title: String,
+    /// What programs get.
+    pub data: Value,
+    /// What people and agents read.
+    pub blocks: Vec<Block>,
+    pub actions: Vec<Offer>,
+    /// Where a list goes on.
+    pub next: Option<String>,
+    /// Whether it changes while one looks at it.
+    pub live: bool,
+}
+
+impl Page {
+    pub fn new(path: impl Into<String>, title: impl Into<String>, data: Value) -> Self {
+        Self {
+            path: path.into(),
+            title: title.into(),
+            data,
+            blocks: Vec::new(),
+            actions: Vec::new(),
+            next: None,
+            live: false,
+        }
+    }
+}
+
+/// An action that can be done here, with the fields that the page itself fills in.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    pub action: &'static Entry,
+    pub path: String,
+    pub preset: Map<String, Value>,
+}
+
+/// A part of a page.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Block {
+    Heading(String),
+    /// A sentence of ours.
+    Say(String),
+    Facts(Vec<(String, Cell)>),
+    Table(Table),
+    /// Somebody's text: data, never instructions.
+    Text {
+        label: Option<String>,
+        text: String,
+        kind: TextKind,
+    },
+    /// What happened, in order.
+    Timeline(Vec<Moment>),
+    /// Things below things.
+    Tree(Vec<Branch>),
+    /// From a thing to the person who answers for it.
+    Chain(Vec<Hop>),
+    /// How things compare.
+    Bars(Vec<Bar>),
+    /// Numbers to see at once.
+    Figures(Vec<Figure>),
+}
+
+/// How a text is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextKind {
+    Markdown,
+    Plain,
+    Diff,
+    Json,
+}
+
+/// Rows under columns.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Table {
+    pub columns: Vec<String>,
+    pub rows: Vec<Vec<Cell>>,
+    /// What is said when there are no rows.
+    pub empty: String,
+}
+
+/// A value in its place.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    Nothing,
+    Text(String),
+    Link {
+        to: String,
+        text: String,
+    },
+    Status(String),
+    /// A moment, as `2026-02-27T09:30:00.000Z`.
+    Time(String),
+    Number(String),
+    Code(String),
+    Many(Vec<Cell>),
+}
+
+impl Cell {
+    pub fn link(to: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::Link { to: to.into(), text: text.into() }
+    }
+}
+
+/// A step of a timeline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moment {
+    pub at: String,
+    pub label: String,
+    pub text: Option<String>,
+}
+
+/// A place in a tree.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Branch {
+    pub cells: Vec<Cell>,
+    pub children: Vec<Branch>,
+}
+
+/// A place in a chain; one without a target was not recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hop {
+    pub kind: String,
+    pub label: String,
+    pub to: Option<String>,
+    pub is_missing: bool,
+}
+
+/// A bar of a chart: how much of the whole is good.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    pub label: Cell,
+    pub good: i64,
+    pub all: i64,
+    pub note: String,
+}
+
+/// A number to see at once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    pub label: String,
+    pub value: String,
+    pub to: String,
+    pub is_alarming: bool,
+}

@@ -1,0 +1,68 @@
+//! An agent: who it is, what it remembers and how that changed, what it did.
+
+use serde_json::{Value, json};
+use trackway_domain::Time;
+use trackway_store::Reader;
+
+use super::ask;
+use crate::{
+    blocks, input, nouns,
+    page::{Block, Page, TextKind},
+    problem::Problem,
+};
+
+/// Lays an agent out. `?from=` and `?to=` compare two revisions of its scratchpad.
+pub fn page(read: &mut Reader<'_>, reference: &str, query: &str, _: Time) -> Result<Page, Problem> {
+    let mut data = ask(read, ("agent", "get"), json!({ "name": reference }))?.data;
+    let id = data["id"].as_str().unwrap_or(reference).to_owned();
+    let handle = data["handle"].as_str().unwrap_or(reference).to_owned();
+    let pad = ask(read, ("scratchpad", "get"), json!({ "agent": id }))?.data;
+    let history = ask(read, ("scratchpad", "history"), json!({ "agent": id }))?.data;
+    let runs = ask(read, ("run", "list"), json!({ "agent": id, "limit": 10 }))?.data;
+    let reports = ask(read, ("report", "list"), json!({ "agent": id, "limit": 10 }))?.data;
+    let listed = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut out =
+        blocks::fields(data.as_object().unwrap_or(&serde_json::Map::new()), nouns::of("agent"), &["id", "handle"]);
+    out.push(Block::Heading("Scratchpad".to_owned()));
+    match pad["content"].as_str().filter(|content| !content.trim().is_empty()) {
+        Some(content) => out.push(Block::Text { label: None, text: content.to_owned(), kind: TextKind::Markdown }),
+        None => out.push(Block::Say("Empty: it has left nothing for itself yet.".to_owned())),
+    }
+    if !listed(&history).is_empty() {
+        let revision = |wanted: &str| {
+            input::pairs(query).find(|(name, _)| name == wanted).and_then(|(_, value)| value.parse::<i64>().ok())
+        };
+        let mut compared = json!({ "agent": id });
+        for wanted in ["from", "to"] {
+            if let Some(number) = revision(wanted) {
+                compared[wanted] = json!(number);
+            }
+        }
+        let diff = ask(read, ("scratchpad", "diff"), compared)?.data;
+        let label = format!("From revision {} to {}", diff["from"], diff["to"]);
+        let text = diff["diff"].as_str().unwrap_or_default().to_owned();
+        out.push(Block::Text { label: Some(label), text, kind: TextKind::Diff });
+        out.push(blocks::table(&listed(&history), &["revision", "by", "run_id", "characters", "created_at"], None, ""));
+    }
+    out.push(Block::Heading("Runs".to_owned()));
+    out.push(blocks::table(
+        &listed(&runs),
+        &["id", "task", "status", "outcome", "started_at", "ended_at"],
+        nouns::of("run"),
+        "It has not worked yet.",
+    ));
+    out.push(Block::Heading("Reports".to_owned()));
+    out.push(blocks::table(
+        &listed(&reports),
+        &["task", "one_liner", "tldr", "current", "run_id", "created_at"],
+        None,
+        "It has not reported yet.",
+    ));
+    data["scratchpad"] = pad;
+    data["scratchpad_history"] = history;
+    data["runs"] = runs;
+    data["reports"] = reports;
+    let mut page = Page::new(blocks::path_of("agent", &handle).unwrap_or_default(), handle, data);
+    page.blocks = out;
+    Ok(page)
+}

@@ -1,0 +1,42 @@
+//! A decision and how it stands.
+
+use serde_json::{Value, json};
+use trackway_store::Reader;
+
+use super::ask;
+use crate::{
+    blocks, nouns,
+    page::{Bar, Block, Cell, Page},
+    problem::Problem,
+};
+
+/// Lays a decision out.
+pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
+    let data = ask(read, ("decision", "show"), json!({ "decision": reference }))?.data;
+    let id = data["id"].as_str().unwrap_or(reference).to_owned();
+    let question = data["question"].as_str().unwrap_or_default().to_owned();
+    let mut out = blocks::fields(
+        data.as_object().unwrap_or(&serde_json::Map::new()),
+        nouns::of("decision"),
+        &["id", "question", "results"],
+    );
+    out.push(Block::Heading("Results".to_owned()));
+    let bars: Vec<Bar> = data["results"].as_array().into_iter().flatten().map(bar).collect();
+    match bars.is_empty() {
+        true => out.push(Block::Say("It has no options yet: `add_options` adds some.".to_owned())),
+        false => out.push(Block::Bars(bars)),
+    }
+    let mut page = Page::new(format!("/decisions/{id}"), question, data);
+    page.blocks = out;
+    Ok(page)
+}
+
+fn bar(result: &Value) -> Bar {
+    let (accepted, preferred) = (result["accepted"].as_i64().unwrap_or(0), result["preferred"].as_i64().unwrap_or(0));
+    Bar {
+        label: Cell::Text(result["option"].as_str().unwrap_or_default().to_owned()),
+        good: preferred,
+        all: accepted,
+        note: "preferred, of those who accept it".to_owned(),
+    }
+}

@@ -1,0 +1,185 @@
+//! Every page: the question it asks, and how its answer is laid out.
+
+mod agent;
+mod decision;
+mod overview;
+mod queue;
+mod run;
+mod search;
+mod session;
+mod task;
+mod whoami;
+mod why;
+
+pub use whoami::{At, page as whoami_at};
+
+use serde_json::{Map, Value, json};
+use trackway_actions::context::Context;
+use trackway_domain::{Error as Rule, Time};
+use trackway_store::Reader;
+use trackway_views::registry::{self, Answer, Entry};
+
+use crate::{
+    address::Place,
+    blocks, input,
+    nouns::Noun,
+    offers::{self, Caller},
+    page::{Block, Page, TextKind},
+    problem::Problem,
+    site::Site,
+};
+
+/// Rows of a list that is not told how many.
+const ROWS: i64 = 50;
+
+/// Makes the page of a place.
+pub fn page(site: &Site, context: &Context, place: &Place, query: &str) -> Result<Page, Problem> {
+    let mut read = site.core.store().read(context.tenant)?;
+    let caller = Caller::of(&mut read, context)?;
+    let now = Time::now();
+    let mut page = match place {
+        Place::Overview => overview::page(&mut read, now)?,
+        Place::Whoami => whoami::page(&mut read, context, At::Http, now)?,
+        Place::Why => why::page(&mut read, query, now)?,
+        Place::Search => search::page(&mut read, query, now)?,
+        Place::Usage => usage(&mut read, query, now)?,
+        Place::Wake => wake(&mut read, query, now)?,
+        Place::List(noun) => list(&mut read, noun, query, now)?,
+        Place::One(noun, reference) => match noun.noun {
+            "run" => run::page(&mut read, reference, now)?,
+            "task" => task::page(&mut read, reference, now)?,
+            "agent" => agent::page(&mut read, reference, query, now)?,
+            "session" => session::page(&mut read, reference)?,
+            "decision" => decision::page(&mut read, reference)?,
+            _ => generic(&mut read, noun, reference)?,
+        },
+    };
+    page.actions = offers::at(place, &page.data, &caller);
+    if *place == Place::Whoami {
+        // The rest is at /whoami/actions: a page that is read at every wake stays short.
+        page.actions.retain(|offer| matches!(offer.action.name, "update_scratchpad" | "update_report"));
+    }
+    Ok(page)
+}
+
+/// Asks a question of the registry.
+pub fn ask(read: &mut Reader<'_>, command: (&str, &str), input: Value) -> Result<Answer, Problem> {
+    Ok((question(command)?.with_json)(read, input, Time::now())?)
+}
+
+fn question(command: (&str, &str)) -> Result<&'static Entry, Problem> {
+    registry::of(command)
+        .ok_or_else(|| Rule::not_found(format!("there is no page for {} {}", command.0, command.1)).into())
+}
+
+/// The thing of a noun that a reference names.
+pub fn one(read: &mut Reader<'_>, noun: &Noun, reference: &str) -> Result<Answer, Problem> {
+    let verb = noun.one.ok_or_else(|| Rule::not_found(format!("{} have no pages of their own", noun.title)))?;
+    let entry = question((noun.noun, verb))?;
+    let schema = (entry.schema)();
+    let field = input::required(&schema).first().copied().unwrap_or("id").to_owned();
+    let input = Map::from_iter([(field, Value::String(reference.to_owned()))]);
+    Ok((entry.with_json)(read, Value::Object(input), Time::now())?)
+}
+
+/// The page of a thing that has no layout of its own.
+fn generic(read: &mut Reader<'_>, noun: &'static Noun, reference: &str) -> Result<Page, Problem> {
+    let data = one(read, noun, reference)?.data;
+    let mut page = Page::new(path(noun, &data, reference), title(noun, &data, reference), data);
+    page.blocks = blocks_of(&page.data, Some(noun), &["title", "question"]);
+    Ok(page)
+}
+
+/// Where a thing is, by its whole id where it has one.
+fn path(noun: &Noun, data: &Value, reference: &str) -> String {
+    let named = ["variant", "handle", "session_id", "tool_use_id", "name", "key", "id"];
+    let own = named.iter().find_map(|field| data.get(field).and_then(Value::as_str)).unwrap_or(reference);
+    blocks::path_of(noun.noun, own).unwrap_or_default()
+}
+
+/// What a thing is called.
+fn title(noun: &Noun, data: &Value, reference: &str) -> String {
+    let named = ["title", "question", "variant", "handle", "name", "key"];
+    let own = named.iter().find_map(|field| data.get(field).and_then(Value::as_str)).filter(|own| !own.is_empty());
+    match own {
+        Some(own) => own.to_owned(),
+        None => format!(
+            "{} {}",
+            blocks::words(noun.noun),
+            blocks::short(data.get("id").and_then(Value::as_str).unwrap_or(reference))
+        ),
+    }
+}
+
+/// An answer as blocks.
+pub fn blocks_of(data: &Value, noun: Option<&Noun>, without: &[&str]) -> Vec<Block> {
+    match data {
+        Value::Object(fields) => blocks::fields(fields, noun, without),
+        Value::Array(rows) => vec![blocks::table(rows, &[], noun, "")],
+        Value::Null => Vec::new(),
+        other => vec![Block::Text { label: None, text: other.to_string(), kind: TextKind::Json }],
+    }
+}
+
+/// The list of a noun.
+fn list(read: &mut Reader<'_>, noun: &'static Noun, query: &str, now: Time) -> Result<Page, Problem> {
+    let Some(verb) = noun.list else {
+        return Err(Rule::not_found(format!("there is no list of {}", noun.path)).into());
+    };
+    let entry = question((noun.noun, verb))?;
+    let answer = asked(read, entry, query, now)?;
+    let mut page = Page::new(format!("/{}", noun.path), noun.title, answer.data);
+    let rows = page.data.as_array().cloned().unwrap_or_default();
+    if noun.noun == "queue" {
+        page.blocks.push(queue::figures(read, now)?);
+    }
+    page.blocks.push(blocks::table(&rows, entry.columns, Some(noun), noun.empty));
+    page.next = next(&page.path, query, answer.more.as_deref());
+    page.live = matches!(noun.noun, "run" | "queue" | "message");
+    Ok(page)
+}
+
+/// Asks with the parameters of a query.
+fn asked(read: &mut Reader<'_>, entry: &Entry, query: &str, now: Time) -> Result<Answer, Problem> {
+    let schema = (entry.schema)();
+    let mut input = input::from_pairs(&schema, input::pairs(query))?;
+    if input::fields(&schema).is_some_and(|fields| fields.contains_key("limit")) {
+        input.entry("limit").or_insert_with(|| json!(ROWS));
+    }
+    Ok((entry.with_json)(read, Value::Object(input), now)?)
+}
+
+/// Where a list goes on, from the flag that the command line would take.
+pub fn next(path: &str, query: &str, more: Option<&str>) -> Option<String> {
+    let after = more?.split_whitespace().last()?;
+    let mut serializer = form_urlencoded::Serializer::new(String::new());
+    serializer.extend_pairs(input::pairs(query).filter(|(name, _)| name != "after"));
+    serializer.append_pair("after", after);
+    Some(format!("{path}?{}", serializer.finish()))
+}
+
+fn usage(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
+    let query =
+        if input::pairs(query).any(|(name, _)| name == "by") { query.to_owned() } else { format!("by=day&{query}") };
+    let answer = asked(read, question(("", "usage"))?, query.trim_end_matches('&'), now)?;
+    let mut page = Page::new("/usage", "Usage", answer.data);
+    let rows = page.data.as_array().cloned().unwrap_or_default();
+    page.blocks.push(Block::Say(
+        "Tokens and cost of model calls. `/usage?by=day|task|agent|model` sums in other ways.".to_owned(),
+    ));
+    page.blocks.push(blocks::table(&rows, &[], None, "No call of a model was recorded yet."));
+    Ok(page)
+}
+
+fn wake(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
+    let answer = asked(read, question(("", "wake"))?, query, now)?;
+    if let Some(document) = answer.document {
+        let mut page = Page::new("/wake", "Linked tasks", serde_json::from_str(&document).unwrap_or(Value::Null));
+        page.blocks.push(Block::Text { label: None, text: document, kind: TextKind::Json });
+        return Ok(page);
+    }
+    let mut page = Page::new("/wake", "What an agent would be told", answer.data);
+    let text = page.data.get("text").and_then(Value::as_str).unwrap_or_default().to_owned();
+    page.blocks.push(Block::Text { label: None, text, kind: TextKind::Markdown });
+    Ok(page)
+}

@@ -1,0 +1,84 @@
+//! What runs now, what waits, what failed, what it costs.
+
+use serde_json::{Value, json};
+use trackway_domain::Time;
+use trackway_store::Reader;
+
+use super::ask;
+use crate::{
+    blocks, nouns,
+    page::{Block, Figure, Page},
+    problem::Problem,
+};
+
+const RUN: &[&str] = &["id", "agent", "role", "task", "status", "outcome", "started_at", "ended_at"];
+
+/// Where things stand.
+pub fn page(read: &mut Reader<'_>, now: Time) -> Result<Page, Problem> {
+    let mut data = ask(read, ("", "status"), json!({}))?.data;
+    let today = now.to_string().get(..10).map(|day| format!("{day}T00:00:00Z")).unwrap_or_default();
+    let spent = ask(read, ("", "usage"), json!({ "by": "day", "since": today }))?.data;
+    let latest = ask(read, ("run", "list"), json!({ "limit": 10 }))?.data;
+    data["usage_today"] = spent.get(0).cloned().unwrap_or(Value::Null);
+    data["latest_runs"] = latest;
+    let mut page = Page::new("/", "Overview", data);
+    let count = |field: &str| page.data["queue"].get(field).and_then(Value::as_i64).unwrap_or(0);
+    let listed = |field: &str| page.data[field].as_array().cloned().unwrap_or_default();
+    let figure = |label: &str, value: String, to: &str, is_alarming: bool| Figure {
+        label: label.to_owned(),
+        value,
+        to: to.to_owned(),
+        is_alarming,
+    };
+    let failed = count("failed");
+    let tokens: i64 = ["input_tokens", "output_tokens"]
+        .iter()
+        .filter_map(|field| page.data["usage_today"].get(field)?.as_i64())
+        .sum();
+    let mut figures = vec![
+        figure(
+            "running",
+            count("running").max(i64::try_from(listed("running").len()).unwrap_or(0)).to_string(),
+            "/runs?status=running",
+            false,
+        ),
+        figure("waiting", (count("ready") + count("waiting")).to_string(), "/queue", false),
+        figure("blocked", count("blocked").to_string(), "/queue?status=blocked", count("blocked") > 0),
+        figure("failed for good", failed.to_string(), "/queue?status=failed", failed > 0),
+        figure("tokens today", grouped(tokens), "/usage", false),
+    ];
+    if let Some(cost) = page.data["usage_today"].get("cost").and_then(Value::as_f64) {
+        figures.push(figure("spent today", format!("${cost:.2}"), "/usage", false));
+    }
+    let run = nouns::of("run");
+    let mut out = vec![Block::Figures(figures)];
+    out.push(Block::Heading("Running now".to_owned()));
+    out.push(blocks::table(&listed("running"), RUN, run, "Nothing runs."));
+    if !listed("failed_today").is_empty() {
+        out.push(Block::Heading("Failed in the last day".to_owned()));
+        out.push(blocks::table(&listed("failed_today"), RUN, run, ""));
+    }
+    out.push(Block::Heading("Latest runs".to_owned()));
+    out.push(blocks::table(&listed("latest_runs"), RUN, run, nouns::of("run").map_or("", |noun| noun.empty)));
+    let ready: Vec<Value> = listed("ready").into_iter().map(|variant| json!({ "task": variant })).collect();
+    if !ready.is_empty() {
+        out.push(Block::Heading("Ready to be worked".to_owned()));
+        out.push(blocks::table(&ready, &["task"], None, ""));
+    }
+    page.blocks = out;
+    page.live = true;
+    Ok(page)
+}
+
+/// A number with its thousands apart.
+pub fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if number < 0 { format!("-{out}") } else { out }
+}

@@ -1,0 +1,61 @@
+//! A session: its prompts, the agents it started below each other, and the evidence for each match.
+
+use serde_json::{Value, json};
+use trackway_store::Reader;
+
+use super::ask;
+use crate::{
+    blocks::{self, cell},
+    nouns,
+    page::{Block, Branch, Cell, Page},
+    problem::Problem,
+};
+
+/// Lays a session out.
+pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
+    let data = ask(read, ("session", "show"), json!({ "session": reference }))?.data;
+    let id = data["session_id"].as_str().unwrap_or(reference).to_owned();
+    let listed = |field: &str| data[field].as_array().cloned().unwrap_or_default();
+    let without = ["id", "prompts", "tree", "spawns"];
+    let mut out = blocks::fields(data.as_object().unwrap_or(&serde_json::Map::new()), nouns::of("session"), &without);
+    out.push(Block::Heading("Agents it started".to_owned()));
+    let tree: Vec<Branch> = listed("tree").iter().map(branch).collect();
+    match tree.is_empty() {
+        true => out.push(Block::Say("None.".to_owned())),
+        false => out.push(Block::Tree(tree)),
+    }
+    out.push(Block::Heading("Prompts".to_owned()));
+    out.push(blocks::table(
+        &listed("prompts"),
+        &["id", "agent", "status", "outcome", "started_at", "ended_at"],
+        nouns::of("run"),
+        "None.",
+    ));
+    out.push(Block::Heading("Spawns and their evidence".to_owned()));
+    let columns = ["tool_use_id", "subagent_type", "role", "matched_agent_id", "evidence", "tentative", "created_at"];
+    out.push(blocks::table(&listed("spawns"), &columns, None, "None."));
+    let mut page =
+        Page::new(blocks::path_of("session", &id).unwrap_or_default(), format!("Session {}", blocks::short(&id)), data);
+    page.blocks = out;
+    Ok(page)
+}
+
+fn branch(started: &Value) -> Branch {
+    let name = ["description", "role", "agent_type", "agent_id"]
+        .iter()
+        .find_map(|field| started[field].as_str())
+        .unwrap_or_default();
+    let evidence = match (started["evidence"].as_str(), started["tentative"] == true) {
+        (Some(evidence), true) => format!("matched by {evidence}, tentative"),
+        (Some(evidence), false) => format!("matched by {evidence}"),
+        (None, _) => "not matched".to_owned(),
+    };
+    let cells = vec![
+        Cell::Text(name.to_owned()),
+        cell("role", &started["role"], None),
+        cell("run_id", &started["run_id"], None),
+        cell("status", &started["status"], None),
+        Cell::Text(evidence),
+    ];
+    Branch { cells, children: started["children"].as_array().into_iter().flatten().map(branch).collect() }
+}

@@ -1,0 +1,88 @@
+//! What went wrong, with an honest status, in the form that was asked for.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+use trackway_domain::{Error as Rule, ErrorKind, text};
+
+use crate::{format::Format, html, markdown};
+
+/// A failure on its way out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub status: StatusCode,
+    pub code: &'static str,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), hint: None }
+    }
+
+    pub fn unauthorised(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorised", message)
+            .hint("send `Authorization: Bearer TOKEN` with a person's token (trackway token create) or a run's; in a browser, use the link that `trackway open` prints")
+    }
+
+    pub fn malformed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "malformed", message)
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Answers with it.
+    pub fn respond(&self, format: Format) -> Response {
+        // What callers sent may stand in a message: it is data here too.
+        let message = text::clean(&self.message);
+        let hint = self.hint.as_deref().map(text::clean);
+        let body = match format {
+            Format::Json => json!({
+                "schema_version": 1,
+                "error": { "code": self.code, "message": message, "hint": hint },
+            })
+            .to_string(),
+            Format::Markdown => markdown::problem(self.status.as_u16(), &message, hint.as_deref()),
+            Format::Html => html::problem(self.status, &message, hint.as_deref()),
+        };
+        let mut response = (self.status, [(header::CONTENT_TYPE, format.content_type())], body).into_response();
+        let headers = response.headers_mut();
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"trackway\""));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE || self.status == StatusCode::TOO_MANY_REQUESTS {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+fn of_kind(kind: ErrorKind, message: String, hint: Option<String>) -> Problem {
+    let status = StatusCode::from_u16(kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Problem { status, code: kind.code(), message, hint }
+}
+
+impl From<Rule> for Problem {
+    fn from(rule: Rule) -> Self {
+        of_kind(rule.kind, rule.message, rule.hint)
+    }
+}
+
+impl From<trackway_actions::Error> for Problem {
+    fn from(error: trackway_actions::Error) -> Self {
+        of_kind(error.kind(), error.to_string(), error.hint())
+    }
+}
+
+impl From<trackway_store::Error> for Problem {
+    fn from(error: trackway_store::Error) -> Self {
+        trackway_actions::Error::from(error).into()
+    }
+}

@@ -1,0 +1,82 @@
+//! Somebody's Markdown as HTML that can do nothing: no HTML of theirs, no pictures, links to plain places only.
+
+use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
+
+/// Where a link may lead.
+const SCHEMES: &[&str] = &["http://", "https://", "mailto:"];
+
+/// Renders it.
+pub fn html(text: &str) -> String {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let events = Parser::new_ext(text, options).filter_map(|event| match event {
+        Event::Html(html) | Event::InlineHtml(html) => Some(Event::Text(html)),
+        Event::Start(Tag::Image { dest_url, .. }) => Some(Event::Text(CowStr::from(format!("[picture: {dest_url}] ")))),
+        Event::End(TagEnd::Image) => None,
+        Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+            let to = if is_plain(&dest_url) { dest_url } else { CowStr::from("#") };
+            Some(Event::Start(Tag::Link { link_type, dest_url: to, title, id }))
+        }
+        // A heading of theirs is not one of the page's.
+        Event::Start(Tag::Heading { .. }) => Some(Event::Start(Tag::Paragraph)),
+        Event::End(TagEnd::Heading(_)) => Some(Event::End(TagEnd::Paragraph)),
+        Event::Start(Tag::HtmlBlock) => Some(Event::Start(Tag::Paragraph)),
+        Event::End(TagEnd::HtmlBlock) => Some(Event::End(TagEnd::Paragraph)),
+        event => Some(event),
+    });
+    let mut out = String::new();
+    html::push_html(&mut out, events);
+    out
+}
+
+fn is_plain(to: &str) -> bool {
+    let lower = to.trim().to_ascii_lowercase();
+    let within =
+        (lower.starts_with('/') && !lower.starts_with("//") && !lower.starts_with("/\\")) || lower.starts_with('#');
+    within || SCHEMES.iter().any(|scheme| lower.starts_with(scheme))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_theirs_is_executed() {
+        for hostile in [
+            "<script>alert(1)</script>",
+            "a <img src=x onerror=alert(1)> b",
+            "[x](javascript:alert(1))",
+            "[x](JaVaScript:alert(1))",
+            "[x]( data:text/html,<script>)",
+            "[x](//evil.example)",
+            "[x](/\\evil.example)",
+            "![x](http://evil.example/pixel.png)",
+            "<a href='javascript:1'>x</a>",
+            "```\n</pre><script>\n```",
+            "[x]: javascript:alert(1)\n\n[x]",
+            "<javascript:alert(1)>",
+        ] {
+            let html = html(hostile);
+            for bad in [
+                "<script",
+                "<img",
+                "href=\"javascript",
+                "href=\"JaVa",
+                "href=\"data",
+                "href=\"//",
+                "href=\"/\\",
+                "<a href='",
+            ] {
+                assert!(!html.contains(bad), "{hostile:?} gave {html:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn plain_markdown_is_markdown() {
+        assert_eq!(
+            html("**a** [b](https://c.example)"),
+            "<p><strong>a</strong> <a href=\"https://c.example\">b</a></p>\n"
+        );
+        assert_eq!(html("# Title"), "<p>Title</p>\n");
+    }
+}

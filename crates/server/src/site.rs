@@ -1,0 +1,225 @@
+//! One question, one answer: the same for a socket, and for an agent that works inside this process.
+
+use std::{fmt, sync::Arc};
+
+use axum::{
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+use trackway_actions::{Core, context::Context};
+
+use crate::{
+    act,
+    address::{Address, Wanted},
+    api, caller,
+    format::Format,
+    html, markdown, offers,
+    page::Page,
+    pages,
+    problem::Problem,
+};
+
+/// A request whose body has been read.
+#[derive(Debug, Clone, Default)]
+pub struct Question {
+    pub method: Method,
+    /// As it came, without the query.
+    pub path: String,
+    pub query: String,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+/// What an agent inside this process gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+}
+
+/// Everything there is to see and do, over one database.
+#[derive(Clone)]
+pub struct Site {
+    pub(crate) core: Arc<Core>,
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Site").finish_non_exhaustive()
+    }
+}
+
+/// A page, or where to go instead.
+#[derive(Debug)]
+pub enum Reply {
+    Page(Box<Page>),
+    /// Something was done: what came out, and where a browser goes from here.
+    Done {
+        page: Box<Page>,
+        then: String,
+    },
+}
+
+impl Site {
+    pub fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// Reads a page as Markdown with a run's token, as over HTTP.
+    pub fn get(&self, token: &str, path: &str) -> Answer {
+        self.ask(Method::GET, token, path, Vec::new())
+    }
+
+    /// Does an action with a run's token, as over HTTP.
+    pub fn post(&self, token: &str, path: &str, input: &serde_json::Value) -> Answer {
+        self.ask(Method::POST, token, path, input.to_string().into_bytes())
+    }
+
+    fn ask(&self, method: Method, token: &str, path: &str, body: Vec<u8>) -> Answer {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut question =
+            Question { method, path: path.to_owned(), query: query.to_owned(), body, ..Question::default() };
+        if let Ok(bearer) = HeaderValue::from_str(&format!("Bearer {token}")) {
+            question.headers.insert(header::AUTHORIZATION, bearer);
+        }
+        question.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let format = Format::Markdown;
+        let (status, body) = match self.reply(&question, format) {
+            Ok((Reply::Page(page) | Reply::Done { page, .. }, _)) => (200, markdown::page(&page)),
+            Err(problem) => (
+                problem.status.as_u16(),
+                markdown::problem(problem.status.as_u16(), &problem.message, problem.hint.as_deref()),
+            ),
+        };
+        Answer { status, body }
+    }
+
+    /// Answers a request.
+    pub fn answer(&self, question: &Question) -> Response {
+        let wished = Format::of_accept(&question.headers);
+        if let Some(rest) = question.path.strip_prefix("/api/v1/") {
+            return self.api(question, rest).unwrap_or_else(|problem| problem.respond(Format::Json));
+        }
+        let ending = Format::of_ending(&question.path);
+        let format = ending.map_or(wished, |(_, format)| format);
+        match self.reply(question, wished) {
+            Ok((reply, format)) => respond(question, reply, format),
+            Err(problem) => problem.respond(format),
+        }
+    }
+
+    /// The page at the path; where there is none, the one at the path without its ending.
+    fn reply(&self, question: &Question, wished: Format) -> Result<(Reply, Format), Problem> {
+        let context = self.context(question)?;
+        let missing = || {
+            Problem::new(StatusCode::NOT_FOUND, "not_found", format!("there is no page {}", question.path))
+                .hint("`/` leads to all of them")
+        };
+        let whole = Address::parse(&question.path);
+        let first = match whole {
+            Some(address) => self.at(question, &context, &address),
+            None => Err(missing()),
+        };
+        match (first, Format::of_ending(&question.path)) {
+            (Err(problem), Some((path, format))) if problem.status == StatusCode::NOT_FOUND => {
+                let path = if path == "/index" { "/" } else { path };
+                let address = Address::parse(path).ok_or(problem)?;
+                Ok((self.at(question, &context, &address)?, format))
+            }
+            (first, _) => Ok((first?, wished)),
+        }
+    }
+
+    fn at(&self, question: &Question, context: &Context, address: &Address) -> Result<Reply, Problem> {
+        match (question.method.clone(), &address.wanted) {
+            (Method::GET | Method::HEAD, Wanted::Page) => {
+                Ok(Reply::Page(Box::new(pages::page(self, context, &address.place, &question.query)?)))
+            }
+            (Method::GET | Method::HEAD, Wanted::Actions) => {
+                Ok(Reply::Page(Box::new(act::list(self, context, &address.place)?)))
+            }
+            (Method::GET | Method::HEAD, Wanted::Action(name)) => {
+                Ok(Reply::Page(Box::new(act::describe(self, context, &address.place, name)?)))
+            }
+            (Method::POST, Wanted::Action(name)) => act::perform(self, context, &address.place, name, question),
+            (method, _) => Err(Problem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method",
+                format!("{method} is not for {}", question.path),
+            )
+            .hint("pages are read with GET, actions are done with POST <page>/actions/<name>")),
+        }
+    }
+
+    /// Whether the database answers.
+    pub fn is_ready(&self) -> Result<(), Problem> {
+        self.core.store().read(uuid::Uuid::nil().into())?.query_unscoped::<(i64,)>("select 1", &[])?;
+        Ok(())
+    }
+
+    pub(crate) fn context(&self, question: &Question) -> Result<Context, Problem> {
+        let (token, by) = caller::token(&question.headers)?;
+        caller::refuse_foreign_pages(question, by)?;
+        caller::enter(&self.core, token)
+    }
+
+    fn api(&self, question: &Question, rest: &str) -> Result<Response, Problem> {
+        let context = self.context(question)?;
+        let data = match (question.method.clone(), rest.strip_prefix("actions/")) {
+            (Method::POST, Some(name)) => {
+                let action = offers::all()
+                    .find(|action| action.name == name)
+                    .ok_or_else(|| act::unknown(name, offers::all()))?;
+                act::execute(self, &context, action, act::body(question, action)?, &question.query)?
+            }
+            (Method::GET | Method::HEAD, None) => return api::ask(self, &context, rest, &question.query),
+            (method, _) => {
+                return Err(Problem::new(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    "method",
+                    format!("{method} is not for {}", question.path),
+                )
+                .hint("/api/openapi.json lists what there is"));
+            }
+        };
+        Ok(json_response(&json!({ "schema_version": 1, "data": data })))
+    }
+}
+
+/// An answer in JSON.
+pub(crate) fn json_response(value: &serde_json::Value) -> Response {
+    ([(header::CONTENT_TYPE, Format::Json.content_type())], value.to_string()).into_response()
+}
+
+fn respond(question: &Question, reply: Reply, format: Format) -> Response {
+    let page = match reply {
+        Reply::Page(page) => page,
+        Reply::Done { then, .. } if format == Format::Html => {
+            return (StatusCode::SEE_OTHER, [(header::LOCATION, then)]).into_response();
+        }
+        Reply::Done { page, .. } => page,
+    };
+    let body = match format {
+        Format::Json => {
+            let mut whole = json!({ "schema_version": 1, "data": page.data });
+            if let Some(next) = &page.next {
+                whole["next"] = json!(next);
+            }
+            whole.to_string()
+        }
+        Format::Markdown => markdown::page(&page),
+        Format::Html => html::page(&page),
+    };
+    let mut response = ([(header::CONTENT_TYPE, format.content_type())], body).into_response();
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    if let Some(next) =
+        page.next.as_ref().and_then(|next| HeaderValue::from_str(&format!("<{next}>; rel=\"next\"")).ok())
+    {
+        response.headers_mut().insert(header::LINK, next);
+    }
+    if question.method == Method::HEAD {
+        *response.body_mut() = axum::body::Body::empty();
+    }
+    response
+}
