@@ -20,6 +20,7 @@ const LICENCES: &[&str] = &[
     "(MIT OR Apache-2.0) AND Unicode-3.0",
     "Apache-2.0",
     "Apache-2.0 AND ISC",
+    "Apache-2.0 OR BSL-1.0",
     "Apache-2.0 OR BSL-1.0 OR MIT",
     "Apache-2.0 OR ISC OR MIT",
     "Apache-2.0 OR MIT",
