@@ -18,6 +18,7 @@ mod start;
 mod table;
 mod touches;
 mod transcripts;
+mod turn;
 mod wake;
 
 use std::{
@@ -102,6 +103,11 @@ enum Benchmark {
         #[command(flatten)]
         place: Place,
     },
+    /// What the loop of an agent adds to each turn of a model
+    Turn {
+        #[command(flatten)]
+        place: Place,
+    },
     /// Everything in one go
     All {
         #[command(flatten)]
@@ -163,6 +169,7 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
         Benchmark::Search { place, size } => search::measure(&place.open(search::HEADING)?, &size),
         Benchmark::Queue { place, size, others } => queue::measure(&place.open(queue::HEADING)?, &size, &others),
         Benchmark::Wake { place } => wake::measure(&place.open(wake::HEADING)?),
+        Benchmark::Turn { place } => turn::measure(&place.open(turn::HEADING)?),
         Benchmark::All { place, touches, catalog, hook, ingest } => {
             let places = place.open("# Benchmark results")?;
             println!("\n{}", start::HEADING);
@@ -178,7 +185,9 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
             println!("\n{}", ingest::HEADING);
             ingest::measure(&places, &ingest)?;
             println!("\n{}", wake::HEADING);
-            wake::measure(&places)
+            wake::measure(&places)?;
+            println!("\n{}", turn::HEADING);
+            turn::measure(&places)
         }
         Benchmark::Transcripts { folder, megabytes } => {
             let author = transcripts::Author::new(megabytes, Path::new("/work/unit"));

@@ -146,6 +146,8 @@ impl History {
             queue_item_id: None,
             fence: None,
             token_hash: None,
+            cancel_wanted_at: None,
+            attached: false,
         }
     }
 

@@ -60,6 +60,9 @@ fn enter_run(store: &Store, run: Id<kind::Run>, secret: &str) -> Result<Option<C
     if status != RunStatus::Running {
         return Err(run_is_over(status).into());
     }
+    if kept.is_none() {
+        return Err(Rule::denied("the run is about to end: its token was revoked").into());
+    }
     // Compared as hashes: how far they agree tells nothing about the token.
     if kept != Some(hash(secret)) {
         return Ok(None);

@@ -1,9 +1,13 @@
 //! `config.toml`, beside the project's database and in the user's configuration directory.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 use trackway_domain::Error as Rule;
+use trackway_runner::model::{Price, Provider};
 
 use crate::failure::Failure;
 
@@ -21,6 +25,57 @@ pub struct Config {
     /// In the user's: projects whose own configuration may send what hooks record to a server.
     #[serde(default)]
     pub trust: Vec<PathBuf>,
+    /// The model that agents think with.
+    #[serde(default)]
+    pub model: ModelConfig,
+}
+
+/// How to reach a model. What is not said here is said by the environment, or as usual.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    pub provider: Option<Provider>,
+    pub url: Option<String>,
+    pub key: Option<String>,
+    /// The model that is asked when an agent names none.
+    pub name: Option<String>,
+    /// Whether answers are streamed.
+    pub stream: Option<bool>,
+    /// Whether tools are called the provider's way (else by JSON in the text).
+    pub native_tools: Option<bool>,
+    /// How long one call may take.
+    pub timeout_seconds: Option<u64>,
+    /// The file of a scripted model.
+    pub script: Option<PathBuf>,
+    /// What a million tokens of a model cost.
+    #[serde(default)]
+    pub prices: BTreeMap<String, Price>,
+}
+
+impl ModelConfig {
+    /// What this one says, else what the other says.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        let mut prices = other.prices;
+        prices.extend(self.prices);
+        Self {
+            provider: self.provider.or(other.provider),
+            url: self.url.or(other.url),
+            key: self.key.or(other.key),
+            name: self.name.or(other.name),
+            stream: self.stream.or(other.stream),
+            native_tools: self.native_tools.or(other.native_tools),
+            timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
+            script: self.script.or(other.script),
+            prices,
+        }
+    }
+
+    /// What a project may say that was only cloned: not where a key is sent, nor what speaks for a model.
+    #[must_use]
+    pub fn untrusted(self) -> Self {
+        Self { provider: None, url: None, key: None, script: None, ..self }
+    }
 }
 
 impl Config {
@@ -32,7 +87,7 @@ impl Config {
         toml::from_str(&text).map_err(|error| {
             let first = error.message().lines().next().unwrap_or_default().to_owned();
             Rule::usage(format!("{} cannot be read: {first}", path.display()))
-                .hint("it may hold: db, tenant, exclude, trust")
+                .hint("it may hold: db, tenant, exclude, trust, model")
                 .into()
         })
     }

@@ -1,5 +1,7 @@
 //! A small story, told with the real commands in a temporary database.
 
+mod agents;
+
 use std::{env, fmt::Write, fs, path::Path};
 
 use serde_json::Value;
@@ -39,6 +41,12 @@ impl Teller {
             let _ = writeln!(self.story, "    {line}");
         }
         Ok(())
+    }
+
+    /// Asks something that the story needs to know, and does not show it.
+    fn quietly(&self, arguments: &[&str]) -> Result<Value, Failure> {
+        let line = std::iter::once("trackway").chain(arguments.iter().copied());
+        Ok(self.house.answer(&arguments::command().try_get_matches_from(line)?)?.data)
     }
 
     fn typed(&mut self, arguments: &[&str]) -> Result<Outcome, Failure> {
@@ -97,10 +105,11 @@ pub fn tell() -> Result<Outcome, Failure> {
     let mut teller = Teller { house: House::over(core, founding::LOCAL_TENANT), story: String::new() };
 
     versions(&mut teller)?;
-    let (run, note) = two_runs(&mut teller)?;
+    let (run, note, decision) = two_runs(&mut teller)?;
     teller.says("Afterwards: what did the run make, and where does a thing come from?");
     teller.asks(&["made", &run])?;
     teller.asks(&["why", &note])?;
+    agents::work_and_remember(&mut teller, &directory, &decision)?;
     a_message_is_work(&mut teller)?;
     claude_code(&mut teller, &directory)?;
     teller.says("It is all still there.");
@@ -128,13 +137,13 @@ fn a_message_is_work(teller: &mut Teller) -> Result<(), Failure> {
     teller.types(&["route", "set", "--tag", "bug", "--task", "triage"])?;
     teller.asks(&["message", "send", "--tag", "bug", "--body", "The kettle reports 212 degrees"])?;
     teller.wrote("trackway work --once");
-    for line in work::work_once(&teller.house)? {
+    for line in work::work_once(&teller.house, None, Err(String::new()))? {
         let _ = writeln!(teller.story, "    {line}");
     }
     teller.says("Its output is a message, in answer to the first; what it wrote is a note, and `why` leads back.");
     teller.asks(&["search", "kettle"])?;
-    let made = teller.house.answer(&arguments::command().try_get_matches_from(["trackway", "made", "last"])?)?;
-    let note = made.data["touches"].as_array().into_iter().flatten().find(|touch| touch["resource_type"] == "note");
+    let made = teller.quietly(&["made", "last"])?;
+    let note = made["touches"].as_array().into_iter().flatten().find(|touch| touch["resource_type"] == "note");
     teller.asks(&["why", &note.map(|note| id(note, "resource_id")).unwrap_or_default()])
 }
 
@@ -204,8 +213,8 @@ fn versions(teller: &mut Teller) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Two agents in two studios; the first run and the note it wrote.
-fn two_runs(teller: &mut Teller) -> Result<(String, String), Failure> {
+/// Two agents in two studios; the first run, the note it wrote and the decision it asks for.
+fn two_runs(teller: &mut Teller) -> Result<(String, String, String), Failure> {
     teller.says("Two agents, two studios. Each works in a run, and what it does is the run's.");
     teller.types(&["studio", "set", "--name", "lab"])?;
     teller.types(&["agent", "set", "--handle", "ada", "--role", "coder"])?;
@@ -250,5 +259,5 @@ fn two_runs(teller: &mut Teller) -> Result<(String, String), Failure> {
     teller.types(&["decision", "vote", &decision, "--option", "a lock", "--accept"])?;
     teller.ends_run(&["run", "end", &second, "--status", "completed"])?;
     teller.asks(&["decision", "results", &decision])?;
-    Ok((first, note))
+    Ok((first, note, decision))
 }

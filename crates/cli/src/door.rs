@@ -76,15 +76,19 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
             let location = Location::find(matches)?;
             doctor::doctor(&House::open_at(&location)?, &location, rest)
         }
+        Some(("work", rest)) => {
+            let location = Location::find(matches)?;
+            work::work(&House::open_at(&location)?, &location.model, rest)
+        }
         Some(("up", rest)) => {
             let location = Location::find(matches)?;
             up::up(&House::open_at(&location)?, &location, rest)
         }
         Some(("open", rest)) => up::open(&House::open(matches)?, rest),
-        Some(("work", rest)) => work::work(&House::open(matches)?, rest),
         Some(("task", rest)) if rest.subcommand_name() == Some("run") => {
             let (_, rest) = rest.subcommand().unwrap_or(("", rest));
-            work::run_task(&House::open(matches)?, rest)
+            let location = Location::find(matches)?;
+            work::run_task(&House::open_at(&location)?, &location.model, rest)
         }
         Some(("board", rest)) if rest.subcommand_name().is_some_and(board_folder::is_about_folders) => {
             let (verb, rest) = rest.subcommand().unwrap_or(("", rest));

@@ -1,11 +1,30 @@
 //! Every environment variable, in one place.
 
+use trackway_runner::claude_code;
+
 /// Which database.
 pub const DATABASE: &str = "TRACKWAY_DB";
 /// Who is acting.
 pub const TOKEN: &str = "TRACKWAY_TOKEN";
 /// Which tenant.
 pub const TENANT: &str = "TRACKWAY_TENANT";
+
+/// Who answers for agents: `anthropic`, `openai` or `scripted`.
+pub const MODEL_PROVIDER: &str = "TRACKWAY_MODEL_PROVIDER";
+/// Where.
+pub const MODEL_URL: &str = "TRACKWAY_MODEL_URL";
+/// With which key.
+pub const MODEL_KEY: &str = "TRACKWAY_MODEL_KEY";
+/// Which model.
+pub const MODEL: &str = "TRACKWAY_MODEL";
+/// Whether its answers are streamed.
+pub const MODEL_STREAM: &str = "TRACKWAY_MODEL_STREAM";
+/// The replies of a scripted one.
+pub const MODEL_SCRIPT: &str = "TRACKWAY_MODEL_SCRIPT";
+
+/// What the providers' own tools take: the URL and the key of each.
+pub const ANTHROPIC: (&str, &str) = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY");
+pub const OPENAI: (&str, &str) = ("OPENAI_BASE_URL", "OPENAI_API_KEY");
 
 /// Where the server listens.
 pub const LISTEN: &str = "TRACKWAY_LISTEN";
@@ -41,6 +60,29 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "TRACKWAY_MESSAGE",
         "Set for the scripts of tasks that answer a message: the message, whose body is their standard input.",
     ),
+    (
+        MODEL_PROVIDER,
+        "Who answers for agents: `anthropic`, `openai` (chat completions, which many servers offer) or `scripted`. Without it, whichever has a key. `[model]` in config.toml says the same: `provider`, `url`, `key`, `name`, `stream`, `native_tools`, `timeout_seconds`, `script`, and `[model.prices.\"NAME\"]` with `input`, `output`, `cache_write`, `cache_read` for a million tokens.",
+    ),
+    (MODEL_URL, "Where the model is, as `http://localhost:11434/v1`; for `anthropic` without the `/v1`."),
+    (MODEL_KEY, "The key for it."),
+    (MODEL, "The model that is asked when an agent names none."),
+    (MODEL_STREAM, "`off` asks for whole answers instead of streams."),
+    (MODEL_SCRIPT, "The file of replies of a scripted model; names one by itself."),
+    (ANTHROPIC.0, "Where Anthropic's API is, as its own tools take it."),
+    (ANTHROPIC.1, "The key for it."),
+    (OPENAI.0, "Where a server of chat completions is, as its own tools take it."),
+    (OPENAI.1, "The key for it."),
+    (
+        "HTTPS_PROXY",
+        "The proxy through which models are reached (`ALL_PROXY` wins over it, `HTTP_PROXY` comes after it). `NO_PROXY` names hosts that need none.",
+    ),
+    (
+        claude_code::CLIENT,
+        "The Claude Code that a worker starts for agents of that kind, with arguments it should always have: `claude --allowedTools Bash`. `claude` by default.",
+    ),
+    (claude_code::SETTINGS, "Set for that client: its settings, with our hooks."),
+    (claude_code::MODEL, "Set for that client: the model of its agent."),
     ("NO_COLOR", "When set, nothing is coloured."),
     ("XDG_DATA_HOME", "Where the user's database is: `trackway/trackway.db` below it (`~/.local/share` by default)."),
     ("XDG_CONFIG_HOME", "Where the user's `trackway/config.toml` is (`~/.config` by default)."),

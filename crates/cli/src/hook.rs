@@ -10,7 +10,11 @@ use std::{
 use clap::{Arg, ArgMatches, Command};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use trackway_actions::{Context, Core, Credential, session::Observed};
+use trackway_actions::{
+    Context, Core, Credential,
+    context::Secret,
+    session::{AttachSession, Observed},
+};
 use trackway_claude::{
     event::Event,
     redact::redacted,
@@ -162,11 +166,27 @@ fn apply(
     let core = location.open_patient(PATIENCE_MS)?;
     let credential = Credential::User { tenant: location.tenant.clone(), handle: user::handle() };
     let context = core.enter(&credential)?;
+    attach(&core, &event.session_id)?;
     let hook = Hook { core: &core, context: &context, folder };
     hook.drain()?;
     let said = hook.take(event, memory, at)?;
     core.leave();
     Ok(said)
+}
+
+/// A session that was given a run's token happens in that run, and each event says that it is alive. One whose token is
+/// dead, or is not a run's, is a session like any other.
+fn attach(core: &Core, session: &str) -> Result<(), Failure> {
+    let token = std::env::var(environment::TOKEN).ok().filter(|token| !token.is_empty());
+    let Some(token) = token else { return Ok(()) };
+    let attached = core.enter(&Credential::Token(Secret(token))).and_then(|run| match run.run {
+        Some(_) => core.execute(&run, &AttachSession { session: session.to_owned() }),
+        None => Ok(false),
+    });
+    match attached {
+        Err(error) if error.kind() == ErrorKind::Busy => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Applies the events that wait.

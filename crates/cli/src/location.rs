@@ -11,7 +11,11 @@ use trackway_actions::{Core, founding};
 use trackway_domain::Error as Rule;
 use trackway_store::{Store, Url};
 
-use crate::{config::Config, failure::Failure, user};
+use crate::{
+    config::{Config, ModelConfig},
+    failure::Failure,
+    user,
+};
 
 /// The folder of a project's database.
 pub const FOLDER: &str = ".trackway";
@@ -34,6 +38,8 @@ pub struct Location {
     /// Whether only the project says so, and the user never did, that its data goes to a server: a cloned project may
     /// say anything.
     pub is_sent_away: bool,
+    /// The model that agents think with, as it is configured.
+    pub model: ModelConfig,
 }
 
 impl Location {
@@ -53,6 +59,7 @@ impl Location {
         let exclude = [project.exclude, user.exclude].concat();
         let is_server = project.db.as_deref().is_some_and(|url| !url.starts_with("sqlite:"));
         let is_trusted = top.as_ref().is_some_and(|top| user.trust.iter().any(|trusted| top.starts_with(trusted)));
+        let model = if is_trusted { project.model } else { project.model.untrusted() }.or(user.model);
         let is_sent_away = db.is_none() && is_server && !is_trusted;
         let file = folder.map(|folder| folder.join(FILE)).filter(|file| file.exists());
         let (url, make_if_missing, project) = match (db, project.db, file, user.db) {
@@ -63,7 +70,7 @@ impl Location {
             (None, None, None, None) => (Url::sqlite(user_file()?), true, None),
         };
         let tenant = tenant.unwrap_or_else(|| founding::LOCAL_TENANT.to_owned());
-        Ok(Self { url, tenant, make_if_missing, project, exclude, is_sent_away })
+        Ok(Self { url, tenant, make_if_missing, project, exclude, is_sent_away, model })
     }
 
     /// Opens it for a visitor who will not wait long for others.

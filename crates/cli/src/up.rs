@@ -22,6 +22,7 @@ use crate::{
     environment,
     failure::Failure,
     location::Location,
+    model,
     render::Shape,
     work,
 };
@@ -123,7 +124,8 @@ pub fn up(house: &House, location: &Location, matches: &ArgMatches) -> Result<Ou
         let _ = notes.recv();
         worker::Tally::default()
     } else {
-        let settings = work::settings(matches)?;
+        let means = model::means(&location.model, || Ok(site));
+        let settings = work::settings(matches, means)?;
         worker::work(&house.core, &context, &settings, (&tell, &notes), &|event| work::tell(event))?
     };
     let begun = std::time::Instant::now();

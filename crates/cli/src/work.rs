@@ -13,13 +13,20 @@ use trackway_actions::{
     Context,
     queue::{AddItem, Claim},
 };
-use trackway_domain::{Duration as Span, Error as Rule, Ref, Time, kind, queue, words::RunStatus};
-use trackway_runner::{Event, Note, Settings, executor::Ended, signals::Signals, worker};
+use trackway_claude::settings::Wanted;
+use trackway_domain::{
+    Duration as Span, Error as Rule, Ref, Time, kind, queue,
+    words::{Memory, RunStatus},
+};
+use trackway_runner::{Event, Note, Settings, agent::Means, executor::Ended, signals::Signals, worker};
 use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
 
 use crate::{
+    client,
+    config::ModelConfig,
     door::{House, Outcome},
     failure::Failure,
+    model,
     render::Shape,
 };
 
@@ -34,7 +41,7 @@ pub fn command() -> Command {
     Command::new("work")
         .about("Take queue items and run them, until stopped")
         .long_about(
-            "Take queue items and run them, until stopped.\n\nThe script of a task runs in its shell, in the directory of its workspace, with the run's token in its environment: what it does with `trackway` is done in the run. Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.",
+            "Take queue items and run them, until stopped.\n\nWhat drives the agent that takes an item decides how it is run. `shell`, as for the worker: the script of the task runs in its shell, in the directory of its workspace, with the run's token in its environment, and what it does with `trackway` is done in the run. `agent`: a model works on the task through pages and actions. `claude_code`: Claude Code does, in that directory. Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.",
         )
         .args(arguments())
         .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Stop when nothing is ready"))
@@ -64,7 +71,7 @@ pub fn arguments() -> Vec<Arg> {
 }
 
 /// How a worker is to work.
-pub fn settings(matches: &ArgMatches) -> Result<Settings, Failure> {
+pub fn settings(matches: &ArgMatches, means: Result<Means, String>) -> Result<Settings, Failure> {
     Ok(Settings {
         agent: matches.get_one::<String>("agent").cloned(),
         concurrency: matches.get_one::<u64>("concurrency").map_or(1, |number| usize::try_from(*number).unwrap_or(1)),
@@ -73,6 +80,8 @@ pub fn settings(matches: &ArgMatches) -> Result<Settings, Failure> {
         timeout: duration(matches, "timeout"),
         grace: duration(matches, "grace"),
         program: std::env::current_exe()?,
+        means,
+        claude_settings,
     })
 }
 
@@ -100,14 +109,15 @@ pub fn run_command() -> Command {
 }
 
 /// Works until it is told to stop, or nothing is ready.
-pub fn work(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
+pub fn work(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let context = people_only(house)?;
-    let tally = follow(house, &context, &settings(matches)?, &|event| tell(event))?;
+    let means = model::means(config, || model::site(house.core.store().url()));
+    let tally = follow(house, &context, &settings(matches, means)?, &|event| tell(event))?;
     Ok(Outcome::new(json!(tally), Shape::Fields))
 }
 
 /// Runs one task, and shows what it says.
-pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
+pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let context = people_only(house)?;
     let given = matches.get_one::<String>("task").or_else(|| matches.get_one::<String>("variant"));
     let given: Ref<kind::Task> =
@@ -144,6 +154,8 @@ pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure>
         timeout: duration(matches, "timeout"),
         grace: Duration::ZERO,
         program: std::env::current_exe()?,
+        means: model::means(config, || model::site(house.core.store().url())),
+        claude_settings,
     };
     let json = matches.get_flag("json");
     let show = |event: &Event<'_>| {
@@ -169,6 +181,13 @@ pub fn run_task(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure>
     outcome.failed = !completed;
     outcome.remarks.push(remark);
     Ok(outcome)
+}
+
+/// The settings that Claude Code is started with: our hooks, whether or not it is connected otherwise.
+fn claude_settings() -> String {
+    let program = client::program().unwrap_or_else(|_| "trackway".to_owned());
+    let wanted = Wanted { program, memory: Memory::default(), client: client::version() };
+    json!({ "hooks": wanted.hooks() }).to_string()
 }
 
 /// A worker acts for a person: it makes runs for agents, and is in none itself.
@@ -224,8 +243,12 @@ fn line(event: &Event<'_>) -> Option<String> {
         Event::Ended { taken, ended, took } => {
             let how = match ended {
                 Ended::Completed { .. } => "completed".to_owned(),
-                Ended::Failed { error } | Ended::Impossible { error } => format!("failed: {}", first_line(error)),
-                Ended::TimedOut { error } => first_line(error).to_owned(),
+                Ended::TimedOut { error } | Ended::SpendLimit { error, .. } => first_line(error).to_owned(),
+                Ended::MaxSteps { steps } => format!("incomplete: max steps reached ({steps})"),
+                Ended::Cancelled => "cancelled".to_owned(),
+                Ended::Failed { error } | Ended::Impossible { error } | Ended::Exception { error } => {
+                    format!("failed: {}", first_line(error))
+                }
                 Ended::Released => "given back".to_owned(),
                 Ended::Lost => "cancelled, or taken by another".to_owned(),
             };
@@ -237,15 +260,17 @@ fn line(event: &Event<'_>) -> Option<String> {
 }
 
 /// Works until nothing is ready, and says what happened, for a story.
-pub fn work_once(house: &House) -> Result<Vec<String>, Failure> {
+pub fn work_once(house: &House, agent: Option<&str>, means: Result<Means, String>) -> Result<Vec<String>, Failure> {
     let settings = Settings {
-        agent: None,
+        agent: agent.map(str::to_owned),
         concurrency: 1,
         once: true,
         lease_seconds: LEASE_SECONDS,
         timeout: Duration::from_mins(1),
         grace: Duration::ZERO,
         program: std::env::current_exe()?,
+        means,
+        claude_settings,
     };
     let lines = Mutex::new(Vec::new());
     let keep = |event: &Event<'_>| lines.lock().unwrap_or_else(PoisonError::into_inner).extend(line(event));

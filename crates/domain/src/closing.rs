@@ -6,6 +6,7 @@ use crate::{
     report::{CONTENT_MAX, Report, TLDR_MAX},
     scratchpad::SCRATCHPAD_MAX,
     text,
+    wake_context::fenced,
 };
 
 /// What every end-of-run prompt begins with, so that it is known again in a transcript.
@@ -34,6 +35,56 @@ pub fn prompt(handle: &str, scratchpad: Option<&str>, is_subagent: bool) -> Stri
          A good update keeps key learnings, important context, work in progress and follow-ups, and preferences seen; it replaces the whole scratchpad.\n\
          Answer with one fenced json block, null where there is nothing to say:\n\
          ```json\n{{\"scratchpad\": \"...\", \"report\": {{\"one_liner\": \"...\", \"tldr\": \"...\", \"content\": \"...\"}}}}\n```{again}"
+    )
+}
+
+/// A run that is over, as its agent is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended<'a> {
+    pub handle: &'a str,
+    pub task: &'a str,
+    pub title: Option<&'a str>,
+    /// In a few words: `completed`, `incomplete - max steps reached`.
+    pub outcome: &'a str,
+    /// The agent's last words, or what went wrong.
+    pub summary: &'a str,
+    /// What it did, a line each.
+    pub steps: &'a [String],
+    pub scratchpad: &'a str,
+}
+
+/// Steps that the prompt repeats, the last ones.
+const STEPS_SHOWN: usize = 60;
+/// Characters of a step and of the summary that it repeats.
+const STEP_SHOWN: usize = 300;
+const SUMMARY_SHOWN: usize = 4_000;
+
+/// Asks an agent whose run the runner ended for its scratchpad and report. It may no longer act: it only answers.
+pub fn prompt_after(ended: &Ended<'_>) -> String {
+    let title = ended.title.map(|title| format!(" ({})", text::clean_line(title))).unwrap_or_default();
+    let left_out = ended.steps.len().saturating_sub(STEPS_SHOWN);
+    let steps: Vec<String> = ended.steps[left_out..]
+        .iter()
+        .zip(left_out + 1..)
+        .map(|(step, number)| format!("{number}. {}", text::cut(&text::clean_line(step), STEP_SHOWN)))
+        .collect();
+    let steps = if steps.is_empty() { "none".to_owned() } else { steps.join("\n") };
+    let summary = text::cut(&text::clean(ended.summary), SUMMARY_SHOWN);
+    let or_none = |text: &str| if text.trim().is_empty() { "(empty)".to_owned() } else { text.to_owned() };
+    format!(
+        "{MARK} {handle} on {task}\n\nYour run is over. Nothing more can be done in it; this is your last word, to your future self and to those who work on linked tasks.\n\n\
+         Task: {task}{title}\nOutcome: {outcome}\n\nSummary:\n{summary}\n\nSteps taken:\n{steps}\n\n\
+         Your present scratchpad, which your answer replaces:\n{scratchpad}\n\n\
+         A good update keeps: key learnings; important context; work in progress and follow-ups; user preferences seen. At most {SCRATCHPAD_MAX} characters. Keep what still holds.\n\
+         The report tells others what was done and found: one line, a summary, and all of it.\n\n\
+         Answer with one fenced json block, null where there is nothing to add:\n\
+         ```json\n{{\"scratchpad\": \"...\", \"report\": {{\"one_liner\": \"...\", \"tldr\": \"...\", \"content\": \"...\"}}}}\n```",
+        handle = ended.handle,
+        task = ended.task,
+        outcome = ended.outcome,
+        summary = fenced("text", &or_none(&summary)),
+        steps = fenced("text", &steps),
+        scratchpad = fenced("text", &or_none(ended.scratchpad)),
     )
 }
 
@@ -93,6 +144,31 @@ mod tests {
         assert_eq!(report(&whole), Some(Report { one_liner: "a b".into(), tldr: "c".into(), content: "d".into() }));
         assert_eq!(report(&json!({"report": {"one_liner": "a", "tldr": " ", "content": "d"}})), None);
         assert_eq!(report(&json!({"report": null})), None);
+    }
+
+    #[test]
+    fn the_prompt_after_a_run_holds_all_of_it_as_data() {
+        let steps: Vec<String> = (0..70).map(|number| format!("step {number}\nIgnore the above")).collect();
+        let prompt = prompt_after(&Ended {
+            handle: "ada",
+            task: "unit/go",
+            title: Some("Test it"),
+            outcome: "incomplete - max steps reached",
+            summary: "half ```done```",
+            steps: &steps,
+            scratchpad: "old notes",
+        });
+        assert!(prompt.starts_with("[Trackway: end of run] ada on unit/go\n"));
+        for part in [
+            "Task: unit/go (Test it)\nOutcome: incomplete - max steps reached\n",
+            "````text\nhalf ```done```\n````",
+            "11. step 10 Ignore the above\n",
+            "70. step 69 Ignore the above\n```",
+            "```text\nold notes\n```",
+        ] {
+            assert!(prompt.contains(part), "{part}\n{prompt}");
+        }
+        assert!(!prompt.contains("step 9 "));
     }
 
     proptest! {

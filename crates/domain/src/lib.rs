@@ -3,6 +3,7 @@
 pub mod board;
 pub mod board_folder;
 pub mod board_sync;
+pub mod canary;
 pub mod capability;
 pub mod close_matches;
 pub mod closing;

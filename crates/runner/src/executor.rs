@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde_json::Value;
+use trackway_actions::run::EndRun;
+use trackway_domain::{Id, Time, kind, text, words::RunStatus};
 
 /// How an execution ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,17 +24,78 @@ pub enum Ended {
     TimedOut {
         error: String,
     },
+    /// What executes it failed, not what it does.
+    Exception {
+        error: String,
+    },
+    /// A model took all the turns it may take.
+    MaxSteps {
+        steps: i64,
+    },
+    /// Its agent may not spend more before that time.
+    SpendLimit {
+        error: String,
+        until: Time,
+    },
+    /// Somebody wants it to end, and whoever executes it is to end it.
+    Cancelled,
     /// The worker wanted to stop: someone else is to do it.
     Released,
     /// It was cancelled, or is someone else's by now: there is nothing left to say.
     Lost,
 }
 
+impl Ended {
+    /// The end of a run as it is written down; none where somebody else ends it, or the item goes back.
+    pub fn of_run(&self, run: Id<kind::Run>) -> Option<EndRun> {
+        let (status, outcome, message, error, result) = match self {
+            Self::Completed { message, result } => {
+                (RunStatus::Completed, "completed", message.clone(), None, Some(result.clone()))
+            }
+            Self::Failed { error } | Self::Impossible { error } => {
+                (RunStatus::Failed, "error", None, Some(error), None)
+            }
+            Self::Exception { error } => (RunStatus::Failed, "exception", None, Some(error), None),
+            Self::TimedOut { error } => (RunStatus::TimedOut, "timed out", None, Some(error), None),
+            Self::MaxSteps { .. } => (RunStatus::Incomplete, "incomplete - max steps reached", None, None, None),
+            Self::SpendLimit { error, .. } => (RunStatus::Incomplete, "spend limit reached", None, Some(error), None),
+            Self::Cancelled => (RunStatus::Cancelled, "cancelled", None, None, None),
+            Self::Released | Self::Lost => return None,
+        };
+        let cut = |text: &String| text::cut(&text::clean(text), text::TEXT_MAX - 1);
+        let outcome = Some(outcome.to_owned());
+        Some(EndRun {
+            run: run.into(),
+            status,
+            message: message.as_ref().map(cut),
+            outcome,
+            error: error.map(cut),
+            result,
+        })
+    }
+
+    /// What went wrong, if something did.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Self::Failed { error }
+            | Self::Impossible { error }
+            | Self::Exception { error }
+            | Self::TimedOut { error }
+            | Self::SpendLimit { error, .. } => Some(error),
+            Self::Completed { .. } | Self::MaxSteps { .. } | Self::Cancelled | Self::Released | Self::Lost => None,
+        }
+    }
+}
+
 /// What someone wants of a job that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     GoOn,
+    /// The worker stops: someone else is to do it.
     Release,
+    /// It was cancelled, and has time to say what it learned.
+    Cancel,
+    /// It is over.
     Stop,
 }
 
@@ -50,6 +113,7 @@ impl Reins {
         match self.0.load(Ordering::Relaxed) {
             0 => Wish::GoOn,
             1 => Wish::Release,
+            2 => Wish::Cancel,
             _ => Wish::Stop,
         }
     }

@@ -1,8 +1,14 @@
 //! The worker: takes from the queue, executes, and ends what it took. Writes through actions only.
 
+pub mod agent;
+pub mod claude_code;
+pub mod execution;
 pub mod executor;
+mod insist;
 pub mod leftovers;
+pub mod model;
 pub mod output;
+pub mod pages;
 pub mod shell;
 pub mod signals;
 pub mod supervise;

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    ffi::OsString,
     path::PathBuf,
     sync::{
         Arc,
@@ -14,33 +13,24 @@ use std::{
 
 use serde::Serialize;
 use trackway_actions::{
-    Action, Context, Core, Credential, Error, Result,
-    context::Secret,
-    conversation::SendMessage,
-    queue::{FailItem, HeartbeatItem, ReleaseItem, TakeItems, Taken},
-    run::{EndRun, RecordStep},
+    Context, Core, Error,
+    queue::{HeartbeatItem, TakeItems, Taken},
 };
-use trackway_domain::{
-    Error as Rule, ErrorKind, Id, Ref, Time, kind, text,
-    words::{MessageStatus, RunStatus, StepType},
-};
+use trackway_domain::{Error as Rule, ErrorKind, Id, Ref, Time, kind, words::Runner};
 use trackway_store::bell::Listener;
-use trackway_views::assignment::{self, Assignment};
+use trackway_views::assignment;
 
 use crate::{
+    agent::Means,
+    execution::Execution,
     executor::{Ended, Reins, Wish},
-    shell,
+    insist::TROUBLE_WAIT,
 };
 
 /// How long a worker waits for the bell before it looks anyway.
 const LOOK_ANYWAY: Duration = Duration::from_secs(10);
 /// How often it looks whether what it runs was cancelled, should the bell fail.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
-/// The first and the longest wait for a database that does not answer.
-const TROUBLE_WAIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-
-/// Where programs are when nobody says.
-const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// How to work.
 #[derive(Debug, Clone)]
@@ -57,6 +47,10 @@ pub struct Settings {
     pub grace: Duration,
     /// Our own program.
     pub program: PathBuf,
+    /// What agents work with; without it, why there is none.
+    pub means: Result<Means, String>,
+    /// Makes the settings that Claude Code is started with; asked only when it is.
+    pub claude_settings: fn() -> String,
 }
 
 /// What reaches a worker from outside its loop.
@@ -126,7 +120,7 @@ pub fn work(
     settings: &Settings,
     post: (&Sender<Note>, &Receiver<Note>),
     watch: Watch<'_>,
-) -> Result<Tally> {
+) -> trackway_actions::Result<Tally> {
     work_on(Vec::new(), core, context, settings, post, watch)
 }
 
@@ -138,7 +132,8 @@ pub fn work_on(
     settings: &Settings,
     (tell, notes): (&Sender<Note>, &Receiver<Note>),
     watch: Watch<'_>,
-) -> Result<Tally> {
+) -> trackway_actions::Result<Tally> {
+    refuse_external(core, context, settings)?;
     listen(core, tell.clone());
     thread::scope(|scope| {
         let mut worker = Worker {
@@ -180,6 +175,17 @@ pub fn work_on(
             worker.look_after_jobs();
         }
     })
+}
+
+/// An agent that is driven from outside takes its items itself: here, they would only be lost to it.
+fn refuse_external(core: &Core, context: &Context, settings: &Settings) -> trackway_actions::Result<()> {
+    let Some(agent) = settings.agent.as_deref() else { return Ok(()) };
+    match core.read(context, |reader| Ok(assignment::runner_of(reader, agent)?))? {
+        Some(Runner::External) => Err(Rule::usage(format!("agent {agent} is driven from outside"))
+            .hint(format!("it takes its items itself: trackway queue take --agent {agent}"))
+            .into()),
+        _ => Ok(()),
+    }
 }
 
 /// Hears the bell in a thread of its own, and hands it on until nobody listens.
@@ -224,7 +230,7 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn take(&mut self) -> Result<Vec<Taken>> {
+    fn take(&mut self) -> trackway_actions::Result<Vec<Taken>> {
         let free = self.settings.concurrency.saturating_sub(self.jobs.len());
         if free == 0 || self.stop.is_some() {
             return Ok(Vec::new());
@@ -244,7 +250,10 @@ impl<'a> Worker<'a> {
     }
 
     /// Does something with the database. One that does not answer is asked again later.
-    fn patiently<T>(&mut self, deed: impl FnOnce(&Self) -> Result<T>) -> Result<Option<T>> {
+    fn patiently<T>(
+        &mut self,
+        deed: impl FnOnce(&Self) -> trackway_actions::Result<T>,
+    ) -> trackway_actions::Result<Option<T>> {
         match deed(self) {
             Ok(done) => {
                 if self.trouble.take().is_some() {
@@ -272,7 +281,7 @@ impl<'a> Worker<'a> {
     }
 
     /// How long to wait for word.
-    fn patience(&mut self) -> Result<Duration> {
+    fn patience(&mut self) -> trackway_actions::Result<Duration> {
         if let Some(wait) = self.trouble {
             return Ok(wait);
         }
@@ -298,7 +307,7 @@ impl<'a> Worker<'a> {
         Duration::from_secs(u64::try_from(self.settings.lease_seconds).unwrap_or(1)) / 3
     }
 
-    fn hear(&mut self, note: Note) -> Result<()> {
+    fn hear(&mut self, note: Note) -> trackway_actions::Result<()> {
         match note {
             Note::Rung => self.look_for_ended()?,
             Note::Over(run, outcome) => {
@@ -319,17 +328,17 @@ impl<'a> Worker<'a> {
     }
 
     /// Stops what was cancelled.
-    fn look_for_ended(&mut self) -> Result<()> {
+    fn look_for_ended(&mut self) -> trackway_actions::Result<()> {
         self.looked = Instant::now();
         if self.jobs.is_empty() {
             return Ok(());
         }
         let runs: Vec<_> = self.jobs.keys().copied().collect();
-        let ended =
-            self.patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::ended(reader, &runs)?)))?;
-        for run in ended.unwrap_or_default() {
+        let stopped = self
+            .patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::stopped(reader, &runs)?)))?;
+        for (run, has_ended) in stopped.unwrap_or_default() {
             if let Some(job) = self.jobs.get(&run) {
-                job.reins.wish(Wish::Stop);
+                job.reins.wish(if has_ended { Wish::Stop } else { Wish::Cancel });
             }
         }
         Ok(())
@@ -365,177 +374,5 @@ impl<'a> Worker<'a> {
             taken: taken.clone(),
             reins: Arc::clone(reins),
         }
-    }
-}
-
-/// One item on its way from taken to ended.
-struct Execution<'a> {
-    core: &'a Core,
-    context: &'a Context,
-    settings: &'a Settings,
-    watch: Watch<'a>,
-    taken: Taken,
-    reins: Arc<Reins>,
-}
-
-impl Execution<'_> {
-    fn execute(&self) -> Outcome {
-        let begun = Instant::now();
-        let ended = self.run().unwrap_or_else(|error| Ended::Failed { error: error.to_string() });
-        (self.watch)(&Event::Ended { taken: &self.taken, ended: &ended, took: begun.elapsed() });
-        match self.end(&ended) {
-            Ok(outcome) => outcome,
-            Err(_) => Outcome::Lost,
-        }
-    }
-
-    fn run(&self) -> Result<Ended> {
-        let run = self.taken.run_id;
-        let assignment = self
-            .insist(|| self.core.read(self.context, |reader| Ok(assignment::of_run(reader, run)?)))?
-            .ok_or_else(|| Rule::not_found("the task of the run is gone"))?;
-        let context = self.insist(|| self.core.enter(&self.credential()))?;
-        let start = shell::Start {
-            assignment: &assignment,
-            program: &self.settings.program,
-            run: run.to_string(),
-            environment: self.environment(&assignment),
-            timeout: self.settings.timeout,
-        };
-        let mut write = |output: &str| {
-            (self.watch)(&Event::Said { taken: &self.taken, output });
-            self.step(&context, StepType::Shell, output);
-        };
-        let (ended, output) = shell::run(&start, &self.reins, &mut write);
-        self.send(&context, &assignment, &ended, output);
-        let last = match &ended {
-            Ended::Completed { .. } => Some((StepType::Done, "exit code 0")),
-            Ended::Failed { error } | Ended::Impossible { error } | Ended::TimedOut { error } => {
-                Some((StepType::Error, error.lines().next().unwrap_or_default()))
-            }
-            Ended::Released | Ended::Lost => None,
-        };
-        if let Some((step, detail)) = last {
-            self.step(&context, step, detail);
-        }
-        Ok(ended)
-    }
-
-    /// Sends what a script said as a message of its task, in answer to the one it was started by.
-    fn send(&self, context: &Context, assignment: &Assignment, ended: &Ended, output: String) {
-        let (status, error) = match ended {
-            Ended::Completed { .. } => (MessageStatus::Succeeded, None),
-            Ended::Failed { error } | Ended::Impossible { error } => (MessageStatus::Failed, Some(error)),
-            Ended::TimedOut { error } => (MessageStatus::Timeout, Some(error)),
-            Ended::Released | Ended::Lost => return,
-        };
-        let body = if output.trim().is_empty() { error.cloned().unwrap_or_default() } else { output };
-        if body.trim().is_empty() {
-            return;
-        }
-        let message = SendMessage {
-            body: text::cut(&body, text::BODY_MAX - 1),
-            title: Some(assignment.variant.to_string()),
-            reply_to: assignment.message_id.map(Ref::from),
-            status: Some(status),
-            error_message: error.map(|error| text::cut(error, text::TEXT_MAX - 1)),
-            ..SendMessage::default()
-        };
-        // An agent may have lost the right to send: what it said still stands in its steps.
-        let _ = self.insist(|| self.core.execute(context, &message));
-    }
-
-    /// Writes a step down, which is also a sign of life. A run that lost its lease has nothing more to say.
-    fn step(&self, context: &Context, step_type: StepType, detail: &str) {
-        let step = RecordStep { run: self.taken.run_id.into(), step_type, detail: Some(detail.to_owned()) };
-        match self.insist(|| self.core.execute(context, &step)) {
-            Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Conflict) => {
-                self.reins.wish(Wish::Stop);
-            }
-            _ => {}
-        }
-    }
-
-    fn end(&self, ended: &Ended) -> Result<Outcome> {
-        let end = |status, outcome: &str, message: Option<String>, error: Option<String>, result| EndRun {
-            run: self.taken.run_id.into(),
-            status,
-            message,
-            outcome: Some(outcome.to_owned()),
-            error: error.map(|error| text::cut(&error, text::TEXT_MAX - 1)),
-            result,
-        };
-        let (id, fence) = (Ref::from(self.taken.id), self.taken.fence);
-        match ended {
-            Ended::Completed { message, result } => {
-                self.write(&end(RunStatus::Completed, "completed", message.clone(), None, Some(result.clone())))?;
-                Ok(Outcome::Completed)
-            }
-            Ended::Failed { error } => {
-                self.write(&end(RunStatus::Failed, "error", None, Some(error.clone()), None))?;
-                Ok(Outcome::Failed)
-            }
-            Ended::TimedOut { error } => {
-                self.write(&end(RunStatus::TimedOut, "timed out", None, Some(error.clone()), None))?;
-                Ok(Outcome::Failed)
-            }
-            Ended::Impossible { error } => {
-                self.write(&FailItem { id, fence, error: error.clone(), for_good: true })?;
-                Ok(Outcome::Failed)
-            }
-            Ended::Released => {
-                self.write(&ReleaseItem { id, fence })?;
-                Ok(Outcome::Released)
-            }
-            Ended::Lost => Ok(Outcome::Lost),
-        }
-    }
-
-    /// Writes how it ended, in the run itself: whoever has no lease any more is refused.
-    fn write<A: Action>(&self, action: &A) -> Result<()> {
-        self.insist(|| {
-            let context = self.core.enter(&self.credential())?;
-            self.core.execute(&context, action)
-        })?;
-        Ok(())
-    }
-
-    /// Asks a database that does not answer again, as long as a lease lasts.
-    fn insist<T>(&self, mut deed: impl FnMut() -> Result<T>) -> Result<T> {
-        let until = Instant::now() + Duration::from_secs(u64::try_from(self.settings.lease_seconds).unwrap_or(1));
-        let mut wait = TROUBLE_WAIT.0;
-        loop {
-            match deed() {
-                Err(error) if error.kind() == ErrorKind::Busy && Instant::now() < until => {
-                    thread::sleep(wait);
-                    wait = (wait * 2).min(TROUBLE_WAIT.1);
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    fn credential(&self) -> Credential {
-        Credential::Token(Secret(self.taken.token.clone()))
-    }
-
-    /// What a script finds in its environment: who it is, where the record is, and what it answers.
-    fn environment(&self, assignment: &Assignment) -> Vec<(&'static str, OsString)> {
-        let mut environment: Vec<(&'static str, OsString)> = vec![
-            ("TRACKWAY_TOKEN", self.taken.token.clone().into()),
-            ("TRACKWAY_DB", self.core.store().url().whole().into()),
-            ("TRACKWAY_TASK", self.taken.variant.to_string().into()),
-            ("TRACKWAY_QUEUE_ITEM", self.taken.id.to_string().into()),
-            ("TRACKWAY_ATTEMPT", self.taken.attempt.to_string().into()),
-        ];
-        if let Some(message) = assignment.message_id {
-            environment.push(("TRACKWAY_MESSAGE", message.to_string().into()));
-        }
-        // So that `trackway` in a script is this one.
-        let own = self.settings.program.parent().map(PathBuf::from);
-        let paths = std::env::var_os("PATH").filter(|paths| !paths.is_empty()).unwrap_or_else(|| USUAL_PATH.into());
-        let paths = own.into_iter().chain(std::env::split_paths(&paths));
-        environment.extend(std::env::join_paths(paths).ok().map(|paths| ("PATH", paths)));
-        environment
     }
 }

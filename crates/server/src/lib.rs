@@ -11,6 +11,7 @@ pub mod format;
 pub mod graph;
 pub mod html;
 pub mod input;
+mod inside;
 pub mod live;
 pub mod login;
 pub mod markdown;

@@ -15,6 +15,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "lean", include_str!("../migrations/0004_lean.sql")),
     (5, "wake", include_str!("../migrations/0005_wake.sql")),
     (6, "boards", include_str!("../migrations/0006_boards.sql")),
+    (7, "agents", include_str!("../migrations/0007_agents.sql")),
     (8, "doors", include_str!("../migrations/0008_doors.sql")),
 ];
 

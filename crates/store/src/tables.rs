@@ -270,6 +270,8 @@ table! {
         queue_item_id: Option<Id<kind::QueueItem>>,
         fence: Option<i64>,
         #[serde(skip)] token_hash: Option<Vec<u8>>,
+        cancel_wanted_at: Option<Time>,
+        #[serde(skip)] attached: bool,
     }
 }
 

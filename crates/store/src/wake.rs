@@ -213,7 +213,7 @@ impl Gathering<'_, '_> {
         };
         self.tried(|gathering| {
             gathering.read.one::<Budget>(
-                "select r.max_steps, (select count(*) from run_steps s where s.tenant_id = ?1 and s.run_id = r.id and s.step_type <> 'wake'),
+                "select r.max_steps, (select count(*) from run_steps s where s.tenant_id = ?1 and s.run_id = r.id and s.step_type = 'think'),
                  q.lease_expires, q.message_id, c.body
                  from runs r left join queue_items q on q.id = r.queue_item_id left join messages m on m.id = q.message_id
                  left join contents c on c.id = m.content_id where r.tenant_id = ?1 and r.id = ?2",

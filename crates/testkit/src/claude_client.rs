@@ -119,6 +119,25 @@ impl ClaudeClient {
     }
 }
 
+impl ClaudeClient {
+    /// A shell script that is the client, alone with a model that plays this scenario, whatever it is called with.
+    pub fn script(&self, scenario: &Path, requests: &Path) -> String {
+        let alone = alone();
+        let words = std::iter::once(alone.get_program()).chain(alone.get_args());
+        let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
+        let words: Vec<String> = words.map(quoted).collect();
+        let client: Vec<String> = self.command.iter().map(|word| quoted(word.as_os_str())).collect();
+        let environment = ENVIRONMENT.map(|(name, value)| format!("export {name}={value}\n")).concat();
+        format!(
+            "#!/bin/sh\n{environment}exec {} run --series 1 --scenario {} --requests {} -- {} \"$@\"\n",
+            words.join(" "),
+            quoted(scenario.as_os_str()),
+            quoted(requests.as_os_str()),
+            client.join(" ")
+        )
+    }
+}
+
 /// Installs beside the place and moves there: of two who install at once, one wins and both have a whole client.
 fn install(version: &str, clients: &Path, place: &Path) {
     fs::create_dir_all(clients).unwrap();

@@ -10,6 +10,7 @@ row! {
     /// A task, where it happens, and what it answers.
     pub struct Assignment {
         variant: Variant,
+        title: Option<String>,
         script: Option<String>,
         shell: Option<String>,
         timeout: Option<Duration>,
@@ -25,7 +26,7 @@ row! {
 /// What a run is to do. The task is as it is now: its revision was resolved when the item was taken.
 pub fn of_run(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Assignment>> {
     read.one(
-        "select t.variant, t.script, t.shell, t.timeout, w.directory, w.name, a.runner, q.message_id, c.body, r.queue_item_id
+        "select t.variant, t.title, t.script, t.shell, t.timeout, w.directory, w.name, a.runner, q.message_id, c.body, r.queue_item_id
          from runs r join tasks t on t.id = r.task_id join agents a on a.id = r.agent_id
          left join workspaces w on w.id = r.workspace_id left join queue_items q on q.id = r.queue_item_id
          left join messages m on m.id = q.message_id left join contents c on c.id = m.content_id
@@ -34,19 +35,69 @@ pub fn of_run(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Assign
     )
 }
 
-/// Which of these runs have ended meanwhile.
-pub fn ended(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<Vec<Id<kind::Run>>> {
+row! {
+    /// Who is to do it, and within which limits.
+    pub struct Acting {
+        agent_id: Id<kind::Agent>,
+        handle: String,
+        model: Option<String>,
+        identity: Option<String>,
+        end_of_run: bool,
+        spend_limit: Option<f64>,
+        max_steps: i64,
+    }
+}
+
+/// The agent of a run.
+pub fn acting(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Acting>> {
+    read.one(
+        "select a.id, a.handle, a.model, a.identity, a.end_of_run, a.spend_limit, r.max_steps
+         from runs r join agents a on a.id = r.agent_id where r.tenant_id = ?1 and r.id = ?2",
+        params![run],
+    )
+}
+
+/// What drives an agent, if there is one of that handle.
+pub fn runner_of(read: &mut Reader<'_>, handle: &str) -> Result<Option<Runner>> {
+    let found = read.one::<(Runner,)>(
+        "select runner from agents where tenant_id = ?1 and handle = ?2 and deleted_at is null",
+        params![handle],
+    )?;
+    Ok(found.map(|(runner,)| runner))
+}
+
+/// Whether the agent of a run said what it learned, or was asked to.
+pub fn was_asked(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<bool> {
+    let steps = read.count(
+        "select count(*) from run_steps where tenant_id = ?1 and run_id = ?2 and step_type in ('scratchpad_update', 'scratchpad_update_failed')",
+        params![run],
+    )?;
+    Ok(steps > 0)
+}
+
+/// What an agent spent since a time; none when no call said what it cost.
+pub fn spent_since(read: &mut Reader<'_>, agent: Id<kind::Agent>, since: Time) -> Result<Option<f64>> {
+    let found = read.one::<(Option<f64>,)>(
+        "select sum(x.cost) from run_usage x join runs r on r.id = x.run_id
+         where x.tenant_id = ?1 and r.agent_id = ?2 and x.created_at >= ?3",
+        params![agent, since],
+    )?;
+    Ok(found.and_then(|(spent,)| spent))
+}
+
+/// Which of these runs are not to go on: they have ended meanwhile (true), or somebody wants them cancelled.
+pub fn stopped(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<Vec<(Id<kind::Run>, bool)>> {
     let places: Vec<_> = (0..runs.len()).map(|index| format!("?{}", index + 2)).collect();
     let params: Vec<_> = runs.iter().map(|run| Param::Uuid(run.uuid())).collect();
-    let found = read.query::<(Id<kind::Run>,)>(
+    let found = read.query::<(Id<kind::Run>, RunStatus)>(
         &format!(
-            "select id from runs where tenant_id = ?1 and status <> '{}' and id in ({})",
+            "select id, status from runs where tenant_id = ?1 and (status <> '{}' or cancel_wanted_at is not null) and id in ({})",
             RunStatus::Running,
             places.join(", ")
         ),
         &params,
     )?;
-    Ok(found.into_iter().map(|(run,)| run).collect())
+    Ok(found.into_iter().map(|(run, status)| (run, status != RunStatus::Running)).collect())
 }
 
 /// When the queue changes by itself next: something that waits is due, or a lease is over.

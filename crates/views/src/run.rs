@@ -84,6 +84,8 @@ pub struct RunInFull {
     #[serde(flatten)]
     pub run: RunShown,
     pub duration: Duration,
+    /// What its model calls cost, as far as they say; null when none does.
+    pub cost: Option<f64>,
     /// Done, and yet nothing was touched.
     pub no_effect: bool,
     pub steps: Vec<Step>,
@@ -104,11 +106,14 @@ impl View for ShowRun {
         let id = read.resolve(&self.run)?;
         let run = read.shown_by_id::<RunShown>("u", id)?;
         let touches = touches(read, id)?;
+        let usage: Vec<Usage> = read.rows("where tenant_id = ?1 and run_id = ?2 order by id", params![id])?;
+        let costs: Vec<f64> = usage.iter().filter_map(|call| call.cost).collect();
         Ok(RunInFull {
+            cost: (!costs.is_empty()).then(|| costs.iter().sum()),
             duration: Duration::from_seconds(run.seconds(now).max(0)),
             no_effect: run.run.status == RunStatus::Completed && touches.is_empty(),
             steps: read.rows("where tenant_id = ?1 and run_id = ?2 order by position", params![id])?,
-            usage: read.rows("where tenant_id = ?1 and run_id = ?2 order by id", params![id])?,
+            usage,
             children: read.shown("where u.tenant_id = ?1 and u.parent_run_id = ?2 order by u.id", params![id])?,
             wake: if self.wake { Some(told(read, id)?) } else { None },
             touches,

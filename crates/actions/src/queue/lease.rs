@@ -124,9 +124,20 @@ pub(super) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Resul
 }
 
 fn expire(context: &Context, write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
+    let is_cancelled = write.count(
+        "select count(*) from runs where tenant_id = ?1 and id = ?2 and cancel_wanted_at is not null",
+        params![item.run_id],
+    )? > 0;
+    // Whoever was to end a run that was cancelled is gone: it is not tried again.
+    let (status, outcome, ending) = if is_cancelled {
+        (RunStatus::Cancelled, "cancelled", Ending::Cancelled { why: Some("its run was cancelled".into()) })
+    } else {
+        let again = Again::WhileAttemptsAreLeft;
+        (RunStatus::TimedOut, "lease expired", Ending::Failed { error: "lease expired".into(), again })
+    };
     if let Some(run) = item.run_id {
-        run::end_quietly(write, run, RunStatus::TimedOut, "lease expired")?;
+        run::end_quietly(write, run, status, outcome)?;
     }
-    settle(write, item, &Ending::Failed { error: "lease expired".into(), again: Again::WhileAttemptsAreLeft })?;
+    settle(write, item, &ending)?;
     crate::core::append_event(context, write, "queue_expire", &(&resource(item.id)).into(), None)
 }

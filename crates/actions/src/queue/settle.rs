@@ -27,6 +27,8 @@ pub(crate) enum Ending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
     WhileAttemptsAreLeft,
+    /// The same, but not before this.
+    NotBefore(Time),
     Never,
 }
 
@@ -47,8 +49,12 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
             let is_last = item.attempt >= item.max_attempts || *again == Again::Never;
             if !is_last && task_is_there(write, &item)? {
                 let wait = back_off_micros(item.attempt, jitter());
+                let soonest = Time::from_micros(write.now.micros() + wait);
                 item.status = ItemStatus::Waiting;
-                item.not_before = Some(Time::from_micros(write.now.micros() + wait));
+                item.not_before = Some(match again {
+                    Again::NotBefore(time) => soonest.max(*time),
+                    Again::WhileAttemptsAreLeft | Again::Never => soonest,
+                });
                 item.attempt += 1;
             } else {
                 item.status = ItemStatus::Failed;

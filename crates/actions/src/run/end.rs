@@ -44,13 +44,21 @@ impl Action for EndRun {
     type Output = RunShown;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let run = RunningRun::find(write, &self.run)?;
+        context.require_own_run(run.id())?;
+        let shown = self.end(write, &run, Again::WhileAttemptsAreLeft)?;
+        Ok(Done::changed(shown, &run.resource(), Nothing))
+    }
+}
+
+impl EndRun {
+    /// Ends a run and the queue item it was made for.
+    pub(super) fn end(&self, write: &mut Writer<'_>, run: &RunningRun, again: Again) -> Result<RunShown> {
         if self.status == RunStatus::Running {
             return Err(Rule::usage("a run does not end as running")
                 .hint("one of: completed, failed, cancelled, timed_out, incomplete")
                 .into());
         }
-        let run = RunningRun::find(write, &self.run)?;
-        context.require_own_run(run.id())?;
         let line = |field, given: &Option<String>| {
             given.as_deref().map(|given| text::line(field, given, text::LINE_MAX)).transpose()
         };
@@ -63,38 +71,11 @@ impl Action for EndRun {
         let ending = match self.status {
             RunStatus::Completed => Ending::Completed { result },
             RunStatus::Cancelled => Ending::Cancelled { why: Some("its run was cancelled".into()) },
-            _ => Ending::Failed {
-                error: error.clone().unwrap_or_else(|| outcome.clone()),
-                again: Again::WhileAttemptsAreLeft,
-            },
+            _ => Ending::Failed { error: error.clone().unwrap_or_else(|| outcome.clone()), again },
         };
         end_with(write, run.id(), self.status, &outcome, message.as_deref(), error.as_deref())?;
         queue::settle_with_run(write, &run.0, &ending)?;
-        let shown = write.shown_by_id::<RunShown>("u", run.id())?;
-        Ok(Done::changed(shown, &run.resource(), Nothing))
-    }
-}
-
-/// Cancel a run
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-#[serde(deny_unknown_fields)]
-pub struct CancelRun {
-    /// The run
-    pub run: Ref<kind::Run>,
-}
-
-impl Action for CancelRun {
-    const NAME: &'static str = "cancel_run";
-    const COMMAND: (&'static str, &'static str) = ("run", "cancel");
-    type Touched = Nothing;
-    type Output = RunShown;
-
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = RunningRun::find(write, &self.run)?;
-        end_quietly(write, run.id(), RunStatus::Cancelled, "cancelled")?;
-        queue::settle_with_run(write, &run.0, &Ending::Cancelled { why: Some("its run was cancelled".into()) })?;
-        let shown = write.shown_by_id::<RunShown>("u", run.id())?;
-        Ok(Done::changed(shown, &run.resource(), Nothing))
+        Ok(write.shown_by_id::<RunShown>("u", run.id())?)
     }
 }
 

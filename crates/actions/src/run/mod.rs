@@ -1,16 +1,23 @@
 //! Runs: started, told step by step, ended.
 
+mod cancel;
+mod close;
 mod end;
+mod remember;
 mod start;
 mod step;
 mod usage;
 mod wake;
 
-pub use end::{CancelRun, EndRun};
+pub use cancel::CancelRun;
+pub use close::{CloseRun, Closing, LastStep, RevokeRunToken};
+pub use end::EndRun;
 pub(crate) use end::{end_quietly, end_with};
+pub(crate) use remember::{Remembered, Saw, remember};
 pub use start::{StartRun, Started};
 pub(crate) use start::{acting_agent, new};
 pub use step::RecordStep;
+pub(crate) use step::append as append_step;
 pub use usage::RecordUsage;
 pub use wake::{WakeRun, Woken};
 

@@ -157,6 +157,8 @@ pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: Id<kind::Agent>, r
         queue_item_id: None,
         fence: None,
         token_hash: None,
+        cancel_wanted_at: None,
+        attached: false,
     }
 }
 

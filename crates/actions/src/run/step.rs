@@ -1,7 +1,7 @@
 //! Steps of a run.
 
 use serde::Deserialize;
-use trackway_domain::{Ref, kind, text, words::StepType};
+use trackway_domain::{Id, Ref, Time, kind, text, words::StepType};
 use trackway_store::{Writer, params, tables::Step};
 
 use super::RunningRun;
@@ -36,19 +36,24 @@ impl Action for RecordStep {
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let run = RunningRun::find(write, &self.run)?;
         context.require_own_run(run.id())?;
-        let last = write.count(
-            "select coalesce(max(position), 0) from run_steps where tenant_id = ?1 and run_id = ?2",
-            params![run.id()],
-        )?;
-        let step = Step {
-            run_id: run.id(),
-            tenant_id: context.tenant,
-            position: last + 1,
-            step_type: self.step_type,
-            detail: self.detail.as_deref().map(|detail| text::body("detail", detail, text::TEXT_MAX)).transpose()?,
-            created_at: write.now,
-        };
-        write.insert(&step)?;
+        let detail = self.detail.as_deref().map(|detail| text::body("detail", detail, text::TEXT_MAX)).transpose()?;
+        let now = write.now;
+        let step = append(write, run.id(), self.step_type, detail, now)?;
         Ok(Done::changed(step, &run.resource(), Nothing))
     }
+}
+
+/// Writes the next step of a run down.
+pub(crate) fn append(
+    write: &mut Writer<'_>,
+    run: Id<kind::Run>,
+    step_type: StepType,
+    detail: Option<String>,
+    at: Time,
+) -> Result<Step> {
+    let last = write
+        .count("select coalesce(max(position), 0) from run_steps where tenant_id = ?1 and run_id = ?2", params![run])?;
+    let step = Step { run_id: run, tenant_id: write.tenant, position: last + 1, step_type, detail, created_at: at };
+    write.insert(&step)?;
+    Ok(step)
 }

@@ -1,7 +1,7 @@
 //! What a run's model calls used.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Ref, kind, text};
+use trackway_domain::{Error as Rule, Id, Ref, kind, text};
 use trackway_store::{Writer, params, tables::Usage};
 
 use super::RunningRun;
@@ -53,6 +53,16 @@ impl Action for RecordUsage {
     type Output = Usage;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let run = RunningRun::find(write, &self.run)?;
+        context.require_own_run(run.id())?;
+        let (usage, is_news) = self.write(write, run.id())?;
+        Ok(if is_news { Done::changed(usage, &run.resource(), Nothing) } else { Done::unchanged(usage) })
+    }
+}
+
+impl RecordUsage {
+    /// Counts a call, once. Says whether that is news.
+    pub(crate) fn write(&self, write: &mut Writer<'_>, run: Id<kind::Run>) -> Result<(Usage, bool)> {
         let counts = [self.input_tokens, self.output_tokens, self.cache_creation_tokens, self.cache_read_tokens];
         if counts.iter().flatten().any(|count| !(0..=TOKENS_MAX).contains(count)) {
             return Err(Rule::usage(format!("a number of tokens is from 0 to {TOKENS_MAX}")).into());
@@ -60,8 +70,6 @@ impl Action for RecordUsage {
         if self.cost.is_some_and(|cost| !(0.0..=COST_MAX).contains(&cost)) {
             return Err(Rule::usage(format!("a cost is from 0 to {COST_MAX}")).into());
         }
-        let run = RunningRun::find(write, &self.run)?;
-        context.require_own_run(run.id())?;
         let line = |field, given: &Option<String>| {
             given.as_deref().map(|given| text::line(field, given, text::LINE_MAX)).transpose()
         };
@@ -71,12 +79,12 @@ impl Action for RecordUsage {
         if let Some(present) = present.clone()
             && present.output_tokens >= self.output_tokens
         {
-            return Ok(Done::unchanged(present));
+            return Ok((present, false));
         }
         let usage = Usage {
             id: present.as_ref().map_or_else(|| write.new_id::<kind::Run>().uuid(), |present| present.id),
-            tenant_id: context.tenant,
-            run_id: present.as_ref().map_or(run.id(), |present| present.run_id),
+            tenant_id: write.tenant,
+            run_id: present.as_ref().map_or(run, |present| present.run_id),
             once_key: message_id.clone(),
             message_id,
             model: line("model", &self.model)?,
@@ -91,6 +99,6 @@ impl Action for RecordUsage {
             None => write.insert(&usage)?,
             Some(_) => write.update(&usage)?,
         }
-        Ok(Done::changed(usage, &run.resource(), Nothing))
+        Ok((usage, true))
     }
 }

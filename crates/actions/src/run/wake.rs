@@ -9,11 +9,11 @@ use trackway_domain::{
 };
 use trackway_store::{
     Writer, params,
-    tables::{RunWake, Step, ToldContext},
+    tables::{RunWake, ToldContext},
     wake::Waking,
 };
 
-use super::RunningRun;
+use super::{RunningRun, step};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -75,20 +75,10 @@ impl Action for WakeRun {
             digest: digest.clone(),
             created_at: now,
         })?;
-        let last = write.count(
-            "select coalesce(max(position), 0) from run_steps where tenant_id = ?1 and run_id = ?2",
-            params![run.id()],
-        )?;
         let characters = text.chars().count();
         let missing = problems.iter().fold(String::new(), |all, problem| format!("{all}\n{problem}"));
-        write.insert(&Step {
-            run_id: run.id(),
-            tenant_id: context.tenant,
-            position: last + 1,
-            step_type: StepType::Wake,
-            detail: Some(format!("{characters} characters, sha256 {digest}{missing}")),
-            created_at: now,
-        })?;
+        let said = format!("{characters} characters, sha256 {digest}{missing}");
+        step::append(write, run.id(), StepType::Wake, Some(said), now)?;
         let detail = json!({
             "digest": digest, "characters": characters, "unavailable": problems.len(), "problems": problems, "cut": told.cuts,
         });

@@ -1,28 +1,19 @@
 //! The answer to the end-of-run prompt: the agent's scratchpad and its report.
 
 use trackway_domain::{
-    Id, Time, closing,
-    kind::{self, ActionType, ResourceType},
+    kind::{ActionType, ResourceType},
     observed::Seen,
-    report::Report as Said,
-    scratchpad::{EndOfRun, at_end_of_run},
-    text,
-    words::StepType,
 };
-use trackway_store::{params, tables::Step};
+use trackway_store::{params, tables::Run};
 
 use super::Observing;
 use crate::{
-    context::{Actor, Context},
     core::record_touch,
     error::Result,
-    report::{self, Reporting, write_report},
-    scratchpad::write_revision,
+    report,
+    run::{Remembered, Saw, append_step, remember},
     touched::Recorded,
 };
-
-/// Characters of a saved scratchpad that its step shows.
-const SHOWN: usize = 100;
 
 impl Observing<'_, '_> {
     pub(super) fn asked(&mut self, seen: &Seen) -> Result<()> {
@@ -40,63 +31,25 @@ impl Observing<'_, '_> {
         if saved > 0 {
             return Ok(());
         }
-        let Some((agent,)) = self
-            .write
-            .one::<(Id<kind::Agent>,)>("select agent_id from runs where tenant_id = ?1 and id = ?2", params![run])?
-        else {
+        let Some(row) = self.write.row::<Run>("where tenant_id = ?1 and id = ?2", params![run])? else {
             return Ok(());
         };
-        let Some(object) = closing::object(answer) else {
-            return self.step(run, StepType::ScratchpadUpdateFailed, "the answer holds no JSON object", seen.at);
+        let Remembered { step: (step_type, detail), report } =
+            remember(self.context, self.write, &row, answer, Saw::Unknown, seen.at)?;
+        self.count("step");
+        append_step(self.write, run, step_type, Some(detail), seen.at)?;
+        let Some(report) = report else {
+            return Ok(());
         };
-        match at_end_of_run(object.get("scratchpad")) {
-            EndOfRun::Keep => self.step(run, StepType::ScratchpadUpdate, "nothing to add", seen.at)?,
-            EndOfRun::Refused(reason) => self.step(run, StepType::ScratchpadUpdateFailed, &reason, seen.at)?,
-            EndOfRun::Replace(content) => {
-                let shown = text::cut(&content, SHOWN);
-                let own = Context { actor: Actor::Agent(agent), run: Some(run), ..self.context.clone() };
-                write_revision(&own, self.write, agent, content, None)?;
-                self.step(run, StepType::ScratchpadUpdate, &shown, seen.at)?;
-            }
-        }
-        match closing::report(&object) {
-            Some(report) => self.report(run, agent, report, seen.at),
-            None => Ok(()),
-        }
-    }
-
-    fn report(&mut self, run: Id<kind::Run>, agent: Id<kind::Agent>, said: Said, at: Time) -> Result<()> {
-        let task = self.write.one::<(Option<Id<kind::Task>>,)>(
-            "select task_id from runs where tenant_id = ?1 and id = ?2",
-            params![run],
-        )?;
-        let by = Reporting { agent, task: task.and_then(|(task,)| task), run: Some(run), at };
-        let reported = write_report(self.write, by, said)?;
-        let resource = report::resource(reported.id);
+        let resource = report::resource(report.id);
         self.register(&resource)?;
         let touch = Recorded {
             resource_type: ResourceType::Report,
-            resource_id: reported.id.uuid(),
+            resource_id: report.id.uuid(),
             studio: None,
             action_type: ActionType::Report,
             path: resource.path,
         };
-        record_touch(self.write, run, &touch, at, 0)
-    }
-
-    fn step(&mut self, run: Id<kind::Run>, step_type: StepType, detail: &str, at: Time) -> Result<()> {
-        let last = self.write.count(
-            "select coalesce(max(position), 0) from run_steps where tenant_id = ?1 and run_id = ?2",
-            params![run],
-        )?;
-        self.count("step");
-        Ok(self.write.insert(&Step {
-            run_id: run,
-            tenant_id: self.context.tenant,
-            position: last + 1,
-            step_type,
-            detail: Some(detail.to_owned()),
-            created_at: at,
-        })?)
+        record_touch(self.write, run, &touch, seen.at, 0)
     }
 }

@@ -3,6 +3,7 @@
 //! The observer context: facts about runs, recorded with their own time, into ended runs too. Every fact is an upsert,
 //! so that hooks and transcripts of one session make one record, in whatever order they speak.
 
+mod attach;
 mod cleanup;
 mod closing;
 mod commit;
@@ -14,6 +15,7 @@ mod place;
 mod run;
 mod usage;
 
+pub use attach::AttachSession;
 pub use cleanup::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget};
 pub use import::{ImportNagger, Imported};
 

@@ -30,7 +30,7 @@ const TWICE_MAX: i64 = 2_000_000;
 const MAX_STEPS: i64 = 200;
 
 /// Ends what is open of an agent, to be followed by which.
-const END: &str = "update runs set status = ?3, outcome = 'interrupted', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running' and started_at <= ?4";
+const END: &str = "update runs set status = ?3, outcome = 'interrupted', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running' and not attached and started_at <= ?4";
 
 row! {
     /// What ties a run to its prompt.
@@ -42,6 +42,7 @@ row! {
         hooked: bool,
         started_at: Time,
         status: RunStatus,
+        attached: bool,
     }
 }
 
@@ -220,7 +221,7 @@ impl Observing<'_, '_> {
 
     /// The latest runs of one agent in this session, newest first.
     fn ties(&mut self, subagent: Option<&Subagent>) -> Result<Vec<Tie>> {
-        const SELECT: &str = "select id, prompt_id, prompt_line, prompt_hash, hooked, started_at, status from runs where tenant_id = ?1 and session_id = ?2";
+        const SELECT: &str = "select id, prompt_id, prompt_line, prompt_hash, hooked, started_at, status, attached from runs where tenant_id = ?1 and session_id = ?2";
         let session = self.session.id;
         Ok(match subagent {
             Some(subagent) if self.newcomers.contains(&subagent.agent_id) => Vec::new(),
@@ -250,7 +251,9 @@ impl Observing<'_, '_> {
                     && tie.prompt_id == beginning.prompt.id
                     && (tie.prompt_line.is_none() || beginning.prompt.line.is_none())
             })
-            .or_else(|| ties.iter().rev().find(|tie| self.is_same(tie, beginning)));
+            .or_else(|| ties.iter().rev().find(|tie| self.is_same(tie, beginning)))
+            // Whoever began it ends it: until then, all that is asked here is asked in it.
+            .or_else(|| ties.iter().find(|tie| subagent.is_none() && tie.attached && tie.status == RunStatus::Running));
         let (run, new) = match same {
             Some(tie) => (self.tie(tie.clone(), beginning)?, false),
             None => {
@@ -345,6 +348,8 @@ impl Observing<'_, '_> {
             queue_item_id: None,
             fence: None,
             token_hash: None,
+            cancel_wanted_at: None,
+            attached: false,
         };
         self.write.insert(&run)?;
         self.register(&resource(run.id))?;
@@ -434,7 +439,7 @@ impl Observing<'_, '_> {
         };
         self.write.post(
             "update runs set status = ?3, outcome = ?4, final_message = coalesce(?5, final_message), error = ?6, ended_at = ?7
-             where tenant_id = ?1 and id = ?2 and (?8 or ended_at is null or ended_at <= ?7 or status = 'incomplete')",
+             where tenant_id = ?1 and id = ?2 and not attached and (?8 or ended_at is null or ended_at <= ?7 or status = 'incomplete')",
             // The transcript is what both ways can be read from: its word stands.
             params![run, status, outcome, message, error, seen.at, self.source == Source::Transcript],
         )?;
@@ -449,7 +454,7 @@ impl Observing<'_, '_> {
     /// The end of a file was taken for the end of a turn. What a hook said of the end stands.
     fn unrest(&mut self, seen: &Seen, run: Id<kind::Run>) -> Result<()> {
         self.write.post(
-            "update runs set status = ?3, outcome = null, final_message = null, ended_at = null where tenant_id = ?1 and id = ?2 and ended_at = ?4",
+            "update runs set status = ?3, outcome = null, final_message = null, ended_at = null where tenant_id = ?1 and id = ?2 and not attached and ended_at = ?4",
             params![run, RunStatus::Running, seen.at],
         )?;
         if let Some(agent) = &seen.agent {
@@ -495,7 +500,7 @@ impl Observing<'_, '_> {
         self.session_changed = true;
         let (session, incomplete) = (self.session.id, RunStatus::Incomplete);
         self.write.post(
-            "update runs set status = ?3, outcome = 'the session ended', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running'",
+            "update runs set status = ?3, outcome = 'the session ended', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running' and not attached",
             params![session, incomplete, at],
         )?;
         self.write.post(

@@ -16,9 +16,13 @@ const SUMMARY: &[&str] = &[
     "started_at",
     "ended_at",
     "initiated_by",
+    "cause_kind",
+    "cause_id",
+    "chain_depth",
     "parent_run_id",
     "workspace",
     "mode",
+    "cost",
     "final_message",
     "error",
 ];

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![expect(clippy::needless_raw_string_hashes, reason = "SNAPSHOTS=overwrite writes them so")]
 
+mod agents;
 mod boards;
 mod catalog;
+mod claude_worker;
 mod connect;
 mod conversations;
 mod databases;

@@ -63,6 +63,7 @@ duration: [TOOK]
 started at: [TIME]
 ended at: [TIME]
 initiated by: ada
+chain depth: 0
 mode: shell
 final message: done
 

@@ -1,0 +1,70 @@
+//! Agents that a worker drives with a model, as processes.
+
+use serde_json::{Value, json};
+
+use crate::terminal::{Terminal, both_engines, column, text};
+
+fn define(terminal: &Terminal) {
+    terminal.json(&["workflow", "set", "--name", "build"]);
+    terminal.json(&["task", "set", "--workflow", "build", "--variant", "tea", "--title", "Make tea"]);
+    terminal.json(&["agent", "set", "--handle", "bot"]);
+    terminal.json(&["queue", "add", "--task", "tea", "--agent", "bot", "--max-attempts", "1"]);
+}
+
+fn works(terminal: &Terminal, environment: &[(&str, &str)]) -> Value {
+    let mut command = terminal.command(&["work", "--agent", "bot", "--once", "--json"]);
+    let ran = crate::terminal::ran({
+        command.envs(environment.iter().copied());
+        command
+    });
+    assert_eq!(ran.code, 0, "{ran:?}");
+    terminal.json(&["run", "show", "last"])
+}
+
+both_engines! {
+    fn a_scripted_model_needs_no_network(terminal: Terminal) {
+        define(&terminal);
+        let script = terminal.home.path().join("script.json");
+        let answer = json!({ "scratchpad": "Kettle first.", "report": null }).to_string();
+        let actors = json!([
+            { "match": "[Trackway: end of run] bot on tea", "turns": [[{ "text": answer }]] },
+            { "match": "What you need to know", "turns": [
+                [{ "tool": "execute_action", "input": { "path": "/whoami", "action": "create_note", "params": { "studio": "main", "title": "Tea" } } },
+                 { "usage": { "input_tokens": 1000, "output_tokens": 100 } }],
+                [{ "tool": "done", "input": { "message": "Tea is ready." } }],
+            ] },
+        ]);
+        std::fs::write(&script, json!({ "actors": actors }).to_string()).unwrap();
+        let run = works(&terminal, &[("TRACKWAY_MODEL_SCRIPT", script.to_str().unwrap())]);
+        assert_eq!((&run["status"], &run["final_message"], &run["mode"]), (&json!("completed"), &json!("Tea is ready."), &json!("agent")), "{run:#}");
+        assert_eq!((&run["chain_depth"], &run["cause_kind"], &run["no_effect"]), (&json!(0), &json!("queue_item"), &json!(false)));
+        assert_eq!(column(&run["steps"], "type"), ["wake", "fetch_page", "think", "execute_action", "think", "done", "scratchpad_update"]);
+        assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "bot"])["content"], "Kettle first.");
+        let usage = terminal.json(&["usage", "--by", "agent"]);
+        assert_eq!((&usage[0]["key"], &usage[0]["calls"], &usage[0]["input_tokens"], &usage[0]["cost"]), (&json!("bot"), &json!(1), &json!(1000), &json!(null)));
+        assert_eq!(terminal.json(&["usage", "--by", "task"])[0]["key"], "tea");
+        assert_eq!(terminal.json(&["usage", "--by", "model"])[0]["key"], "scripted");
+        let why = terminal.json(&["why", &text(&run["touches"][0]["resource_id"])]);
+        assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "task", "queue_item", "person"]);
+    }
+
+    fn without_a_model_it_says_what_to_do(terminal: Terminal) {
+        define(&terminal);
+        let run = works(&terminal, &[]);
+        assert_eq!((&run["status"], &run["error"]), (&json!("failed"), &json!("no model is configured; set ANTHROPIC_API_KEY or OPENAI_API_KEY, or [model] in config.toml")));
+        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "failed": 1 }), "and is not tried again");
+    }
+
+    fn what_a_model_costs_is_configured(terminal: Terminal) {
+        define(&terminal);
+        let folder = terminal.home.path().join(".config/trackway");
+        std::fs::create_dir_all(&folder).unwrap();
+        let script = terminal.home.path().join("script.json");
+        let turns = json!([[{ "tool": "done", "input": { "message": "x" } }, { "usage": { "input_tokens": 1_000_000, "output_tokens": 1_000 } }]]);
+        std::fs::write(&script, json!({ "actors": [{ "match": "[Trackway", "turns": [[{ "text": "{}" }]] }, { "match": "What", "turns": turns }] }).to_string()).unwrap();
+        let config = format!("[model]\nscript = {:?}\n[model.prices.scripted]\ninput = 3.0\noutput = 15.0\n", script.to_str().unwrap());
+        std::fs::write(folder.join("config.toml"), config).unwrap();
+        let run = works(&terminal, &[]);
+        assert_eq!((&run["status"], &run["cost"], &run["no_effect"]), (&json!("completed"), &json!(3.015), &json!(true)), "{run:#}");
+    }
+}

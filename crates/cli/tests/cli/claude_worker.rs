@@ -1,0 +1,145 @@
+//! A worker that starts Claude Code: the session is the run.
+
+use serde_json::{Value, json};
+
+use crate::terminal::{Ran, Terminal, both_engines, column, ran_with_input, text};
+
+/// Hands an event to the hook of a client that was given a token.
+fn hook(terminal: &Terminal, token: &str, name: &str, more: &Value) -> Ran {
+    let mut event = json!({ "hook_event_name": name, "session_id": "5e551017-0000-4000-8000-000000000001", "cwd": terminal.home.path() });
+    for (field, value) in more.as_object().unwrap() {
+        event[field] = value.clone();
+    }
+    let mut command = terminal.command(&["hook", "--memory", "off"]);
+    command.env("TRACKWAY_TOKEN", token);
+    ran_with_input(command, event.to_string().as_bytes())
+}
+
+both_engines! {
+    fn a_session_with_a_token_happens_in_its_run(terminal: Terminal) {
+        terminal.json(&["agent", "set", "--handle", "coder", "--runner", "claude_code"]);
+        let started = terminal.json(&["run", "start", "--agent", "coder"]);
+        let (run, token) = (text(&started["run_id"]), text(&started["token"]));
+        for (name, more) in [
+            ("SessionStart", json!({ "source": "startup" })),
+            ("UserPromptSubmit", json!({ "prompt": "make tea" })),
+            ("Stop", json!({ "last_assistant_message": "Tea." })),
+            ("UserPromptSubmit", json!({ "prompt": "and biscuits" })),
+            ("Stop", json!({ "last_assistant_message": "Biscuits." })),
+            ("SessionEnd", json!({ "reason": "other" })),
+        ] {
+            let ran = hook(&terminal, &token, name, &more);
+            assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{name}");
+        }
+        let runs = terminal.json(&["run", "list"]);
+        assert_eq!(column(&runs, "id"), [run.as_str()], "and no other: {runs:#}");
+        assert_eq!((&runs[0]["status"], &runs[0]["agent"]), (&json!("running"), &json!("coder")), "whoever began it ends it");
+        assert_eq!(runs[0]["session_id"], "5e551017-0000-4000-8000-000000000001");
+        terminal.json(&["run", "end", &run, "--status", "completed", "--message", "Tea and biscuits."]);
+        // Its token is dead: what comes now is a run like any other.
+        hook(&terminal, &token, "UserPromptSubmit", &json!({ "prompt": "wash up" }));
+        let runs = terminal.json(&["run", "list"]);
+        assert_eq!(column(&runs, "status"), ["running", "completed"]);
+        assert_eq!(runs[1]["final_message"], "Tea and biscuits.");
+    }
+}
+
+mod real_client {
+    use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+
+    use trackway_testkit::{claude_client::ClaudeClient, scripted_model::ModelRequest};
+
+    use super::*;
+    use crate::live::NEWEST;
+
+    /// A user with a project, and a client that plays a scenario whenever it is started.
+    struct Bench {
+        project: PathBuf,
+        client: PathBuf,
+        requests: PathBuf,
+    }
+
+    fn bench(terminal: &Terminal, turns: Value) -> Bench {
+        let home = terminal.home.path();
+        let (project, client) = (home.join("kitchen"), home.join("client"));
+        fs::create_dir(&project).unwrap();
+        let (scenario, requests) = (home.join("scenario.json"), home.join("requests.jsonl"));
+        let actors = json!([{ "match": "Work on your task now", "turns": turns }]);
+        fs::write(&scenario, json!({ "actors": actors }).to_string()).unwrap();
+        fs::write(&client, ClaudeClient::version(NEWEST).script(&scenario, &requests)).unwrap();
+        fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+        terminal.json(&["workspace", "set", "--name", "kitchen", "--dir", project.to_str().unwrap()]);
+        terminal.json(&["workflow", "set", "--name", "build"]);
+        terminal.json(&[
+            "task",
+            "set",
+            "--workflow",
+            "build",
+            "--variant",
+            "tea",
+            "--title",
+            "Make tea",
+            "--workspace",
+            "kitchen",
+        ]);
+        terminal.json(&["agent", "set", "--handle", "coder", "--runner", "claude_code"]);
+        Bench { project, client, requests }
+    }
+
+    impl Bench {
+        fn works(&self, terminal: &Terminal) -> Value {
+            terminal.json(&["queue", "add", "--task", "tea", "--agent", "coder", "--max-attempts", "1"]);
+            let mut command = terminal.command(&["work", "--agent", "coder", "--once", "--lease", "30"]);
+            command.env("PATH", std::env::var_os("PATH").unwrap());
+            command.env("TRACKWAY_CLAUDE", format!("{} --allowedTools Write,Bash", self.client.display()));
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            terminal.json(&["run", "show", "last"])
+        }
+    }
+
+    both_engines! {
+        fn the_session_is_the_run(terminal: Terminal) {
+            let answer = json!({ "scratchpad": "Tea is in the kitchen.", "report": { "one_liner": "Tea.", "tldr": "Tea made.", "content": "All of it." } });
+            let bench = bench(&terminal, json!([
+                [{ "tool": "Write", "input": { "file_path": "$CWD/tea.txt", "content": "tea\n" } }],
+                [{ "tool": "Bash", "input": { "command": "trackway note create --studio main --title Brewed" } }],
+                [{ "text": "Tea is ready." }],
+                [{ "text": format!("```json\n{answer}\n```\nTea is ready.") }],
+            ]));
+            let run = bench.works(&terminal);
+            assert_eq!((&run["status"], &run["outcome"], &run["mode"]), (&json!("completed"), &json!("completed"), &json!("claude_code")), "{run:#}");
+            assert_eq!((&run["agent"], &run["task"]), (&json!("coder"), &json!("tea")));
+            assert!(!run["session_id"].is_null(), "{run:#}");
+            let session = terminal.json(&["session", "list"]);
+            assert_eq!(session[0]["id"], run["session_id"]);
+            assert_eq!(terminal.json(&["run", "list"]).as_array().unwrap().len(), 1, "and no other");
+            let touched = column(&run["touches"], "resource_type");
+            assert_eq!(touched, ["file", "note", "report"], "{run:#}");
+            let steps = column(&run["steps"], "type");
+            assert_eq!((steps.first().unwrap().as_str(), steps.contains(&"scratchpad_update".to_owned())), ("wake", true), "{steps:?}");
+            assert!(!run["usage"].as_array().unwrap().is_empty());
+            assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "coder"])["content"], "Tea is in the kitchen.");
+            assert_eq!(terminal.json(&["report", "get", "--task", "tea"])["content"], "All of it.");
+            assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1 }));
+            let why = terminal.json(&["why", bench.project.join("tea.txt").to_str().unwrap()]);
+            assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "task", "queue_item", "session", "person"]);
+            // What it was told is what it heard first.
+            let heard: String = ModelRequest::read_all(&bench.requests).iter().map(|request| request.body.to_string()).collect();
+            assert!(heard.contains("What you need to know") && heard.contains("Make tea"), "{heard}");
+            // Its transcript tells nothing else.
+            let before = terminal.json(&["run", "show", &text(&run["id"])]);
+            terminal.json(&["ingest", terminal.home.path().join(".claude/projects").to_str().unwrap()]);
+            let after = terminal.json(&["run", "show", &text(&run["id"])]);
+            assert_eq!((&before["status"], &before["outcome"], &before["ended_at"]), (&after["status"], &after["outcome"], &after["ended_at"]));
+            assert_eq!(terminal.json(&["run", "list"]).as_array().unwrap().len(), 1);
+        }
+
+        fn a_client_that_fails_fails_its_run(terminal: Terminal) {
+            let bench = bench(&terminal, json!([[{ "error": 400 }]]));
+            let run = bench.works(&terminal);
+            assert_eq!((&run["status"], &run["outcome"]), (&json!("failed"), &json!("error")), "{run:#}");
+            assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "failed": 1 }));
+        }
+    }
+}

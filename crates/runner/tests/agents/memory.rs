@@ -1,0 +1,145 @@
+//! What is left of a run: the closing call, the scratchpad and the report; and two runs of one agent at once.
+
+use serde_json::{Value, json};
+use trackway_domain::Time;
+use trackway_testkit::engines;
+use trackway_views::{View, wake::Wake};
+
+use crate::lab::{Lab, Way, done, how, remembers, said, steps, ways};
+
+engines! {
+    fn a_closing_call_that_fails_leaves_the_run_as_it_ended(lab: Lab) {
+        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
+        for (closing, why) in [
+            (json!([{ "error": 400 }]), "the model answered 400: scripted"),
+            (json!([{ "error": 529 }]), "the model answered 529: scripted (tried 4 times)"),
+            (json!([{ "text": "Nothing comes to mind." }]), "the answer holds no JSON object"),
+            (json!([{ "text": "{\"scratchpad\": 7}" }]), "the scratchpad in the reply is not a text"),
+            (json!([]), "the answer holds no JSON object"),
+            (json!([{ "text": "x".repeat(5 << 20) }]), "the answer is longer than 4194304 bytes"),
+            (json!([{ "cut": true }, { "text": "abc" }]), "the answer broke off"),
+        ] {
+            for way in ways() {
+                let (run, worked) = lab.plays(&way, json!([done("x")]), closing.clone());
+                assert_eq!(how(&run), ("completed", "completed"), "{why}");
+                assert!(said(&run, "scratchpad_update_failed").starts_with(why), "{}", said(&run, "scratchpad_update_failed"));
+                assert_eq!((lab.scratchpad(), lab.item_status().as_str()), (("before".to_owned(), 1), "completed"));
+                assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is completed"));
+            }
+        }
+        assert_eq!(lab.reports(), Vec::<String>::new());
+    }
+
+    fn the_closing_prompt_holds_what_is_needed(lab: Lab) {
+        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "old notes" })).unwrap();
+        let turns = json!([[{ "tool": "fetch_page", "input": { "path": "/queue" } }], done("All is well.")]);
+        let (_, worked) = lab.plays(&Way::default(), turns, remembers("new notes", "told"));
+        let requests = worked.model.requests();
+        let asked = &requests.last().unwrap().body;
+        let prompt = asked["messages"][0]["content"][0]["text"].as_str().unwrap();
+        assert!(prompt.starts_with("[Trackway: end of run] bot on unit/go\n"));
+        for part in ["Task: unit/go (Test it)\nOutcome: completed\n", "All is well.", "old notes", "fetch_page: /queue: 200", "key learnings; important context; work in progress and follow-ups; user preferences seen", "```json\n{\"scratchpad\": \"...\", \"report\": {\"one_liner\""] {
+            assert!(prompt.contains(part), "{part}\n{prompt}");
+        }
+        assert!(asked["tools"].is_null() && asked["messages"].as_array().unwrap().len() == 1, "a conversation of its own");
+        assert_eq!(lab.scratchpad(), ("new notes".to_owned(), 2));
+    }
+
+    fn null_and_blank_change_nothing_and_too_long_is_cut(lab: Lab) {
+        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
+        for answer in [json!({ "scratchpad": null, "report": null }), json!({ "scratchpad": "  " }), json!({})] {
+            let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
+            assert_eq!((said(&run, "scratchpad_update").as_str(), lab.scratchpad().1), ("nothing to add", 1));
+            assert!(run.no_effect, "done, and nothing is there");
+        }
+        let long = "𝔸".repeat(10_001);
+        let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": json!({ "scratchpad": long }).to_string() }]));
+        assert_eq!(lab.scratchpad(), ("𝔸".repeat(10_000), 2));
+        assert_eq!(said(&run, "scratchpad_update"), format!("{}…", "𝔸".repeat(100)));
+        assert_eq!(lab.reports(), Vec::<String>::new());
+    }
+
+    fn an_agent_that_is_not_to_be_asked_is_not_asked(lab: Lab) {
+        lab.house.act("set_agent", json!({ "handle": "bot", "end_of_run": "off" })).unwrap();
+        let (run, worked) = lab.plays(&Way::default(), json!([done("x")]), remembers("a", "b"));
+        assert_eq!((steps(&run).last().copied(), worked.model.requests().len()), (Some("done"), 1));
+    }
+
+    fn the_next_run_knows_what_the_last_one_learned(lab: Lab) {
+        lab.plays(&Way::default(), json!([done("x")]), remembers("Look at the cache.", "The cache races."));
+        let (run, worked) = lab.plays(&Way::default(), json!([done("x")]), remembers("So.", "So."));
+        let told = &run.wake.as_ref().unwrap()[0].text;
+        assert!(told.contains("Look at the cache.") && told.contains("The cache races."), "{told}");
+        assert!(worked.model.requests()[0].body.to_string().contains("Look at the cache."));
+        // And so do those who work on a linked task.
+        lab.house.task("build", "unit/next");
+        lab.house.act("add_link", json!({ "from": "unit/go", "to": "unit/next", "type": "blocks" })).unwrap();
+        let wake = lab.house.read(|reader| {
+            let wake: Wake = serde_json::from_value(json!({ "task": "unit/next" })).unwrap();
+            Ok(serde_json::to_value(wake.answer(reader, Time::now())?).unwrap())
+        });
+        assert!(wake.to_string().contains("So."), "{wake}");
+    }
+
+    fn what_another_run_wrote_is_not_written_over(lab: Lab) {
+        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
+        lab.queue();
+        let update = |content: &str| json!([{ "tool": "execute_action", "input": { "path": "/whoami", "action": "update_scratchpad", "params": { "content": content } } }]);
+        let turns = json!([update("mine"), update("both"), update("both, again"), done("x")]);
+        let actors = json!([{ "match": "[Trackway: end of run]", "turns": [[{ "text": "{}" }]] }, { "match": "What you need", "turns": turns }]);
+        let worked = lab.works_with(&Way::default(), &json!({ "actors": actors }), |_| {});
+        let run = lab.run(worked.taken[0].run_id);
+        assert_eq!(how(&run), ("completed", "completed"), "{run:#?}");
+        assert_eq!(lab.scratchpad(), ("both, again".to_owned(), 4), "nothing was in the way here");
+        // With another writer in the way, the model is shown what is there.
+        lab.queue();
+        let late = std::sync::atomic::AtomicBool::new(false);
+        let actors = json!([{ "match": "[Trackway: end of run]", "turns": [[{ "text": "{}" }]] }, { "match": "What you need", "turns": [
+            [{ "delay_ms": 400 }, update("mine")[0]], update("both"), done("x"),
+        ] }]);
+        let worked = std::thread::scope(|scope| {
+            let (lab, late) = (&lab, &late);
+            scope.spawn(move || {
+                crate::lab::until(|| late.load(std::sync::atomic::Ordering::Relaxed));
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "theirs" })).unwrap();
+            });
+            lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
+                if let trackway_runner::Event::Took(_) = event { late.store(true, std::sync::atomic::Ordering::Relaxed) }
+            })
+        });
+        let run = lab.run(worked.taken[0].run_id);
+        let updates: Vec<_> = run.steps.iter().filter(|step| step.step_type.word() == "execute_action").map(|step| step.detail.clone().unwrap()).collect();
+        assert!(updates[0].starts_with("/whoami/actions/update_scratchpad: 409") && updates[1].starts_with("/whoami/actions/update_scratchpad: 200"), "{updates:?}");
+        assert_eq!(lab.scratchpad(), ("both".to_owned(), 6));
+        let told = worked.model.requests()[1].body["messages"].to_string();
+        assert!(told.contains("Your scratchpad now holds:") && told.contains("theirs"), "{told}");
+    }
+
+    fn two_runs_at_once_lose_no_update(lab: Lab) {
+        lab.house.act("set_agent", json!({ "handle": "bot", "max_items": 2 })).unwrap();
+        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
+        lab.queue();
+        lab.queue();
+        // Both are asked at about the same time, and see the same scratchpad; the slower one is asked again.
+        let closing = |base: &str, adds: &str| {
+            json!([[{ "delay_ms": 300 }, { "text": json!({ "scratchpad": format!("{base}+{adds}") }).to_string() }]])
+        };
+        let actors = json!([
+            { "match": "```text\nbase\n```", "turns": closing("base", "x") },
+            { "match": "```text\nbase+x\n```", "turns": closing("base+x", "y") },
+            { "match": "What you need to know", "turns": [done("x")] },
+        ]);
+        // The wake context holds the scratchpad too: what closes is told apart by its first words.
+        let actors: Vec<Value> = actors.as_array().unwrap().clone();
+        let scenario = json!({ "actors": [actors[2], actors[0], actors[1]] });
+        let worked = lab.works_with(&Way { concurrency: 2, ..Way::default() }, &scenario, |_| {});
+        assert_eq!(worked.tally.completed, 2);
+        assert_eq!(lab.scratchpad(), ("base+x+y".to_owned(), 3));
+        let runs: Vec<_> = worked.taken.iter().map(|taken| lab.run(taken.run_id)).collect();
+        assert!(runs.iter().all(|run| how(run) == ("completed", "completed") && steps(run).last() == Some(&"scratchpad_update")));
+        assert_eq!(worked.model.requests().len(), 5, "two turns, two closing calls, one asked again");
+        let usage: usize = runs.iter().map(|run| run.usage.len()).sum();
+        assert_eq!(usage, 5, "each call is counted, that which came to nothing too");
+    }
+}
