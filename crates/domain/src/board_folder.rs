@@ -299,8 +299,8 @@ mod tests {
         prop_oneof![
             prop::collection::vec(pieces, 0..8).prop_map(|pieces| pieces.concat()),
             ".*",
-            Just("word ".repeat(5_000)),
-            Just("x".repeat(50_000)),
+            Just("word ".repeat(1_000)),
+            Just("x".repeat(5_000)),
         ]
     }
 
@@ -309,7 +309,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(512))]
+        #![proptest_config(ProptestConfig::with_cases(256))]
 
         #[test]
         fn a_stickie_comes_back_as_it_went(name in hostile(), note in hostile(), code in hostile(), label in hostile(), score in prop::option::of(-1e9..1e9), archived: bool) {

@@ -260,7 +260,7 @@ fn open(terminal: &Terminal) -> Connection {
 }
 
 fn waits() -> impl Iterator<Item = Duration> {
-    let steps = if std::env::var_os("TRACKWAY_TEST_ALL").is_some() { 200 } else { 24 };
+    let steps = if std::env::var_os("TRACKWAY_TEST_ALL").is_some() { 200 } else { 6 };
     (0..steps).map(move |step| Duration::from_micros(1_000 + step * 400_000 / steps))
 }
 
@@ -270,13 +270,13 @@ fn a_killed_backup_leaves_the_old_one() {
     let first = digests(&terminal);
     terminal.json(&["backup", "all.jsonl"]);
     terminal.json(&["role", "set", "--name", "new"]);
-    let mut done = 0;
+    let second = digests(&terminal);
     for wait in waits() {
-        done += i32::from(killed_after(terminal.command(&["backup", "all.jsonl"]), wait));
+        let done = killed_after(terminal.command(&["backup", "all.jsonl"]), wait);
         let target = Terminal::before_init(Engine::Sqlite);
         let restored = tables(&target.json(&["restore", terminal.home.path().join("all.jsonl").to_str().unwrap()]));
-        assert_eq!(restored == first, done == 0, "the old one until a new one is whole");
-        if done > 2 {
+        assert!(restored == second || (restored == first && !done), "the old one until a new one is whole");
+        if restored == second {
             break;
         }
     }

@@ -88,10 +88,8 @@ impl Staging {
     fn schema(url: &Url, address: &str, version: i64) -> Result<Self> {
         let mut connection = Connection::postgres(address)?;
         refuse_rows(&mut connection, url)?;
-        let locked = connection.query::<(bool,)>(&format!("select pg_try_advisory_lock({})", LOCKS.0), &[])?;
-        if locked != [(true,)] {
-            return Err(Error::Busy("another process is filling this database".into()));
-        }
+        // Waited for: the server may not have noticed yet that who held it was killed.
+        connection.query::<(bool,)>(&format!("select pg_advisory_lock({}) is null", LOCKS.0), &[])?;
         let target = connection.query::<(String,)>("select cast(current_schema() as text)", &[])?;
         let Some((target,)) = target.into_iter().next() else {
             return Err(Error::Database("there is no schema to make tables in".into()));
