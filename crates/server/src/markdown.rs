@@ -44,7 +44,11 @@ pub fn body(page: &Page) -> String {
 fn front_matter(page: &Page) -> String {
     let actions: Vec<Value> = page.actions.iter().map(offered).collect();
     let matter = json!({ "path": page.path, "title": text::clean_line(&page.title), "actions": actions });
-    format!("---\n{}---\n\n", yaml_serde::to_string(&matter).unwrap_or_default())
+    format!(
+        "---\n{}---\n\n",
+        serde_saphyr::to_string_with_options(&matter, serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX })
+            .unwrap_or_default()
+    )
 }
 
 /// An action with its parameters.

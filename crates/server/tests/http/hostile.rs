@@ -49,7 +49,7 @@ engines! {
                 let markdown = visitor.markdown(&path).body;
                 assert!(!markdown.contains('\u{1b}'), "{path} of {text:?}");
                 let (matter, _) = markdown.strip_prefix("---\n").unwrap().split_once("\n---\n").unwrap();
-                let matter: Value = yaml_serde::from_str(matter).unwrap();
+                let matter: Value = serde_saphyr::from_str(matter).unwrap();
                 let keys: Vec<&String> = matter.as_object().unwrap().keys().collect();
                 assert_eq!(keys, ["path", "title", "actions"], "{path} of {text:?}");
                 assert!(matter["actions"].as_array().unwrap().iter().all(Value::is_object), "{path} of {text:?}");
