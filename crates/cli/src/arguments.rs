@@ -211,6 +211,7 @@ fn special() -> Vec<Command> {
         crate::ingest::command(),
         crate::hook::command(),
         crate::doctor::command(),
+        crate::mcp::command(),
         crate::up::command(),
         crate::up::open_command(),
         crate::work::command(),

@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::{
     arguments, connect, demo, doctor, environment, failure::Failure, hook, ingest, init, location::Location, long_text,
-    render::Shape, up, user, work,
+    mcp, render::Shape, up, user, work,
 };
 
 /// An answer, and how people see it.
@@ -87,11 +87,28 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
             work::run_task(&House::open(matches)?, rest)
         }
         Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
+        Some(("mcp", _)) => mcp::mcp(matches),
         Some(("ingest", rest)) => {
             let location = Location::find(matches)?;
             ingest::ingest(&House::open_at(&location)?, &location, rest)
         }
         _ => House::open(matches)?.answer(matches),
+    }
+}
+
+/// The token that was given, when one was.
+pub fn token() -> Result<Option<String>, Failure> {
+    match std::env::var(environment::TOKEN) {
+        Err(VarError::NotUnicode(_)) => Err(Rule::denied("the token is not known here").into()),
+        token => Ok(token.ok().filter(|token| !token.is_empty())),
+    }
+}
+
+/// Who acts: the token's holder, else the operating system's user.
+pub fn credential(token: Option<String>, tenant: &str) -> Credential {
+    match token {
+        Some(token) => Credential::Token(Secret(token)),
+        None => Credential::User { tenant: tenant.to_owned(), handle: user::handle() },
     }
 }
 
@@ -110,10 +127,7 @@ impl House {
     }
 
     fn open_at(location: &Location) -> Result<Self, Failure> {
-        let token = match std::env::var(environment::TOKEN) {
-            Err(VarError::NotUnicode(_)) => return Err(Rule::denied("the token is not known here").into()),
-            token => token.ok().filter(|token| !token.is_empty()),
-        };
+        let token = token()?;
         Ok(Self { core: location.open()?, tenant: location.tenant.clone(), token })
     }
 
@@ -208,11 +222,7 @@ impl House {
 
     /// Who acts: the token's holder, else the operating system's user.
     pub fn context(&self) -> Result<Context, Failure> {
-        let credential = match &self.token {
-            Some(token) => Credential::Token(Secret(token.clone())),
-            None => Credential::User { tenant: self.tenant.clone(), handle: user::handle() },
-        };
-        Ok(self.core.enter(&credential)?)
+        Ok(self.core.enter(&credential(self.token.clone(), &self.tenant))?)
     }
 
     /// Reading needs a tenant; with a token, the token's.

@@ -14,6 +14,7 @@ pub mod ingest;
 pub mod init;
 pub mod location;
 pub mod long_text;
+pub mod mcp;
 pub mod recorded;
 pub mod reference;
 pub mod render;

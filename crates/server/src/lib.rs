@@ -12,6 +12,7 @@ pub mod input;
 pub mod live;
 pub mod login;
 pub mod markdown;
+pub mod mcp;
 pub mod nouns;
 pub mod offers;
 pub mod page;

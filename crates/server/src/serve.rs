@@ -16,7 +16,7 @@ use crate::{
     api, assets,
     format::Format,
     live::Live,
-    login,
+    login, mcp,
     problem::Problem,
     site::{Question, Site, json_response},
 };
@@ -97,6 +97,9 @@ async fn handle(State(door): State<Door>, request: Request) -> Response {
             );
         }
     };
+    if parts.uri.path() == mcp::http::PATH {
+        return safe(mcp::http::answer(door.site, parts, body).await);
+    }
     let question = Question {
         method: parts.method,
         path: parts.uri.path().to_owned(),
