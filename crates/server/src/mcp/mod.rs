@@ -15,14 +15,13 @@ use axum::http::StatusCode;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorCode, GetPromptRequestParams,
-        GetPromptResponse, Implementation, JsonObject, ListPromptsResult, ListResourceTemplatesResult,
-        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-        ServerCapabilities, ServerConfig, Tool,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
+        GetPromptRequestParams, GetPromptResponse, Implementation, JsonObject, ListPromptsResult,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
 };
-use serde_json::json;
 use trackway_actions::context::Context;
 
 use crate::{problem::Problem, site::Site};
@@ -148,6 +147,21 @@ impl ServerHandler for Mcp {
         let said = self.entered(move |site, context| prompts::get(site, context, &request.name, &arguments)).await;
         Ok(said.map_err(failed)?.into())
     }
+
+    /// What the SDK could not read as a request it knows: the method, or what came with it.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        const WITH_PARAMETERS: &[&str] = &["initialize", "tools/call", "resources/read", "prompts/get"];
+        let method = request.method;
+        Err(if WITH_PARAMETERS.contains(&method.as_str()) {
+            ErrorData::invalid_params(format!("the parameters of {method} are not as they should be"), None)
+        } else {
+            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {method:?}"), None)
+        })
+    }
 }
 
 /// A failure of a request that is not a tool's.
@@ -157,6 +171,5 @@ fn failed(problem: Problem) -> ErrorData {
         status if status.is_client_error() => ErrorCode::INVALID_PARAMS,
         _ => ErrorCode::INTERNAL_ERROR,
     };
-    let data = json!({ "code": problem.code, "hint": problem.hint });
-    ErrorData::new(code, answer::problem(&problem), Some(data))
+    ErrorData::new(code, answer::problem(&problem), None)
 }
