@@ -132,7 +132,7 @@ mod tests {
             "line 1, column 16: \"mcpServers\" should be an object, and is an array"
         );
         let another = "{\n\"mcpServers\": {\"trackway\": {\"command\": \"docker\"}}}";
-        assert_eq!(said(another), "line 2, column 29: another server is called \"trackway\" here");
+        assert_eq!(said(another), "line 2, column 28: another server is called \"trackway\" here");
         assert_eq!(disconnect(another).unwrap(), another);
         assert!(said("{// mine\n}").contains("not a comment"));
     }

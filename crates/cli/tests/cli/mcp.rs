@@ -379,12 +379,14 @@ fn connecting_lists_the_server_and_disconnecting_leaves_the_others() {
 #[test]
 fn the_real_client_calls_a_tool_and_gets_the_answer() {
     let desk = Desk::new(Engine::Sqlite, NEWEST, &[]);
-    // What a user says when the client asks whether to use the project's server, and its tools.
-    let agreed = json!({ "enabledMcpjsonServers": ["trackway"], "permissions": { "allow": ["mcp__trackway"] } });
+    // What a user says when the client asks whether to use the project's server.
+    let agreed = json!({ "enabledMcpjsonServers": ["trackway"] });
     fs::write(desk.project().join(".claude/settings.local.json"), agreed.to_string()).unwrap();
     let turns = json!([[{ "tool": "mcp__trackway__whoami", "input": {} }], [{ "text": "I know who I am." }]]);
     let scenario = json!({ "prompt": "TALK", "actors": [{ "match": "TALK", "turns": turns }] });
-    let result = desk.plays(&Scenario::parse(&scenario.to_string()));
+    let call = desk.call(&Scenario::parse(&scenario.to_string()));
+    let result = call.args(["--allowedTools", "mcp__trackway__whoami"]).run();
+    assert!(result.status.success(), "{result:#?}");
     assert_eq!(result.result()["result"], "I know who I am.");
     let last = result.requests.last().unwrap().body["messages"].to_string();
     assert!(last.contains("# You are ada"), "{last}");

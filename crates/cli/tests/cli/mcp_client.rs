@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
-    process::{Child, Stdio},
+    process::{Child, ChildStdout, Stdio},
 };
 
 use rmcp::{
@@ -100,6 +100,8 @@ impl Client {
 /// `trackway up`, until dropped.
 pub struct Server {
     process: Child,
+    /// It would end if nobody listened to what it says.
+    _said: BufReader<ChildStdout>,
     pub address: SocketAddr,
 }
 
@@ -108,9 +110,10 @@ impl Server {
         let mut command = terminal.command(&["up", "--listen", "127.0.0.1:0", "--no-work"]);
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut said = BufReader::new(process.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("Trackway is up at http://").unwrap().trim_end_matches('/');
-        Self { address: address.parse().unwrap(), process }
+        Self { address: address.parse().unwrap(), process, _said: said }
     }
 
     /// Sends a request as it is written: the status, and all that came back.

@@ -10,6 +10,9 @@ pub const ANSWER_MAX: usize = 8_000;
 /// Characters of a text in what came of an action: whoever acted has the rest.
 const TEXT_MAX: usize = 300;
 
+/// Characters of what went wrong, and of what to do.
+const SAID_MAX: usize = 2_000;
+
 /// A page without its front matter: what can be done stands at the end, in a line each.
 pub fn page(page: &Page) -> String {
     let mut out = markdown::body(page);
@@ -46,7 +49,7 @@ fn shortened(data: Value) -> Value {
 /// A failure, and what to do.
 pub fn problem(problem: &Problem) -> String {
     let hint = problem.hint.as_deref().map_or_else(String::new, |hint| format!("\nhint: {}", text::clean_line(hint)));
-    text::cut(&format!("error: {}{hint}", text::clean(&problem.message)), ANSWER_MAX)
+    format!("error: {}{}", text::cut(&text::clean(&problem.message), SAID_MAX), text::cut(&hint, SAID_MAX))
 }
 
 /// A part of a text from a character on, that says where it goes on. Fences that are cut are closed and opened again, so
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_long_text_comes_in_parts_that_make_the_whole() {
-        let lines: String = (0..2_000).map(|number| format!("line {number} äöü\n")).collect();
+        let lines = (0..2_000).map(|number| format!("line {number} äöü\n")).collect::<Vec<_>>().concat();
         let mut skip = 0;
         let mut read = String::new();
         loop {

@@ -3,9 +3,9 @@
 
 mod answer;
 pub mod http;
-mod prompts;
+pub mod prompts;
 mod read;
-mod resources;
+pub mod resources;
 pub mod stdio;
 pub mod tools;
 

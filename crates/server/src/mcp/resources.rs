@@ -1,5 +1,7 @@
 //! Resources: tasks, runs and reports by their address, and those that matter now.
 
+use std::collections::BTreeSet;
+
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};
 use trackway_actions::context::Context;
@@ -59,7 +61,9 @@ pub fn current(site: &Site, context: &Context) -> Result<Vec<Resource>, Problem>
             ));
         }
     }
-    found.dedup_by(|one, other| one.uri == other.uri);
+    // Of several agents' reports on a task, the address leads to the one that speaks for it.
+    let mut seen = BTreeSet::new();
+    found.retain(|resource| seen.insert(resource.uri.clone()));
     Ok(found)
 }
 
