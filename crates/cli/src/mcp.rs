@@ -33,7 +33,8 @@ pub fn mcp(matches: &ArgMatches) -> Result<Outcome, Failure> {
     // A thread that waits for input nobody will send is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     served?;
-    Ok(Outcome::new(Value::String(String::new()), Shape::Text))
+    // Nothing but the protocol goes to standard output, whatever was asked for.
+    Ok(Outcome::new(Value::String(String::new()), Shape::Document))
 }
 
 /// Opens the database at the first request that finds it, and looks at each who is asking.

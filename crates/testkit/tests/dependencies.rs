@@ -19,6 +19,7 @@ const REGISTRY: &str = "registry+";
 const LICENCES: &[&str] = &[
     "(MIT OR Apache-2.0) AND Unicode-3.0",
     "Apache-2.0",
+    "Apache-2.0 OR BSL-1.0",
     "Apache-2.0 OR BSL-1.0 OR MIT",
     "Apache-2.0 OR MIT",
     "Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT",

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use rmcp::model::{GetPromptRequestParams, ProtocolVersion, ReadResourceRequestParams};
 use serde_json::{Value, json};
-use trackway_testkit::{Engine, scripted_model::Scenario};
+use trackway_testkit::{CrashingServer, Engine, scripted_model::Scenario};
 
 use crate::{
     live::{Desk, NEWEST},
@@ -172,7 +172,11 @@ fn a_long_page_comes_in_parts() {
 
 /// Everything that one process answers to these lines; each is JSON, and nothing else is there.
 fn answers(terminal: &Terminal, lines: &[u8]) -> (Ran, Vec<Value>) {
-    let ran = ran_with_input(terminal.command(&["mcp"]), lines);
+    answers_to(terminal.command(&["mcp"]), lines)
+}
+
+fn answers_to(command: std::process::Command, lines: &[u8]) -> (Ran, Vec<Value>) {
+    let ran = ran_with_input(command, lines);
     let answers = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     (ran, answers)
 }
@@ -224,6 +228,7 @@ fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
     ];
     let (ran, all) = answers(&terminal, lines.join("\n").as_bytes());
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert_eq!(answers_to(terminal.command(&["mcp", "--json"]), b"").1, Vec::<Value>::new());
     let nameless: Vec<_> =
         all.iter().filter(|answer| answer["id"].is_null()).map(|answer| &answer["error"]["code"]).collect();
     assert_eq!(nameless.iter().filter(|code| ***code == json!(-32700)).count(), 2, "{nameless:?}");
@@ -277,6 +282,24 @@ fn a_database_that_is_away_is_said_and_found_when_it_is_there() {
         let (failed, said) = client.call("whoami", json!({})).await;
         assert!(failed && said.contains("there is no database") && said.contains("hint: "), "{said}");
         terminal.json(&["init"]);
+        assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
+    });
+}
+
+#[test]
+fn a_server_that_crashes_under_it_is_found_again() {
+    let crashing = CrashingServer::start();
+    let terminal = Terminal::before_init(Engine::Sqlite);
+    let mut init = terminal.command(&["init", "--db", &crashing.url]);
+    assert!(init.output().unwrap().status.success());
+    let mut command = terminal.command(&["mcp"]);
+    command.env("TRACKWAY_DB", &crashing.url);
+    block_on(async {
+        let client = Client::at(command, &VERSIONS[1]).await;
+        assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
+        crashing.crash();
+        // The first may still find the connection of before.
+        let _ = client.call("whoami", json!({})).await;
         assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
     });
 }

@@ -44,6 +44,11 @@ impl Client {
     pub async fn over_stdio(terminal: &Terminal, token: Option<&str>, version: &ProtocolVersion) -> Self {
         let mut command = terminal.command(&["mcp"]);
         command.envs(token.map(|token| ("TRACKWAY_TOKEN", token)));
+        Self::at(command, version).await
+    }
+
+    /// At what a command starts.
+    pub async fn at(mut command: std::process::Command, version: &ProtocolVersion) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut process = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
         let (config, mode) = lifecycle(version);

@@ -33,6 +33,9 @@ pub fn page(page: &Page) -> String {
 /// What came of an action.
 pub fn done(name: &str, data: Value, is_dry: bool) -> String {
     let heading = if is_dry { "Would be done" } else { "Done" };
+    if data.as_array().is_some_and(Vec::is_empty) {
+        return format!("# {heading}: {name}\n\nNothing: there was none.\n");
+    }
     let data = serde_json::to_string_pretty(&shortened(data)).unwrap_or_default();
     part(&format!("# {heading}: {name}\n\n{}\n", fenced("json", &data)), 0, None)
 }

@@ -134,7 +134,11 @@ impl Known {
             let said = "A run's token, as `claim` gives it: that run's agent acts";
             fields.insert(RUN_TOKEN.to_owned(), json!({ "type": "string", "description": said }));
         }
-        let hints = ToolAnnotations::new().read_only(!self.writes).open_world(false);
+        let mut hints = ToolAnnotations::new().read_only(!self.writes).open_world(false);
+        if self.writes {
+            // Only among all actions are some that delete.
+            hints = hints.destructive(self.name == "act");
+        }
         Tool::new(self.name, said, input).annotate(hints)
     }
 
@@ -299,7 +303,7 @@ mod tests {
         let all = all();
         assert!(all.len() <= 10, "{}", all.len());
         let size = serde_json::to_string(&all).unwrap().len();
-        assert!(size < 7_000, "tools/list has {size} bytes; every agent reads them at every start");
+        assert!(size < 7_200, "tools/list has {size} bytes; every agent reads them at every start");
         for tool in all {
             let schema = tool.schema_as_json_value();
             assert_eq!(schema["type"], "object", "{}", tool.name);
