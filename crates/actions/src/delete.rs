@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Marks a row deleted, and its entry in the registry.
-fn mark<K: kind::Marker>(write: &mut Writer<'_>, table: &str, id: trackway_domain::Id<K>) -> Result<()> {
+pub(crate) fn mark<K: kind::Marker>(write: &mut Writer<'_>, table: &str, id: trackway_domain::Id<K>) -> Result<()> {
     let now = write.now;
     write.post(&format!("update {table} set deleted_at = ?3 where tenant_id = ?1 and id = ?2"), params![id, now])?;
     write.unregister(id)?;

@@ -2,6 +2,7 @@
 
 pub mod action;
 mod agent_link;
+pub mod board;
 pub mod catalog;
 pub mod context;
 pub mod conversation;

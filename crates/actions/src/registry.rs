@@ -8,6 +8,10 @@ use trackway_domain::{
 
 use crate::{
     action::{Action, LongText},
+    board::{
+        ArchiveBoard, ArchiveStickie, DeleteBoard, DeleteStickie, RelateStickies, SetBoard, SetStickie, SyncBoard,
+        UnrelateStickies, UpdateStickie,
+    },
     catalog::{
         label::SetLabel,
         link::{AddLink, DeleteLink},
@@ -31,7 +35,10 @@ use crate::{
     },
     error::Result,
     people::{SetAgent, SetPerson},
-    queue::{AddItem, CancelItem, Claim, CompleteItem, FailItem, HeartbeatItem, ReleaseItem, RequeueItem, TakeItems},
+    queue::{
+        AddItem, CancelItem, Claim, CleanupLeases, CompleteItem, FailItem, HeartbeatItem, ReleaseItem, RequeueItem,
+        TakeItems,
+    },
     report::{SetReport, UpdateReport},
     run::{CancelRun, EndRun, RecordStep, RecordUsage, StartRun, WakeRun},
     scratchpad::{RestoreScratchpad, SetScratchpad, UpdateScratchpad},
@@ -188,6 +195,17 @@ actions![
     SetTestcase,
     ImportTestcases,
     CleanupContents,
+    CleanupLeases,
+    SetBoard,
+    ArchiveBoard,
+    DeleteBoard,
+    SyncBoard,
+    SetStickie,
+    UpdateStickie,
+    ArchiveStickie,
+    DeleteStickie,
+    RelateStickies,
+    UnrelateStickies,
 ];
 
 /// The action of a name.

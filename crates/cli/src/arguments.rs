@@ -12,6 +12,7 @@ use crate::{environment, long_text};
 /// The nouns, with what they are. A noun without commands is not shown.
 const NOUNS: &[(&str, &str)] = &[
     ("agent", "Agents: who acts"),
+    ("board", "Boards of stickies, and the folders they are written to"),
     ("cleanup", "Clean-ups of what is no longer wanted; each says how much it removed"),
     ("commitment", "Commitments: what counts once enough commit to it"),
     ("conversation", "Conversations: what belongs together of what is said"),
@@ -33,6 +34,7 @@ const NOUNS: &[(&str, &str)] = &[
     ("scratchpad", "Scratchpads: an agent's notes to its future self"),
     ("session", "Claude Code sessions: prompts, subagents, evidence"),
     ("spawn", "Spawns: the tool calls that started subagents"),
+    ("stickie", "Stickies: short notes on a board, and how they relate"),
     ("studio", "Studios: shared spaces that own notes, decisions and commitments"),
     ("subagent", "Subagents: the agents that sessions started"),
     ("task", "Tasks, their versions and their history"),
@@ -80,8 +82,15 @@ fn verbs(noun: &str) -> impl Iterator<Item = &'static str> {
     let actions = ACTIONS.iter().filter(move |action| action.command.0 == noun);
     let actions = actions.flat_map(|action| [Some(action.command.1), action.alias].into_iter().flatten());
     let views = VIEWS.iter().filter(move |view| view.command.0 == noun);
-    let special = (noun == "task").then_some("run");
-    actions.chain(views.flat_map(|view| [Some(view.command.1), view.alias].into_iter().flatten())).chain(special)
+    let special: &[&str] = match noun {
+        "task" => &["run"],
+        "board" => &["export", "import", "diff"],
+        "import" => &["jsonl"],
+        _ => &[],
+    };
+    actions
+        .chain(views.flat_map(|view| [Some(view.command.1), view.alias].into_iter().flatten()))
+        .chain(special.iter().copied())
 }
 
 fn grammar(extent: &Extent) -> Command {
@@ -111,13 +120,20 @@ fn noun_command(noun: &'static str, about: &'static str, extent: &Extent) -> Com
     let actions = ACTIONS.iter().filter(|action| action.command.0 == noun).map(|action| action_command(action, extent));
     let views = VIEWS.iter().filter(|view| view.command.0 == noun).map(|view| view_command(view, extent));
     let command = command.subcommands(actions).subcommands(views);
-    if noun == "task" { command.subcommand(crate::work::run_command()) } else { command }
+    match noun {
+        "task" => command.subcommand(crate::work::run_command()),
+        "board" => crate::board_folder::commands(command),
+        "import" => command.subcommand(crate::transfer::import_command()),
+        _ => command,
+    }
 }
 
 /// Flags that hold what people and agents write: it may begin with `-`, and `-` alone reads standard input. Flags that
 /// take several values are not among them: they could not tell a value from the next flag.
 pub const FREE_TEXTS: &[&str] = &[
+    "background",
     "body",
+    "code",
     "comment",
     "content",
     "description",
@@ -125,10 +141,12 @@ pub const FREE_TEXTS: &[&str] = &[
     "error",
     "error-message",
     "goal",
+    "guidelines",
     "identity",
     "message",
     "motivation",
     "name",
+    "note",
     "notes",
     "one-liner",
     "outcome",
@@ -201,7 +219,12 @@ fn globals() -> [Arg; 3] {
 
 /// Commands that are neither an action nor a question about rows.
 fn special() -> Vec<Command> {
+    let [backup, restore, export, move_to] = crate::transfer::commands();
     vec![
+        backup,
+        restore,
+        export,
+        move_to,
         Command::new("init").about("Make a database here, or yours with --user").arg(
             Arg::new("user")
                 .long("user")

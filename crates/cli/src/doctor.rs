@@ -8,9 +8,10 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
 use serde_json::json;
+use trackway_actions::queue::CleanupLeases;
 use trackway_claude::settings::connected_memory;
 use trackway_domain::{Error as Rule, Time};
-use trackway_store::{Reader, params};
+use trackway_store::{Engine, Reader, health::Health, params};
 
 use crate::{
     connect,
@@ -28,12 +29,17 @@ const SESSIONS: i64 = 50;
 const SILENCE_S: i64 = 60;
 /// How long an event may wait in the spool, in seconds.
 const WAITING_S: i64 = 60;
+/// Bytes that should be free: as much as a busy day writes, with room for a backup.
+const ROOM_BYTES: u64 = 200 << 20;
 /// How long a failure in the log is news, in seconds.
 const NEWS_S: i64 = 86_400;
 
 pub fn command() -> Command {
     Command::new("doctor").about("Look for what is wrong here, and say what to do about it").arg(
-        Arg::new("fix").long("fix").action(ArgAction::SetTrue).help("Do what is safe to do: apply events that wait"),
+        Arg::new("fix")
+            .long("fix")
+            .action(ArgAction::SetTrue)
+            .help("Do what is safe to do: apply events that wait, return items whose lease is over"),
     )
 }
 
@@ -49,11 +55,17 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     let now = Time::now();
     let folder = hook::folder_of(location);
     if matches.get_flag("fix") {
-        hook::apply_waiting(&house.core, &house.context()?, &folder)?;
+        let context = house.context()?;
+        hook::apply_waiting(&house.core, &context, &folder)?;
+        house.core.execute(&context, &CleanupLeases {})?;
     }
+    let store = house.core.store();
+    let health = store.health()?;
     let mut read = house.reader()?;
     let connected = connected_since();
     let mut findings = Vec::new();
+    findings.extend(of_the_database(&health, store.engine()));
+    findings.extend(stuck_leases(&mut read, now)?);
     findings.extend(unreadable_settings());
     if let Some(since) = connected {
         findings.extend(silent_sessions(&mut read, since)?);
@@ -63,6 +75,8 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     findings.extend(unmatched(&mut read, now)?);
     let data = json!({
         "database": location.url.to_string(),
+        "engine": format!("{} {}", store.engine().name(), health.version),
+        "bytes": health.bytes,
         "schema": trackway_store::migrate::known_version(),
         "hooks": connected.is_some(),
         "findings": serde_json::to_value(&findings).map_err(|error| Rule::usage(error.to_string()))?,
@@ -70,6 +84,55 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     let mut outcome = Outcome::new(data, Shape::Doctor);
     outcome.failed = !findings.is_empty();
     Ok(outcome)
+}
+
+/// What is wrong with the database itself.
+fn of_the_database(health: &Health, engine: Engine) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(broken) = &health.broken {
+        findings.push(Finding {
+            check: "integrity",
+            problem: format!("the database file is damaged: {broken}"),
+            fix: "keep a copy of it, and restore the last backup elsewhere: trackway restore FILE --db URL".to_owned(),
+        });
+    }
+    if health.is_old(engine) {
+        findings.push(Finding {
+            check: "engine",
+            problem: format!("PostgreSQL {} is older than 14", health.version),
+            fix: "use a newer server: trackway move --to URL copies everything there".to_owned(),
+        });
+    }
+    let needed = u64::try_from(health.bytes).unwrap_or_default().max(ROOM_BYTES);
+    if let Some(free) = health.free_bytes.filter(|free| *free < needed) {
+        findings.push(Finding {
+            check: "disk",
+            problem: format!("{} MB are free where the database is, which takes {} MB", free >> 20, health.bytes >> 20),
+            fix: "free some space, or move the database: trackway move --to URL".to_owned(),
+        });
+    }
+    if let Some(left) = &health.incoming {
+        findings.push(Finding {
+            check: "incoming",
+            problem: format!("a restore or a move to here was cut off and left {left}"),
+            fix: "it is not used by anything: delete it".to_owned(),
+        });
+    }
+    findings
+}
+
+/// Items that somebody took and was not heard of any more, and that nobody returned.
+fn stuck_leases(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Failure> {
+    let until = now.plus_seconds(-WAITING_S);
+    let count = read.count(
+        "select count(*) from queue_items where tenant_id = ?1 and status = 'running' and lease_expires < ?2",
+        params![until],
+    )?;
+    Ok((count > 0).then(|| Finding {
+        check: "leases",
+        problem: format!("{count} queue items are held by workers that were not heard of any more"),
+        fix: "trackway doctor --fix returns them to the queue; so does the next worker".to_owned(),
+    }))
 }
 
 /// When hooks were put into the settings that count here, as far as the files tell.

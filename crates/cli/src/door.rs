@@ -22,8 +22,8 @@ use trackway_views::registry::VIEWS;
 use uuid::Uuid;
 
 use crate::{
-    arguments, connect, demo, doctor, environment, failure::Failure, hook, ingest, init, location::Location, long_text,
-    mcp, render::Shape, up, user, work,
+    arguments, board_folder, connect, demo, doctor, environment, failure::Failure, hook, ingest, init,
+    location::Location, long_text, mcp, render::Shape, transfer, up, user, work,
 };
 
 /// An answer, and how people see it.
@@ -86,6 +86,18 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
             let (_, rest) = rest.subcommand().unwrap_or(("", rest));
             work::run_task(&House::open(matches)?, rest)
         }
+        Some(("board", rest)) if rest.subcommand_name().is_some_and(board_folder::is_about_folders) => {
+            let (verb, rest) = rest.subcommand().unwrap_or(("", rest));
+            board_folder::answer(&House::open(matches)?, verb, rest)
+        }
+        Some(("backup", rest)) => transfer::backup(&House::open(matches)?, rest),
+        Some(("export", rest)) => transfer::export(&House::open(matches)?, rest),
+        Some(("move", rest)) => transfer::move_to(&House::open(matches)?, rest),
+        Some(("restore", rest)) => transfer::restore(&Location::find(matches)?, rest),
+        Some(("import", rest)) if rest.subcommand_name() == Some("jsonl") => {
+            let (_, rest) = rest.subcommand().unwrap_or(("", rest));
+            transfer::restore(&Location::find(matches)?, rest)
+        }
         Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
         Some(("mcp", _)) => mcp::mcp(matches),
         Some(("ingest", rest)) => {
@@ -93,14 +105,6 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
             ingest::ingest(&House::open_at(&location)?, &location, rest)
         }
         _ => House::open(matches)?.answer(matches),
-    }
-}
-
-/// The token that was given, when one was.
-pub fn token() -> Result<Option<String>, Failure> {
-    match std::env::var(environment::TOKEN) {
-        Err(VarError::NotUnicode(_)) => Err(Rule::denied("the token is not known here").into()),
-        token => Ok(token.ok().filter(|token| !token.is_empty())),
     }
 }
 
@@ -127,7 +131,7 @@ impl House {
     }
 
     fn open_at(location: &Location) -> Result<Self, Failure> {
-        let token = token()?;
+        let token = given_token()?;
         Ok(Self { core: location.open()?, tenant: location.tenant.clone(), token })
     }
 
@@ -266,11 +270,8 @@ impl House {
     }
 
     /// Tenants are for who can open the database, not for who was given a token to one of them.
-    fn refuse_token(&self, what: &str) -> Result<(), Failure> {
-        match self.token {
-            Some(_) => Err(Rule::denied(format!("a token cannot {what}")).into()),
-            None => Ok(()),
-        }
+    pub fn refuse_token(&self, what: &str) -> Result<(), Failure> {
+        refuse(self.token.as_ref(), what)
     }
 
     /// Finds the short form of each id that is about to be shown to people. What was done is done: when this fails,
@@ -287,6 +288,22 @@ impl House {
             outcome.short_ids = forms.into_iter().map(|(id, short)| (id.to_string(), short)).collect();
         }
         outcome
+    }
+}
+
+/// The token that was given, if one was.
+pub fn given_token() -> Result<Option<String>, Failure> {
+    match std::env::var(environment::TOKEN) {
+        Err(VarError::NotUnicode(_)) => Err(Rule::denied("the token is not known here").into()),
+        token => Ok(token.ok().filter(|token| !token.is_empty())),
+    }
+}
+
+/// Refuses whoever comes with a token.
+pub fn refuse(token: Option<&String>, what: &str) -> Result<(), Failure> {
+    match token {
+        Some(_) => Err(Rule::denied(format!("a token cannot {what}")).into()),
+        None => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line: arguments in, tables or JSON out, an exit code.
 
 pub mod arguments;
+pub mod board_folder;
 pub mod client;
 pub mod config;
 pub mod connect;
@@ -20,6 +21,7 @@ pub mod reference;
 pub mod render;
 pub mod settings_file;
 pub mod standard_input;
+pub mod transfer;
 pub mod up;
 pub mod user;
 pub mod work;

@@ -30,6 +30,8 @@ use crate::{
 const ADDRESS: &str = "127.0.0.1:7878";
 /// How long a login link works.
 const LINK_SECONDS: i64 = 600;
+/// Requests a second that one token may make.
+const RATE: u32 = 10_000;
 /// Threads that may wait for the database.
 const THREADS: usize = 64;
 /// How long connections may take to end.
@@ -59,6 +61,11 @@ pub fn command() -> Command {
                 .value_name("NAME")
                 .action(ArgAction::Append)
                 .help("A name it may be called by, beside those of this machine; repeat for several"),
+                        Arg::new("rate")
+                .long("rate")
+                .value_name("NUMBER")
+                .value_parser(clap::value_parser!(u32))
+                .help("How many requests a second one token may make (10000); 0 is no limit"),
             Arg::new("no_work").long("no-work").action(ArgAction::SetTrue).help("Without a worker"),
         ])
         .args(work::arguments())
@@ -85,6 +92,7 @@ pub fn up(house: &House, location: &Location, matches: &ArgMatches) -> Result<Ou
     let site = Site::new(Arc::new(location.open()?));
     let settings = trackway_server::Settings {
         hosts: matches.get_many::<String>("host").into_iter().flatten().cloned().collect(),
+        rate: matches.get_one::<u32>("rate").copied().unwrap_or(RATE),
     };
     let (stop, stopped) = watch::channel(false);
     let server = serving(listener, site.clone(), settings, stopped)?;

@@ -34,6 +34,7 @@ pub const DEFAULT: &[&str] = &[
     "end_experiment",
     "set_testcase",
     "import_testcases",
+    "stickie",
 ];
 
 /// What agents may do only with a grant.
@@ -56,6 +57,7 @@ pub const GRANTED: &[&str] = &[
     "claim",
     "queue_cancel",
     "queue_requeue",
+    "set_board",
 ];
 
 /// What a run may do about itself.

@@ -37,6 +37,8 @@ words! {
         Experiment = "experiment",
         Route = "route",
         Testcase = "testcase",
+        Board = "board",
+        Stickie = "stickie",
     }
 }
 
@@ -93,6 +95,8 @@ markers!(
     Experiment,
     Route,
     Testcase,
+    Board,
+    Stickie,
 );
 
 words! {
@@ -143,7 +147,21 @@ macro_rules! touchable {
     };
 }
 
-touchable!(Note, Decision, DecisionOption, Vote, Confirmation, Commitment, Task, File, Commit, Message, Report);
+touchable!(
+    Note,
+    Decision,
+    DecisionOption,
+    Vote,
+    Confirmation,
+    Commitment,
+    Task,
+    File,
+    Commit,
+    Message,
+    Report,
+    Board,
+    Stickie
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,8 @@
 //! Types and rules of Trackway. Pure: no I/O, and no clock but what is passed in.
 
+pub mod board;
+pub mod board_folder;
+pub mod board_sync;
 pub mod capability;
 pub mod close_matches;
 pub mod closing;

@@ -393,3 +393,38 @@ words! {
         Todo = "TODO",
     }
 }
+
+words! {
+    /// How long a board is kept in use.
+    #[derive(Default)]
+    pub enum Lifecycle {
+        #[default]
+        Permanent = "permanent",
+        Yearly = "yearly",
+        Quarterly = "quarterly",
+        Monthly = "monthly",
+        Weekly = "weekly",
+        Daily = "daily",
+    }
+}
+
+words! {
+    /// How much a stickie matters.
+    pub enum StickiePriority {
+        Must = "must",
+        Should = "should",
+        Could = "could",
+        Wont = "wont",
+    }
+}
+
+words! {
+    /// How one stickie relates to another, read from the first to the second.
+    pub enum RelationType {
+        Includes = "INCLUDES",
+        Causes = "CAUSES",
+        Uses = "USES",
+        Represents = "REPRESENTS",
+        ContrastsWith = "CONTRASTS_WITH",
+    }
+}

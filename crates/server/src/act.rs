@@ -121,7 +121,7 @@ pub fn execute(
     input: Map<String, Value>,
     query: &str,
 ) -> Result<Value, Problem> {
-    let is_dry = input::pairs(query).any(|(name, value)| name == "dry_run" && value == "true");
+    let is_dry = is_dry(query)?;
     let mode = if is_dry { Mode::Rehearse } else { Mode::Execute };
     let mut data = (action.with_json)(&site.core, context, Value::Object(input), mode)?;
     if is_dry && let Some(token) = data.get_mut("token") {
@@ -129,6 +129,23 @@ pub fn execute(
         *token = Value::Null;
     }
     Ok(data)
+}
+
+/// Whether nothing is really to be done. A query says nothing else here.
+fn is_dry(query: &str) -> Result<bool, Problem> {
+    let mut is_dry = false;
+    for (name, value) in input::pairs(query) {
+        is_dry = match (name.as_str(), value.as_str()) {
+            ("dry_run", "true") => true,
+            ("dry_run", "false") => false,
+            ("dry_run", _) => return Err(Rule::usage(format!("dry_run is true or false, not {value:?}")).into()),
+            _ => {
+                let error = Rule::usage(format!("there is no parameter {name:?} in the query of an action"));
+                return Err(error.hint("its parameters are the JSON object in the body").into());
+            }
+        };
+    }
+    Ok(is_dry)
 }
 
 /// The parameters of an action, from JSON or from a form.

@@ -22,6 +22,7 @@ pub enum Place {
     Search,
     Usage,
     Wake,
+    Api,
     List(&'static Noun),
     One(&'static Noun, String),
 }
@@ -56,6 +57,7 @@ impl Address {
             "search" => Place::Search,
             "usage" => Place::Usage,
             "wake" => Place::Wake,
+            "api" => Place::Api,
             _ => {
                 let (first, reference) = path.split_once('/').unwrap_or((path, ""));
                 let noun = nouns::at(first)?;
@@ -78,6 +80,7 @@ impl Place {
             Self::Search => "/search".to_owned(),
             Self::Usage => "/usage".to_owned(),
             Self::Wake => "/wake".to_owned(),
+            Self::Api => "/api".to_owned(),
             Self::List(noun) => format!("/{}", noun.path),
             Self::One(noun, reference) => format!("/{}/{}", noun.path, encoded(reference)),
         }

@@ -80,7 +80,7 @@ pub fn openapi() -> Value {
             "tags": [if action.command.0.is_empty() { "actions" } else { action.command.0 }],
             "summary": schema.get("description"),
             "parameters": [{ "name": "dry_run", "in": "query", "required": false, "description": "Show what would come out, and change nothing", "schema": { "type": "boolean" } }],
-            "requestBody": { "required": true, "content": { "application/json": { "schema": body } } },
+            "requestBody": { "required": !input::required(&schema).is_empty(), "content": { "application/json": { "schema": body } } },
             "responses": responses(),
         });
         paths.insert(format!("/api/v1/actions/{}", action.name), json!({ "post": operation }));

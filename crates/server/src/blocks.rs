@@ -11,6 +11,9 @@ use crate::{
 
 /// Characters of a text that stand in a row; a longer one stands below.
 const SHORT: usize = 160;
+/// Texts that stand below though they may be short.
+const LONG: &[&str] =
+    &["body", "content", "description", "motivation", "notes", "tldr", "text", "script", "identity", "diff", "error"];
 /// Columns of a table whose answer does not say which.
 const COLUMNS_MAX: usize = 8;
 
@@ -91,6 +94,9 @@ fn text_cell(key: &str, text: &str, noun: Option<&Noun>) -> Cell {
             None => Cell::Code(short(text).to_owned()),
         };
     }
+    if noun.is_some_and(|noun| noun.noun == "link") && matches!(key, "from" | "to") {
+        return linked("task", text);
+    }
     if let Some((_, kind)) = NAMES.iter().find(|(name, _)| *name == key) {
         return linked(kind, short(text));
     }
@@ -118,7 +124,9 @@ pub fn table(rows: &[Value], columns: &[&str], noun: Option<&Noun>, empty: &str)
         columns.iter().map(|&column| column.to_owned()).collect()
     };
     let cells = |row: &Value| {
-        chosen.iter().map(|column| shortened(cell(column, row.get(column).unwrap_or(&Value::Null), noun))).collect()
+        let said = |column: &String| row.as_object().is_none_or(|fields| !is_repeated(fields, column));
+        let value = |column: &String| row.get(column).filter(|_| said(column)).unwrap_or(&Value::Null);
+        chosen.iter().map(|column| shortened(cell(column, value(column), noun))).collect()
     };
     Block::Table(Table {
         rows: rows.iter().map(cells).collect(),
@@ -145,15 +153,21 @@ pub fn fields(data: &Map<String, Value>, noun: Option<&Noun>, without: &[&str]) 
             continue;
         }
         match value {
-            Value::String(text) if text.chars().count() > SHORT || text.contains('\n') => below.push(Block::Text {
-                label: Some(words(key)),
-                text: text.clone(),
-                kind: match key.as_str() {
-                    "body" | "content" | "description" | "motivation" | "notes" | "tldr" | "text" => TextKind::Markdown,
-                    "diff" => TextKind::Diff,
-                    _ => TextKind::Plain,
-                },
-            }),
+            Value::String(text)
+                if !text.is_empty()
+                    && (LONG.contains(&key.as_str()) || text.chars().count() > SHORT || text.contains('\n')) =>
+            {
+                below.push(Block::Text {
+                    label: Some(words(key)),
+                    text: text.clone(),
+                    kind: match key.as_str() {
+                        "script" | "error" => TextKind::Plain,
+                        "diff" => TextKind::Diff,
+                        key if LONG.contains(&key) => TextKind::Markdown,
+                        _ => TextKind::Plain,
+                    },
+                });
+            }
             Value::Array(rows) if rows.iter().any(Value::is_object) => {
                 below.push(Block::Heading(words(key)));
                 below.push(table(rows, &[], nouns::of(key.trim_end_matches('s')), ""));
@@ -162,6 +176,7 @@ pub fn fields(data: &Map<String, Value>, noun: Option<&Noun>, without: &[&str]) 
                 let text = serde_json::to_string_pretty(value).unwrap_or_default();
                 below.push(Block::Text { label: Some(words(key)), text, kind: TextKind::Json });
             }
+            Value::Bool(false) => {}
             value => match cell(key, value, noun) {
                 Cell::Nothing => {}
                 cell => facts.push((words(key), cell)),
@@ -176,10 +191,17 @@ pub fn fields(data: &Map<String, Value>, noun: Option<&Noun>, without: &[&str]) 
     blocks
 }
 
-/// Whether a field says less than another that stands beside it.
+/// Whether a field says no more than another that stands beside it.
 fn is_hidden(row: &Map<String, Value>, key: &str) -> bool {
     let name_stands_beside = key.strip_suffix("_id").is_some_and(|name| row.contains_key(name));
-    name_stands_beside || matches!(key, "tenant_id" | "lineage_id" | "digest" | "content_id" | "scope" | "actor_id")
+    name_stands_beside
+        || is_repeated(row, key)
+        || matches!(key, "tenant_id" | "lineage_id" | "digest" | "content_id" | "scope" | "actor_id")
+}
+
+/// Whether an outcome only says the status again.
+fn is_repeated(row: &Map<String, Value>, key: &str) -> bool {
+    key == "outcome" && row.get("outcome") == row.get("status")
 }
 
 /// A field's name as people say it.

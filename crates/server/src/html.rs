@@ -1,13 +1,14 @@
 //! A page as HTML, for people. Everything somebody wrote is escaped here, or goes through [`crate::prose`].
 
 use axum::http::StatusCode;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use trackway_domain::{
     capability::{self, Allowance},
     text,
 };
 
 use crate::{
+    graph,
     input::{self, FieldType},
     markdown,
     page::{Block, Branch, Cell, Offer, Page, Table, TextKind},
@@ -104,6 +105,10 @@ fn framed(title: &str, path: &str, main: &str, live: bool) -> String {
 fn block(block: &Block) -> String {
     match block {
         Block::Heading(title) => format!("<h2>{}</h2>\n", escaped(title)),
+        Block::Ask { to, field, label } => format!(
+            "<form class=ask action=\"{to}\"><label><span>{}</span><input name=\"{field}\" required></label><button>Ask</button></form>\n",
+            escaped(label),
+        ),
         Block::Say(sentence) => format!("<p>{}</p>\n", sentences(sentence)),
         Block::Facts(facts) => {
             let rows: String = facts
@@ -114,7 +119,8 @@ fn block(block: &Block) -> String {
         }
         Block::Table(table) => self::table(table),
         Block::Text { label, text, kind } => {
-            let label = label.as_ref().map_or_else(String::new, |label| format!("<h3>{}</h3>", escaped(label)));
+            let label =
+                label.as_ref().map_or_else(String::new, |label| format!("<h2 class=label>{}</h2>", escaped(label)));
             let body = match kind {
                 TextKind::Markdown => format!("<div class=prose>{}</div>", prose::html(text)),
                 TextKind::Diff => diff(text),
@@ -148,6 +154,7 @@ fn block(block: &Block) -> String {
                 .collect();
             format!("<ol class=chain>{items}</ol>\n")
         }
+        Block::Versions(versions) => graph::svg(versions),
         Block::Bars(bars) => {
             let items: String = bars
                 .iter()
@@ -242,8 +249,14 @@ fn table(table: &Table) -> String {
     let shown: Vec<usize> = (0..table.columns.len())
         .filter(|&column| table.rows.iter().any(|row| row.get(column) != Some(&Cell::Nothing)))
         .collect();
-    let head: String =
-        shown.iter().map(|&column| format!("<th scope=col>{}</th>", escaped(&table.columns[column]))).collect();
+    let is_number = |column: usize| table.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Number(_))));
+    let head: String = shown
+        .iter()
+        .map(|&column| {
+            let class = if is_number(column) { " class=number" } else { "" };
+            format!("<th scope=col{class}>{}</th>", escaped(&table.columns[column]))
+        })
+        .collect();
     let rows: String = table
         .rows
         .iter()
@@ -259,9 +272,7 @@ fn table(table: &Table) -> String {
             format!("<tr>{cells}</tr>\n")
         })
         .collect();
-    format!(
-        "<div class=table tabindex=0 role=region aria-label=Table><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n"
-    )
+    format!("<div class=table tabindex=0><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n")
 }
 
 fn cell(value: &Cell) -> String {
@@ -313,7 +324,7 @@ fn form(offer: &Offer) -> String {
         .into_iter()
         .flatten()
         .filter(|(name, _)| !offer.preset.contains_key(*name))
-        .map(|(name, field)| self::field(name, field, &schema, needed.contains(&name.as_str())))
+        .map(|(name, field)| self::field(name, field, &schema, needed.contains(&name.as_str()), &offer.present))
         .collect();
     let sure =
         if offer.action.removes { "<label class=check><input type=checkbox required> Yes, really</label>" } else { "" };
@@ -326,31 +337,43 @@ fn form(offer: &Offer) -> String {
     )
 }
 
-fn field(name: &str, field: &Value, schema: &schemars::Schema, needed: bool) -> String {
+fn field(name: &str, field: &Value, schema: &schemars::Schema, needed: bool, present: &Map<String, Value>) -> String {
+    let present = match present.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => String::new(),
+    };
     let said =
         field.get("description").and_then(Value::as_str).unwrap_or_default().replace("; - reads standard input", "");
     let label = format!("<span>{}</span><small>{}</small>", escaped(&name.replace('_', " ")), escaped(&said));
-    let needed = if needed { " required" } else { "" };
+    // An empty content clears.
+    let needed = if needed && name != "content" { " required" } else { "" };
+    let value = if present.is_empty() { String::new() } else { format!(" value=\"{}\"", escaped(&present)) };
     let name = escaped(name);
     let input = match input::field_type(field) {
         FieldType::Flag => {
             return format!("<label class=check><input type=checkbox name=\"{name}\" value=true> {label}</label>");
         }
-        FieldType::Whole => format!("<input type=number step=1 name=\"{name}\"{needed}>"),
+        FieldType::Whole => format!("<input type=number step=1 name=\"{name}\"{value}{needed}>"),
         FieldType::Number => format!("<input type=number step=any name=\"{name}\"{needed}>"),
         FieldType::Any => format!("<textarea name=\"{name}\" rows=3{needed}></textarea>"),
         FieldType::List => format!("<input name=\"{name}\"{needed}>").repeat(3),
         FieldType::Text if LONG_FIELDS.contains(&name.as_str()) => {
-            format!("<textarea name=\"{name}\" rows=5{needed}></textarea>")
+            format!("<textarea name=\"{name}\" rows=5{needed}>\n{}</textarea>", escaped(&present))
         }
         FieldType::Text => match choices(field, schema) {
             Some(choices) => {
                 let none = if needed.is_empty() { "<option value=\"\"></option>" } else { "" };
-                let options: String =
-                    choices.iter().map(|choice| format!("<option>{}</option>", escaped(choice))).collect();
+                let options: String = choices
+                    .iter()
+                    .map(|choice| {
+                        let chosen = if *choice == present { " selected" } else { "" };
+                        format!("<option{chosen}>{}</option>", escaped(choice))
+                    })
+                    .collect();
                 format!("<select name=\"{name}\"{needed}>{none}{options}</select>")
             }
-            None => format!("<input name=\"{name}\"{needed}>"),
+            None => format!("<input name=\"{name}\"{value}{needed}>"),
         },
     };
     format!("<label>{label}{input}</label>")

@@ -59,12 +59,15 @@ pub fn from_pairs(
 ) -> Result<Map<String, Value>> {
     let empty = Map::new();
     let known = fields(schema).unwrap_or(&empty);
+    let needed = required(schema);
     let mut input = Map::new();
     for (name, text) in pairs {
         let Some(field) = known.get(&name) else {
             return Err(unknown(&name, known));
         };
-        if text.is_empty() {
+        // An empty text is one where a text has to be given: it clears what was there.
+        let is_text = needed.contains(&name.as_str()) && field_type(field) == FieldType::Text;
+        if text.is_empty() && !is_text {
             continue;
         }
         let value = match field_type(field) {

@@ -87,6 +87,7 @@ pub fn description(offer: &Offer) -> String {
 fn block(block: &Block) -> String {
     match block {
         Block::Heading(title) => format!("## {}\n", line(title)),
+        Block::Ask { to, field, label } => format!("Ask with `{to}?{field}=...`: {label}.\n"),
         Block::Say(sentence) => format!("{sentence}\n"),
         Block::Facts(facts) => {
             facts.iter().map(|(name, value)| format!("- {}: {}\n", line(name), cell(value))).collect()
@@ -121,6 +122,21 @@ fn block(block: &Block) -> String {
                     None => line(&hop.label),
                 };
                 format!("- {}: {label}\n", line(&hop.kind))
+            })
+            .collect(),
+        Block::Versions(versions) => versions
+            .iter()
+            .map(|version| {
+                let replaces: Vec<String> =
+                    version.replaces.iter().map(|(name, level)| format!(", {level} of {}", line(name))).collect();
+                format!(
+                    "- [{}]({}): {} of {} runs completed{}\n",
+                    line(&version.name),
+                    version.to,
+                    version.good,
+                    version.all,
+                    replaces.concat()
+                )
             })
             .collect(),
         Block::Bars(bars) => bars

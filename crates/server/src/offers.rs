@@ -79,6 +79,7 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
         action,
         path: format!("{}/actions/{}", base.trim_end_matches('/'), action.name),
         preset,
+        present: Map::new(),
     };
     match place {
         Place::Whoami => all().map(|action| offer(action, of_run(action, run))).collect(),
@@ -94,9 +95,14 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
                 .filter(|action| action.command.0 == noun.noun && !is_making(action))
                 .filter_map(|action| Some((action, subject(noun, action)?)));
             let also = noun.also.iter().filter_map(|(name, field)| Some((named(name)?, *field)));
-            own.chain(also).map(|(action, field)| offer(action, preset(action, field, reference, data))).collect()
+            own.chain(also)
+                .map(|(action, field)| Offer {
+                    present: present(action, data),
+                    ..offer(action, preset(action, field, reference, data))
+                })
+                .collect()
         }
-        Place::Overview | Place::Why | Place::Search | Place::Usage | Place::Wake => Vec::new(),
+        Place::Overview | Place::Why | Place::Search | Place::Usage | Place::Wake | Place::Api => Vec::new(),
     }
 }
 
@@ -137,6 +143,19 @@ fn preset(action: &Entry, field: &str, reference: &str, data: &Value) -> Map<Str
         }
     }
     preset
+}
+
+/// What stands there now of what an action changes. A scratchpad is written on top of what was seen.
+fn present(action: &Entry, data: &Value) -> Map<String, Value> {
+    if action.name == "set_scratchpad" {
+        let pad = &data["scratchpad"];
+        return Map::from_iter([
+            ("content".to_owned(), pad["content"].clone()),
+            ("if_revision".to_owned(), pad["revision"].clone()),
+        ]);
+    }
+    let is_change = matches!(action.command.1, "set" | "update");
+    data.as_object().filter(|_| is_change).cloned().unwrap_or_default()
 }
 
 /// What a run is about, where an action asks for the run.

@@ -40,12 +40,20 @@ pub struct Offer {
     pub action: &'static Entry,
     pub path: String,
     pub preset: Map<String, Value>,
+    /// What stands there now, for a form to begin with.
+    pub present: Map<String, Value>,
 }
 
 /// A part of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     Heading(String),
+    /// A question to fill in.
+    Ask {
+        to: &'static str,
+        field: &'static str,
+        label: &'static str,
+    },
     /// A sentence of ours.
     Say(String),
     Facts(Vec<(String, Cell)>),
@@ -64,6 +72,8 @@ pub enum Block {
     Chain(Vec<Hop>),
     /// How things compare.
     Bars(Vec<Bar>),
+    /// Versions, newest first, what each replaces, and how they went.
+    Versions(Vec<Version>),
     /// Numbers to see at once.
     Figures(Vec<Figure>),
 }
@@ -140,6 +150,18 @@ pub struct Bar {
     pub good: i64,
     pub all: i64,
     pub note: String,
+}
+
+/// A version in the graph of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Version {
+    pub name: String,
+    pub to: String,
+    pub is_here: bool,
+    /// The names of what it replaces, with the level.
+    pub replaces: Vec<(String, String)>,
+    pub good: i64,
+    pub all: i64,
 }
 
 /// A number to see at once.

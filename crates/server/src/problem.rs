@@ -1,7 +1,7 @@
 //! What went wrong, with an honest status, in the form that was asked for.
 
 use axum::{
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde_json::json;
@@ -16,11 +16,13 @@ pub struct Problem {
     pub code: &'static str,
     pub message: String,
     pub hint: Option<String>,
+    /// The methods there are, when it was asked with another.
+    pub allow: Option<&'static str>,
 }
 
 impl Problem {
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), hint: None }
+        Self { status, code, message: message.into(), hint: None, allow: None }
     }
 
     pub fn unauthorised(message: impl Into<String>) -> Self {
@@ -36,6 +38,12 @@ impl Problem {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// A method that is not for a path.
+    pub fn method(method: &Method, path: &str, allow: &'static str) -> Self {
+        let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", format!("{method} is not for {path}"));
+        Self { allow: Some(allow), ..problem }
     }
 
     /// Answers with it.
@@ -54,6 +62,9 @@ impl Problem {
         };
         let mut response = (self.status, [(header::CONTENT_TYPE, format.content_type())], body).into_response();
         let headers = response.headers_mut();
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"trackway\""));
         }
@@ -66,7 +77,7 @@ impl Problem {
 
 fn of_kind(kind: ErrorKind, message: String, hint: Option<String>) -> Problem {
     let status = StatusCode::from_u16(kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Problem { status, code: kind.code(), message, hint }
+    Problem { status, code: kind.code(), message, hint, allow: None }
 }
 
 impl From<Rule> for Problem {

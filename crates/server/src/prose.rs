@@ -17,10 +17,8 @@ pub fn html(text: &str) -> String {
             Some(Event::Start(Tag::Link { link_type, dest_url: to, title, id }))
         }
         // A heading of theirs is not one of the page's.
-        Event::Start(Tag::Heading { .. }) => Some(Event::Start(Tag::Paragraph)),
-        Event::End(TagEnd::Heading(_)) => Some(Event::End(TagEnd::Paragraph)),
-        Event::Start(Tag::HtmlBlock) => Some(Event::Start(Tag::Paragraph)),
-        Event::End(TagEnd::HtmlBlock) => Some(Event::End(TagEnd::Paragraph)),
+        Event::Start(Tag::Heading { .. } | Tag::HtmlBlock) => Some(Event::Start(Tag::Paragraph)),
+        Event::End(TagEnd::Heading(_) | TagEnd::HtmlBlock) => Some(Event::End(TagEnd::Paragraph)),
         event => Some(event),
     });
     let mut out = String::new();

@@ -1,6 +1,9 @@
 //! The socket: what comes in is checked, read, answered by [`Site`] on a thread that may wait, and sent back.
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
@@ -13,11 +16,13 @@ use axum::{
 use tokio::{net::TcpListener, sync::watch};
 
 use crate::{
-    api, assets,
+    api, assets, caller,
     format::Format,
     live::Live,
     login, mcp,
+    metrics::Metrics,
     problem::Problem,
+    rate::Rate,
     site::{Question, Site, json_response},
 };
 
@@ -33,6 +38,8 @@ const CONTENT_SECURITY: &str = "default-src 'none'; style-src 'self'; script-src
 pub struct Settings {
     /// Names it may be called by, beside those of this machine.
     pub hosts: Vec<String>,
+    /// Requests a second that a token may make; 0 is no limit.
+    pub rate: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -40,6 +47,8 @@ struct Door {
     site: Site,
     settings: Settings,
     live: Live,
+    rate: Arc<Rate>,
+    metrics: Arc<Metrics>,
 }
 
 /// Everything that can be asked for.
@@ -51,7 +60,7 @@ pub fn router(site: Site, settings: Settings, stop: watch::Receiver<bool>) -> Ro
         .route("/api/openapi.json", get(|| async { json_response(&api::openapi()) }))
         .route("/assets/{name}", get(|Path(name): Path<String>| async move { assets::asset(&name) }))
         .fallback(any(handle))
-        .with_state(Door { site, settings, live })
+        .with_state(Door { rate: Arc::new(Rate::new(settings.rate)), metrics: Arc::default(), site, settings, live })
 }
 
 /// Serves until told to stop; what was begun is finished.
@@ -78,27 +87,52 @@ async fn ready(State(door): State<Door>) -> Response {
 }
 
 async fn handle(State(door): State<Door>, request: Request) -> Response {
+    let begun = Instant::now();
+    let metrics = Arc::clone(&door.metrics);
+    let response = safe(answered(door, request).await);
+    metrics.count(response.status().as_u16(), begun.elapsed());
+    response
+}
+
+async fn answered(door: Door, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let format =
         Format::of_ending(parts.uri.path()).map_or_else(|| Format::of_accept(&parts.headers), |(_, format)| format);
     if let Err(problem) = called_rightly(&parts, &door.settings) {
-        return safe(problem.respond(format));
+        return problem.respond(format);
     }
-    let body = match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, BODY_MAX)).await {
-        Ok(Ok(body)) => body.to_vec(),
-        Ok(Err(_)) => {
+    let who = caller::token(&parts.headers).map_or_else(|_| String::new(), |(token, _)| token);
+    if !door.rate.allows(&who, Instant::now()) {
+        let problem = Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate",
+            format!("more than {} requests a second", door.settings.rate),
+        );
+        return problem.hint("wait a second; --rate says how many there may be").respond(format);
+    }
+    let announced =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    // What is too large by its own word is not waited for.
+    let read = async {
+        match announced.filter(|length| *length > BODY_MAX) {
+            Some(_) => None,
+            None => to_bytes(body, BODY_MAX).await.ok(),
+        }
+    };
+    let body = match tokio::time::timeout(BODY_PATIENCE, read).await {
+        Ok(Some(body)) => body.to_vec(),
+        Ok(None) => {
             let problem =
                 Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("a body is at most {BODY_MAX} bytes"));
-            return safe(problem.respond(format));
+            return problem.respond(format);
         }
         Err(_) => {
-            return safe(
-                Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", "the body took too long to arrive").respond(format),
-            );
+            return Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", "the body took too long to arrive")
+                .respond(format);
         }
     };
     if parts.uri.path() == mcp::http::PATH {
-        return safe(mcp::http::answer(door.site, parts, body).await);
+        return mcp::http::answer(door.site, parts, body).await;
     }
     let question = Question {
         method: parts.method,
@@ -111,20 +145,27 @@ async fn handle(State(door): State<Door>, request: Request) -> Response {
         let site = door.site.clone();
         let entered = tokio::task::spawn_blocking(move || site.context(&question)).await;
         return match entered {
-            Ok(Ok(context)) => safe(door.live.stream(context.tenant)),
-            Ok(Err(problem)) => safe(problem.respond(format)),
-            Err(_) => safe(StatusCode::INTERNAL_SERVER_ERROR.into_response()),
+            Ok(Ok(context)) => door.live.stream(context.tenant),
+            Ok(Err(problem)) => problem.respond(format),
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         };
     }
     let answered = tokio::task::spawn_blocking(move || match question.path.as_str() {
         "/login" => login::login(&door.site, &question).unwrap_or_else(|problem| problem.respond(format)),
+        "/metrics" => numbers(&door, &question).unwrap_or_else(|problem| problem.respond(format)),
         "/logout" => login::logout(&door.site, &question).unwrap_or_else(|problem| problem.respond(format)),
         _ => door.site.answer(&question),
     })
     .await;
-    safe(answered.unwrap_or_else(|_| {
+    answered.unwrap_or_else(|_| {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "something went wrong here").respond(format)
-    }))
+    })
+}
+
+fn numbers(door: &Door, question: &Question) -> Result<Response, Problem> {
+    let context = door.site.context(question)?;
+    let text = door.metrics.text(&door.site, &context)?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
 
 /// A page of another name that was led here by its name server is refused.

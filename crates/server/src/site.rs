@@ -143,12 +143,11 @@ impl Site {
                 Ok(Reply::Page(Box::new(act::describe(self, context, &address.place, name)?)))
             }
             (Method::POST, Wanted::Action(name)) => act::perform(self, context, &address.place, name, question),
-            (method, _) => Err(Problem::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method",
-                format!("{method} is not for {}", question.path),
-            )
-            .hint("pages are read with GET, actions are done with POST <page>/actions/<name>")),
+            (method, wanted) => {
+                let allow = if matches!(wanted, Wanted::Action(_)) { "GET, HEAD, POST" } else { "GET, HEAD" };
+                Err(Problem::method(&method, &question.path, allow)
+                    .hint("pages are read with GET, actions are done with POST <page>/actions/<name>"))
+            }
         }
     }
 
@@ -174,13 +173,11 @@ impl Site {
                 act::execute(self, &context, action, act::body(question, action)?, &question.query)?
             }
             (Method::GET | Method::HEAD, None) => return api::ask(self, &context, rest, &question.query),
-            (method, _) => {
-                return Err(Problem::new(
-                    StatusCode::METHOD_NOT_ALLOWED,
-                    "method",
-                    format!("{method} is not for {}", question.path),
-                )
-                .hint("/api/openapi.json lists what there is"));
+            (method, action) => {
+                let allow = if action.is_some() { "POST" } else { "GET, HEAD" };
+                return Err(
+                    Problem::method(&method, &question.path, allow).hint("/api/openapi.json lists what there is")
+                );
             }
         };
         Ok(json_response(&json!({ "schema_version": 1, "data": data })))
@@ -194,11 +191,10 @@ pub(crate) fn json_response(value: &serde_json::Value) -> Response {
 
 fn respond(question: &Question, reply: Reply, format: Format) -> Response {
     let page = match reply {
-        Reply::Page(page) => page,
         Reply::Done { then, .. } if format == Format::Html => {
             return (StatusCode::SEE_OTHER, [(header::LOCATION, then)]).into_response();
         }
-        Reply::Done { page, .. } => page,
+        Reply::Page(page) | Reply::Done { page, .. } => page,
     };
     let body = match format {
         Format::Json => {

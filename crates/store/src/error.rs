@@ -38,6 +38,11 @@ pub enum Error {
     Database(String),
     #[error("a stored value cannot be read: {0}")]
     Value(String),
+    /// A backup that was cut or changed.
+    #[error("the backup is damaged: {0}")]
+    Damaged(String),
+    #[error("{0}")]
+    File(String),
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -56,7 +61,9 @@ impl Error {
             | Self::Full(_)
             | Self::ReadOnly(_)
             | Self::Database(_)
-            | Self::Value(_) => ErrorKind::Failed,
+            | Self::Value(_)
+            | Self::Damaged(_)
+            | Self::File(_) => ErrorKind::Failed,
         }
     }
 
@@ -72,7 +79,8 @@ impl Error {
             Self::Refused(_) => "check the user, the password and the database in the URL",
             Self::Full(_) => "free some space and try again; nothing was changed",
             Self::ReadOnly(_) => "check the permissions of the file and its directory; nothing was changed",
-            Self::Taken(_) | Self::Refuted(_) | Self::Database(_) | Self::Value(_) => return None,
+            Self::Damaged(_) => "take another copy of it; nothing was changed",
+            Self::Taken(_) | Self::Refuted(_) | Self::Database(_) | Self::Value(_) | Self::File(_) => return None,
         };
         Some(hint.to_owned())
     }

@@ -1,10 +1,12 @@
 //! Rows in and out. One SQL text for both engines, dispatched in `connection`; types crossed in `sql`.
 
 pub mod bell;
+pub mod boards;
 pub mod connection;
 pub mod current_reports;
 pub mod error;
 pub mod foreign;
+pub mod health;
 pub mod linked_tasks;
 pub mod migrate;
 pub mod queue;
@@ -18,6 +20,7 @@ pub mod sql;
 pub mod store;
 pub mod table;
 pub mod tables;
+pub mod transfer;
 pub mod url;
 pub mod wake;
 

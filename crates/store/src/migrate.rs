@@ -14,12 +14,18 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (3, "motion", include_str!("../migrations/0003_motion.sql")),
     (4, "lean", include_str!("../migrations/0004_lean.sql")),
     (5, "wake", include_str!("../migrations/0005_wake.sql")),
+    (6, "boards", include_str!("../migrations/0006_boards.sql")),
     (8, "doors", include_str!("../migrations/0008_doors.sql")),
 ];
 
 /// The schema this program knows.
 pub fn known_version() -> i64 {
     MIGRATIONS.last().map_or(0, |(version, ..)| *version)
+}
+
+/// The texts of the migrations up to a version.
+pub(crate) fn texts(version: i64) -> impl Iterator<Item = &'static str> {
+    MIGRATIONS.iter().filter(move |(number, ..)| *number <= version).map(|(.., text)| *text)
 }
 
 /// Whether the database is empty or ours. Something else is an error, and is left alone.
@@ -49,7 +55,12 @@ fn count(connection: &mut Connection, sql: &str) -> Result<i64> {
 
 /// Applies what is missing, in one transaction. A database newer than this program is refused untouched.
 pub(crate) fn bring_up_to_date(connection: &mut Connection, url: &Url) -> Result<()> {
-    if applied(connection, url)? == known_version() {
+    bring_up_to(connection, url, known_version())
+}
+
+/// The same, up to a version: what was written by an older program is read as it was meant.
+pub(crate) fn bring_up_to(connection: &mut Connection, url: &Url, version: i64) -> Result<()> {
+    if applied(connection, url)? >= version {
         return Ok(());
     }
     match connection.engine() {
@@ -57,7 +68,7 @@ pub(crate) fn bring_up_to_date(connection: &mut Connection, url: &Url) -> Result
         // Two processes may start at once: the second waits, and finds the work done.
         Engine::Postgres => connection.batch("begin; select pg_advisory_xact_lock(1414682457)")?,
     }
-    let outcome = apply_missing(connection, url);
+    let outcome = apply_missing(connection, url, version);
     match outcome {
         Ok(()) => connection.commit(),
         Err(error) => {
@@ -67,7 +78,7 @@ pub(crate) fn bring_up_to_date(connection: &mut Connection, url: &Url) -> Result
     }
 }
 
-fn apply_missing(connection: &mut Connection, url: &Url) -> Result<()> {
+fn apply_missing(connection: &mut Connection, url: &Url, version: i64) -> Result<()> {
     let done = applied(connection, url)?;
     if done == 0 {
         connection.batch(&translated(
@@ -78,11 +89,11 @@ fn apply_missing(connection: &mut Connection, url: &Url) -> Result<()> {
             connection.batch(&format!("pragma application_id = {APPLICATION_ID}"))?;
         }
     }
-    for (version, name, text) in MIGRATIONS.iter().filter(|(version, ..)| *version > done) {
+    for (number, name, text) in MIGRATIONS.iter().filter(|(number, ..)| *number > done && *number <= version) {
         connection.batch(&translated(connection.engine(), text))?;
         connection.execute(
             "insert into trackway_migrations (version, name, applied_at) values (?1, ?2, ?3)",
-            params![*version, *name, trackway_domain::Time::now()],
+            params![*number, *name, trackway_domain::Time::now()],
         )?;
     }
     Ok(())

@@ -42,6 +42,7 @@ const NAMED: &[(Kind, &str, &str)] = &[
     (Kind::Workspace, "workspaces", "name"),
     (Kind::Label, "labels", "key"),
     (Kind::Task, "tasks", "variant"),
+    (Kind::Board, "boards", "name"),
 ];
 
 /// Names looked through for close matches.
@@ -70,6 +71,11 @@ impl Reader<'_> {
                 return Ok(id.into());
             }
         }
+        if K::KIND == Kind::Stickie
+            && let Some(id) = self.stickie_named(text)?
+        {
+            return Ok(id.into());
+        }
         if K::KIND == Kind::Run && text == "last" {
             let newest =
                 self.one::<(Uuid,)>("select id from runs where tenant_id = ?1 order by id desc limit 1", &[])?;
@@ -82,6 +88,23 @@ impl Reader<'_> {
             return Ok(entry.id.into());
         }
         Err(self.unknown(K::KIND, text)?.into())
+    }
+
+    /// The stickie of a name, which only one board has, or of `board/name`.
+    fn stickie_named(&mut self, text: &str) -> Result<Option<Uuid>> {
+        let select = "select s.id from boards b join stickies s on s.tenant_id = b.tenant_id and s.board_id = b.id and s.deleted_at is null
+                      where b.tenant_id = ?1 and b.deleted_at is null and";
+        let mut found = self.query::<(Uuid,)>(&format!("{select} s.name = ?2 limit 2"), params![text])?;
+        if let (true, Some((board, name))) = (found.is_empty(), text.split_once('/')) {
+            found = self.query(&format!("{select} b.name = ?2 and s.name = ?3"), params![board, name])?;
+        }
+        match found.as_slice() {
+            [] => Ok(None),
+            [(id,)] => Ok(Some(*id)),
+            _ => Err(Rule::usage(format!("stickies of more than one board are called {text:?}"))
+                .hint("say which: BOARD/NAME, or the id")
+                .into()),
+        }
     }
 
     /// The same for a reference that may be absent.
@@ -204,7 +227,7 @@ impl Reader<'_> {
         };
         let names = self.query::<(String,)>(
             &format!(
-                "select {column} from {table} where tenant_id = ?1 and deleted_at is null order by id desc limit ?2"
+                "select {column} from {table} where tenant_id = ?1 and deleted_at is null and {column} is not null order by id desc limit ?2"
             ),
             params![NAMES_SEARCHED],
         )?;

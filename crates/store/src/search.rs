@@ -10,7 +10,7 @@ use trackway_domain::{
 use uuid::Uuid;
 
 use crate::{
-    connection::Engine,
+    connection::{Connection, Engine},
     error::Result,
     params, row,
     sql::Param,
@@ -67,6 +67,29 @@ impl Writer<'_> {
             self.post_row("insert into content_index (rowid, words) values (?1, ?2)", params![number, words])?;
         }
         Ok(())
+    }
+}
+
+/// Makes a body searchable in a database that is being filled.
+pub(crate) fn index_again(connection: &mut Connection, tenant: Uuid, content: Uuid, body: &str) -> Result<()> {
+    match connection.engine() {
+        Engine::Sqlite => {
+            connection.execute(
+                "insert into content_words (tenant_id, content_id) values (?1, ?2)",
+                params![tenant, content],
+            )?;
+            let number = connection.last_number();
+            connection
+                .execute("insert into content_index (rowid, words) values (?1, ?2)", params![number, joined(body)])?;
+            Ok(())
+        }
+        Engine::Postgres => {
+            let vector = Vector::of(body);
+            connection.post(
+                "insert into content_words (tenant_id, content_id, words, whole) values (?1, ?2, cast(cast(?3 as text) as tsvector), ?4)",
+                params![tenant, content, vector.text, vector.whole],
+            )
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use trackway_domain::{Id, Time, Variant, kind, words::RunStatus};
 use crate::{
     shown,
     tables::{
-        Agent, Commitment, Conversation, Decision, Experiment, Message, Note, Package, QueueItem, Report, Route, Run,
-        Session, Spawn, Subagent, Task, TaskLink, Testcase, Token, Workflow,
+        Agent, Board, Commitment, Conversation, Decision, Experiment, Message, Note, Package, QueueItem, Report, Route,
+        Run, Session, Spawn, Stickie, StickieRelation, Subagent, Task, TaskLink, Testcase, Token, Workflow,
     },
 };
 
@@ -180,4 +180,28 @@ shown! {
         taken_by: Option<String> = "h.handle",
         initiated_by: Option<String> = "p.handle",
     } from "queue_items q join tasks t on t.id = q.task_id left join roles r on r.id = q.role_id left join agents a on a.id = q.agent_id left join workspaces w on w.id = q.workspace_id left join agents h on h.id = q.taken_by left join people p on p.id = q.initiated_by"
+}
+
+shown! {
+    pub struct BoardShown of board: Board as "b" {
+        role: Option<String> = "r.name",
+        conversation: Option<String> = "c.title",
+        task: Option<Variant> = "t.variant",
+        stickie_count: i64 = "(select count(*) from stickies s where s.tenant_id = b.tenant_id and s.board_id = b.id and s.deleted_at is null and s.archived_at is null)",
+    } from "boards b left join roles r on r.id = b.role_id left join conversations c on c.id = b.conversation_id left join tasks t on t.id = b.task_id"
+}
+
+shown! {
+    pub struct StickieShown of stickie: Stickie as "s" {
+        board: Option<String> = "b.name",
+        created_by_task: Option<Variant> = "t.variant",
+        archived: bool = "s.archived_at is not null",
+    } from "stickies s join boards b on b.id = s.board_id left join tasks t on t.id = s.created_by_task_id"
+}
+
+shown! {
+    pub struct RelationShown of relation: StickieRelation as "e" {
+        from: Option<String> = "f.name",
+        to: Option<String> = "t.name",
+    } from "stickie_relations e join stickies f on f.id = e.from_id join stickies t on t.id = e.to_id"
 }

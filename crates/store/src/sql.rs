@@ -170,6 +170,14 @@ pub enum Row<'a> {
 }
 
 impl Row<'_> {
+    /// How many columns it has.
+    pub fn width(&self) -> usize {
+        match self {
+            Row::Sqlite(row) => row.as_ref().column_count(),
+            Row::Postgres(row) => row.len(),
+        }
+    }
+
     pub fn get<T: FromColumn>(&self, index: usize) -> Result<T> {
         let column = match self {
             Row::Sqlite(row) => match row.get_ref(index)? {
@@ -350,9 +358,11 @@ word_columns!(
     words::Heading,
     words::ItemStatus,
     words::Level,
+    words::Lifecycle,
     words::LinkType,
     words::MessageStatus,
     words::Priority,
+    words::RelationType,
     words::RoleOrigin,
     words::RoleSource,
     words::RunMode,
@@ -360,6 +370,7 @@ word_columns!(
     words::Runner,
     words::SpawnRoleSource,
     words::StepType,
+    words::StickiePriority,
     words::TaskStatus,
     words::TestcaseStatus,
     words::TokenScope,

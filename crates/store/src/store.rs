@@ -122,25 +122,25 @@ impl Store {
 
 /// Who can open the file is trusted, so a new one is for its owner only; so is a folder made for it.
 #[cfg(unix)]
-fn make_private(directory: &Path) -> std::io::Result<()> {
+pub(crate) fn make_private(directory: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
 #[cfg(not(unix))]
-fn make_private(directory: &Path) -> std::io::Result<()> {
+pub(crate) fn make_private(directory: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)
 }
 
 #[cfg(unix)]
-fn keep_private(file: &Path) {
+pub(crate) fn keep_private(file: &Path) {
     use std::os::unix::fs::PermissionsExt;
     // A file system without permissions keeps what it has.
     let _ = std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600));
 }
 
 #[cfg(not(unix))]
-fn keep_private(_: &Path) {}
+pub(crate) fn keep_private(_: &Path) {}
 
 fn connect(url: &Url, create: bool) -> Result<Connection> {
     match url {

@@ -21,7 +21,7 @@ const SECRET: &str = "secret";
 const REFERENCE_AS_TEXT: [(&str, &str); 3] = [("create_note", "about"), ("vote", "option"), ("send_message", "to")];
 
 /// The actions that name nothing but what they make, and so cannot reach anything.
-const WITHOUT_REFERENCES: [&str; 8] = [
+const WITHOUT_REFERENCES: [&str; 9] = [
     "set_role",
     "set_workspace",
     "set_label",
@@ -30,6 +30,7 @@ const WITHOUT_REFERENCES: [&str; 8] = [
     "update_scratchpad",
     "import_nagger",
     "cleanup_contents",
+    "cleanup_leases",
 ];
 
 /// One thing of every kind, all of the same name.
@@ -63,6 +64,10 @@ fn furnish(house: &House, context: &Context, name: &str) {
     act("set_testcase", json!({ "title": name, "experiment": experiment["id"] }));
     act("set_route", json!({ "tag": name, "task": name }));
     act("send_message", json!({ "body": name, "experiment": experiment["id"] }));
+    act("set_board", json!({ "name": name }));
+    act("set_stickie", json!({ "board": name, "name": name }));
+    act("set_stickie", json!({ "board": name, "name": format!("{name}/2") }));
+    act("relate_stickies", json!({ "from": name, "to": format!("{name}/2"), "type": "USES" }));
 }
 
 fn registered(house: &House) -> Vec<Uuid> {
@@ -100,9 +105,12 @@ fn required(action: &Entry, text: &str) -> Map<String, Value> {
     names.iter().filter_map(Value::as_str).map(|name| (name.to_owned(), value(&schema["properties"][name]))).collect()
 }
 
-/// The first word of a closed list, which the schema holds apart.
+/// The first word of a closed list, which the schema holds apart; of an object, nothing.
 fn first_word(schema: &Value, field: &Value) -> Value {
     let list = field["$ref"].as_str().and_then(|path| schema.pointer(path.trim_start_matches('#'))).unwrap_or(field);
+    if list["type"] == "object" {
+        return json!({});
+    }
     list.pointer("/enum/0").or_else(|| list.pointer("/oneOf/0/const")).cloned().unwrap_or_else(|| panic!("{list}"))
 }
 
@@ -147,6 +155,14 @@ engines! {
                         action.name
                     );
                 }
+            }
+        }
+        for id in &foreign {
+            for folder in [json!({ "stickies": [{ "file": "a.stickie.yaml", "id": id }] }), json!({ "board": { "id": id } })] {
+                let error = house.act_as(&visitor, "sync_board", json!({ "board": OWN, "folder": folder })).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                let error = house.act_as(&visitor, "sync_board", json!({ "folder": folder })).unwrap_err();
+                assert!(!error.to_string().contains(SECRET), "{error}");
             }
         }
         own.assert_unchanged(&house.core);

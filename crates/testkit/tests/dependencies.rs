@@ -17,6 +17,7 @@ const REGISTRY: &str = "registry+";
 
 /// Licences as packages state them. One that is not here is read before it is added.
 const LICENCES: &[&str] = &[
+    "(Apache-2.0 OR MIT) AND BSD-3-Clause",
     "(MIT OR Apache-2.0) AND Unicode-3.0",
     "Apache-2.0",
     "Apache-2.0 OR BSL-1.0",

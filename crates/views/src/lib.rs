@@ -1,6 +1,7 @@
 //! Every question, one type each. Reads only.
 
 pub mod assignment;
+pub mod board;
 pub mod catalog;
 pub mod conversation;
 pub mod event;

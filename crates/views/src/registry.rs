@@ -5,6 +5,7 @@ use trackway_domain::{Error as Rule, Time};
 use trackway_store::{Reader, Result};
 
 use crate::{
+    board::{GetBoard, GetStickie, ListBoards, ListStickies},
     catalog::{
         GetAgent, GetLabel, GetPerson, GetRole, GetStudio, GetWorkflow, GetWorkspace, ListAgents, ListLabels,
         ListLinks, ListPeople, ListRoles, ListStudios, ListTokens, ListWorkflows, ListWorkspaces,
@@ -167,6 +168,10 @@ views![
     GetTestcase,
     ListTestcases,
     Search,
+    GetBoard,
+    ListBoards,
+    GetStickie,
+    ListStickies,
     ListEvents,
     Status,
 ];

@@ -214,7 +214,7 @@ fn last_runs(read: &mut Reader<'_>, asking: Asking<'_>) -> Result<Vec<LastRun>> 
              where r.initiated_by = ?2 order by r.id desc limit ?4"
         }
     };
-    let own = asking.run.map_or_else(Uuid::nil, |run| run.uuid());
+    let own = asking.run.map_or_else(Uuid::nil, Id::uuid);
     read.query(
         &format!(
             "select u.id, a.handle, t.variant, u.status, u.outcome, u.started_at, u.ended_at,

@@ -90,10 +90,37 @@ pub(crate) fn keep_alive(write: &mut Writer<'_>, lease: &Lease) -> Result<()> {
     Ok(())
 }
 
-/// Returns what was taken and not heard of any more.
-pub(super) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Result<()> {
+/// Return queue items whose holders were not heard of any more
+///
+/// Whoever takes next does the same first; this is for a queue that nobody takes from.
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct CleanupLeases {}
+
+/// How many were returned.
+#[derive(Debug, Serialize)]
+pub struct Returned {
+    pub returned: usize,
+}
+
+impl Action for CleanupLeases {
+    const NAME: &'static str = "cleanup_leases";
+    const CAPABILITY: &'static str = "cleanup";
+    const COMMAND: (&'static str, &'static str) = ("cleanup", "leases");
+    type Touched = Nothing;
+    type Output = Returned;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        // Each is told of by an event of its own.
+        Ok(Done::unchanged(Returned { returned: return_expired(context, write)? }))
+    }
+}
+
+/// Returns what was taken and not heard of any more, and says how many that were.
+pub(super) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Result<usize> {
     let expired = write.expired_items()?;
-    expired.iter().try_for_each(|item| expire(context, write, item))
+    expired.iter().try_for_each(|item| expire(context, write, item))?;
+    Ok(expired.len())
 }
 
 fn expire(context: &Context, write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {

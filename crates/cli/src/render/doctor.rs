@@ -7,6 +7,7 @@ use super::{Page, dim, heading};
 impl Page {
     pub(super) fn doctor(&self, data: &Value) -> String {
         let mut lines = vec![format!("{} {}", dim("database"), self.cell(data, "database"))];
+        lines.push(format!("{}   {}, schema {}", dim("engine"), self.cell(data, "engine"), self.cell(data, "schema")));
         let hooks = if data["hooks"] == true { "installed" } else { "not installed: trackway connect claude-code" };
         lines.push(format!("{}    {hooks}", dim("hooks")));
         let findings = data["findings"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! How people see an answer: tables and colour on a terminal, plain text in a pipe, JSON when asked.
 
+mod board;
 mod chain;
 mod connection;
 mod doctor;
@@ -46,6 +47,7 @@ pub enum Shape {
     Session,
     Status,
     Doctor,
+    BoardDiff,
     SchemaTable,
     SchemaMarkdown,
     SchemaMermaid,
@@ -65,6 +67,7 @@ const VERSIONS: &[&str] = &[
     "cost",
 ];
 const TAKEN: &[&str] = &["id", "variant", "fence", "attempt", "lease_expires", "run_id", "token"];
+const COPIED: &[&str] = &["name", "rows", "digest"];
 const MOVED: &[&str] = &["role", "from", "to"];
 
 impl Shape {
@@ -78,6 +81,7 @@ impl Shape {
             ("run", "show") => Self::Run,
             ("session", "show") => Self::Session,
             ("task", "history") => Self::RowsOf("versions", VERSIONS),
+            ("", "backup" | "restore" | "move") => Self::RowsOf("tables", COPIED),
             ("package", "upgrade") => Self::Rows(MOVED),
             ("queue", "take") | ("", "claim") => Self::Rows(TAKEN),
             ("scratchpad", "get") => Self::Field("content"),
@@ -176,6 +180,7 @@ impl Output {
             Shape::Run => page.run(data),
             Shape::Session => page.session(data),
             Shape::Doctor => page.doctor(data),
+            Shape::BoardDiff => page.board_diff(data),
             Shape::Status => page.status(data),
             Shape::SchemaTable => page.schema_table(data),
             Shape::SchemaMarkdown => schema::markdown(data),

@@ -8,6 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
+use trackway_store::{Url, connection::Connection};
 use trackway_testkit::Engine;
 
 use crate::terminal::{Terminal, both_engines, column, ran, ran_with_input, text};
@@ -44,6 +45,60 @@ both_engines! {
         assert!(text(&finding["problem"]).starts_with("session s1 went on until "), "{finding}");
         assert!(text(&finding["fix"]).contains("trackway ingest"), "{finding}");
     }
+
+    fn leases_that_nobody_returned_are_found_and_fixed(terminal: Terminal) {
+        terminal.json(&["workflow", "set", "--name", "w"]);
+        terminal.json(&["task", "set", "--workflow", "w", "--variant", "v"]);
+        terminal.json(&["queue", "add", "--task", "v"]);
+        terminal.json(&["queue", "take"]);
+        let (code, found) = doctor(&terminal);
+        assert_eq!((code, &found["findings"]), (0, &json!([])));
+        let mut connection = match terminal.database.url() {
+            Url::Sqlite(path) => Connection::sqlite(&path, false).unwrap(),
+            Url::Postgres(_) => Connection::postgres(&terminal.database.url_text()).unwrap(),
+        };
+        connection.batch("update queue_items set lease_expires = created_at").unwrap();
+        let hour = match connection.engine() {
+            Engine::Sqlite => "3600000000",
+            Engine::Postgres => "interval '1 hour'",
+        };
+        connection.batch(&format!("update queue_items set lease_expires = lease_expires - {hour}")).unwrap();
+        let (code, found) = doctor(&terminal);
+        assert_eq!((code, column(&found["findings"], "check")), (1, vec!["leases".to_owned()]));
+        let engine = text(&found["engine"]);
+        assert!(engine.starts_with("SQLite 3.") || engine.starts_with("PostgreSQL 1"), "{engine}");
+        let fixed = ran(terminal.command(&["doctor", "--fix"]));
+        assert_eq!((fixed.code, fixed.stdout.lines().last().unwrap()), (0, "nothing is wrong"), "{}", fixed.stdout);
+        assert_eq!(terminal.json(&["queue", "size"])["by_status"]["running"], Value::Null);
+        assert!(column(&terminal.json(&["event", "list"]), "action").contains(&"queue_expire".to_owned()));
+    }
+
+    fn what_a_move_left_behind_is_found(terminal: Terminal) {
+        match terminal.database.url() {
+            Url::Sqlite(path) => fs::write(format!("{}.incoming", path.display()), "").unwrap(),
+            Url::Postgres(_) => {
+                Connection::postgres(&terminal.database.url_text()).unwrap().batch("create schema trackway_incoming").unwrap();
+            }
+        }
+        let (code, found) = doctor(&terminal);
+        assert_eq!((code, column(&found["findings"], "check")), (1, vec!["incoming".to_owned()]));
+    }
+}
+
+#[test]
+fn a_damaged_file_is_found() {
+    let terminal = Terminal::at(Engine::Sqlite);
+    for number in 0..50 {
+        terminal.json(&["role", "set", "--name", &format!("role{number}"), "--description", &"x".repeat(2_000)]);
+    }
+    let Url::Sqlite(path) = terminal.database.url() else { unreachable!() };
+    Connection::sqlite(&path, false).unwrap().batch("pragma wal_checkpoint(truncate)").unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 3 * 4_096..end - 4_096].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    let (code, found) = doctor(&terminal);
+    assert_eq!((code, found["findings"][0]["check"].as_str()), (1, Some("integrity")));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![expect(clippy::needless_raw_string_hashes, reason = "SNAPSHOTS=overwrite writes them so")]
 
+mod boards;
 mod catalog;
 mod connect;
 mod conversations;
@@ -28,5 +29,6 @@ mod search;
 mod studio;
 mod terminal;
 mod testcases;
+mod transfer;
 mod wake;
 mod work;

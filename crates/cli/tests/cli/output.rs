@@ -120,7 +120,7 @@ unit/go	[ID]	1		1	1	1	[..]
         assert!(tables.contains(&"run_resources".to_owned()) && tables.is_sorted(), "{tables:?}");
         let replaces = json!({"from_table": "task_replaces", "from_column": "new_task_id", "to_table": "tasks", "to_column": "id"});
         assert!(schema["relations"].as_array().unwrap().contains(&replaces));
-        assert_eq!(crate::terminal::column(&schema["edges"], "table"), ["task_links", "task_replaces"]);
+        assert_eq!(crate::terminal::column(&schema["edges"], "table"), ["stickie_relations", "task_links", "task_replaces"]);
         assert_eq!(terminal.json(&["db", "show"]), schema);
         for (format, part) in [("markdown", "## run_resources\n\n| column | type | required |"), ("mermaid", "  task_replaces }o--|| tasks : \"new_task_id\""), ("table", "graph edges"), ("json", "\"tables\": [")] {
             assert!(terminal.runs(&["schema", "--format", format]).stdout.contains(part), "{format}");

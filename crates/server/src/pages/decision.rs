@@ -22,10 +22,11 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     );
     out.push(Block::Heading("Results".to_owned()));
     let bars: Vec<Bar> = data["results"].as_array().into_iter().flatten().map(bar).collect();
-    match bars.is_empty() {
-        true => out.push(Block::Say("It has no options yet: `add_options` adds some.".to_owned())),
-        false => out.push(Block::Bars(bars)),
-    }
+    out.push(if bars.is_empty() {
+        Block::Say("It has no options yet: `add_options` adds some.".to_owned())
+    } else {
+        Block::Bars(bars)
+    });
     let mut page = Page::new(format!("/decisions/{id}"), question, data);
     page.blocks = out;
     Ok(page)

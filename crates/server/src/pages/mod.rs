@@ -1,6 +1,7 @@
 //! Every page: the question it asks, and how its answer is laid out.
 
 mod agent;
+mod api;
 mod decision;
 mod overview;
 mod queue;
@@ -44,6 +45,7 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str) -> Resul
         Place::Search => search::page(&mut read, query, now)?,
         Place::Usage => usage(&mut read, query, now)?,
         Place::Wake => wake(&mut read, query, now)?,
+        Place::Api => api::page(&caller),
         Place::List(noun) => list(&mut read, noun, query, now)?,
         Place::One(noun, reference) => match noun.noun {
             "run" => run::page(&mut read, reference, now)?,

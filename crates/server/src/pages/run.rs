@@ -122,7 +122,7 @@ fn moment(step: &Value) -> Moment {
     let text = |field: &str| step[field].as_str().unwrap_or_default().to_owned();
     Moment {
         at: text("created_at"),
-        label: blocks::words(&text("step_type")),
+        label: blocks::words(&text("type")),
         text: step["detail"].as_str().map(ToOwned::to_owned),
     }
 }

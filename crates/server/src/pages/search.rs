@@ -19,6 +19,7 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Probl
         .collect();
     if words.is_empty() {
         let mut page = Page::new("/search", "Search", Value::Array(Vec::new()));
+        page.blocks.push(Block::Ask { to: "/search", field: "words", label: "Words, phrases and prefixes*" });
         page.blocks
             .push(Block::Say("`/search?words=WORDS` searches messages: words, \"phrases\" and prefixes*.".to_owned()));
         return Ok(page);

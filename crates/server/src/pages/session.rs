@@ -20,10 +20,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     let mut out = blocks::fields(data.as_object().unwrap_or(&serde_json::Map::new()), nouns::of("session"), &without);
     out.push(Block::Heading("Agents it started".to_owned()));
     let tree: Vec<Branch> = listed("tree").iter().map(branch).collect();
-    match tree.is_empty() {
-        true => out.push(Block::Say("None.".to_owned())),
-        false => out.push(Block::Tree(tree)),
-    }
+    out.push(if tree.is_empty() { Block::Say("None.".to_owned()) } else { Block::Tree(tree) });
     out.push(Block::Heading("Prompts".to_owned()));
     out.push(blocks::table(
         &listed("prompts"),

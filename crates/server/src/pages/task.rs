@@ -6,9 +6,8 @@ use trackway_store::Reader;
 
 use super::ask;
 use crate::{
-    blocks::{self, cell},
-    nouns,
-    page::{Bar, Block, Page},
+    blocks, nouns,
+    page::{Block, Page, Version},
     problem::Problem,
 };
 
@@ -29,9 +28,14 @@ pub fn page(read: &mut Reader<'_>, reference: &str, _: Time) -> Result<Page, Pro
     let listed = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let all = listed(&versions);
     out.push(Block::Heading("Versions, and how they went".to_owned()));
-    out.push(Block::Bars(all.iter().map(bar).collect()));
+    out.push(Block::Versions(all.iter().map(|version| self::version(version, &variant)).collect()));
     out.push(Block::Heading("Links".to_owned()));
-    out.push(blocks::table(&listed(&links), &["from", "type", "to"], None, "It is linked to no other task."));
+    out.push(blocks::table(
+        &listed(&links),
+        &["from", "type", "to"],
+        nouns::of("link"),
+        "It is linked to no other task.",
+    ));
     out.push(Block::Heading("Reports".to_owned()));
     out.push(blocks::table(
         &listed(&reports),
@@ -60,19 +64,16 @@ pub fn page(read: &mut Reader<'_>, reference: &str, _: Time) -> Result<Page, Pro
     Ok(page)
 }
 
-fn bar(version: &Value) -> Bar {
-    let (good, all) = (version["succeeded"].as_i64().unwrap_or(0), version["runs"].as_i64().unwrap_or(0));
-    let replaces: Vec<String> = version["replaces"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|edge| {
-            format!(
-                "{} of {}",
-                edge["level"].as_str().unwrap_or("replaces"),
-                edge["variant"].as_str().unwrap_or_default()
-            )
-        })
-        .collect();
-    Bar { label: cell("variant", &version["variant"], None), good, all, note: replaces.join(", ") }
+fn version(version: &Value, here: &str) -> Version {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = text(&version["variant"]);
+    let edges = version["replaces"].as_array().into_iter().flatten();
+    Version {
+        to: blocks::path_of("task", &name).unwrap_or_default(),
+        is_here: name == here,
+        replaces: edges.map(|edge| (text(&edge["variant"]), text(&edge["level"]))).collect(),
+        good: version["succeeded"].as_i64().unwrap_or(0),
+        all: version["runs"].as_i64().unwrap_or(0),
+        name,
+    }
 }

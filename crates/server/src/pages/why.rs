@@ -1,10 +1,13 @@
 //! Why a thing is there: the chain from it to the person who answers for it, drawn.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use trackway_domain::Time;
 use trackway_store::Reader;
+use trackway_views::{
+    View,
+    why::{Place, Why},
+};
 
-use super::ask;
 use crate::{
     blocks, input,
     page::{Block, Hop, Page},
@@ -12,43 +15,52 @@ use crate::{
 };
 
 /// Lays the chain out; without a thing, says how to ask.
-pub fn page(read: &mut Reader<'_>, query: &str, _: Time) -> Result<Page, Problem> {
+pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
     let Some((_, of)) = input::pairs(query).find(|(name, value)| name == "of" && !value.is_empty()) else {
         let mut page = Page::new("/why", "Why is this here?", Value::Null);
-        page.blocks.push(Block::Say("Ask about a file, a line, a commit, a note, a run, a task: `/why?of=src/main.rs`, `/why?of=src/main.rs:12`, `/why?of=ID`.".to_owned()));
+        page.blocks.push(Block::Ask {
+            to: "/why",
+            field: "of",
+            label: "A file, a line, a commit, a note, a run, a task",
+        });
+        page.blocks.push(Block::Say(
+            "For example `/why?of=src/main.rs`, `/why?of=src/main.rs:12`, or the id of anything.".to_owned(),
+        ));
         return Ok(page);
     };
-    let data = ask(read, ("", "why"), json!({ "thing": of }))?.data;
-    let mut hops: Vec<Hop> = data["chain"].as_array().into_iter().flatten().map(hop).collect();
-    hops.extend(data["missing"].as_array().into_iter().flatten().filter_map(Value::as_str).map(|kind| Hop {
-        kind: kind.to_owned(),
-        label: String::new(),
-        to: None,
-        is_missing: true,
-    }));
-    let mut page = Page::new("/why", format!("Why {of}"), data);
-    page.blocks.push(Block::Say("From the thing to the person who answers for it.".to_owned()));
+    let chain = Why { thing: of.clone() }.answer(read, now)?;
+    let mut hops = Vec::with_capacity(chain.places.len());
+    for place in &chain.places {
+        hops.push(match place {
+            Place::Missing(kind) => Hop { kind: (*kind).to_owned(), label: String::new(), to: None, is_missing: true },
+            Place::Recorded(hop) => {
+                let kind = match hop.kind {
+                    "resource" => read.entry(hop.id)?.map_or_else(String::new, |entry| entry.kind.to_string()),
+                    kind => kind.to_owned(),
+                };
+                let to = blocks::path_of(&kind, &hop.id.to_string());
+                Hop { kind: hop.kind.to_owned(), label: hop.label.clone(), to, is_missing: false }
+            }
+        });
+    }
+    let title = hops.first().filter(|hop| !hop.label.is_empty()).map_or_else(|| of.clone(), |hop| hop.label.clone());
+    let data = serde_json::to_value(&chain).unwrap_or_default();
+    let mut page = Page::new("/why", format!("Why {title}"), data);
     page.blocks.push(Block::Chain(hops));
-    if page.data["deleted"] == true {
+    if chain.deleted {
         page.blocks.push(Block::Say("It has been deleted since.".to_owned()));
     }
-    if page.data["changed_since"] == true {
+    if chain.changed_since == Some(true) {
         page.blocks.push(Block::Say("The file has changed since its last recorded change.".to_owned()));
     }
-    if let Some(line) = page.data.get("line").and_then(Value::as_object) {
-        let fit = line.get("fit").and_then(Value::as_str).unwrap_or_default();
-        page.blocks.push(Block::Say(format!("The line is {fit}.")));
+    if let Some(line) = &chain.line {
+        page.blocks.push(Block::Say(format!("Line {}: {}.", line.number, line.fit)));
     }
     let touched = page.data["touched_by"].as_array().cloned().unwrap_or_default();
     if !touched.is_empty() {
         page.blocks.push(Block::Heading("Every run that touched it".to_owned()));
-        page.blocks.push(blocks::table(&touched, &["run_id", "action_type", "times", "first_at", "last_at"], None, ""));
+        let columns = ["run_id", "action_type", "times", "first_at", "last_at"];
+        page.blocks.push(blocks::table(&touched, &columns, None, ""));
     }
     Ok(page)
-}
-
-fn hop(hop: &Value) -> Hop {
-    let text = |field: &str| hop[field].as_str().unwrap_or_default().to_owned();
-    let (kind, id) = (text("kind"), text("id"));
-    Hop { to: blocks::path_of(&kind, &id), label: text("label"), kind, is_missing: false }
 }

@@ -1,0 +1,154 @@
+//! Making a board, and changing what is said of one.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{Error as Rule, Patch, Ref, kind, patch::UNSET, text, words::Lifecycle};
+use trackway_store::{Writer, params, shown::BoardShown, tables::Board};
+
+use super::{board_resource, held, held_board, keep_revision};
+use crate::{
+    action::{Action, Done},
+    context::Context,
+    error::Result,
+    touched::{Touch, did},
+};
+
+/// Make a board, or change what is given of one
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct SetBoard {
+    /// The board (the one of this name, else a new one, when left out)
+    pub board: Option<Ref<kind::Board>>,
+    /// What people call it
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub name: Patch<String>,
+    /// The role it is for
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub role: Patch<Ref<kind::Role>>,
+    /// The conversation it belongs to
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub conversation: Patch<Ref<kind::Conversation>>,
+    /// The project it belongs to
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub project: Patch<String>,
+    /// The task it is pinned to
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub task: Patch<Ref<kind::Task>>,
+    /// What has to be known to read it
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub background: Patch<String>,
+    /// How it is to be used
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub guidelines: Patch<String>,
+    /// How long it is kept in use (permanent, when it is not said)
+    #[arg(long)]
+    pub lifecycle: Option<Lifecycle>,
+}
+
+/// A board as it now stands, and whether this made it.
+#[derive(Debug, Serialize)]
+pub struct BoardSet {
+    #[serde(flatten)]
+    pub board: BoardShown,
+    pub new: bool,
+}
+
+impl Action for SetBoard {
+    const NAME: &'static str = "set_board";
+    const COMMAND: (&'static str, &'static str) = ("board", "set");
+    const ALIAS: Option<&'static str> = Some("create");
+    type Touched = (Touch<kind::Board, did::Create>, Touch<kind::Board, did::Update>);
+    type Output = BoardSet;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let name = self.name.line("board name", text::LINE_MAX)?.try_map(|name| text::name("board name", &name))?;
+        let before = match (&self.board, &name) {
+            (Some(board), _) => Some(held_board(write, board)?),
+            (None, Patch::Set(name)) => write
+                .one::<(_,)>(
+                    "select id from boards where tenant_id = ?1 and name = ?2 and deleted_at is null",
+                    params![name],
+                )?
+                .map(|(id,)| held(write, id))
+                .transpose()?,
+            (None, _) => None,
+        };
+        let new = before.is_none();
+        let mut board = before.clone().unwrap_or_else(|| blank(context, write));
+        board.name = name.apply(board.name);
+        board.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(board.role_id);
+        board.conversation_id =
+            self.conversation.clone().try_map(|one| write.resolve(&one))?.apply(board.conversation_id);
+        board.project = self.project.line("project", text::LINE_MAX)?.apply(board.project);
+        board.task_id = self.task.clone().try_map(|task| write.resolve(&task))?.apply(board.task_id);
+        board.background = self.background.body("background", text::TEXT_MAX)?.apply(board.background);
+        board.guidelines = self.guidelines.body("guidelines", text::TEXT_MAX)?.apply(board.guidelines);
+        board.lifecycle = self.lifecycle.unwrap_or(board.lifecycle);
+        if before.as_ref() == Some(&board) {
+            let shown = write.shown_by_id::<BoardShown>("b", board.id)?;
+            return Ok(Done::unchanged(BoardSet { board: shown, new }));
+        }
+        let shown = save(context, write, board, new)?;
+        let resource = board_resource(&shown.board);
+        let touched = if new {
+            (Touch::one(resource.clone()), Touch::none())
+        } else {
+            (Touch::none(), Touch::one(resource.clone()))
+        };
+        Ok(Done::changed(BoardSet { board: shown, new }, &resource, touched))
+    }
+}
+
+pub(super) fn blank(context: &Context, write: &Writer<'_>) -> Board {
+    Board {
+        id: write.new_id(),
+        tenant_id: context.tenant,
+        name: None,
+        role_id: None,
+        conversation_id: None,
+        project: None,
+        task_id: None,
+        background: None,
+        guidelines: None,
+        lifecycle: Lifecycle::default(),
+        edit_count: 0,
+        created_at: write.now,
+        updated_at: write.now,
+        changed_at: write.now,
+        archived_at: None,
+        deleted_at: None,
+    }
+}
+
+/// Writes a board down with what it says now, one edit later.
+pub(super) fn save(context: &Context, write: &mut Writer<'_>, mut board: Board, new: bool) -> Result<BoardShown> {
+    if let Some(name) = &board.name {
+        let taken = write.count(
+            "select count(*) from boards where tenant_id = ?1 and name = ?2 and id <> ?3 and deleted_at is null",
+            params![name, board.id],
+        )?;
+        if taken > 0 {
+            return Err(Rule::conflict(format!("there is a board called {name:?} already")).into());
+        }
+    }
+    board.edit_count += 1;
+    board.updated_at = write.now;
+    board.changed_at = write.now;
+    let resource = board_resource(&board);
+    if new {
+        write.insert(&board)?;
+        resource.register(context, write)?;
+    } else {
+        write.update(&board)?;
+        write.rename(board.id, &resource.path)?;
+    }
+    let shown = write.shown_by_id::<BoardShown>("b", board.id)?;
+    keep_revision(context, write, board.id.uuid(), board.edit_count, &shown.content())?;
+    Ok(shown)
+}

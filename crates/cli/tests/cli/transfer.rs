@@ -1,0 +1,380 @@
+//! Backups, exports and moves: everything comes back as it was, whatever happens on the way.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use trackway_store::{Url, connection::Connection};
+use trackway_testkit::Engine;
+
+use crate::terminal::{Ran, Terminal, both_engines, column, ran, ran_with_input, text};
+
+/// Something of nearly everything there is.
+fn furnish(terminal: &Terminal) {
+    let home = terminal.home.path();
+    trackway::recorded::write(&home.join("transcripts"), &home.join("project")).unwrap();
+    terminal.json(&["ingest", "transcripts"]);
+    terminal.json(&["tenant", "create", "--name", "other"]);
+    terminal.json(&["role", "set", "--name", "coder", "--title", "Größe \u{1f375} \"quoted\"", "--tag", "a", "b"]);
+    terminal.json(&["workflow", "set", "--name", "w"]);
+    terminal.json(&["task", "set", "--workflow", "w", "--variant", "v1", "--script", "true\n", "--timeout", "90m"]);
+    terminal.json(&["task", "set", "--workflow", "w", "--variant", "v2", "--replaces", "v1"]);
+    terminal.json(&["message", "send", "--body", "the kettle whistles\tand \\ whistles", "--tag", "x"]);
+    terminal.json(&["queue", "add", "--task", "v1"]);
+    let item = terminal.json(&["queue", "take", "--agent", "worker"])[0].clone();
+    let (id, fence) = (text(&item["id"]), item["fence"].to_string());
+    terminal.json(&[
+        "queue",
+        "complete",
+        "--id",
+        &id,
+        "--fence",
+        &fence,
+        "--result",
+        r#"{"b":1e18,"a":[-0.0,1.5e-7,null]}"#,
+    ]);
+    let (_, token) = terminal.starts(&["--agent", "worker", "--task", "v1"]);
+    terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "t", "--body", "line\n"]);
+    let decision = text(
+        &terminal.json(&["decision", "create", "--studio", "main", "--question", "tea?", "--option", "yes"])["id"],
+    );
+    terminal.json(&["decision", "vote", &decision, "--option", "yes", "--accept"]);
+    terminal.json(&["scratchpad", "set", "--agent", "worker", "--content", "remember"]);
+    terminal.json(&["board", "set", "--name", "plan"]);
+    terminal.json(&[
+        "stickie",
+        "set",
+        "--board",
+        "plan",
+        "--name",
+        "s",
+        "--score",
+        "0.1",
+        "--structured",
+        r#"{"z":[1.0,2],"a":null}"#,
+    ]);
+    terminal.json(&["token", "create", "--name", "mine"]);
+}
+
+fn tables(answer: &Value) -> Vec<(String, i64, String)> {
+    let row = |row: &Value| (text(&row["name"]), row["rows"].as_i64().unwrap(), text(&row["digest"]));
+    answer["tables"].as_array().unwrap().iter().map(row).collect()
+}
+
+/// The digests of a database: a backup that is thrown away.
+fn digests(terminal: &Terminal) -> Vec<(String, i64, String)> {
+    tables(&terminal.json(&["backup", "digests.jsonl"]))
+}
+
+fn other(engine: Engine) -> Engine {
+    if engine == Engine::Sqlite { Engine::Postgres } else { Engine::Sqlite }
+}
+
+fn engine_of(terminal: &Terminal) -> Engine {
+    if terminal.database.url_text().starts_with("sqlite:") { Engine::Sqlite } else { Engine::Postgres }
+}
+
+/// A restored database works: it is searched, written to, and its log goes on.
+fn lives(terminal: &Terminal) {
+    assert_eq!(terminal.json(&["search", "kettle"]).as_array().unwrap().len(), 1);
+    let last = |terminal: &Terminal| terminal.json(&["event", "list", "--limit", "1"])[0]["position"].as_i64().unwrap();
+    let before = last(terminal);
+    terminal.json(&["role", "set", "--name", "after"]);
+    terminal.json(&["message", "send", "--body", "a new kettle"]);
+    assert_eq!(terminal.json(&["search", "kettle"]).as_array().unwrap().len(), 2);
+    assert!(last(terminal) > before);
+}
+
+both_engines! {
+    fn a_backup_is_restored_on_either_engine(terminal: Terminal) {
+        furnish(&terminal);
+        let events = terminal.json(&["event", "list", "--limit", "10000"]);
+        let backed_up = tables(&terminal.json(&["backup", "all.jsonl"]));
+        let filled = backed_up.iter().filter(|(_, rows, _)| *rows > 0).count();
+        assert!(filled > 30, "{backed_up:?}");
+        assert!(!backed_up.iter().any(|(name, ..)| name.starts_with("content_") || name.contains("migrations")));
+        assert_eq!(terminal.json(&["event", "list", "--limit", "10000"]), events, "no event tells of it");
+        let file = terminal.home.path().join("all.jsonl");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        for engine in [engine_of(&terminal), other(engine_of(&terminal))] {
+            let target = Terminal::before_init(engine);
+            let restored = tables(&target.json(&["restore", file.to_str().unwrap()]));
+            assert_eq!(restored, backed_up);
+            assert_eq!(digests(&target), backed_up);
+            assert_eq!(target.json(&["board", "get", "plan"]), terminal.json(&["board", "get", "plan"]));
+            assert_eq!(target.json(&["event", "list", "--limit", "10000"]), events);
+            assert_eq!(target.fails(&["restore", file.to_str().unwrap()]).0, 4, "it holds data now");
+            lives(&target);
+        }
+        assert_eq!(digests(&terminal), backed_up);
+    }
+
+    fn a_database_is_moved_there_and_back(terminal: Terminal) {
+        furnish(&terminal);
+        let before = digests(&terminal);
+        let there = Terminal::before_init(other(engine_of(&terminal)));
+        let back = Terminal::before_init(engine_of(&terminal));
+        assert_eq!(tables(&terminal.json(&["move", "--to", &there.database.url_text()])), before);
+        assert_eq!(tables(&there.json(&["move", "--to", &back.database.url_text()])), before);
+        assert_eq!((digests(&terminal), digests(&there), digests(&back)), (before.clone(), before.clone(), before));
+        assert_eq!(terminal.fails(&["move", "--to", &there.database.url_text()]).0, 4);
+        assert_eq!(terminal.fails(&["move", "--to", &terminal.database.url_text()]).0, 4);
+        assert_eq!(terminal.fails(&["move", "--to", "mysql://x"]).0, 2);
+        lives(&there);
+        lives(&back);
+    }
+
+    fn json_lines_go_through_a_pipe(terminal: Terminal) {
+        furnish(&terminal);
+        let before = digests(&terminal);
+        let exported = terminal.runs(&["export", "-"]);
+        assert_eq!((exported.code, exported.stderr.as_str()), (0, ""));
+        assert!(exported.stdout.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+        let target = Terminal::before_init(engine_of(&terminal));
+        let Ran { code, stdout, stderr } = ran_with_input(target.command(&["import", "jsonl", "-", "--json"]), exported.stdout.as_bytes());
+        assert_eq!(code, 0, "{stderr}");
+        assert_eq!(tables(&serde_json::from_str::<Value>(&stdout).unwrap()["data"]), before);
+        assert_eq!(tables(&terminal.json(&["export", "all.jsonl"])), before);
+    }
+
+    fn what_is_damaged_is_refused_before_anything_is_changed(terminal: Terminal) {
+        terminal.json(&["message", "send", "--body", "the kettle whistles"]);
+        terminal.json(&["backup", "all.jsonl"]);
+        let whole = fs::read(terminal.home.path().join("all.jsonl")).unwrap();
+        let target = Terminal::before_init(engine_of(&terminal));
+        let bad = target.home.path().join("bad.jsonl");
+        let refused = |bytes: &[u8]| {
+            fs::write(&bad, bytes).unwrap();
+            let (code, message) = target.fails(&["restore", "bad.jsonl"]);
+            assert_eq!(code, 1, "{message}");
+            assert!(message.contains("the backup is damaged"), "{message}");
+            assert_eq!(target.fails(&["role", "list"]).0, 3, "there is no database");
+        };
+        for place in (0..whole.len()).step_by(whole.len() / 17) {
+            refused(&whole[..place]);
+            let mut changed = whole.clone();
+            changed[place] ^= 1;
+            refused(&changed);
+        }
+        refused(&[&whole[..], b"{}\n"].concat());
+        refused(b"hello\n");
+        let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+        refused(&[&lines[..2], &lines[3..]].concat().concat());
+        assert_eq!(target.fails(&["restore", "nothing.jsonl"]).0, 3);
+        fs::write(&bad, &whole).unwrap();
+        target.json(&["restore", "bad.jsonl"]);
+    }
+
+    fn only_who_opens_the_database_may(terminal: Terminal) {
+        let (_, token) = terminal.starts(&["--agent", "worker"]);
+        for arguments in [&["backup", "x"][..], &["restore", "x"], &["export", "-"], &["import", "jsonl", "x"], &["move", "--to", "sqlite:x"]] {
+            assert_eq!(terminal.fails_with(Some(&token), arguments).0, 6, "{arguments:?}");
+        }
+        fs::write(terminal.home.path().join("mine.txt"), "not a backup").unwrap();
+        assert_eq!(terminal.fails(&["backup", "mine.txt"]).0, 4);
+        assert_eq!(fs::read_to_string(terminal.home.path().join("mine.txt")).unwrap(), "not a backup");
+        assert_eq!(terminal.fails(&["backup", "."]).0, 2);
+        assert_eq!(terminal.fails(&["backup", "no/such/folder/x"]).0, 3);
+    }
+
+    fn a_backup_under_load_is_of_one_moment(terminal: Terminal) {
+        let (_, token) = terminal.starts(&["--agent", "worker"]);
+        let writers: Vec<_> = (0..3)
+            .map(|number| {
+                let mut command = Command::new("bash");
+                let line = format!("for i in $(seq 40); do \"$0\" note create --studio main --title \"{number} $i\" >/dev/null || exit 1; done");
+                let typed = terminal.command(&[]);
+                command.arg("-c").arg(line).arg(env!("CARGO_BIN_EXE_trackway")).env_clear().env("PATH", "/usr/bin:/bin");
+                command.envs(typed.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("TRACKWAY_TOKEN", &token);
+                command.current_dir(terminal.home.path()).spawn().unwrap()
+            })
+            .collect();
+        let mut seen = Vec::new();
+        for number in 0..6 {
+            let file = format!("{number}.jsonl");
+            terminal.json(&["backup", &file]);
+            seen.push(file);
+            thread::sleep(Duration::from_millis(100));
+        }
+        for mut writer in writers {
+            assert!(writer.wait().unwrap().success());
+        }
+        for file in seen {
+            let target = Terminal::before_init(Engine::Sqlite);
+            target.json(&["restore", terminal.home.path().join(file).to_str().unwrap()]);
+            let notes = target.json(&["note", "list", "--limit", "1000"]).as_array().unwrap().len();
+            let events = column(&target.json(&["event", "list", "--limit", "1000"]), "action");
+            assert_eq!(events.iter().filter(|action| *action == "create_note").count(), notes);
+        }
+        let notes = terminal.json(&["note", "list", "--limit", "1000"]).as_array().unwrap().len();
+        assert_eq!(notes, 120);
+    }
+}
+
+/// Runs a command and kills it after a while. Says whether it was done before that.
+fn killed_after(mut command: Command, wait: Duration) -> bool {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let started = Instant::now();
+    while started.elapsed() < wait {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.success();
+        }
+        thread::sleep(Duration::from_micros(200));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap().success()
+}
+
+/// Enough to be killed in.
+fn filled(engine: Engine) -> Terminal {
+    let terminal = Terminal::at(engine);
+    furnish(&terminal);
+    let mut connection = open(&terminal);
+    let numbers = match engine {
+        Engine::Sqlite => {
+            "with recursive n (i) as (select 1 union all select i + 1 from n where i < 4000) select i from n"
+        }
+        Engine::Postgres => "select generate_series(1, 4000) as i",
+    };
+    connection
+        .batch(&format!(
+            "insert into events (tenant_id, created_at, actor_kind, actor_id, request_id, action, subject_kind, subject_id, subject_path)
+             select e.tenant_id, e.created_at, e.actor_kind, e.actor_id, e.request_id, e.action, e.subject_kind, e.subject_id, 'copy'
+             from ({numbers}) n, (select * from events limit 1) e"
+        ))
+        .unwrap();
+    terminal
+}
+
+fn open(terminal: &Terminal) -> Connection {
+    match terminal.database.url() {
+        Url::Sqlite(path) => Connection::sqlite(&path, false).unwrap(),
+        Url::Postgres(_) => Connection::postgres(&terminal.database.url_text()).unwrap(),
+    }
+}
+
+fn waits() -> impl Iterator<Item = Duration> {
+    let steps = if std::env::var_os("TRACKWAY_TEST_ALL").is_some() { 200 } else { 24 };
+    (0..steps).map(move |step| Duration::from_micros(1_000 + step * 400_000 / steps))
+}
+
+#[test]
+fn a_killed_backup_leaves_the_old_one() {
+    let terminal = filled(Engine::Sqlite);
+    let first = digests(&terminal);
+    terminal.json(&["backup", "all.jsonl"]);
+    terminal.json(&["role", "set", "--name", "new"]);
+    let mut done = 0;
+    for wait in waits() {
+        done += i32::from(killed_after(terminal.command(&["backup", "all.jsonl"]), wait));
+        let target = Terminal::before_init(Engine::Sqlite);
+        let restored = tables(&target.json(&["restore", terminal.home.path().join("all.jsonl").to_str().unwrap()]));
+        assert_eq!(restored == first, done == 0, "the old one until a new one is whole");
+        if done > 2 {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_killed_restore_or_move_leaves_nothing_or_all() {
+    for (from, to) in
+        [(Engine::Sqlite, Engine::Sqlite), (Engine::Sqlite, Engine::Postgres), (Engine::Postgres, Engine::Sqlite)]
+    {
+        let terminal = filled(from);
+        let before = digests(&terminal);
+        terminal.json(&["backup", "all.jsonl"]);
+        let file: PathBuf = terminal.home.path().join("all.jsonl");
+        for way in ["restore", "move"] {
+            let target = Terminal::before_init(to);
+            let url = target.database.url_text();
+            let command = || match way {
+                "restore" => target.command(&["restore", file.to_str().unwrap()]),
+                _ => terminal.command(&["move", "--to", &url]),
+            };
+            let mut whole = false;
+            for wait in waits() {
+                whole = killed_after(command(), wait);
+                let ran = target.runs(&["role", "list"]);
+                if ran.code == 0 {
+                    whole = true;
+                    break;
+                }
+                assert_eq!(ran.code, 3, "there is no database, or all of it: {}", ran.stderr);
+            }
+            if !whole {
+                let ran = ran(command());
+                assert_eq!(ran.code, 0, "{way} goes on: {}", ran.stderr);
+            }
+            assert_eq!(digests(&target), before, "{way} from {from:?} to {to:?}");
+            lives(&target);
+        }
+        assert_eq!(digests(&terminal), before);
+    }
+}
+
+#[test]
+fn a_move_that_was_cut_off_takes_what_changed_meanwhile() {
+    for to in [Engine::Sqlite, Engine::Postgres] {
+        let terminal = filled(Engine::Sqlite);
+        let target = Terminal::before_init(to);
+        let url = target.database.url_text();
+        let whole = killed_after(terminal.command(&["move", "--to", &url]), Duration::from_millis(300));
+        if whole {
+            continue;
+        }
+        terminal.json(&["role", "set", "--name", "coder", "--title", "changed"]);
+        terminal.json(&["person", "set", "--handle", "zoe"]);
+        let moved = terminal.runs(&["move", "--to", &url, "--json"]);
+        // The kill may have come after the last step.
+        if moved.code == 0 {
+            assert_eq!(digests(&target), digests(&terminal));
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_leaves_nothing_half_done() {
+    let terminal = filled(Engine::Sqlite);
+    terminal.json(&["backup", "small.jsonl"]);
+    let limited = |arguments: &[&str], blocks: u64| {
+        let mut command = Command::new("bash");
+        let typed = terminal.command(&[]);
+        let line = format!("ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" \"$@\"");
+        command
+            .arg("-c")
+            .arg(line)
+            .arg(env!("CARGO_BIN_EXE_trackway"))
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin");
+        command
+            .envs(typed.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .current_dir(terminal.home.path());
+        ran(command)
+    };
+    let files = |folder: &Path| {
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let before = files(terminal.home.path());
+    let ran = limited(&["backup", "all.jsonl"], 64);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: the disk is full"), "{}", ran.stderr);
+    assert_eq!(files(terminal.home.path()), before);
+    let ran = limited(&["restore", "small.jsonl", "--db", "sqlite:new/a.db"], 100);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(!terminal.home.path().join("new/a.db").exists());
+    assert_eq!(
+        terminal.json(&["restore", "small.jsonl", "--db", "sqlite:new/a.db"])["tables"][0],
+        json!(terminal.json(&["backup", "again.jsonl"])["tables"][0])
+    );
+}

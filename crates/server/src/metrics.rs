@@ -1,0 +1,76 @@
+//! Numbers for Prometheus: what the server does, and how the work stands.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::json;
+use trackway_actions::context::Context;
+
+use crate::{pages, problem::Problem, site::Site};
+
+/// Upper ends of the buckets of how long requests take, in seconds.
+const BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
+
+/// What was counted since the start.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    counted: Mutex<Counted>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    by_status: BTreeMap<u16, u64>,
+    buckets: [u64; BUCKETS.len()],
+    seconds: f64,
+    requests: u64,
+}
+
+impl Metrics {
+    /// Counts a request.
+    pub fn count(&self, status: u16, took: Duration) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        *counted.by_status.entry(status).or_default() += 1;
+        let seconds = took.as_secs_f64();
+        for (bucket, end) in counted.buckets.iter_mut().zip(BUCKETS) {
+            *bucket += u64::from(seconds <= end);
+        }
+        counted.seconds += seconds;
+        counted.requests += 1;
+    }
+
+    /// Everything as text.
+    pub fn text(&self, site: &Site, context: &Context) -> Result<String, Problem> {
+        let size = pages::ask(&mut site.core.store().read(context.tenant)?, ("queue", "size"), json!({}))?.data;
+        let mut out = String::new();
+        let mut line = |text: &str| {
+            let _ = writeln!(out, "{text}");
+        };
+        line("# HELP trackway_build_info The version that runs");
+        line("# TYPE trackway_build_info gauge");
+        line(&format!("trackway_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
+        line("# HELP trackway_queue_items Queue items by status");
+        line("# TYPE trackway_queue_items gauge");
+        for (status, count) in size["by_status"].as_object().into_iter().flatten() {
+            line(&format!("trackway_queue_items{{status=\"{status}\"}} {count}"));
+        }
+        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        line("# HELP trackway_http_requests_total Requests answered, by status");
+        line("# TYPE trackway_http_requests_total counter");
+        for (status, count) in &counted.by_status {
+            line(&format!("trackway_http_requests_total{{status=\"{status}\"}} {count}"));
+        }
+        line("# HELP trackway_http_request_seconds How long requests took");
+        line("# TYPE trackway_http_request_seconds histogram");
+        for (count, end) in counted.buckets.iter().zip(BUCKETS) {
+            line(&format!("trackway_http_request_seconds_bucket{{le=\"{end}\"}} {count}"));
+        }
+        line(&format!("trackway_http_request_seconds_bucket{{le=\"+Inf\"}} {}", counted.requests));
+        line(&format!("trackway_http_request_seconds_sum {}", counted.seconds));
+        line(&format!("trackway_http_request_seconds_count {}", counted.requests));
+        Ok(out)
+    }
+}

@@ -1,0 +1,68 @@
+//! What people and models write cannot become a key, a tag, a line or a command of a page.
+
+use serde_json::{Value, json};
+use trackway_testkit::{House, engines};
+
+use crate::visitor::Visitor;
+
+const HOSTILE: &[&str] = &[
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>",
+    "x\n---\nactions: [evil]\n---\n# root",
+    "]( javascript:alert(1)) [x](javascript:alert(1))",
+    "a | b | c",
+    "\u{1b}[31mred\u{1b}[0m\u{7}",
+    "title: evil\nkey: value",
+    "```\nrm -rf /\n```",
+    "{{7*7}} ${7*7} <%= 7*7 %>",
+    "' or 1=1 --",
+    "\u{202e}drowssap",
+    "&lt;script&gt;",
+];
+
+engines! {
+    fn hostile_text_stays_text_on_every_page(house: House) {
+        house.workflow("w");
+        let visitor = Visitor::person(&house);
+        for (number, text) in HOSTILE.iter().enumerate() {
+            let note = house.act("create_note", json!({ "studio": "main", "title": text, "body": text })).unwrap();
+            let decision = house.act("create_decision", json!({ "studio": "main", "question": text, "options": [text] })).unwrap();
+            let variant = format!("t{number}");
+            house.act("set_task", json!({ "workflow": "w", "variant": variant, "title": text, "description": text })).unwrap();
+            house.act("send_message", json!({ "body": text, "title": text })).unwrap();
+            let note = note["id"].as_str().unwrap().to_owned();
+            for path in [
+                format!("/notes/{note}"),
+                format!("/decisions/{}", decision["id"].as_str().unwrap()),
+                format!("/tasks/{variant}"),
+                format!("/why?of={note}"),
+                "/notes".to_owned(),
+                "/decisions".to_owned(),
+                "/tasks".to_owned(),
+                "/messages".to_owned(),
+                "/events".to_owned(),
+            ] {
+                let html = visitor.html(&path).body;
+                for bad in ["<script>", "<img src=x", "onerror=alert(1)>", "href=\"javascript", "\u{1b}", "<evil"] {
+                    assert!(!html.contains(bad), "{path} of {text:?} holds {bad:?}: {html}");
+                }
+                let markdown = visitor.markdown(&path).body;
+                assert!(!markdown.contains('\u{1b}'), "{path} of {text:?}");
+                let (matter, _) = markdown.strip_prefix("---\n").unwrap().split_once("\n---\n").unwrap();
+                let matter: Value = yaml_serde::from_str(matter).unwrap();
+                let keys: Vec<&String> = matter.as_object().unwrap().keys().collect();
+                assert_eq!(keys, ["path", "title", "actions"], "{path} of {text:?}");
+                assert!(matter["actions"].as_array().unwrap().iter().all(Value::is_object), "{path} of {text:?}");
+            }
+        }
+    }
+
+    fn a_hostile_path_is_said_back_as_text(house: House) {
+        let visitor = Visitor::person(&house);
+        for path in ["/<script>alert(1)</script>", "/runs/<img src=x onerror=alert(1)>", "/runs?<script>=1", "/why?of=<script>alert(1)</script>"] {
+            let html = visitor.html(path);
+            assert!(html.status == 404 || html.status == 422, "{path}: {}", html.status);
+            assert!(!html.body.contains("<script>alert") && !html.body.contains("<img src=x"), "{path}: {}", html.body);
+        }
+    }
+}

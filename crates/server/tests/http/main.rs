@@ -1,0 +1,11 @@
+//! The doors over HTTP, on both engines.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod actions;
+mod credentials;
+mod hostile;
+mod pages;
+mod socket;
+mod visitor;
+mod whoami;

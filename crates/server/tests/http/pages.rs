@@ -1,0 +1,188 @@
+//! Every page in every form.
+
+use axum::http::{Method, header};
+use serde_json::{Value, json};
+use trackway_server::nouns::NOUNS;
+use trackway_testkit::{House, engines};
+
+use crate::visitor::Visitor;
+
+/// One thing of every kind that has a page, and where it is.
+fn furnished(house: &House) -> Vec<String> {
+    let act = |action: &str, input: Value| house.act(action, input).unwrap();
+    let id = |value: &Value| value["id"].as_str().unwrap().to_owned();
+    act("set_role", json!({ "name": "coder" }));
+    act("set_workflow", json!({ "name": "unit" }));
+    act("set_workspace", json!({ "name": "shop" }));
+    act("set_label", json!({ "key": "k", "name": "K" }));
+    act("set_agent", json!({ "handle": "bob" }));
+    act("set_task", json!({ "workflow": "unit", "variant": "unit/go", "script": "true" }));
+    act("set_task", json!({ "workflow": "unit", "variant": "unit/go.md", "replaces": "unit/go", "level": "minor" }));
+    let conversation = id(&act("set_conversation", json!({ "title": "talk" })));
+    let experiment = id(&act("set_experiment", json!({ "title": "try", "conversation": conversation })));
+    let message = id(&act("send_message", json!({ "body": "the build is broken" })));
+    let route = id(&act("set_route", json!({ "tag": "build", "task": "unit/go" })));
+    let testcase = id(&act("set_testcase", json!({ "title": "it works", "status": "OK" })));
+    let note = id(&act("create_note", json!({ "studio": "main", "title": "n", "body": "b" })));
+    let decision = id(&act("create_decision", json!({ "studio": "main", "question": "q?", "options": ["a"] })));
+    let commitment = id(&act("create_commitment", json!({ "studio": "main", "title": "c", "critical_mass": 1 })));
+    let item = id(&act("queue_add", json!({ "task": "unit/go" })));
+    let run = act("start_run", json!({ "agent": "bob", "task": "unit/go" }))["run_id"].as_str().unwrap().to_owned();
+    let mut paths: Vec<String> =
+        NOUNS.iter().filter(|noun| noun.list.is_some()).map(|noun| format!("/{}", noun.path)).collect();
+    paths.extend(
+        ["/", "/whoami", "/why", "/search", "/search?words=build", "/usage", "/usage?by=model", "/wake?task=unit/go"]
+            .map(ToOwned::to_owned),
+    );
+    paths.extend([
+        "/roles/coder".to_owned(),
+        "/workflows/unit".to_owned(),
+        "/workspaces/shop".to_owned(),
+        "/labels/k".to_owned(),
+        "/agents/bob".to_owned(),
+        "/people/ada".to_owned(),
+        "/studios/main".to_owned(),
+        "/tasks/unit/go".to_owned(),
+        "/tasks/unit/go.md".to_owned(),
+        "/runs/last".to_owned(),
+        format!("/runs/{run}"),
+        format!("/conversations/{conversation}"),
+        format!("/experiments/{experiment}"),
+        format!("/messages/{message}"),
+        format!("/routes/{route}"),
+        format!("/testcases/{testcase}"),
+        format!("/notes/{note}"),
+        format!("/decisions/{decision}"),
+        format!("/commitments/{commitment}"),
+        format!("/queue/{item}"),
+        format!("/why?of={note}"),
+    ]);
+    paths
+}
+
+engines! {
+    fn every_page_is_there_in_every_form(house: House) {
+        let paths = furnished(&house);
+        let visitor = Visitor::person(&house);
+        for path in &paths {
+            let json = visitor.json(path);
+            assert_eq!((json.status, json.header("content-type")), (200, "application/json"), "{path}: {}", json.body);
+            assert_eq!(json.json()["schema_version"], 1, "{path}");
+            let markdown = visitor.markdown(path);
+            assert_eq!((markdown.status, markdown.header("content-type")), (200, "text/markdown; charset=utf-8"), "{path}");
+            assert!(markdown.body.starts_with("---\npath: /"), "{path}: {}", markdown.body);
+            let html = visitor.html(path);
+            assert_eq!((html.status, html.header("content-type")), (200, "text/html; charset=utf-8"), "{path}");
+            assert!(html.body.starts_with("<!doctype html>") && html.body.len() < 100_000, "{path}: {}", html.body.len());
+            // Who asks without a wish is an agent, or curl.
+            assert_eq!(visitor.ask(Method::GET, path, &[], b"").header("content-type"), "text/markdown; charset=utf-8", "{path}");
+        }
+    }
+
+    fn every_page_and_action_is_offered_only_where_it_works(house: House) {
+        let paths = furnished(&house);
+        let visitor = Visitor::person(&house);
+        for path in paths.iter().filter(|path| !path.contains('?') && path.as_str() != "/") {
+            for offer in visitor.json(&format!("{path}/actions")).data().as_array().unwrap() {
+                let described = visitor.json(offer["path"].as_str().unwrap());
+                assert_eq!(described.status, 200, "{offer}: {}", described.body);
+            }
+        }
+    }
+
+    fn an_ending_names_the_form_unless_it_belongs_to_the_name(house: House) {
+        furnished(&house);
+        let visitor = Visitor::person(&house);
+        assert_eq!(visitor.html("/queue.json").header("content-type"), "application/json");
+        assert_eq!(visitor.html("/tasks/unit/go.json").data()["variant"], "unit/go");
+        // The variant itself ends so.
+        assert_eq!(visitor.json("/tasks/unit/go.md").data()["variant"], "unit/go.md");
+        assert_eq!(visitor.json("/tasks/unit/go.md.md").header("content-type"), "text/markdown; charset=utf-8");
+        assert_eq!(visitor.html("/index.json").data()["queue"], json!({ "ready": 1 }));
+        let missing = visitor.json("/tasks/nothing.json");
+        assert_eq!((missing.status, missing.json()["error"]["code"].clone()), (404, json!("not_found")));
+    }
+
+    fn a_list_goes_on_where_it_says(house: House) {
+        for number in 1..=5 {
+            house.act("create_note", json!({ "studio": "main", "title": format!("n{number}") })).unwrap();
+        }
+        let visitor = Visitor::person(&house);
+        let mut titles = Vec::new();
+        let mut next = Some("/notes?limit=2".to_owned());
+        while let Some(path) = next {
+            let heard = visitor.json(&path);
+            titles.extend(heard.data().as_array().unwrap().iter().map(|note| note["title"].as_str().unwrap().to_owned()));
+            next = heard.json()["next"].as_str().map(ToOwned::to_owned);
+            assert_eq!(next.is_some(), heard.header("link").ends_with("rel=\"next\""));
+        }
+        assert_eq!(titles, ["n5", "n4", "n3", "n2", "n1"]);
+    }
+
+    fn another_tenants_things_are_nowhere(house: House) {
+        let paths = furnished(&house);
+        let other = house.another_tenant("other");
+        let token = house.act_as(&other, "create_token", json!({})).unwrap()["token"].as_str().unwrap().to_owned();
+        let visitor = Visitor { token: Some(token), ..Visitor::nobody(&house) };
+        for path in paths.iter().filter(|path| path.matches('/').count() > 1 || path.starts_with("/why?of")) {
+            if matches!(path.as_str(), "/people/ada" | "/studios/main") {
+                continue; // It has its own of that name.
+            }
+            let heard = visitor.json(path);
+            assert_eq!(heard.status, 404, "{path}: {}", heard.body);
+        }
+        for noun in NOUNS.iter().filter(|noun| noun.list.is_some()) {
+            let body = visitor.json(&format!("/{}", noun.path)).body;
+            assert!(!body.contains("unit/go") && !body.contains("bob"), "{}: {body}", noun.path);
+        }
+    }
+
+    fn parameters_that_make_no_sense_are_told_so(house: House) {
+        furnished(&house);
+        let visitor = Visitor::person(&house);
+        for (path, status) in [
+            ("/runs?limit=0", 422),
+            ("/runs?limit=abc", 422),
+            ("/runs?limit=99999999999999999999", 422),
+            ("/runs?stauts=failed", 422),
+            ("/runs?status=odd", 422),
+            ("/runs?agent=nobody", 404),
+            ("/notes?archived=maybe", 422),
+            ("/search?words=%22open", 422),
+            ("/usage?by=moon", 422),
+            ("/why?of=nothing-like-it", 404),
+            ("/nothing", 404),
+            ("/tasks/%FF", 404),
+            ("/tasks/..%2F..%2Fetc%2Fpasswd", 404),
+            ("/runs/%00", 404),
+            ("/scratchpads", 404),
+        ] {
+            let heard = visitor.json(path);
+            assert_eq!(heard.status, status, "{path}: {}", heard.body);
+            assert!(heard.json()["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{path}");
+        }
+        let long = visitor.json(&format!("/tasks/{}", "x".repeat(100_000)));
+        assert_eq!(long.status, 404);
+        let meant = visitor.json("/runs?stauts=failed").json();
+        assert_eq!(meant["error"]["hint"], "did you mean \"status\"?");
+    }
+
+    fn every_question_of_the_api_answers(house: House) {
+        furnished(&house);
+        let visitor = Visitor::person(&house);
+        let document = trackway_server::api::openapi();
+        assert_eq!(document["openapi"], "3.1.0");
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            if operations.get("get").is_some() {
+                let heard = visitor.json(path);
+                assert!(matches!(heard.status, 200 | 422), "{path}: {} {}", heard.status, heard.body);
+            } else {
+                let heard = visitor.act(path, &json!({ "not_a_field": 1 }));
+                assert!(matches!(heard.status, 200 | 422), "{path}: {} {}", heard.status, heard.body);
+            }
+        }
+        assert_eq!(visitor.json("/api/v1/task/get?task=unit/go").data()["variant"], "unit/go");
+        assert_eq!(visitor.json("/api/v1/nothing").status, 404);
+        assert_eq!(visitor.ask(Method::DELETE, "/api/v1/task/get", &[(header::ACCEPT, "application/json")], b"").status, 405);
+    }
+}

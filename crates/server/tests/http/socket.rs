@@ -1,0 +1,115 @@
+//! What only a real socket shows.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use serde_json::json;
+use tokio::sync::watch;
+use trackway_server::{Settings, Site, serve};
+use trackway_testkit::{House, engines};
+
+use crate::visitor::{Visitor, site};
+
+/// A server on a port of its own.
+struct Served {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+    // The connections of PostgreSQL are not closed inside the server.
+    _site: Site,
+}
+
+impl Served {
+    fn over(house: &House) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let site = site(house);
+        let kept = site.clone();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                serve(listener, site, Settings { hosts: vec!["trackway.example".into()], rate: 0 }, stopped)
+                    .await
+                    .unwrap();
+            });
+        });
+        Self { address, stop, thread: Some(thread), _site: kept }
+    }
+
+    fn send(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
+    fn ask(&self, request: &str) -> String {
+        let mut answer = String::new();
+        let _ = self.send(request).read_to_string(&mut answer);
+        answer
+    }
+
+    fn ends(&mut self) {
+        self.stop.send(true).unwrap();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+engines! {
+    fn only_names_of_this_server_are_answered(house: House) {
+        let served = Served::over(&house);
+        let token = Visitor::person(&house).token.unwrap();
+        for (host, status) in [
+            ("127.0.0.1", 200), ("localhost:1", 200), ("[::1]:7878", 200), ("trackway.example", 200),
+            ("evil.example", 421), ("127.0.0.1.evil.example", 421), ("", 421),
+        ] {
+            let answer = served.ask(&format!("GET /whoami HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"));
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
+        }
+        let health = served.ask("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        assert!(health.starts_with("HTTP/1.1 200 "), "{health}");
+        let ready = served.ask("GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
+    }
+
+    fn a_page_brings_what_keeps_it_safe(house: House) {
+        let served = Served::over(&house);
+        let answer = served.ask("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\nConnection: close\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        for header in ["content-security-policy: default-src 'none'; style-src 'self'; script-src 'self';", "x-content-type-options: nosniff", "cache-control: no-store", "referrer-policy: same-origin"] {
+            assert!(answer.contains(header), "{header}: {answer}");
+        }
+        let style = served.ask("GET /assets/style.css HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        assert!(style.contains("content-type: text/css") && style.contains(":root"), "{style}");
+        assert!(served.ask("GET /assets/..%2Fsecret HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    }
+
+    fn a_body_that_is_too_large_is_refused(house: House) {
+        let served = Served::over(&house);
+        let token = Visitor::person(&house).token.unwrap();
+        let head = format!("POST /notes/actions/create_note HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json\r\nConnection: close\r\nContent-Length: 7000000\r\n\r\n");
+        let answer = served.ask(&head);
+        assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("too_large"), "{answer}");
+    }
+
+    fn what_happens_is_told_while_it_happens(house: House) {
+        let mut served = Served::over(&house);
+        let token = Visitor::person(&house).token.unwrap();
+        let stream = served.send(&format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"));
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
+        lines.find(|line| line == "event: change").unwrap();
+        house.act("create_note", json!({ "studio": "main", "title": "seen" })).unwrap();
+        let told = lines.find(|line| line.starts_with("data: ") && line.contains("create_note")).unwrap();
+        assert!(told.contains("\"kind\":\"note\""), "{told}");
+        // An open stream does not keep the server from stopping.
+        served.ends();
+    }
+}

@@ -1,0 +1,180 @@
+//! Everything a database holds, on its way to a file or to another database, and back.
+//!
+//! This is no second way to write: what is written here are rows that the write path made, into a database that nobody
+//! can open until it is whole (`staging`). No event tells of it, since nothing in the record changed.
+
+mod dump;
+pub mod layout;
+mod row_text;
+mod rows;
+mod staging;
+
+use std::{
+    io::{Read, Seek, Write},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use self::{
+    dump::{Dump, write_dump},
+    layout::TableLayout,
+    rows::Rows,
+    staging::Staging,
+};
+use crate::{
+    error::{Error, Result},
+    migrate,
+    store::Store,
+    url::Url,
+};
+
+/// A table that was copied: how many rows, and the digest of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableCopied {
+    pub name: String,
+    pub rows: i64,
+    pub digest: String,
+}
+
+/// Hears how far it is: a table, and how many of its rows are done.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, i64);
+
+/// Writes everything as one moment has it, with a checksum at the end.
+pub fn export(store: &Store, out: &mut impl Write, progress: Progress<'_>) -> Result<Vec<TableCopied>> {
+    write_dump(&mut store.read(Uuid::nil().into())?, out, progress)
+}
+
+/// The same to a file, which is there whole or not at all.
+pub fn backup(store: &Store, path: &Path, progress: Progress<'_>) -> Result<Vec<TableCopied>> {
+    dump::to_file(path, |file| export(store, file, progress))
+}
+
+/// Makes the database at a URL from what `export` wrote. What is damaged is refused before anything is changed.
+pub fn restore(url: &Url, from: &mut (impl Read + Seek), progress: Progress<'_>) -> Result<Vec<TableCopied>> {
+    let mut dump = Dump::checked(from)?;
+    let mut staging = Staging::open(url, dump.schema)?;
+    let said = dump.tables.clone();
+    let tables = layout::tables(dump.schema);
+    let mut copied = Vec::new();
+    for table in &tables {
+        copied.push(staging.take(table, dump.rows_of(table), progress)?);
+    }
+    if copied != said {
+        return Err(Error::Damaged("it does not hold what it says".into()));
+    }
+    // Of the newest schema, as an older backup becomes it.
+    staging.publish(&tables, &copied)
+}
+
+/// Copies everything to the database at a URL, and checks that it came there. One that was cut off is gone on with.
+pub fn move_to(store: &Store, url: &Url, progress: Progress<'_>) -> Result<Vec<TableCopied>> {
+    let version = migrate::known_version();
+    let mut staging = Staging::open(url, version)?;
+    let tables: Vec<TableLayout> = layout::tables(version);
+    let mut read = store.read(Uuid::nil().into())?;
+    let mut copied = Vec::new();
+    for table in &tables {
+        let rows = Rows::new(table, |sql, params| read.query_unscoped(sql, params));
+        copied.push(staging.take(table, rows, progress)?);
+    }
+    drop(read);
+    staging.publish(&tables, &copied)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use serde_json::{Value, json};
+    use sha2::{Digest, Sha256};
+    use trackway_domain::{Id, Time};
+
+    use super::*;
+    use crate::{
+        sql::hex,
+        tables::{Person, Tenant},
+    };
+
+    /// A database with a tenant and somebody in it.
+    #[expect(clippy::disallowed_methods, reason = "rows are needed, and no action")]
+    fn house(path: &Path) -> Store {
+        let store = Store::create(Url::sqlite(path)).unwrap();
+        let at = Time::from_micros(1_767_225_600_000_001);
+        let tenant = Tenant { id: Id::new(at), name: "local".to_owned(), created_at: at };
+        let ada = Person {
+            id: Id::new(at),
+            tenant_id: tenant.id,
+            handle: "ada".to_owned(),
+            name: None,
+            created_at: at,
+            updated_at: at,
+            deleted_at: None,
+        };
+        let mut write = store.write(tenant.id).unwrap();
+        write.insert(&tenant).unwrap();
+        write.insert(&ada).unwrap();
+        write.commit().unwrap();
+        store
+    }
+
+    fn exported(store: &Store) -> Vec<u8> {
+        let mut out = Vec::new();
+        export(store, &mut out, &mut |_, _| {}).unwrap();
+        out
+    }
+
+    #[test]
+    fn a_backup_of_an_older_program_is_brought_up_to_date() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = String::from_utf8(exported(&house(&folder.path().join("a.db")))).unwrap();
+        // As schema 5 wrote it, which had no boards.
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut first: Value = serde_json::from_str(&lines[0]).unwrap();
+        first["schema"] = json!(5);
+        lines[0] = first.to_string();
+        let mut last: Value = serde_json::from_str(&lines.pop().unwrap()).unwrap();
+        let old: Vec<String> = layout::tables(5).into_iter().map(|table| table.name).collect();
+        last["tables"]
+            .as_array_mut()
+            .unwrap()
+            .retain(|table| old.contains(&table["name"].as_str().unwrap().to_owned()));
+        let body = format!("{}\n", lines.join("\n"));
+        last["sha256"] = json!(hex(&Sha256::digest(body.as_bytes())));
+        let url = Url::sqlite(folder.path().join("b.db"));
+        let copied = restore(&url, &mut Cursor::new(format!("{body}{last}\n")), &mut |_, _| {}).unwrap();
+        assert_eq!(copied.len(), old.len());
+        let store = Store::open(url).unwrap();
+        let mut read = store.read(Uuid::nil().into()).unwrap();
+        assert_eq!(read.query_unscoped::<(String,)>("select handle from people", &[]).unwrap(), [("ada".to_owned(),)]);
+        assert_eq!(read.query_unscoped::<(i64,)>("select count(*) from boards", &[]).unwrap(), [(0,)]);
+    }
+
+    #[test]
+    fn what_was_left_half_done_is_gone_on_with_or_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = house(&folder.path().join("a.db"));
+        let url = Url::sqlite(folder.path().join("b.db"));
+        let tables = layout::tables(migrate::known_version());
+        {
+            // Cut off after two tables, one of which has a row that is not there any more.
+            let mut staging = Staging::open(&url, migrate::known_version()).unwrap();
+            let mut read = store.read(Uuid::nil().into()).unwrap();
+            for table in tables.iter().filter(|table| ["tenants", "people"].contains(&table.name.as_str())) {
+                let rows = Rows::new(table, |sql, params| read.query_unscoped(sql, params));
+                staging.take(table, rows, &mut |_, _| {}).unwrap();
+            }
+            let busy = Staging::open(&url, migrate::known_version());
+            assert!(matches!(busy.map(drop), Err(Error::Busy(_))), "one at a time");
+        }
+        crate::connection::Connection::sqlite(&folder.path().join("b.db.incoming"), false)
+            .unwrap()
+            .batch("update people set handle = 'bob'")
+            .unwrap();
+        let copied = move_to(&store, &url, &mut |_, _| {}).unwrap();
+        let again = Store::open(url).unwrap();
+        assert_eq!(exported(&again).len(), exported(&store).len());
+        assert_eq!(copied, export(&again, &mut Vec::new(), &mut |_, _| {}).unwrap());
+    }
+}

@@ -1,0 +1,365 @@
+//! A database that is being filled, where nobody looks for it: a file beside the one it will be, or a schema of its own in
+//! PostgreSQL. It becomes the database in one step, whole and checked; until then the target is as it was.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use trackway_domain::Error as Rule;
+use uuid::Uuid;
+
+use super::{
+    Progress, TableCopied,
+    dump::{file_error, sync_folder_of},
+    layout::{self, TableLayout},
+    row_text::{TableDigest, TextRow},
+    rows::Rows,
+};
+use crate::{
+    connection::{Connection, Engine},
+    error::{Error, Result},
+    health::incoming_of,
+    migrate,
+    search::index_again,
+    sql::Param,
+    url::Url,
+};
+
+/// The schema in PostgreSQL, until it is whole.
+const SCHEMA: &str = "trackway_incoming";
+/// What keeps two from filling one database, and the lock of migrations.
+const LOCKS: (i64, i64) = (1_414_682_458, 1_414_682_457);
+/// Rows that are committed together.
+const TOGETHER: usize = 2_000;
+/// Bytes that are sent together.
+const BYTES_TOGETHER: usize = 8 << 20;
+
+/// A database that is being filled.
+pub struct Staging {
+    connection: Connection,
+    place: Place,
+    url: Url,
+}
+
+enum Place {
+    File {
+        target: PathBuf,
+        staging: PathBuf,
+    },
+    /// The schema that it will be in.
+    Schema {
+        target: String,
+    },
+}
+
+impl Staging {
+    /// Begins one, or goes on with one that was left, after looking that the target holds nothing.
+    pub fn open(url: &Url, version: i64) -> Result<Self> {
+        let mut staging = match url {
+            Url::Sqlite(path) => Self::file(url, path, version)?,
+            Url::Postgres(address) => Self::schema(url, address, version)?,
+        };
+        migrate::bring_up_to(&mut staging.connection, url, version)?;
+        staging.without_references()?;
+        Ok(staging)
+    }
+
+    fn file(url: &Url, target: &Path, version: i64) -> Result<Self> {
+        if target.metadata().is_ok_and(|file| !file.is_file() || file.len() > 0) {
+            refuse_rows(&mut Connection::sqlite(target, false)?, url)?;
+        }
+        if let Some(folder) = target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            crate::store::make_private(folder)
+                .map_err(|error| Error::ReadOnly(format!("{}: {error}", folder.display())))?;
+        }
+        let staging = incoming_of(target);
+        let mut connection = exclusively(&staging)?;
+        let left = migrate::applied(&mut connection, url).unwrap_or(i64::MAX);
+        if left != 0 && left != version {
+            // Of another backup. It is ours as long as this connection is open.
+            remove_database(&staging);
+            drop(connection);
+            connection = exclusively(&staging)?;
+        }
+        Ok(Self { connection, place: Place::File { target: target.to_owned(), staging }, url: url.clone() })
+    }
+
+    fn schema(url: &Url, address: &str, version: i64) -> Result<Self> {
+        let mut connection = Connection::postgres(address)?;
+        refuse_rows(&mut connection, url)?;
+        let locked = connection.query::<(bool,)>(&format!("select pg_try_advisory_lock({})", LOCKS.0), &[])?;
+        if locked != [(true,)] {
+            return Err(Error::Busy("another process is filling this database".into()));
+        }
+        let target = connection.query::<(String,)>("select cast(current_schema() as text)", &[])?;
+        let Some((target,)) = target.into_iter().next() else {
+            return Err(Error::Database("there is no schema to make tables in".into()));
+        };
+        connection.batch(&format!("create schema if not exists {SCHEMA}; set search_path to {SCHEMA}"))?;
+        let left = migrate::applied(&mut connection, url).unwrap_or(i64::MAX);
+        if left != 0 && left != version {
+            connection.batch(&format!("drop schema {SCHEMA} cascade; create schema {SCHEMA}"))?;
+        }
+        Ok(Self { connection, place: Place::Schema { target }, url: url.clone() })
+    }
+
+    /// Rows come table by table, and some tables refer to each other: references are checked once all are there.
+    fn without_references(&mut self) -> Result<()> {
+        match self.connection.engine() {
+            Engine::Sqlite => self.connection.batch("pragma foreign_keys = off"),
+            Engine::Postgres => self.connection.batch(&format!(
+                "do $$ declare one record; begin
+                     if to_regclass('{SCHEMA}.incoming_references') is null then
+                         create table incoming_references as
+                             select cast(cast(conrelid as regclass) as text) as place, cast(conname as text) as name, pg_get_constraintdef(oid) as definition
+                             from pg_constraint where contype = 'f' and connamespace = '{SCHEMA}'::regnamespace;
+                         for one in select * from incoming_references loop
+                             execute format('alter table %s drop constraint %I', one.place, one.name);
+                         end loop;
+                     end if;
+                 end $$"
+            )),
+        }
+    }
+
+    /// Takes the rows of a table. What is there already and the same stays; from the first difference on it is written
+    /// anew.
+    pub fn take(
+        &mut self,
+        table: &TableLayout,
+        rows: impl Iterator<Item = Result<TextRow>>,
+        progress: Progress<'_>,
+    ) -> Result<TableCopied> {
+        let mut digest = TableDigest::default();
+        let mut rows = rows.peekable();
+        let mut from = None;
+        {
+            let connection = &mut self.connection;
+            for present in Rows::new(table, |sql, params| connection.query(sql, params)) {
+                let present = present?;
+                match rows.next_if(|row| row.as_ref().is_ok_and(|row| row.canonical == present.canonical)) {
+                    Some(row) => digest.add(&row?.canonical),
+                    None => {
+                        from = Some(present.key(table));
+                        break;
+                    }
+                }
+                progress(&table.name, digest.rows);
+            }
+        }
+        self.connection.batch("begin")?;
+        if let Some(from) = from {
+            // The source was written to since.
+            let places: Vec<String> = (1..=from.len()).map(|place| format!("?{place}")).collect();
+            let key = table.key_names().join(", ");
+            let sql = format!("delete from {} where ({key}) >= ({})", table.name, places.join(", "));
+            self.connection.execute(&sql, &from)?;
+        }
+        self.insert(table, rows, &mut digest, progress)?;
+        self.connection.commit()?;
+        Ok(TableCopied { name: table.name.clone(), rows: digest.rows, digest: digest.finish() })
+    }
+
+    fn insert(
+        &mut self,
+        table: &TableLayout,
+        rows: impl Iterator<Item = Result<TextRow>>,
+        digest: &mut TableDigest,
+        progress: Progress<'_>,
+    ) -> Result<()> {
+        let places: Vec<String> = (1..=table.columns.len()).map(|place| format!("?{place}")).collect();
+        let ours = match (self.connection.engine(), table.counter()) {
+            (Engine::Postgres, Some(_)) => " overriding system value",
+            _ => "",
+        };
+        let sql = format!("insert into {} ({}){ours} values ({})", table.name, table.names(), places.join(", "));
+        let (mut waiting, mut bytes) = (0, 0);
+        for row in rows {
+            let row = row?;
+            digest.add(&row.canonical);
+            bytes += row.canonical.len();
+            waiting += 1;
+            self.connection.post(&sql, &row.values)?;
+            if bytes > BYTES_TOGETHER || waiting % 200 == 0 {
+                self.connection.flush()?;
+                bytes = 0;
+            }
+            if waiting >= TOGETHER {
+                self.connection.commit()?;
+                self.connection.batch("begin")?;
+                waiting = 0;
+            }
+            progress(&table.name, digest.rows);
+        }
+        self.connection.flush()
+    }
+
+    /// Checks that everything came here, makes what is made from it, and puts it in its place.
+    pub fn publish(mut self, tables: &[TableLayout], copied: &[TableCopied]) -> Result<Vec<TableCopied>> {
+        for (table, said) in tables.iter().zip(copied) {
+            if self.digest_of(table)? != *said {
+                return Err(Error::Database(format!("{} did not come through as it was", table.name)));
+            }
+        }
+        self.make_derived(tables)?;
+        match &self.place {
+            Place::File { .. } => self.publish_file(),
+            Place::Schema { .. } => self.publish_schema(tables),
+        }?;
+        Ok(copied.to_vec())
+    }
+
+    fn digest_of(&mut self, table: &TableLayout) -> Result<TableCopied> {
+        let connection = &mut self.connection;
+        let mut digest = TableDigest::default();
+        for row in Rows::new(table, |sql, params| connection.query(sql, params)) {
+            digest.add(&row?.canonical);
+        }
+        Ok(TableCopied { name: table.name.clone(), rows: digest.rows, digest: digest.finish() })
+    }
+
+    /// The words of bodies, and the numbers that the database gives out next.
+    fn make_derived(&mut self, tables: &[TableLayout]) -> Result<()> {
+        if tables.iter().any(|table| table.name == "contents") {
+            self.connection.batch("begin; delete from content_words")?;
+            let mut after = Uuid::nil();
+            loop {
+                let bodies = self.connection.query::<(Uuid, Uuid, String)>(
+                    "select id, tenant_id, body from contents where id > ?1 order by id limit 200",
+                    &[Param::Uuid(after)],
+                )?;
+                let Some((last, ..)) = bodies.last() else { break };
+                after = *last;
+                for (id, tenant, body) in &bodies {
+                    index_again(&mut self.connection, *tenant, *id, body)?;
+                }
+                self.connection.flush()?;
+            }
+            self.connection.commit()?;
+        }
+        for table in tables {
+            if let (Engine::Postgres, Some(counter)) = (self.connection.engine(), table.counter()) {
+                let name = &table.name;
+                self.connection.batch(&format!(
+                    "select setval(pg_get_serial_sequence('{name}', '{counter}'), greatest(max({counter}), 1), max({counter}) is not null) from {name}"
+                ))?;
+            }
+        }
+        migrate::bring_up_to_date(&mut self.connection, &self.url)
+    }
+
+    fn publish_file(self) -> Result<()> {
+        let Self { mut connection, place: Place::File { target, staging }, .. } = self else {
+            return Ok(());
+        };
+        let broken = connection.query::<(String,)>("select \"table\" from pragma_foreign_key_check limit 1", &[])?;
+        if let Some((table,)) = broken.first() {
+            return Err(Error::Damaged(format!("{table} refers to what is not there")));
+        }
+        // All of it into the one file, which is then on the disk.
+        connection.query::<(i64,)>("pragma wal_checkpoint(truncate)", &[])?;
+        drop(connection);
+        let failed = |error: std::io::Error| file_error(&target.display().to_string(), &error);
+        File::open(&staging).and_then(|file| file.sync_all()).map_err(failed)?;
+        if target.exists() {
+            // Empty, as was seen; its log would be taken for the new file's.
+            remove_database(&target);
+        }
+        fs::rename(&staging, &target).map_err(failed)?;
+        sync_folder_of(&target);
+        Ok(())
+    }
+
+    fn publish_schema(mut self, tables: &[TableLayout]) -> Result<()> {
+        let Place::Schema { target } = &self.place else {
+            return Ok(());
+        };
+        let target = target.replace('"', "\"\"");
+        let mut names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+        let newest = layout::tables(migrate::known_version());
+        names.extend(
+            newest
+                .iter()
+                .map(|table| table.name.as_str())
+                .filter(|name| !tables.iter().any(|table| table.name == *name)),
+        );
+        names.extend(["content_words", "trackway_migrations"]);
+        let drops: Vec<String> =
+            names.iter().map(|name| format!("drop table if exists \"{target}\".{name} cascade")).collect();
+        let moves: Vec<String> =
+            names.iter().map(|name| format!("alter table {SCHEMA}.{name} set schema \"{target}\"")).collect();
+        self.connection
+            .batch(&format!("begin; select pg_advisory_xact_lock({}); set local lock_timeout = '30s'", LOCKS.1))?;
+        let outcome = self.publish_schema_locked(&target, &newest, &drops.join("; "), &moves.join("; "));
+        match outcome {
+            Ok(()) => self.connection.commit(),
+            Err(error) => {
+                self.connection.rollback();
+                Err(error)
+            }
+        }
+    }
+
+    fn publish_schema_locked(&mut self, target: &str, newest: &[TableLayout], drops: &str, moves: &str) -> Result<()> {
+        for table in newest {
+            let there = self.connection.query::<(bool,)>(
+                &format!("select to_regclass('\"{}\".{}') is not null", target.replace('\'', "''"), table.name),
+                &[],
+            )?;
+            if there == [(true,)] {
+                let name = format!("\"{target}\".{}", table.name);
+                self.connection.batch(&format!("lock table {name} in access exclusive mode"))?;
+                refuse_row(&mut self.connection, &name, &self.url)?;
+            }
+        }
+        self.connection.batch(
+            "do $$ declare one record; begin
+                 for one in select * from incoming_references loop
+                     execute format('alter table %s add constraint %I %s', one.place, one.name, one.definition);
+                 end loop;
+                 drop table incoming_references;
+             end $$",
+        )?;
+        self.connection.batch(&format!("{drops}; {moves}; drop schema {SCHEMA} cascade"))
+    }
+}
+
+/// Opens a file that no other process can use meanwhile.
+fn exclusively(path: &Path) -> Result<Connection> {
+    let mut connection = Connection::sqlite(path, true)?;
+    crate::store::keep_private(path);
+    connection.batch("pragma locking_mode = exclusive; pragma synchronous = full; begin immediate; commit")?;
+    Ok(connection)
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Removes a database file with its log.
+fn remove_database(path: &Path) {
+    for ending in ["-wal", "-shm", ""] {
+        let _ = fs::remove_file(with_ending(path, ending));
+    }
+}
+
+/// A target that holds anything is left as it is.
+fn refuse_rows(connection: &mut Connection, url: &Url) -> Result<()> {
+    for table in layout::tables(migrate::applied(connection, url)?) {
+        refuse_row(connection, &table.name, url)?;
+    }
+    Ok(())
+}
+
+fn refuse_row(connection: &mut Connection, table: &str, url: &Url) -> Result<()> {
+    let holds = connection.query::<(bool,)>(&format!("select exists (select 1 from {table})"), &[])?;
+    if holds == [(true,)] {
+        return Err(Rule::conflict(format!("the database at {url} holds data"))
+            .hint("give one that is empty or not there yet; nothing was changed")
+            .into());
+    }
+    Ok(())
+}

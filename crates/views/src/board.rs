@@ -1,0 +1,187 @@
+//! Boards, the stickies on them and how they relate.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{
+    Id, Ref, Time, kind,
+    words::{RelationType, StickiePriority},
+};
+use trackway_store::{
+    Reader, Result, params,
+    shown::{BoardShown, RelationShown, StickieShown},
+    table::Shown,
+};
+
+use crate::{
+    page::{Filter, Listed, Order, Page, cut_texts},
+    view::View,
+};
+
+/// Show a board with its stickies and how they relate
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct GetBoard {
+    /// The board, by name or id
+    pub board: Ref<kind::Board>,
+    /// Archived stickies too
+    #[arg(long)]
+    #[serde(default)]
+    pub archived: bool,
+}
+
+/// A board in full.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct BoardInFull {
+    #[serde(flatten)]
+    pub board: BoardShown,
+    pub stickies: Vec<StickieShown>,
+    pub relations: Vec<RelationShown>,
+}
+
+impl View for GetBoard {
+    const COMMAND: (&'static str, &'static str) = ("board", "get");
+    const ALIAS: Option<&'static str> = Some("show");
+    type Output = BoardInFull;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<BoardInFull> {
+        let id = read.resolve(&self.board)?;
+        let seen = if self.archived { "" } else { " and s.archived_at is null" };
+        Ok(BoardInFull {
+            board: read.shown_by_id("b", id)?,
+            stickies: read.shown(
+                &format!("where s.tenant_id = ?1 and s.board_id = ?2 and s.deleted_at is null{seen} order by s.id"),
+                params![id],
+            )?,
+            relations: read.shown(
+                "where e.tenant_id = ?1 and f.board_id = ?2 and e.deleted_at is null order by e.id",
+                params![id],
+            )?,
+        })
+    }
+}
+
+/// List boards, newest first
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ListBoards {
+    /// Only of this role
+    #[arg(long)]
+    pub role: Option<Ref<kind::Role>>,
+    /// Only of this project
+    #[arg(long)]
+    pub project: Option<String>,
+    /// Only pinned to this task
+    #[arg(long)]
+    pub task: Option<Ref<kind::Task>>,
+    /// Archived ones too
+    #[arg(long)]
+    #[serde(default)]
+    pub archived: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub page: Page,
+}
+
+impl View for ListBoards {
+    const COMMAND: (&'static str, &'static str) = ("board", "list");
+    const COLUMNS: &'static [&'static str] =
+        &["id", "name", "role", "project", "task", "lifecycle", "stickie_count", "updated_at"];
+    type Output = Listed<BoardShown>;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        let role = read.resolve_optional(self.role.as_ref())?;
+        let task = read.resolve_optional(self.task.as_ref())?;
+        let mut filter = Filter::default()
+            .always("b.deleted_at is null")
+            .and("b.role_id = ?", role.as_ref())
+            .and("b.project = ?", self.project.as_ref())
+            .and("b.task_id = ?", task.as_ref());
+        if !self.archived {
+            filter = filter.always("b.archived_at is null");
+        }
+        let select = cut_texts(BoardShown::select(), &["b.background", "b.guidelines"]);
+        self.page.read(read, &select, "b", filter, Order::NewestFirst, |shown: &BoardShown| shown.board.id.uuid())
+    }
+
+    fn more(output: &Self::Output) -> Option<String> {
+        output.more.clone()
+    }
+}
+
+/// Show a stickie and how it relates to others
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct GetStickie {
+    /// The stickie, by id or name
+    pub stickie: Ref<kind::Stickie>,
+}
+
+/// A stickie in full.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct StickieInFull {
+    #[serde(flatten)]
+    pub stickie: StickieShown,
+    pub relations: Vec<RelationShown>,
+}
+
+impl View for GetStickie {
+    const COMMAND: (&'static str, &'static str) = ("stickie", "get");
+    const ALIAS: Option<&'static str> = Some("show");
+    type Output = StickieInFull;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<StickieInFull> {
+        let id: Id<kind::Stickie> = read.resolve(&self.stickie)?;
+        Ok(StickieInFull {
+            stickie: read.shown_by_id("s", id)?,
+            relations: read.shown(
+                "where e.tenant_id = ?1 and (e.from_id = ?2 or e.to_id = ?2) and e.deleted_at is null order by e.id",
+                params![id],
+            )?,
+        })
+    }
+}
+
+/// List stickies, oldest first
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+pub struct ListStickies {
+    /// Only on this board
+    #[arg(long)]
+    pub board: Option<Ref<kind::Board>>,
+    /// Only of this priority
+    #[arg(long)]
+    pub priority: Option<StickiePriority>,
+    /// Only those that relate so to another one, or another one to them
+    #[arg(long, value_name = "TYPE")]
+    pub relation: Option<RelationType>,
+    /// Archived ones too
+    #[arg(long)]
+    #[serde(default)]
+    pub archived: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub page: Page,
+}
+
+impl View for ListStickies {
+    const COMMAND: (&'static str, &'static str) = ("stickie", "list");
+    const COLUMNS: &'static [&'static str] =
+        &["id", "board", "name", "priority", "score", "labels", "note", "edit_count", "updated_at"];
+    type Output = Listed<StickieShown>;
+
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        let board = read.resolve_optional(self.board.as_ref())?;
+        let mut filter = Filter::default()
+            .always("s.deleted_at is null")
+            .and("s.board_id = ?", board.as_ref())
+            .and("s.priority = ?", self.priority.as_ref())
+            .and(
+                "exists (select 1 from stickie_relations e where e.tenant_id = s.tenant_id and s.id in (e.from_id, e.to_id) and e.deleted_at is null and e.relation_type = ?)",
+                self.relation.as_ref(),
+            );
+        if !self.archived {
+            filter = filter.always("s.archived_at is null");
+        }
+        let select = cut_texts(StickieShown::select(), &["s.note", "s.code"]);
+        self.page.read(read, &select, "s", filter, Order::OldestFirst, |shown: &StickieShown| shown.stickie.id.uuid())
+    }
+
+    fn more(output: &Self::Output) -> Option<String> {
+        output.more.clone()
+    }
+}

@@ -1,0 +1,169 @@
+// What people do in a browser, in a real one.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, test } from "node:test";
+
+import { House, browser } from "./house.js";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+after(() => browser.close());
+
+/** A house with one of everything that has a page. */
+async function furnished() {
+  const house = await House.open();
+  house.run("role", "set", "--name", "coder");
+  house.run("workflow", "set", "--name", "checkout");
+  house.run("task", "set", "--workflow", "checkout", "--variant", "fix/login", "--title", "Fix the login", "--description", "Users land on **/home**.");
+  house.run("task", "set", "--workflow", "checkout", "--variant", "fix/login-2", "--replaces", "fix/login", "--level", "minor");
+  house.run("agent", "set", "--handle", "coder", "--role", "coder");
+  const run = house.run("run", "start", "--agent", "coder", "--task", "fix/login-2");
+  house.runAs(run.token, "scratchpad", "update", "--content", "# Learned\n- tests need redis");
+  const note = house.runAs(run.token, "note", "create", "--studio", "main", "--title", "<img src=x onerror=alert(1)> | [x](javascript:alert(1))", "--body", "See <script>alert(1)</script> [here](javascript:alert(2)) ![p](http://evil.example/p.png)");
+  const decision = house.runAs(run.token, "decision", "create", "--studio", "main", "--question", "Which store?", "--option", "redis", "--option", "postgres");
+  house.runAs(run.token, "message", "send", "--body", "The build is broken since the redirect", "--title", "Build");
+  house.runAs(run.token, "run", "usage", run.run_id, "--model", "m", "--input-tokens", "1200", "--output-tokens", "30");
+  house.runAs(run.token, "run", "wake", run.run_id);
+  house.run("queue", "add", "--task", "fix/login");
+  return Object.assign(house, { worked: run, note, decision });
+}
+
+/** Every page there is of a furnished house. */
+const pages = (house) => [
+  "/", "/runs", `/runs/${house.worked.run_id}`, "/tasks", "/tasks/fix/login-2", "/queue", "/agents", "/agents/coder",
+  "/sessions", "/conversations", "/messages", "/search?words=redirect", "/decisions", `/decisions/${house.decision.id}`,
+  "/notes", `/notes/${house.note.id}`, "/why", `/why?of=${house.note.id}`, "/usage", "/events", "/api", "/whoami",
+  "/boards", "/whoami/actions/create_note", "/nothing",
+];
+
+test("every page is accessible, light and dark, wide and narrow, and runs nothing of anyone's", async () => {
+  const house = await furnished();
+  for (const look of [
+    { colorScheme: "light" },
+    { colorScheme: "dark" },
+    { colorScheme: "light", viewport: { width: 390, height: 800 } },
+  ]) {
+    const page = await house.visit("/", look);
+    for (const path of pages(house)) {
+      const answer = await page.goto(house.address + path);
+      assert.ok([200, 404].includes(answer.status()), `${path}: ${answer.status()}`);
+      assert.ok((await answer.body()).length < 100_000, `${path} is large`);
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate("axe.run()");
+      assert.deepEqual(violations.map((found) => [found.id, found.nodes[0].html]), [], `${path} ${JSON.stringify(look)}`);
+      const overflow = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
+      assert.ok(overflow <= 0, `${path} is ${overflow} wider than the screen`);
+    }
+    assert.deepEqual(page.trouble, []);
+    await page.context().close();
+  }
+  assert.equal(await house.close(), 0);
+});
+
+test("a login link works once, and nothing is seen without one", async () => {
+  const house = await House.open();
+  const link = house.link;
+  const page = await house.visit("/whoami");
+  assert.match(await page.textContent("h1"), /^You are /);
+  const stranger = await browser.newContext();
+  const other = await stranger.newPage();
+  assert.equal((await other.goto(link)).status(), 401);
+  const refused = await other.goto(house.address + "/runs");
+  assert.equal(refused.status(), 401);
+  assert.match(await other.textContent("main"), /trackway open/);
+  const [cookie] = await page.context().cookies();
+  assert.deepEqual([cookie.name, cookie.httpOnly, cookie.sameSite], ["trackway", true, "Strict"]);
+  await stranger.close();
+  await house.close();
+});
+
+test("a run is followed while it works", async () => {
+  const house = await furnished();
+  const page = await house.visit(`/runs/${house.worked.run_id}`);
+  assert.equal(await page.locator(".state").first().textContent(), "running");
+  await page.waitForTimeout(800);
+  house.runAs(house.worked.token, "run", "step", house.worked.run_id, "--type", "fetch_page", "--detail", "reading the queue");
+  await page.getByText("reading the queue").waitFor({ timeout: 10_000 });
+  house.run("run", "end", house.worked.run_id, "--status", "completed");
+  await page.locator(".state.good").first().waitFor({ timeout: 10_000 });
+  assert.deepEqual(page.trouble, []);
+  await house.close();
+});
+
+test("from a file one walks to the person who asked for it", async () => {
+  const house = await House.open();
+  const session = { session_id: "0a6c1f5e-6f0e-4a51-9d0a-3c0f6c1f9b11", cwd: house.directory, transcript_path: `${house.directory}/none.jsonl` };
+  house.hook({ ...session, hook_event_name: "SessionStart", source: "startup" });
+  house.hook({ ...session, hook_event_name: "UserPromptSubmit", prompt: "write the readme" });
+  const input = { file_path: `${house.directory}/README.md`, content: "hello\n" };
+  house.hook({ ...session, hook_event_name: "PostToolUse", tool_name: "Write", tool_use_id: "toolu_1", tool_input: input, tool_response: { type: "create", filePath: input.file_path } });
+  const page = await house.visit("/why");
+  await page.getByLabel("A file, a line").fill(input.file_path);
+  await page.getByRole("button", { name: "Ask" }).click();
+  const kinds = await page.locator(".chain li > span").allTextContents();
+  assert.equal(kinds[0], "resource");
+  assert.ok(kinds.includes("run") && kinds.at(-1) === "person", kinds.join());
+  await page.locator(".chain li", { hasText: "run" }).first().getByRole("link").click();
+  await page.getByRole("link", { name: /README\.md/ }).waitFor();
+  await page.goBack();
+  await page.locator(".chain li").last().getByRole("link").click();
+  assert.match(page.url(), /\/people\//);
+  await house.close();
+});
+
+for (const javaScriptEnabled of [true, false]) {
+  test(`one votes and edits a scratchpad, ${javaScriptEnabled ? "with" : "without"} JavaScript`, async () => {
+    const house = await furnished();
+    const page = await house.visit(`/decisions/${house.decision.id}`, { javaScriptEnabled });
+    await page.locator("summary", { hasText: "vote" }).click();
+    const vote = page.locator("form[action$='/vote']");
+    await vote.locator("[name=option]").fill("redis");
+    await vote.locator("[name=accept]").check();
+    await vote.locator("[name=prefer]").check();
+    await vote.getByRole("button").click();
+    assert.match(await page.locator(".bars li").first().textContent(), /redis.*1 of 1/);
+
+    await page.goto(`${house.address}/agents/coder`);
+    await page.locator("summary", { hasText: "set scratchpad" }).click();
+    const pad = page.locator("form[action$='/set_scratchpad']");
+    assert.equal(await pad.locator("[name=content]").inputValue(), "# Learned\n- tests need redis");
+    await pad.locator("[name=content]").fill("tests need redis 7");
+    await pad.getByRole("button").click();
+    assert.match(await page.locator(".prose").first().textContent(), /redis 7/);
+    assert.match(await page.locator(".diff").textContent(), /\+tests need redis 7/);
+
+    // Somebody else was first: nothing is overwritten.
+    await page.locator("summary", { hasText: "set scratchpad" }).click();
+    house.runAs(house.worked.token, "scratchpad", "update", "--content", "mine");
+    await pad.locator("[name=content]").fill("late");
+    await pad.getByRole("button").click();
+    assert.match(await page.textContent("h1"), /^409/);
+    assert.equal(house.run("scratchpad", "get", "--agent", "coder").content, "mine");
+    await house.close();
+  });
+}
+
+test("the keyboard is enough", async () => {
+  const house = await furnished();
+  const page = await house.visit("/");
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate("document.activeElement.textContent"), "Skip to content");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Tab");
+  assert.ok(await page.evaluate("document.querySelector('main').contains(document.activeElement)"));
+  await page.keyboard.press("g");
+  await page.keyboard.press("d");
+  await page.waitForURL("**/decisions");
+  await page.keyboard.press("/");
+  await page.keyboard.type("redirect");
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/search?words=redirect");
+  const hit = page.locator("tbody a").first();
+  await hit.focus();
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/messages/**");
+  assert.deepEqual(page.trouble, []);
+  await house.close();
+});

@@ -1,0 +1,71 @@
+// A Trackway of its own for each test: a database, a server, a browser that is logged in.
+
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+import { chromium } from "playwright-core";
+
+const program = process.env.TRACKWAY_PROGRAM;
+const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+
+export const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+
+export class House {
+  static async open() {
+    const house = new House();
+    house.directory = mkdtempSync(join(tmpdir(), "trackway-browser."));
+    house.environment = { ...process.env, HOME: house.directory, TRACKWAY_DB: `sqlite:${join(house.directory, "t.db")}` };
+    delete house.environment.TRACKWAY_TOKEN;
+    house.run("init");
+    house.server = spawn(program, ["up", "--no-work", "--listen", "127.0.0.1:0"], { env: house.environment });
+    for await (const line of createInterface({ input: house.server.stdout })) {
+      house.address ??= line.match(/http:\/\/[0-9.:]+/)?.[0];
+      house.link = line.match(/http:\S+code=\S+/)?.[0];
+      if (house.link) break;
+    }
+    return house;
+  }
+
+  /** Runs a command, and gives its data. */
+  run(...words) {
+    return this.runAs(undefined, ...words);
+  }
+
+  runAs(token, ...words) {
+    const env = token ? { ...this.environment, TRACKWAY_TOKEN: token } : this.environment;
+    const text = execFileSync(program, [...words, "--json"], { env, cwd: this.directory, encoding: "utf8" });
+    return text ? JSON.parse(text).data : undefined;
+  }
+
+  hook(event) {
+    execFileSync(program, ["hook"], { env: this.environment, cwd: this.directory, input: JSON.stringify(event) });
+  }
+
+  /** A page that is logged in. Whatever it runs, fails at, or asks another host for is written down. */
+  async visit(path = "/", options = {}) {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+    const page = await context.newPage();
+    page.trouble = [];
+    page.on("pageerror", (error) => page.trouble.push(error.message));
+    page.on("dialog", (dialog) => { page.trouble.push(`dialog ${dialog.message()}`); dialog.dismiss(); });
+    page.on("request", (request) => {
+      if (!request.url().startsWith(this.address)) page.trouble.push(`asked ${request.url()}`);
+    });
+    const port = this.address.split(":").pop();
+    const link = this.link ?? this.run("open", "--listen", `127.0.0.1:${port}`).url;
+    this.link = undefined;
+    await page.goto(`${link}&to=${encodeURIComponent(path)}`);
+    return page;
+  }
+
+  async close() {
+    const ended = new Promise((done) => this.server.once("exit", done));
+    this.server.kill("SIGTERM");
+    const code = await ended;
+    rmSync(this.directory, { recursive: true, force: true });
+    return code;
+  }
+}
