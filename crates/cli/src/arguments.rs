@@ -234,15 +234,20 @@ fn special() -> Vec<Command> {
         crate::ingest::command(),
         crate::hook::command(),
         crate::doctor::command(),
+        crate::mcp::command(),
         crate::up::command(),
         crate::up::open_command(),
         crate::work::command(),
         Command::new("whoami").about("Show who you are here: your run, your task, your scratchpad, and how to go on"),
         client_command("connect", "Record the work of a client").subcommand(
-            settings_command("Put Trackway's hooks into Claude Code's settings").args([memory(), plugin()]),
+            settings_command("Put Trackway's hooks and its MCP server into Claude Code's settings").args([
+                memory(),
+                plugin(),
+                no_mcp(),
+            ]),
         ),
         client_command("disconnect", "Stop recording the work of a client")
-            .subcommand(settings_command("Take Trackway's hooks out of Claude Code's settings")),
+            .subcommand(settings_command("Take Trackway's hooks and its MCP server out of Claude Code's settings")),
         Command::new("demo").about("Tell a small story in a temporary database: no network, no key"),
         Command::new("schema")
             .about("Show the tables, relations and graph edges of this database")
@@ -302,13 +307,20 @@ fn memory() -> Arg {
         .help("Whose runs end with a question for what to remember; unchanged when omitted, at first: subagents")
 }
 
+fn no_mcp() -> Arg {
+    Arg::new("no_mcp")
+        .long("no-mcp")
+        .action(ArgAction::SetTrue)
+        .help("Leave .mcp.json (for the user: ~/.claude.json) as it is")
+}
+
 fn plugin() -> Arg {
     Arg::new("plugin")
         .long("plugin")
         .value_name("DIR")
         .value_parser(clap::value_parser!(PathBuf))
         .conflicts_with_all(["project", "user"])
-        .help("Write a plugin folder with the same hooks to DIR instead, and leave settings alone")
+        .help("Write a plugin folder with the same to DIR instead, and leave settings alone")
 }
 
 fn format_argument() -> Arg {

@@ -1,4 +1,5 @@
-//! `trackway connect` and `trackway disconnect`: our hooks in Claude Code's settings, or in a plugin's folder.
+//! `trackway connect` and `trackway disconnect`: our hooks and our MCP server in Claude Code's settings, or in a plugin's
+//! folder.
 
 use std::{
     env, fs,
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 use trackway_claude::{
     plugin,
-    settings::{self, Wanted},
+    settings::{self, Wanted, servers},
 };
 use trackway_domain::{Error as Rule, words::Memory};
 
@@ -60,11 +61,26 @@ impl Scope {
         };
         Ok(folder.join("settings.json"))
     }
+
+    /// Where the client looks for MCP servers.
+    fn servers(self) -> Result<PathBuf, Failure> {
+        match self {
+            Self::Project => Ok(location::project_top().map_or_else(env::current_dir, Ok)?.join(plugin::SERVERS)),
+            // It stands in the folder that was said, and beside the one that is there anyway.
+            Self::User => match said(environment::CLAUDE_FOLDER) {
+                Some(folder) => Ok(folder.join(".claude.json")),
+                None => Ok(user_folder()?.with_file_name(".claude.json")),
+            },
+        }
+    }
+}
+
+fn said(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Where Claude Code keeps what is the user's.
 fn user_folder() -> Result<PathBuf, Failure> {
-    let said = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || said("HOME").or_else(|| said("USERPROFILE")).map(|home| home.join(".claude"));
     said(environment::CLAUDE_FOLDER).or_else(home).ok_or_else(|| {
         Rule::usage("there is no home directory: HOME is not set").hint("connect a project: --project").into()
@@ -77,7 +93,7 @@ pub fn settings_files() -> Vec<PathBuf> {
     files.filter(|path| path.is_file()).collect()
 }
 
-/// Puts our hooks into the settings.
+/// Puts our hooks and our server into the settings.
 pub fn connect(matches: &ArgMatches) -> Result<Outcome, Failure> {
     let (_, matches) = matches.subcommand().unwrap_or(("", matches));
     let memory = matches.get_one::<Memory>("memory").copied();
@@ -87,7 +103,16 @@ pub fn connect(matches: &ArgMatches) -> Result<Outcome, Failure> {
     }
     let scope = Scope::of(matches);
     let path = scope.settings()?;
-    let wanted = Wanted { program: client::program()?, memory: Memory::default(), client: client::version() };
+    let program = client::program()?;
+    let wanted = Wanted { program: program.clone(), memory: Memory::default(), client: client::version() };
+    let servers = if matches.get_flag("no_mcp") { None } else { Some(scope.servers()?) };
+    let with_server = |file: &SettingsFile| {
+        let is_there = servers::is_connected(file.text()).map_err(|why| file.refused(&why))?;
+        let text = servers::connect(file.text(), &program).map_err(|why| file.refused(&why))?;
+        Ok(Planned { text: Some(text), backup: if is_there { Backup::Keep } else { Backup::Write } })
+    };
+    // What would be refused there is refused before anything is written here.
+    servers.as_deref().map(|path| changed(path, true, with_server)).transpose()?;
     let change = changed(&path, dry_run, |file| {
         let before = settings::connected_memory(file.text()).map_err(|why| file.refused(&why))?;
         let wanted = Wanted { memory: memory.or(before).unwrap_or_default(), ..wanted.clone() };
@@ -103,6 +128,16 @@ pub fn connect(matches: &ArgMatches) -> Result<Outcome, Failure> {
         None => "connected",
     };
     let mut outcome = told(scope, &path, did, &change, dry_run);
+    if let Some(path) = &servers {
+        let change = changed(path, dry_run, with_server)?;
+        let was_there = change.before.as_deref().is_some_and(|text| servers::is_connected(text) == Ok(true));
+        let did = match was_there {
+            _ if change.is_none() => "unchanged",
+            true => "updated",
+            false => "connected",
+        };
+        tell_of_server(&mut outcome, path, did, &change);
+    }
     outcome.data["command"] = json!(wanted.command());
     outcome.data["memory"] = json!(wanted.memory);
     outcome.data["events"] = wanted.events().map(|event| event.name).collect();
@@ -117,31 +152,41 @@ pub fn connect(matches: &ArgMatches) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Takes our hooks out of the settings.
+/// Takes our hooks and our server out of the settings.
 pub fn disconnect(matches: &ArgMatches) -> Result<Outcome, Failure> {
     let (_, matches) = matches.subcommand().unwrap_or(("", matches));
     let scope = Scope::of(matches);
     let path = scope.settings()?;
     let dry_run = matches.get_flag("dry_run");
-    let change = changed(&path, dry_run, |file| {
-        let Some(before) = &file.text else { return Ok(Planned { text: None, backup: Backup::Keep }) };
-        let text = settings::disconnect(before).map_err(|why| file.refused(&why))?;
-        let backup = file.backup();
-        let text = if text.is_empty() && text != *before { nothing_left(backup.as_deref()) } else { Some(text) };
-        let backup = if backup.is_some() && backup == text { Backup::Remove } else { Backup::Keep };
-        Ok(Planned { text, backup })
-    })?;
-    let did = match change.after {
-        _ if change.is_none() => "not_connected",
-        Some(_) => "disconnected",
-        None => "removed",
-    };
-    let mut outcome = told(scope, &path, did, &change, dry_run);
+    let servers = scope.servers()?;
+    changed(&servers, true, |file| without_us(file, servers::disconnect))?;
+    let change = changed(&path, dry_run, |file| without_us(file, settings::disconnect))?;
+    let mut outcome = told(scope, &path, undone(&change), &change, dry_run);
+    let change = changed(&servers, dry_run, |file| without_us(file, servers::disconnect))?;
+    tell_of_server(&mut outcome, &servers, undone(&change), &change);
     outcome.remarks.extend(connected_elsewhere(scope, &path).map(|other| {
         let flag = scope.other().word();
         format!("note: {} is connected: trackway disconnect claude-code --{flag}", other.display())
     }));
     Ok(outcome)
+}
+
+/// A file with what is ours taken out.
+fn without_us(file: &SettingsFile, taken_out: fn(&str) -> settings::Result<String>) -> Result<Planned, Failure> {
+    let Some(before) = &file.text else { return Ok(Planned { text: None, backup: Backup::Keep }) };
+    let text = taken_out(before).map_err(|why| file.refused(&why))?;
+    let backup = file.backup();
+    let text = if text.is_empty() && text != *before { nothing_left(backup.as_deref()) } else { Some(text) };
+    let backup = if backup.is_some() && backup == text { Backup::Remove } else { Backup::Keep };
+    Ok(Planned { text, backup })
+}
+
+fn undone(change: &Change) -> &'static str {
+    match change.after {
+        _ if change.is_none() => "not_connected",
+        Some(_) => "disconnected",
+        None => "removed",
+    }
 }
 
 /// What a file becomes that held nothing but our hooks: what it was, if that was nothing, too; else there was none.
@@ -195,6 +240,21 @@ fn told(scope: Scope, path: &Path, did: &str, change: &Change, dry_run: bool) ->
         }
     }
     outcome
+}
+
+/// Says what became of the file with the servers.
+fn tell_of_server(outcome: &mut Outcome, path: &Path, did: &str, change: &Change) {
+    outcome.data["mcp"] = json!({
+        "file": path.display().to_string(),
+        "outcome": did,
+        "backup": change.backup.as_ref().map(|backup| backup.display().to_string()),
+    });
+    if outcome.dry_run && !change.is_none() {
+        let before = outcome.data["diff"].as_str().unwrap_or_default();
+        let diff = format!("{before}{}", difference(path, change.before.as_deref(), change.after.as_deref()));
+        outcome.data["diff"] = json!(diff);
+        outcome.shape = Shape::Field("diff");
+    }
 }
 
 /// As `diff -u` shows it.

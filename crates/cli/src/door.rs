@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::{
     arguments, board_folder, connect, demo, doctor, environment, failure::Failure, hook, ingest, init,
-    location::Location, long_text, render::Shape, transfer, up, user, work,
+    location::Location, long_text, mcp, render::Shape, transfer, up, user, work,
 };
 
 /// An answer, and how people see it.
@@ -103,11 +103,20 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
             transfer::restore(&Location::find(matches)?, rest)
         }
         Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
+        Some(("mcp", _)) => mcp::mcp(matches),
         Some(("ingest", rest)) => {
             let location = Location::find(matches)?;
             ingest::ingest(&House::open_at(&location)?, &location, rest)
         }
         _ => House::open(matches)?.answer(matches),
+    }
+}
+
+/// Who acts: the token's holder, else the operating system's user.
+pub fn credential(token: Option<String>, tenant: &str) -> Credential {
+    match token {
+        Some(token) => Credential::Token(Secret(token)),
+        None => Credential::User { tenant: tenant.to_owned(), handle: user::handle() },
     }
 }
 
@@ -221,11 +230,7 @@ impl House {
 
     /// Who acts: the token's holder, else the operating system's user.
     pub fn context(&self) -> Result<Context, Failure> {
-        let credential = match &self.token {
-            Some(token) => Credential::Token(Secret(token.clone())),
-            None => Credential::User { tenant: self.tenant.clone(), handle: user::handle() },
-        };
-        Ok(self.core.enter(&credential)?)
+        Ok(self.core.enter(&credential(self.token.clone(), &self.tenant))?)
     }
 
     /// Reading needs a tenant; with a token, the token's.

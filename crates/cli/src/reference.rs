@@ -3,14 +3,16 @@
 use std::fmt::Write;
 
 use clap::Command;
+use serde_json::Value;
 use trackway_actions::registry::ACTIONS;
 use trackway_domain::capability::{self, Allowance};
+use trackway_server::mcp::{prompts, resources, tools};
 
 use crate::{arguments, environment};
 
 /// Every page: its file below `docs/reference`, and its text.
 pub fn pages() -> Vec<(&'static str, String)> {
-    vec![("cli.md", commands()), ("actions.md", actions()), ("environment.md", variables())]
+    vec![("cli.md", commands()), ("actions.md", actions()), ("environment.md", variables()), ("mcp.md", mcp())]
 }
 
 fn commands() -> String {
@@ -69,6 +71,39 @@ fn variables() -> String {
     let mut out = "# Environment\n\nMade from the code.\n\n| variable | what it does |\n|---|---|\n".to_owned();
     for (name, what) in environment::VARIABLES {
         let _ = writeln!(out, "| `{name}` | {what} |");
+    }
+    out
+}
+
+fn mcp() -> String {
+    let mut out = "# MCP\n\nMade from the code. `trackway mcp` serves this on standard input and output, `trackway up` at `POST /mcp`.\n\n## Tools\n".to_owned();
+    for tool in tools::all() {
+        let said = tool.description.unwrap_or_default();
+        let _ = write!(out, "\n### `{}`\n\n{said}\n", tool.name);
+        let needed = tool.input_schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+        let fields = tool.input_schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        for (index, (name, field)) in fields.enumerate() {
+            let said = field.get("description").and_then(Value::as_str).unwrap_or_default();
+            let needed = if needed.iter().any(|needed| needed == name) { " (needed)" } else { "" };
+            let before = if index == 0 { "\n" } else { "" };
+            let _ = writeln!(out, "{before}- `{name}`{needed}: {said}");
+        }
+    }
+    out.push_str("\n## Resources\n\n| address | what it is |\n|---|---|\n");
+    for template in resources::templates() {
+        let _ = writeln!(out, "| `{}` | {} |", template.uri_template, template.description.unwrap_or_default());
+    }
+    out.push_str("\n## Prompts\n\n| prompt | what it says | arguments |\n|---|---|---|\n");
+    for prompt in prompts::all() {
+        let arguments: Vec<_> =
+            prompt.arguments.into_iter().flatten().map(|argument| format!("`{}`", argument.name)).collect();
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} |",
+            prompt.name,
+            prompt.description.unwrap_or_default(),
+            arguments.join(", ")
+        );
     }
     out
 }

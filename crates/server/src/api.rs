@@ -153,7 +153,7 @@ fn responses() -> Value {
 }
 
 /// A schema whose references have been put in place.
-fn inlined(schema: &Value, definitions: Option<&Value>) -> Value {
+pub(crate) fn inlined(schema: &Value, definitions: Option<&Value>) -> Value {
     match schema {
         Value::Object(fields) => {
             let named =

@@ -15,6 +15,7 @@ mod inside;
 pub mod live;
 pub mod login;
 pub mod markdown;
+pub mod mcp;
 pub mod metrics;
 pub mod nouns;
 pub mod offers;

@@ -19,7 +19,7 @@ use crate::{
     api, assets, caller,
     format::Format,
     live::Live,
-    login,
+    login, mcp,
     metrics::Metrics,
     problem::Problem,
     rate::Rate,
@@ -131,6 +131,9 @@ async fn answered(door: Door, request: Request) -> Response {
                 .respond(format);
         }
     };
+    if parts.uri.path() == mcp::http::PATH {
+        return mcp::http::answer(door.site, parts, body).await;
+    }
     let question = Question {
         method: parts.method,
         path: parts.uri.path().to_owned(),

@@ -5,6 +5,7 @@
 
 pub mod hooks;
 pub mod json_spans;
+pub mod servers;
 pub mod splice;
 
 use serde_json::{Map, Value};

@@ -23,6 +23,13 @@ impl Page {
             parts.push(fact("hooks", format!("{} events run {}", events.len(), self.cell(data, "command"))));
             parts.push(fact("memory", self.cell(data, "memory")));
         }
+        let server = self.cell(&data["mcp"], "file");
+        parts.extend(match data["mcp"]["outcome"].as_str().unwrap_or_default() {
+            "connected" | "updated" | "unchanged" => Some(fact("mcp", format!("{server} starts trackway mcp"))),
+            "disconnected" => Some(fact("mcp", format!("taken out of {server}"))),
+            "removed" => Some(fact("mcp", format!("{server} is gone, it held nothing else"))),
+            _ => None,
+        });
         if data["backup"].is_string() {
             parts.push(fact("as it was before", self.cell(data, "backup")));
         }

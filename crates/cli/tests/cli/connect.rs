@@ -137,6 +137,7 @@ fn connecting_says_what_it_did_and_disconnecting_undoes_it() {
 Connected Claude Code in [HOME]/project/.claude/settings.json
 hooks: 10 events run [TRACKWAY] hook
 memory: subagents
+mcp: [HOME]/project/.mcp.json starts trackway mcp
 as it was before: [HOME]/project/.claude/settings.json.trackway-backup
 next: start Claude Code in [HOME]/project, /hooks there lists them; trackway disconnect claude-code --project takes them out
 
@@ -154,6 +155,7 @@ next: start Claude Code in [HOME]/project, /hooks there lists them; trackway dis
 Claude Code is connected already in [HOME]/project/.claude/settings.json
 hooks: 10 events run [TRACKWAY] hook
 memory: subagents
+mcp: [HOME]/project/.mcp.json starts trackway mcp
 as it was before: [HOME]/project/.claude/settings.json.trackway-backup
 next: trackway disconnect claude-code --project takes them out
 
@@ -165,6 +167,7 @@ next: trackway disconnect claude-code --project takes them out
         desk.steady(&desk.types("disconnect claude-code").stdout),
         str![[r#"
 Disconnected Claude Code in [HOME]/project/.claude/settings.json
+mcp: [HOME]/project/.mcp.json is gone, it held nothing else
 next: sessions that are open may keep the hooks until they end
 
 "#]]
@@ -199,6 +202,7 @@ fn scripts_read_the_same_in_json() {
             "memory": "off",
             "events": [],
             "left_out": [],
+            "mcp": { "file": desk.project().join(".mcp.json"), "outcome": "connected", "backup": null },
         })
     );
     assert_eq!(
@@ -210,6 +214,7 @@ fn scripts_read_the_same_in_json() {
             "project": desk.project(),
             "outcome": "disconnected",
             "backup": null,
+            "mcp": { "file": desk.project().join(".mcp.json"), "outcome": "removed", "backup": null },
         })
     );
 }
@@ -247,6 +252,20 @@ fn a_dry_run_shows_the_difference_and_changes_nothing() {
    }
  }
 / No newline at end of file
+--- /dev/null
++++ [HOME]/project/.mcp.json
+@@ -0,0 +1,11 @@
++{
++  "mcpServers": {
++    "trackway": {
++      "type": "stdio",
++      "command": "[TRACKWAY]",
++      "args": [
++        "mcp"
++      ]
++    }
++  }
++}
 
 "#]]
     );
@@ -554,6 +573,9 @@ next: claude --plugin-dir [HOME]/project/tools/plugin
     );
     let folder = desk.project().join("tools/plugin");
     assert_eq!(ours(&fs::read_to_string(folder.join("hooks/hooks.json")).unwrap()).len(), 10);
+    let servers: Value = serde_json::from_str(&fs::read_to_string(folder.join(".mcp.json")).unwrap()).unwrap();
+    let server = json!({ "type": "stdio", "command": "trackway", "args": ["mcp"] });
+    assert_eq!(servers, json!({ "mcpServers": { "trackway": server } }));
     assert_eq!(desk.json("connect claude-code --plugin tools/plugin --memory all")["outcome"], "unchanged");
     assert!(
         desk.types("connect claude-code --plugin tools/plugin --dry-run")

@@ -18,6 +18,8 @@ mod ids;
 mod import;
 mod ingest;
 mod live;
+mod mcp;
+mod mcp_client;
 mod memory;
 mod output;
 mod queue;

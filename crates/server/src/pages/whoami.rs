@@ -20,6 +20,7 @@ use crate::{
 pub enum At {
     Http,
     CommandLine,
+    Mcp,
 }
 
 /// Says who is asking.
@@ -79,6 +80,7 @@ fn of_agent(known: &Whoami, at: At) -> Vec<Block> {
             let how = match at {
                 At::Http => "`POST /whoami/actions/update_scratchpad` with `{\"content\": \"...\"}`",
                 At::CommandLine => "`trackway scratchpad update --content TEXT`",
+                At::Mcp => "`update_scratchpad`",
             };
             out.push(Block::Say(format!(
                 "Your scratchpad is empty. {how} saves what your future self should know (at most 10,000 characters)."
@@ -116,12 +118,14 @@ fn how_to_go_on(known: &Whoami, at: At) -> String {
         At::CommandLine => {
             ("`trackway --help` lists what can be done", "`trackway scratchpad update`", "`trackway report update`")
         }
+        At::Mcp => ("`help` lists what you may do and `act` does it", "`update_scratchpad`", "`update_report`"),
     };
     match (&known.run, &known.task, at) {
         (Some(_), Some(task), _) => {
             let read = match at {
                 At::Http => format!("`/tasks/{}`", task.variant),
                 At::CommandLine => format!("`trackway task get {}`", task.variant),
+                At::Mcp => format!("`show` of `/tasks/{}`", task.variant),
             };
             format!(
                 "Read your task with {read}, do it, and write down what you make: {may}. Before you stop, save what you learned with {save} and say how it went with {report}."

@@ -1,0 +1,416 @@
+//! Agents over the Model Context Protocol: a day's work with a real client library, both ways in, both versions of the
+//! protocol, both engines; bad input; and the real Claude Code.
+
+use std::{fs, path::Path};
+
+use rmcp::model::{GetPromptRequestParams, ProtocolVersion, ReadResourceRequestParams};
+use serde_json::{Value, json};
+use trackway_testkit::{CrashingServer, Engine, scripted_model::Scenario};
+
+use crate::{
+    live::{Desk, NEWEST},
+    mcp_client::{Client, Server},
+    terminal::{Ran, Terminal, both_engines, ran_with_input, text},
+};
+
+/// The present version of the protocol and the one before.
+const VERSIONS: [ProtocolVersion; 2] = [ProtocolVersion::V_2026_07_28, ProtocolVersion::V_2025_11_25];
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap().block_on(work)
+}
+
+fn task(terminal: &Terminal, variant: &str) {
+    terminal.json(&["workflow", "set", "--name", "ops"]);
+    terminal.json(&["task", "set", "--workflow", "ops", "--variant", variant, "--title", "Caulk the seams"]);
+}
+
+/// The JSON that an action answered with.
+fn data(said: &str) -> Value {
+    let (_, json) = said.split_once("```json\n").unwrap_or_else(|| panic!("{said}"));
+    serde_json::from_str(json.rsplit_once("\n```").unwrap().0).unwrap()
+}
+
+/// Claims a task, works on it, writes down what came of it, and looks at it from outside.
+async fn a_day(terminal: &Terminal, client: &Client, variant: &str) {
+    let tools = client.service.list_all_tools().await.unwrap();
+    let names: Vec<_> = tools.iter().map(|tool| tool.name.as_ref()).collect();
+    assert_eq!(
+        names,
+        ["whoami", "ready", "claim", "show", "search", "why", "act", "update_scratchpad", "update_report", "help"]
+    );
+    assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
+    assert!(client.answer("ready", json!({})).await.contains(&format!("[{variant}](/tasks/{variant})")));
+
+    let claimed = data(&client.answer("claim", json!({ "task": variant })).await)[0].clone();
+    let (run, token) = (text(&claimed["run_id"]), text(&claimed["token"]));
+    let me = client.answer("whoami", json!({ "run_token": token })).await;
+    assert!(me.starts_with("# You are worker\n") && me.contains("## Your task"), "{me}");
+    assert!(me.contains("`show` of `/tasks/"), "{me}");
+
+    let kept = json!({ "content": format!("oakum is in the shed, {variant}"), "run_token": token });
+    let written = data(&client.answer("update_scratchpad", kept.clone()).await);
+    assert_eq!(written["content"], kept["content"]);
+    assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "worker"])["content"], kept["content"]);
+    let note = json!({ "studio": "main", "title": "Seams", "body": "three are left" });
+    let act = json!({ "action": "create_note", "input": note, "run_token": token });
+    let note = text(&data(&client.answer("act", act).await)["id"]);
+    let report = json!({ "one_liner": "dry", "tldr": "dry now", "content": "all seams", "run_token": token });
+    client.answer("update_report", report).await;
+    let made = terminal.json(&["made", &run]);
+    let made: Vec<_> = made["touches"].as_array().unwrap().iter().map(|touch| text(&touch["resource_type"])).collect();
+    assert_eq!(made, ["note", "report"]);
+
+    let page = client.answer("show", json!({ "page": format!("/runs/{run}") })).await;
+    assert!(page.contains("Seams") && page.chars().count() < 9_000, "{page}");
+    assert!(client.answer("show", json!({ "page": variant })).await.contains("Caulk the seams"));
+    assert!(client.answer("show", json!({ "page": &note[28..] })).await.contains("three are left"));
+    let why = client.answer("why", json!({ "thing": note })).await;
+    assert!(why.contains("- run: ") && why.contains("- person: [ada](/people/"), "{why}");
+    let word = format!("barnacles{}", variant.replace('/', ""));
+    terminal.json(&["message", "send", "--body", &format!("mind the {word}")]);
+    assert!(client.answer("search", json!({ "words": [word] })).await.contains(&format!("mind the «{word}»")));
+
+    let resources = client.service.list_all_resources().await.unwrap();
+    let uris: Vec<_> = resources.iter().map(|resource| resource.uri.as_str()).collect();
+    let reports = format!("trackway:///reports/{variant}");
+    assert!(uris.contains(&format!("trackway:///runs/{run}").as_str()) && uris.contains(&reports.as_str()), "{uris:?}");
+    for uri in uris {
+        let read = client.service.read_resource(ReadResourceRequestParams::new(uri)).await.unwrap();
+        assert!(!serde_json::to_value(&read.contents).unwrap()[0]["text"].as_str().unwrap().is_empty(), "{uri}");
+    }
+    assert_eq!(client.service.list_all_resource_templates().await.unwrap().len(), 3);
+    let none = client.service.read_resource(ReadResourceRequestParams::new("trackway:///runs/none")).await.unwrap_err();
+    assert!(none.to_string().contains("there is no run \"none\""), "{none}");
+
+    let mut wake = GetPromptRequestParams::new("wake");
+    wake.arguments = json!({ "task": variant, "agent": "worker" }).as_object().cloned();
+    let woken = serde_json::to_string(&client.service.get_prompt(wake).await.unwrap().messages).unwrap();
+    assert!(woken.contains("oakum is in the shed") && woken.contains("Caulk the seams"), "{woken}");
+    assert_eq!(client.service.list_all_prompts().await.unwrap().len(), 2);
+    let hand_off = client.service.get_prompt(GetPromptRequestParams::new("hand_off")).await.unwrap();
+    assert!(serde_json::to_string(&hand_off.messages).unwrap().contains("set_report"));
+
+    let refused = client.call("update_scratchpad", json!({ "content": "mine" })).await;
+    assert_eq!(
+        refused,
+        (
+            true,
+            "error: a person has no scratchpad\nhint: to correct an agent's: trackway scratchpad set --agent A --content C"
+                .into()
+        )
+    );
+    let (failed, said) =
+        client.call("act", json!({ "action": "delete_task", "input": { "task": variant }, "run_token": token })).await;
+    assert!(failed && said.contains("error: "), "{said}");
+    assert!(client.call("whoami", json!({ "run_token": "no" })).await.0);
+    let rehearsed =
+        json!({ "action": "create_note", "dry_run": true, "input": { "studio": "main", "title": "T", "body": "b" } });
+    assert!(client.answer("act", rehearsed).await.starts_with("# Would be done: create_note"));
+    assert!(client.answer("help", json!({})).await.contains("- `create_note` "));
+    assert!(client.answer("help", json!({ "action": "create_note" })).await.contains("\"title\": {"));
+}
+
+both_engines! {
+    fn a_day_over_stdio(terminal: Terminal) {
+        block_on(async {
+            for version in VERSIONS {
+                let variant = format!("day/{version}");
+                task(&terminal, &variant);
+                let client = Client::over_stdio(&terminal, None, &version).await;
+                a_day(&terminal, &client, &variant).await;
+            }
+        });
+    }
+
+    fn a_day_over_http(terminal: Terminal) {
+        let token = text(&terminal.json(&["token", "create", "--name", "mcp"])["token"]);
+        let server = Server::start(&terminal);
+        block_on(async {
+            for version in VERSIONS {
+                let variant = format!("day/{version}");
+                task(&terminal, &variant);
+                let client = Client::over_http(server.address, &token, &version).await;
+                a_day(&terminal, &client, &variant).await;
+            }
+        });
+    }
+
+    fn a_token_in_the_environment_is_who_acts(terminal: Terminal) {
+        task(&terminal, "seams");
+        let (run, token) = terminal.starts(&["--agent", "worker", "--task", "seams"]);
+        block_on(async {
+            let client = Client::over_stdio(&terminal, Some(&token), &VERSIONS[1]).await;
+            assert!(client.answer("whoami", json!({})).await.starts_with("# You are worker\n"));
+            client.answer("update_scratchpad", json!({ "content": "x" })).await;
+            terminal.json(&["run", "end", &run, "--status", "completed"]);
+            let (failed, said) = client.call("update_scratchpad", json!({ "content": "y" })).await;
+            assert!(failed && said.contains("hint: "), "{said}");
+        });
+    }
+}
+
+#[test]
+fn a_long_page_comes_in_parts() {
+    let terminal = Terminal::at(Engine::Sqlite);
+    terminal.json(&["note", "create", "--studio", "main", "--title", "Long", "--body", &"ä line\n".repeat(3_000)]);
+    let id = text(&terminal.json(&["note", "list"])[0]["id"]);
+    block_on(async {
+        let client = Client::over_stdio(&terminal, None, &VERSIONS[0]).await;
+        let mut page = format!("/notes/{id}");
+        let mut lines = 0;
+        loop {
+            let said = client.answer("show", json!({ "page": page })).await;
+            assert!(said.chars().count() < 8_300, "{}", said.chars().count());
+            lines += said.matches("ä line\n").count();
+            let Some((_, rest)) = said.split_once("`show` the page `") else { break };
+            rest.split_once('`').unwrap().0.clone_into(&mut page);
+        }
+        assert_eq!(lines, 3_000);
+    });
+}
+
+/// Everything that one process answers to these lines; each is JSON, and nothing else is there.
+fn answers(terminal: &Terminal, lines: &[u8]) -> (Ran, Vec<Value>) {
+    answers_to(terminal.command(&["mcp"]), lines)
+}
+
+fn answers_to(command: std::process::Command, lines: &[u8]) -> (Ran, Vec<Value>) {
+    let ran = ran_with_input(command, lines);
+    let answers = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (ran, answers)
+}
+
+#[track_caller]
+fn of(answers: &[Value], id: i64) -> &Value {
+    answers.iter().find(|answer| answer["id"] == id).unwrap_or_else(|| panic!("{id}: {answers:#?}"))
+}
+
+const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"VERSION","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+
+#[test]
+fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
+    let terminal = Terminal::at(Engine::Sqlite);
+    let hello = HELLO.replace("VERSION", "2025-11-25");
+    let call = |id: u32, tool: &str, arguments: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+        )
+    };
+    let huge = call(9, "show", &json!({ "page": "x".repeat(7_000_000) }).to_string());
+    let long = call(
+        10,
+        "act",
+        &json!({ "action": "create_note", "input": { "studio": "main", "title": "x".repeat(100_000), "body": "" } })
+            .to_string(),
+    );
+    let lines = [
+        "{\"half\": ",
+        "\u{0}\u{1}\u{7f} no",
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}"#,
+        r#"{"jsonrpc":"2.0","id":5,"result":{}}"#,
+        &hello,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        &call(2, "no_such_tool", "{}"),
+        &call(3, "show", "\"text\""),
+        &call(4, "show", "{\"page\": 5}"),
+        &call(6, "show", "{\"page\": \"/tasks/none\", \"more\": 1}"),
+        &call(7, "search", "{\"words\": \"not a list\"}"),
+        r#"{"jsonrpc":"2.0","id":8,"method":"no/such/method"}"#,
+        &huge,
+        &long,
+        &call(11, "show", "{\"page\": \"/notes?limit=many\"}"),
+        &call(12, "show", "{\"page\": \"<script>alert(1)</script>\"}"),
+        &call(13, "whoami", "{}"),
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":13,"reason":"enough"}}"#,
+        "[1, 2]",
+        &call(14, "whoami", "{}"),
+    ];
+    let (ran, all) = answers(&terminal, lines.join("\n").as_bytes());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert_eq!(answers_to(terminal.command(&["mcp", "--json"]), b"").1, Vec::<Value>::new());
+    let nameless: Vec<_> =
+        all.iter().filter(|answer| answer["id"].is_null()).map(|answer| &answer["error"]["code"]).collect();
+    assert_eq!(nameless.iter().filter(|code| ***code == json!(-32700)).count(), 2, "{nameless:?}");
+    assert_eq!(nameless.iter().filter(|code| ***code == json!(-32600)).count(), 2, "too long, and not a message");
+    assert_eq!(of(&all, 1)["result"]["protocolVersion"], "2025-11-25");
+    assert_eq!(of(&all, 2)["error"]["code"], -32602);
+    assert!(
+        of(&all, 2)["error"]["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("there is no tool \"no_such_tool\"; there are: whoami")
+    );
+    assert_eq!(
+        of(&all, 3)["error"],
+        json!({ "code": -32602, "message": "the parameters of tools/call are not as they should be" })
+    );
+    assert_eq!(of(&all, 8)["error"]["message"], "there is no method \"no/such/method\"");
+    for (id, said) in [
+        (4, "error: invalid type: integer `5`, expected a string"),
+        (6, "error: unknown field `more`, expected `page`"),
+        (7, "error: words is a list of words to look for"),
+        (10, "error: title "),
+        (11, "error: limit is a whole number, not \"many\""),
+        (12, "error: there is no page and no thing \"<script>alert(1)</script>\""),
+    ] {
+        let answer = &of(&all, id)["result"];
+        assert_eq!(answer["isError"], true, "{answer}");
+        assert!(answer["content"][0]["text"].as_str().unwrap().starts_with(said), "{answer}");
+    }
+    assert!(of(&all, 14)["result"]["content"][0]["text"].as_str().unwrap().starts_with("# You are ada\n"));
+    assert_eq!(terminal.json(&["note", "list"]), json!([]));
+    for nothing in ["", "\n\n", "{\"half"] {
+        assert_eq!(answers(&terminal, nothing.as_bytes()).0.code, 0);
+    }
+}
+
+#[test]
+fn a_version_nobody_knows_is_answered_with_one_we_know() {
+    let terminal = Terminal::at(Engine::Sqlite);
+    for (asked, given) in [("2024-11-05", "2024-11-05"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")] {
+        let (_, all) = answers(&terminal, format!("{}\n", HELLO.replace("VERSION", asked)).as_bytes());
+        assert_eq!(of(&all, 1)["result"]["protocolVersion"], given);
+    }
+}
+
+#[test]
+fn a_database_that_is_away_is_said_and_found_when_it_is_there() {
+    let terminal = Terminal::before_init(Engine::Sqlite);
+    block_on(async {
+        let client = Client::over_stdio(&terminal, None, &VERSIONS[1]).await;
+        let (failed, said) = client.call("whoami", json!({})).await;
+        assert!(failed && said.contains("there is no database") && said.contains("hint: "), "{said}");
+        terminal.json(&["init"]);
+        assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
+    });
+}
+
+#[test]
+fn a_server_that_crashes_under_it_is_found_again() {
+    let crashing = CrashingServer::start();
+    let terminal = Terminal::before_init(Engine::Sqlite);
+    let mut init = terminal.command(&["init", "--db", &crashing.url]);
+    assert!(init.output().unwrap().status.success());
+    let mut command = terminal.command(&["mcp"]);
+    command.env("TRACKWAY_DB", &crashing.url);
+    block_on(async {
+        let client = Client::at(command, &VERSIONS[1]).await;
+        assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
+        crashing.crash();
+        // The first may still find the connection of before.
+        let _ = client.call("whoami", json!({})).await;
+        assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
+    });
+}
+
+#[test]
+fn over_http_who_calls_is_checked_as_everywhere() {
+    let terminal = Terminal::at(Engine::Sqlite);
+    let token = text(&terminal.json(&["token", "create", "--name", "mcp"])["token"]);
+    let server = Server::start(&terminal);
+    let hello = HELLO.replace("VERSION", "2025-11-25");
+    let head = |method: &str, host: &str, more: &str| {
+        format!(
+            "{method} /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream{more}"
+        )
+    };
+    let host = server.address.to_string();
+    let bearer = format!("\r\nAuthorization: Bearer {token}");
+    let status = |method: &str, host: &str, more: &str, body: &str| server.sent(&head(method, host, more), body).0;
+
+    let (code, answer) = server.sent(&head("POST", &host, &bearer), &hello);
+    assert_eq!(code, 200);
+    assert!(
+        answer.contains("\"protocolVersion\":\"2025-11-25\"") && answer.to_lowercase().contains("nosniff"),
+        "{answer}"
+    );
+    assert_eq!(status("POST", &host, "", &hello), 401);
+    assert_eq!(status("POST", &host, "\r\nAuthorization: Bearer no", &hello), 401);
+    assert_eq!(status("POST", "evil.example", &bearer, &hello), 421);
+    assert_eq!(status("POST", &host, &format!("{bearer}\r\nOrigin: http://evil.example"), &hello), 403);
+    assert_eq!(status("POST", &host, &format!("{bearer}\r\nOrigin: http://{host}"), &hello), 200);
+    assert_eq!(status("POST", &host, &format!("\r\nCookie: trackway={token}"), &hello), 403);
+    assert_eq!(status("GET", &host, &bearer, ""), 405);
+    assert_eq!(status("DELETE", &host, &bearer, ""), 405);
+    for broken in ["{", "[]", "5", ""] {
+        assert!((400..500).contains(&status("POST", &host, &bearer, broken)), "{broken}");
+    }
+    assert_eq!(status("POST", &host, &bearer, &hello), 200);
+}
+
+#[test]
+fn connecting_lists_the_server_and_disconnecting_leaves_the_others() {
+    let terminal = Terminal::before_init(Engine::Sqlite);
+    let project = terminal.home.path().join("project");
+    fs::create_dir_all(project.join(".git")).unwrap();
+    let types = |line: &str| {
+        let mut command = terminal.command(&line.split(' ').collect::<Vec<_>>());
+        command.current_dir(&project);
+        crate::terminal::ran(command)
+    };
+    let servers = project.join(".mcp.json");
+    let others =
+        "{\n\t\"mcpServers\": {\n\t\t\"other\": {\"command\": \"x\", \"env\": {\"KEY\": \"secret\"}}\n\t}\n}\n";
+    fs::write(&servers, others).unwrap();
+
+    assert_eq!(types("connect claude-code --no-mcp").code, 0);
+    assert_eq!(fs::read_to_string(&servers).unwrap(), others);
+    let dry = types("connect claude-code --dry-run").stdout;
+    assert!(dry.contains("+\t\t\"trackway\": {") && fs::read_to_string(&servers).unwrap() == others, "{dry}");
+    let said = types("connect claude-code").stdout;
+    assert!(said.contains(&format!("mcp: {} starts trackway mcp", servers.display())), "{said}");
+    let read = |path: &Path| -> Value { serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
+    let entry = json!({ "type": "stdio", "command": env!("CARGO_BIN_EXE_trackway"), "args": ["mcp"] });
+    assert_eq!(read(&servers)["mcpServers"]["trackway"], entry);
+    assert_eq!(read(&servers)["mcpServers"]["other"]["env"]["KEY"], "secret");
+    assert_eq!(types("disconnect claude-code").code, 0);
+    assert_eq!(fs::read_to_string(&servers).unwrap(), others);
+    assert!(!project.join(".mcp.json.trackway-backup").exists() && !project.join(".claude/settings.json").exists());
+
+    // The user's stand in a file that the client writes, too: with whatever else is in it.
+    let state = terminal.home.path().join(".claude.json");
+    fs::write(&state, "{\"numStartups\": 3}").unwrap();
+    assert_eq!(types("connect claude-code --user").code, 0);
+    assert_eq!((&read(&state)["numStartups"], &read(&state)["mcpServers"]["trackway"]), (&json!(3), &entry));
+    assert_eq!(types("disconnect claude-code --user").code, 0);
+    assert_eq!(fs::read_to_string(&state).unwrap(), "{\"numStartups\": 3}");
+
+    // Links are followed.
+    let elsewhere = terminal.home.path().join("shared.json");
+    fs::rename(&servers, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &servers).unwrap();
+    assert_eq!(types("connect claude-code").code, 0);
+    assert!(servers.is_symlink());
+    assert_eq!(read(&elsewhere)["mcpServers"]["trackway"], entry);
+    assert_eq!(types("disconnect claude-code").code, 0);
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), others);
+
+    // What cannot be read is left alone, and so is everything else.
+    fs::remove_file(&servers).unwrap();
+    for broken in ["{ // mine\n}", "{\"mcpServers\": 5}", "{\"mcpServers\": {\"trackway\": {\"command\": \"docker\"}}}"]
+    {
+        fs::write(&servers, broken).unwrap();
+        let ran = types("connect claude-code");
+        assert_eq!(ran.code, 1);
+        assert!(ran.stderr.contains(".mcp.json, line 1") && ran.stderr.contains("left as it is"), "{}", ran.stderr);
+        assert_eq!(fs::read_to_string(&servers).unwrap(), broken);
+        assert!(!project.join(".claude/settings.json").exists());
+    }
+}
+
+#[test]
+fn the_real_client_calls_a_tool_and_gets_the_answer() {
+    let desk = Desk::new(Engine::Sqlite, NEWEST, &[]);
+    // What a user says when the client asks whether to use the project's server.
+    let agreed = json!({ "enabledMcpjsonServers": ["trackway"] });
+    fs::write(desk.project().join(".claude/settings.local.json"), agreed.to_string()).unwrap();
+    let turns = json!([[{ "tool": "mcp__trackway__whoami", "input": {} }], [{ "text": "I know who I am." }]]);
+    let scenario = json!({ "prompt": "TALK", "actors": [{ "match": "TALK", "turns": turns }] });
+    let call = desk.call(&Scenario::parse(&scenario.to_string()));
+    let result = call.args(["--allowedTools", "mcp__trackway__whoami"]).run();
+    assert!(result.status.success(), "{result:#?}");
+    assert_eq!(result.result()["result"], "I know who I am.");
+    let last = result.requests.last().unwrap().body["messages"].to_string();
+    assert!(last.contains("# You are ada"), "{last}");
+}
