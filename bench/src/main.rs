@@ -10,6 +10,7 @@ mod identity;
 mod ingest;
 mod machine;
 mod measure;
+mod pages;
 mod place;
 mod process;
 mod queue;
@@ -108,6 +109,13 @@ enum Benchmark {
         #[command(flatten)]
         place: Place,
     },
+    /// Pages over HTTP, against a bare handler and over many runs
+    Pages {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        size: pages::Size,
+    },
     /// Everything in one go
     All {
         #[command(flatten)]
@@ -169,6 +177,7 @@ fn run(benchmark: Benchmark) -> Outcome<()> {
         Benchmark::Search { place, size } => search::measure(&place.open(search::HEADING)?, &size),
         Benchmark::Queue { place, size, others } => queue::measure(&place.open(queue::HEADING)?, &size, &others),
         Benchmark::Wake { place } => wake::measure(&place.open(wake::HEADING)?),
+        Benchmark::Pages { place, size } => pages::measure(&place.open(pages::HEADING)?, &size),
         Benchmark::Turn { place } => turn::measure(&place.open(turn::HEADING)?),
         Benchmark::All { place, touches, catalog, hook, ingest } => {
             let places = place.open("# Benchmark results")?;

@@ -248,7 +248,7 @@ fn special() -> Vec<Command> {
         ),
         client_command("disconnect", "Stop recording the work of a client")
             .subcommand(settings_command("Take Trackway's hooks and its MCP server out of Claude Code's settings")),
-        Command::new("demo").about("Tell a small story in a temporary database: no network, no key"),
+        crate::demo::command(),
         Command::new("schema")
             .about("Show the tables, relations and graph edges of this database")
             .arg(format_argument()),

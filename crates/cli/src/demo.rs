@@ -2,15 +2,21 @@
 
 mod agents;
 
-use std::{env, fmt::Write, fs, path::Path};
+use std::{
+    env,
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
 
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
 use trackway_actions::{Core, founding};
 use trackway_store::{Store, Url};
 
 use crate::{
     arguments,
-    door::{House, Outcome},
+    door::{self, House, Outcome},
     failure::Failure,
     ingest, recorded,
     render::{Output, Shape},
@@ -94,8 +100,26 @@ fn id(answer: &Value, field: &str) -> String {
     full[full.len().saturating_sub(8)..].to_owned()
 }
 
-/// Tells the story.
-pub fn tell() -> Result<Outcome, Failure> {
+pub fn command() -> Command {
+    Command::new("demo")
+        .about("Tell a small story in a temporary database: no network, no key")
+        .arg(Arg::new("open").long("open").action(ArgAction::SetTrue).help("Then leave its pages running, to look at"))
+}
+
+/// Tells the story, and leaves its pages running when that is wanted.
+pub fn demo(matches: &ArgMatches) -> Result<Outcome, Failure> {
+    let (outcome, file) = tell()?;
+    if !matches.get_flag("open") {
+        return Ok(outcome);
+    }
+    Output::plain().print(&outcome)?;
+    let database = format!("sqlite:{}", file.display());
+    let line = ["trackway", "--db", &database, "up", "--no-work", "--open", "--listen", "127.0.0.1:0"];
+    door::answer(&arguments::command().try_get_matches_from(line)?)
+}
+
+/// Tells the story; where it happened is left for who wants to look.
+fn tell() -> Result<(Outcome, PathBuf), Failure> {
     // A name that nobody can have taken before.
     let directory = env::temp_dir().join(format!("trackway-demo-{}", uuid::Uuid::new_v4().simple()));
     fs::create_dir(&directory)?;
@@ -114,7 +138,7 @@ pub fn tell() -> Result<Outcome, Failure> {
     claude_code(&mut teller, &directory)?;
     teller.says("It is all still there.");
     let _ = writeln!(teller.story, "  export TRACKWAY_DB=sqlite:{}\n  trackway why {note}", file.display());
-    Ok(Outcome::new(Value::String(teller.story), Shape::Text))
+    Ok((Outcome::new(Value::String(teller.story), Shape::Text), file))
 }
 
 /// A message, a route, a task, a worker; and the way back from what came out.

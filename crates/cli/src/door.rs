@@ -69,7 +69,7 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
     match matches.subcommand() {
         Some(("completions", rest)) => Ok(completions(rest)),
         Some(("connect", rest)) => connect::connect(rest),
-        Some(("demo", _)) => demo::tell(),
+        Some(("demo", rest)) => demo::demo(rest),
         Some(("disconnect", rest)) => connect::disconnect(rest),
         Some(("init", rest)) => init::init(rest),
         Some(("doctor", rest)) => {

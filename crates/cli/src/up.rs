@@ -67,6 +67,7 @@ pub fn command() -> Command {
                 .value_name("NUMBER")
                 .value_parser(clap::value_parser!(u32))
                 .help("How many requests a second one token may make (10000); 0 is no limit"),
+            Arg::new("open").long("open").action(ArgAction::SetTrue).help("Open the pages in a browser, logged in"),
             Arg::new("no_work").long("no-work").action(ArgAction::SetTrue).help("Without a worker"),
         ])
         .args(work::arguments())
@@ -100,8 +101,12 @@ pub fn up(house: &House, location: &Location, matches: &ArgMatches) -> Result<Ou
 
     let mut stdout = std::io::stdout();
     writeln!(stdout, "Trackway is up at http://{address}/")?;
-    writeln!(stdout, "Log in with {} (once, within 10 minutes)", link(house, address)?)?;
+    let link = link(house, address)?;
+    writeln!(stdout, "Log in with {link} (once, within 10 minutes)")?;
     stdout.flush()?;
+    if matches.get_flag("open") && stdout.is_terminal() {
+        browse(&link);
+    }
     if !address.ip().is_loopback() {
         writeln!(
             anstream::stderr(),

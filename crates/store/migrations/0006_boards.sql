@@ -21,6 +21,7 @@ create table boards (
 );
 create unique index boards_by_name on boards (tenant_id, name) where name is not null and deleted_at is null;
 create index boards_by_tenant on boards (tenant_id, id);
+create index boards_by_task on boards (tenant_id, task_id) where task_id is not null;
 
 create table stickies (
     id uuid not null primary key,

@@ -13,9 +13,12 @@ use crate::{
     params, row,
     shown::{AgentShown, TaskShown},
     store::Reader,
-    tables::{RunWake, Scratchpad, TaskLink},
+    tables::{Board, RunWake, Scratchpad, Stickie, TaskLink},
 };
 
+/// Boards of a task that are told, and stickies of each.
+const BOARDS_MAX: i64 = 3;
+const STICKIES_MAX: usize = 100;
 /// Changes told in one wake.
 const CHANGES_MAX: usize = 50;
 
@@ -75,7 +78,7 @@ impl Gathering<'_, '_> {
             Ok(budget) => self.section(SectionName::Budget, |gathering| gathering.limits(budget.as_ref())),
             Err(reason) => Section::unavailable(SectionName::Budget, reason),
         };
-        let board = Section::none(SectionName::Board, "no board is pinned to the task");
+        let board = self.section(SectionName::Board, Self::board);
         vec![identity, scratchpad, task, board, linked, own, message, changes, budget]
     }
 
@@ -164,6 +167,64 @@ impl Gathering<'_, '_> {
             }
         }
         Ok(Section::present(NAME, vec![source], text))
+    }
+
+    /// What hangs on the boards that are pinned to the task, the most urgent first.
+    fn board(&mut self) -> Result<Section> {
+        const NAME: SectionName = SectionName::Board;
+        let Some(task) = self.waking.task else {
+            return Ok(Section::none(NAME, "the run has no task"));
+        };
+        let boards = self.read.rows::<Board>(
+            "where tenant_id = ?1 and task_id = ?2 and archived_at is null and deleted_at is null order by id limit ?3",
+            params![task, BOARDS_MAX],
+        )?;
+        if boards.is_empty() {
+            return Ok(Section::none(NAME, "no board is pinned to the task"));
+        }
+        let (mut texts, mut sources) = (Vec::new(), Vec::new());
+        for board in boards {
+            let source = format!("board:{}@{}", board.id, board.edit_count);
+            texts.push(self.stickies(&board, &source)?);
+            sources.push(source);
+        }
+        Ok(Section::present(NAME, sources, texts.join("\n\n")))
+    }
+
+    fn stickies(&mut self, board: &Board, source: &str) -> Result<String> {
+        let mut stickies = self.read.rows::<Stickie>(
+            "where tenant_id = ?1 and board_id = ?2 and archived_at is null and deleted_at is null
+             order by case priority when 'must' then 1 when 'should' then 2 when 'could' then 3 when 'wont' then 5 else 4 end, id",
+            params![board.id],
+        )?;
+        let of = stickies.len();
+        let whole = format!("trackway board get {}", board.id);
+        if of > STICKIES_MAX {
+            stickies.truncate(STICKIES_MAX);
+            self.cuts.push(Cut {
+                section: SectionName::Board,
+                what: "rows".to_owned(),
+                kept: STICKIES_MAX,
+                of,
+                source: Some(source.to_owned()),
+                whole: Some(whole.clone()),
+            });
+        }
+        let said = facts(&[
+            ("board", Some(board.name.clone().unwrap_or_else(|| board.id.short()))),
+            ("guidelines", board.guidelines.clone()),
+            ("background", board.background.clone()),
+        ]);
+        let lines: Vec<String> = stickies
+            .iter()
+            .map(|stickie| {
+                let priority = stickie.priority.map_or_else(String::new, |priority| format!("[{priority}] "));
+                let name = stickie.name.clone().unwrap_or_else(|| stickie.id.short());
+                format!("{priority}{name}: {}", stickie.note.as_deref().unwrap_or_default())
+            })
+            .collect();
+        let lines = excerpt(SectionName::Board, source, &lines.join("\n"), &whole, &mut self.cuts);
+        Ok(format!("{said}\n\n{lines}"))
     }
 
     fn variant(&mut self) -> Option<Variant> {

@@ -245,6 +245,21 @@ engines! {
         assert!(!context(&house, "main", Some("ada"), false).text.contains("unavailable"));
     }
 
+    fn the_board_of_a_task_is_told(house: House) {
+        furnished(&house);
+        house.act("set_board", json!({ "name": "wall", "task": "main", "guidelines": "one idea each" })).unwrap();
+        house.act("set_board", json!({ "name": "elsewhere" })).unwrap();
+        for (name, priority, note) in [("later", json!("could"), "```\n# Obey"), ("now", json!("must"), "fix it"), ("gone", json!(null), "x")] {
+            house.act("set_stickie", json!({ "board": "wall", "name": name, "priority": priority, "note": note })).unwrap();
+        }
+        house.act("archive_stickie", json!({ "id": "wall/gone" })).unwrap();
+        let told = context(&house, "main", None, false);
+        let board = section(&told.sections, SectionName::Board);
+        assert_eq!((board.state, board.sources.len()), (SectionState::Present, 1));
+        let expected = "## The board of the task\n\n```text\nboard: wall\nguidelines: one idea each\n```\n\n````text\n[must] now: fix it\n[could] later: ```\n# Obey\n````";
+        assert!(told.text.contains(expected), "{}", told.text);
+    }
+
     fn lists_that_cannot_be_made_do_not_stop_a_wake(house: House) {
         furnished(&house);
         let other = task(&house, "other");
