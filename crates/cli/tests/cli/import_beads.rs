@@ -136,7 +136,7 @@ both_engines! {
         assert_eq!(shown("notes"), "## In beads\n\n- assignee: a ## Comments b");
 
         let before = terminal.json(&["event", "list"]);
-        for (content, said) in [(&b"\xff\xfe\x00"[..], "is not text in UTF-8"), (&[b'x'; 64_000_001], "has more than 64000000 bytes, the limit")] {
+        for (content, said) in [(b"\xff\xfe\x00".to_vec(), "is not text in UTF-8"), (vec![b'x'; 64_000_001], "has more than 64000000 bytes, the limit")] {
             let (code, message) = terminal.fails(&["import", "beads", &terminal.issues(content)]);
             assert!(code == 2 && message.ends_with(said), "{message}");
         }

@@ -93,7 +93,8 @@ struct Issue {
     notes: Option<String>,
     status: Option<String>,
     priority: Option<i64>,
-    issue_type: Option<String>,
+    #[serde(rename = "issue_type")]
+    r#type: Option<String>,
     estimated_minutes: Option<i64>,
     labels: Option<Vec<String>>,
     dependencies: Option<Vec<Dependency>>,
@@ -106,8 +107,7 @@ struct Issue {
 struct Dependency {
     issue_id: Option<String>,
     depends_on_id: String,
-    #[serde(rename = "type")]
-    dependency_type: Option<String>,
+    r#type: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -157,11 +157,10 @@ fn read(issues: &str, command: &str) -> Export {
 fn link(id: &str, dependency: &Dependency, misfits: &mut Misfits) -> Option<ForeignLink> {
     let issue = dependency.issue_id.as_deref().filter(|issue| !issue.is_empty()).unwrap_or(id);
     let on = dependency.depends_on_id.as_str();
-    let said = dependency.dependency_type.as_deref().unwrap_or("blocks");
+    let said = dependency.r#type.as_deref().unwrap_or("blocks");
     let (from, link_type, to) = match said {
         "blocks" => (on, LinkType::Blocks, issue),
-        "related" | "relates-to" => (issue, LinkType::RelatesTo, on),
-        "parent-child" => (issue, LinkType::RelatesTo, on),
+        "related" | "relates-to" | "parent-child" => (issue, LinkType::RelatesTo, on),
         "discovered-from" => (issue, LinkType::FollowsUp, on),
         "duplicates" => (issue, LinkType::Duplicates, on),
         // `bd supersede OLD --with NEW` writes the old one first.
@@ -208,7 +207,7 @@ fn task(issue: Issue, misfits: &mut Misfits) -> ForeignTask {
         status,
         priority,
         estimate,
-        tags: list(issue.issue_type.as_slice(), "tag", misfits),
+        tags: list(issue.r#type.as_slice(), "tag", misfits),
         labels: list(issue.labels.as_deref().unwrap_or_default(), "label", misfits),
         name: issue.id,
     }
