@@ -13,6 +13,7 @@ use crate::{
         UnrelateStickies, UpdateStickie,
     },
     catalog::{
+        import::ImportBeads,
         label::SetLabel,
         link::{AddLink, DeleteLink},
         package::{DeletePackage, SetPackage, UpgradePackages},
@@ -183,6 +184,7 @@ actions![
     CleanupNullRole,
     CleanupSession,
     Forget,
+    ImportBeads,
     ImportNagger,
     SetConversation,
     DeleteConversation,

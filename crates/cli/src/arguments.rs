@@ -100,7 +100,7 @@ fn grammar(extent: &Extent) -> Command {
         ACTIONS.iter().filter(|action| action.command.0.is_empty()).map(|action| action_command(action, extent));
     Command::new("trackway")
         .about(ABOUT)
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(env!("TRACKWAY_VERSION"))
         .args(globals())
         .subcommands(special())
         .subcommands(questions)
@@ -234,6 +234,7 @@ fn special() -> Vec<Command> {
         crate::ingest::command(),
         crate::hook::command(),
         crate::doctor::command(),
+        crate::manual::command(),
         crate::mcp::command(),
         crate::up::command(),
         crate::up::open_command(),

@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::{
     arguments, board_folder, connect, demo, doctor, environment, failure::Failure, hook, ingest, init,
-    location::Location, long_text, mcp, render::Shape, transfer, up, user, work,
+    location::Location, long_text, manual, mcp, render::Shape, transfer, up, user, work,
 };
 
 /// An answer, and how people see it.
@@ -103,6 +103,7 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
             transfer::restore(&Location::find(matches)?, rest)
         }
         Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
+        Some(("man", rest)) => manual::write(rest),
         Some(("mcp", _)) => mcp::mcp(matches),
         Some(("ingest", rest)) => {
             let location = Location::find(matches)?;

@@ -15,6 +15,7 @@ pub mod ingest;
 pub mod init;
 pub mod location;
 pub mod long_text;
+pub mod manual;
 pub mod mcp;
 pub mod model;
 pub mod recorded;

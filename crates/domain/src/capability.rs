@@ -84,6 +84,7 @@ pub const PEOPLE: &[&str] = &[
     "revoke_token",
     "cleanup",
     "forget_session",
+    "import_beads",
     "import_nagger",
     "set_route",
     "delete_route",

@@ -9,6 +9,7 @@
 )]
 
 pub mod claude_client;
+pub mod corpus;
 mod database;
 mod house;
 mod run;

@@ -21,13 +21,14 @@ const SECRET: &str = "secret";
 const REFERENCE_AS_TEXT: [(&str, &str); 3] = [("create_note", "about"), ("vote", "option"), ("send_message", "to")];
 
 /// The actions that name nothing but what they make, and so cannot reach anything.
-const WITHOUT_REFERENCES: [&str; 9] = [
+const WITHOUT_REFERENCES: [&str; 10] = [
     "set_role",
     "set_workspace",
     "set_label",
     "set_studio",
     "set_person",
     "update_scratchpad",
+    "import_beads",
     "import_nagger",
     "cleanup_contents",
     "cleanup_leases",

@@ -1,6 +1,7 @@
 //! The catalog: roles, workflows, workspaces, labels, studios, tasks and what ties them.
 
 pub mod definition;
+pub mod import;
 pub mod label;
 pub mod link;
 pub mod package;

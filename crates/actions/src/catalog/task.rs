@@ -189,6 +189,37 @@ impl Action for SetTask {
 }
 
 impl SetTask {
+    /// Says nothing of a task but its variant.
+    pub(crate) fn blank(workflow: Ref<kind::Workflow>, variant: &str) -> Self {
+        Self {
+            workflow,
+            command: None,
+            variant: Some(variant.to_owned()),
+            title: Patch::Unset,
+            description: Patch::Unset,
+            motivation: Patch::Unset,
+            notes: Patch::Unset,
+            shell: Patch::Unset,
+            script: Patch::Unset,
+            timeout: Patch::Unset,
+            role: Patch::Unset,
+            workspace: Patch::Unset,
+            tags: None,
+            labels: None,
+            status: None,
+            priority: None,
+            estimate: Patch::Unset,
+            language: Patch::Unset,
+            heading: Patch::Unset,
+            recurring: None,
+            archived: None,
+            replaces: None,
+            level: None,
+            comment: None,
+            if_revision: None,
+        }
+    }
+
     fn check_revision(&self, before: Option<&Task>) -> Result<()> {
         let revision = before.map_or(0, |task| task.revision);
         match self.if_revision {

@@ -39,6 +39,19 @@ pub struct SetWorkflow {
     pub notes: Patch<String>,
 }
 
+impl SetWorkflow {
+    /// Says nothing of a workflow but its name.
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            title: Patch::Unset,
+            description: Patch::Unset,
+            role: Patch::Unset,
+            notes: Patch::Unset,
+        }
+    }
+}
+
 impl Action for SetWorkflow {
     const NAME: &'static str = "set_workflow";
     const COMMAND: (&'static str, &'static str) = ("workflow", "set");

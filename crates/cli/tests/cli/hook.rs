@@ -6,9 +6,11 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use proptest::{prop_assert, prop_assert_eq, test_runner::TestRunner};
 use serde_json::{Value, json};
+use trackway_claude::event::Event;
 use trackway_store::{Url, connection::Connection};
-use trackway_testkit::Engine;
+use trackway_testkit::{Engine, corpus};
 
 use crate::{
     record::record,
@@ -205,6 +207,20 @@ both_engines! {
             assert_eq!(lines(&log), number + 1, "{number}: {shown}");
         }
         assert_eq!(terminal.json(&["session", "list"]), json!([]));
+    }
+
+    fn any_input_is_taken_in_and_only_an_event_is_answered(terminal: Terminal) {
+        let tried = TestRunner::new(corpus::tries(30)).run(&corpus::bent("hook"), |input| {
+            let ran = hook(&terminal, &input);
+            prop_assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+            if !ran.stdout.is_empty() {
+                prop_assert!(Event::parse(&input).is_ok(), "{}", ran.stdout);
+                let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+                prop_assert!(answer.is_object(), "{}", answer);
+            }
+            Ok(())
+        });
+        tried.unwrap();
     }
 
     fn what_is_not_known_is_passed_over(terminal: Terminal) {

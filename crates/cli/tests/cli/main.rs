@@ -16,6 +16,7 @@ mod errors;
 mod hook;
 mod ids;
 mod import;
+mod import_beads;
 mod ingest;
 mod live;
 mod mcp;

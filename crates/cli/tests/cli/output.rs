@@ -1,5 +1,7 @@
 //! What people see: plain text in a pipe, one envelope in JSON, no colour unless it is wanted.
 
+use std::fs;
+
 use serde_json::json;
 use snapbox::str;
 
@@ -152,9 +154,26 @@ fn completions_are_printed_without_a_database() {
 }
 
 #[test]
+fn every_command_has_a_manual_page() {
+    let terminal = Terminal::before_init(trackway_testkit::Engine::Sqlite);
+    let folder = terminal.home.path().join("share/man1");
+    let written = terminal.json(&["man", "--dir", folder.to_str().unwrap()]);
+    let pages = fs::read_dir(&folder).unwrap().count();
+    assert!(pages > 150 && written["pages"] == pages, "{written}");
+    for (page, said) in
+        [("trackway.1", "trackway\\-task(1)"), ("trackway-task-set.1", "Define a task"), ("trackway-man.1", "DIR")]
+    {
+        assert!(fs::read_to_string(folder.join(page)).unwrap().contains(said), "{page}");
+    }
+    fs::write(terminal.home.path().join("file"), "").unwrap();
+    assert_eq!(terminal.fails(&["man", "--dir", "file"]).0, 2);
+}
+
+#[test]
 fn help_and_version_succeed() {
     let terminal = Terminal::before_init(trackway_testkit::Engine::Sqlite);
-    assert_eq!(terminal.runs(&["--version"]).stdout, format!("trackway {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(terminal.runs(&["--version"]).stdout, format!("trackway {}\n", env!("TRACKWAY_VERSION")));
+    assert!(env!("TRACKWAY_VERSION").starts_with(env!("CARGO_PKG_VERSION")));
     assert!(ran(terminal.command(&["task", "set", "--help"])).stdout.contains("--replaces <TASK>"));
     assert_eq!(terminal.runs(&["task"]).code, 2);
 }
