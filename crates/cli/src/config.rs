@@ -12,7 +12,7 @@ use trackway_runner::model::{Price, Provider};
 use crate::failure::Failure;
 
 /// What can be configured.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// The database, as `--db` takes it.
@@ -31,11 +31,14 @@ pub struct Config {
 }
 
 /// How to reach a model. What is not said here is said by the environment, or as usual.
-#[derive(Debug, Default, Clone, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
+    /// Who answers: `anthropic`, `openai` (and what speaks like it), or `scripted`.
     pub provider: Option<Provider>,
+    /// Where it is, when it is not where it usually is.
     pub url: Option<String>,
+    /// The key. Better in the environment than in a file.
     pub key: Option<String>,
     /// The model that is asked when an agent names none.
     pub name: Option<String>,

@@ -6,13 +6,29 @@ use clap::Command;
 use serde_json::Value;
 use trackway_actions::registry::ACTIONS;
 use trackway_domain::capability::{self, Allowance};
-use trackway_server::mcp::{prompts, resources, tools};
+use trackway_runner::model::Price;
+use trackway_server::{
+    api, input,
+    mcp::{prompts, resources, tools},
+    nouns::NOUNS,
+};
 
-use crate::{arguments, environment};
+use crate::{
+    arguments,
+    config::{Config, ModelConfig},
+    environment,
+};
 
 /// Every page: its file below `docs/reference`, and its text.
 pub fn pages() -> Vec<(&'static str, String)> {
-    vec![("cli.md", commands()), ("actions.md", actions()), ("environment.md", variables()), ("mcp.md", mcp())]
+    vec![
+        ("cli.md", commands()),
+        ("actions.md", actions()),
+        ("environment.md", variables()),
+        ("configuration.md", configuration()),
+        ("http.md", http()),
+        ("mcp.md", mcp()),
+    ]
 }
 
 fn commands() -> String {
@@ -73,6 +89,61 @@ fn variables() -> String {
         let _ = writeln!(out, "| `{name}` | {what} |");
     }
     out
+}
+
+fn configuration() -> String {
+    let mut out = "# Configuration\n\nMade from the code. `config.toml` beside the project's database (`.trackway/config.toml`), and the user's (`~/.config/trackway/config.toml`). Flags win over the environment, that over the project's file, that over the user's.\n".to_owned();
+    for (heading, schema) in [
+        ("At the top", schemars::schema_for!(Config)),
+        ("`[model]`", schemars::schema_for!(ModelConfig)),
+        ("`[model.prices.\"NAME\"]`, in dollars for a million tokens", schemars::schema_for!(Price)),
+    ] {
+        let _ = write!(out, "\n## {heading}\n\n| key | what it says |\n|---|---|\n");
+        for (key, field) in input::fields(&schema).into_iter().flatten() {
+            let said = field.get("description").and_then(Value::as_str).unwrap_or_default();
+            let _ = writeln!(out, "| `{key}` | {} |", said.replace('\n', " "));
+        }
+    }
+    out
+}
+
+fn http() -> String {
+    let mut out = "# HTTP\n\nMade from the code. Every page is JSON, Markdown or HTML, by `Accept` or by its ending (`.json`, `.md`). `/api/openapi.json` describes the questions and actions in full; [the guide](../guides/pages.md) says who gets in.\n\n## Pages\n\n| page | what it shows |\n|---|---|\n".to_owned();
+    for (path, said) in [
+        ("/", "where things stand"),
+        ("/whoami", "who you are, your run, your task, your scratchpad, how to go on"),
+        ("/why?of=THING", "the chain from a thing to the person who answers for it"),
+        ("/search?words=WORDS", "messages with these words"),
+        ("/usage?by=day", "tokens and cost, by day, task, agent or model"),
+        ("/wake?task=TASK&agent=AGENT", "what an agent would be told if it woke"),
+        ("/api", "every question and action, to read and to try"),
+        ("/live", "what happens, as server-sent events"),
+        ("/mcp", "the Model Context Protocol"),
+        ("/login?code=CODE, /logout", "a browser's login"),
+        ("/healthz, /readyz, /metrics", "for whoever watches the process"),
+    ] {
+        let _ = writeln!(out, "| `{path}` | {said} |");
+    }
+    for noun in NOUNS.iter().filter(|noun| noun.list.is_some()) {
+        let one = if noun.one.is_some() { format!(", `/{}/{{reference}}`", noun.path) } else { String::new() };
+        let _ = writeln!(out, "| `/{}`{one} | {} |", noun.path, noun.title.to_lowercase());
+    }
+    out.push_str("\nWhat can be done at a page is listed at `<page>/actions`, described at `<page>/actions/<name>`, and done with a `POST` there.\n\n## Questions\n\n| `GET` | what it answers |\n|---|---|\n");
+    let document = api::openapi();
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let (asked, done): (Vec<_>, Vec<_>) = paths.partition(|(_, operations)| operations.get("get").is_some());
+    out.push_str(&operations(asked, "get"));
+    out.push_str("\n## Actions\n\n| `POST` | what it does |\n|---|---|\n");
+    out.push_str(&operations(done, "post"));
+    out
+}
+
+fn operations(all: Vec<(&String, &Value)>, method: &str) -> String {
+    let line = |(path, operations): (&String, &Value)| {
+        let said = operations[method]["summary"].as_str().unwrap_or_default().lines().next().unwrap_or_default();
+        format!("| `{path}` | {said} |\n")
+    };
+    all.into_iter().map(line).collect()
 }
 
 fn mcp() -> String {

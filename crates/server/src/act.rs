@@ -15,6 +15,7 @@ use crate::{
     page::{Block, Cell, Offer, Page, Table},
     pages,
     problem::Problem,
+    schemas,
     site::{Question, Reply, Site},
 };
 
@@ -42,7 +43,7 @@ pub fn list(site: &Site, context: &Context, place: &Place) -> Result<Page, Probl
 /// The page that describes one action.
 pub fn describe(site: &Site, context: &Context, place: &Place, name: &str) -> Result<Page, Problem> {
     let offer = offer(site, context, place, name)?;
-    let schema = serde_json::to_value((offer.action.schema)()).unwrap_or_default();
+    let schema = serde_json::to_value(schemas::of_action(offer.action)).unwrap_or_default();
     let data = json!({ "name": offer.action.name, "path": offer.path, "description": markdown::description(&offer), "input": schema, "given": offer.preset });
     let mut page = Page::new(offer.path.clone(), format!("Action {name}"), data);
     page.blocks.push(Block::Say(format!("{}.", markdown::description(&offer))));
@@ -167,7 +168,7 @@ pub fn body(question: &Question, action: &Entry) -> Result<Map<String, Value>, P
     match kind.as_str() {
         "application/x-www-form-urlencoded" if !looks_like_json => {
             let text = std::str::from_utf8(&question.body).map_err(|_| Problem::malformed("the form is not UTF-8"))?;
-            Ok(input::from_pairs(&(action.schema)(), input::pairs(text))?)
+            Ok(input::from_pairs(schemas::of_action(action), input::pairs(text))?)
         }
         "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => {
             match serde_json::from_slice(&question.body) {

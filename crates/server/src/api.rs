@@ -9,6 +9,7 @@ use trackway_views::registry::{self, VIEWS};
 use crate::{
     input, offers, pages,
     problem::Problem,
+    schemas,
     site::{Site, json_response},
 };
 
@@ -19,7 +20,7 @@ pub fn ask(site: &Site, context: &Context, path: &str, query: &str) -> Result<Re
         Problem::new(StatusCode::NOT_FOUND, "not_found", format!("there is no question {path:?}"))
             .hint("/api/openapi.json lists them")
     })?;
-    let input = input::from_pairs(&(entry.schema)(), input::pairs(query))?;
+    let input = input::from_pairs(schemas::of_question(entry), input::pairs(query))?;
     let answer = (entry.with_json)(&mut site.core.store().read(context.tenant)?, Value::Object(input), Time::now())?;
     let data = match &answer.document {
         Some(document) => serde_json::from_str(document).unwrap_or_else(|_| Value::String(document.clone())),
@@ -41,10 +42,10 @@ pub fn openapi() -> Value {
     for view in VIEWS {
         let (noun, verb) = view.command;
         let path = if noun.is_empty() { format!("/api/v1/{verb}") } else { format!("/api/v1/{noun}/{verb}") };
-        let schema = (view.schema)();
-        let needed = input::required(&schema);
+        let schema = schemas::of_question(view);
+        let needed = input::required(schema);
         let definitions = schema.get("$defs").cloned();
-        let parameters: Vec<Value> = input::fields(&schema)
+        let parameters: Vec<Value> = input::fields(schema)
             .into_iter()
             .flatten()
             .map(|(name, field)| {
@@ -68,7 +69,7 @@ pub fn openapi() -> Value {
         paths.insert(path, json!({ "get": operation }));
     }
     for action in offers::all() {
-        let schema = (action.schema)();
+        let schema = schemas::of_action(action);
         let definitions = schema.get("$defs").cloned();
         let mut body = inlined(&Value::from(schema.clone()), definitions.as_ref());
         if let Some(body) = body.as_object_mut() {
@@ -80,7 +81,7 @@ pub fn openapi() -> Value {
             "tags": [if action.command.0.is_empty() { "actions" } else { action.command.0 }],
             "summary": schema.get("description"),
             "parameters": [{ "name": "dry_run", "in": "query", "required": false, "description": "Show what would come out, and change nothing", "schema": { "type": "boolean" } }],
-            "requestBody": { "required": !input::required(&schema).is_empty(), "content": { "application/json": { "schema": body } } },
+            "requestBody": { "required": !input::required(schema).is_empty(), "content": { "application/json": { "schema": body } } },
             "responses": responses(),
         });
         paths.insert(format!("/api/v1/actions/{}", action.name), json!({ "post": operation }));

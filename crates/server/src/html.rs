@@ -12,7 +12,7 @@ use crate::{
     input::{self, FieldType},
     markdown,
     page::{Block, Branch, Cell, Offer, Page, Table, TextKind},
-    prose,
+    prose, schemas,
 };
 
 /// What the bar at the top leads to.
@@ -324,13 +324,13 @@ fn forms(offers: &[Offer]) -> String {
 }
 
 fn form(offer: &Offer) -> String {
-    let schema = (offer.action.schema)();
-    let needed = input::required(&schema);
-    let fields: String = input::fields(&schema)
+    let schema = schemas::of_action(offer.action);
+    let needed = input::required(schema);
+    let fields: String = input::fields(schema)
         .into_iter()
         .flatten()
         .filter(|(name, _)| !offer.preset.contains_key(*name))
-        .map(|(name, field)| self::field(name, field, &schema, needed.contains(&name.as_str()), &offer.present))
+        .map(|(name, field)| self::field(name, field, schema, needed.contains(&name.as_str()), &offer.present))
         .collect();
     let sure =
         if offer.action.removes { "<label class=check><input type=checkbox required> Yes, really</label>" } else { "" };

@@ -24,6 +24,7 @@ pub mod pages;
 pub mod problem;
 pub mod prose;
 pub mod rate;
+pub mod schemas;
 pub mod serve;
 pub mod site;
 

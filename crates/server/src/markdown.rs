@@ -9,6 +9,7 @@ use trackway_domain::{text, wake_context::fenced};
 use crate::{
     input,
     page::{Block, Board, Branch, Cell, Offer, Page, Table, TextKind},
+    schemas,
 };
 
 /// A whole page.
@@ -58,10 +59,10 @@ pub fn offered(offer: &Offer) -> Value {
 
 /// The parameters that the caller gives.
 fn parameters(offer: &Offer) -> Value {
-    let schema = (offer.action.schema)();
-    let needed = input::required(&schema);
+    let schema = schemas::of_action(offer.action);
+    let needed = input::required(schema);
     let mut parameters = Map::new();
-    for (name, field) in input::fields(&schema).into_iter().flatten() {
+    for (name, field) in input::fields(schema).into_iter().flatten() {
         if offer.preset.contains_key(name) {
             continue;
         }
@@ -83,7 +84,7 @@ fn parameters(offer: &Offer) -> Value {
 
 /// What an action does, in a line.
 pub fn description(offer: &Offer) -> String {
-    let schema = (offer.action.schema)();
+    let schema = schemas::of_action(offer.action);
     let said = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     said.lines().next().unwrap_or_default().to_owned()
 }

@@ -12,7 +12,7 @@ use trackway_domain::{
 };
 use trackway_store::{Reader, params};
 
-use crate::{address::Place, input, nouns::Noun, page::Offer, problem::Problem};
+use crate::{address::Place, input, nouns::Noun, page::Offer, problem::Problem, schemas};
 
 /// Verbs that make something new: done at the list.
 const MAKING: &[&str] = &["create", "add", "send", "start", "take", "upgrade", "import", "claim"];
@@ -112,8 +112,8 @@ fn is_making(action: &Entry) -> bool {
 
 /// The field that names the thing the page is about.
 fn subject(noun: &Noun, action: &Entry) -> Option<&'static str> {
-    let schema = (action.schema)();
-    let fields = input::fields(&schema)?;
+    let schema = schemas::of_action(action);
+    let fields = input::fields(schema)?;
     if fields.contains_key(noun.noun) {
         return Some(noun.noun);
     }
@@ -136,8 +136,8 @@ fn preset(action: &Entry, field: &str, reference: &str, data: &Value) -> Map<Str
     };
     preset.insert(field.to_owned(), itself.unwrap_or_else(|| Value::String(reference.to_owned())));
     if action.command.1 == "set" {
-        let schema = (action.schema)();
-        for needed in input::required(&schema) {
+        let schema = schemas::of_action(action);
+        for needed in input::required(schema) {
             if !preset.contains_key(needed)
                 && let Some(value) = of_page(needed)
             {
@@ -167,7 +167,7 @@ fn of_run(action: &Entry, run: Option<Id<kind::Run>>) -> Map<String, Value> {
     match run {
         Some(run)
             if is_about_itself
-                && input::fields(&(action.schema)()).is_some_and(|fields| fields.contains_key("run")) =>
+                && input::fields(schemas::of_action(action)).is_some_and(|fields| fields.contains_key("run")) =>
         {
             Map::from_iter([("run".to_owned(), Value::String(run.to_string()))])
         }

@@ -164,7 +164,7 @@ pub struct Branch {
 
 const TREE: &str = "with recursive tree (id) as (
     select id from runs where tenant_id = ?1 and id = ?2
-    union all select r.id from tree p join runs r on r.parent_run_id = p.id
+    union all select r.id from tree p join runs r on r.tenant_id = ?1 and r.parent_run_id = p.id
 )";
 
 impl View for TreeOfRun {

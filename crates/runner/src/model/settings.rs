@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Who answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Provider {
     /// Anthropic's Messages.
@@ -25,13 +25,16 @@ pub enum Provider {
 }
 
 /// What a million tokens cost.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
+    /// Read.
     pub input: f64,
+    /// Written.
     pub output: f64,
-    /// Written to the cache, and read from it (as input, when it is not said).
+    /// Written to the cache (as input, when it is not said).
     pub cache_write: Option<f64>,
+    /// Read from the cache (as input, when it is not said).
     pub cache_read: Option<f64>,
 }
 

@@ -7,6 +7,7 @@ use crate::{
     input,
     offers::{self, Caller},
     page::{Block, Cell, Page, Table},
+    schemas,
 };
 
 /// Lays the interface out. An action is tried on its own page, which has a form.
@@ -20,23 +21,23 @@ pub fn page(caller: &Caller) -> Page {
         .push(Block::Facts(vec![("OpenAPI 3.1".to_owned(), Cell::link("/api/openapi.json", "/api/openapi.json"))]));
     page.blocks.push(Block::Heading("Actions".to_owned()));
     page.blocks.push(table(offers::all().filter(|action| caller.may(action)).map(|action| {
-        let schema = (action.schema)();
+        let schema = schemas::of_action(action);
         (format!("/whoami/actions/{}", action.name), action.name.to_owned(), schema)
     })));
     page.blocks.push(Block::Heading("Questions".to_owned()));
     page.blocks.push(table(VIEWS.iter().map(|view| {
         let (noun, verb) = view.command;
         let path = if noun.is_empty() { verb.to_owned() } else { format!("{noun}/{verb}") };
-        (format!("/api/v1/{path}"), path, (view.schema)())
+        (format!("/api/v1/{path}"), path, schemas::of_question(view))
     })));
     page
 }
 
-fn table(rows: impl Iterator<Item = (String, String, schemars::Schema)>) -> Block {
+fn table(rows: impl Iterator<Item = (String, String, &'static schemars::Schema)>) -> Block {
     let rows = rows
         .map(|(to, name, schema)| {
-            let needed = input::required(&schema);
-            let names = input::fields(&schema)
+            let needed = input::required(schema);
+            let names = input::fields(schema)
                 .into_iter()
                 .flatten()
                 .map(|(field, _)| if needed.contains(&field.as_str()) { format!("{field}!") } else { field.clone() });

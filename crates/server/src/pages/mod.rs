@@ -28,6 +28,7 @@ use crate::{
     offers::{self, Caller},
     page::{Block, Page, TextKind},
     problem::Problem,
+    schemas,
     site::Site,
 };
 
@@ -80,8 +81,8 @@ fn question(command: (&str, &str)) -> Result<&'static Entry, Problem> {
 pub fn one(read: &mut Reader<'_>, noun: &Noun, reference: &str) -> Result<Answer, Problem> {
     let verb = noun.one.ok_or_else(|| Rule::not_found(format!("{} have no pages of their own", noun.title)))?;
     let entry = question((noun.noun, verb))?;
-    let schema = (entry.schema)();
-    let field = input::required(&schema).first().copied().unwrap_or("id").to_owned();
+    let schema = schemas::of_question(entry);
+    let field = input::required(schema).first().copied().unwrap_or("id").to_owned();
     let input = Map::from_iter([(field, Value::String(reference.to_owned()))]);
     Ok((entry.with_json)(read, Value::Object(input), Time::now())?)
 }
@@ -145,9 +146,9 @@ fn list(read: &mut Reader<'_>, noun: &'static Noun, query: &str, now: Time) -> R
 
 /// Asks with the parameters of a query.
 fn asked(read: &mut Reader<'_>, entry: &Entry, query: &str, now: Time) -> Result<Answer, Problem> {
-    let schema = (entry.schema)();
-    let mut input = input::from_pairs(&schema, input::pairs(query))?;
-    if input::fields(&schema).is_some_and(|fields| fields.contains_key("limit")) {
+    let schema = schemas::of_question(entry);
+    let mut input = input::from_pairs(schema, input::pairs(query))?;
+    if input::fields(schema).is_some_and(|fields| fields.contains_key("limit")) {
         input.entry("limit").or_insert_with(|| json!(ROWS));
     }
     Ok((entry.with_json)(read, Value::Object(input), now)?)
