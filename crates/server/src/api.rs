@@ -1,5 +1,7 @@
 //! Every question and every action by name, in JSON, and the document that describes them: made from the registries.
 
+use std::sync::LazyLock;
+
 use axum::{http::StatusCode, response::Response};
 use serde_json::{Map, Value, json};
 use trackway_actions::context::Context;
@@ -35,6 +37,9 @@ pub fn ask(site: &Site, context: &Context, path: &str, query: &str) -> Result<Re
     }
     Ok(json_response(&whole))
 }
+
+/// The document as it is sent. Making it takes a while, and it does not change.
+pub static OPENAPI: LazyLock<String> = LazyLock::new(|| openapi().to_string());
 
 /// The whole interface as `OpenAPI` 3.1.
 pub fn openapi() -> Value {

@@ -23,7 +23,7 @@ use crate::{
     metrics::Metrics,
     problem::Problem,
     rate::Rate,
-    site::{Question, Site, json_response},
+    site::{Question, Site},
 };
 
 /// Bytes of a body: the largest text an action takes, four bytes a character, and room around it.
@@ -57,7 +57,10 @@ pub fn router(site: Site, settings: Settings, stop: watch::Receiver<bool>) -> Ro
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .route("/api/openapi.json", get(|| async { json_response(&api::openapi()) }))
+        .route(
+            "/api/openapi.json",
+            get(|| async { ([(header::CONTENT_TYPE, Format::Json.content_type())], api::OPENAPI.as_str()) }),
+        )
         .route("/assets/{name}", get(|Path(name): Path<String>| async move { assets::asset(&name) }))
         .fallback(any(handle))
         .with_state(Door { rate: Arc::new(Rate::new(settings.rate)), metrics: Arc::default(), site, settings, live })
