@@ -50,7 +50,7 @@ const IDS: &[(&str, &str)] = &[
 ];
 
 const TIMES: &[&str] = &["lease_expires", "not_before", "in_queue_since", "status_since", "deadline", "expires"];
-const STATES: &[&str] = &["status", "outcome", "level", "priority_name"];
+const STATES: &[&str] = &["status", "outcome", "level"];
 
 /// Where a thing of a kind is.
 pub fn path_of(kind: &str, reference: &str) -> Option<String> {

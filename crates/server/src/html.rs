@@ -76,7 +76,15 @@ fn framed(title: &str, path: &str, main: &str, live: bool) -> String {
         })
         .collect();
     let live = if live { " data-live" } else { "" };
-    let beside = escaped(if path == "/" { "/index" } else { path });
+    // What went wrong has no page of its own.
+    let forms = if path.is_empty() {
+        String::new()
+    } else {
+        let beside = escaped(if path == "/" { "/index" } else { path });
+        format!(
+            "<span class=forms>This page as <a href=\"{beside}.md\">Markdown</a> or <a href=\"{beside}.json\">JSON</a></span>"
+        )
+    };
     format!(
         "<!doctype html>
 <html lang=en>
@@ -98,7 +106,7 @@ fn framed(title: &str, path: &str, main: &str, live: bool) -> String {
 </header>
 <main id=main tabindex=-1{live}>
 {main}</main>
-<footer><a href=\"/why\">Why is this here?</a><a href=\"/usage\">Usage</a><a href=\"/events\">Events</a><a href=\"/api\">API</a><a href=\"/whoami\">Who am I</a><span class=forms>This page as <a href=\"{beside}.md\">Markdown</a> or <a href=\"{beside}.json\">JSON</a></span></footer>
+<footer><a href=\"/why\">Why is this here?</a><a href=\"/usage\">Usage</a><a href=\"/events\">Events</a><a href=\"/api\">API</a><a href=\"/whoami\">Who am I</a>{forms}</footer>
 </body>
 </html>
 ",

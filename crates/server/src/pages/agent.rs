@@ -1,10 +1,9 @@
 //! An agent: who it is, what it remembers and how that changed, what it did.
 
-use serde_json::{Value, json};
-use trackway_domain::Time;
+use serde_json::json;
 use trackway_store::Reader;
 
-use super::ask;
+use super::{ask, blocks_of, rows};
 use crate::{
     blocks, input, nouns,
     page::{Block, Page, TextKind},
@@ -12,7 +11,7 @@ use crate::{
 };
 
 /// Lays an agent out. `?from=` and `?to=` compare two revisions of its scratchpad.
-pub fn page(read: &mut Reader<'_>, reference: &str, query: &str, _: Time) -> Result<Page, Problem> {
+pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page, Problem> {
     let mut data = ask(read, ("agent", "get"), json!({ "name": reference }))?.data;
     let id = data["id"].as_str().unwrap_or(reference).to_owned();
     let handle = data["handle"].as_str().unwrap_or(reference).to_owned();
@@ -20,15 +19,13 @@ pub fn page(read: &mut Reader<'_>, reference: &str, query: &str, _: Time) -> Res
     let history = ask(read, ("scratchpad", "history"), json!({ "agent": id }))?.data;
     let runs = ask(read, ("run", "list"), json!({ "agent": id, "limit": 10 }))?.data;
     let reports = ask(read, ("report", "list"), json!({ "agent": id, "limit": 10 }))?.data;
-    let listed = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut out =
-        blocks::fields(data.as_object().unwrap_or(&serde_json::Map::new()), nouns::of("agent"), &["id", "handle"]);
+    let mut out = blocks_of(&data, nouns::of("agent"), &["id", "handle"]);
     out.push(Block::Heading("Scratchpad".to_owned()));
     match pad["content"].as_str().filter(|content| !content.trim().is_empty()) {
         Some(content) => out.push(Block::Text { label: None, text: content.to_owned(), kind: TextKind::Markdown }),
         None => out.push(Block::Say("Empty: it has left nothing for itself yet.".to_owned())),
     }
-    if !listed(&history).is_empty() {
+    if !rows(&history).is_empty() {
         let revision = |wanted: &str| {
             input::pairs(query).find(|(name, _)| name == wanted).and_then(|(_, value)| value.parse::<i64>().ok())
         };
@@ -42,18 +39,18 @@ pub fn page(read: &mut Reader<'_>, reference: &str, query: &str, _: Time) -> Res
         let label = format!("From revision {} to {}", diff["from"], diff["to"]);
         let text = diff["diff"].as_str().unwrap_or_default().to_owned();
         out.push(Block::Text { label: Some(label), text, kind: TextKind::Diff });
-        out.push(blocks::table(&listed(&history), &["revision", "by", "run_id", "characters", "created_at"], None, ""));
+        out.push(blocks::table(&rows(&history), &["revision", "by", "run_id", "characters", "created_at"], None, ""));
     }
     out.push(Block::Heading("Runs".to_owned()));
     out.push(blocks::table(
-        &listed(&runs),
+        &rows(&runs),
         &["id", "task", "status", "outcome", "started_at", "ended_at"],
         nouns::of("run"),
         "It has not worked yet.",
     ));
     out.push(Block::Heading("Reports".to_owned()));
     out.push(blocks::table(
-        &listed(&reports),
+        &rows(&reports),
         &["task", "one_liner", "tldr", "current", "run_id", "created_at"],
         None,
         "It has not reported yet.",

@@ -1,9 +1,9 @@
 //! A board: its stickies in columns by priority, and how they relate.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use trackway_store::Reader;
 
-use super::ask;
+use super::{ask, blocks_of, rows};
 use crate::{
     blocks, nouns,
     page::{Block, Board, Page, Relation, Stickie},
@@ -24,15 +24,14 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     let id = data["id"].as_str().unwrap_or(reference).to_owned();
     let title = data["name"].as_str().map_or_else(|| format!("Board {}", blocks::short(&id)), ToOwned::to_owned);
     let path = blocks::path_of("board", data["name"].as_str().unwrap_or(&id)).unwrap_or_default();
-    let listed = |field: &str| data[field].as_array().cloned().unwrap_or_default();
-    let stickies = listed("stickies");
+    let stickies = rows(&data["stickies"]);
     let columns = COLUMNS.map(|(title, priority)| {
         let here = stickies.iter().filter(|stickie| stickie["priority"].as_str() == priority);
         (title, priority, here.map(stickie).collect())
     });
-    let relations = listed("relations").iter().map(relation).collect();
+    let relations = rows(&data["relations"]).iter().map(relation).collect();
     let without = ["id", "name", "stickies", "relations", "stickie_count", "edit_count", "changed_at"];
-    let mut out = blocks::fields(data.as_object().unwrap_or(&Map::new()), nouns::of("board"), &without);
+    let mut out = blocks_of(&data, nouns::of("board"), &without);
     out.push(Block::Board(Board { path: path.clone(), columns: columns.to_vec(), relations }));
     let mut page = Page::new(path, title, data);
     page.blocks = out;

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use trackway_store::Reader;
 
-use super::ask;
+use super::{ask, blocks_of};
 use crate::{
-    blocks, nouns,
+    nouns,
     page::{Bar, Block, Cell, Page},
     problem::Problem,
 };
@@ -15,11 +15,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     let data = ask(read, ("decision", "show"), json!({ "decision": reference }))?.data;
     let id = data["id"].as_str().unwrap_or(reference).to_owned();
     let question = data["question"].as_str().unwrap_or_default().to_owned();
-    let mut out = blocks::fields(
-        data.as_object().unwrap_or(&serde_json::Map::new()),
-        nouns::of("decision"),
-        &["id", "question", "results"],
-    );
+    let mut out = blocks_of(&data, nouns::of("decision"), &["id", "question", "results"]);
     out.push(Block::Heading("Results".to_owned()));
     let bars: Vec<Bar> = data["results"].as_array().into_iter().flatten().map(bar).collect();
     out.push(if bars.is_empty() {

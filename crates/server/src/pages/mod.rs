@@ -50,9 +50,9 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str) -> Resul
         Place::Api => api::page(&caller),
         Place::List(noun) => list(&mut read, noun, query, now)?,
         Place::One(noun, reference) => match noun.noun {
-            "run" => run::page(&mut read, reference, now)?,
-            "task" => task::page(&mut read, reference, now)?,
-            "agent" => agent::page(&mut read, reference, query, now)?,
+            "run" => run::page(&mut read, reference)?,
+            "task" => task::page(&mut read, reference)?,
+            "agent" => agent::page(&mut read, reference, query)?,
             "session" => session::page(&mut read, reference)?,
             "decision" => decision::page(&mut read, reference)?,
             "board" => board::page(&mut read, reference)?,
@@ -116,6 +116,11 @@ fn title(noun: &Noun, data: &Value, reference: &str) -> String {
     }
 }
 
+/// The rows of a list in an answer; none where there is no list.
+fn rows(list: &Value) -> Vec<Value> {
+    list.as_array().cloned().unwrap_or_default()
+}
+
 /// An answer as blocks.
 pub fn blocks_of(data: &Value, noun: Option<&Noun>, without: &[&str]) -> Vec<Block> {
     match data {
@@ -134,9 +139,9 @@ fn list(read: &mut Reader<'_>, noun: &'static Noun, query: &str, now: Time) -> R
     let entry = question((noun.noun, verb))?;
     let answer = asked(read, entry, query, now)?;
     let mut page = Page::new(format!("/{}", noun.path), noun.title, answer.data);
-    let rows = page.data.as_array().cloned().unwrap_or_default();
+    let rows = rows(&page.data);
     if noun.noun == "queue" {
-        page.blocks.push(queue::figures(read, now)?);
+        page.blocks.push(queue::figures(read)?);
     }
     page.blocks.push(blocks::table(&rows, entry.columns, Some(noun), noun.empty));
     page.next = next(&page.path, query, answer.more.as_deref());
@@ -168,7 +173,7 @@ fn usage(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem>
         if input::pairs(query).any(|(name, _)| name == "by") { query.to_owned() } else { format!("by=day&{query}") };
     let answer = asked(read, question(("", "usage"))?, query.trim_end_matches('&'), now)?;
     let mut page = Page::new("/usage", "Usage", answer.data);
-    let rows = page.data.as_array().cloned().unwrap_or_default();
+    let rows = rows(&page.data);
     page.blocks.push(Block::Say(
         "Tokens and cost of model calls. `/usage?by=day|task|agent|model` sums in other ways.".to_owned(),
     ));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use trackway_domain::Time;
 use trackway_store::Reader;
 
-use super::ask;
+use super::{ask, rows};
 use crate::{
     blocks, nouns,
     page::{Block, Figure, Page},
@@ -23,7 +23,6 @@ pub fn page(read: &mut Reader<'_>, now: Time) -> Result<Page, Problem> {
     data["latest_runs"] = latest;
     let mut page = Page::new("/", "Overview", data);
     let count = |field: &str| page.data["queue"].get(field).and_then(Value::as_i64).unwrap_or(0);
-    let listed = |field: &str| page.data[field].as_array().cloned().unwrap_or_default();
     let figure = |label: &str, value: String, to: &str, is_alarming: bool| Figure {
         label: label.to_owned(),
         value,
@@ -38,7 +37,7 @@ pub fn page(read: &mut Reader<'_>, now: Time) -> Result<Page, Problem> {
     let mut figures = vec![
         figure(
             "running",
-            count("running").max(i64::try_from(listed("running").len()).unwrap_or(0)).to_string(),
+            count("running").max(i64::try_from(rows(&page.data["running"]).len()).unwrap_or(0)).to_string(),
             "/runs?status=running",
             false,
         ),
@@ -53,14 +52,14 @@ pub fn page(read: &mut Reader<'_>, now: Time) -> Result<Page, Problem> {
     let run = nouns::of("run");
     let mut out = vec![Block::Figures(figures)];
     out.push(Block::Heading("Running now".to_owned()));
-    out.push(blocks::table(&listed("running"), RUN, run, "Nothing runs."));
-    if !listed("failed_today").is_empty() {
+    out.push(blocks::table(&rows(&page.data["running"]), RUN, run, "Nothing runs."));
+    if !rows(&page.data["failed_today"]).is_empty() {
         out.push(Block::Heading("Failed in the last day".to_owned()));
-        out.push(blocks::table(&listed("failed_today"), RUN, run, ""));
+        out.push(blocks::table(&rows(&page.data["failed_today"]), RUN, run, ""));
     }
     out.push(Block::Heading("Latest runs".to_owned()));
-    out.push(blocks::table(&listed("latest_runs"), RUN, run, nouns::of("run").map_or("", |noun| noun.empty)));
-    let ready: Vec<Value> = listed("ready").into_iter().map(|variant| json!({ "task": variant })).collect();
+    out.push(blocks::table(&rows(&page.data["latest_runs"]), RUN, run, nouns::of("run").map_or("", |noun| noun.empty)));
+    let ready: Vec<Value> = rows(&page.data["ready"]).into_iter().map(|variant| json!({ "task": variant })).collect();
     if !ready.is_empty() {
         out.push(Block::Heading("Ready to be worked".to_owned()));
         out.push(blocks::table(&ready, &["task"], None, ""));

@@ -1,7 +1,7 @@
 //! What the list of queue items begins with: how many there are of each sort.
 
 use serde_json::json;
-use trackway_domain::Time;
+
 use trackway_store::Reader;
 
 use super::ask;
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// How many items wait, run and failed.
-pub fn figures(read: &mut Reader<'_>, _: Time) -> Result<Block, Problem> {
+pub fn figures(read: &mut Reader<'_>) -> Result<Block, Problem> {
     let size = ask(read, ("queue", "size"), json!({}))?.data;
     let counts = size["by_status"].as_object().cloned().unwrap_or_default();
     let figures = counts.iter().map(|(status, count)| Figure {

@@ -1,10 +1,9 @@
 //! A run: what happened in order, what it made, what it started, what it was told, what it used.
 
 use serde_json::{Value, json};
-use trackway_domain::Time;
 use trackway_store::Reader;
 
-use super::{ask, overview::grouped};
+use super::{ask, overview::grouped, rows};
 use crate::{
     blocks::{self, cell},
     nouns,
@@ -33,7 +32,7 @@ const FACTS: &[&str] = &[
 ];
 
 /// Lays a run out.
-pub fn page(read: &mut Reader<'_>, reference: &str, _: Time) -> Result<Page, Problem> {
+pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     let data = ask(read, ("run", "show"), json!({ "run": reference, "wake": true }))?.data;
     let id = data["id"].as_str().unwrap_or(reference).to_owned();
     let title = match data["task"].as_str() {
@@ -54,24 +53,23 @@ pub fn page(read: &mut Reader<'_>, reference: &str, _: Time) -> Result<Page, Pro
             out.push(Block::Text { label: Some(label.to_owned()), text: text.to_owned(), kind: TextKind::Markdown });
         }
     }
-    let listed = |field: &str| data[field].as_array().cloned().unwrap_or_default();
     out.push(Block::Heading("What it made".to_owned()));
     out.push(Block::Table(crate::page::Table {
         columns: ["what", "did", "times", "studio", "last"].map(ToOwned::to_owned).to_vec(),
-        rows: listed("touches").iter().map(touch).collect(),
+        rows: rows(&data["touches"]).iter().map(touch).collect(),
         empty: "Nothing.".to_owned(),
     }));
-    let steps = listed("steps");
+    let steps = rows(&data["steps"]);
     if !steps.is_empty() {
         out.push(Block::Heading("What happened".to_owned()));
         out.push(Block::Timeline(steps.iter().map(moment).collect()));
     }
-    if !listed("children").is_empty() {
+    if !rows(&data["children"]).is_empty() {
         let tree = ask(read, ("run", "tree"), json!({ "run": id }))?.data;
         out.push(Block::Heading("What it started".to_owned()));
         out.push(Block::Tree(tree["children"].as_array().into_iter().flatten().map(branch).collect()));
     }
-    let usage = listed("usage");
+    let usage = rows(&data["usage"]);
     if !usage.is_empty() {
         out.push(Block::Heading("What it used".to_owned()));
         out.push(Block::Facts(used(&usage)));
@@ -87,7 +85,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str, _: Time) -> Result<Page, Pro
         let shown = usage.len().min(50);
         out.push(blocks::table(&usage[usage.len() - shown..], &columns, None, ""));
     }
-    for told in listed("wake") {
+    for told in rows(&data["wake"]) {
         out.push(Block::Heading("What it was told when it woke".to_owned()));
         let at = told["created_at"].as_str().unwrap_or_default().to_owned();
         out.push(Block::Facts(vec![("told".to_owned(), Cell::Time(at))]));

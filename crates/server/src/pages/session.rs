@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trackway_store::Reader;
 
-use super::ask;
+use super::{ask, blocks_of, rows};
 use crate::{
     blocks::{self, cell},
     nouns,
@@ -15,22 +15,21 @@ use crate::{
 pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     let data = ask(read, ("session", "show"), json!({ "session": reference }))?.data;
     let id = data["session_id"].as_str().unwrap_or(reference).to_owned();
-    let listed = |field: &str| data[field].as_array().cloned().unwrap_or_default();
     let without = ["id", "prompts", "tree", "spawns"];
-    let mut out = blocks::fields(data.as_object().unwrap_or(&serde_json::Map::new()), nouns::of("session"), &without);
+    let mut out = blocks_of(&data, nouns::of("session"), &without);
     out.push(Block::Heading("Agents it started".to_owned()));
-    let tree: Vec<Branch> = listed("tree").iter().map(branch).collect();
+    let tree: Vec<Branch> = rows(&data["tree"]).iter().map(branch).collect();
     out.push(if tree.is_empty() { Block::Say("None.".to_owned()) } else { Block::Tree(tree) });
     out.push(Block::Heading("Prompts".to_owned()));
     out.push(blocks::table(
-        &listed("prompts"),
+        &rows(&data["prompts"]),
         &["id", "agent", "status", "outcome", "started_at", "ended_at"],
         nouns::of("run"),
         "None.",
     ));
     out.push(Block::Heading("Spawns and their evidence".to_owned()));
-    let columns = ["tool_use_id", "subagent_type", "role", "matched_agent_id", "evidence", "tentative", "created_at"];
-    out.push(blocks::table(&listed("spawns"), &columns, None, "None."));
+    let columns = ["tool_use_id", "subagent_type", "role", "agent_id", "evidence", "tentative", "created_at"];
+    out.push(blocks::table(&rows(&data["spawns"]), &columns, None, "None."));
     let mut page =
         Page::new(blocks::path_of("session", &id).unwrap_or_default(), format!("Session {}", blocks::short(&id)), data);
     page.blocks = out;

@@ -1,10 +1,9 @@
 //! A task: what is to be done, its versions and how each of them went, what it is linked to, what was reported.
 
 use serde_json::{Value, json};
-use trackway_domain::Time;
 use trackway_store::Reader;
 
-use super::ask;
+use super::{ask, blocks_of, rows};
 use crate::{
     blocks, nouns,
     page::{Block, Page, Version},
@@ -12,7 +11,7 @@ use crate::{
 };
 
 /// Lays a task out.
-pub fn page(read: &mut Reader<'_>, reference: &str, _: Time) -> Result<Page, Problem> {
+pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     let mut data = ask(read, ("task", "get"), json!({ "task": reference }))?.data;
     let id = data["id"].as_str().unwrap_or(reference).to_owned();
     let variant = data["variant"].as_str().unwrap_or(reference).to_owned();
@@ -20,32 +19,27 @@ pub fn page(read: &mut Reader<'_>, reference: &str, _: Time) -> Result<Page, Pro
     let links = ask(read, ("link", "list"), json!({ "task": id }))?.data;
     let reports = ask(read, ("report", "list"), json!({ "task": id, "limit": 10 }))?.data;
     let runs = ask(read, ("run", "list"), json!({ "task": id, "limit": 10 }))?.data;
-    let mut out = blocks::fields(
-        data.as_object().unwrap_or(&serde_json::Map::new()),
-        nouns::of("task"),
-        &["id", "title", "variant"],
-    );
-    let listed = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let all = listed(&versions);
+    let mut out = blocks_of(&data, nouns::of("task"), &["id", "title", "variant"]);
+    let all = rows(&versions);
     out.push(Block::Heading("Versions, and how they went".to_owned()));
     out.push(Block::Versions(all.iter().map(|version| self::version(version, &variant)).collect()));
     out.push(Block::Heading("Links".to_owned()));
     out.push(blocks::table(
-        &listed(&links),
+        &rows(&links),
         &["from", "type", "to"],
         nouns::of("link"),
         "It is linked to no other task.",
     ));
     out.push(Block::Heading("Reports".to_owned()));
     out.push(blocks::table(
-        &listed(&reports),
+        &rows(&reports),
         &["agent", "one_liner", "tldr", "current", "run_id", "created_at"],
         None,
         "Nobody has reported on it yet.",
     ));
     out.push(Block::Heading("Runs".to_owned()));
     out.push(blocks::table(
-        &listed(&runs),
+        &rows(&runs),
         &["id", "agent", "status", "outcome", "started_at", "ended_at"],
         nouns::of("run"),
         "It has not been run yet.",
