@@ -5,6 +5,7 @@
 mod actions;
 mod credentials;
 mod hostile;
+mod kept;
 mod pages;
 mod socket;
 mod visitor;
