@@ -13,6 +13,11 @@ fn main() {
     let commit = given.or_else(|| if is_release { of_repository() } else { None });
     let shown = commit.map_or_else(|| version.clone(), |commit| format!("{version} ({commit})"));
     println!("cargo::rustc-env=TRACKWAY_VERSION={shown}");
+    // At a fixed address nothing has to be adjusted at the start: docs/decisions/0010.
+    let target = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
+    if is_release && target("OS") == "linux" && target("ENV") == "gnu" {
+        println!("cargo::rustc-link-arg-bins=-no-pie");
+    }
 }
 
 /// The commit that is checked out, when this is our repository and not one that a source archive was unpacked in.

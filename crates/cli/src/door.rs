@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::{
     arguments, board_folder, connect, demo, doctor, environment, failure::Failure, hook, ingest, init,
-    location::Location, long_text, manual, mcp, render::Shape, transfer, up, user, work,
+    location::Location, log, long_text, manual, mcp, render::Shape, transfer, up, user, work,
 };
 
 /// An answer, and how people see it.
@@ -77,10 +77,12 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
             doctor::doctor(&House::open_at(&location)?, &location, rest)
         }
         Some(("work", rest)) => {
+            log::start()?;
             let location = Location::find(matches)?;
             work::work(&House::open_at(&location)?, &location.model, rest)
         }
         Some(("up", rest)) => {
+            log::start()?;
             let location = Location::find(matches)?;
             up::up(&House::open_at(&location)?, &location, rest)
         }
@@ -104,7 +106,10 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
         }
         Some(("hook", rest)) => Ok(hook::hook(matches, rest)),
         Some(("man", rest)) => manual::write(rest),
-        Some(("mcp", _)) => mcp::mcp(matches),
+        Some(("mcp", _)) => {
+            log::start()?;
+            mcp::mcp(matches)
+        }
         Some(("ingest", rest)) => {
             let location = Location::find(matches)?;
             ingest::ingest(&House::open_at(&location)?, &location, rest)

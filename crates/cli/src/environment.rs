@@ -32,6 +32,9 @@ pub const LISTEN: &str = "TRACKWAY_LISTEN";
 /// Whether a process stays for hooks.
 pub const HOOK_KEEPER: &str = "TRACKWAY_HOOK_KEEPER";
 
+/// How much is logged.
+pub const LOG: &str = "TRACKWAY_LOG";
+
 /// Where Claude Code keeps what is the user's.
 pub const CLAUDE_FOLDER: &str = "CLAUDE_CONFIG_DIR";
 
@@ -52,6 +55,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "The operating system's user, who acts without a token; else `LOGNAME`, `USERNAME`, or the user's entry in the password file.",
     ),
     (CLAUDE_FOLDER, "Where Claude Code's settings for the user are (`~/.claude` by default), as Claude Code takes it."),
+    (
+        LOG,
+        "What `up`, `work` and `mcp` write into their log, on standard error: `off`, `error`, `warn` (what failed; the default), `info`, `debug` (every request) or `trace`.",
+    ),
     (
         HOOK_KEEPER,
         "`off` leaves no process behind that keeps the database open for the hooks of the next ten minutes: each opens it by itself, and takes a few milliseconds longer.",

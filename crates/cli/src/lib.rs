@@ -14,6 +14,7 @@ pub mod hook;
 pub mod ingest;
 pub mod init;
 pub mod location;
+pub mod log;
 pub mod long_text;
 pub mod manual;
 pub mod mcp;

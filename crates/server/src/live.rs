@@ -99,7 +99,11 @@ async fn look(live: Live, tenant: TenantId) {
     let mut stop = live.stop.clone();
     loop {
         let site = live.site.clone();
-        if let Ok(Ok(mark)) = tokio::task::spawn_blocking(move || mark(&site, tenant)).await {
+        let looked = tokio::task::spawn_blocking(move || mark(&site, tenant)).await;
+        if let Ok(Err(problem)) = &looked {
+            tracing::debug!("what happened cannot be looked at: {}", problem.message);
+        }
+        if let Ok(Ok(mark)) = looked {
             let mut watched = live.watched.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(sender) = watched.get(&tenant) else {
                 return;

@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     fmt::Write,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
 use serde_json::json;
 use trackway_actions::context::Context;
+use trackway_store::linked_tasks::UNAVAILABLE;
 
 use crate::{pages, problem::Problem, site::Site};
 
@@ -57,6 +58,9 @@ impl Metrics {
         for (status, count) in size["by_status"].as_object().into_iter().flatten() {
             line(&format!("trackway_queue_items{{status=\"{status}\"}} {count}"));
         }
+        line("# HELP trackway_linked_unavailable_total Linked tasks and reports that could not be told");
+        line("# TYPE trackway_linked_unavailable_total counter");
+        line(&format!("trackway_linked_unavailable_total {}", UNAVAILABLE.load(Ordering::Relaxed)));
         let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         line("# HELP trackway_http_requests_total Requests answered, by status");
         line("# TYPE trackway_http_requests_total counter");

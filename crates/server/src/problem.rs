@@ -9,6 +9,10 @@ use trackway_domain::{Error as Rule, ErrorKind, text};
 
 use crate::{format::Format, html, markdown};
 
+/// Why a request failed, for the log.
+#[derive(Debug, Clone)]
+pub struct Why(pub String);
+
 /// A failure on its way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -61,6 +65,7 @@ impl Problem {
             Format::Html => html::problem(self.status, &message, hint.as_deref()),
         };
         let mut response = (self.status, [(header::CONTENT_TYPE, format.content_type())], body).into_response();
+        response.extensions_mut().insert(Why(message));
         let headers = response.headers_mut();
         if let Some(allow) = self.allow {
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));

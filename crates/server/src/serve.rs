@@ -21,7 +21,7 @@ use crate::{
     live::Live,
     login, mcp,
     metrics::Metrics,
-    problem::Problem,
+    problem::{Problem, Why},
     rate::Rate,
     site::{Question, Site},
 };
@@ -92,8 +92,17 @@ async fn ready(State(door): State<Door>) -> Response {
 async fn handle(State(door): State<Door>, request: Request) -> Response {
     let begun = Instant::now();
     let metrics = Arc::clone(&door.metrics);
+    // Without the query, which may hold a code to log in with.
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = safe(answered(door, request).await);
-    metrics.count(response.status().as_u16(), begun.elapsed());
+    let (status, took) = (response.status(), begun.elapsed());
+    metrics.count(status.as_u16(), took);
+    let why = response.extensions().get::<Why>().map_or("", |why| &why.0);
+    if status.is_server_error() {
+        tracing::error!(%method, path, status = status.as_u16(), "{why}");
+    } else {
+        tracing::debug!(%method, path, status = status.as_u16(), ?took, "{why}");
+    }
     response
 }
 

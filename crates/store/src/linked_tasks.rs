@@ -1,6 +1,9 @@
 //! The tasks around a task, for the linked-task document: a fixed number of queries for any number of links.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use serde_json::json;
 use trackway_domain::{
@@ -30,7 +33,19 @@ pub struct Linked {
     pub without_report: Vec<(Id<kind::Task>, String)>,
 }
 
+/// What could not be told in this process so far: lists, and reports of tasks in them.
+pub static UNAVAILABLE: AtomicU64 = AtomicU64::new(0);
+
 impl Linked {
+    /// Counts what is missing, and writes it into the log: whoever is woken goes on without.
+    fn logged(self) -> Self {
+        for problem in self.problems() {
+            UNAVAILABLE.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!("{problem}");
+        }
+        self
+    }
+
     /// What is missing, a line each.
     pub fn problems(&self) -> Vec<String> {
         let list = self.failure.iter().map(|reason| format!("linked tasks: unavailable: {reason}"));
@@ -67,7 +82,7 @@ impl Reader<'_> {
         let lists = self.attempt(|read| read.linked_lists(task, now));
         let mut tasks = match lists {
             Ok(tasks) => tasks,
-            Err(error) => return Linked { failure: Some(error.to_string()), ..Linked::default() },
+            Err(error) => return Linked { failure: Some(error.to_string()), ..Linked::default() }.logged(),
         };
         if tasks.is_empty() {
             return Linked::default();
@@ -80,7 +95,7 @@ impl Reader<'_> {
         for row in tasks.linked_from.iter_mut().chain(&mut tasks.linked_to) {
             row.report = reports.get(&row.id).map(linked_report);
         }
-        Linked { tasks, failure: None, without_report }
+        Linked { tasks, failure: None, without_report }.logged()
     }
 
     /// After the reports could not be had together: only the row that is broken goes without.

@@ -123,7 +123,7 @@ fn handed_over(mut stream: UnixStream, arrival: &Arrival) -> std::io::Result<Opt
     sent.extend_from_slice(&arrival.bytes);
     stream.write_all(&sent)?;
     stream.shutdown(Shutdown::Write)?;
-    let mut answer = Vec::new();
+    let mut answer = Vec::with_capacity(16 << 10);
     stream.read_to_end(&mut answer)?;
     match answer.split_first() {
         Some((&TAKEN, said)) => Ok(Some(String::from_utf8_lossy(said).into_owned()).filter(|said| !said.is_empty())),

@@ -168,7 +168,7 @@ fn lines(file: &Path) -> usize {
     fs::read_to_string(file).unwrap_or_default().lines().count()
 }
 
-fn connection(terminal: &Terminal) -> Connection {
+pub fn connection(terminal: &Terminal) -> Connection {
     match terminal.database.url() {
         Url::Sqlite(path) => Connection::sqlite(&path, false).unwrap(),
         Url::Postgres(_) => Connection::postgres(&terminal.database.url_text()).unwrap(),

@@ -20,6 +20,7 @@ mod import_beads;
 mod ingest;
 mod keeper;
 mod live;
+mod log;
 mod mcp;
 mod mcp_client;
 mod memory;

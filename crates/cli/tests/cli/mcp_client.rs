@@ -1,6 +1,7 @@
 //! A client of the SDK, at `trackway mcp` or at the server of `trackway up`.
 
 use std::{
+    fs::File,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     process::{Child, ChildStdout, Stdio},
@@ -111,9 +112,13 @@ pub struct Server {
 }
 
 impl Server {
+    /// What it writes on standard error, in the home of whoever started it.
+    pub const LOG: &'static str = "up.log";
+
     pub fn start(terminal: &Terminal) -> Self {
         let mut command = terminal.command(&["up", "--listen", "127.0.0.1:0", "--no-work"]);
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let log = File::create(terminal.home.path().join(Self::LOG)).unwrap();
+        let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         let mut said = BufReader::new(process.stdout.take().unwrap());
         said.read_line(&mut line).unwrap();

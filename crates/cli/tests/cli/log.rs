@@ -1,0 +1,32 @@
+//! What fails in a process that stays is a line in its log.
+
+use std::fs;
+
+use crate::{
+    hook::connection,
+    mcp_client::Server,
+    terminal::{Terminal, both_engines, text},
+};
+
+both_engines! {
+    fn a_request_that_fails_is_one_line_and_no_secret_is_in_it(terminal: Terminal) {
+        let token = text(&terminal.json(&["token", "create"])["token"]);
+        let server = Server::start(&terminal);
+        let ask = |path: &str| server.sent(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}"), "").0;
+        assert_eq!((ask("/notes"), ask("/notes/ffffffff")), (200, 404));
+        connection(&terminal).batch("alter table notes rename to lost").unwrap();
+        assert_eq!(ask("/notes?code=secret"), 500);
+        let log = fs::read_to_string(terminal.home.path().join(Server::LOG)).unwrap();
+        assert_eq!(log.lines().count(), 1, "{log}");
+        assert!(log.contains("ERROR") && log.contains("method=GET path=\"/notes\" status=500") && log.contains("notes"), "{log}");
+        assert!(!log.contains(&token) && !log.contains("secret"), "{log}");
+    }
+
+    fn a_level_that_does_not_exist_is_said(terminal: Terminal) {
+        let mut command = terminal.command(&["work", "--once"]);
+        command.env("TRACKWAY_LOG", "loud");
+        let ran = crate::terminal::ran(command);
+        assert_eq!(ran.code, 2);
+        assert!(ran.stderr.contains("loud") && ran.stderr.contains("debug"), "{}", ran.stderr);
+    }
+}
