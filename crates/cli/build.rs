@@ -15,7 +15,8 @@ fn main() {
     println!("cargo::rustc-env=TRACKWAY_VERSION={shown}");
     // At a fixed address nothing has to be adjusted at the start: docs/decisions/0010.
     let target = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
-    if is_release && target("OS") == "linux" && target("ENV") == "gnu" {
+    let is_static = target("FEATURE").split(',').any(|feature| feature == "crt-static");
+    if is_release && target("OS") == "linux" && target("ENV") == "gnu" && !is_static {
         println!("cargo::rustc-link-arg-bins=-no-pie");
     }
 }
