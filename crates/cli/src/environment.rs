@@ -32,6 +32,11 @@ pub const LISTEN: &str = "TRACKWAY_LISTEN";
 /// Where Claude Code keeps what is the user's.
 pub const CLAUDE_FOLDER: &str = "CLAUDE_CONFIG_DIR";
 
+/// Set by Claude Code for the MCP servers it starts, from 2.1 on (read from 2.1.197): which session it was then.
+pub const CLAUDE_SESSION: &str = "CLAUDE_CODE_SESSION_ID";
+/// Set by Claude Code for what it starts.
+pub const CLAUDE_CODE: &str = "CLAUDECODE";
+
 /// Every variable with what it does; the reference page is made from this.
 pub const VARIABLES: &[(&str, &str)] = &[
     (
@@ -49,6 +54,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "The operating system's user, who acts without a token; else `LOGNAME`, `USERNAME`, or the user's entry in the password file.",
     ),
     (CLAUDE_FOLDER, "Where Claude Code's settings for the user are (`~/.claude` by default), as Claude Code takes it."),
+    (
+        CLAUDE_SESSION,
+        "Set by Claude Code for `trackway mcp`: its session. Without a token, the one run that is open in that session acts; where there is none, or several, the person does, and is told so.",
+    ),
+    (CLAUDE_CODE, "Set by Claude Code for what it starts; `trackway mcp` says so when it is not told the session."),
     (
         "TRACKWAY_RUN",
         "Set for the scripts of tasks, beside `TRACKWAY_DB` and `TRACKWAY_TOKEN`: the run. Processes that still have it when the run is over are ended.",

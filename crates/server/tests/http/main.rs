@@ -5,6 +5,7 @@
 mod actions;
 mod credentials;
 mod hostile;
+mod load;
 mod pages;
 mod socket;
 mod visitor;
