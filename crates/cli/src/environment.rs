@@ -29,6 +29,9 @@ pub const OPENAI: (&str, &str) = ("OPENAI_BASE_URL", "OPENAI_API_KEY");
 /// Where the server listens.
 pub const LISTEN: &str = "TRACKWAY_LISTEN";
 
+/// Whether a process stays for hooks.
+pub const HOOK_KEEPER: &str = "TRACKWAY_HOOK_KEEPER";
+
 /// Where Claude Code keeps what is the user's.
 pub const CLAUDE_FOLDER: &str = "CLAUDE_CONFIG_DIR";
 
@@ -59,6 +62,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "Set by Claude Code for `trackway mcp`: its session. Without a token, the one run that is open in that session acts; where there is none, or several, the person does, and is told so.",
     ),
     (CLAUDE_CODE, "Set by Claude Code for what it starts; `trackway mcp` says so when it is not told the session."),
+    (
+        HOOK_KEEPER,
+        "`off` leaves no process behind that keeps the database open for the hooks of the next ten minutes: each opens it by itself, and takes a few milliseconds longer.",
+    ),
     (
         "TRACKWAY_RUN",
         "Set for the scripts of tasks, beside `TRACKWAY_DB` and `TRACKWAY_TOKEN`: the run. Processes that still have it when the run is over are ended.",

@@ -46,6 +46,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         let code = supervise::supervise(&arguments[2..]);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
+    if arguments.get(1).is_some_and(|word| word == hook::keeper::COMMAND) {
+        return hook::keeper::keep(&arguments[2..]);
+    }
     let wants_json = arguments.iter().skip(1).any(|argument| argument == "--json");
     let outcome = match standard_input::filled_in(arguments)
         .map(|filled| arguments::command_for(&filled).try_get_matches_from(filled))

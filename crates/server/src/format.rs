@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, header::ACCEPT};
 
 /// A form a page can have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     Json,
     Markdown,

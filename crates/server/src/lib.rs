@@ -12,6 +12,7 @@ pub mod graph;
 pub mod html;
 pub mod input;
 mod inside;
+mod kept;
 pub mod live;
 pub mod login;
 pub mod markdown;

@@ -1,20 +1,24 @@
 //! One question, one answer: the same for a socket, and for an agent that works inside this process.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Instant};
 
 use axum::{
+    body::Body,
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde_json::json;
 use trackway_actions::{Core, context::Context};
+use trackway_store::Engine;
 
 use crate::{
     act,
     address::{Address, Wanted},
     api, caller,
     format::Format,
-    html, markdown, offers,
+    html,
+    kept::{Kept, Name, Sent},
+    markdown, offers,
     page::Page,
     pages,
     problem::Problem,
@@ -42,6 +46,7 @@ pub struct Answer {
 #[derive(Clone)]
 pub struct Site {
     pub(crate) core: Arc<Core>,
+    kept: Arc<Kept>,
 }
 
 impl fmt::Debug for Site {
@@ -63,7 +68,7 @@ pub enum Reply {
 
 impl Site {
     pub fn new(core: Arc<Core>) -> Self {
-        Self { core }
+        Self { core, kept: Arc::default() }
     }
 
     /// Reads a page as Markdown with a run's token, as over HTTP.
@@ -103,10 +108,46 @@ impl Site {
         }
         let ending = Format::of_ending(&question.path);
         let format = ending.map_or(wished, |(_, format)| format);
+        let name = Self::name(question, wished);
+        // Asked before the page is made: what is written meanwhile makes it untrue.
+        let (made, moment) = (Instant::now(), name.as_ref().and_then(|_| self.core.store().moment().ok()));
+        if let (Some(name), Some(moment)) = (&name, &moment)
+            && let Some(sent) = self.kept.get(name, moment)
+        {
+            return respond(question, sent);
+        }
         match self.reply(question, wished) {
-            Ok((reply, format)) => respond(question, reply, format),
+            Ok((Reply::Page(page), format)) => {
+                let sent = sent(&page, format);
+                if let (Some(name), Some(moment)) = (name, moment) {
+                    self.kept.keep(name, moment, made, &sent);
+                }
+                respond(question, sent)
+            }
+            Ok((Reply::Done { then, .. }, Format::Html)) => {
+                (StatusCode::SEE_OTHER, [(header::LOCATION, then)]).into_response()
+            }
+            Ok((Reply::Done { page, .. }, format)) => respond(question, sent(&page, format)),
             Err(problem) => problem.respond(format),
         }
+    }
+
+    /// The answer to a question that takes no waiting: a page that was made, of a file that tells at once whether it is
+    /// still true.
+    pub fn answer_at_once(&self, question: &Question) -> Option<Response> {
+        if self.core.store().engine() != Engine::Sqlite {
+            return None;
+        }
+        let name = Self::name(question, Format::of_accept(&question.headers))?;
+        let sent = self.kept.get(&name, &self.core.store().moment().ok()?)?;
+        Some(respond(question, sent))
+    }
+
+    /// Whose page is asked for, and which, if it is a page.
+    fn name(question: &Question, format: Format) -> Option<Name> {
+        let reads = question.method == Method::GET || question.method == Method::HEAD;
+        let (token, _) = caller::token(&question.headers).ok().filter(|_| reads)?;
+        Some(Name { token, path: question.path.clone(), query: question.query.clone(), format })
     }
 
     /// The page at the path; where there is none, the one at the path without its ending.
@@ -189,13 +230,8 @@ pub(crate) fn json_response(value: &serde_json::Value) -> Response {
     ([(header::CONTENT_TYPE, Format::Json.content_type())], value.to_string()).into_response()
 }
 
-fn respond(question: &Question, reply: Reply, format: Format) -> Response {
-    let page = match reply {
-        Reply::Done { then, .. } if format == Format::Html => {
-            return (StatusCode::SEE_OTHER, [(header::LOCATION, then)]).into_response();
-        }
-        Reply::Page(page) | Reply::Done { page, .. } => page,
-    };
+/// A page in one of its forms.
+fn sent(page: &Page, format: Format) -> Sent {
     let body = match format {
         Format::Json => {
             let mut whole = json!({ "schema_version": 1, "data": page.data });
@@ -204,18 +240,22 @@ fn respond(question: &Question, reply: Reply, format: Format) -> Response {
             }
             whole.to_string()
         }
-        Format::Markdown => markdown::page(&page),
-        Format::Html => html::page(&page),
+        Format::Markdown => markdown::page(page),
+        Format::Html => html::page(page),
     };
-    let mut response = ([(header::CONTENT_TYPE, format.content_type())], body).into_response();
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    let mut sent = Sent::new(body.into());
+    let headers = sent.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    headers.insert(header::VARY, HeaderValue::from_static("accept"));
     if let Some(next) =
         page.next.as_ref().and_then(|next| HeaderValue::from_str(&format!("<{next}>; rel=\"next\"")).ok())
     {
-        response.headers_mut().insert(header::LINK, next);
+        headers.insert(header::LINK, next);
     }
-    if question.method == Method::HEAD {
-        *response.body_mut() = axum::body::Body::empty();
-    }
-    response
+    sent
+}
+
+/// What is sent of a page to who asked like this.
+fn respond(question: &Question, sent: Sent) -> Response {
+    sent.map(|body| if question.method == Method::HEAD { Body::empty() } else { body.into() })
 }

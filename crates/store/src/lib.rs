@@ -9,6 +9,7 @@ pub mod foreign;
 pub mod health;
 pub mod linked_tasks;
 pub mod migrate;
+pub mod moment;
 pub mod queue;
 pub mod registry;
 pub mod replacements;
@@ -26,6 +27,7 @@ pub mod wake;
 
 pub use connection::Engine;
 pub use error::{Error, Result};
+pub use moment::Moment;
 pub use store::{Reader, Store, TenantId, Writer};
 pub use table::Table;
 pub use url::Url;

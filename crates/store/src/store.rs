@@ -14,6 +14,7 @@ use crate::{
     connection::{COMMIT, Connection, Engine},
     error::{Error, Result},
     migrate,
+    moment::Clock,
     sql::{FromRow, Param},
     url::Url,
 };
@@ -25,7 +26,15 @@ pub type TenantId = Id<kind::Tenant>;
 pub struct Store {
     url: Url,
     idle: Mutex<Vec<Connection>>,
+    /// How long others are waited for, when it is not as long as usual.
+    wait_ms: Option<u32>,
+    /// The file that was opened.
+    file: Option<FileIdentity>,
+    clock: Clock,
 }
+
+/// What tells a file from another one that is put in its place.
+type FileIdentity = (u64, u64);
 
 impl Store {
     /// Opens a database that exists; brings an older one up to date.
@@ -63,11 +72,26 @@ impl Store {
     }
 
     /// Waits no longer than this for other writers: for a visitor who must not be in the way.
-    pub fn patient_for(self, wait_ms: u32) -> Result<Self> {
-        if let Some(connection) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).last_mut() {
+    pub fn patient_for(mut self, wait_ms: u32) -> Result<Self> {
+        self.wait_ms = Some(wait_ms);
+        for connection in self.idle.get_mut().unwrap_or_else(PoisonError::into_inner) {
             connection.wait_at_most(wait_ms)?;
         }
         Ok(self)
+    }
+
+    /// Whether what was opened is still what stands there, and still what this program knows: for one who stays long.
+    pub fn is_as_opened(&self) -> Result<bool> {
+        if !self.is_in_place() {
+            return Ok(false);
+        }
+        let at = migrate::applied(&mut *self.lend()?, &self.url)?;
+        Ok(at == migrate::known_version())
+    }
+
+    /// Whether the file that was opened is still the one that stands there.
+    pub fn is_in_place(&self) -> bool {
+        identity_at(&self.url) == self.file
     }
 
     /// Closes at the end of a process (see [`Connection::leave`]).
@@ -77,7 +101,8 @@ impl Store {
     }
 
     fn over(url: Url, connection: Connection) -> Self {
-        Self { url, idle: Mutex::new(vec![connection]) }
+        let file = identity_at(&url);
+        Self { url, idle: Mutex::new(vec![connection]), wait_ms: None, file, clock: Clock::default() }
     }
 
     pub fn url(&self) -> &Url {
@@ -114,10 +139,35 @@ impl Store {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle.filter(Connection::is_open) {
             Some(connection) => connection,
-            None => connect(&self.url, false)?,
+            None => self.connect()?,
         };
         Ok(Lent { connection: Some(connection), open: false, store: self })
     }
+
+    /// One more connection, as patient as the others.
+    pub(crate) fn connect(&self) -> Result<Connection> {
+        let mut connection = connect(&self.url, false)?;
+        self.wait_ms.map_or(Ok(()), |wait_ms| connection.wait_at_most(wait_ms))?;
+        Ok(connection)
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
+#[cfg(unix)]
+fn identity_at(url: &Url) -> Option<FileIdentity> {
+    use std::os::unix::fs::MetadataExt;
+    match url {
+        Url::Sqlite(path) => path.metadata().ok().map(|file| (file.dev(), file.ino())),
+        Url::Postgres(_) => None,
+    }
+}
+
+#[cfg(not(unix))]
+fn identity_at(_: &Url) -> Option<FileIdentity> {
+    None
 }
 
 /// Who can open the file is trusted, so a new one is for its owner only; so is a folder made for it.

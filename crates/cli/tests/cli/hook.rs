@@ -25,7 +25,7 @@ pub struct Session<'a> {
 
 impl Session<'_> {
     /// An event of it, as the client writes it.
-    fn event(&self, name: &str, more: &Value) -> Value {
+    pub fn event(&self, name: &str, more: &Value) -> Value {
         let mut event = json!({ "hook_event_name": name, "session_id": self.id, "cwd": project(self.terminal) });
         for (field, value) in more.as_object().unwrap() {
             event[field] = value.clone();
@@ -94,6 +94,24 @@ fn writing(call: &str, path: &str) -> Value {
     json!({
         "tool_name": "Write", "tool_use_id": call, "tool_input": { "file_path": path, "content": "x\n" }, "tool_response": response,
     })
+}
+
+/// A session from its start to its end, with a subagent.
+pub fn whole_session() -> Vec<(&'static str, Value)> {
+    let mut written_by_agent = writing("t2", "one.txt");
+    written_by_agent["agent_id"] = json!("a1");
+    vec![
+        ("SessionStart", json!({ "source": "startup" })),
+        ("UserPromptSubmit", json!({ "prompt": "go" })),
+        ("PreToolUse", spawning("t1", "[ROLE:builder] build")),
+        ("SubagentStart", json!({ "agent_id": "a1", "agent_type": "general-purpose" })),
+        ("PostToolUse", written_by_agent),
+        ("SubagentStop", stopping("a1", "built")),
+        ("PostToolUse", returning("t1", "[ROLE:builder] build", "a1")),
+        ("PostToolUse", writing("t3", "two.txt")),
+        ("Stop", json!({ "stop_hook_active": false, "last_assistant_message": "done" })),
+        ("SessionEnd", json!({ "reason": "other" })),
+    ]
 }
 
 fn project(terminal: &Terminal) -> PathBuf {
@@ -526,20 +544,8 @@ both_engines! {
     }
 
     fn the_same_event_twice_changes_nothing(terminal: Terminal) {
-        let events = || vec![
-            ("SessionStart", json!({ "source": "startup" })),
-            ("UserPromptSubmit", json!({ "prompt": "go" })),
-            ("PreToolUse", spawning("t1", "[ROLE:builder] build")),
-            ("SubagentStart", json!({ "agent_id": "a1", "agent_type": "general-purpose" })),
-            ("PostToolUse", { let mut write = writing("t2", "one.txt"); write["agent_id"] = json!("a1"); write }),
-            ("SubagentStop", stopping("a1", "built")),
-            ("PostToolUse", returning("t1", "[ROLE:builder] build", "a1")),
-            ("PostToolUse", writing("t3", "two.txt")),
-            ("Stop", json!({ "stop_hook_active": false, "last_assistant_message": "done" })),
-            ("SessionEnd", json!({ "reason": "other" })),
-        ];
         let once = Terminal::at(match terminal.database.url() { Url::Sqlite(_) => Engine::Sqlite, Url::Postgres(_) => Engine::Postgres });
-        for (name, more) in events() {
+        for (name, more) in whole_session() {
             Session { terminal: &once, id: "s1" }.hears(name, &more);
             let session = Session { terminal: &terminal, id: "s1" };
             session.hears(name, &more);

@@ -18,6 +18,7 @@ mod ids;
 mod import;
 mod import_beads;
 mod ingest;
+mod keeper;
 mod live;
 mod mcp;
 mod mcp_client;

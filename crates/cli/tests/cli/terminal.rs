@@ -44,6 +44,8 @@ impl Terminal {
             .env("HOME", self.home.path())
             .env("USER", "ada")
             .env("TRACKWAY_DB", self.database.url_text())
+            // Real clients' hooks have one, and keeper.rs tells of it.
+            .env("TRACKWAY_HOOK_KEEPER", "off")
             .current_dir(self.home.path())
             .stdin(Stdio::null());
         command

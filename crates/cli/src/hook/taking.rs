@@ -1,20 +1,12 @@
-//! `trackway hook`: one event of Claude Code in, a word to the agent or nothing out. Never in the way.
+//! One event in an open database: its facts written down, what it points at read, and a word found for the agent.
 
 use std::{
     fs,
-    io::{Read, Write},
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
-use clap::{Arg, ArgMatches, Command};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use trackway_actions::{
-    Context, Core, Credential,
-    context::Secret,
-    session::{AttachSession, Observed},
-};
+use trackway_actions::{Context, Core, session::Observed};
 use trackway_claude::{
     event::Event,
     redact::redacted,
@@ -28,166 +20,21 @@ use trackway_domain::{
     text,
     words::{ChangeEvidence, FileChange, Memory},
 };
-use trackway_store::{Url, params};
+use trackway_store::params;
 use trackway_views::session::{Standing, last_digest, standing};
 
-use crate::{
-    door::Outcome,
-    environment,
-    failure::Failure,
-    location::{Location, user_file},
-    render::Shape,
-    user,
+use super::{
+    log,
+    spool::{Spooled, spool},
 };
+use crate::failure::Failure;
 
-/// Bytes of an event that are read.
-const EVENT_MAX: u64 = 64 << 20;
-/// How long a busy database is waited for.
-const PATIENCE_MS: u32 = 50;
 /// Characters that the client takes as context before it moves them to a file.
 const CONTEXT_MAX: usize = 9_500;
 /// Unread bytes of transcripts above which reading is left to the next call.
 const READ_AT_END_MAX: u64 = 8 << 20;
-/// Bytes in the log before it starts anew.
-const LOG_MAX: u64 = 1 << 20;
 /// Files that a shell is said to have changed in one run.
 const OBSERVED_MAX: usize = 200;
-
-pub fn command() -> Command {
-    Command::new("hook")
-        .about("Take one Claude Code hook event from standard input")
-        .long_about(
-            "Take one Claude Code hook event from standard input\n\n\
-             Installed by `trackway connect claude-code`. Always exits with 0; what goes wrong stands in hook.log beside the database, and in `trackway doctor`.",
-        )
-        .arg(
-            Arg::new("memory")
-                .long("memory")
-                .value_name("WHO")
-                .value_parser(clap::value_parser!(Memory))
-                .default_value("subagents")
-                .help("Who is asked for its scratchpad when it stops"),
-        )
-}
-
-/// The whole command line of a hook: no grammar is built for it, and no word in it can make it fail. The client takes a
-/// failure for a veto, and the words may be those of another version.
-pub fn run_fast(arguments: &[std::ffi::OsString]) -> Option<ExitCode> {
-    let words: Vec<&str> = arguments.iter().skip(1).map(|word| word.to_str().unwrap_or("?")).collect();
-    if words.first() != Some(&"hook") || words.iter().any(|word| matches!(*word, "-h" | "--help")) {
-        return None;
-    }
-    let after = |name: &str| words.iter().position(|word| *word == name).and_then(|place| words.get(place + 1));
-    let said =
-        |name: &str, variable: &str| after(name).map(ToString::to_string).or_else(|| std::env::var(variable).ok());
-    let memory = after("--memory").and_then(|who| who.parse().ok()).unwrap_or_default();
-    let (db, tenant) = (said("--db", environment::DATABASE), said("--tenant", environment::TENANT));
-    let taken = std::panic::catch_unwind(|| take(memory, db, tenant));
-    match taken {
-        Ok(Some(said)) => {
-            let _ = writeln!(std::io::stdout(), "{said}");
-        }
-        Ok(None) => {}
-        Err(_) => log(&user_folder(), "?", "the hook failed in a way that should not be"),
-    }
-    Some(ExitCode::SUCCESS)
-}
-
-pub fn hook(whole: &ArgMatches, matches: &ArgMatches) -> Outcome {
-    let memory = matches.get_one::<Memory>("memory").copied().unwrap_or(Memory::Subagents);
-    let said = |name: &str| whole.get_one::<String>(name).cloned();
-    let said = take(memory, said("db"), said("tenant"));
-    Outcome::new(Value::String(said.map(|said| said.to_string()).unwrap_or_default()), Shape::Text)
-}
-
-/// An event that could not be applied at once.
-#[derive(Debug, Serialize, Deserialize)]
-struct Spooled {
-    at: Time,
-    memory: Memory,
-    event: String,
-}
-
-/// Takes the event in. Whatever happens, the client goes on as if nothing had.
-fn take(memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<Value> {
-    let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().take(EVENT_MAX).read_to_end(&mut bytes);
-    let at = Time::now();
-    let event = match read.map_err(|error| error.to_string()).and_then(|_| Event::parse(&bytes)) {
-        Ok(event) => event,
-        Err(why) => {
-            log(&user_folder(), "?", &why);
-            return None;
-        }
-    };
-    let cwd = event.cwd.as_deref().map(Path::new);
-    let location =
-        match Location::find_from(cwd, db.filter(|db| !db.is_empty()), tenant.filter(|tenant| !tenant.is_empty())) {
-            Ok(location) => location,
-            Err(failure) => {
-                log(&user_folder(), &event.hook_event_name, &failure.message);
-                return None;
-            }
-        };
-    if cwd.is_some_and(|cwd| location.exclude.iter().any(|excluded| cwd.starts_with(excluded))) {
-        return None;
-    }
-    let location = if location.is_sent_away {
-        let why = "the project says that its database is on a server; to allow that, add its directory to `trust` in your config.toml";
-        log(&user_folder(), &event.hook_event_name, why);
-        Location::find_from(None, None, None).ok()?
-    } else {
-        location
-    };
-    let folder = folder_of(&location);
-    match apply(&location, &folder, memory, &event, at) {
-        Ok(said) => said,
-        Err(failure) if failure.kind == ErrorKind::Busy => {
-            let spooled = Spooled { at, memory, event: redacted(&String::from_utf8_lossy(&bytes)).into_owned() };
-            if let Err(error) = spool(&folder, &spooled) {
-                log(&folder, &event.hook_event_name, &format!("neither written nor spooled: {error}"));
-            }
-            None
-        }
-        Err(failure) => {
-            log(&folder, &event.hook_event_name, &failure.message);
-            None
-        }
-    }
-}
-
-fn apply(
-    location: &Location,
-    folder: &Path,
-    memory: Memory,
-    event: &Event,
-    at: Time,
-) -> Result<Option<Value>, Failure> {
-    let core = location.open_patient(PATIENCE_MS)?;
-    let credential = Credential::User { tenant: location.tenant.clone(), handle: user::handle() };
-    let context = core.enter(&credential)?;
-    attach(&core, &event.session_id)?;
-    let hook = Hook { core: &core, context: &context, folder };
-    hook.drain()?;
-    let said = hook.take(event, memory, at)?;
-    core.leave();
-    Ok(said)
-}
-
-/// A session that was given a run's token happens in that run, and each event says that it is alive. One whose token is
-/// dead, or is not a run's, is a session like any other.
-fn attach(core: &Core, session: &str) -> Result<(), Failure> {
-    let token = std::env::var(environment::TOKEN).ok().filter(|token| !token.is_empty());
-    let Some(token) = token else { return Ok(()) };
-    let attached = core.enter(&Credential::Token(Secret(token))).and_then(|run| match run.run {
-        Some(_) => core.execute(&run, &AttachSession { session: session.to_owned() }),
-        None => Ok(false),
-    });
-    match attached {
-        Err(error) if error.kind() == ErrorKind::Busy => Err(error.into()),
-        _ => Ok(()),
-    }
-}
 
 /// Applies the events that wait.
 pub fn apply_waiting(core: &Core, context: &Context, folder: &Path) -> Result<(), Failure> {
@@ -195,15 +42,15 @@ pub fn apply_waiting(core: &Core, context: &Context, folder: &Path) -> Result<()
 }
 
 /// A database with someone at the door who will not wait.
-struct Hook<'a> {
-    core: &'a Core,
-    context: &'a Context,
-    folder: &'a Path,
+pub struct Hook<'a> {
+    pub core: &'a Core,
+    pub context: &'a Context,
+    pub folder: &'a Path,
 }
 
 impl Hook<'_> {
     /// Applies what earlier calls had to leave behind, in order. One call at a time does this.
-    fn drain(&self) -> Result<(), Failure> {
+    pub fn drain(&self) -> Result<(), Failure> {
         let spool = self.folder.join("spool");
         let Ok(entries) = fs::read_dir(&spool) else { return Ok(()) };
         let mut waiting: Vec<PathBuf> = entries
@@ -239,7 +86,7 @@ impl Hook<'_> {
     }
 
     /// Writes an event down, reads what it points at, and finds what to say to the agent.
-    fn take(&self, event: &Event, memory: Memory, at: Time) -> Result<Option<Value>, Failure> {
+    pub fn take(&self, event: &Event, memory: Memory, at: Time) -> Result<Option<Value>, Failure> {
         let mut heard = event.hear(at);
         let prompt = PromptKey { id: event.prompt_id.clone(), line: None };
         if event.is_stop()
@@ -424,54 +271,4 @@ fn context_of(now: &Standing) -> String {
             )
         }
     }
-}
-
-/// The folder beside a database; for a server's, one of the user's for each.
-pub fn folder_of(location: &Location) -> PathBuf {
-    match &location.url {
-        Url::Sqlite(path) => path.parent().map(Path::to_path_buf).unwrap_or_default(),
-        Url::Postgres(url) => user_folder().join(&tool::digest(format!("{url} {}", location.tenant).as_bytes())[..16]),
-    }
-}
-
-fn user_folder() -> PathBuf {
-    user_file().ok().and_then(|file| file.parent().map(Path::to_path_buf)).unwrap_or_else(std::env::temp_dir)
-}
-
-fn spool(folder: &Path, spooled: &Spooled) -> std::io::Result<()> {
-    let spool = folder.join("spool");
-    make_private(&spool)?;
-    let name = format!("{:020}-{}", spooled.at.micros(), std::process::id());
-    let half = spool.join(format!("{name}.half"));
-    fs::write(&half, serde_json::to_vec(spooled)?)?;
-    fs::rename(half, spool.join(format!("{name}.json")))
-}
-
-/// Events hold what people and agents said: they wait where only their owner looks.
-#[cfg(unix)]
-fn make_private(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-#[cfg(not(unix))]
-fn make_private(folder: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(folder)
-}
-
-/// One line for each failure, beside the database.
-fn log(folder: &Path, event: &str, why: &str) {
-    let path = folder.join("hook.log");
-    let _ = fs::create_dir_all(folder);
-    if path.metadata().is_ok_and(|log| log.len() > LOG_MAX) {
-        let _ = fs::rename(&path, folder.join("hook.log.old"));
-    }
-    let line = format!(
-        "{} {} {}\n",
-        Time::now(),
-        text::cut(&text::clean_line(event), 40),
-        text::cut(&text::clean_line(&redacted(why)), 500)
-    );
-    let file = fs::OpenOptions::new().create(true).append(true).open(path);
-    let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
 }
