@@ -265,9 +265,10 @@ impl Connection {
     /// Asks, and says how many bytes came.
     fn ask(&mut self) -> Outcome<usize> {
         let (path, headers) = (&self.path, &self.headers);
-        let request = match self.is_new {
-            true => format!("GET {path}?{} {headers}", ASKED.fetch_add(1, Ordering::Relaxed)),
-            false => format!("GET {path} {headers}"),
+        let request = if self.is_new {
+            format!("GET {path}?{} {headers}", ASKED.fetch_add(1, Ordering::Relaxed))
+        } else {
+            format!("GET {path} {headers}")
         };
         self.reader.get_mut().write_all(request.as_bytes())?;
         let mut line = String::new();

@@ -26,10 +26,13 @@ async function furnished() {
   house.runAs(run.token, "message", "send", "--body", "The build is broken since the redirect", "--title", "Build");
   house.runAs(run.token, "run", "usage", run.run_id, "--model", "m", "--input-tokens", "1200", "--output-tokens", "30");
   house.runAs(run.token, "run", "wake", run.run_id);
+  house.runAs(run.token, "report", "update", "--one-liner", "<b>half</b> done", "--tldr", "# Half\n\nThe rest is <i>hard</i>.", "--content", "All of it.");
+  const talk = house.run("conversation", "create", "--title", "Trouble");
+  house.run("message", "send", "--body", "<script>alert(1)</script> ".repeat(20), "--conversation", talk.id);
   house.run("queue", "add", "--task", "fix/login");
   house.run("board", "set", "--name", "release");
   house.run("stickie", "set", "--board", "release", "--name", "one", "--priority", "must", "--note", "a **note**");
-  return Object.assign(house, { worked: run, note, decision });
+  return Object.assign(house, { worked: run, note, decision, talk });
 }
 
 /** Every page there is of a furnished house. */
@@ -37,7 +40,8 @@ const pages = (house) => [
   "/", "/runs", `/runs/${house.worked.run_id}`, "/tasks", "/tasks/fix/login-2", "/queue", "/agents", "/agents/coder",
   "/sessions", "/conversations", "/messages", "/search?words=redirect", "/decisions", `/decisions/${house.decision.id}`,
   "/notes", `/notes/${house.note.id}`, "/why", `/why?of=${house.note.id}`, "/usage", "/events", "/api", "/whoami",
-  "/boards", "/boards/release", "/whoami/actions/create_note", "/nothing",
+  "/boards", "/boards/release", "/reports", "/reports/fix/login-2", `/conversations/${house.talk.id}`, "/studios/main",
+  "/workflows/checkout", "/search", "/whoami/actions/create_note", "/nothing",
 ];
 
 test("every page is accessible, light and dark, wide and narrow, and runs nothing of anyone's", async () => {
@@ -125,7 +129,7 @@ for (const javaScriptEnabled of [true, false]) {
     await vote.locator("[name=accept]").check();
     await vote.locator("[name=prefer]").check();
     await vote.getByRole("button").click();
-    assert.match(await page.locator(".bars li").first().textContent(), /redis.*1 of 1/);
+    assert.match(await page.locator(".bars li").first().textContent(), /redis.*accepted by 1, preferred by 1/);
 
     await page.goto(`${house.address}/agents/coder`);
     await page.locator("summary", { hasText: "set scratchpad" }).click();

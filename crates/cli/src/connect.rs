@@ -128,15 +128,15 @@ pub fn connect(matches: &ArgMatches) -> Result<Outcome, Failure> {
         None => "connected",
     };
     let mut outcome = told(scope, &path, did, &change, dry_run);
-    if let Some(path) = &servers {
-        let change = changed(path, dry_run, with_server)?;
+    if let Some(servers) = &servers {
+        let change = changed(servers, dry_run, with_server).map_err(|why| undone_for(why, &path, &change))?;
         let was_there = change.before.as_deref().is_some_and(|text| servers::is_connected(text) == Ok(true));
         let did = match was_there {
             _ if change.is_none() => "unchanged",
             true => "updated",
             false => "connected",
         };
-        tell_of_server(&mut outcome, path, did, &change);
+        tell_of_server(&mut outcome, servers, did, &change);
     }
     outcome.data["command"] = json!(wanted.command());
     outcome.data["memory"] = json!(wanted.memory);
@@ -162,7 +162,8 @@ pub fn disconnect(matches: &ArgMatches) -> Result<Outcome, Failure> {
     changed(&servers, true, |file| without_us(file, servers::disconnect))?;
     let change = changed(&path, dry_run, |file| without_us(file, settings::disconnect))?;
     let mut outcome = told(scope, &path, undone(&change), &change, dry_run);
-    let change = changed(&servers, dry_run, |file| without_us(file, servers::disconnect))?;
+    let change = changed(&servers, dry_run, |file| without_us(file, servers::disconnect))
+        .map_err(|why| undone_for(why, &path, &change))?;
     tell_of_server(&mut outcome, &servers, undone(&change), &change);
     outcome.remarks.extend(connected_elsewhere(scope, &path).map(|other| {
         let flag = scope.other().word();
@@ -217,7 +218,15 @@ fn changed(
     }
     let file = SettingsFile::read(path)?;
     let after = plan(&file)?.text;
-    Ok(Change { before: file.text, after, backup: None })
+    Ok(Change { before: file.text, after, backup: None, backed_up: Backup::Keep, made_directory: false })
+}
+
+/// Both files or none: what was done to the first is undone because of what became of the second.
+fn undone_for(mut why: Failure, path: &Path, change: &Change) -> Failure {
+    if let Err(still) = settings_file::undo(path, change) {
+        why.hint = Some(format!("{} was changed, and could not be put back: {}", path.display(), still.message));
+    }
+    why
 }
 
 fn told(scope: Scope, path: &Path, did: &str, change: &Change, dry_run: bool) -> Outcome {

@@ -38,6 +38,11 @@ pub const LOG: &str = "TRACKWAY_LOG";
 /// Where Claude Code keeps what is the user's.
 pub const CLAUDE_FOLDER: &str = "CLAUDE_CONFIG_DIR";
 
+/// Set by Claude Code for the MCP servers it starts, from 2.1 on (read from 2.1.197): which session it was then.
+pub const CLAUDE_SESSION: &str = "CLAUDE_CODE_SESSION_ID";
+/// Set by Claude Code for what it starts.
+pub const CLAUDE_CODE: &str = "CLAUDECODE";
+
 /// Every variable with what it does; the reference page is made from this.
 pub const VARIABLES: &[(&str, &str)] = &[
     (
@@ -59,6 +64,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
         LOG,
         "What `up`, `work` and `mcp` write into their log, on standard error: `off`, `error`, `warn` (what failed; the default), `info`, `debug` (every request) or `trace`.",
     ),
+    (
+        CLAUDE_SESSION,
+        "Set by Claude Code for `trackway mcp`: its session. Without a token, the one run that is open in that session acts; where there is none, or several, the person does, and is told so.",
+    ),
+    (CLAUDE_CODE, "Set by Claude Code for what it starts; `trackway mcp` says so when it is not told the session."),
     (
         HOOK_KEEPER,
         "`off` leaves no process behind that keeps the database open for the hooks of the next ten minutes: each opens it by itself, and takes a few milliseconds longer.",

@@ -7,12 +7,13 @@ use std::{
 
 use clap::{ArgMatches, Command};
 use serde_json::Value;
-use trackway_actions::{Core, context::Context};
+use trackway_actions::{Context, Core, session::InSession};
 use trackway_domain::Error as Rule;
-use trackway_server::{Site, mcp, problem::Problem};
+use trackway_server::{Site, mcp, mcp::Entered, problem::Problem};
 
 use crate::{
     door::{self, Outcome},
+    environment,
     failure::Failure,
     location::Location,
     render::Shape,
@@ -38,7 +39,7 @@ pub fn mcp(matches: &ArgMatches) -> Result<Outcome, Failure> {
 }
 
 /// Opens the database at the first request that finds it, and looks at each who is asking.
-fn entrance(matches: ArgMatches) -> impl Fn() -> Result<(Site, Context), Problem> + Send + Sync + 'static {
+fn entrance(matches: ArgMatches) -> impl Fn() -> Result<Entered, Problem> + Send + Sync + 'static {
     let opened: Mutex<Option<(Arc<Core>, String)>> = Mutex::default();
     move || {
         let enter = || -> Result<_, Failure> {
@@ -50,10 +51,42 @@ fn entrance(matches: ArgMatches) -> impl Fn() -> Result<(Site, Context), Problem
                     opened.insert((Arc::new(location.open()?), location.tenant)).clone()
                 }
             };
-            let context = core.enter(&door::credential(door::given_token()?, &tenant))?;
-            Ok((Site::new(core), context))
+            let token = door::given_token()?;
+            let has_token = token.is_some();
+            let context = core.enter(&door::credential(token, &tenant))?;
+            let (context, remark) = if has_token { (context, None) } else { in_session(&core, context)? };
+            Ok(Entered { site: Site::new(core), context, remark })
         };
         enter()
             .map_err(|failure| Problem::from(Rule { kind: failure.kind, message: failure.message, hint: failure.hint }))
     }
+}
+
+/// The run of the session that started this process, where the client says which and one run is open in it. Whoever else it
+/// could be is not guessed: then the person acts, and is told so.
+fn in_session(core: &Core, person: Context) -> Result<(Context, Option<String>), Failure> {
+    let said = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let Some(session) = said(environment::CLAUDE_SESSION) else {
+        let remark = said(environment::CLAUDE_CODE).map(|_| {
+            "You act as this person: this version of Claude Code does not tell its servers which session they are in. With the `run_token` of a claimed task you act as its agent.".to_owned()
+        });
+        return Ok((person, remark));
+    };
+    let why = match core.enter_session(&person, &session)? {
+        InSession::One(run) => {
+            let remark = format!(
+                "Known by the session {session}, which Claude Code gave this server: this is the one run that is open in it."
+            );
+            return Ok((*run, Some(remark)));
+        }
+        InSession::Unknown => {
+            format!("the session {session} is not recorded; `trackway connect claude-code` records the next one")
+        }
+        InSession::NoneOpen => format!("no run is open in the session {session}"),
+        InSession::Several(count) => {
+            format!("{count} runs are open in the session {session}, and nothing says which of them this is")
+        }
+    };
+    let remark = format!("You act as this person: {why}. With the `run_token` of a claimed task you act as its agent.");
+    Ok((person, Some(remark)))
 }

@@ -38,6 +38,10 @@ pub struct Change {
     /// None when there is no file now.
     pub after: Option<String>,
     pub backup: Option<PathBuf>,
+    /// What was done to the backup.
+    pub backed_up: Backup,
+    /// Whether the file's directory was made for it.
+    pub made_directory: bool,
 }
 
 impl Change {
@@ -111,7 +115,9 @@ impl SettingsFile {
     fn write(&self, planned: &Planned) -> Result<Written, Failure> {
         let failed_with = |error: io::Error| cannot(&self.path, "written", &error);
         if self.metadata.as_ref().is_some_and(|metadata| metadata.permissions().readonly()) {
-            return Err(failed(&self.path, "is read-only"));
+            let mut failure = failed(&self.path, "is read-only");
+            failure.hint = Some("nothing was changed; make it writable first".to_owned());
+            return Err(failure);
         }
         let new = match &planned.text {
             Some(text) => Some(Temporary::beside(&self.target, text, self.metadata.as_ref()).map_err(failed_with)?),
@@ -154,12 +160,14 @@ pub fn change(path: &Path, plan: impl Fn(&SettingsFile) -> Result<Planned, Failu
     let directory = followed(path).map_err(|error| cannot(path, "read", &error))?;
     let directory = directory.parent().unwrap_or(Path::new(""));
     let mut lock = locked(directory);
+    let mut made_directory = false;
     for _ in 0..TRIES {
         let file = SettingsFile::read(path)?;
         let planned = plan(&file)?;
         if planned.text != file.text {
             if lock.is_none() && !directory.exists() {
                 fs::create_dir_all(directory).map_err(|error| cannot(path, "written", &error))?;
+                made_directory = true;
                 lock = locked(directory);
                 continue;
             }
@@ -169,9 +177,29 @@ pub fn change(path: &Path, plan: impl Fn(&SettingsFile) -> Result<Planned, Failu
         }
         let is_of_now = planned.backup != Backup::Write || file.text.is_some();
         let backup = Some(file.backup_path()).filter(|backup| is_of_now && backup.exists());
-        return Ok(Change { before: file.text, after: planned.text, backup });
+        let backed_up = if planned.text == file.text { Backup::Keep } else { planned.backup };
+        return Ok(Change { before: file.text, after: planned.text, backup, backed_up, made_directory });
     }
     Err(Rule::conflict(format!("{} is being written by others", path.display())).hint("try again").into())
+}
+
+/// Takes a change back, so that everything is as it was. What someone has written since stays.
+pub fn undo(path: &Path, change: &Change) -> Result<(), Failure> {
+    let backup = match change.backed_up {
+        Backup::Write => Backup::Remove,
+        Backup::Remove => Backup::Write,
+        Backup::Keep => Backup::Keep,
+    };
+    self::change(path, |file| {
+        let is_ours = file.text == change.after;
+        let text = if is_ours { change.before.clone() } else { file.text.clone() };
+        Ok(Planned { text, backup: if is_ours { backup } else { Backup::Keep } })
+    })?;
+    if change.made_directory {
+        // Unless someone has put something there.
+        let _ = path.parent().map(fs::remove_dir);
+    }
+    Ok(())
 }
 
 /// Holds a directory. Where that cannot be done, the last look before writing has to do.

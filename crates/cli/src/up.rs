@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio::sync::watch;
 use trackway_actions::token::CreateToken;
@@ -35,6 +36,10 @@ const LINK_SECONDS: i64 = 600;
 const RATE: u32 = 10_000;
 /// Threads that may wait for the database.
 const THREADS: usize = 64;
+/// Files that the server wants to be able to have open.
+const FILES_WANTED: u64 = 8_192;
+/// Files of those that are not for connections: databases, logs, the worker's pipes.
+const FILES_KEPT: u64 = 256;
 /// How long connections may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -95,6 +100,8 @@ pub fn up(house: &House, location: &Location, matches: &ArgMatches) -> Result<Ou
     let settings = trackway_server::Settings {
         hosts: matches.get_many::<String>("host").into_iter().flatten().cloned().collect(),
         rate: matches.get_one::<u32>("rate").copied().unwrap_or(RATE),
+        connections: connections(),
+        ..trackway_server::Settings::default()
     };
     let (stop, stopped) = watch::channel(false);
     let server = serving(listener, site.clone(), settings, stopped)?;
@@ -138,6 +145,20 @@ pub fn up(house: &House, location: &Location, matches: &ArgMatches) -> Result<Ou
         thread::sleep(Duration::from_millis(10));
     }
     Ok(Outcome::new(json!(tally), Shape::Fields))
+}
+
+/// How many connections may be open: each is an open file, and some are needed for everything else. The limit of the
+/// process is raised as far as the system allows without asking.
+fn connections() -> usize {
+    let mut files = rustix::process::getrlimit(Resource::Nofile);
+    if files.current.is_some_and(|current| current < FILES_WANTED) {
+        let most = files.maximum.unwrap_or(FILES_WANTED).min(FILES_WANTED);
+        if rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..files }).is_ok() {
+            files.current = Some(most);
+        }
+    }
+    let files = files.current.unwrap_or(FILES_WANTED).min(FILES_WANTED);
+    usize::try_from(files.saturating_sub(FILES_KEPT).max(1)).unwrap_or(1)
 }
 
 fn serving(

@@ -9,6 +9,8 @@ use crate::{Error, Result};
 pub struct Duration(i64);
 
 const UNITS: [(char, i64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+/// How one is written, as a pattern.
+const PATTERN: &str = r"^\s*(?=[0-9])([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?\s*$";
 const SECONDS_MAX: i64 = 10 * 366 * 86_400;
 
 impl Duration {
@@ -85,7 +87,7 @@ impl schemars::JsonSchema for Duration {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "description": "A duration such as 90m, 1h30m or 40h" })
+        schemars::json_schema!({ "type": "string", "description": "A duration such as 90m, 1h30m or 40h", "pattern": PATTERN })
     }
 }
 

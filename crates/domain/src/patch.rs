@@ -123,7 +123,13 @@ impl<T: schemars::JsonSchema> schemars::JsonSchema for Patch<T> {
     }
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        Option::<T>::json_schema(generator)
+        let mut schema = Option::<T>::json_schema(generator);
+        // An empty text clears, too, whatever else the field takes.
+        if let Some(Value::Array(ways)) = schema.get_mut("anyOf") {
+            ways.push(serde_json::json!({ "const": "" }));
+        }
+        schema.remove("minLength");
+        schema
     }
 }
 

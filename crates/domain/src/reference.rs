@@ -67,6 +67,6 @@ impl<K: Marker> schemars::JsonSchema for Ref<K> {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "minLength": 1 })
+        schemars::json_schema!({ "type": "string", "minLength": 1, "format": "reference" })
     }
 }

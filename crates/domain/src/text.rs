@@ -13,6 +13,14 @@ pub const PATH_MAX: usize = 4_096;
 /// Characters in the body of a note or a message.
 pub const BODY_MAX: usize = 1_000_000;
 
+/// What a line that must say something holds, as a pattern: not only blanks and control characters.
+pub const SAYS_SOMETHING: &str = r"[^\s\x00-\x1f\x7f-\x9f]";
+/// What a name is made of, as a pattern. Control characters may be sent, and are removed.
+pub const NAME: &str = r"^[\w.@:+ \x00-\x1f\x7f-\x9f-]*[\w.@:+-][\w.@:+ \x00-\x1f\x7f-\x9f-]*$";
+
+/// The same for a name that can be cleared.
+pub const NAME_OR_NONE: &str = r"^$|^[\w.@:+ \x00-\x1f\x7f-\x9f-]*[\w.@:+-][\w.@:+ \x00-\x1f\x7f-\x9f-]*$";
+
 /// Bytes of a text that is its own key: indexes do not take any length.
 const KEY_MAX: usize = 600;
 

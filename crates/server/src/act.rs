@@ -10,7 +10,8 @@ use trackway_domain::Error as Rule;
 
 use crate::{
     address::Place,
-    input, login, markdown, nouns,
+    input::{self, Empty},
+    login, markdown, nouns,
     offers::{self, Caller},
     page::{Block, Cell, Offer, Page, Table},
     pages,
@@ -168,11 +169,14 @@ pub fn body(question: &Question, action: &Entry) -> Result<Map<String, Value>, P
     match kind.as_str() {
         "application/x-www-form-urlencoded" if !looks_like_json => {
             let text = std::str::from_utf8(&question.body).map_err(|_| Problem::malformed("the form is not UTF-8"))?;
-            Ok(input::from_pairs(schemas::of_action(action), input::pairs(text))?)
+            Ok(input::from_pairs(schemas::of_action(action), input::pairs(text), Empty::LeftOut)?)
         }
         "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => {
             match serde_json::from_slice(&question.body) {
-                Ok(Value::Object(fields)) => Ok(fields),
+                Ok(Value::Object(mut fields)) => {
+                    input::settle_numbers(schemas::of_action(action), &mut fields);
+                    Ok(fields)
+                }
                 Ok(_) => Err(Problem::malformed("the body has to be a JSON object of parameters")),
                 Err(error) => Err(Problem::malformed(format!("the body is not JSON: {error}"))),
             }
@@ -226,7 +230,7 @@ fn standing(site: &Site, context: &Context, place: &Place) -> Result<(Value, Cal
     let mut read = site.core.store().read(context.tenant)?;
     let caller = Caller::of(&mut read, context)?;
     let data = match place {
-        Place::One(noun, reference) => pages::one(&mut read, noun, reference)?.data,
+        Place::One(noun, reference) => pages::one(&mut read, noun, reference)?,
         _ => Value::Null,
     };
     Ok((data, caller))

@@ -9,7 +9,8 @@ use trackway_domain::Time;
 use trackway_views::registry::{self, VIEWS};
 
 use crate::{
-    input, offers, pages,
+    input::{self, Empty},
+    offers, pages,
     problem::Problem,
     schemas,
     site::{Site, json_response},
@@ -22,7 +23,7 @@ pub fn ask(site: &Site, context: &Context, path: &str, query: &str) -> Result<Re
         Problem::new(StatusCode::NOT_FOUND, "not_found", format!("there is no question {path:?}"))
             .hint("/api/openapi.json lists them")
     })?;
-    let input = input::from_pairs(schemas::of_question(entry), input::pairs(query))?;
+    let input = input::from_pairs(schemas::of_question(entry), input::pairs(query), Empty::Said)?;
     let answer = (entry.with_json)(&mut site.core.store().read(context.tenant)?, Value::Object(input), Time::now())?;
     let data = match &answer.document {
         Some(document) => serde_json::from_str(document).unwrap_or_else(|_| Value::String(document.clone())),
@@ -165,7 +166,17 @@ pub(crate) fn inlined(schema: &Value, definitions: Option<&Value>) -> Value {
             let named =
                 fields.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix("#/$defs/"));
             if let Some(found) = named.and_then(|name| definitions?.get(name)) {
-                return inlined(found, definitions);
+                let mut whole = inlined(found, definitions);
+                // What stands beside the reference is said of this field.
+                if let Some(whole) = whole.as_object_mut() {
+                    whole.extend(
+                        fields
+                            .iter()
+                            .filter(|(name, _)| *name != "$ref")
+                            .map(|(name, value)| (name.clone(), value.clone())),
+                    );
+                }
+                return whole;
             }
             fields.iter().map(|(name, value)| (name.clone(), inlined(value, definitions))).collect::<Map<_, _>>().into()
         }

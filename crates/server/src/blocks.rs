@@ -209,3 +209,16 @@ pub fn words(name: &str) -> String {
     let name = name.strip_suffix("_at").or_else(|| name.strip_suffix("_id")).unwrap_or(name);
     name.replace('_', " ")
 }
+
+/// A number with its thousands apart.
+pub fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if number < 0 { format!("-{out}") } else { out }
+}

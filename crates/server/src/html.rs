@@ -8,6 +8,7 @@ use trackway_domain::{
 };
 
 use crate::{
+    blocks::grouped,
     board, graph,
     input::{self, FieldType},
     markdown,
@@ -15,6 +16,8 @@ use crate::{
     prose, schemas,
 };
 
+/// Bytes of a text from which on its cell is kept wide.
+const LONG_CELL: usize = 24;
 /// What the bar at the top leads to.
 const NAVIGATION: &[(&str, &str)] = &[
     ("/", "Overview"),
@@ -102,7 +105,7 @@ fn framed(title: &str, path: &str, main: &str, live: bool) -> String {
 <header>
 <a class=brand href=\"/\"><img src=\"/assets/icon.svg\" alt=\"\" width=22 height=22>Trackway</a>
 <nav aria-label=Main><ul>{links}</ul></nav>
-<form class=find role=search action=\"/search\"><label><span class=quiet-label>Search messages</span><input type=search name=words placeholder=\"Search messages\" required></label></form>
+<form class=find role=search action=\"/search\"><label><span class=quiet-label>Search messages</span><input type=search name=words placeholder=Search required></label></form>
 </header>
 <main id=main tabindex=-1{live}>
 {main}</main>
@@ -117,10 +120,16 @@ fn framed(title: &str, path: &str, main: &str, live: bool) -> String {
 fn block(block: &Block) -> String {
     match block {
         Block::Heading(title) => format!("<h2>{}</h2>\n", escaped(title)),
-        Block::Ask { to, field, label } => format!(
-            "<form class=ask action=\"{to}\"><label><span>{}</span><input name=\"{field}\" required></label><button>Ask</button></form>\n",
-            escaped(label),
-        ),
+        Block::Ask { to, field, label, said, within } => {
+            let within = within.as_ref().map_or_else(String::new, |(field, value)| {
+                format!("<input type=hidden name=\"{field}\" value=\"{}\">", escaped(value))
+            });
+            format!(
+                "<form class=ask action=\"{to}\">{within}<label><span>{}</span><input name=\"{field}\" value=\"{}\" required></label><button>Ask</button></form>\n",
+                escaped(label),
+                escaped(said),
+            )
+        }
         Block::Say(sentence) => format!("<p>{}</p>\n", sentences(sentence)),
         Block::Facts(facts) => {
             let rows: String = facts
@@ -175,13 +184,10 @@ fn block(block: &Block) -> String {
                     let most = bars.iter().map(|bar| bar.all).max().unwrap_or(1).max(1);
                     let (good, rest) = (bar.good * 200 / most, (bar.all - bar.good) * 200 / most);
                     format!(
-                        "<li>{}<svg viewBox=\"0 0 200 10\" width=200 height=10 role=img aria-label=\"{} of {}\" preserveAspectRatio=none><rect class=good width={good} height=10 /><rect class=rest x={good} width={rest} height=10 /></svg><span>{} of {}{}</span></li>",
+                        "<li>{}<svg viewBox=\"0 0 200 10\" width=200 height=10 role=img aria-label=\"{}\" preserveAspectRatio=none><rect class=good width={good} height=10 /><rect class=rest x={good} width={rest} height=10 /></svg><span>{}</span></li>",
                         cell(&bar.label),
-                        bar.good,
-                        bar.all,
-                        bar.good,
-                        bar.all,
-                        if bar.note.is_empty() { String::new() } else { format!(" · {}", escaped(&bar.note)) },
+                        escaped(&bar.note),
+                        escaped(&bar.note),
                     )
                 })
                 .collect();
@@ -278,7 +284,13 @@ fn table(table: &Table) -> String {
                 .iter()
                 .filter_map(|&column| row.get(column))
                 .map(|value| {
-                    let class = if matches!(value, Cell::Number(_)) { " class=number" } else { "" };
+                    let class = match value {
+                        Cell::Number(_) => " class=number",
+                        // Not squeezed to a word a line where the table is wider than the window anyway.
+                        Cell::Text(text) if text.len() > 4 * LONG_CELL => " class=\"words many\"",
+                        Cell::Text(text) if text.len() > LONG_CELL => " class=words",
+                        _ => "",
+                    };
                     format!("<td{class}>{}</td>", cell(value))
                 })
                 .collect();
@@ -291,7 +303,8 @@ fn table(table: &Table) -> String {
 fn cell(value: &Cell) -> String {
     match value {
         Cell::Nothing => String::new(),
-        Cell::Text(text) | Cell::Number(text) => escaped(text),
+        Cell::Text(text) => escaped(text),
+        Cell::Number(text) => escaped(&apart(text)),
         Cell::Link { to, text } => format!("<a href=\"{}\">{}</a>", escaped(to), escaped(text)),
         Cell::Status(status) => {
             format!("<span class=\"state {}\">{}</span>", tone(status), escaped(&status.replace('_', " ")))
@@ -299,6 +312,14 @@ fn cell(value: &Cell) -> String {
         Cell::Time(at) => time(at),
         Cell::Code(text) => format!("<code>{}</code>", escaped(text)),
         Cell::Many(cells) => cells.iter().map(cell).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// A whole number that is long has its thousands apart.
+fn apart(number: &str) -> String {
+    match number.parse::<i64>() {
+        Ok(whole) if whole.abs() >= 1_000 => grouped(whole),
+        _ => number.to_owned(),
     }
 }
 

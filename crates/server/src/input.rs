@@ -3,6 +3,9 @@
 use serde_json::{Map, Value};
 use trackway_domain::{Error as Rule, Result, close_matches};
 
+/// Up to here every whole number can be written as a fraction without loss.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// The fields of a schema.
 pub fn fields(schema: &schemars::Schema) -> Option<&Map<String, Value>> {
     schema.get("properties").and_then(Value::as_object)
@@ -52,10 +55,20 @@ pub fn field_type(field: &Value) -> FieldType {
     }
 }
 
-/// Reads pairs of a query or a form. What is empty was left out; a list is given by naming it again.
+/// What a field without a text means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Empty {
+    /// It was left out: a form sends every field it has.
+    LeftOut,
+    /// An empty text was said, which has to be allowed.
+    Said,
+}
+
+/// Reads pairs of a query or a form. A list is given by naming it again.
 pub fn from_pairs(
     schema: &schemars::Schema,
     pairs: impl Iterator<Item = (String, String)>,
+    empty_means: Empty,
 ) -> Result<Map<String, Value>> {
     let empty = Map::new();
     let known = fields(schema).unwrap_or(&empty);
@@ -68,7 +81,11 @@ pub fn from_pairs(
         // An empty text is one where a text has to be given: it clears what was there.
         let is_text = needed.contains(&name.as_str()) && field_type(field) == FieldType::Text;
         if text.is_empty() && !is_text {
-            continue;
+            match empty_means {
+                Empty::LeftOut => continue,
+                Empty::Said if allows_empty(field) => {}
+                Empty::Said => return Err(Rule::usage(format!("{name} is empty")).hint("leave it out")),
+            }
         }
         let value = match field_type(field) {
             FieldType::List => {
@@ -96,6 +113,28 @@ pub fn from_pairs(
         input.insert(name, value);
     }
     Ok(input)
+}
+
+/// Whether a field takes an empty text: one that has to hold nothing in particular.
+fn allows_empty(field: &Value) -> bool {
+    let rules = ["minLength", "pattern", "enum", "format", "$ref", "anyOf"];
+    field_type(field) == FieldType::Text && rules.iter().all(|rule| field.get(rule).is_none())
+}
+
+/// Makes whole numbers of those that are written as `5.0`: JSON knows one kind of number.
+pub fn settle_numbers(schema: &schemars::Schema, input: &mut Map<String, Value>) {
+    let Some(known) = fields(schema) else { return };
+    for (name, value) in input {
+        let is_whole = known.get(name).is_some_and(|field| field_type(field) == FieldType::Whole);
+        if let (true, Some(number)) = (is_whole && value.is_f64(), value.as_f64())
+            && number.fract() == 0.0
+            && number.abs() < WHOLE_MAX
+        {
+            #[expect(clippy::cast_possible_truncation, reason = "the range was looked at")]
+            let number = number as i64;
+            *value = number.into();
+        }
+    }
 }
 
 fn unknown(name: &str, known: &Map<String, Value>) -> Rule {

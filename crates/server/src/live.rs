@@ -1,10 +1,10 @@
-//! What happens, as it happens: one look at the log twice a second for each tenant that somebody watches.
+//! What happens, as it happens: one look at the log twice a second for each tenant that somebody watches, however many do.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     convert::Infallible,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -13,8 +13,9 @@ use axum::response::{
     sse::{Event, KeepAlive, Sse},
 };
 use futures_util::stream;
-use serde_json::{Value, json};
-use tokio::sync::watch;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::{broadcast, broadcast::error::RecvError, watch};
 use trackway_domain::{Time, kind::Kind};
 use trackway_store::{TenantId, params};
 use uuid::Uuid;
@@ -25,17 +26,54 @@ use crate::{problem::Problem, site::Site};
 const EVERY: Duration = Duration::from_millis(500);
 /// The newest of the log that is compared. On PostgreSQL a later number may be there before an earlier one.
 const COMPARED: i64 = 200;
-/// Events told of at once.
-const TOLD_MAX: i64 = 50;
+/// Events told of at once: the newest.
+const TOLD_MAX: usize = 50;
+/// News that wait for whoever reads slowly. Who is further behind is told that there was more.
+const WAITING_MAX: usize = 16;
 
-/// How far the log has come, as far as it can be told.
-type Mark = (i64, i64);
+/// An event of the log.
+#[derive(Debug, Clone, Serialize)]
+pub struct Happened {
+    pub position: i64,
+    pub action: String,
+    pub kind: Kind,
+    pub id: Uuid,
+    pub at: Time,
+}
+
+/// What was new at one look.
+#[derive(Debug, Clone)]
+pub struct News {
+    /// How far the log has come.
+    pub position: i64,
+    pub events: Arc<[Happened]>,
+    /// Whether more happened than is told.
+    pub is_cut: bool,
+    /// As it is sent, made once for all who watch.
+    text: Arc<str>,
+}
+
+impl News {
+    fn new(position: i64, events: Vec<Happened>, is_cut: bool) -> Self {
+        let mut told = json!({ "position": position, "events": events });
+        if is_cut {
+            told["cut"] = json!(true);
+        }
+        Self { position, is_cut, text: told.to_string().into(), events: events.into() }
+    }
+}
+
+/// The log of a tenant, as far as it is known.
+struct Watched {
+    news: broadcast::Sender<News>,
+    known: BTreeSet<i64>,
+}
 
 /// Who watches what.
 #[derive(Clone)]
 pub struct Live {
     site: Site,
-    watched: Arc<Mutex<HashMap<TenantId, watch::Sender<Mark>>>>,
+    watched: Arc<Mutex<HashMap<TenantId, Watched>>>,
     /// Becomes true when the server is to stop: streams end then.
     stop: watch::Receiver<bool>,
 }
@@ -52,45 +90,57 @@ impl Live {
     }
 
     /// A stream that says when something happened, and what.
-    pub fn stream(&self, tenant: TenantId) -> Response {
-        let state = (self.clone(), self.watch(tenant), None::<i64>);
-        let events = stream::unfold(state, move |(live, mut marks, told)| async move {
-            let mut stop = live.stop.clone();
-            let position = match told {
-                // The first one says that the stream is open.
-                None => marks.borrow_and_update().0,
-                Some(_) => {
-                    tokio::select! {
-                        changed = marks.changed() => changed.ok()?,
-                        _ = stop.wait_for(|stop| *stop) => return None,
-                    }
-                    marks.borrow_and_update().0
-                }
+    pub async fn stream(&self, tenant: TenantId) -> Result<Response, Problem> {
+        let (position, news) = self.watch(tenant).await?;
+        // The first one says that the stream is open.
+        let opened = News::new(position, Vec::new(), false);
+        let state = (news, self.stop.clone(), opened.clone(), Some(opened));
+        let events = stream::unfold(state, |(mut news, mut stop, last, first)| async move {
+            let told = match first {
+                Some(first) => first,
+                None => tokio::select! {
+                    told = news.recv() => match told {
+                        Ok(told) => told,
+                        Err(RecvError::Lagged(_)) => News::new(last.position, Vec::new(), true),
+                        Err(RecvError::Closed) => return None,
+                    },
+                    _ = stop.wait_for(|stop| *stop) => return None,
+                },
             };
-            let site = live.site.clone();
-            let happened = match told {
-                None => Value::Array(Vec::new()),
-                Some(since) => tokio::task::spawn_blocking(move || since_then(&site, tenant, since))
-                    .await
-                    .ok()?
-                    .unwrap_or_default(),
-            };
-            let data = json!({ "position": position, "events": happened });
-            let event = Event::default().event("change").id(position.to_string()).data(data.to_string());
-            Some((Ok::<_, Infallible>(event), (live, marks, Some(position))))
+            let event = Event::default().event("change").id(told.position.to_string()).data(&told.text);
+            Some((Ok::<_, Infallible>(event), (news, stop, told, None)))
         });
-        Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+        Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
     }
 
-    fn watch(&self, tenant: TenantId) -> watch::Receiver<Mark> {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = watched.get(&tenant) {
-            return sender.subscribe();
+    /// How far the log of a tenant has come, and everything from there on.
+    pub async fn watch(&self, tenant: TenantId) -> Result<(i64, broadcast::Receiver<News>), Problem> {
+        if let Some(joined) = self.joined(tenant) {
+            return Ok(joined);
         }
-        let (sender, receiver) = watch::channel((0, 0));
-        watched.insert(tenant, sender);
-        tokio::spawn(look(self.clone(), tenant));
-        receiver
+        let site = self.site.clone();
+        let known = tokio::task::spawn_blocking(move || newest(&site, tenant)).await.map_err(Problem::crashed)??;
+        let known: BTreeSet<i64> = known.into_iter().map(|event| event.position).collect();
+        let mut watched = self.watched();
+        let entry = watched.entry(tenant).or_insert_with(|| {
+            tokio::spawn(look(self.clone(), tenant));
+            Watched { news: broadcast::Sender::new(WAITING_MAX), known }
+        });
+        Ok((entry.position(), entry.news.subscribe()))
+    }
+
+    fn joined(&self, tenant: TenantId) -> Option<(i64, broadcast::Receiver<News>)> {
+        self.watched().get(&tenant).map(|watched| (watched.position(), watched.news.subscribe()))
+    }
+
+    fn watched(&self) -> MutexGuard<'_, HashMap<TenantId, Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched {
+    fn position(&self) -> i64 {
+        self.known.last().copied().unwrap_or(0)
     }
 }
 
@@ -98,46 +148,59 @@ impl Live {
 async fn look(live: Live, tenant: TenantId) {
     let mut stop = live.stop.clone();
     loop {
-        let site = live.site.clone();
-        let looked = tokio::task::spawn_blocking(move || mark(&site, tenant)).await;
-        if let Ok(Err(problem)) = &looked {
-            tracing::debug!("what happened cannot be looked at: {}", problem.message);
-        }
-        if let Ok(Ok(mark)) = looked {
-            let mut watched = live.watched.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(sender) = watched.get(&tenant) else {
-                return;
-            };
-            if sender.receiver_count() == 0 {
-                watched.remove(&tenant);
-                return;
-            }
-            sender.send_if_modified(|known| std::mem::replace(known, mark) != mark);
-        }
         tokio::select! {
             () = tokio::time::sleep(EVERY) => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
+        let known = {
+            let mut watched = live.watched();
+            match watched.get(&tenant) {
+                Some(log) if log.news.receiver_count() > 0 => log.known.clone(),
+                _ => {
+                    watched.remove(&tenant);
+                    return;
+                }
+            }
+        };
+        let site = live.site.clone();
+        // A database that is away now is looked at again.
+        let Ok(Ok(Some(found))) = tokio::task::spawn_blocking(move || changed(&site, tenant, &known)).await else {
+            continue;
+        };
+        let mut watched = live.watched();
+        if let Some(log) = watched.get_mut(&tenant) {
+            let before = std::mem::replace(&mut log.known, found.iter().map(|event| event.position).collect());
+            let oldest = before.first().copied().unwrap_or(i64::MIN);
+            let mut new: Vec<Happened> = found
+                .into_iter()
+                .filter(|event| event.position > oldest && !before.contains(&event.position))
+                .collect();
+            let is_cut = new.len() > TOLD_MAX;
+            new.drain(..new.len().saturating_sub(TOLD_MAX));
+            if !new.is_empty() {
+                let _ = log.news.send(News::new(log.position(), new, is_cut));
+            }
+        }
     }
 }
 
-fn mark(site: &Site, tenant: TenantId) -> Result<Mark, Problem> {
-    let mut read = site.core.store().read(tenant)?;
-    let found = read.one::<(Option<i64>, i64)>(
-        "select max(position), count(*) from (select position from events where tenant_id = ?1 order by position desc limit ?2) e",
+/// The newest of the log, when it is not what is known.
+fn changed(site: &Site, tenant: TenantId, known: &BTreeSet<i64>) -> Result<Option<Vec<Happened>>, Problem> {
+    let mark = site.core.store().read(tenant)?.one::<(Option<i64>, Option<i64>)>(
+        "select max(position), cast(sum(position) as bigint) from (select position from events where tenant_id = ?1 order by position desc limit ?2) e",
         params![COMPARED],
     )?;
-    Ok(found.map_or((0, 0), |(newest, count)| (newest.unwrap_or(0), count)))
+    let (newest_known, sum) = (known.last().copied().unwrap_or(0), known.iter().sum::<i64>());
+    let is_known = mark.is_none_or(|mark| (mark.0.unwrap_or(0), mark.1.unwrap_or(0)) == (newest_known, sum));
+    if is_known { Ok(None) } else { newest(site, tenant).map(Some) }
 }
 
-fn since_then(site: &Site, tenant: TenantId, since: i64) -> Result<Value, Problem> {
-    let mut read = site.core.store().read(tenant)?;
-    let rows = read.query::<(i64, String, Kind, Uuid, Time)>(
-        "select position, action, subject_kind, subject_id, created_at from events where tenant_id = ?1 and position > ?2 order by position limit ?3",
-        params![since, TOLD_MAX],
+/// The newest of the log, in order.
+fn newest(site: &Site, tenant: TenantId) -> Result<Vec<Happened>, Problem> {
+    let rows = site.core.store().read(tenant)?.query::<(i64, String, Kind, Uuid, Time)>(
+        "select position, action, subject_kind, subject_id, created_at from events where tenant_id = ?1 order by position desc limit ?2",
+        params![COMPARED],
     )?;
-    Ok(rows
-        .into_iter()
-        .map(|(position, action, kind, id, at)| json!({ "position": position, "action": action, "kind": kind, "id": id, "at": at }))
-        .collect())
+    let happened = |(position, action, kind, id, at)| Happened { position, action, kind, id, at };
+    Ok(rows.into_iter().rev().map(happened).collect())
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use trackway_domain::{text, wake_context::fenced};
 
 use crate::{
+    address::encoded,
     input,
     page::{Block, Board, Branch, Cell, Offer, Page, Table, TextKind},
     schemas,
@@ -92,7 +93,11 @@ pub fn description(offer: &Offer) -> String {
 fn block(block: &Block) -> String {
     match block {
         Block::Heading(title) => format!("## {}\n", line(title)),
-        Block::Ask { to, field, label } => format!("Ask with `{to}?{field}=...`: {label}.\n"),
+        Block::Ask { to, field, label, within, .. } => {
+            let within =
+                within.as_ref().map_or_else(String::new, |(field, value)| format!("&{field}={}", encoded(value)));
+            format!("Ask with `{to}?{field}=...{within}`: {label}.\n")
+        }
         Block::Say(sentence) => format!("{sentence}\n"),
         Block::Facts(facts) => {
             facts.iter().map(|(name, value)| format!("- {}: {}\n", line(name), cell(value))).collect()
@@ -145,18 +150,7 @@ fn block(block: &Block) -> String {
                 )
             })
             .collect(),
-        Block::Bars(bars) => bars
-            .iter()
-            .map(|bar| {
-                format!(
-                    "- {}: {} of {}{}\n",
-                    cell(&bar.label),
-                    bar.good,
-                    bar.all,
-                    if bar.note.is_empty() { String::new() } else { format!(", {}", line(&bar.note)) }
-                )
-            })
-            .collect(),
+        Block::Bars(bars) => bars.iter().map(|bar| format!("- {}: {}\n", cell(&bar.label), line(&bar.note))).collect(),
         Block::Figures(figures) => figures
             .iter()
             .map(|figure| format!("- {}: [{}]({})\n", line(&figure.label), line(&figure.value), figure.to))

@@ -15,12 +15,14 @@ pub struct Noun {
     pub list: Option<&'static str>,
     /// Actions of other nouns on the page of one, with the field that the page fills in, if any.
     pub also: &'static [(&'static str, &'static str)],
+    /// Nouns whose things belong to one of these, by the parameter of their list that says so: they stand on its page.
+    pub holds: &'static [(&'static str, &'static str)],
     /// What an empty list says.
     pub empty: &'static str,
 }
 
 const fn noun(noun: &'static str, path: &'static str, title: &'static str, empty: &'static str) -> Noun {
-    Noun { noun, path, title, one: None, list: Some("list"), also: &[], empty }
+    Noun { noun, path, title, one: None, list: Some("list"), also: &[], holds: &[], empty }
 }
 
 impl Noun {
@@ -31,6 +33,11 @@ impl Noun {
 
     const fn also(mut self, actions: &'static [(&'static str, &'static str)]) -> Self {
         self.also = actions;
+        self
+    }
+
+    const fn holds(mut self, nouns: &'static [(&'static str, &'static str)]) -> Self {
+        self.holds = nouns;
         self
     }
 
@@ -65,35 +72,78 @@ pub const NOUNS: &[Noun] = &[
         .also(&[("set_scratchpad", "agent"), ("restore_scratchpad", "agent"), ("start_run", "agent")]),
     noun("session", "sessions", "Sessions", "No session yet. `trackway ingest` reads the transcripts you have.")
         .shown_by("show"),
-    noun("subagent", "subagents", "Subagents", "No subagent yet."),
-    noun("spawn", "spawns", "Spawns", "No spawn yet.").shown_by("show"),
-    noun("conversation", "conversations", "Conversations", "No conversation yet.").shown_by("get"),
+    noun(
+        "subagent",
+        "subagents",
+        "Subagents",
+        "No subagent yet. They come with sessions: `trackway ingest` reads the transcripts you have.",
+    ),
+    noun(
+        "spawn",
+        "spawns",
+        "Spawns",
+        "No spawn yet. They come with sessions: `trackway ingest` reads the transcripts you have.",
+    )
+    .shown_by("show"),
+    noun(
+        "conversation",
+        "conversations",
+        "Conversations",
+        "No conversation yet. `trackway conversation set --title T` begins one.",
+    )
+    .shown_by("get")
+    .holds(&[("message", "conversation"), ("experiment", "conversation")]),
     noun("message", "messages", "Messages", "No message yet. `trackway message send` sends one.").shown_by("get"),
-    noun("experiment", "experiments", "Experiments", "No experiment yet.").shown_by("get"),
+    noun("experiment", "experiments", "Experiments", "No experiment yet.")
+        .shown_by("get")
+        .holds(&[("testcase", "experiment"), ("message", "experiment")]),
     noun("route", "routes", "Routes", "No route yet. `trackway route set` sends messages with a tag to a task.")
         .shown_by("get"),
     noun("testcase", "testcases", "Testcases", "No testcase yet. `trackway testcase import junit.xml` reads some.")
         .shown_by("get"),
-    noun("note", "notes", "Notes", "No note yet.").shown_by("show"),
-    noun("decision", "decisions", "Decisions", "No decision yet.").shown_by("show"),
-    noun("commitment", "commitments", "Commitments", "No commitment yet.").shown_by("show"),
+    noun("note", "notes", "Notes", "No note yet. `trackway note create --studio main --title T` writes one.")
+        .shown_by("show"),
+    noun(
+        "decision",
+        "decisions",
+        "Decisions",
+        "No decision yet. `trackway decision create --studio main --question Q` asks one.",
+    )
+    .shown_by("show"),
+    noun(
+        "commitment",
+        "commitments",
+        "Commitments",
+        "No commitment yet. `trackway commitment create --studio main --title T --critical-mass N` proposes one.",
+    )
+    .shown_by("show"),
     noun("board", "boards", "Boards", "No board yet. `trackway board set --name N` makes one.")
         .shown_by("get")
         .also(&[("set_stickie", "board"), ("relate_stickies", "")]),
     noun("stickie", "stickies", "Stickies", "No stickie yet.")
         .shown_by("get")
         .also(&[("relate_stickies", "from"), ("unrelate_stickies", "from")]),
-    noun("report", "reports", "Reports", "No report yet. Agents write one when they stop."),
-    noun("package", "packages", "Packages", "No version is pinned for a role yet."),
-    noun("workflow", "workflows", "Workflows", "No workflow yet.").shown_by("get"),
-    noun("workspace", "workspaces", "Workspaces", "No workspace yet.").shown_by("get"),
-    noun("role", "roles", "Roles", "No role yet.").shown_by("get"),
+    noun("report", "reports", "Reports", "No report yet. Agents write one when they stop.").shown_by("get"),
+    noun(
+        "package",
+        "packages",
+        "Packages",
+        "No version is pinned for a role yet. `trackway package set --role R --task T` pins one.",
+    ),
+    noun("workflow", "workflows", "Workflows", "No workflow yet. `trackway workflow set --name N` makes one.")
+        .shown_by("get")
+        .holds(&[("task", "workflow")]),
+    noun("workspace", "workspaces", "Workspaces", "No workspace yet.")
+        .shown_by("get")
+        .holds(&[("session", "workspace")]),
+    noun("role", "roles", "Roles", "No role yet. `trackway role set --name N` makes one.")
+        .shown_by("get")
+        .holds(&[("package", "role"), ("task", "role")]),
     noun("label", "labels", "Labels", "No label yet.").shown_by("get"),
-    noun("studio", "studios", "Studios", "No studio yet.").shown_by("get").also(&[
-        ("create_note", "studio"),
-        ("create_decision", "studio"),
-        ("create_commitment", "studio"),
-    ]),
+    noun("studio", "studios", "Studios", "No studio yet.")
+        .shown_by("get")
+        .also(&[("create_note", "studio"), ("create_decision", "studio"), ("create_commitment", "studio")])
+        .holds(&[("note", "studio"), ("decision", "studio"), ("commitment", "studio")]),
     noun("person", "people", "People", "Nobody yet.").shown_by("get"),
     noun("token", "tokens", "Tokens", "No token yet."),
     noun("event", "events", "Events", "Nothing happened yet."),

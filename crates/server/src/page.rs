@@ -53,6 +53,10 @@ pub enum Block {
         to: &'static str,
         field: &'static str,
         label: &'static str,
+        /// What was asked already.
+        said: String,
+        /// What the question is kept to: a field and its value.
+        within: Option<(&'static str, String)>,
     },
     /// A sentence of ours.
     Say(String),

@@ -38,6 +38,11 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "malformed", message)
     }
 
+    /// Work that did not come back.
+    pub fn crashed(_: tokio::task::JoinError) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "something went wrong here")
+    }
+
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -8,18 +8,20 @@ const SCHEMES: &[&str] = &["http://", "https://", "mailto:"];
 /// Renders it.
 pub fn html(text: &str) -> String {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let events = Parser::new_ext(text, options).filter_map(|event| match event {
-        Event::Html(html) | Event::InlineHtml(html) => Some(Event::Text(html)),
-        Event::Start(Tag::Image { dest_url, .. }) => Some(Event::Text(CowStr::from(format!("[picture: {dest_url}] ")))),
-        Event::End(TagEnd::Image) => None,
+    let events = Parser::new_ext(text, options).flat_map(|event| match event {
+        Event::Html(html) | Event::InlineHtml(html) => vec![Event::Text(html)],
+        Event::Start(Tag::Image { dest_url, .. }) => vec![Event::Text(CowStr::from(format!("[picture: {dest_url}] ")))],
+        Event::End(TagEnd::Image) => Vec::new(),
         Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
             let to = if is_plain(&dest_url) { dest_url } else { CowStr::from("#") };
-            Some(Event::Start(Tag::Link { link_type, dest_url: to, title, id }))
+            vec![Event::Start(Tag::Link { link_type, dest_url: to, title, id })]
         }
-        // A heading of theirs is not one of the page's.
-        Event::Start(Tag::Heading { .. } | Tag::HtmlBlock) => Some(Event::Start(Tag::Paragraph)),
-        Event::End(TagEnd::Heading(_) | TagEnd::HtmlBlock) => Some(Event::End(TagEnd::Paragraph)),
-        event => Some(event),
+        // A heading of theirs is not one of the page's, and is still to be seen.
+        Event::Start(Tag::Heading { .. }) => vec![Event::Start(Tag::Paragraph), Event::Start(Tag::Strong)],
+        Event::End(TagEnd::Heading(_)) => vec![Event::End(TagEnd::Strong), Event::End(TagEnd::Paragraph)],
+        Event::Start(Tag::HtmlBlock) => vec![Event::Start(Tag::Paragraph)],
+        Event::End(TagEnd::HtmlBlock) => vec![Event::End(TagEnd::Paragraph)],
+        event => vec![event],
     });
     let mut out = String::new();
     html::push_html(&mut out, events);
@@ -75,6 +77,6 @@ mod tests {
             html("**a** [b](https://c.example)"),
             "<p><strong>a</strong> <a href=\"https://c.example\">b</a></p>\n"
         );
-        assert_eq!(html("# Title"), "<p>Title</p>\n");
+        assert_eq!(html("# Title"), "<p><strong>Title</strong></p>\n");
     }
 }

@@ -1,19 +1,30 @@
 //! The socket: what comes in is checked, read, answered by [`Site`] on a thread that may wait, and sent back.
 
 use std::{
+    error::Error as _,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::{
     Router,
-    body::to_bytes,
+    body::{Body, HttpBody, to_bytes},
     extract::{Path, Request, State},
     http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
     routing::{any, get},
 };
-use tokio::{net::TcpListener, sync::watch};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+};
+use tokio_io_timeout::TimeoutStream;
 
 use crate::{
     api, assets, caller,
@@ -28,18 +39,36 @@ use crate::{
 
 /// Bytes of a body: the largest text an action takes, four bytes a character, and room around it.
 const BODY_MAX: usize = 6_000_000;
-/// How long a body may take to arrive.
-const BODY_PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of a body that is read whoever sends it.
+const BODY_SMALL: usize = 65_536;
+/// Larger bodies that are read at once.
+const BODIES_LARGE: usize = 16;
+/// How long a client may take, when it is not said otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long nothing is accepted when the system has no more to give, such as open files.
+const EXHAUSTED: Duration = Duration::from_millis(200);
+/// What a connection too many is told, before its request is read.
+const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 46\r\nRetry-After: 1\r\nConnection: close\r\n\r\ntoo many connections are open; try again later";
 /// Pages load what is ours, and run nothing that stands in them.
 const CONTENT_SECURITY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// How the server stands in its network.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// Names it may be called by, beside those of this machine.
     pub hosts: Vec<String>,
     /// Requests a second that a token may make; 0 is no limit.
     pub rate: u32,
+    /// How many connections may be open.
+    pub connections: usize,
+    /// How long a client may take to send the head of a request, to send its body, or to take in what it was sent.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { hosts: Vec::new(), rate: 0, connections: 1_000, patience: PATIENCE }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -49,6 +78,7 @@ struct Door {
     live: Live,
     rate: Arc<Rate>,
     metrics: Arc<Metrics>,
+    large_bodies: Arc<Semaphore>,
 }
 
 /// Everything that can be asked for.
@@ -63,7 +93,14 @@ pub fn router(site: Site, settings: Settings, stop: watch::Receiver<bool>) -> Ro
         )
         .route("/assets/{name}", get(|Path(name): Path<String>| async move { assets::asset(&name) }))
         .fallback(any(handle))
-        .with_state(Door { rate: Arc::new(Rate::new(settings.rate)), metrics: Arc::default(), site, settings, live })
+        .with_state(Door {
+            rate: Arc::new(Rate::new(settings.rate)),
+            metrics: Arc::default(),
+            large_bodies: Arc::new(Semaphore::new(BODIES_LARGE)),
+            site,
+            settings,
+            live,
+        })
 }
 
 /// Serves until told to stop; what was begun is finished.
@@ -73,19 +110,53 @@ pub async fn serve(
     settings: Settings,
     mut stop: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(settings.patience);
+    let patience = settings.patience;
+    let places = Arc::new(Semaphore::new(settings.connections));
     let router = router(site, settings, stop.clone());
-    let stopped = async move {
-        let _ = stop.wait_for(|stop| *stop).await;
-    };
-    axum::serve(listener, router).with_graceful_shutdown(stopped).await
+    let open = GracefulShutdown::new();
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(_) => {
+                    tokio::time::sleep(EXHAUSTED).await;
+                    continue;
+                }
+            },
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            refuse(&stream);
+            continue;
+        };
+        let _ = stream.set_nodelay(true);
+        let mut stream = TimeoutStream::new(stream);
+        // Who does not read what it was sent is let go. Who has nothing to say may wait: streams are like that.
+        stream.set_write_timeout(Some(patience));
+        let service = TowerToHyperService::new(router.clone());
+        let connection = open.watch(http.serve_connection(TokioIo::new(Box::pin(stream)), service));
+        tokio::spawn(async move {
+            // A client that goes away, or is too slow, is no failure of ours.
+            let _ = connection.await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    open.shutdown().await;
+    Ok(())
+}
+
+/// Says that there are too many, without waiting for anything.
+fn refuse(stream: &TcpStream) {
+    let _ = stream.try_write(FULL.as_bytes());
 }
 
 async fn ready(State(door): State<Door>) -> Response {
-    let looked = tokio::task::spawn_blocking(move || door.site.is_ready()).await;
-    match looked {
-        Ok(Ok(())) => "ready\n".into_response(),
-        Ok(Err(problem)) => problem.respond(Format::Json),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    match waiting(move || door.site.is_ready()).await {
+        Ok(()) => "ready\n".into_response(),
+        Err(problem) => problem.respond(Format::Json),
     }
 }
 
@@ -122,59 +193,78 @@ async fn answered(door: Door, request: Request) -> Response {
         );
         return problem.hint("wait a second; --rate says how many there may be").respond(format);
     }
-    let announced =
-        parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    // What is too large by its own word is not waited for.
-    let read = async {
-        match announced.filter(|length| *length > BODY_MAX) {
-            Some(_) => None,
-            None => to_bytes(body, BODY_MAX).await.ok(),
-        }
-    };
-    let body = match tokio::time::timeout(BODY_PATIENCE, read).await {
-        Ok(Some(body)) => body.to_vec(),
-        Ok(None) => {
-            let problem =
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("a body is at most {BODY_MAX} bytes"));
-            return problem.respond(format);
-        }
-        Err(_) => {
-            return Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", "the body took too long to arrive")
-                .respond(format);
-        }
+    let body = match body_of(&door, &parts, body).await {
+        Ok(body) => body,
+        Err(problem) => return problem.respond(format),
     };
     if parts.uri.path() == mcp::http::PATH {
         return mcp::http::answer(door.site, parts, body).await;
     }
-    let question = Question {
+    let question = question(parts, body);
+    if question.path == "/live" {
+        let site = door.site.clone();
+        let streamed = match waiting(move || site.context(&question)).await {
+            Ok(context) => door.live.stream(context.tenant).await,
+            Err(problem) => Err(problem),
+        };
+        return streamed.unwrap_or_else(|problem| problem.respond(format));
+    }
+    if let Some(answer) = door.site.answer_at_once(&question) {
+        return answer;
+    }
+    let answered = waiting(move || match question.path.as_str() {
+        "/login" => login::login(&door.site, &question),
+        "/metrics" => numbers(&door, &question),
+        "/logout" => login::logout(&door.site, &question),
+        _ => Ok(door.site.answer(&question)),
+    });
+    answered.await.unwrap_or_else(|problem| problem.respond(format))
+}
+
+/// Works on a thread that may wait for the database.
+async fn waiting<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Problem::crashed(error)))
+}
+
+fn question(parts: Parts, body: Vec<u8>) -> Question {
+    Question {
         method: parts.method,
         path: parts.uri.path().to_owned(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
         headers: parts.headers,
         body,
+    }
+}
+
+/// Reads a body. A large one is read only for who may enter, and few of them at once: what strangers send fills no memory.
+async fn body_of(door: &Door, parts: &Parts, body: Body) -> Result<Vec<u8>, Problem> {
+    let announced = body.size_hint().upper().and_then(|length| usize::try_from(length).ok());
+    let _held = match announced {
+        Some(length) if length <= BODY_SMALL => None,
+        // What is too large by its own word is not waited for.
+        Some(length) if length > BODY_MAX => return Err(too_large()),
+        _ => {
+            let (site, asked) = (door.site.clone(), question(parts.clone(), Vec::new()));
+            waiting(move || site.context(&asked)).await?;
+            let place = tokio::time::timeout(door.settings.patience, door.large_bodies.acquire()).await;
+            let busy = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "many large bodies are being read");
+            Some(place.map_err(busy)?)
+        }
     };
-    if question.path == "/live" {
-        let site = door.site.clone();
-        let entered = tokio::task::spawn_blocking(move || site.context(&question)).await;
-        return match entered {
-            Ok(Ok(context)) => door.live.stream(context.tenant),
-            Ok(Err(problem)) => problem.respond(format),
-            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        };
+    match tokio::time::timeout(door.settings.patience, to_bytes(body, BODY_MAX)).await {
+        Ok(Ok(body)) => Ok(body.to_vec()),
+        Ok(Err(error)) if is_too_large(&error) => Err(too_large()),
+        Ok(Err(_)) => Err(Problem::malformed("the body ended before it was whole")),
+        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", "the body took too long to arrive")),
     }
-    if let Some(answer) = door.site.answer_at_once(&question) {
-        return answer;
-    }
-    let answered = tokio::task::spawn_blocking(move || match question.path.as_str() {
-        "/login" => login::login(&door.site, &question).unwrap_or_else(|problem| problem.respond(format)),
-        "/metrics" => numbers(&door, &question).unwrap_or_else(|problem| problem.respond(format)),
-        "/logout" => login::logout(&door.site, &question).unwrap_or_else(|problem| problem.respond(format)),
-        _ => door.site.answer(&question),
-    })
-    .await;
-    answered.unwrap_or_else(|_| {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "something went wrong here").respond(format)
-    })
+}
+
+fn too_large() -> Problem {
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("a body is at most {BODY_MAX} bytes"))
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    matches!(error.source(), Some(source) if source.is::<http_body_util::LengthLimitError>())
 }
 
 fn numbers(door: &Door, question: &Question) -> Result<Response, Problem> {

@@ -107,14 +107,24 @@
   tellTimes();
   drawBoard();
   setInterval(tellTimes, 15000);
-  if (document.querySelector("main[data-live]")) {
-    let last = null;
-    const stream = new EventSource("/live");
-    stream.addEventListener("change", (event) => {
-      if (last !== null && event.lastEventId !== last) renew();
-      last = event.lastEventId;
-    });
-  }
+  // A browser opens few connections to a server: a page that nobody looks at keeps none, and catches up when it is seen.
+  let stream = null;
+  let last = null;
+  const follow = () => {
+    if (document.hidden || !document.querySelector("main[data-live]")) {
+      stream?.close();
+      stream = null;
+    } else if (!stream) {
+      stream = new EventSource("/live");
+      stream.addEventListener("change", (event) => {
+        const { position, events, cut } = JSON.parse(event.data);
+        if (events.length || cut || (last !== null && position !== last)) renew();
+        last = position;
+      });
+    }
+  };
+  document.addEventListener("visibilitychange", follow);
+  follow();
 
   // Keys: g then a letter goes to a page, / goes to the search.
   const pages = { o: "/", r: "/runs", t: "/tasks", q: "/queue", a: "/agents", s: "/sessions", c: "/conversations", d: "/decisions", n: "/notes", b: "/boards" };

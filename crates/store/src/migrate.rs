@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (6, "boards", include_str!("../migrations/0006_boards.sql")),
     (7, "agents", include_str!("../migrations/0007_agents.sql")),
     (8, "doors", include_str!("../migrations/0008_doors.sql")),
+    (9, "doors_indexes", include_str!("../migrations/0009_doors_indexes.sql")),
 ];
 
 /// The schema this program knows.

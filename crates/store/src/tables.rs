@@ -791,6 +791,8 @@ table! {
         experiment_id: Option<Id<kind::Experiment>>,
         role_id: Option<Id<kind::Role>>,
         created_at: Time,
+        #[serde(skip)] report_digest: Option<String>,
+        #[serde(skip)] report_place: Option<i64>,
     }
 }
 

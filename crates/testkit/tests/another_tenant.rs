@@ -85,11 +85,10 @@ fn fields(schema: &Value) -> Map<String, Value> {
     schema["properties"].as_object().cloned().unwrap_or_default()
 }
 
-/// The fields that name something: the schema of a reference, unlike that of a text, wants at least one character.
+/// The fields that name something: the schema says so.
 fn references(action: &Entry) -> Vec<String> {
-    let names = |name: &str, field: &Value| {
-        field.get("minLength").is_some() || REFERENCE_AS_TEXT.contains(&(action.name, name))
-    };
+    let names =
+        |name: &str, field: &Value| field["format"] == "reference" || REFERENCE_AS_TEXT.contains(&(action.name, name));
     fields(&schema(action)).into_iter().filter(|(name, field)| names(name, field)).map(|(name, _)| name).collect()
 }
 

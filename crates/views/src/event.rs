@@ -2,14 +2,14 @@
 
 use serde::Deserialize;
 use trackway_domain::{
-    Id, Ref, Time,
+    Error as Rule, Id, Ref, Time,
     kind::{self, Kind},
     words::ActorKind,
 };
 use trackway_store::{Reader, Result, params, row};
 use uuid::Uuid;
 
-use crate::view::View;
+use crate::{page::LIMIT_MAX, view::View};
 
 /// List what happened, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
@@ -18,8 +18,9 @@ pub struct ListEvents {
     #[arg(long)]
     pub run: Option<Ref<kind::Run>>,
     /// How many to show
-    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 50)]
     #[serde(default = "fifty")]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: i64,
     /// Only before this position
     #[arg(long, value_name = "POSITION")]
@@ -55,6 +56,9 @@ impl View for ListEvents {
     type Output = Vec<EventRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+        if !(1..=LIMIT_MAX).contains(&self.limit) {
+            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {}", self.limit)).into());
+        }
         let before = self.before.unwrap_or(i64::MAX);
         let select = "select e.position, e.created_at, e.actor_kind, a.display_path, e.actor_id, e.run_id, e.request_id, e.action, e.subject_kind, e.subject_id, e.subject_path, e.detail
              from events e left join registry a on a.id = e.actor_id where e.tenant_id = ?1 and e.position < ?2";

@@ -62,8 +62,8 @@ pub struct Wanted {
     session: Option<Id<kind::Session>>,
     run: Option<Id<kind::Run>>,
     agent: Option<Id<kind::Agent>>,
-    role: Option<Id<kind::Role>>,
-    task: Option<Id<kind::Task>>,
+    role: Option<Belonging<kind::Role>>,
+    task: Option<Belonging<kind::Task>>,
     conversation: Option<Id<kind::Conversation>>,
     experiment: Option<Id<kind::Experiment>>,
     reply_to: Option<Id<kind::Message>>,
@@ -79,12 +79,18 @@ const ADDRESSEES: &[Kind] = &[Kind::Agent, Kind::Person, Kind::Role, Kind::Task]
 
 impl Which {
     pub fn resolve(&self, read: &mut Reader<'_>) -> Result<Wanted> {
+        let role = read.resolve_optional(self.role.as_ref())?;
+        let task = read.resolve_optional(self.task.as_ref())?;
         Ok(Wanted {
             session: read.resolve_optional(self.session.as_ref())?,
             run: read.resolve_optional(self.run.as_ref())?,
             agent: read.resolve_optional(self.agent.as_ref())?,
-            role: read.resolve_optional(self.role.as_ref())?,
-            task: read.resolve_optional(self.task.as_ref())?,
+            role: role
+                .map(|role| Belonging::find(read, role, OF_ROLE, "coalesce(m.role_id, u.role_id) = ?"))
+                .transpose()?,
+            task: task
+                .map(|task| Belonging::find(read, task, OF_TASK, "coalesce(m.from_task_id, u.task_id) = ?"))
+                .transpose()?,
             conversation: read.resolve_optional(self.conversation.as_ref())?,
             experiment: read.resolve_optional(self.experiment.as_ref())?,
             reply_to: read.resolve_optional(self.reply_to.as_ref())?,
@@ -102,6 +108,36 @@ impl Which {
     }
 }
 
+/// A message is of the role and the task that it says, else of its run's. These look them up both ways, by an index each.
+const OF_ROLE: &str = "select i.id from messages i where i.tenant_id = ?1 and i.role_id = {id} union all
+    select i.id from runs r cross join messages i where i.tenant_id = ?1 and i.from_run_id = r.id
+    and r.tenant_id = ?1 and r.role_id = {id} and i.role_id is null";
+const OF_TASK: &str = "select i.id from messages i where i.tenant_id = ?1 and i.from_task_id = {id} union all
+    select i.id from runs r cross join messages i where i.tenant_id = ?1 and i.from_run_id = r.id
+    and r.tenant_id = ?1 and r.task_id = {id} and i.from_task_id is null";
+/// Messages up to which they are looked up. Of more, the newest are found sooner by going through all of them backwards.
+const FEW: i64 = 1_000;
+
+/// A filter on messages that can be found in two ways.
+#[derive(Debug, Clone)]
+struct Belonging<K> {
+    to: Id<K>,
+    condition: String,
+}
+
+impl<K> Belonging<K> {
+    fn find(read: &mut Reader<'_>, to: Id<K>, lookup: &str, otherwise: &str) -> Result<Self> {
+        let counted = read.one::<(i64,)>(
+            &format!("select count(*) from (select id from ({}) found limit ?3) few", lookup.replace("{id}", "?2")),
+            params![to.uuid(), FEW + 1],
+        )?;
+        let is_few = counted.is_some_and(|(count,)| count <= FEW);
+        let condition =
+            if is_few { format!("m.id in ({})", lookup.replace("{id}", "?")) } else { otherwise.to_owned() };
+        Ok(Self { to, condition })
+    }
+}
+
 impl Wanted {
     /// Conditions on a message `m` and its run `u`.
     pub fn filter(&self) -> Filter<'_> {
@@ -109,12 +145,17 @@ impl Wanted {
             Engine::Sqlite => "exists (select 1 from json_each(m.tags) j where j.value = ?)",
             Engine::Postgres => "exists (select 1 from jsonb_array_elements_text(m.tags) j where j = ?)",
         };
-        Filter::default()
+        let mut filter = Filter::default();
+        if let Some(role) = &self.role {
+            filter = filter.and(&role.condition, Some(&role.to));
+        }
+        if let Some(task) = &self.task {
+            filter = filter.and(&task.condition, Some(&task.to));
+        }
+        filter
             .and("m.session_id = ?", self.session.as_ref())
             .and("m.from_run_id = ?", self.run.as_ref())
             .and("m.from_actor_id = ?", self.agent.as_ref())
-            .and("coalesce(m.role_id, u.role_id) = ?", self.role.as_ref())
-            .and("coalesce(m.from_task_id, u.task_id) = ?", self.task.as_ref())
             .and("m.conversation_id = ?", self.conversation.as_ref())
             .and("m.experiment_id = ?", self.experiment.as_ref())
             .and("m.in_reply_to = ?", self.reply_to.as_ref())

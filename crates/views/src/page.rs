@@ -11,13 +11,14 @@ use uuid::Uuid;
 /// Rows in a page when it is not said.
 const LIMIT: i64 = 100;
 /// Rows in the largest page.
-const LIMIT_MAX: i64 = 10_000;
+pub const LIMIT_MAX: i64 = 10_000;
 
 /// Which part of a list to show
 #[derive(Debug, Clone, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct Page {
     /// How many to show
     #[arg(long, value_name = "NUMBER")]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: Option<i64>,
     /// Go on after this one
     #[arg(long, value_name = "ID")]
@@ -52,7 +53,7 @@ pub struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// Adds a condition whose `?` is this value, when there is one.
+    /// Adds a condition in which every `?` is this value, when there is one.
     #[must_use]
     pub fn and<T: ToParam>(mut self, condition: &str, value: Option<&'a T>) -> Self {
         if let Some(value) = value {
@@ -75,7 +76,9 @@ impl<'a> Filter<'a> {
         for (condition, value) in &self.conditions {
             match value {
                 Some(value) => {
-                    conditions.push(condition.replace('?', &format!("?{}", first + params.len())));
+                    // The tenant is `?1` everywhere, here too.
+                    let number = format!("?{}", first + params.len());
+                    conditions.push(condition.replace("?1", "\0").replace('?', &number).replace('\0', "?1"));
                     params.push(value.clone());
                 }
                 None => conditions.push(condition.clone()),

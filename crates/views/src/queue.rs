@@ -7,7 +7,7 @@ use trackway_domain::{Duration, Id, Ref, Time, kind, words::ItemStatus};
 use trackway_store::{Reader, Result, params, row, shown::QueueItemShown, table::Shown};
 
 use crate::{
-    page::{Filter, Listed, Order, Page, cut_texts},
+    page::{Filter, LIMIT_MAX, Listed, Order, Page, cut_texts},
     view::View,
 };
 
@@ -149,6 +149,7 @@ impl View for ListItems {
 pub struct PeekItems {
     /// How many to show
     #[arg(long, value_name = "NUMBER")]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: Option<i64>,
     #[command(flatten)]
     #[serde(flatten)]

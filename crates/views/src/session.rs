@@ -16,7 +16,7 @@ use trackway_store::{
 };
 
 use crate::{
-    page::{Filter, Listed, Order, Page},
+    page::{Filter, LIMIT_MAX, Listed, Order, Page},
     view::View,
 };
 
@@ -29,6 +29,7 @@ pub struct ListSessions {
     /// How many to show
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     #[serde(default = "hundred")]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: i64,
     /// Go on with those that began before this time
     #[arg(long, value_name = "TIME")]
@@ -46,8 +47,8 @@ impl View for ListSessions {
     type Output = Listed<SessionShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        if !(1..=10_000).contains(&self.limit) {
-            return Err(Rule::usage("--limit is from 1 to 10000").into());
+        if !(1..=LIMIT_MAX).contains(&self.limit) {
+            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}")).into());
         }
         let workspace = read.resolve_optional(self.workspace.as_ref())?;
         let mut conditions = String::new();

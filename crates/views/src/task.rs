@@ -8,7 +8,7 @@ use trackway_domain::{
 use trackway_store::{Reader, Result, params, queue::READY_TASK, shown::TaskShown, table::Shown};
 
 use crate::{
-    page::{Filter, Listed, Order, Page, cut_texts},
+    page::{Filter, LIMIT_MAX, Listed, Order, Page, cut_texts},
     view::View,
 };
 
@@ -146,6 +146,7 @@ pub struct NextTask {
     pub id: Ref<kind::Task>,
     /// By exactly this step: patch, minor, major, or any
     #[arg(long)]
+    #[schemars(extend("enum" = ["patch", "minor", "major", "any"]))]
     pub level: String,
 }
 
@@ -189,6 +190,7 @@ impl View for NextTask {
 pub struct Ready {
     /// How many to show
     #[arg(long, value_name = "NUMBER")]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: Option<i64>,
 }
 
@@ -200,8 +202,8 @@ impl View for Ready {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let limit = self.limit.unwrap_or(100);
-        if !(1..=10_000).contains(&limit) {
-            return Err(Rule::usage(format!("--limit is from 1 to 10000, not {limit}")).into());
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {limit}")).into());
         }
         let mut rows = read.query::<TaskShown>(
             &format!(
@@ -211,7 +213,7 @@ impl View for Ready {
             params![limit + 1],
         )?;
         let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
-        let more = (rows.len() > wanted).then(|| format!("--limit {}", (limit * 10).min(10_000)));
+        let more = (rows.len() > wanted).then(|| format!("--limit {}", (limit * 10).min(LIMIT_MAX)));
         rows.truncate(wanted);
         Ok(Listed { rows, more })
     }

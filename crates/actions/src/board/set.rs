@@ -21,6 +21,7 @@ pub struct SetBoard {
     /// What people call it
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX), regex(pattern = text::NAME_OR_NONE))]
     pub name: Patch<String>,
     /// The role it is for
     #[arg(long, default_value = UNSET, hide_default_value = true)]
@@ -33,6 +34,7 @@ pub struct SetBoard {
     /// The project it belongs to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
     pub project: Patch<String>,
     /// The task it is pinned to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
@@ -41,10 +43,12 @@ pub struct SetBoard {
     /// What has to be known to read it
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub background: Patch<String>,
     /// How it is to be used
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub guidelines: Patch<String>,
     /// How long it is kept in use (permanent, when it is not said)
     #[arg(long)]

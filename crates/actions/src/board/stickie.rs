@@ -27,6 +27,7 @@ pub struct SetStickie {
     pub board: Ref<kind::Board>,
     /// What it is called, once on a board; without a name it is always a new one
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub name: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]

@@ -20,9 +20,11 @@ definition!(Label, kind::Label, key);
 pub struct SetLabel {
     /// Its key, as tasks carry it
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
     pub key: String,
     /// What people read
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub name: String,
 }
 

@@ -25,18 +25,22 @@ definition!(Role, kind::Role, name);
 pub struct SetRole {
     /// Its name
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
     pub name: String,
     /// What people call it
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
     pub title: Patch<String>,
     /// What it does
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub description: Patch<String>,
     /// Anything else worth knowing
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub notes: Patch<String>,
     /// A tag; repeat for several, empty for none
     #[arg(long = "tag", value_name = "TAG", num_args = 1..)]

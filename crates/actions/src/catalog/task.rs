@@ -42,22 +42,27 @@ pub struct SetTask {
     /// What people call it
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
     pub title: Patch<String>,
     /// What is to be done
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub description: Patch<String>,
     /// Why it is to be done
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub motivation: Patch<String>,
     /// Anything else worth knowing
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub notes: Patch<String>,
     /// The shell that runs the script
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
     pub shell: Patch<String>,
     /// The script; - reads standard input
     #[arg(long, default_value = UNSET, hide_default_value = true)]
@@ -96,6 +101,7 @@ pub struct SetTask {
     /// The language to work in, as en or pt-BR
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
     pub language: Patch<String>,
     /// Its level as a heading, h1 to h6
     #[arg(long, default_value = UNSET, hide_default_value = true)]

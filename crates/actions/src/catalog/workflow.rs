@@ -20,14 +20,17 @@ definition!(Workflow, kind::Workflow, name);
 pub struct SetWorkflow {
     /// Its name
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
     pub name: String,
     /// What people call it
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
     pub title: Patch<String>,
     /// What it is for
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub description: Patch<String>,
     /// The role that works it
     #[arg(long, default_value = UNSET, hide_default_value = true)]
@@ -36,6 +39,7 @@ pub struct SetWorkflow {
     /// Anything else worth knowing
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub notes: Patch<String>,
 }
 

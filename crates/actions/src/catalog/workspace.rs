@@ -24,22 +24,27 @@ definition!(Workspace, kind::Workspace, name);
 pub struct SetWorkspace {
     /// Its name
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
     pub name: String,
     /// Its directory
     #[arg(long = "dir", default_value = UNSET, hide_default_value = true, value_name = "DIR")]
     #[serde(default)]
+    #[schemars(length(max = text::PATH_MAX))]
     pub directory: Patch<String>,
     /// Where its repository comes from
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::PATH_MAX))]
     pub repository: Patch<String>,
     /// What it holds
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub description: Patch<String>,
     /// The project it belongs to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
     pub project: Patch<String>,
     /// A tag; repeat for several, empty for none
     #[arg(long = "tag", value_name = "TAG", num_args = 1..)]

@@ -26,10 +26,12 @@ pub struct SetExperiment {
     pub conversation: Option<Ref<kind::Conversation>>,
     /// What people call it; a new one needs it
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub title: Option<String>,
     /// What came of it
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub outcome: Patch<String>,
 }
 
@@ -84,6 +86,7 @@ pub struct EndExperiment {
     pub experiment: Ref<kind::Experiment>,
     /// How it ended
     #[arg(long)]
+    #[schemars(extend("not" = { "const": "open" }))]
     pub status: ExperimentStatus,
     /// What came of it
     #[arg(long, default_value = UNSET, hide_default_value = true)]

@@ -40,6 +40,7 @@ const BODY_BYTES_MAX: u64 = 4_100_000;
 pub struct SendMessage {
     /// What it says, to 1,000,000 characters; - reads standard input
     #[arg(long, default_value = "", hide_default_value = true)]
+    #[schemars(length(min = 1, max = text::BODY_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub body: String,
     /// The conversation it is part of (the experiment's, else that of the message it answers)
     #[arg(long)]

@@ -17,6 +17,7 @@ use crate::{
 pub struct SetRoute {
     /// The tag of the messages
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub tag: String,
     /// Only messages in this role
     #[arg(long)]

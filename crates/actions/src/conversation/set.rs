@@ -26,14 +26,17 @@ pub struct SetConversation {
     pub conversation: Option<Ref<kind::Conversation>>,
     /// What people call it; a new one needs it
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub title: Option<String>,
     /// What it is about
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub description: Patch<String>,
     /// The project it belongs to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
     pub project: Patch<String>,
     /// The role it is held in
     #[arg(long, default_value = UNSET, hide_default_value = true)]
@@ -46,6 +49,7 @@ pub struct SetConversation {
     /// Anything else worth knowing
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub notes: Patch<String>,
 }
 

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use trackway_domain::{Error as Rule, Id, Patch, Ref, Time, junit, kind, patch::UNSET, text, words::TestcaseStatus};
+use sha2::{Digest, Sha256};
+use trackway_domain::{
+    Error as Rule, Id, Patch, Ref, Time, junit, kind, patch::UNSET, spawn, text, words::TestcaseStatus,
+};
 use trackway_store::{Writer, params, tables::Testcase};
 
 use super::{OfRun, experiment};
@@ -37,6 +40,7 @@ pub struct SetTestcase {
     pub testcase: Option<Ref<kind::Testcase>>,
     /// What is tested; a new one needs it
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub title: Option<String>,
     /// How it went (TODO for a new one, when it is not said)
     #[arg(long)]
@@ -44,14 +48,17 @@ pub struct SetTestcase {
     /// What went wrong
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
     pub error: Patch<String>,
     /// The file it stands in
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::PATH_MAX))]
     pub file: Patch<String>,
     /// The line it stands at
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "NUMBER")]
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub line: Patch<i64>,
     /// How long it took, in seconds
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "SECONDS")]
@@ -93,6 +100,8 @@ impl Action for SetTestcase {
                 experiment_id: None,
                 role_id: OfRun::of(context, write)?.role,
                 created_at: write.now,
+                report_digest: None,
+                report_place: None,
             },
         };
         testcase.title = title.unwrap_or(testcase.title);
@@ -128,6 +137,20 @@ fn milliseconds(seconds: f64) -> Result<i64> {
     Ok((seconds * 1_000.0).round() as i64)
 }
 
+/// What a report is known by: its text, and what its results belong to.
+fn digest(
+    report: &str,
+    run: Option<Id<kind::Run>>,
+    experiment: Option<Id<kind::Experiment>>,
+    role: Option<Id<kind::Role>>,
+) -> String {
+    let mut digest = Sha256::new_with_prefix(report.as_bytes());
+    for place in [run.map(Id::uuid), experiment.map(Id::uuid), role.map(Id::uuid)] {
+        digest.update(place.unwrap_or_default().as_bytes());
+    }
+    spawn::hex(&digest.finalize())
+}
+
 fn find(write: &mut Writer<'_>, reference: &Ref<kind::Testcase>) -> Result<Testcase> {
     let id = write.resolve(reference)?;
     Ok(write
@@ -136,6 +159,8 @@ fn find(write: &mut Writer<'_>, reference: &Ref<kind::Testcase>) -> Result<Testc
 }
 
 /// Record the results in a report of a test runner, all or none
+///
+/// The same report again, in the same run and for the same experiment and role, adds nothing.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ImportTestcases {
@@ -157,6 +182,8 @@ pub struct ImportedTestcases {
     pub ok: i64,
     pub ko: i64,
     pub todo: i64,
+    /// Whether the report had been recorded before: then nothing was.
+    pub duplicate: bool,
 }
 
 impl Action for ImportTestcases {
@@ -177,7 +204,18 @@ impl Action for ImportTestcases {
             None => OfRun::of(context, write)?.role,
         };
         let mut counts = ImportedTestcases::default();
-        for case in junit::cases(&self.junit)? {
+        let cases = junit::cases(&self.junit)?;
+        let experiment_id = experiment.as_ref().map(|experiment| experiment.id);
+        let digest = digest(&self.junit, context.run, experiment_id, role_id);
+        let known = write.one::<(i64,)>(
+            "select 1 from testcases where tenant_id = ?1 and report_digest = ?2 limit 1",
+            params![digest],
+        )?;
+        if known.is_some() {
+            counts.duplicate = true;
+            return Ok(Done::unchanged(counts));
+        }
+        for (case, place) in cases.into_iter().zip(1..) {
             counts.imported += 1;
             match case.status {
                 TestcaseStatus::Ok => counts.ok += 1,
@@ -193,9 +231,11 @@ impl Action for ImportTestcases {
                 file: case.file,
                 line: case.line,
                 duration_ms: case.duration_ms,
-                experiment_id: experiment.as_ref().map(|experiment| experiment.id),
+                experiment_id,
                 role_id,
                 created_at: write.now,
+                report_digest: Some(digest.clone()),
+                report_place: Some(place),
             };
             save(context, write, None, testcase)?;
         }

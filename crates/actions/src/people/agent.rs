@@ -28,10 +28,12 @@ const NO_CAPABILITIES: &str = "none";
 pub struct SetAgent {
     /// Its handle
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
     pub handle: String,
     /// Its name
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
     pub name: Patch<String>,
     /// The role it works under
     #[arg(long, default_value = UNSET, hide_default_value = true)]
@@ -62,6 +64,7 @@ pub struct SetAgent {
     /// How many queue items it may hold at once (empty for no limit)
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "NUMBER")]
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub max_items: Patch<i64>,
     /// Whether it is asked for its scratchpad and report when a run ends
     #[arg(long)]
@@ -69,6 +72,7 @@ pub struct SetAgent {
     /// What it may spend in a day
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "AMOUNT")]
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub spend_limit: Patch<f64>,
     /// Whether it is out of use
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]

@@ -20,6 +20,7 @@ definition!(Person, kind::Person, handle);
 pub struct SetPerson {
     /// Their handle
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
     pub handle: String,
     /// Their name
     #[arg(long, default_value = UNSET, hide_default_value = true)]

@@ -51,9 +51,11 @@ pub struct AddItem {
     pub priority: Option<i64>,
     /// What makes it the same request as another
     #[arg(long, value_name = "KEY")]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub dedup_key: Option<String>,
     /// Items with the same key are run one after the other
     #[arg(long, value_name = "KEY")]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub concurrency_key: Option<String>,
     /// The workspace it is for (the task's, when it is not said)
     #[arg(long)]

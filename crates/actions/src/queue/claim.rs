@@ -1,7 +1,10 @@
 //! Claiming the next ready task: queued and taken in one go.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Id, Ref, kind, queue::lease};
+use trackway_domain::{
+    Error as Rule, Id, Ref, kind,
+    queue::{self, lease},
+};
 use trackway_store::{
     Engine, Writer, params,
     queue::{Roles, Taker, Who},
@@ -39,6 +42,7 @@ pub struct Claim {
     pub workspace: Option<Ref<kind::Workspace>>,
     /// How long it is yours without a sign of life, in seconds (300)
     #[arg(long, value_name = "SECONDS")]
+    #[schemars(range(min = 1, max = queue::LEASE_SECONDS_MAX))]
     pub lease: Option<i64>,
 }
 
@@ -81,7 +85,7 @@ impl Action for Claim {
         };
         let added = enqueue(context, write, new)?;
         let taker = Taker { who: Who::Known(agent.id), roles, item: Some(added.id), limit: 1, slots, lease_seconds };
-        let picked = write.pick_items(&taker, trackway_domain::queue::lease_end(write.now, lease_seconds))?;
+        let picked = write.pick_items(&taker, queue::lease_end(write.now, lease_seconds))?;
         if picked.is_empty() {
             let blocked = write.row::<QueueItem>("where tenant_id = ?1 and id = ?2", params![added.id])?;
             return Err(Rule::conflict(

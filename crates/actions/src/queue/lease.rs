@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Error as Rule, Id, Ref, Time, kind,
-    queue::{is_worth_extending, lease, lease_end},
+    queue::{self, is_worth_extending, lease, lease_end},
     words::{ItemStatus, RunStatus},
 };
 use trackway_store::{Writer, params, tables::QueueItem};
@@ -31,6 +31,7 @@ pub struct HeartbeatItem {
     pub fence: i64,
     /// How long the lease is from now, in seconds (as long as when it was taken)
     #[arg(long, value_name = "SECONDS")]
+    #[schemars(range(min = 1, max = queue::LEASE_SECONDS_MAX))]
     pub lease: Option<i64>,
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Error as Rule, Id, Ref, Time, Variant, kind,
-    queue::{BATCH_MAX, lease, lease_end, within},
+    queue::{self, BATCH_MAX, lease, lease_end, within},
     words::{ItemStatus, TaskStatus},
 };
 use trackway_store::{
@@ -35,9 +35,11 @@ pub struct TakeItems {
     pub agent: Option<Ref<kind::Agent>>,
     /// How long it is yours without a sign of life, in seconds (300)
     #[arg(long, value_name = "SECONDS")]
+    #[schemars(range(min = 1, max = queue::LEASE_SECONDS_MAX))]
     pub lease: Option<i64>,
     /// How many to take at most (1)
     #[arg(long, value_name = "NUMBER")]
+    #[schemars(range(min = 1, max = BATCH_MAX))]
     pub batch: Option<i64>,
     /// Only this item
     #[arg(long)]

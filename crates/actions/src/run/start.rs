@@ -51,6 +51,7 @@ pub struct StartRun {
     pub mode: Option<RunMode>,
     /// Turns it may take, 1 to 200
     #[arg(long, value_name = "NUMBER")]
+    #[schemars(range(min = 1, max = 200))]
     pub max_steps: Option<i64>,
 }
 

@@ -38,6 +38,7 @@ pub struct CleanupOldSpawns {
     /// How many of its newest spawns stay, matched or not
     #[arg(long, default_value_t = 100, value_name = "NUMBER")]
     #[serde(default = "keep")]
+    #[schemars(range(min = 0))]
     pub keep: i64,
 }
 

@@ -7,6 +7,7 @@ mod attach;
 mod cleanup;
 mod closing;
 mod commit;
+mod entrance;
 mod file;
 mod import;
 mod matching;
@@ -17,6 +18,7 @@ mod usage;
 
 pub use attach::AttachSession;
 pub use cleanup::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget};
+pub use entrance::InSession;
 pub use import::{ImportNagger, Imported};
 
 use std::collections::{HashMap, HashSet};

@@ -24,9 +24,11 @@ pub struct CreateCommitment {
     pub studio: Ref<kind::Studio>,
     /// What is committed to
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub title: String,
     /// How many must commit
     #[arg(long, value_name = "NUMBER")]
+    #[schemars(range(min = 1))]
     pub critical_mass: i64,
     /// How many may commit
     #[arg(long, value_name = "NUMBER")]

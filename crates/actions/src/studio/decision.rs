@@ -30,6 +30,7 @@ pub struct CreateDecision {
     pub studio: Ref<kind::Studio>,
     /// The question
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub question: String,
     /// An option; repeat for several
     #[arg(long = "option", value_name = "OPTION", num_args = 1..)]

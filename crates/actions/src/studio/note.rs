@@ -25,6 +25,7 @@ pub struct CreateNote {
     pub studio: Ref<kind::Studio>,
     /// Its title
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub title: String,
     /// Its text, to 1,000,000 characters; - reads standard input
     #[arg(long, default_value = "", hide_default_value = true)]

@@ -423,7 +423,10 @@ fn what_cannot_be_read_or_written_is_said() {
     fs::set_permissions(desk.settings(), fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(
         desk.fails("connect claude-code"),
-        (1, "error: [HOME]/project/.claude/settings.json is read-only\n".into())
+        (
+            1,
+            "error: [HOME]/project/.claude/settings.json is read-only\nhint: nothing was changed; make it writable first\n".into()
+        )
     );
 
     let mut homeless = desk.command("connect claude-code --user");

@@ -185,7 +185,8 @@ fn what_is_not_an_event_on_the_socket_is_passed_over() {
     let kept = Kept(Session { terminal: &terminal, id: "s1" });
     kept.starts("a1");
     let keeper = kept.keeper();
-    let hostile: [&[u8]; 5] = [b"", b"\n", b"{}\n{}", b"\xff\xfe\n", &[b'x'; 100_000]];
+    let long = vec![b'x'; 100_000];
+    let hostile: [&[u8]; 5] = [b"", b"\n", b"{}\n{}", b"\xff\xfe\n", &long];
     for bytes in hostile {
         let mut stream = UnixStream::connect(&kept.sockets()[0]).unwrap();
         stream.write_all(bytes).unwrap();

@@ -1,9 +1,15 @@
 //! Agents over the Model Context Protocol: a day's work with a real client library, both ways in, both versions of the
 //! protocol, both engines; bad input; and the real Claude Code.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
 
-use rmcp::model::{GetPromptRequestParams, ProtocolVersion, ReadResourceRequestParams};
+use rmcp::model::{GetPromptRequestParams, ProtocolVersion, ReadResourceRequestParams, SubscriptionFilter};
 use serde_json::{Value, json};
 use trackway_testkit::{CrashingServer, Engine, scripted_model::Scenario};
 
@@ -304,6 +310,67 @@ fn a_server_that_crashes_under_it_is_found_again() {
     });
 }
 
+/// Changes another task, then the one that is followed.
+fn changes_both(terminal: &Terminal, variant: &str) {
+    terminal.json(&["task", "set", "--workflow", "ops", "--variant", "other", "--title", "Something else"]);
+    terminal.json(&["task", "set", "--workflow", "ops", "--variant", variant, "--title", "Tar the seams"]);
+}
+
+#[test]
+fn a_client_that_stays_hears_when_a_resource_changes() {
+    let terminal = Terminal::at(Engine::Sqlite);
+    task(&terminal, "other");
+    task(&terminal, "heard");
+    let uri = "trackway:///tasks/heard";
+    block_on(async {
+        let client = Client::over_stdio(&terminal, None, &VERSIONS[0]).await;
+        let wanted = SubscriptionFilter::builder().resource_subscription(uri).build();
+        let mut told = client.service.listen(wanted).await.unwrap();
+        // It is acknowledged before it is begun.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        changes_both(&terminal, "heard");
+        let heard = tokio::time::timeout(Duration::from_secs(20), told.next()).await.unwrap().unwrap().unwrap();
+        let heard = serde_json::to_value(heard).unwrap();
+        assert_eq!(
+            (&heard["method"], &heard["params"]["uri"]),
+            (&json!("notifications/resources/updated"), &json!(uri))
+        );
+    });
+}
+
+#[test]
+fn a_client_of_the_version_before_subscribes_by_name() {
+    let terminal = Terminal::at(Engine::Sqlite);
+    task(&terminal, "other");
+    task(&terminal, "heard");
+    let mut process = terminal.command(&["mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let mut input = process.stdin.take().unwrap();
+    let mut say = |message: &str| writeln!(input, "{message}").unwrap();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let named = |id: u32, method: &str, uri: &str| {
+        json!({ "jsonrpc": "2.0", "id": id, "method": format!("resources/{method}"), "params": { "uri": uri } })
+            .to_string()
+    };
+    say(&HELLO.replace("VERSION", "2025-11-25"));
+    assert_eq!(next()["result"]["capabilities"]["resources"]["subscribe"], true);
+    say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    say(&named(2, "subscribe", "trackway:///tasks/nothing"));
+    assert_eq!(next()["error"]["code"], -32002);
+    say(&named(3, "subscribe", "trackway:///tasks/heard"));
+    assert_eq!(next()["result"], json!({}));
+    changes_both(&terminal, "heard");
+    let told = next();
+    assert_eq!(
+        (&told["method"], &told["params"]["uri"]),
+        (&json!("notifications/resources/updated"), &json!("trackway:///tasks/heard"))
+    );
+    say(&named(4, "unsubscribe", "trackway:///tasks/heard"));
+    assert_eq!(next()["result"], json!({}));
+    drop(input);
+    assert!(process.wait().unwrap().success());
+}
+
 #[test]
 fn over_http_who_calls_is_checked_as_everywhere() {
     let terminal = Terminal::at(Engine::Sqlite);
@@ -400,17 +467,122 @@ fn connecting_lists_the_server_and_disconnecting_leaves_the_others() {
 }
 
 #[test]
-fn the_real_client_calls_a_tool_and_gets_the_answer() {
+fn connecting_changes_both_files_or_none() {
+    let terminal = Terminal::before_init(Engine::Sqlite);
+    let project = terminal.home.path().join("project");
+    fs::create_dir_all(project.join(".git")).unwrap();
+    let types = |line: &str| {
+        let mut command = terminal.command(&line.split(' ').collect::<Vec<_>>());
+        command.current_dir(&project);
+        crate::terminal::ran(command)
+    };
+    let everything = || {
+        let mut found: Vec<_> = [project.clone(), project.join(".claude")]
+            .iter()
+            .flat_map(|folder| fs::read_dir(folder).into_iter().flatten())
+            .map(|entry| entry.unwrap().path())
+            .map(|path| (fs::read_to_string(&path).unwrap_or_default(), path))
+            .collect();
+        found.sort();
+        found
+    };
+    let servers = project.join(".mcp.json");
+    let read_only = |is: bool| {
+        let mut permissions = fs::metadata(&servers).unwrap().permissions();
+        permissions.set_readonly(is);
+        fs::set_permissions(&servers, permissions).unwrap();
+    };
+    fs::write(&servers, "{}\n").unwrap();
+    let settings = project.join(".claude/settings.json");
+    for before in [None, Some("{\"model\": \"opus\"}\n")] {
+        if let Some(text) = before {
+            fs::create_dir(project.join(".claude")).unwrap();
+            fs::write(&settings, text).unwrap();
+        }
+        read_only(true);
+        let untouched = everything();
+        let ran = types("connect claude-code");
+        assert_eq!(ran.code, 1);
+        assert!(
+            ran.stderr.contains(".mcp.json is read-only") && ran.stderr.contains("nothing was changed"),
+            "{}",
+            ran.stderr
+        );
+        assert_eq!(everything(), untouched);
+    }
+    read_only(false);
+    assert_eq!(types("connect claude-code").code, 0);
+    read_only(true);
+    let connected = everything();
+    assert_eq!(types("disconnect claude-code").code, 1);
+    assert_eq!(everything(), connected);
+    read_only(false);
+    assert_eq!(types("disconnect claude-code").code, 0);
+    assert_eq!(fs::read_to_string(&settings).unwrap(), "{\"model\": \"opus\"}\n");
+}
+
+#[test]
+fn the_real_client_calls_tools_as_the_run_of_its_session() {
     let desk = Desk::new(Engine::Sqlite, NEWEST, &[]);
     // What a user says when the client asks whether to use the project's server.
     let agreed = json!({ "enabledMcpjsonServers": ["trackway"] });
     fs::write(desk.project().join(".claude/settings.local.json"), agreed.to_string()).unwrap();
-    let turns = json!([[{ "tool": "mcp__trackway__whoami", "input": {} }], [{ "text": "I know who I am." }]]);
+    let note = json!({ "action": "create_note", "input": { "studio": "main", "title": "seen over MCP" } });
+    let turns = json!([
+        [{ "tool": "mcp__trackway__whoami", "input": {} }],
+        [{ "tool": "mcp__trackway__act", "input": note }],
+        [{ "text": "I know who I am." }],
+    ]);
     let scenario = json!({ "prompt": "TALK", "actors": [{ "match": "TALK", "turns": turns }] });
     let call = desk.call(&Scenario::parse(&scenario.to_string()));
-    let result = call.args(["--allowedTools", "mcp__trackway__whoami"]).run();
+    let result = call.args(["--allowedTools", "mcp__trackway__whoami,mcp__trackway__act"]).run();
     assert!(result.status.success(), "{result:#?}");
     assert_eq!(result.result()["result"], "I know who I am.");
     let last = result.requests.last().unwrap().body["messages"].to_string();
-    assert!(last.contains("# You are ada"), "{last}");
+    let run = desk.terminal.json(&["run", "show", "last"]);
+    assert!(last.contains(&format!("# You are {}", text(&run["agent"]))), "{last}");
+    assert!(last.contains(&format!("Known by the session {}", text(&run["session_id"]))), "{last}");
+    assert_eq!(run["touches"][0]["display_path"], "main/notes/seen over MCP", "{run}");
+}
+
+#[test]
+fn who_acts_in_a_session_is_not_guessed() {
+    let terminal = Terminal::at(Engine::Sqlite);
+    let hook = |event: Value| {
+        let ran = ran_with_input(terminal.command(&["hook"]), event.to_string().as_bytes());
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    };
+    let event = |name: &str, more: Value| {
+        let mut event = json!({ "hook_event_name": name, "session_id": "s-1", "cwd": terminal.home.path() });
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        hook(event);
+    };
+    block_on(async {
+        let mut command = terminal.command(&["mcp"]);
+        command.env("CLAUDECODE", "1").env("CLAUDE_CODE_SESSION_ID", "s-1");
+        let client = Client::at(command, &VERSIONS[1]).await;
+        let me = client.answer("whoami", json!({})).await;
+        assert!(me.starts_with("# You are ada\n") && me.contains("the session s-1 is not recorded"), "{me}");
+        event("SessionStart", json!({ "source": "startup" }));
+        event("UserPromptSubmit", json!({ "prompt": "go" }));
+        let me = client.answer("whoami", json!({})).await;
+        assert!(me.contains("## Your run") && me.contains("Known by the session s-1"), "{me}");
+        let kept = client.answer("update_scratchpad", json!({ "content": "kept" })).await;
+        assert!(kept.contains("Known by the session s-1"), "{kept}");
+        event("SubagentStart", json!({ "agent_id": "a1", "agent_type": "Explore" }));
+        let me = client.answer("whoami", json!({})).await;
+        assert!(me.starts_with("# You are ada\n") && me.contains("2 runs are open in the session s-1"), "{me}");
+        event("SubagentStop", json!({ "agent_id": "a1", "stop_hook_active": true }));
+        assert!(client.answer("whoami", json!({})).await.contains("Known by the session s-1"));
+        event("Stop", json!({ "stop_hook_active": true }));
+        let me = client.answer("whoami", json!({})).await;
+        assert!(me.starts_with("# You are ada\n") && me.contains("no run is open in the session s-1"), "{me}");
+
+        let mut command = terminal.command(&["mcp"]);
+        command.env("CLAUDECODE", "1");
+        let me = Client::at(command, &VERSIONS[1]).await.answer("whoami", json!({})).await;
+        assert!(me.contains("does not tell its servers which session"), "{me}");
+        let me = Client::over_stdio(&terminal, None, &VERSIONS[1]).await.answer("whoami", json!({})).await;
+        assert!(!me.contains("You act as this person"), "{me}");
+    });
 }

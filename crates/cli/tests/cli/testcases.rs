@@ -73,7 +73,7 @@ both_engines! {
         let experiment = terminal.experiment();
         let report = terminal.report(REPORT);
         let counts = terminal.json(&["testcase", "import", &report, "--experiment", &experiment]);
-        assert_eq!(counts, json!({ "imported": 4, "ok": 1, "ko": 2, "todo": 1 }));
+        assert_eq!(counts, json!({ "imported": 4, "ok": 1, "ko": 2, "todo": 1, "duplicate": false }));
         let mut cases = terminal.json(&["testcase", "list", "--experiment", &experiment]);
         cases.as_array_mut().unwrap().reverse();
         assert_eq!(column(&cases, "title"), ["tea.brews", "tea.pours & <spills>", "steeps", "boils"]);
@@ -91,6 +91,29 @@ id	status	title	file	line	duration_ms	experiment	role	error
 [ID]	OK	tea.brews	tests/tea.rs		250	first try		
 
 "#]]);
+    }
+
+    fn the_same_report_counts_once_in_a_run_and_for_an_experiment(terminal: Terminal) {
+        let (experiment, report) = (terminal.experiment(), terminal.report(REPORT));
+        let import = |more: &[&str]| terminal.json(&[&["testcase", "import", &report], more].concat());
+        let count = || terminal.json(&["testcase", "list"]).as_array().unwrap().len();
+        assert_eq!(import(&[])["imported"], 4);
+        assert_eq!(import(&[]), json!({ "imported": 0, "ok": 0, "ko": 0, "todo": 0, "duplicate": true }));
+        assert_eq!(count(), 4);
+        // For an experiment, or in a run, they are results of something else.
+        assert_eq!(import(&["--experiment", &experiment])["imported"], 4);
+        assert_eq!(import(&["--experiment", &experiment])["duplicate"], true);
+        for _ in 0..2 {
+            let (_, token) = terminal.starts(&["--agent", "worker"]);
+            let imports = || {
+                let mut command = terminal.command(&["testcase", "import", &report, "--json"]);
+                command.env("TRACKWAY_TOKEN", &token);
+                crate::terminal::ran(command).stdout
+            };
+            assert!(imports().contains("\"imported\":4"));
+            assert!(imports().contains("\"duplicate\":true"));
+        }
+        assert_eq!(count(), 16);
     }
 
     fn a_bad_report_leaves_nothing(terminal: Terminal) {

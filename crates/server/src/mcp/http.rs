@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    http::{Request, StatusCode, header, request::Parts},
+    http::{Request, header, request::Parts},
     response::Response,
 };
 use rmcp::transport::streamable_http_server::{
@@ -12,7 +12,7 @@ use rmcp::transport::streamable_http_server::{
 };
 use trackway_actions::context::Context;
 
-use super::Mcp;
+use super::{Entered, Mcp};
 use crate::{
     caller::{self, By},
     format::Format,
@@ -33,20 +33,16 @@ pub async fn answer(site: Site, parts: Parts, body: Vec<u8>) -> Response {
     };
     let door = site.clone();
     let entered = tokio::task::spawn_blocking(move || enter(&door, &question)).await;
-    let context = match entered {
-        Ok(Ok(context)) => context,
-        Ok(Err(problem)) => return problem.respond(Format::Json),
-        Err(_) => {
-            return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "something went wrong here")
-                .respond(Format::Json);
-        }
+    let context = match entered.unwrap_or_else(|error| Err(Problem::crashed(error))) {
+        Ok(context) => context,
+        Err(problem) => return problem.respond(Format::Json),
     };
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
         .with_max_request_body_bytes(usize::MAX)
         .disable_allowed_hosts();
-    let mcp = Mcp::new(move || Ok((site.clone(), context.clone())));
+    let mcp = Mcp::new(move || Ok(Entered { site: site.clone(), context: context.clone(), remark: None }));
     let service = StreamableHttpService::new(move || Ok(mcp.clone()), Arc::new(NeverSessionManager::default()), config);
     service.handle(Request::from_parts(parts, Body::from(body))).await.map(Body::new)
 }

@@ -1,6 +1,5 @@
 //! Reading any page by its path, or a thing by its name.
 
-use serde_json::json;
 use trackway_actions::context::Context;
 use trackway_domain::{Error as Rule, Time};
 
@@ -24,13 +23,23 @@ pub fn page(site: &Site, context: &Context, path: &str) -> Result<String, Proble
         None => 0,
     };
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(others).finish();
+    let found = found(site, context, place, &query)?;
+    let whole = if query.is_empty() { found.path.clone() } else { format!("{}?{query}", found.path) };
+    Ok(answer::part(&answer::page(&found), skip, Some(&whole)))
+}
+
+/// All of a page.
+pub fn whole(site: &Site, context: &Context, path: &str) -> Result<String, Problem> {
+    let (place, query) = path.split_once('?').unwrap_or((path, ""));
+    Ok(answer::page(&found(site, context, place, query)?))
+}
+
+fn found(site: &Site, context: &Context, place: &str, query: &str) -> Result<Page, Problem> {
     let address = match Address::parse(place) {
         Some(address) => address,
         None => named(site, context, place)?,
     };
-    let found = at(site, context, &address, &query)?;
-    let whole = if query.is_empty() { found.path.clone() } else { format!("{}?{query}", found.path) };
-    Ok(answer::part(&answer::page(&found), skip, Some(&whole)))
+    at(site, context, &address, query)
 }
 
 fn at(site: &Site, context: &Context, address: &Address, query: &str) -> Result<Page, Problem> {
@@ -39,13 +48,6 @@ fn at(site: &Site, context: &Context, address: &Address, query: &str) -> Result<
         (Wanted::Action(name), place) => act::describe(site, context, place, name),
         (Wanted::Page, Place::Whoami) => {
             pages::whoami_at(&mut site.core.store().read(context.tenant)?, context, At::Mcp, Time::now())
-        }
-        (Wanted::Page, Place::One(noun, task)) if noun.noun == "report" => {
-            let mut read = site.core.store().read(context.tenant)?;
-            let data = pages::ask(&mut read, ("report", "get"), json!({ "task": task }))?.data;
-            let mut page = Page::new(address.place.path(), format!("Report on {task}"), data);
-            page.blocks = pages::blocks_of(&page.data, Some(noun), &[]);
-            Ok(page)
         }
         (Wanted::Page, place) => pages::page(site, context, place, query),
     }

@@ -54,11 +54,7 @@ pub fn current(site: &Site, context: &Context) -> Result<Vec<Resource>, Problem>
     for report in rows(("report", "list"), json!({ "limit": LISTED }))? {
         if let (Some(task), Some(true)) = (report["task"].as_str(), report["current"].as_bool()) {
             let said = format!("Report by {}: {}", of(&report, "agent"), of(&report, "one_liner"));
-            found.push(described(
-                format!("/reports/{}", crate::address::encoded(task)),
-                format!("report on {task}"),
-                said,
-            ));
+            found.extend(resource("report", task, format!("report on {task}"), said));
         }
     }
     // Of several agents' reports on a task, the address leads to the one that speaks for it.
@@ -82,10 +78,18 @@ fn described(path: String, name: String, said: String) -> Resource {
 
 /// Reads one.
 pub fn read(site: &Site, context: &Context, uri: &str) -> Result<ReadResourceResult, Problem> {
-    let path = uri.strip_prefix(SCHEME).filter(|path| path.starts_with('/')).ok_or_else(|| {
+    let text = read::page(site, context, path_in(uri)?)?;
+    Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(MARKDOWN)]))
+}
+
+/// All that one says, however long.
+pub fn whole(site: &Site, context: &Context, uri: &str) -> Result<String, Problem> {
+    read::whole(site, context, path_in(uri)?)
+}
+
+fn path_in(uri: &str) -> Result<&str, Problem> {
+    Ok(uri.strip_prefix(SCHEME).filter(|path| path.starts_with('/')).ok_or_else(|| {
         Rule::not_found(format!("there is no resource {uri:?}"))
             .hint("they begin with trackway:///tasks/, /runs/ or /reports/")
-    })?;
-    let text = read::page(site, context, path)?;
-    Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(MARKDOWN)]))
+    })?)
 }

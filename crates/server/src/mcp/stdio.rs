@@ -21,7 +21,7 @@ const BUFFER: usize = 65_536;
 pub async fn serve(mcp: Mcp) -> io::Result<()> {
     let (checked, input) = tokio::io::duplex(BUFFER);
     let pump = tokio::spawn(pump(BufReader::new(tokio::io::stdin()), checked, tokio::io::stdout()));
-    let ended = match mcp.serve((input, tokio::io::stdout())).await {
+    let ended = match mcp.for_one_client().serve((input, tokio::io::stdout())).await {
         Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(error) => Err(io::Error::other(error)),

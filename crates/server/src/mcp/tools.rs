@@ -12,7 +12,7 @@ use trackway_actions::{
 use trackway_domain::{Error as Rule, close_matches::close_matches};
 use trackway_views::registry as views;
 
-use super::{answer, read};
+use super::{Entered, answer, read};
 use crate::{
     act,
     address::Place,
@@ -143,9 +143,17 @@ impl Known {
     }
 
     /// Calls it.
-    pub fn call(&self, site: &Site, context: &Context, mut arguments: JsonObject) -> Result<String, Problem> {
+    pub fn call(&self, entered: &Entered, mut arguments: JsonObject) -> Result<String, Problem> {
+        let Entered { site, context, remark } = entered;
         let run = match arguments.remove(RUN_TOKEN).filter(|_| self.for_runs) {
-            None => return (self.call)(site, context, arguments),
+            None => {
+                let mut said = (self.call)(site, context, arguments)?;
+                // Who acts matters where something is done, and where it is asked.
+                if let Some(remark) = remark.as_ref().filter(|_| self.writes || self.name == "whoami") {
+                    said += &format!("\n{remark}\n");
+                }
+                return Ok(said);
+            }
             Some(Value::String(token)) => caller::enter(&site.core, token)?,
             Some(_) => return Err(Rule::usage("run_token is a text").into()),
         };

@@ -51,8 +51,8 @@ pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page,
     out.push(Block::Heading("Reports".to_owned()));
     out.push(blocks::table(
         &rows(&reports),
-        &["task", "one_liner", "tldr", "current", "run_id", "created_at"],
-        None,
+        &["id", "task", "one_liner", "tldr", "current", "run_id", "created_at"],
+        nouns::of("report"),
         "It has not reported yet.",
     ));
     data["scratchpad"] = pad;

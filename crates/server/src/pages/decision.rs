@@ -34,6 +34,6 @@ fn bar(result: &Value) -> Bar {
         label: Cell::Text(result["option"].as_str().unwrap_or_default().to_owned()),
         good: preferred,
         all: accepted,
-        note: "preferred, of those who accept it".to_owned(),
+        note: format!("accepted by {accepted}, preferred by {preferred}"),
     }
 }

@@ -6,6 +6,7 @@ mod board;
 mod decision;
 mod overview;
 mod queue;
+mod report;
 mod run;
 mod search;
 mod session;
@@ -22,11 +23,12 @@ use trackway_store::Reader;
 use trackway_views::registry::{self, Answer, Entry};
 
 use crate::{
-    address::Place,
-    blocks, input,
-    nouns::Noun,
+    address::{Place, encoded},
+    blocks,
+    input::{self, Empty},
+    nouns::{self, Noun},
     offers::{self, Caller},
-    page::{Block, Page, TextKind},
+    page::{Block, Cell, Page, TextKind},
     problem::Problem,
     schemas,
     site::Site,
@@ -34,6 +36,8 @@ use crate::{
 
 /// Rows of a list that is not told how many.
 const ROWS: i64 = 50;
+/// Rows of what belongs to a thing, on its page.
+const HELD: i64 = 20;
 
 /// Makes the page of a place.
 pub fn page(site: &Site, context: &Context, place: &Place, query: &str) -> Result<Page, Problem> {
@@ -55,6 +59,7 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str) -> Resul
             "agent" => agent::page(&mut read, reference, query)?,
             "session" => session::page(&mut read, reference)?,
             "decision" => decision::page(&mut read, reference)?,
+            "report" => report::page(&mut read, reference)?,
             "board" => board::page(&mut read, reference)?,
             _ => generic(&mut read, noun, reference)?,
         },
@@ -78,20 +83,45 @@ fn question(command: (&str, &str)) -> Result<&'static Entry, Problem> {
 }
 
 /// The thing of a noun that a reference names.
-pub fn one(read: &mut Reader<'_>, noun: &Noun, reference: &str) -> Result<Answer, Problem> {
+pub fn one(read: &mut Reader<'_>, noun: &Noun, reference: &str) -> Result<Value, Problem> {
+    if noun.noun == "report" {
+        return report::found(read, reference);
+    }
     let verb = noun.one.ok_or_else(|| Rule::not_found(format!("{} have no pages of their own", noun.title)))?;
     let entry = question((noun.noun, verb))?;
     let schema = schemas::of_question(entry);
     let field = input::required(schema).first().copied().unwrap_or("id").to_owned();
     let input = Map::from_iter([(field, Value::String(reference.to_owned()))]);
-    Ok((entry.with_json)(read, Value::Object(input), Time::now())?)
+    Ok((entry.with_json)(read, Value::Object(input), Time::now())?.data)
 }
 
 /// The page of a thing that has no layout of its own.
 fn generic(read: &mut Reader<'_>, noun: &'static Noun, reference: &str) -> Result<Page, Problem> {
-    let data = one(read, noun, reference)?.data;
+    let data = one(read, noun, reference)?;
     let mut page = Page::new(path(noun, &data, reference), title(noun, &data, reference), data);
     page.blocks = blocks_of(&page.data, Some(noun), &["title", "question"]);
+    let id = page.data["id"].as_str().unwrap_or(reference).to_owned();
+    if noun.noun == "conversation" {
+        page.blocks.push(Block::Ask {
+            to: "/search",
+            field: "words",
+            label: "Search what was said here",
+            said: String::new(),
+            within: Some(("conversation", id.clone())),
+        });
+    }
+    for (held, by) in noun.holds.iter().filter_map(|(held, by)| Some((nouns::of(held)?, *by))) {
+        let entry = question((held.noun, held.list.unwrap_or("list")))?;
+        let answer = ask(read, entry.command, json!({ by: id, "limit": HELD }))?;
+        let columns: Vec<&str> = entry.columns.iter().copied().filter(|column| *column != by).collect();
+        page.blocks.push(Block::Heading(held.title.to_owned()));
+        page.blocks.push(blocks::table(&rows(&answer.data), &columns, Some(held), "None yet."));
+        if answer.more.is_some() {
+            let all = Cell::link(format!("/{}?{by}={}", held.path, encoded(&id)), "all of them");
+            page.blocks.push(Block::Facts(vec![("more".to_owned(), all)]));
+        }
+        page.data[held.path] = answer.data;
+    }
     Ok(page)
 }
 
@@ -152,7 +182,7 @@ fn list(read: &mut Reader<'_>, noun: &'static Noun, query: &str, now: Time) -> R
 /// Asks with the parameters of a query.
 fn asked(read: &mut Reader<'_>, entry: &Entry, query: &str, now: Time) -> Result<Answer, Problem> {
     let schema = schemas::of_question(entry);
-    let mut input = input::from_pairs(schema, input::pairs(query))?;
+    let mut input = input::from_pairs(schema, input::pairs(query), Empty::LeftOut)?;
     if input::fields(schema).is_some_and(|fields| fields.contains_key("limit")) {
         input.entry("limit").or_insert_with(|| json!(ROWS));
     }
@@ -174,9 +204,9 @@ fn usage(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem>
     let answer = asked(read, question(("", "usage"))?, query.trim_end_matches('&'), now)?;
     let mut page = Page::new("/usage", "Usage", answer.data);
     let rows = rows(&page.data);
-    page.blocks.push(Block::Say(
-        "Tokens and cost of model calls. `/usage?by=day|task|agent|model` sums in other ways.".to_owned(),
-    ));
+    let ways = ["day", "task", "agent", "model"].map(|by| Cell::link(format!("/usage?by={by}"), by));
+    page.blocks.push(Block::Say("Tokens and cost of model calls.".to_owned()));
+    page.blocks.push(Block::Facts(vec![("summed by".to_owned(), Cell::Many(ways.to_vec()))]));
     page.blocks.push(blocks::table(&rows, &[], None, "No call of a model was recorded yet."));
     Ok(page)
 }

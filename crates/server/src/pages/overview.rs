@@ -6,12 +6,27 @@ use trackway_store::Reader;
 
 use super::{ask, rows};
 use crate::{
-    blocks, nouns,
-    page::{Block, Figure, Page},
+    blocks::{self, grouped},
+    nouns,
+    page::{Block, Cell, Figure, Page},
     problem::Problem,
 };
 
 const RUN: &[&str] = &["id", "agent", "role", "task", "status", "outcome", "started_at", "ended_at"];
+
+/// Every list, by what it is about.
+const EVERYTHING: &[(&str, &[&str])] = &[
+    ("to be done", &["tasks", "queue", "workflows", "packages", "roles", "labels", "workspaces", "routes"]),
+    ("done", &["runs", "sessions", "subagents", "spawns", "reports", "events"]),
+    ("said", &["conversations", "messages", "experiments", "testcases"]),
+    ("thought", &["notes", "decisions", "commitments", "boards", "stickies"]),
+    ("who", &["agents", "people", "studios", "tokens"]),
+];
+
+fn lists(paths: &[&str]) -> Cell {
+    let found = paths.iter().filter_map(|path| nouns::at(path));
+    Cell::Many(found.map(|noun| Cell::link(format!("/{}", noun.path), noun.title)).collect())
+}
 
 /// Where things stand.
 pub fn page(read: &mut Reader<'_>, now: Time) -> Result<Page, Problem> {
@@ -64,20 +79,24 @@ pub fn page(read: &mut Reader<'_>, now: Time) -> Result<Page, Problem> {
         out.push(Block::Heading("Ready to be worked".to_owned()));
         out.push(blocks::table(&ready, &["task"], None, ""));
     }
+    out.push(Block::Heading("Everything there is".to_owned()));
+    out.push(Block::Facts(EVERYTHING.iter().map(|(about, paths)| (about.to_string(), lists(paths))).collect()));
     page.blocks = out;
     page.live = true;
     Ok(page)
 }
 
-/// A number with its thousands apart.
-pub fn grouped(number: i64) -> String {
-    let digits = number.unsigned_abs().to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_overview_leads_to_every_list() {
+        let mut here: Vec<&str> = EVERYTHING.iter().flat_map(|(_, paths)| paths.iter().copied()).collect();
+        let mut there: Vec<&str> =
+            nouns::NOUNS.iter().filter(|noun| noun.list.is_some()).map(|noun| noun.path).collect();
+        here.sort_unstable();
+        there.sort_unstable();
+        assert_eq!(here, there);
     }
-    if number < 0 { format!("-{out}") } else { out }
 }

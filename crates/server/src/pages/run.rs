@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use trackway_store::Reader;
 
-use super::{ask, overview::grouped, rows};
+use super::{ask, rows};
 use crate::{
-    blocks::{self, cell},
+    blocks::{self, cell, grouped},
     nouns,
     page::{Block, Branch, Cell, Moment, Page, TextKind},
     problem::Problem,

@@ -11,27 +11,43 @@ use crate::{
     problem::Problem,
 };
 
+/// What a search can be kept to from a page.
+const WITHIN: &[&str] = &["conversation", "session", "experiment", "task", "agent"];
+
 /// Lays the hits out, best first.
 pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
     let words: Vec<String> = input::pairs(query)
         .filter(|(name, value)| name == "words" && !value.is_empty())
         .map(|(_, value)| value)
         .collect();
+    let within = |(field, value): (String, String)| {
+        let field = WITHIN.iter().find(|known| **known == field)?;
+        Some((*field, value))
+    };
+    let ask = Block::Ask {
+        to: "/search",
+        field: "words",
+        label: "Words, phrases and prefixes*",
+        said: words.join(" "),
+        within: input::pairs(query).find_map(within),
+    };
     if words.is_empty() {
         let mut page = Page::new("/search", "Search", Value::Array(Vec::new()));
-        page.blocks.push(Block::Ask { to: "/search", field: "words", label: "Words, phrases and prefixes*" });
-        page.blocks
-            .push(Block::Say("`/search?words=WORDS` searches messages: words, \"phrases\" and prefixes*.".to_owned()));
+        page.blocks = vec![
+            ask,
+            Block::Say("`/search?words=WORDS` searches messages: words, \"phrases\" and prefixes*.".to_owned()),
+        ];
         return Ok(page);
     }
     let answer = asked(read, question(("", "search"))?, query, now)?;
     let mut page = Page::new("/search", format!("Search: {}", words.join(" ")), answer.data);
     let rows = page.data.as_array().cloned().unwrap_or_default();
+    page.blocks.push(ask);
     page.blocks.push(blocks::table(
         &rows,
         &["message_id", "snippet", "from", "role", "created_at"],
         nouns::of("message"),
-        "Nothing was found.",
+        "No message says that. Messages are what is searched: prompts, answers, what was sent. `word*` finds what begins so; tasks and notes have lists of their own.",
     ));
     page.blocks.extend(answer.remarks.into_iter().map(Block::Say));
     page.next = next("/search", query, answer.more.as_deref());

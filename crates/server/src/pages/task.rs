@@ -33,8 +33,8 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     out.push(Block::Heading("Reports".to_owned()));
     out.push(blocks::table(
         &rows(&reports),
-        &["agent", "one_liner", "tldr", "current", "run_id", "created_at"],
-        None,
+        &["id", "agent", "one_liner", "tldr", "current", "run_id", "created_at"],
+        nouns::of("report"),
         "Nobody has reported on it yet.",
     ));
     out.push(Block::Heading("Runs".to_owned()));

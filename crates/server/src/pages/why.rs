@@ -22,6 +22,8 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Probl
             to: "/why",
             field: "of",
             label: "A file, a line, a commit, a note, a run, a task",
+            said: String::new(),
+            within: None,
         });
         page.blocks.push(Block::Say(
             "For example `/why?of=src/main.rs`, `/why?of=src/main.rs:12`, or the id of anything.".to_owned(),

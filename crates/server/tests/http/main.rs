@@ -6,6 +6,7 @@ mod actions;
 mod credentials;
 mod hostile;
 mod kept;
+mod load;
 mod pages;
 mod socket;
 mod visitor;

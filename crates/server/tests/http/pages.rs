@@ -28,6 +28,9 @@ fn furnished(house: &House) -> Vec<String> {
     let commitment = id(&act("create_commitment", json!({ "studio": "main", "title": "c", "critical_mass": 1 })));
     let item = id(&act("queue_add", json!({ "task": "unit/go" })));
     let run = act("start_run", json!({ "agent": "bob", "task": "unit/go" }))["run_id"].as_str().unwrap().to_owned();
+    let said =
+        json!({ "agent": "bob", "task": "unit/go", "one_liner": "went", "tldr": "It went.", "content": "All of it." });
+    let report = id(&act("set_report", said));
     act("set_board", json!({ "name": "wall" }));
     let stickie = id(&act("set_stickie", json!({ "board": "wall", "name": "one", "priority": "must", "note": "n" })));
     let mut paths: Vec<String> =
@@ -57,6 +60,8 @@ fn furnished(house: &House) -> Vec<String> {
         format!("/decisions/{decision}"),
         format!("/commitments/{commitment}"),
         format!("/queue/{item}"),
+        "/reports/unit/go".to_owned(),
+        format!("/reports/{report}"),
         "/boards/wall".to_owned(),
         format!("/stickies/{stickie}"),
         format!("/why?of={note}"),
@@ -92,6 +97,24 @@ engines! {
                 assert_eq!(described.status, 200, "{offer}: {}", described.body);
             }
         }
+    }
+
+    fn a_report_is_found_by_its_task_and_by_its_id(house: House) {
+        furnished(&house);
+        let say = |one_liner: &str| {
+            let said = json!({ "agent": "bob", "task": "unit/go", "one_liner": one_liner, "tldr": "t", "content": "c" });
+            house.act("set_report", said).unwrap()["id"].as_str().unwrap().to_owned()
+        };
+        let (first, second) = (say("first"), say("second"));
+        let visitor = Visitor::person(&house);
+        let current = visitor.json("/reports/unit/go").data();
+        assert_eq!((&current["id"], &current["others"][0]["id"]), (&json!(second), &json!(first)));
+        assert_eq!(visitor.json(&format!("/reports/{}", &first[26..])).data()["one_liner"], "first");
+        assert_eq!(visitor.json("/reports/unit/go.md").status, 200);
+        assert!(visitor.html("/tasks/unit/go").body.contains(&format!("href=\"/reports/{second}\"")));
+        assert!(visitor.html(&format!("/why?of={first}")).body.contains(&format!("href=\"/reports/{first}\"")));
+        let none = visitor.json("/reports/unit/nothing");
+        assert_eq!(none.status, 404, "{}", none.body);
     }
 
     fn an_ending_names_the_form_unless_it_belongs_to_the_name(house: House) {

@@ -15,8 +15,8 @@ use trackway_testkit::{House, engines};
 use crate::visitor::{Visitor, site};
 
 /// A server on a port of its own.
-struct Served {
-    address: SocketAddr,
+pub struct Served {
+    pub address: SocketAddr,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
     // The connections of PostgreSQL are not closed inside the server.
@@ -24,7 +24,11 @@ struct Served {
 }
 
 impl Served {
-    fn over(house: &House) -> Self {
+    pub fn over(house: &House) -> Self {
+        Self::with(house, Settings { hosts: vec!["trackway.example".into()], ..Settings::default() })
+    }
+
+    pub fn with(house: &House, settings: Settings) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -32,31 +36,34 @@ impl Served {
         let site = site(house);
         let kept = site.clone();
         let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .max_blocking_threads(64)
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                serve(listener, site, Settings { hosts: vec!["trackway.example".into()], rate: 0 }, stopped)
-                    .await
-                    .unwrap();
+                serve(listener, site, settings, stopped).await.unwrap();
             });
         });
         Self { address, stop, thread: Some(thread), _site: kept }
     }
 
-    fn send(&self, request: &str) -> TcpStream {
+    pub fn send(&self, request: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         stream
     }
 
-    fn ask(&self, request: &str) -> String {
+    pub fn ask(&self, request: &str) -> String {
         let mut answer = String::new();
         let _ = self.send(request).read_to_string(&mut answer);
         answer
     }
 
-    fn ends(&mut self) {
+    pub fn ends(&mut self) {
         self.stop.send(true).unwrap();
         self.thread.take().unwrap().join().unwrap();
     }
