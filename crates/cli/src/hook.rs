@@ -142,10 +142,11 @@ fn take(memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<Va
     let folder = folder_of(&location);
     match apply(&location, &folder, memory, &event, at) {
         Ok(said) => said,
-        Err(failure) if failure.kind == ErrorKind::Busy => {
+        Err(failure) if failure.may_pass => {
             let spooled = Spooled { at, memory, event: redacted(&String::from_utf8_lossy(&bytes)).into_owned() };
             if let Err(error) = spool(&folder, &spooled) {
-                log(&folder, &event.hook_event_name, &format!("neither written nor spooled: {error}"));
+                let why = format!("neither written ({}) nor spooled ({error})", failure.message);
+                log(&folder, &event.hook_event_name, &why);
             }
             None
         }
@@ -184,7 +185,7 @@ fn attach(core: &Core, session: &str) -> Result<(), Failure> {
         None => Ok(false),
     });
     match attached {
-        Err(error) if error.kind() == ErrorKind::Busy => Err(error.into()),
+        Err(error) if error.may_pass() => Err(error.into()),
         _ => Ok(()),
     }
 }
@@ -205,21 +206,20 @@ impl Hook<'_> {
     /// Applies what earlier calls had to leave behind, in order. One call at a time does this.
     fn drain(&self) -> Result<(), Failure> {
         let spool = self.folder.join("spool");
-        let Ok(entries) = fs::read_dir(&spool) else { return Ok(()) };
-        let mut waiting: Vec<PathBuf> = entries
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-            .collect();
+        let waiting = waiting_in(&spool);
         if waiting.is_empty() {
             return Ok(());
         }
         let Ok(lock) = fs::File::create(spool.join("lock")) else { return Ok(()) };
         if lock.try_lock().is_err() {
             // Another call is at it: this event comes after those.
-            return Err(Failure { kind: ErrorKind::Busy, message: "events are being applied".to_owned(), hint: None });
+            return Err(Failure {
+                kind: ErrorKind::Busy,
+                message: "events are being applied".to_owned(),
+                hint: None,
+                may_pass: true,
+            });
         }
-        waiting.sort();
         for path in waiting {
             let Ok(text) = fs::read(&path) else { continue };
             let outcome = serde_json::from_slice::<Spooled>(&text)
@@ -227,7 +227,7 @@ impl Hook<'_> {
                 .and_then(|spooled| Event::parse(spooled.event.as_bytes()).map(|event| (spooled, event)));
             match outcome {
                 Ok((spooled, event)) => match self.take(&event, Memory::Off, spooled.at) {
-                    Err(failure) if failure.kind == ErrorKind::Busy => return Err(failure),
+                    Err(failure) if failure.may_pass => return Err(failure),
                     Err(failure) => log(self.folder, &event.hook_event_name, &failure.message),
                     Ok(_) => {}
                 },
@@ -434,17 +434,39 @@ pub fn folder_of(location: &Location) -> PathBuf {
     }
 }
 
-fn user_folder() -> PathBuf {
+pub fn user_folder() -> PathBuf {
     user_file().ok().and_then(|file| file.parent().map(Path::to_path_buf)).unwrap_or_else(std::env::temp_dir)
 }
 
 fn spool(folder: &Path, spooled: &Spooled) -> std::io::Result<()> {
     let spool = folder.join("spool");
     make_private(&spool)?;
-    let name = format!("{:020}-{}", spooled.at.micros(), std::process::id());
+    // In the order in which they came, also where the clock was set back between them.
+    let place = waiting_in(&spool).last().and_then(|last| place_of(last)).map_or(0, |last| last + 1);
+    let name = format!("{:020}-{}", place.max(spooled.at.micros()), std::process::id());
     let half = spool.join(format!("{name}.half"));
-    fs::write(&half, serde_json::to_vec(spooled)?)?;
-    fs::rename(half, spool.join(format!("{name}.json")))
+    let written = fs::write(&half, serde_json::to_vec(spooled)?)
+        .and_then(|()| fs::rename(&half, spool.join(format!("{name}.json"))));
+    if written.is_err() {
+        let _ = fs::remove_file(half);
+    }
+    written
+}
+
+/// The events that wait in a folder, in order.
+fn waiting_in(spool: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(spool).into_iter().flatten().flatten();
+    let mut waiting: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    waiting.sort();
+    waiting
+}
+
+/// The number that a waiting event has in the order.
+fn place_of(waiting: &Path) -> Option<i64> {
+    waiting.file_stem()?.to_str()?.split('-').next()?.parse().ok()
 }
 
 /// Events hold what people and agents said: they wait where only their owner looks.
@@ -459,19 +481,24 @@ fn make_private(folder: &Path) -> std::io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// One line for each failure, beside the database.
+/// One line for each failure, beside the database; where nothing can be written there, beside the user's.
 fn log(folder: &Path, event: &str, why: &str) {
-    let path = folder.join("hook.log");
-    let _ = fs::create_dir_all(folder);
-    if path.metadata().is_ok_and(|log| log.len() > LOG_MAX) {
-        let _ = fs::rename(&path, folder.join("hook.log.old"));
-    }
     let line = format!(
         "{} {} {}\n",
         Time::now(),
         text::cut(&text::clean_line(event), 40),
         text::cut(&text::clean_line(&redacted(why)), 500)
     );
-    let file = fs::OpenOptions::new().create(true).append(true).open(path);
-    let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    if append(folder, &line).is_err() {
+        let _ = append(&user_folder(), &line);
+    }
+}
+
+fn append(folder: &Path, line: &str) -> std::io::Result<()> {
+    let path = folder.join("hook.log");
+    fs::create_dir_all(folder)?;
+    if path.metadata().is_ok_and(|log| log.len() > LOG_MAX) {
+        let _ = fs::rename(&path, folder.join("hook.log.old"));
+    }
+    fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes())
 }

@@ -11,7 +11,7 @@ use trackway_domain::{Id, Time, kind};
 
 use crate::{
     bell,
-    connection::{COMMIT, Connection, Engine},
+    connection::{COMMIT, Connection, Engine, Haste},
     error::{Error, Result},
     migrate,
     sql::{FromRow, Param},
@@ -25,23 +25,38 @@ pub type TenantId = Id<kind::Tenant>;
 pub struct Store {
     url: Url,
     idle: Mutex<Vec<Connection>>,
+    /// How long other writers are waited for, where that is less than usual.
+    wait_ms: Option<u32>,
 }
 
 impl Store {
     /// Opens a database that exists; brings an older one up to date.
     pub fn open(url: Url) -> Result<Self> {
+        Self::opened(url, None)
+    }
+
+    /// The same for a visitor who must not be in the way: waits no longer than this for other writers, and for a server
+    /// that does not answer not much longer.
+    pub fn open_patient(url: Url, wait_ms: u32) -> Result<Self> {
+        Self::opened(url, Some(wait_ms))
+    }
+
+    fn opened(url: Url, wait_ms: Option<u32>) -> Result<Self> {
         if let Url::Sqlite(path) = &url
             && path.metadata().map_or(true, |file| file.is_file() && file.len() == 0)
         {
             return Err(Error::Missing(url.to_string()));
         }
-        let mut connection = connect(&url, false)?;
+        let mut connection = connect(&url, false, wait_ms)?;
         match migrate::applied(&mut connection, &url)? {
             0 => return Err(Error::Missing(url.to_string())),
             version if version < migrate::known_version() => migrate::bring_up_to_date(&mut connection, &url)?,
             _ => {}
         }
-        Ok(Self::over(url, connection))
+        if let Some(wait_ms) = wait_ms {
+            connection.wait_at_most(wait_ms)?;
+        }
+        Ok(Self::over(url, connection, wait_ms))
     }
 
     /// Opens a database, making it when there is none.
@@ -52,22 +67,14 @@ impl Store {
             make_private(directory).map_err(|error| Error::ReadOnly(format!("{}: {error}", directory.display())))?;
         }
         let new = matches!(&url, Url::Sqlite(path) if !path.exists());
-        let mut connection = connect(&url, true)?;
+        let mut connection = connect(&url, true, None)?;
         if let Url::Sqlite(path) = &url
             && new
         {
             keep_private(path);
         }
         migrate::bring_up_to_date(&mut connection, &url)?;
-        Ok(Self::over(url, connection))
-    }
-
-    /// Waits no longer than this for other writers: for a visitor who must not be in the way.
-    pub fn patient_for(self, wait_ms: u32) -> Result<Self> {
-        if let Some(connection) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).last_mut() {
-            connection.wait_at_most(wait_ms)?;
-        }
-        Ok(self)
+        Ok(Self::over(url, connection, None))
     }
 
     /// Closes at the end of a process (see [`Connection::leave`]).
@@ -76,8 +83,8 @@ impl Store {
         idle.into_iter().for_each(Connection::leave);
     }
 
-    fn over(url: Url, connection: Connection) -> Self {
-        Self { url, idle: Mutex::new(vec![connection]) }
+    fn over(url: Url, connection: Connection, wait_ms: Option<u32>) -> Self {
+        Self { url, idle: Mutex::new(vec![connection]), wait_ms }
     }
 
     pub fn url(&self) -> &Url {
@@ -114,7 +121,13 @@ impl Store {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle.filter(Connection::is_open) {
             Some(connection) => connection,
-            None => connect(&self.url, false)?,
+            None => {
+                let mut connection = connect(&self.url, false, self.wait_ms)?;
+                if let Some(wait_ms) = self.wait_ms {
+                    connection.wait_at_most(wait_ms)?;
+                }
+                connection
+            }
         };
         Ok(Lent { connection: Some(connection), open: false, store: self })
     }
@@ -142,10 +155,12 @@ pub(crate) fn keep_private(file: &Path) {
 #[cfg(not(unix))]
 pub(crate) fn keep_private(_: &Path) {}
 
-fn connect(url: &Url, create: bool) -> Result<Connection> {
+fn connect(url: &Url, create: bool, wait_ms: Option<u32>) -> Result<Connection> {
     match url {
         Url::Sqlite(path) => Connection::sqlite(path, create),
-        Url::Postgres(url) => Connection::postgres(url),
+        Url::Postgres(url) => {
+            Connection::postgres_with(url, if wait_ms.is_some() { Haste::Visitor } else { Haste::None })
+        }
     }
 }
 

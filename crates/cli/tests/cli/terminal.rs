@@ -36,6 +36,13 @@ impl Terminal {
         Self { database: database(engine), home: tempfile::tempdir().unwrap() }
     }
 
+    /// In front of a database that was just made at this URL.
+    pub fn at_url(url: String) -> Self {
+        let terminal = Self { database: TestDatabase::elsewhere(url), home: tempfile::tempdir().unwrap() };
+        terminal.json(&["init"]);
+        terminal
+    }
+
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trackway"));
         command
