@@ -65,7 +65,9 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     let connected = connected_since();
     let mut findings = Vec::new();
     findings.extend(of_the_database(&health, store.engine()));
-    findings.extend(store.unsound()?.into_iter().map(of_the_record));
+    if health.broken.is_none() {
+        findings.extend(store.unsound()?.into_iter().map(of_the_record));
+    }
     findings.extend(stuck_leases(&mut read, now)?);
     findings.extend(unreadable_settings());
     if let Some(since) = connected {

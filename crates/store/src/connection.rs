@@ -571,9 +571,14 @@ fn without_needless_transaction(mut pending: Vec<Pending>) -> Vec<Pending> {
 pub(crate) fn postgres_config(url: &str) -> Result<tokio_postgres::Config> {
     let mut config: tokio_postgres::Config = url.parse().map_err(|_| Error::Url(crate::url::without_password(url)))?;
     config.application_name("trackway");
-    // As long as SQLite waits. What was given in the URL comes after, and wins.
+    // Waits as long as SQLite does; and notices as soon as we do when we are gone, to let go of what we held. What was given
+    // in the URL comes after, and wins.
     let given = config.get_options().unwrap_or_default();
-    config.options(format!("-c lock_timeout=5s {given}"));
+    let (silence_ms, idle, every) = (SILENCE_MAX.as_millis(), ASK_AFTER.as_secs(), ASK_EVERY.as_secs());
+    config.options(format!(
+        "-c lock_timeout=5s -c tcp_user_timeout={silence_ms} -c tcp_keepalives_idle={idle} \
+         -c tcp_keepalives_interval={every} -c tcp_keepalives_count={ASKS} {given}"
+    ));
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
     }

@@ -53,7 +53,7 @@ impl CrashingServer {
             OpenOptions::new().append(true).open(self.folder.path().join("data/postgresql.conf")).unwrap();
         writeln!(settings, "listen_addresses = '127.0.0.1'").unwrap();
         self.crash();
-        "postgres://postgres@127.0.0.1:5432/postgres".to_owned()
+        "postgres://postgres@127.0.0.1:5432/postgres?sslmode=disable".to_owned()
     }
 
     fn command(&self, verb: &str) -> Command {

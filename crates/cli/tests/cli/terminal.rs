@@ -7,6 +7,7 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
+use trackway_store::Store;
 use trackway_testkit::{Engine, TestDatabase, database};
 
 /// A home directory, a database, and whoever types.
@@ -105,6 +106,18 @@ impl Terminal {
     pub fn starts(&self, arguments: &[&str]) -> (String, String) {
         let started = self.json(&[&["run", "start"], arguments].concat());
         (text(&started["run_id"]), text(&started["token"]))
+    }
+}
+
+/// Whatever a test did, the record holds together after it.
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // One that was never made, or that the test broke, has its own say.
+        if let (false, Ok(store)) = (std::thread::panicking(), Store::open(self.database.url()))
+            && let Ok(unsound) = store.unsound()
+        {
+            assert_eq!(unsound, Vec::<String>::new());
+        }
     }
 }
 

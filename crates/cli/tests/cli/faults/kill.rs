@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use trackway_store::{Store, Url};
 use trackway_testkit::{Engine, TestDatabase};
 
 use super::{
@@ -57,11 +58,8 @@ both_engines! {
             }
         });
         audit(&terminal, &acknowledged(&writers));
-        let heard: Vec<&String> = writers.iter().flat_map(|(writer, _)| &writer.heard).collect();
-        for call in &heard {
-            let found = count(&terminal, &format!("task_spawns where tool_use_id = '{call}'"))
-                + count(&terminal, &format!("file_changes where tool_use_id = '{call}'"));
-            assert_eq!(found, 1, "the hook took {call}, and it is lost");
+        for row in writers.iter().flat_map(|(writer, _)| &writer.rows) {
+            assert_eq!(count(&terminal, row), 1, "acknowledged and lost: {row}");
         }
         nothing_is_stuck(&terminal);
         doctor_finds(&terminal, &[]);
@@ -157,7 +155,7 @@ fn a_killed_beginning_is_begun_again() {
     let mut chance = Chance::new();
     let event =
         json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/", "prompt": "go" }).to_string();
-    for round in 0..if is_long() { 200 } else { 24 } {
+    for round in 0..if is_long() { 80 } else { 12 } {
         let engine = if round % 4 == 3 { Engine::Postgres } else { Engine::Sqlite };
         let mut terminal = Terminal::before_init(engine);
         // Every other time it is the user's own database, which nobody asks for.
@@ -186,6 +184,21 @@ fn a_killed_beginning_is_begun_again() {
         audit(&terminal, &[]);
         doctor_finds(&terminal, &[]);
     }
+}
+
+/// As whoever is cut off right before the first person leaves it.
+#[test]
+fn a_database_that_nobody_is_in_yet_is_the_users() {
+    let mut terminal = Terminal::before_init(Engine::Sqlite);
+    let own = terminal.home.path().join(".local/share/trackway/trackway.db");
+    Store::create(Url::sqlite(&own)).unwrap();
+    terminal.database = TestDatabase::elsewhere(format!("sqlite:{}", own.display()));
+    let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/", "prompt": "go" });
+    let mut command = terminal.command(&["hook"]);
+    command.env_remove("TRACKWAY_DB");
+    assert_eq!(ran_with_input(command, event.to_string().as_bytes()).code, 0);
+    assert_eq!(count(&terminal, "sessions"), 1);
+    doctor_finds(&terminal, &[]);
 }
 
 fn note(answer: &Value) -> Acknowledged {

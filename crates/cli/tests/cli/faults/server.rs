@@ -278,8 +278,17 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
         (count(&terminal, "pg_stat_activity where wait_event_type = 'Lock' and query like '%decisions%'") > 0)
             .then_some(())
     });
+    // And one that is gone without a word: what it held on the server must not be held for ever.
+    connection(&terminal).batch("create database ghosts").unwrap();
+    let ghosts = url.replace("/postgres?", "/ghosts?");
+    assert_eq!(ran(network.command(&terminal, &ghosts, &["init"])).code, 0);
+    let mut command = network.command(&terminal, &ghosts, &["work"]);
+    let mut ghost = Group::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let held = "pg_stat_activity where datname = 'ghosts'";
+    until("the ghost-to-be is connected", Duration::from_secs(20), || (count(&terminal, held) > 1).then_some(()));
     network.cut();
     let cut_at = Instant::now();
+    ghost.kill();
     lock.batch("rollback").unwrap();
 
     // New ones say soon that they cannot.
@@ -299,6 +308,7 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
     assert_eq!(code, Some(5), "{:?}", cut_at.elapsed());
     assert_eq!(worker.ends_within(Duration::ZERO), None, "the worker gave up");
     network.heal();
+    until("the server lets go of who is gone", Duration::from_secs(20), || (count(&terminal, held) == 0).then_some(()));
 
     // Those whose leases were over meanwhile are done again, by whoever has the fence.
     all_is_done_once(&terminal, 20);

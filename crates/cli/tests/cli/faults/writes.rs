@@ -1,6 +1,7 @@
 //! Every way to write by a command, one after the other, each with how its answer names what it wrote.
 
 use std::{
+    fs,
     io::{Read, Seek, SeekFrom, Write},
     process::Stdio,
     time::{Duration, Instant},
@@ -27,8 +28,8 @@ pub struct Writer<'a> {
     pub acknowledged: Vec<Acknowledged>,
     /// How long commands took lately that nobody killed: who is killed much later than that is not killed.
     lifetime: Duration,
-    /// Calls of a session's tools that the hook took.
-    pub heard: Vec<String>,
+    /// What else was acknowledged: each of these is one row.
+    pub rows: Vec<String>,
 }
 
 /// A command, and what its answer would say.
@@ -44,8 +45,8 @@ struct Attempt {
 enum Subject {
     Field(&'static str),
     Known(Uuid),
-    /// A hook's: it says nothing, and ends well.
-    Call(String),
+    /// No event tells of it, but this row does, if there is one.
+    Row(Option<String>),
 }
 
 /// What may happen to a command.
@@ -60,8 +61,8 @@ fn attempt(action: &'static str, subject: &'static str, in_run: bool, arguments:
     Attempt { arguments, action, subject: Subject::Field(subject), in_run, input: None }
 }
 
-/// How many ways there are.
-pub const WAYS: usize = 27;
+/// How many ways there are. An odd number: who kills every other one comes to all of them.
+pub const WAYS: usize = 29;
 /// How long a command is thought to take before one was seen.
 const LIFETIME: Duration = Duration::from_millis(40);
 /// Characters of a text: enough that SQLite's log is brought into the file now and then.
@@ -93,7 +94,7 @@ impl<'a> Writer<'a> {
             taken: None,
             acknowledged: Vec::new(),
             lifetime: LIFETIME,
-            heard: Vec::new(),
+            rows: Vec::new(),
         }
     }
 
@@ -195,8 +196,28 @@ impl<'a> Writer<'a> {
                 set.subject = Subject::Known(text(&agent["id"]).parse().unwrap());
                 set
             }
+            26 => attempt("set_conversation", "id", false, &["conversation", "set", "--title", &new]),
+            27 => self.import(&new),
             _ => self.event(),
         })
+    }
+
+    /// Issues of another tracker: all of them, or none.
+    fn import(&self, command: &str) -> Attempt {
+        let file = self.terminal.home.path().join(format!("{command}.jsonl"));
+        let blocks = json!([{ "issue_id": "i-2", "depends_on_id": "i-1", "type": "blocks" }]);
+        let issues = [
+            json!({ "id": "i-1", "title": "keel", "status": "open", "priority": 1 }),
+            json!({ "id": "i-2", "title": "sail", "status": "open", "priority": 1, "dependencies": blocks }),
+        ];
+        fs::write(&file, issues.map(|issue| format!("{issue}\n")).concat()).unwrap();
+        let mut import =
+            attempt("import_beads", "", false, &["import", "beads", file.to_str().unwrap(), "--command", command]);
+        import.subject = Subject::Row(Some(format!(
+            "task_links l join tasks a on a.id = l.from_task_id join tasks b on b.id = l.to_task_id
+             where a.variant = '{command}/i-1' and b.variant = '{command}/i-2'"
+        )));
+        import
     }
 
     /// The next event of a session: one after the other as a client sends them, with a call of its own each.
@@ -225,7 +246,12 @@ impl<'a> Writer<'a> {
         Attempt {
             arguments: vec!["hook".to_owned()],
             action: "hook",
-            subject: Subject::Call(if event["tool_use_id"].is_null() { String::new() } else { call }),
+            subject: Subject::Row((!event["tool_use_id"].is_null()).then(|| {
+                format!(
+                    "(select tool_use_id from task_spawns union all select tool_use_id from file_changes) c
+                     where tool_use_id = '{call}'"
+                )
+            })),
             in_run: false,
             input: Some(event),
         }
@@ -299,8 +325,7 @@ impl<'a> Writer<'a> {
     fn believe(&mut self, attempt: &Attempt, answer: &Value) {
         let one = if answer.is_array() { &answer[0] } else { answer };
         let subject = match &attempt.subject {
-            Subject::Call(call) if call.is_empty() => return,
-            Subject::Call(call) => return self.heard.push(call.clone()),
+            Subject::Row(row) => return self.rows.extend(row.clone()),
             Subject::Known(id) => *id,
             // Nothing was ready.
             Subject::Field(_) if attempt.action == "queue_take" && one.is_null() => return,
