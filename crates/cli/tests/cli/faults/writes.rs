@@ -335,12 +335,8 @@ impl<'a> Writer<'a> {
         if one["new"] == false || one["duplicate"] == true {
             return;
         }
-        let is_again = ["confirm_read", "commit", "set_package"].contains(&attempt.action);
         let run = self.run.as_ref().filter(|_| attempt.in_run).map(|(run, _)| *run);
-        let write = Acknowledged { action: attempt.action.to_owned(), subject, run };
-        if !(is_again && self.acknowledged.contains(&write)) {
-            self.acknowledged.push(write);
-        }
+        self.acknowledged.push(Acknowledged { action: attempt.action.to_owned(), subject, run });
         match attempt.action {
             "start_run" => self.run = Some((subject, text(&one["token"]))),
             "end_run" => self.run = None,
