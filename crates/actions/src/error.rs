@@ -27,6 +27,14 @@ impl Error {
         }
     }
 
+    /// Whether the same write may succeed later.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Rule(rule) => rule.kind == ErrorKind::Busy,
+            Self::Store(store) => store.may_pass(),
+        }
+    }
+
     /// Whether a hopeful transaction was refused.
     pub(crate) fn is_refuted(&self) -> bool {
         matches!(self, Self::Store(trackway_store::Error::Refuted(_)))

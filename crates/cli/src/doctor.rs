@@ -65,6 +65,9 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     let connected = connected_since();
     let mut findings = Vec::new();
     findings.extend(of_the_database(&health, store.engine()));
+    if health.broken.is_none() {
+        findings.extend(store.unsound()?.into_iter().map(of_the_record));
+    }
     findings.extend(stuck_leases(&mut read, now)?);
     findings.extend(unreadable_settings());
     if let Some(since) = connected {
@@ -72,6 +75,8 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     }
     findings.extend(waiting(&folder, now));
     findings.extend(failures(&folder, now));
+    // What could not be written beside the database is told there.
+    findings.extend(Some(hook::user_folder()).filter(|user| *user != folder).and_then(|user| failures(&user, now)));
     findings.extend(unmatched(&mut read, now)?);
     let data = json!({
         "database": location.url.to_string(),
@@ -119,6 +124,17 @@ fn of_the_database(health: &Health, engine: Engine) -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// Something that no write of ours leaves behind.
+fn of_the_record(unsound: String) -> Finding {
+    Finding {
+        check: "record",
+        problem: format!("the record does not hold together: {unsound}"),
+        fix:
+            "keep a copy of it, and restore the last backup elsewhere: trackway restore FILE --db URL; tell us about it"
+                .to_owned(),
+    }
 }
 
 /// Items that somebody took and was not heard of any more, and that nobody returned.

@@ -9,6 +9,8 @@ pub struct Failure {
     pub kind: ErrorKind,
     pub message: String,
     pub hint: Option<String>,
+    /// Whether the same may succeed later: nothing is wrong with what was asked for, but with where it goes.
+    pub may_pass: bool,
 }
 
 impl Failure {
@@ -29,25 +31,25 @@ impl Failure {
 
 impl From<trackway_domain::Error> for Failure {
     fn from(error: trackway_domain::Error) -> Self {
-        Self { kind: error.kind, message: error.message, hint: error.hint }
+        Self { kind: error.kind, may_pass: error.kind == ErrorKind::Busy, message: error.message, hint: error.hint }
     }
 }
 
 impl From<trackway_store::Error> for Failure {
     fn from(error: trackway_store::Error) -> Self {
-        Self { kind: error.kind(), message: error.to_string(), hint: error.hint() }
+        Self { kind: error.kind(), message: error.to_string(), hint: error.hint(), may_pass: error.may_pass() }
     }
 }
 
 impl From<trackway_actions::Error> for Failure {
     fn from(error: trackway_actions::Error) -> Self {
-        Self { kind: error.kind(), message: error.to_string(), hint: error.hint() }
+        Self { kind: error.kind(), message: error.to_string(), hint: error.hint(), may_pass: error.may_pass() }
     }
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self { kind: ErrorKind::Failed, message: error.to_string(), hint: None }
+        Self { kind: ErrorKind::Failed, message: error.to_string(), hint: None, may_pass: false }
     }
 }
 
@@ -59,6 +61,7 @@ impl From<clap::Error> for Failure {
         let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
         let said = |line: &&str| !line.is_empty() && !line.starts_with("For more information");
         let hint = rest.lines().map(str::trim).filter(said).collect::<Vec<_>>().join("\n      ");
-        Self { kind: ErrorKind::Usage, message: message.to_owned(), hint: Some(hint).filter(|hint| !hint.is_empty()) }
+        let hint = Some(hint).filter(|hint| !hint.is_empty());
+        Self { kind: ErrorKind::Usage, message: message.to_owned(), hint, may_pass: false }
     }
 }

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use etcetera::BaseStrategy;
 use trackway_actions::{Core, founding};
 use trackway_domain::Error as Rule;
-use trackway_store::{Store, Url};
+use trackway_store::{Store, Url, registry::tenant_named};
 
 use crate::{
     config::{Config, ModelConfig},
@@ -75,21 +75,28 @@ impl Location {
 
     /// Opens it for a visitor who will not wait long for others.
     pub fn open_patient(&self, wait_ms: u32) -> Result<Core, Failure> {
-        match Store::open(self.url.clone()) {
+        match Store::open_patient(self.url.clone(), wait_ms) {
             Err(trackway_store::Error::Missing(_)) if self.make_if_missing => self.open(),
-            store => Ok(Core::new(store?.patient_for(wait_ms)?)),
+            store => self.founded(Core::new(store?)),
         }
     }
 
     pub fn open(&self) -> Result<Core, Failure> {
         match Store::open(self.url.clone()) {
             Err(trackway_store::Error::Missing(_)) if self.make_if_missing => {
-                let core = Core::new(Store::create(self.url.clone())?);
-                core.found(founding::LOCAL_TENANT, &user::handle())?;
-                Ok(core)
+                self.founded(Core::new(Store::create(self.url.clone())?))
             }
-            store => Ok(Core::new(store?)),
+            store => self.founded(Core::new(store?)),
         }
+    }
+
+    /// Sees to it that somebody can be in the user's own database. Whoever made it may have been cut off before that, or
+    /// not have come so far yet.
+    fn founded(&self, core: Core) -> Result<Core, Failure> {
+        if self.make_if_missing && tenant_named(core.store(), founding::LOCAL_TENANT).is_err() {
+            core.found(founding::LOCAL_TENANT, &user::handle())?;
+        }
+        Ok(core)
     }
 }
 

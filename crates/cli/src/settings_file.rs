@@ -108,6 +108,7 @@ impl SettingsFile {
             kind: ErrorKind::Failed,
             message: format!("{}, {why}", self.path.display()),
             hint: Some("the file was left as it is; correct it and try again".to_owned()),
+            may_pass: false,
         }
     }
 
@@ -265,7 +266,7 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn failed(path: &Path, what: &str) -> Failure {
-    Failure { kind: ErrorKind::Failed, message: format!("{} {what}", path.display()), hint: None }
+    Failure { kind: ErrorKind::Failed, message: format!("{} {what}", path.display()), hint: None, may_pass: false }
 }
 
 /// A failure of the operating system, with the file it was about.

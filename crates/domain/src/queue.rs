@@ -17,6 +17,9 @@ pub const BATCH_MAX: i64 = 1_000;
 /// How long a chain of work that queues work may get before someone has to look at it.
 pub const CHAIN_MAX: i64 = 16;
 
+/// How far the clocks of two machines may differ, in seconds, or a lease where that is longer.
+const SKEW_SECONDS: i64 = 60;
+
 const SECOND_MICROS: i64 = 1_000_000;
 const BACK_OFF_MAX_MICROS: i64 = 300 * SECOND_MICROS;
 
@@ -36,9 +39,17 @@ pub fn lease_end(now: Time, lease_seconds: i64) -> Time {
     Time::from_micros(now.micros() + lease_seconds * SECOND_MICROS)
 }
 
-/// Whether a sign of life is worth writing down: a tenth of the lease has passed.
+/// Whether a sign of life is worth writing down: a tenth of the lease has passed, or more than all of it is left, since the
+/// clock was set back.
 pub fn is_worth_extending(now: Time, lease_expires: Time, lease_seconds: i64) -> bool {
-    lease_expires.micros() - now.micros() < lease_seconds * SECOND_MICROS / 10 * 9
+    let (left, whole) = (lease_expires.micros() - now.micros(), lease_seconds * SECOND_MICROS);
+    left < whole / 10 * 9 || left > whole
+}
+
+/// Whether a lease is from before the clock was set back: the last sign of life lies further ahead than clocks of two
+/// machines may differ while leases mean anything. It would last as much longer as the clock was set back by.
+pub fn is_from_a_clock_set_back(now: Time, heartbeat_at: Time, lease_seconds: i64) -> bool {
+    heartbeat_at.seconds_since(now) > lease_seconds.max(SKEW_SECONDS)
 }
 
 /// The lease that was asked for.
@@ -65,6 +76,23 @@ mod tests {
     fn back_off_doubles_up_to_five_minutes() {
         let seconds: Vec<i64> = (1..=11).map(|attempt| back_off_micros(attempt, 0.5) / SECOND_MICROS).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    }
+
+    #[test]
+    fn a_lease_from_before_the_clock_was_set_back_is_known() {
+        let now = Time::from_micros(1_767_225_600_000_000);
+        for (ahead, lease_seconds, is_so) in
+            [(-5, 60, false), (59, 1, false), (61, 1, true), (61, 300, false), (3_600, 300, true)]
+        {
+            assert_eq!(
+                is_from_a_clock_set_back(now, now.plus_seconds(ahead), lease_seconds),
+                is_so,
+                "{ahead} {lease_seconds}"
+            );
+        }
+        for (left, is_so) in [(-1, true), (53, true), (55, false), (60, false), (61, true)] {
+            assert_eq!(is_worth_extending(now, now.plus_seconds(left), 60), is_so, "{left}");
+        }
     }
 
     proptest! {

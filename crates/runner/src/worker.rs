@@ -261,7 +261,8 @@ impl<'a> Worker<'a> {
                 }
                 Ok(Some(done))
             }
-            Err(error) if error.kind() == ErrorKind::Busy => {
+            // One who never could write anything is told so; later, a disk that is full may be made room on.
+            Err(error) if error.kind() == ErrorKind::Busy || (error.may_pass() && self.tally.taken > 0) => {
                 match self.trouble {
                     None => {
                         (self.watch)(&Event::Trouble(&error));
@@ -359,7 +360,7 @@ impl<'a> Worker<'a> {
             match core.execute(context, &beat) {
                 Ok(_) => job.beat = Instant::now(),
                 // Asked again at the next look, as long as the lease lasts.
-                Err(error) if error.kind() == ErrorKind::Busy => {}
+                Err(error) if error.may_pass() => {}
                 Err(_) => job.reins.wish(Wish::Stop),
             }
         }

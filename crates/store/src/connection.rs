@@ -38,6 +38,17 @@ const BEGIN: &str = "begin";
 pub(crate) const COMMIT: &str = "commit";
 /// How long to wait for PostgreSQL to answer the first time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long nothing at all may come from a server's machine before its connection counts as gone. A network that swallows
+/// what is sent says nothing about it, and the system would wait for a quarter of an hour, or for two when it only listens.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// After how long of silence the machine is asked whether it is there, and how often, within that time.
+const ASK_AFTER: Duration = Duration::from_secs(10);
+const ASK_EVERY: Duration = Duration::from_secs(5);
+const ASKS: u32 = 2;
+/// What the driver asks after when it is not told.
+const ASK_AFTER_UNSAID: Duration = Duration::from_hours(2);
+/// How long a visitor who must not be in the way waits for PostgreSQL: to be let in, and for each answer.
+const VISITOR_TIMEOUT: Duration = Duration::from_secs(1);
 /// Prepared statements kept per SQLite connection: all of ours fit.
 const STATEMENTS_KEPT: usize = 512;
 /// Kilobytes of a SQLite file that a connection keeps in memory, when it comes to look at so much.
@@ -66,6 +77,18 @@ pub struct Postgres {
     /// Writes whose answer nobody waits for. They go out together, before the next question or commit:
     /// one round trip instead of one each.
     pending: Vec<Pending>,
+    /// How long an answer is waited for, where that is not left to the server.
+    answer_max: Option<Duration>,
+    /// Whether an answer was not waited for any longer: what comes next on this connection would be that answer.
+    is_given_up: bool,
+}
+
+/// How much time whoever connects has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Haste {
+    None,
+    /// A visitor who must not be in the way.
+    Visitor,
 }
 
 /// A write on its way.
@@ -96,23 +119,38 @@ impl Connection {
     /// Opens a SQLite file. `create` makes it when it is missing.
     pub fn sqlite(path: &Path, create: bool) -> Result<Self> {
         use rusqlite::OpenFlags;
-        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         if create {
             flags |= OpenFlags::SQLITE_OPEN_CREATE;
         }
+        match Self::sqlite_with(path, path.as_os_str(), flags) {
+            // SQLite makes a file beside it for whoever reads, but where nobody can write nobody has to be told.
+            Err(Error::ReadOnly(_)) if is_on_a_read_only_disk(path) && log_bytes(path) == 0 => {
+                let mut address = std::ffi::OsString::from("file:");
+                address.push(percent_encoded(path));
+                address.push("?immutable=1");
+                Self::sqlite_with(path, &address, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn sqlite_with(path: &Path, address: &std::ffi::OsStr, flags: rusqlite::OpenFlags) -> Result<Self> {
+        let flags = flags | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let at = |error: rusqlite::Error| match Error::from(error) {
             Error::NotOurs(_) => Error::NotOurs(path.display().to_string()),
             Error::ReadOnly(why) => Error::ReadOnly(format!("{}: {why}", path.display())),
             other => other,
         };
-        let mut connection = rusqlite::Connection::open_with_flags(path, flags).map_err(at)?;
+        let mut connection = rusqlite::Connection::open_with_flags(address, flags).map_err(at)?;
         connection.busy_handler(Some(wait_patiently))?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         // Else a partial index on a table makes SQLite plan a statement anew each time a value is bound to it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // WAL is a property of the file: asking first keeps a start-up from writing.
         let mode: String = connection.query_row("pragma journal_mode", [], |row| row.get(0)).map_err(at)?;
-        if mode != "wal" {
+        // What cannot change has no log to write ahead.
+        if mode != "wal" && flags.contains(rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE) {
             let ours: i64 = connection.query_row("pragma application_id", [], |row| row.get(0)).map_err(at)?;
             let tables: i64 =
                 connection.query_row("select count(*) from sqlite_master", [], |row| row.get(0)).map_err(at)?;
@@ -132,7 +170,14 @@ impl Connection {
 
     /// Connects to PostgreSQL.
     pub fn postgres(url: &str) -> Result<Self> {
-        let config = postgres_config(url)?;
+        Self::postgres_with(url, Haste::None)
+    }
+
+    pub(crate) fn postgres_with(url: &str, haste: Haste) -> Result<Self> {
+        let mut config = postgres_config(url)?;
+        if haste == Haste::Visitor {
+            config.connect_timeout(VISITOR_TIMEOUT).tcp_user_timeout(VISITOR_TIMEOUT);
+        }
         let runtime = small_runtime()?;
         let client = runtime.block_on(async {
             let (client, connection) = config.connect(NoTls).await?;
@@ -140,7 +185,14 @@ impl Connection {
             tokio::spawn(connection);
             Ok::<_, Error>(client)
         })?;
-        Ok(Self::Postgres(Box::new(Postgres { client, runtime, statements: HashMap::new(), pending: Vec::new() })))
+        Ok(Self::Postgres(Box::new(Postgres {
+            client,
+            runtime,
+            statements: HashMap::new(),
+            pending: Vec::new(),
+            answer_max: None,
+            is_given_up: false,
+        })))
     }
 
     pub fn engine(&self) -> Engine {
@@ -166,7 +218,10 @@ impl Connection {
                 WAIT_MAX_MS.store(wait_ms, Ordering::Relaxed);
                 Ok(connection.busy_handler(Some(wait_a_little))?)
             }
-            Self::Postgres(_) => self.batch(&format!("set lock_timeout = {wait_ms}")),
+            Self::Postgres(postgres) => {
+                postgres.answer_max = Some(VISITOR_TIMEOUT);
+                self.batch(&format!("set lock_timeout = {wait_ms}"))
+            }
         }
     }
 
@@ -174,7 +229,7 @@ impl Connection {
     pub fn is_open(&self) -> bool {
         match self {
             Self::Sqlite(_) => true,
-            Self::Postgres(postgres) => !postgres.client.is_closed(),
+            Self::Postgres(postgres) => !postgres.is_given_up && !postgres.client.is_closed(),
         }
     }
 
@@ -302,6 +357,9 @@ impl Connection {
         if let Self::Postgres(postgres) = self {
             postgres.pending.clear();
         }
+        if !self.is_open() {
+            return;
+        }
         // A failure here means that the transaction is gone already, which is what was wanted.
         let _ = self.batch("rollback");
     }
@@ -319,9 +377,33 @@ impl Connection {
 /// The last connection to close would bring the whole log into the file, which takes longer than a short-lived writer
 /// lives. One in many does it: the log of processes that come one by one is never begun anew otherwise.
 fn leave_a_short_log(connection: &rusqlite::Connection) -> Result<()> {
-    let log = connection.path().map_or(0, |file| std::fs::metadata(format!("{file}-wal")).map_or(0, |log| log.len()));
+    let log = connection.path().map_or(0, |file| log_bytes(Path::new(file)));
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, log < LOG_LEFT_MAX)?;
     Ok(())
+}
+
+/// Bytes in the log of a SQLite file.
+fn log_bytes(file: &Path) -> u64 {
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(log).map_or(0, |log| log.len())
+}
+
+#[cfg(unix)]
+fn is_on_a_read_only_disk(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+#[cfg(not(unix))]
+fn is_on_a_read_only_disk(_: &Path) -> bool {
+    false
+}
+
+/// A path as it stands in the address of a file.
+fn percent_encoded(path: &Path) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
+    let shown = |byte: u8| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    path.as_os_str().as_encoded_bytes().iter().copied().map(shown).collect()
 }
 
 /// What [`Connection::wait_at_most`] was last told.
@@ -362,7 +444,9 @@ impl Postgres {
         match self.statements.get(sql) {
             Some(Some(statement)) => Ok(Some(statement.clone())),
             Some(None) => {
-                let statement = self.runtime.block_on(self.client.prepare(&for_postgres(sql)))?;
+                let preparing =
+                    self.runtime.block_on(in_time(self.answer_max, self.client.prepare(&for_postgres(sql))));
+                let statement = self.waited(preparing)??;
                 self.statements.insert(sql.to_owned(), Some(statement.clone()));
                 Ok(Some(statement))
             }
@@ -371,6 +455,12 @@ impl Postgres {
                 Ok(None)
             }
         }
+    }
+
+    /// An answer that came in time.
+    fn waited<T>(&mut self, answer: Option<T>) -> Result<T> {
+        self.is_given_up |= answer.is_none();
+        answer.ok_or_else(|| Error::Unreachable("it does not answer".into()))
     }
 
     fn keep(&mut self, sql: Cow<'static, str>, params: &[Param<'_>], kind: PendingKind) {
@@ -393,10 +483,19 @@ impl Postgres {
                 None => client.execute_typed(&for_postgres(sql), &typed(params)).await,
             }
         });
-        let (sent, answer) = self.runtime.block_on(join(try_join_all(sent), ask(client)));
+        let outcome = self.runtime.block_on(in_time(self.answer_max, join(try_join_all(sent), ask(client))));
+        let (sent, answer) = self.waited(outcome)?;
         // What failed first is why the rest failed.
         sent?;
         Ok(answer?)
+    }
+}
+
+/// What comes out, unless that takes longer than it may.
+async fn in_time<T>(at_most: Option<Duration>, answer: impl Future<Output = T>) -> Option<T> {
+    match at_most {
+        Some(at_most) => tokio::time::timeout(at_most, answer).await.ok(),
+        None => Some(answer.await),
     }
 }
 
@@ -472,11 +571,22 @@ fn without_needless_transaction(mut pending: Vec<Pending>) -> Vec<Pending> {
 pub(crate) fn postgres_config(url: &str) -> Result<tokio_postgres::Config> {
     let mut config: tokio_postgres::Config = url.parse().map_err(|_| Error::Url(crate::url::without_password(url)))?;
     config.application_name("trackway");
-    // As long as SQLite waits. What was given in the URL comes after, and wins.
+    // Waits as long as SQLite does; and notices as soon as we do when we are gone, to let go of what we held. What was given
+    // in the URL comes after, and wins.
     let given = config.get_options().unwrap_or_default();
-    config.options(format!("-c lock_timeout=5s {given}"));
+    let (silence_ms, idle, every) = (SILENCE_MAX.as_millis(), ASK_AFTER.as_secs(), ASK_EVERY.as_secs());
+    config.options(format!(
+        "-c lock_timeout=5s -c tcp_user_timeout={silence_ms} -c tcp_keepalives_idle={idle} \
+         -c tcp_keepalives_interval={every} -c tcp_keepalives_count={ASKS} {given}"
+    ));
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE_MAX);
+    }
+    if config.get_keepalives_idle() == ASK_AFTER_UNSAID {
+        config.keepalives_idle(ASK_AFTER).keepalives_interval(ASK_EVERY).keepalives_retries(ASKS);
     }
     Ok(config)
 }

@@ -67,6 +67,15 @@ impl Error {
         }
     }
 
+    /// Whether the same write may succeed later: nothing is wrong with it, but with where it goes.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Busy(_) | Self::Unreachable(_) | Self::Again(_) | Self::Full(_) | Self::ReadOnly(_) => true,
+            Self::Rule(rule) => rule.kind == ErrorKind::Busy,
+            _ => false,
+        }
+    }
+
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Rule(rule) => return rule.hint.clone(),

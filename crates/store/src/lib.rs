@@ -17,6 +17,7 @@ pub mod results;
 pub mod schema;
 pub mod search;
 pub mod shown;
+pub mod soundness;
 pub mod sql;
 pub mod store;
 pub mod table;

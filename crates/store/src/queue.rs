@@ -203,6 +203,16 @@ impl Writer<'_> {
         )
     }
 
+    /// Items that are held, with a last sign of life that is still to come, held against other writers.
+    pub fn items_held_from_the_future(&mut self) -> Result<Vec<QueueItem>> {
+        let now = self.now;
+        let skip = self.skipping_what_others_hold();
+        self.rows(
+            &format!("where tenant_id = ?1 and status = 'running' and lease_expires > ?2 and heartbeat_at > ?2 limit {EXPIRED_MAX}{skip}"),
+            params![now],
+        )
+    }
+
     fn skipping_what_others_hold(&self) -> &'static str {
         match self.engine() {
             Engine::Sqlite => "",

@@ -11,7 +11,7 @@ use trackway_domain::{Id, Time, kind};
 
 use crate::{
     bell,
-    connection::{COMMIT, Connection, Engine},
+    connection::{COMMIT, Connection, Engine, Haste},
     error::{Error, Result},
     migrate,
     moment::Clock,
@@ -39,18 +39,31 @@ type FileIdentity = (u64, u64);
 impl Store {
     /// Opens a database that exists; brings an older one up to date.
     pub fn open(url: Url) -> Result<Self> {
+        Self::opened(url, None)
+    }
+
+    /// The same for a visitor who must not be in the way: waits no longer than this for other writers, and for a server
+    /// that does not answer not much longer.
+    pub fn open_patient(url: Url, wait_ms: u32) -> Result<Self> {
+        Self::opened(url, Some(wait_ms))
+    }
+
+    fn opened(url: Url, wait_ms: Option<u32>) -> Result<Self> {
         if let Url::Sqlite(path) = &url
             && path.metadata().map_or(true, |file| file.is_file() && file.len() == 0)
         {
             return Err(Error::Missing(url.to_string()));
         }
-        let mut connection = connect(&url, false)?;
+        let mut connection = connect(&url, false, wait_ms)?;
         match migrate::applied(&mut connection, &url)? {
             0 => return Err(Error::Missing(url.to_string())),
             version if version < migrate::known_version() => migrate::bring_up_to_date(&mut connection, &url)?,
             _ => {}
         }
-        Ok(Self::over(url, connection))
+        if let Some(wait_ms) = wait_ms {
+            connection.wait_at_most(wait_ms)?;
+        }
+        Ok(Self::over(url, connection, wait_ms))
     }
 
     /// Opens a database, making it when there is none.
@@ -61,23 +74,14 @@ impl Store {
             make_private(directory).map_err(|error| Error::ReadOnly(format!("{}: {error}", directory.display())))?;
         }
         let new = matches!(&url, Url::Sqlite(path) if !path.exists());
-        let mut connection = connect(&url, true)?;
+        let mut connection = connect(&url, true, None)?;
         if let Url::Sqlite(path) = &url
             && new
         {
             keep_private(path);
         }
         migrate::bring_up_to_date(&mut connection, &url)?;
-        Ok(Self::over(url, connection))
-    }
-
-    /// Waits no longer than this for other writers: for a visitor who must not be in the way.
-    pub fn patient_for(mut self, wait_ms: u32) -> Result<Self> {
-        self.wait_ms = Some(wait_ms);
-        for connection in self.idle.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            connection.wait_at_most(wait_ms)?;
-        }
-        Ok(self)
+        Ok(Self::over(url, connection, None))
     }
 
     /// Whether what was opened is still what stands there, and still what this program knows: for one who stays long.
@@ -100,9 +104,9 @@ impl Store {
         idle.into_iter().for_each(Connection::leave);
     }
 
-    fn over(url: Url, connection: Connection) -> Self {
+    fn over(url: Url, connection: Connection, wait_ms: Option<u32>) -> Self {
         let file = identity_at(&url);
-        Self { url, idle: Mutex::new(vec![connection]), wait_ms: None, file, clock: Clock::default() }
+        Self { url, idle: Mutex::new(vec![connection]), wait_ms, file, clock: Clock::default() }
     }
 
     pub fn url(&self) -> &Url {
@@ -146,7 +150,7 @@ impl Store {
 
     /// One more connection, as patient as the others.
     pub(crate) fn connect(&self) -> Result<Connection> {
-        let mut connection = connect(&self.url, false)?;
+        let mut connection = connect(&self.url, false, self.wait_ms)?;
         self.wait_ms.map_or(Ok(()), |wait_ms| connection.wait_at_most(wait_ms))?;
         Ok(connection)
     }
@@ -192,10 +196,12 @@ pub(crate) fn keep_private(file: &Path) {
 #[cfg(not(unix))]
 pub(crate) fn keep_private(_: &Path) {}
 
-fn connect(url: &Url, create: bool) -> Result<Connection> {
+fn connect(url: &Url, create: bool, wait_ms: Option<u32>) -> Result<Connection> {
     match url {
         Url::Sqlite(path) => Connection::sqlite(path, create),
-        Url::Postgres(url) => Connection::postgres(url),
+        Url::Postgres(url) => {
+            Connection::postgres_with(url, if wait_ms.is_some() { Haste::Visitor } else { Haste::None })
+        }
     }
 }
 

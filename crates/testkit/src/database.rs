@@ -16,7 +16,12 @@ pub struct TestDatabase {
 #[derive(Debug)]
 enum Place {
     Directory(TempDir),
-    Server { server: String, name: String },
+    Server {
+        server: String,
+        name: String,
+    },
+    /// Whoever made it drops it.
+    Elsewhere(String),
 }
 
 /// Makes a place for a database of this engine.
@@ -35,6 +40,11 @@ pub fn database(engine: Engine) -> TestDatabase {
 }
 
 impl TestDatabase {
+    /// One that is somewhere else, and stays there.
+    pub fn elsewhere(url: String) -> Self {
+        Self { place: Place::Elsewhere(url) }
+    }
+
     pub fn url(&self) -> Url {
         Url::parse(&self.url_text()).unwrap()
     }
@@ -44,6 +54,7 @@ impl TestDatabase {
         match &self.place {
             Place::Directory(directory) => format!("sqlite:{}", directory.path().join("trackway.db").display()),
             Place::Server { server, name } => with_database(server, name),
+            Place::Elsewhere(url) => url.clone(),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! A PostgreSQL server of a test's own, to be crashed under whoever uses it.
 
 use std::{
+    ffi::OsString,
+    fs::OpenOptions,
+    io::Write,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -13,6 +16,8 @@ use trackway_store::connection::Connection;
 pub struct CrashingServer {
     pub url: String,
     folder: TempDir,
+    /// What its programs are started with.
+    within: Vec<String>,
 }
 
 fn script() -> PathBuf {
@@ -21,28 +26,52 @@ fn script() -> PathBuf {
 
 impl CrashingServer {
     pub fn start() -> Self {
+        Self::start_within(&[])
+    }
+
+    /// The same by a program that runs others, such as `nsenter` with what it needs.
+    pub fn start_within(within: &[&str]) -> Self {
         // Sockets have short paths.
         let folder = tempfile::Builder::new().prefix("trackway-crash.").tempdir_in("/tmp").unwrap();
-        let url = control("start", folder.path());
+        let within = within.iter().map(ToString::to_string).collect();
+        let mut server = Self { url: String::new(), folder, within };
+        server.url = server.control("start");
         // The cluster of tests gives up durability for speed; here it is what is tested.
-        Connection::postgres(&url).unwrap().batch("alter database postgres set synchronous_commit = on").unwrap();
-        Self { url, folder }
+        let durable = "alter database postgres set synchronous_commit = on";
+        Connection::postgres(&server.url).unwrap().batch(durable).unwrap();
+        server
     }
 
     /// Kills it in the middle of what it does, and starts it again.
     pub fn crash(&self) {
-        control("crash", self.folder.path());
+        self.control("crash");
     }
-}
 
-fn control(verb: &str, folder: &Path) -> String {
-    let output = Command::new(script()).arg(verb).arg(folder).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    /// Lets it listen at 127.0.0.1 too, and says where. It is crashed for that.
+    pub fn listen(&self) -> String {
+        let mut settings =
+            OpenOptions::new().append(true).open(self.folder.path().join("data/postgresql.conf")).unwrap();
+        writeln!(settings, "listen_addresses = '127.0.0.1'").unwrap();
+        self.crash();
+        "postgres://postgres@127.0.0.1:5432/postgres?sslmode=disable".to_owned()
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut words = self.within.iter().map(OsString::from).chain([script().into()]);
+        let mut command = Command::new(words.next().expect("there is a program"));
+        command.args(words).arg(verb).arg(self.folder.path());
+        command
+    }
+
+    fn control(&self, verb: &str) -> String {
+        let output = self.command(verb).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
 }
 
 impl Drop for CrashingServer {
     fn drop(&mut self) {
-        let _ = Command::new(script()).arg("stop").arg(self.folder.path()).status();
+        let _ = self.command("stop").status();
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Error as Rule, Id, Ref, Time, kind,
-    queue::{self, is_worth_extending, lease, lease_end},
+    queue::{self, is_from_a_clock_set_back, is_worth_extending, lease, lease_end},
     words::{ItemStatus, RunStatus},
 };
 use trackway_store::{Writer, params, tables::QueueItem};
@@ -112,6 +112,7 @@ impl Action for CleanupLeases {
     type Output = Returned;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        count_from_now(write)?;
         // Each is told of by an event of its own.
         Ok(Done::unchanged(Returned { returned: return_expired(context, write)? }))
     }
@@ -122,6 +123,19 @@ pub(super) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Resul
     let expired = write.expired_items()?;
     expired.iter().try_for_each(|item| expire(context, write, item))?;
     Ok(expired.len())
+}
+
+/// Lets leases from before the clock was set back begin anew: a holder that lives says so in time, and one that does not
+/// holds it no longer than any other.
+pub(super) fn count_from_now(write: &mut Writer<'_>) -> Result<()> {
+    for item in write.items_held_from_the_future()? {
+        if let (Some(heartbeat_at), Some(seconds)) = (item.heartbeat_at, item.lease_seconds)
+            && is_from_a_clock_set_back(write.now, heartbeat_at, seconds)
+        {
+            extend(write, item.id, item.fence, lease_end(write.now, seconds), seconds)?;
+        }
+    }
+    Ok(())
 }
 
 fn expire(context: &Context, write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {

@@ -12,7 +12,11 @@ use trackway_store::{
     tables::{Agent, QueueItem, Registered, Run},
 };
 
-use super::{lease::return_expired, resource, settle::start_task};
+use super::{
+    lease::{count_from_now, return_expired},
+    resource,
+    settle::start_task,
+};
 use crate::{
     action::{About, Action, Done},
     agent_link,
@@ -95,6 +99,7 @@ impl Action for TakeItems {
             return Err(why_not(write, item.id, &agent)?.into());
         }
         if picked.is_empty() {
+            count_from_now(write)?;
             return Ok(Done::unchanged(Vec::new()));
         }
         Ok(done(begin(context, write, &taker, picked)?))

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trackway_actions::{Core, Credential, context::Secret, session::AttachSession};
 use trackway_claude::{event::Event, redact::redacted, tool};
-use trackway_domain::{ErrorKind, Time, text, words::Memory};
+use trackway_domain::{Time, text, words::Memory};
 use trackway_store::Url;
 
 pub use self::taking::apply_waiting;
@@ -182,11 +182,12 @@ impl Place {
             Ok(said) => return said.map(|said| said.to_string()),
             Err(failure) => failure,
         };
-        if failure.kind == ErrorKind::Busy {
+        if failure.may_pass {
             let text = redacted(&String::from_utf8_lossy(&arrival.bytes)).into_owned();
             let spooled = Spooled { at: arrival.at, memory: arrival.memory, event: text };
             if let Err(error) = spool::spool(&self.folder, &spooled) {
-                log(&self.folder, &event.hook_event_name, &format!("neither written nor spooled: {error}"));
+                let why = format!("neither written ({}) nor spooled ({error})", failure.message);
+                log(&self.folder, &event.hook_event_name, &why);
             }
         } else {
             log(&self.folder, &event.hook_event_name, &failure.message);
@@ -204,7 +205,7 @@ fn attach(core: &Core, token: Option<&String>, session: &str) -> Result<(), Fail
         None => Ok(false),
     });
     match attached {
-        Err(error) if error.kind() == ErrorKind::Busy => Err(error.into()),
+        Err(error) if error.may_pass() => Err(error.into()),
         _ => Ok(()),
     }
 }
@@ -217,23 +218,28 @@ pub fn folder_of(location: &Location) -> PathBuf {
     }
 }
 
-fn user_folder() -> PathBuf {
+pub fn user_folder() -> PathBuf {
     user_file().ok().and_then(|file| file.parent().map(Path::to_path_buf)).unwrap_or_else(std::env::temp_dir)
 }
 
-/// One line for each failure, beside the database.
+/// One line for each failure, beside the database; where nothing can be written there, beside the user's.
 fn log(folder: &Path, event: &str, why: &str) {
-    let path = folder.join("hook.log");
-    let _ = fs::create_dir_all(folder);
-    if path.metadata().is_ok_and(|log| log.len() > LOG_MAX) {
-        let _ = fs::rename(&path, folder.join("hook.log.old"));
-    }
     let line = format!(
         "{} {} {}\n",
         Time::now(),
         text::cut(&text::clean_line(event), 40),
         text::cut(&text::clean_line(&redacted(why)), 500)
     );
-    let file = fs::OpenOptions::new().create(true).append(true).open(path);
-    let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    if append(folder, &line).is_err() {
+        let _ = append(&user_folder(), &line);
+    }
+}
+
+fn append(folder: &Path, line: &str) -> std::io::Result<()> {
+    let path = folder.join("hook.log");
+    fs::create_dir_all(folder)?;
+    if path.metadata().is_ok_and(|log| log.len() > LOG_MAX) {
+        let _ = fs::rename(&path, folder.join("hook.log.old"));
+    }
+    fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes())
 }

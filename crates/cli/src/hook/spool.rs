@@ -1,6 +1,9 @@
 //! Events that could not be applied at once: files that the next call applies in order.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Time, words::Memory};
@@ -13,13 +16,36 @@ pub struct Spooled {
     pub event: String,
 }
 
+/// Leaves an event for the next call.
 pub fn spool(folder: &Path, spooled: &Spooled) -> std::io::Result<()> {
     let spool = folder.join("spool");
     make_private(&spool)?;
-    let name = format!("{:020}-{}", spooled.at.micros(), std::process::id());
+    // In the order in which they came, also where the clock was set back between them.
+    let place = waiting_in(&spool).last().and_then(|last| place_of(last)).map_or(0, |last| last + 1);
+    let name = format!("{:020}-{}", place.max(spooled.at.micros()), uuid::Uuid::new_v4().simple());
     let half = spool.join(format!("{name}.half"));
-    fs::write(&half, serde_json::to_vec(spooled)?)?;
-    fs::rename(half, spool.join(format!("{name}.json")))
+    let written = fs::write(&half, serde_json::to_vec(spooled)?)
+        .and_then(|()| fs::rename(&half, spool.join(format!("{name}.json"))));
+    if written.is_err() {
+        let _ = fs::remove_file(half);
+    }
+    written
+}
+
+/// The events that wait in a folder, in order.
+pub fn waiting_in(spool: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(spool).into_iter().flatten().flatten();
+    let mut waiting: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    waiting.sort();
+    waiting
+}
+
+/// The number that a waiting event has in the order.
+fn place_of(waiting: &Path) -> Option<i64> {
+    waiting.file_stem()?.to_str()?.split('-').next()?.parse().ok()
 }
 
 /// Events hold what people and agents said: they wait where only their owner looks.

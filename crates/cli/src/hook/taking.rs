@@ -1,9 +1,6 @@
 //! One event in an open database: its facts written down, what it points at read, and a word found for the agent.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 use trackway_actions::{Context, Core, session::Observed};
@@ -25,7 +22,7 @@ use trackway_views::session::{Standing, last_digest, standing};
 
 use super::{
     log,
-    spool::{Spooled, spool},
+    spool::{Spooled, spool, waiting_in},
 };
 use crate::failure::Failure;
 
@@ -52,21 +49,20 @@ impl Hook<'_> {
     /// Applies what earlier calls had to leave behind, in order. One call at a time does this.
     pub fn drain(&self) -> Result<(), Failure> {
         let spool = self.folder.join("spool");
-        let Ok(entries) = fs::read_dir(&spool) else { return Ok(()) };
-        let mut waiting: Vec<PathBuf> = entries
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-            .collect();
+        let waiting = waiting_in(&spool);
         if waiting.is_empty() {
             return Ok(());
         }
         let Ok(lock) = fs::File::create(spool.join("lock")) else { return Ok(()) };
         if lock.try_lock().is_err() {
             // Another call is at it: this event comes after those.
-            return Err(Failure { kind: ErrorKind::Busy, message: "events are being applied".to_owned(), hint: None });
+            return Err(Failure {
+                kind: ErrorKind::Busy,
+                message: "events are being applied".to_owned(),
+                hint: None,
+                may_pass: true,
+            });
         }
-        waiting.sort();
         for path in waiting {
             let Ok(text) = fs::read(&path) else { continue };
             let outcome = serde_json::from_slice::<Spooled>(&text)
@@ -74,7 +70,7 @@ impl Hook<'_> {
                 .and_then(|spooled| Event::parse(spooled.event.as_bytes()).map(|event| (spooled, event)));
             match outcome {
                 Ok((spooled, event)) => match self.take(&event, Memory::Off, spooled.at) {
-                    Err(failure) if failure.kind == ErrorKind::Busy => return Err(failure),
+                    Err(failure) if failure.may_pass => return Err(failure),
                     Err(failure) => log(self.folder, &event.hook_event_name, &failure.message),
                     Ok(_) => {}
                 },

@@ -46,6 +46,25 @@ both_engines! {
         assert!(text(&finding["fix"]).contains("trackway ingest"), "{finding}");
     }
 
+    fn a_record_that_does_not_hold_together_is_a_finding(terminal: Terminal) {
+        terminal.json(&["workflow", "set", "--name", "w"]);
+        terminal.json(&["task", "set", "--workflow", "w", "--variant", "v"]);
+        terminal.json(&["queue", "add", "--task", "v"]);
+        terminal.json(&["queue", "take"]);
+        let mut connection = match terminal.database.url() {
+            Url::Sqlite(path) => Connection::sqlite(&path, false).unwrap(),
+            Url::Postgres(_) => Connection::postgres(&terminal.database.url_text()).unwrap(),
+        };
+        connection.batch("update runs set status = 'failed'; delete from registry where kind = 'workflow'").unwrap();
+        let (code, found) = doctor(&terminal);
+        assert_eq!((code, column(&found["findings"], "check")), (1, vec!["record".to_owned(); 3]));
+        let problems = column(&found["findings"], "problem");
+        let what = ["1 queue items held by a run that does not run", "1 tokens of runs that are over", "1 rows of workflows that the registry does not know"];
+        assert_eq!(problems, what.map(|what| format!("the record does not hold together: {what}")));
+        // Else it would be found again at the end of this test.
+        connection.batch("delete from trackway_migrations").unwrap();
+    }
+
     fn leases_that_nobody_returned_are_found_and_fixed(terminal: Terminal) {
         terminal.json(&["workflow", "set", "--name", "w"]);
         terminal.json(&["task", "set", "--workflow", "w", "--variant", "v"]);

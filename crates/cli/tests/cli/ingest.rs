@@ -90,7 +90,7 @@ impl Writing {
 }
 
 /// A session's file and its agent's, line by line in the order in which they were written.
-fn voyage() -> Vec<(Option<&'static str>, String)> {
+pub fn voyage() -> Vec<(Option<&'static str>, String)> {
     let mut main = Writing::new(SESSION, "/ship");
     let mut sub = Writing::new(SESSION, "/ship").of_agent(AGENT);
     let spawn =
@@ -130,10 +130,10 @@ fn voyage() -> Vec<(Option<&'static str>, String)> {
 }
 
 /// Where Claude Code keeps transcripts, in some home.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn of(terminal: &Terminal) -> Self {
+    pub fn of(terminal: &Terminal) -> Self {
         let folder = terminal.home.path().join(".claude/projects/-ship");
         fs::create_dir_all(&folder).unwrap();
         Self(folder)
@@ -146,7 +146,7 @@ impl Folder {
         }
     }
 
-    fn append(&self, agent: Option<&str>, text: &str) {
+    pub fn append(&self, agent: Option<&str>, text: &str) {
         let path = self.file(agent);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         File::options().create(true).append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
@@ -171,16 +171,16 @@ fn ingest_loudly(terminal: &Terminal) -> (Value, String) {
     (serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone(), ran.stderr)
 }
 
-fn projects(terminal: &Terminal) -> PathBuf {
+pub fn projects(terminal: &Terminal) -> PathBuf {
     terminal.home.path().join(".claude/projects")
 }
 
 /// The record without where the files are.
-fn told(terminal: &Terminal) -> String {
+pub fn told(terminal: &Terminal) -> String {
     record(terminal).replace(terminal.home.path().to_str().unwrap(), "HOME")
 }
 
-fn engine(terminal: &Terminal) -> Engine {
+pub fn engine(terminal: &Terminal) -> Engine {
     match terminal.database.url() {
         Url::Sqlite(_) => Engine::Sqlite,
         Url::Postgres(_) => Engine::Postgres,
@@ -188,7 +188,7 @@ fn engine(terminal: &Terminal) -> Engine {
 }
 
 /// What is told of the first lines of the story, read at once.
-fn read_at_once(engine: Engine, lines: &[(Option<&str>, String)]) -> String {
+pub fn read_at_once(engine: Engine, lines: &[(Option<&str>, String)]) -> String {
     let terminal = Terminal::at(engine);
     let folder = Folder::of(&terminal);
     for (agent, line) in lines {

@@ -13,6 +13,7 @@ mod databases;
 mod demo;
 mod doctor;
 mod errors;
+mod faults;
 mod hook;
 mod ids;
 mod import;

@@ -126,6 +126,11 @@ impl Server {
         Self { address: address.parse().unwrap(), process, _said: said }
     }
 
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
     /// Sends a request as it is written: the status, and all that came back.
     pub fn sent(&self, head: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();

@@ -7,6 +7,7 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
+use trackway_store::Store;
 use trackway_testkit::{Engine, TestDatabase, database};
 
 /// A home directory, a database, and whoever types.
@@ -34,6 +35,13 @@ impl Terminal {
     /// In front of no database yet.
     pub fn before_init(engine: Engine) -> Self {
         Self { database: database(engine), home: tempfile::tempdir().unwrap() }
+    }
+
+    /// In front of a database that was just made at this URL.
+    pub fn at_url(url: String) -> Self {
+        let terminal = Self { database: TestDatabase::elsewhere(url), home: tempfile::tempdir().unwrap() };
+        terminal.json(&["init"]);
+        terminal
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
@@ -100,6 +108,18 @@ impl Terminal {
     pub fn starts(&self, arguments: &[&str]) -> (String, String) {
         let started = self.json(&[&["run", "start"], arguments].concat());
         (text(&started["run_id"]), text(&started["token"]))
+    }
+}
+
+/// Whatever a test did, the record holds together after it.
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // One that was never made, or that the test broke, has its own say.
+        if let (false, Ok(store)) = (std::thread::panicking(), Store::open(self.database.url()))
+            && let Ok(unsound) = store.unsound()
+        {
+            assert_eq!(unsound, Vec::<String>::new());
+        }
     }
 }
 

@@ -59,7 +59,10 @@ pub fn restore(url: &Url, from: &mut (impl Read + Seek), progress: Progress<'_>)
     let tables = layout::tables(dump.schema);
     let mut copied = Vec::new();
     for table in &tables {
-        copied.push(staging.take(table, dump.rows_of(table), progress)?);
+        match staging.take(table, dump.rows_of(table), progress) {
+            Ok(table) => copied.push(table),
+            Err(error) => return Err(staging.given_up(error)),
+        }
     }
     if copied != said {
         return Err(Error::Damaged("it does not hold what it says".into()));
@@ -77,7 +80,10 @@ pub fn move_to(store: &Store, url: &Url, progress: Progress<'_>) -> Result<Vec<T
     let mut copied = Vec::new();
     for table in &tables {
         let rows = Rows::new(table, |sql, params| read.query_unscoped(sql, params));
-        copied.push(staging.take(table, rows, progress)?);
+        match staging.take(table, rows, progress) {
+            Ok(table) => copied.push(table),
+            Err(error) => return Err(staging.given_up(error)),
+        }
     }
     drop(read);
     staging.publish(&tables, &copied)

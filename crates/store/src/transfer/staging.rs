@@ -60,9 +60,25 @@ impl Staging {
             Url::Sqlite(path) => Self::file(url, path, version)?,
             Url::Postgres(address) => Self::schema(url, address, version)?,
         };
-        migrate::bring_up_to(&mut staging.connection, url, version)?;
-        staging.without_references()?;
-        Ok(staging)
+        let prepared = migrate::bring_up_to(&mut staging.connection, url, version);
+        match prepared.and_then(|()| staging.without_references()) {
+            Ok(()) => Ok(staging),
+            Err(error) => Err(staging.given_up(error)),
+        }
+    }
+
+    /// Says why it was given up. What was cut off is gone on with; but on a full disk it would be in everyone's way.
+    pub fn given_up(mut self, error: Error) -> Error {
+        if matches!(error, Error::Full(_)) {
+            match &self.place {
+                Place::File { staging, .. } => remove_database(staging),
+                Place::Schema { .. } => {
+                    self.connection.rollback();
+                    let _ = self.connection.batch(&format!("drop schema {SCHEMA} cascade"));
+                }
+            }
+        }
+        error
     }
 
     fn file(url: &Url, target: &Path, version: i64) -> Result<Self> {
@@ -74,7 +90,11 @@ impl Staging {
                 .map_err(|error| Error::ReadOnly(format!("{}: {error}", folder.display())))?;
         }
         let staging = incoming_of(target);
-        let mut connection = exclusively(&staging)?;
+        let mut connection = exclusively(&staging).inspect_err(|error| {
+            if matches!(error, Error::Full(_)) {
+                remove_database(&staging);
+            }
+        })?;
         let left = migrate::applied(&mut connection, url).unwrap_or(i64::MAX);
         if left != 0 && left != version {
             // Of another backup. It is ours as long as this connection is open.
@@ -195,17 +215,23 @@ impl Staging {
 
     /// Checks that everything came here, makes what is made from it, and puts it in its place.
     pub fn publish(mut self, tables: &[TableLayout], copied: &[TableCopied]) -> Result<Vec<TableCopied>> {
-        for (table, said) in tables.iter().zip(copied) {
-            if self.digest_of(table)? != *said {
-                return Err(Error::Database(format!("{} did not come through as it was", table.name)));
-            }
+        if let Err(error) = self.check(tables, copied).and_then(|()| self.make_derived(tables)) {
+            return Err(self.given_up(error));
         }
-        self.make_derived(tables)?;
         match &self.place {
             Place::File { .. } => self.publish_file(),
             Place::Schema { .. } => self.publish_schema(tables),
         }?;
         Ok(copied.to_vec())
+    }
+
+    fn check(&mut self, tables: &[TableLayout], copied: &[TableCopied]) -> Result<()> {
+        for (table, said) in tables.iter().zip(copied) {
+            if self.digest_of(table)? != *said {
+                return Err(Error::Database(format!("{} did not come through as it was", table.name)));
+            }
+        }
+        Ok(())
     }
 
     fn digest_of(&mut self, table: &TableLayout) -> Result<TableCopied> {
@@ -247,16 +273,19 @@ impl Staging {
         migrate::bring_up_to_date(&mut self.connection, &self.url)
     }
 
-    fn publish_file(self) -> Result<()> {
-        let Self { mut connection, place: Place::File { target, staging }, .. } = self else {
-            return Ok(());
-        };
-        let broken = connection.query::<(String,)>("select \"table\" from pragma_foreign_key_check limit 1", &[])?;
+    fn publish_file(mut self) -> Result<()> {
+        let broken =
+            self.connection.query::<(String,)>("select \"table\" from pragma_foreign_key_check limit 1", &[])?;
         if let Some((table,)) = broken.first() {
             return Err(Error::Damaged(format!("{table} refers to what is not there")));
         }
         // All of it into the one file, which is then on the disk.
-        connection.query::<(i64,)>("pragma wal_checkpoint(truncate)", &[])?;
+        if let Err(error) = self.connection.query::<(i64,)>("pragma wal_checkpoint(truncate)", &[]) {
+            return Err(self.given_up(error));
+        }
+        let Self { connection, place: Place::File { target, staging }, .. } = self else {
+            return Ok(());
+        };
         drop(connection);
         let failed = |error: std::io::Error| file_error(&target.display().to_string(), &error);
         File::open(&staging).and_then(|file| file.sync_all()).map_err(failed)?;

@@ -1,0 +1,232 @@
+//! A clock that is set back, and forth again, under processes that run and between those that come and go.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    Group,
+    audit::{audit, connection, count},
+    skipped, until,
+};
+use crate::terminal::{Ran, Terminal, both_engines, column, ran, ran_with_input, text};
+
+/// What an hour is to the clock.
+const AN_HOUR_BACK: &str = "-3600";
+
+/// The library that gives a process another clock.
+fn another_clock() -> Option<PathBuf> {
+    let found = fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path().join("faketime/libfaketime.so.1"));
+    let found = found.chain([PathBuf::from("/usr/lib/faketime/libfaketime.so.1")]).find(|path| path.exists());
+    if found.is_none() {
+        skipped("there is no libfaketime: apt-get install faketime");
+    }
+    found
+}
+
+/// A terminal whose clock can be set.
+struct Clock<'a> {
+    terminal: &'a Terminal,
+    library: PathBuf,
+    offset: PathBuf,
+}
+
+impl<'a> Clock<'a> {
+    fn of(terminal: &'a Terminal) -> Option<Self> {
+        let clock = Self { terminal, library: another_clock()?, offset: terminal.home.path().join("clock") };
+        clock.set("+0");
+        Some(clock)
+    }
+
+    /// Sets the clock of everything that runs here, and that will.
+    fn set(&self, offset: &str) {
+        let new = self.offset.with_extension("new");
+        fs::write(&new, format!("{offset}\n")).unwrap();
+        fs::rename(new, &self.offset).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.terminal.command(arguments);
+        command
+            .env("LD_PRELOAD", &self.library)
+            .env("FAKETIME_TIMESTAMP_FILE", &self.offset)
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .env("NO_FAKE_STAT", "1");
+        command
+    }
+
+    fn runs(&self, arguments: &[&str]) -> Ran {
+        let mut command = self.command(arguments);
+        command.arg("--json");
+        ran(command)
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        let ran = self.runs(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+        serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone()
+    }
+
+    fn task(&self, variant: &str, more: &[&str]) {
+        self.json(&[&["task", "set", "--workflow", "ops", "--variant", variant], more].concat());
+    }
+}
+
+/// Completes an item as its taker.
+fn complete(clock: &Clock<'_>, taken: &Value) -> i32 {
+    let (item, fence) = (text(&taken["id"]), taken["fence"].to_string());
+    clock.runs(&["queue", "complete", "--id", &item, "--fence", &fence]).code
+}
+
+fn took(clock: &Clock<'_>, lease: &str) -> Option<Value> {
+    clock.json(&["queue", "take", "--lease", lease]).get(0).cloned()
+}
+
+both_engines! {
+    fn order_is_by_position_and_not_by_the_clock(terminal: Terminal) {
+        let Some(clock) = Clock::of(&terminal) else { return };
+        clock.json(&["workflow", "set", "--name", "ops"]);
+        let mut wanted = vec!["main/notes/0".to_owned()];
+        clock.json(&["note", "create", "--studio", "main", "--title", "0"]);
+        clock.task("ship", &["--title", "first"]);
+        clock.task("ship/2", &[]);
+        clock.json(&["task", "replace", "ship/2", "ship"]);
+        clock.set(AN_HOUR_BACK);
+        for title in ["1", "2"] {
+            clock.json(&["note", "create", "--studio", "main", "--title", title]);
+            wanted.push(format!("main/notes/{title}"));
+        }
+        clock.task("ship/3", &[]);
+        clock.json(&["task", "replace", "ship/3", "ship/2"]);
+        clock.task("ship", &["--title", "second"]);
+        clock.task("keel", &[]);
+        clock.json(&["link", "add", "--from", "keel", "--to", "ship/3", "--type", "blocks"]);
+        assert_eq!(column(&clock.json(&["ready"]), "variant"), ["keel"]);
+        clock.json(&["scratchpad", "set", "--agent", "worker", "--content", "one"]);
+        clock.set("+0");
+        clock.json(&["note", "create", "--studio", "main", "--title", "3"]);
+        wanted.push("main/notes/3".to_owned());
+        clock.json(&["scratchpad", "set", "--agent", "worker", "--content", "two"]);
+        clock.json(&["task", "set", "--workflow", "ops", "--variant", "keel", "--status", "done"]);
+
+        let logged: Vec<(String,)> = connection(&terminal)
+            .query("select subject_path from events where action = 'create_note' order by position", &[])
+            .unwrap();
+        assert_eq!(logged.into_iter().map(|(path,)| path).collect::<Vec<_>>(), wanted);
+        let mut listed = clock.json(&["event", "list", "--limit", "1000"]).as_array().unwrap().clone();
+        listed.sort_by_key(|event| event["position"].as_i64());
+        listed.retain(|event| event["action"] == "create_note");
+        assert_eq!(column(&json!(listed), "subject"), wanted);
+        assert_eq!(clock.json(&["task", "latest", "--id", "ship"])["variant"], "ship/3");
+        assert_eq!(clock.json(&["task", "next", "--id", "ship", "--level", "minor"])["variant"], "ship/2");
+        assert_eq!(clock.json(&["task", "get", "ship"])["title"], "second");
+        assert_eq!(column(&clock.json(&["ready"]), "variant"), ["ship/3"]);
+        let pad = clock.json(&["scratchpad", "get", "--agent", "worker"]);
+        assert_eq!((&pad["content"], &pad["revision"]), (&json!("two"), &json!(2)));
+        audit(&terminal, &[]);
+    }
+
+    fn a_lease_is_neither_eternal_nor_lost_when_the_clock_is_set_back(terminal: Terminal) {
+        let Some(clock) = Clock::of(&terminal) else { return };
+        clock.json(&["workflow", "set", "--name", "ops"]);
+        clock.task("again", &["--recurring", "true"]);
+        for _ in 0..3 {
+            clock.json(&["queue", "add", "--task", "again"]);
+        }
+        let (gone, alive) = (took(&clock, "2").unwrap(), took(&clock, "60").unwrap());
+        clock.set(AN_HOUR_BACK);
+        // Who lives says so, and goes on with its own.
+        let (item, fence) = (text(&alive["id"]), alive["fence"].to_string());
+        clock.json(&["queue", "heartbeat", "--id", &item, "--fence", &fence]);
+        let third = took(&clock, "60").unwrap();
+        assert_eq!(complete(&clock, &third), 0);
+        // Who is gone does not hold it for the hour that is gone through again.
+        let again = until("the lease of who is gone is over", Duration::from_secs(20), || took(&clock, "60"));
+        assert_eq!((&again["id"], &again["attempt"]), (&gone["id"], &json!(2)));
+        assert_eq!(complete(&clock, &gone), 4);
+        assert_eq!(complete(&clock, &alive), 0);
+        assert_eq!(complete(&clock, &again), 0);
+
+        // An hour forth: the lease is over, the work is done again, and done once.
+        clock.json(&["queue", "add", "--task", "again"]);
+        let early = took(&clock, "60").unwrap();
+        clock.set("+0");
+        let late = until("a lease that is over is taken", Duration::from_secs(20), || took(&clock, "60"));
+        assert_eq!((&late["id"], &late["attempt"]), (&early["id"], &json!(2)));
+        assert_eq!(complete(&clock, &early), 4);
+        assert_eq!(complete(&clock, &late), 0);
+        assert_eq!(count(&terminal, "queue_items where status = 'completed'"), 4);
+        audit(&terminal, &[]);
+    }
+
+    fn a_worker_goes_on_through_a_clock_that_is_set(terminal: Terminal) {
+        let Some(clock) = Clock::of(&terminal) else { return };
+        clock.json(&["workflow", "set", "--name", "ops"]);
+        let script = "trackway note create --studio main --title \"$TRACKWAY_TASK\" >/dev/null && sleep 2";
+        clock.task("slow", &["--recurring", "true", "--script", script]);
+        let mut command = clock.command(&["work", "--lease", "3"]);
+        command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+        let _worker = Group::spawn(&mut command);
+        let completed = |wanted: i64| {
+            until("it is completed", Duration::from_secs(40), || {
+                (count(&terminal, "queue_items where status = 'completed'") == wanted).then_some(())
+            });
+        };
+        let running = || {
+            until("it runs", Duration::from_secs(20), || {
+                (count(&terminal, "notes") > 0 && count(&terminal, "queue_items where status = 'running'") == 1).then_some(())
+            });
+        };
+        clock.json(&["queue", "add", "--task", "slow"]);
+        running();
+        clock.set(AN_HOUR_BACK);
+        completed(1);
+        // Nobody took it for lost.
+        assert_eq!(count(&terminal, "runs where queue_item_id is not null"), 1);
+        clock.json(&["queue", "add", "--task", "slow"]);
+        running();
+        thread::sleep(Duration::from_millis(300));
+        clock.set("+0");
+        completed(2);
+        assert_eq!(count(&terminal, "runs where status = 'running'"), 0);
+        audit(&terminal, &[]);
+    }
+}
+
+/// Events that had to wait are applied as they came, though the clock says otherwise.
+#[test]
+fn events_wait_in_the_order_in_which_they_came() {
+    let terminal = Terminal::at(trackway_testkit::Engine::Sqlite);
+    let Some(clock) = Clock::of(&terminal) else { return };
+    let hears = |event: Value| {
+        let ran = ran_with_input(clock.command(&["hook"]), event.to_string().as_bytes());
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    };
+    let event = |name: &str| json!({ "hook_event_name": name, "session_id": "s1", "cwd": Path::new("/") });
+    let mut other = connection(&terminal);
+    other.batch("begin immediate").unwrap();
+    let mut prompt = event("UserPromptSubmit");
+    prompt["prompt"] = json!("go");
+    hears(prompt);
+    clock.set(AN_HOUR_BACK);
+    let mut stop = event("Stop");
+    stop["last_assistant_message"] = json!("gone");
+    hears(stop);
+    other.batch("rollback").unwrap();
+    drop(other);
+    hears(event("SessionEnd"));
+    let runs = terminal.json(&["run", "list"]);
+    assert_eq!(
+        (column(&runs, "status"), column(&runs, "final_message")),
+        (vec!["completed".to_owned()], vec!["gone".to_owned()])
+    );
+    audit(&terminal, &[]);
+}

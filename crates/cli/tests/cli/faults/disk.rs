@@ -1,0 +1,267 @@
+//! A disk that is full, and one that cannot be written to. Real ones, small and in memory.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{
+    Group,
+    audit::{Acknowledged, audit, connection, count, doctor_finds},
+    skipped, until,
+};
+use crate::terminal::{Ran, Terminal, column, ran, ran_with_input, text};
+
+/// A file system of a few megabytes.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mount(megabytes: u32) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "tmpfs"])
+            .arg(folder.path())
+            .output();
+        if !mounted.is_ok_and(|mounted| mounted.status.success()) {
+            skipped("this user may not mount a disk");
+            return None;
+        }
+        Some(Self(folder))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("sqlite:{}", self.path(name).display())
+    }
+
+    fn remount(&self, how: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(self.0.path()).status();
+        assert!(done.unwrap().success());
+    }
+
+    /// Writes a file until nothing more fits.
+    fn fill(&self, name: &str) {
+        let path = self.path(name);
+        let full = fs::write(&path, vec![b'x'; 64 << 20]).unwrap_err();
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    }
+
+    fn files(&self) -> Vec<String> {
+        let mut names: Vec<String> = files_in(self.0.path());
+        names.sort();
+        names
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a process that was killed may not be gone yet.
+        let _ = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
+    }
+}
+
+fn files_in(folder: &Path) -> Vec<String> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn hook(terminal: &Terminal, event: &Value) -> Ran {
+    ran_with_input(terminal.command(&["hook"]), event.to_string().as_bytes())
+}
+
+fn prompt(terminal: &Terminal, session: &str) -> Value {
+    json!({ "hook_event_name": "UserPromptSubmit", "session_id": session, "cwd": terminal.home.path(), "prompt": "go" })
+}
+
+fn sessions(terminal: &Terminal) -> Vec<String> {
+    column(&terminal.json(&["session", "list"]), "id")
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_acknowledged() {
+    let Some(disk) = SmallDisk::mount(8) else { return };
+    fs::write(disk.path("ballast"), vec![b'x'; 2 << 20]).unwrap();
+    let terminal = Terminal::at_url(disk.url("trackway.db"));
+    let (run, token) = terminal.starts(&["--agent", "worker"]);
+    let mut acknowledged = Vec::new();
+    let body = "x".repeat(60_000);
+    let mut refused = 0;
+    // Full, and then a few more: what fails must not make the next one fail otherwise.
+    while refused < 5 {
+        let mut command =
+            terminal.command(&["note", "create", "--studio", "main", "--title", "x", "--body", &body, "--json"]);
+        command.env("TRACKWAY_TOKEN", &token);
+        let ran = ran(command);
+        if ran.code == 0 {
+            let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+            let subject = text(&answer["data"]["id"]).parse().unwrap();
+            acknowledged.push(Acknowledged {
+                action: "create_note".to_owned(),
+                subject,
+                run: Some(run.parse().unwrap()),
+            });
+        } else {
+            refused += 1;
+            let said: Value = serde_json::from_str(&ran.stderr).unwrap_or_else(|_| panic!("{}", ran.stderr));
+            assert_eq!((ran.code, &said["error"]["code"]), (1, &json!("failed")), "{said}");
+            assert!(text(&said["error"]["message"]).starts_with("the disk is full"), "{said}");
+            assert!(!said["error"]["hint"].is_null(), "{said}");
+        }
+    }
+    assert!(acknowledged.len() > 10, "{}", acknowledged.len());
+    // Nothing at all fits any more, not a page and not a file.
+    disk.fill("rest");
+    let listed = terminal.json(&["note", "list", "--limit", "1000"]);
+    assert_eq!(listed.as_array().unwrap().len(), acknowledged.len());
+    let heard = hook(&terminal, &prompt(&terminal, "s-full"));
+    assert_eq!((heard.code, heard.stdout.as_str(), heard.stderr.as_str()), (0, "", ""));
+
+    for ballast in ["ballast", "rest"] {
+        fs::remove_file(disk.path(ballast)).unwrap();
+    }
+    terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "after"]);
+    let heard = hook(&terminal, &prompt(&terminal, "s-after"));
+    assert_eq!(heard.code, 0);
+    audit(&terminal, &acknowledged);
+    assert_eq!(terminal.json(&["made", &run])["touches"].as_array().unwrap().len(), acknowledged.len() + 1);
+    // The event that found no room is told of where there was some; the disk is small.
+    assert_eq!(sessions(&terminal), ["s-after"]);
+    doctor_finds(&terminal, &["disk", "hook.log"]);
+}
+
+#[test]
+fn a_worker_outlives_a_full_disk() {
+    let Some(disk) = SmallDisk::mount(8) else { return };
+    let terminal = Terminal::at_url(disk.url("trackway.db"));
+    terminal.json(&["workflow", "set", "--name", "ops"]);
+    let script = "trackway note create --studio main --title x >/dev/null && sleep 0.2";
+    let task = ["task", "set", "--workflow", "ops", "--variant", "noted", "--recurring", "true", "--script", script];
+    terminal.json(&task);
+    for _ in 0..6 {
+        terminal.json(&["queue", "add", "--task", "noted", "--max-attempts", "50"]);
+    }
+    let mut command = terminal.command(&["work", "--lease", "2"]);
+    command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut worker = Group::spawn(&mut command);
+    until("it works", Duration::from_secs(20), || (count(&terminal, "notes") > 1).then_some(()));
+    disk.fill("rest");
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(worker.ends_within(Duration::ZERO), None, "the worker gave up");
+    fs::remove_file(disk.path("rest")).unwrap();
+    until("every item is completed", Duration::from_mins(1), || {
+        (count(&terminal, "queue_items where status = 'completed'") == 6).then_some(())
+    });
+    assert_eq!(count(&terminal, "runs where status = 'running'"), 0);
+    audit(&terminal, &[]);
+}
+
+#[test]
+fn copies_to_a_full_disk_leave_nothing_there() {
+    let Some(disk) = SmallDisk::mount(2) else { return };
+    let terminal = Terminal::at(trackway_testkit::Engine::Sqlite);
+    let body = "y".repeat(90_000);
+    for number in 0..20 {
+        terminal.json(&["note", "create", "--studio", "main", "--title", &number.to_string(), "--body", &body]);
+    }
+    let kept = terminal.home.path().join("kept.jsonl");
+    terminal.json(&["backup", kept.to_str().unwrap()]);
+    fs::write(disk.path("old.jsonl"), "an older backup").unwrap();
+    let before = disk.files();
+    let (old, new) = (disk.path("old.jsonl"), disk.path("new.jsonl"));
+    let url = disk.url("new.db");
+    for arguments in [
+        &["export", new.to_str().unwrap()][..],
+        &["backup", new.to_str().unwrap()],
+        &["restore", kept.to_str().unwrap(), "--db", &url],
+        &["import", "jsonl", kept.to_str().unwrap(), "--db", &url],
+        &["move", "--to", &url],
+    ] {
+        let (code, message) = terminal.fails(arguments);
+        assert!(code == 1 && message.starts_with("the disk is full"), "{arguments:?}: {code} {message}");
+        assert_eq!(disk.files(), before, "{arguments:?}");
+    }
+    // One that is not ours is not replaced at all.
+    assert_ne!(terminal.runs(&["backup", old.to_str().unwrap()]).code, 0);
+    assert_eq!(fs::read_to_string(&old).unwrap(), "an older backup");
+    // To a pipe that takes nothing more.
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = terminal.command(&["export", "-"]);
+    let output = command.stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    disk.remount("size=32m");
+    terminal.json(&["move", "--to", &url]);
+    terminal.json(&["backup", new.to_str().unwrap()]);
+    audit(&terminal, &[]);
+}
+
+/// A file system that was mounted read-only, with a database that was closed, and with one that was cut off.
+#[test]
+fn a_read_only_disk_can_be_read() {
+    for is_cut_off in [false, true] {
+        let Some(disk) = SmallDisk::mount(8) else { return };
+        let terminal = Terminal::at_url(disk.url("trackway.db"));
+        terminal.json(&["note", "create", "--studio", "main", "--title", "before"]);
+        if !is_cut_off {
+            connection(&terminal).batch("pragma wal_checkpoint(truncate)").unwrap();
+        }
+        assert_eq!(disk.path("trackway.db-wal").exists(), is_cut_off);
+        disk.remount("ro");
+        let ran = terminal.runs(&["note", "list", "--json"]);
+        assert_eq!(ran.code, 0, "cut off: {is_cut_off}, {:?}: {}", disk.files(), ran.stderr);
+        assert_eq!(serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"][0]["title"], "before");
+        let (code, message) = terminal.fails(&["note", "create", "--studio", "main", "--title", "x"]);
+        assert!(code == 1 && message.starts_with("the database cannot be written"), "{code} {message}");
+        let heard = hook(&terminal, &prompt(&terminal, "s1"));
+        assert_eq!((heard.code, heard.stdout.as_str(), heard.stderr.as_str()), (0, "", ""));
+        // Nothing can be said beside the database, so it is said in the user's folder.
+        let log = fs::read_to_string(terminal.home.path().join(".local/share/trackway/hook.log")).unwrap();
+        assert!(log.contains("UserPromptSubmit neither written"), "{log}");
+        disk.remount("rw");
+        terminal.json(&["note", "create", "--studio", "main", "--title", "after"]);
+        audit(&terminal, &[]);
+    }
+}
+
+/// A file that nobody may write to, in a folder where events can wait.
+#[test]
+fn events_wait_for_a_database_that_cannot_be_written() {
+    use std::os::unix::{fs::PermissionsExt, process::CommandExt};
+    let terminal = Terminal::at(trackway_testkit::Engine::Sqlite);
+    let trackway_store::Url::Sqlite(file) = terminal.database.url() else { return };
+    let folder = file.parent().unwrap().to_owned();
+    let others = |mode: u32| {
+        for name in files_in(&folder).iter().filter(|name| name.starts_with("trackway.db")) {
+            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    for place in [folder.as_path(), terminal.home.path()] {
+        fs::set_permissions(place, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    others(0o444);
+    // The superuser may write anywhere, so someone else is asked.
+    let heard = |session: &str| {
+        let mut command = terminal.command(&["hook"]);
+        command.uid(65_534).gid(65_534);
+        let ran = ran_with_input(command, prompt(&terminal, session).to_string().as_bytes());
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
+    };
+    heard("s1");
+    heard("s2");
+    let waiting = || files_in(&folder.join("spool")).iter().filter(|name| *name != "lock").count();
+    assert_eq!(waiting(), 2, "{:?}", fs::read_to_string(folder.join("hook.log")));
+    others(0o666);
+    let heard = hook(&terminal, &prompt(&terminal, "s3"));
+    assert_eq!((heard.code, waiting()), (0, 0));
+    let mut recorded = sessions(&terminal);
+    recorded.sort();
+    assert_eq!(recorded, ["s1", "s2", "s3"]);
+    audit(&terminal, &[]);
+}

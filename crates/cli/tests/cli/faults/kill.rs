@@ -1,0 +1,273 @@
+//! Processes killed at any point of what they write.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::Stdio,
+    sync::Mutex,
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use trackway_store::{Store, Url};
+use trackway_testkit::{Engine, TestDatabase};
+
+use super::{
+    Chance, Group,
+    audit::{Acknowledged, audit, count, doctor_finds},
+    is_long, until,
+    writes::{Fate, WAYS, Writer},
+};
+use crate::{
+    ingest,
+    mcp_client::Server,
+    terminal::{Terminal, both_engines, ran_with_input, text},
+};
+
+/// Who writes at once.
+const WRITERS: usize = 3;
+
+/// Kills of each writer.
+fn kills() -> usize {
+    if is_long() { 20 * WAYS } else { WAYS }
+}
+
+both_engines! {
+    fn what_was_acknowledged_before_a_kill_stays(terminal: Terminal) {
+        let mut chance = Chance::new();
+        let mut writers: Vec<(Writer<'_>, Chance)> =
+            (0..WRITERS).map(|number| (Writer::new(&terminal, &format!("w{number}")), chance.branch())).collect();
+        for round in 0..kills() {
+            thread::scope(|scope| {
+                for (writer, chance) in &mut writers {
+                    scope.spawn(move || {
+                        writer.write(Fate::IsKilled(chance));
+                        // What comes next builds on what stands.
+                        writer.write(Fate::Lives);
+                    });
+                }
+            });
+            if is_long() || round % 6 == 5 {
+                audit(&terminal, &acknowledged(&writers));
+            }
+        }
+        // Whoever comes after finds everything as it should be.
+        thread::scope(|scope| {
+            for (writer, _) in &mut writers {
+                scope.spawn(move || (0..WAYS).for_each(|_| writer.write(Fate::Lives)));
+            }
+        });
+        audit(&terminal, &acknowledged(&writers));
+        for row in writers.iter().flat_map(|(writer, _)| &writer.rows) {
+            assert_eq!(count(&terminal, row), 1, "acknowledged and lost: {row}");
+        }
+        nothing_is_stuck(&terminal);
+        doctor_finds(&terminal, &[]);
+    }
+
+    fn what_a_killed_server_answered_stays(terminal: Terminal) {
+        let mut chance = Chance::new();
+        let token = text(&terminal.json(&["token", "create", "--name", "web"])["token"]);
+        let acknowledged = Mutex::new(Vec::new());
+        for _ in 0..if is_long() { 60 } else { 6 } {
+            let mut up = Server::start(&terminal);
+            let (address, wait) = (up.address, chance.duration_below(Duration::from_millis(250)));
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        while let Some(note) = noted_by_request(address, &token) {
+                            acknowledged.lock().unwrap().push(note);
+                        }
+                    });
+                }
+                scope.spawn(|| acknowledged.lock().unwrap().extend(noted_by_tool(&terminal, wait * 2)));
+                thread::sleep(wait);
+                up.kill();
+            });
+            audit(&terminal, &acknowledged.lock().unwrap());
+        }
+        assert!(acknowledged.lock().unwrap().len() > 5);
+        doctor_finds(&terminal, &[]);
+    }
+
+    fn what_killed_workers_held_is_done_by_others(terminal: Terminal) {
+        let mut chance = Chance::new();
+        terminal.json(&["workflow", "set", "--name", "ops"]);
+        let mark = format!("{}.7", std::process::id());
+        let script = format!("trackway note create --studio main --title x >/dev/null && sleep 0.1; : {mark}");
+        let task = ["task", "set", "--workflow", "ops", "--variant", "noted", "--recurring", "true", "--script", &script];
+        terminal.json(&task);
+        let items = if is_long() { 60 } else { 12 };
+        for _ in 0..items {
+            terminal.json(&["queue", "add", "--task", "noted", "--max-attempts", "100"]);
+        }
+        let worker = |more: &[&str]| {
+            let mut command = terminal.command(&[&["work", "--lease", "1", "--concurrency", "2"], more].concat());
+            command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+            Group::spawn(&mut command)
+        };
+        for round in 0..if is_long() { 60 } else { 8 } {
+            let mut worker = worker(&[]);
+            thread::sleep(Duration::from_millis(40) + chance.duration_below(Duration::from_millis(600)));
+            if round % 2 == 0 {
+                // Alone: what it started sees to its own end.
+                worker.0.kill().unwrap();
+                worker.0.wait().unwrap();
+            } else {
+                worker.kill();
+            }
+            audit(&terminal, &[]);
+        }
+        let _last = worker(&[]);
+        until("every item is completed", Duration::from_secs(90), || {
+            (count(&terminal, "queue_items where status = 'completed'") == items).then_some(())
+        });
+        let undone = "queue_items q where not exists (select 1 from run_resources t where t.run_id = q.run_id and t.resource_type = 'note')";
+        assert_eq!((count(&terminal, undone), count(&terminal, "runs where status = 'running'")), (0, 0));
+        audit(&terminal, &[]);
+        doctor_finds(&terminal, &[]);
+    }
+
+    fn a_killed_ingest_reads_on_where_it_was(terminal: Terminal) {
+        let mut chance = Chance::new();
+        let voyage = ingest::voyage();
+        let wanted = ingest::read_at_once(ingest::engine(&terminal), &voyage);
+        let folder = ingest::Folder::of(&terminal);
+        let projects = ingest::projects(&terminal);
+        for (agent, line) in &voyage {
+            folder.append(*agent, line);
+            for _ in 0..if is_long() { 10 } else { 2 } {
+                let mut command = terminal.command(&["ingest", projects.to_str().unwrap()]);
+                let mut group = Group::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
+                group.ends_within(chance.duration_below(Duration::from_millis(60)));
+            }
+            audit(&terminal, &[]);
+        }
+        terminal.json(&["ingest", projects.to_str().unwrap()]);
+        snapbox::assert_data_eq!(ingest::told(&terminal), snapbox::IntoData::raw(wanted));
+        audit(&terminal, &[]);
+    }
+}
+
+/// A database that is just being made, by a command or by the first event.
+#[test]
+fn a_killed_beginning_is_begun_again() {
+    let mut chance = Chance::new();
+    let event =
+        json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/", "prompt": "go" }).to_string();
+    for round in 0..if is_long() { 80 } else { 12 } {
+        let engine = if round % 4 == 3 { Engine::Postgres } else { Engine::Sqlite };
+        let mut terminal = Terminal::before_init(engine);
+        // Every other time it is the user's own database, which nobody asks for.
+        let is_own = round % 2 == 0;
+        if is_own {
+            let own = terminal.home.path().join(".local/share/trackway/trackway.db");
+            terminal.database = TestDatabase::elsewhere(format!("sqlite:{}", own.display()));
+        }
+        let begin = || {
+            let mut command = terminal.command(if is_own { &["hook"] } else { &["init"] });
+            if is_own {
+                command.env_remove("TRACKWAY_DB");
+            }
+            command
+        };
+        let mut command = begin();
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut group = Group::spawn(&mut command);
+        let _ = group.0.stdin.take().unwrap().write_all(event.as_bytes());
+        group.ends_within(chance.duration_below(Duration::from_millis(250)));
+        drop(group);
+        let ran = ran_with_input(begin(), event.as_bytes());
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        terminal.json(&["note", "create", "--studio", "main", "--title", "x"]);
+        assert_eq!(count(&terminal, "sessions"), i64::from(is_own));
+        audit(&terminal, &[]);
+        doctor_finds(&terminal, &[]);
+    }
+}
+
+/// As whoever is cut off right before the first person leaves it.
+#[test]
+fn a_database_that_nobody_is_in_yet_is_the_users() {
+    let mut terminal = Terminal::before_init(Engine::Sqlite);
+    let own = terminal.home.path().join(".local/share/trackway/trackway.db");
+    Store::create(Url::sqlite(&own)).unwrap();
+    terminal.database = TestDatabase::elsewhere(format!("sqlite:{}", own.display()));
+    let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/", "prompt": "go" });
+    let mut command = terminal.command(&["hook"]);
+    command.env_remove("TRACKWAY_DB");
+    assert_eq!(ran_with_input(command, event.to_string().as_bytes()).code, 0);
+    assert_eq!(count(&terminal, "sessions"), 1);
+    doctor_finds(&terminal, &[]);
+}
+
+fn note(answer: &Value) -> Acknowledged {
+    Acknowledged { action: "create_note".to_owned(), subject: text(&answer["id"]).parse().unwrap(), run: None }
+}
+
+/// Makes a note over HTTP; nothing, once nobody answers.
+fn noted_by_request(address: std::net::SocketAddr, token: &str) -> Option<Acknowledged> {
+    let body = json!({ "studio": "main", "title": "by request" }).to_string();
+    let mut stream = std::net::TcpStream::connect(address).ok()?;
+    write!(
+        stream,
+        "POST /api/v1/actions/create_note HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .ok()?;
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    // Cut off in the middle, it was not answered.
+    let said: Value = serde_json::from_str(body).ok()?;
+    assert!(head.starts_with("HTTP/1.1 20"), "{answer}");
+    Some(note(&said["data"]))
+}
+
+/// Makes notes over MCP until it is killed.
+fn noted_by_tool(terminal: &Terminal, wait: Duration) -> Vec<Acknowledged> {
+    let mut command = terminal.command(&["mcp"]);
+    let mut group = Group::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()));
+    let (mut tell, hear) = (group.0.stdin.take().unwrap(), BufReader::new(group.0.stdout.take().unwrap()));
+    let hello = json!({
+        "jsonrpc": "2.0", "id": 0, "method": "initialize",
+        "params": { "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } },
+    });
+    let mut said = format!("{hello}\n{}\n", json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    for id in 1..20 {
+        let input = json!({ "studio": "main", "title": "by tool" });
+        let call = json!({ "name": "act", "arguments": { "action": "create_note", "input": input } });
+        said += &format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call }));
+    }
+    thread::scope(|scope| {
+        let heard = scope.spawn(|| hear.lines().map_while(Result::ok).collect::<Vec<String>>());
+        // It may be gone before it has heard everything.
+        let _ = tell.write_all(said.as_bytes());
+        thread::sleep(wait);
+        group.kill();
+        let answers = heard.join().unwrap();
+        let whole = answers.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let texts = whole.filter_map(|answer| answer["result"]["content"][0]["text"].as_str().map(str::to_owned));
+        texts
+            .map(|said| {
+                let (_, data) = said.split_once("```json\n").unwrap_or_else(|| panic!("{said}"));
+                note(&serde_json::from_str(data.rsplit_once("\n```").unwrap().0).unwrap())
+            })
+            .collect()
+    })
+}
+
+fn acknowledged(writers: &[(Writer<'_>, Chance)]) -> Vec<Acknowledged> {
+    writers.iter().flat_map(|(writer, _)| writer.acknowledged.clone()).collect()
+}
+
+/// Whatever was taken by somebody who was killed can be taken by another, once its time is over.
+fn nothing_is_stuck(terminal: &Terminal) {
+    until("everything in the queue is completed", Duration::from_mins(1), || {
+        for taken in terminal.json(&["queue", "take", "--batch", "1000"]).as_array().unwrap() {
+            let (item, fence) = (taken["id"].as_str().unwrap(), taken["fence"].to_string());
+            terminal.json(&["queue", "complete", "--id", item, "--fence", &fence]);
+        }
+        (count(terminal, "queue_items where finished_at is null") == 0).then_some(())
+    });
+}

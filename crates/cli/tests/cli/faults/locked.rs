@@ -1,0 +1,86 @@
+//! A database that somebody else holds for seconds.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use trackway_store::Url;
+
+use super::audit::{audit, connection, count};
+use crate::terminal::{Terminal, both_engines, ran_with_input};
+
+/// As long as writers wait.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Holds what every writer needs, until told otherwise.
+fn held(terminal: &Terminal) -> trackway_store::connection::Connection {
+    let mut other = connection(terminal);
+    other
+        .batch(match terminal.database.url() {
+            Url::Sqlite(_) => "begin immediate",
+            Url::Postgres(_) => "begin; lock table notes, runs, sessions, queue_items in exclusive mode",
+        })
+        .unwrap();
+    other
+}
+
+fn hears(terminal: &Terminal, number: usize) -> Duration {
+    let event = json!({
+        "hook_event_name": "PostToolUse", "session_id": "s1", "cwd": terminal.home.path(), "tool_name": "Write",
+        "tool_use_id": format!("call-{number}"), "tool_input": { "file_path": format!("f{number}"), "content": "x" },
+        "tool_response": { "type": "create", "structuredPatch": [] },
+    });
+    let started = Instant::now();
+    let ran = ran_with_input(terminal.command(&["hook"]), event.to_string().as_bytes());
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
+    started.elapsed()
+}
+
+both_engines! {
+    fn writers_wait_or_say_busy_and_hooks_do_neither(terminal: Terminal) {
+        hears(&terminal, 0);
+        let note = ["note", "create", "--studio", "main", "--title", "x"];
+        let (mut lock, started) = (held(&terminal), Instant::now());
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..4).map(|_| scope.spawn(|| terminal.json(&note))).collect();
+            // Who reads does not wait.
+            let runs = terminal.json(&["run", "list"]);
+            assert!(started.elapsed() < Duration::from_secs(2), "{runs}");
+            for number in 1..=3 {
+                let waited = hears(&terminal, number);
+                // 50 ms for the lock; the rest is what a process takes on a machine that is busy with tests.
+                assert!(waited < Duration::from_secs(2), "{waited:?}");
+            }
+            thread::sleep(Duration::from_secs(3).saturating_sub(started.elapsed()));
+            lock.batch("rollback").unwrap();
+            for writer in writers {
+                writer.join().unwrap();
+            }
+        });
+        assert_eq!(count(&terminal, "notes"), 4);
+
+        lock.batch(match terminal.database.url() {
+            Url::Sqlite(_) => "begin immediate",
+            Url::Postgres(_) => "begin; lock table notes, runs, sessions, queue_items in exclusive mode",
+        }).unwrap();
+        let started = Instant::now();
+        let (code, message) = terminal.fails(&note);
+        assert_eq!(code, 5, "{message}");
+        assert!(message.starts_with("the database is busy"), "{message}");
+        assert!(started.elapsed() > PATIENCE / 2 && started.elapsed() < PATIENCE * 4, "{:?}", started.elapsed());
+        hears(&terminal, 4);
+        drop(lock);
+
+        assert_eq!(count(&terminal, "file_changes"), 1);
+        hears(&terminal, 5);
+        let changes: Value = terminal.json(&["made", "last"])["touches"].clone();
+        assert_eq!(changes.as_array().unwrap().len(), 6, "{changes}");
+        let mut calls: Vec<(String,)> =
+            connection(&terminal).query("select tool_use_id from file_changes order by created_at", &[]).unwrap();
+        assert_eq!(calls.remove(0).0, "call-0");
+        assert_eq!(calls, (1..=5).map(|number| (format!("call-{number}"),)).collect::<Vec<_>>());
+        audit(&terminal, &[]);
+    }
+}

@@ -1,0 +1,125 @@
+//! Faults: processes that are killed at any point, disks that are full or read-only, a clock that is set back, a database
+//! that others hold, a server that crashes or cannot be reached. After each: nothing that was acknowledged is lost, and
+//! the record holds together (`audit`).
+//!
+//! `TRACKWAY_TEST_ALL=1` makes them long. A failure says its seed; `TRACKWAY_TEST_SEED` goes the same way again, as far as
+//! the machine lets it.
+
+mod audit;
+mod clock;
+mod disk;
+mod kill;
+mod locked;
+mod server;
+mod writes;
+
+use std::{
+    process::{Child, Command},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Whether the long way is wanted.
+fn is_long() -> bool {
+    std::env::var_os("TRACKWAY_TEST_ALL").is_some()
+}
+
+/// Chance that can be had again, and says how when the test fails.
+pub struct Chance {
+    seed: u64,
+    state: u64,
+}
+
+impl Chance {
+    fn new() -> Self {
+        let seed = match std::env::var("TRACKWAY_TEST_SEED") {
+            Ok(seed) => seed.parse().unwrap(),
+            Err(_) => u64::from(uuid::Uuid::new_v4().as_fields().0),
+        };
+        Self { seed, state: seed }
+    }
+
+    /// Another one, which goes its own way from here.
+    fn branch(&mut self) -> Self {
+        Self { seed: self.seed, state: self.next() }
+    }
+
+    /// A number after the other, by `SplitMix64`.
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn duration_below(&mut self, end: Duration) -> Duration {
+        Duration::from_micros(self.next() % u64::try_from(end.as_micros()).unwrap().max(1))
+    }
+}
+
+impl Drop for Chance {
+    #[expect(clippy::print_stderr, reason = "whoever wants the failure again needs it")]
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("TRACKWAY_TEST_SEED={}", self.seed);
+        }
+    }
+}
+
+/// A process with all that it starts: killed together, and not left behind.
+struct Group(Child);
+
+impl Group {
+    fn spawn(command: &mut Command) -> Self {
+        use std::os::unix::process::CommandExt;
+        Self(command.process_group(0).spawn().unwrap())
+    }
+
+    fn kill(&mut self) {
+        let leader = Pid::from_child(&self.0);
+        // Fails only where all of them have ended.
+        let _ = kill_process_group(leader, Signal::KILL);
+        self.0.wait().unwrap();
+    }
+
+    /// Waits for its end, no longer than this. Says with which code, if that came.
+    fn ends_within(&mut self, at_most: Duration) -> Option<i32> {
+        let until = Instant::now() + at_most;
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return Some(status.code().unwrap_or(-1));
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Waits until a question has the answer that is wanted.
+#[track_caller]
+fn until<T>(what: &str, at_most: Duration, mut found: impl FnMut() -> Option<T>) -> T {
+    let patience = Instant::now() + at_most;
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < patience, "it did not come to pass: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Says why a test cannot be run here.
+#[expect(clippy::print_stderr, reason = "a test that was not run should not look like one that passed")]
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+}

@@ -1,0 +1,331 @@
+//! A PostgreSQL server that crashes, and a network that swallows what is sent.
+
+use std::{
+    process::{Command, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use trackway_testkit::CrashingServer;
+
+use super::{
+    Chance, Group,
+    audit::{Acknowledged, audit, connection, count, doctor_finds},
+    is_long, skipped, until,
+};
+use crate::{
+    mcp_client::Server,
+    terminal::{Terminal, ran, ran_with_input, text},
+};
+
+/// A task whose script leaves a note, and items of it.
+fn queued(terminal: &Terminal, items: usize) {
+    terminal.json(&["workflow", "set", "--name", "ops"]);
+    let script = "trackway note create --studio main --title \"$TRACKWAY_TASK\" >/dev/null || exit 1";
+    terminal.json(&[
+        "task",
+        "set",
+        "--workflow",
+        "ops",
+        "--variant",
+        "noted",
+        "--recurring",
+        "true",
+        "--script",
+        script,
+    ]);
+    for _ in 0..items {
+        terminal.json(&["queue", "add", "--task", "noted", "--max-attempts", "50"]);
+    }
+}
+
+/// Every item was completed, by a run that wrote its note and holds it to the end.
+#[track_caller]
+fn all_is_done_once(terminal: &Terminal, items: i64) {
+    until("every item is completed", Duration::from_mins(2), || {
+        (count(terminal, "queue_items where status = 'completed'") >= items).then_some(())
+    });
+    let without = "queue_items q where q.status = 'completed' and not exists (
+        select 1 from runs r join run_resources t on t.run_id = r.id and t.resource_type = 'note'
+        where r.id = q.run_id and r.status = 'completed' and r.fence = q.fence)";
+    assert_eq!(count(terminal, without), 0, "completed by a run that did not do it");
+    assert_eq!(count(terminal, "queue_items where finished_at is null"), 0);
+    assert_eq!(count(terminal, "runs where status = 'running' and queue_item_id is not null"), 0);
+}
+
+/// The server's own look at its indexes and the rows they lead to.
+fn amcheck(terminal: &Terminal) {
+    let mut database = connection(terminal);
+    database.batch("create extension if not exists amcheck").unwrap();
+    let checked: Vec<(i64,)> = database
+        .query(
+            "select count(bt_index_check(c.oid, true)) from pg_index i join pg_class c on c.oid = i.indexrelid
+             join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relnamespace = 'public'::regnamespace",
+            &[],
+        )
+        .unwrap();
+    assert!(checked[0].0 >= 0);
+}
+
+fn tool_event(terminal: &Terminal, call: &str) -> String {
+    let event = json!({
+        "hook_event_name": "PostToolUse", "session_id": "s1", "cwd": terminal.home.path(), "tool_name": "Write",
+        "tool_use_id": call, "tool_input": { "file_path": format!("{call}.txt"), "content": "x" },
+        "tool_response": { "type": "create", "structuredPatch": [] },
+    });
+    event.to_string()
+}
+
+/// Everything the hook took is in the record, once it has taken another.
+#[track_caller]
+fn nothing_heard_is_lost(terminal: &Terminal, calls: usize) {
+    let ran = ran_with_input(terminal.command(&["hook"]), tool_event(terminal, "last").as_bytes());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert_eq!(count(terminal, "file_changes"), i64::try_from(calls).unwrap() + 1);
+}
+
+#[test]
+fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
+    let mut chance = Chance::new();
+    let server = CrashingServer::start();
+    let terminal = Terminal::at_url(server.url.clone());
+    let items = if is_long() { 200 } else { 40 };
+    queued(&terminal, items);
+    let token = text(&terminal.json(&["token", "create", "--name", "web"])["token"]);
+    let up = Server::start(&terminal);
+    let mut command = terminal.command(&["work", "--lease", "2", "--concurrency", "3"]);
+    command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _worker = Group::spawn(&mut command);
+
+    let is_over = AtomicBool::new(false);
+    let acknowledged = Mutex::new(Vec::new());
+    let keep = |data: &Value| {
+        let write =
+            Acknowledged { action: "create_note".to_owned(), subject: text(&data["id"]).parse().unwrap(), run: None };
+        acknowledged.lock().unwrap().push(write);
+    };
+    let calls = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let ran = terminal.runs(&["note", "create", "--studio", "main", "--title", "by command", "--json"]);
+                match ran.code {
+                    0 => keep(&serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"]),
+                    code => assert_eq!(code, 5, "{}", ran.stderr),
+                }
+            }
+        });
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let head = format!(
+                    "POST /api/v1/actions/create_note HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json",
+                    up.address
+                );
+                let (status, answer) = up.sent(&head, &json!({ "studio": "main", "title": "by request" }).to_string());
+                match status {
+                    200 | 201 => {
+                        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+                        let start = body.find('{').unwrap();
+                        let end = body.rfind('}').unwrap();
+                        let said: Value = serde_json::from_str(&body[start..=end]).unwrap();
+                        keep(if said["data"].is_null() { &said } else { &said["data"] });
+                    }
+                    status => assert_eq!(status, 503, "{answer}"),
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let hooks = scope.spawn(|| {
+            let mut calls = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let event = tool_event(&terminal, &format!("call-{calls}"));
+                let ran = ran_with_input(terminal.command(&["hook"]), event.as_bytes());
+                assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+                calls += 1;
+            }
+            calls
+        });
+        for _ in 0..if is_long() { 15 } else { 3 } {
+            thread::sleep(Duration::from_millis(300) + chance.duration_below(Duration::from_millis(1_200)));
+            server.crash();
+        }
+        thread::sleep(Duration::from_millis(500));
+        is_over.store(true, Ordering::Relaxed);
+        hooks.join().unwrap()
+    });
+    let acknowledged = acknowledged.into_inner().unwrap();
+    assert!(acknowledged.len() > 10, "{}", acknowledged.len());
+    all_is_done_once(&terminal, i64::try_from(items).unwrap());
+    nothing_heard_is_lost(&terminal, calls);
+    audit(&terminal, &acknowledged);
+    amcheck(&terminal);
+    // What it failed with while the server was away is in no log: it waited.
+    doctor_finds(&terminal, &[]);
+}
+
+/// A network of its own, with nothing in it but this machine.
+struct Network(Group);
+
+impl Network {
+    fn new() -> Option<Self> {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", "ip link set lo up && exec sleep 600"]).stdin(Stdio::null());
+        let network = Self(Group::spawn(command.stderr(Stdio::null())));
+        let is_up =
+            || network.runs(&["ip", "-br", "link", "show", "lo", "up"]).is_ok_and(|said| said.contains("UNKNOWN"));
+        let is_there = (0..50).any(|_| {
+            thread::sleep(Duration::from_millis(20));
+            is_up()
+        });
+        if !is_there {
+            skipped("this user may not make a network");
+            return None;
+        }
+        if let Err(why) = network.runs(&["nft", "list", "tables"]) {
+            skipped(&format!("packets cannot be dropped ({why}): apt-get install nftables"));
+            return None;
+        }
+        Some(network)
+    }
+
+    fn entrance(&self) -> Vec<String> {
+        ["nsenter", "--target", &self.0.0.id().to_string(), "--net", "--"].map(str::to_owned).to_vec()
+    }
+
+    fn runs(&self, words: &[&str]) -> Result<String, String> {
+        let entrance = self.entrance();
+        let output = Command::new(&entrance[0]).args(&entrance[1..]).args(words).output().unwrap();
+        if output.status.success() {
+            Ok(String::from_utf8(output.stdout).unwrap())
+        } else {
+            Err(String::from_utf8(output.stderr).unwrap())
+        }
+    }
+
+    /// A command of a terminal, here, at another address.
+    fn command(&self, terminal: &Terminal, url: &str, arguments: &[&str]) -> Command {
+        let typed = terminal.command(arguments);
+        let entrance = self.entrance();
+        let mut command = Command::new(&entrance[0]);
+        command
+            .args(&entrance[1..])
+            .arg(typed.get_program())
+            .args(typed.get_args())
+            .env_clear()
+            .envs(typed.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .env("TRACKWAY_DB", url)
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .current_dir(terminal.home.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// From now on, nothing that is sent to or by the server arrives, and nobody is told.
+    fn cut(&self) {
+        for rule in [
+            "add table inet cut",
+            "add chain inet cut in { type filter hook input priority 0 ; }",
+            "add rule inet cut in tcp dport 5432 drop",
+            "add rule inet cut in tcp sport 5432 drop",
+        ] {
+            let words: Vec<&str> = std::iter::once("nft").chain(rule.split(' ')).collect();
+            self.runs(&words).unwrap();
+        }
+    }
+
+    fn heal(&self) {
+        self.runs(&["nft", "delete", "table", "inet", "cut"]).unwrap();
+    }
+}
+
+#[test]
+fn a_network_that_swallows_everything_is_noticed_and_outlived() {
+    let Some(network) = Network::new() else { return };
+    let entrance = network.entrance();
+    let server = CrashingServer::start_within(&entrance.iter().map(String::as_str).collect::<Vec<_>>());
+    let url = server.listen();
+    // Looked at from outside, through the socket, which is not cut.
+    let terminal = Terminal::at_url(server.url.clone());
+    queued(&terminal, 20);
+    terminal.json(&["task", "set", "--workflow", "ops", "--variant", "idle", "--recurring", "true"]);
+    let here = |arguments: &[&str]| network.command(&terminal, &url, arguments);
+    let note = ["note", "create", "--studio", "main", "--title", "x", "--json"];
+    let mut acknowledged = Vec::new();
+    let said = ran(here(&note));
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let data = serde_json::from_str::<Value>(&said.stdout).unwrap()["data"].clone();
+    acknowledged.push(Acknowledged {
+        action: "create_note".to_owned(),
+        subject: text(&data["id"]).parse().unwrap(),
+        run: None,
+    });
+
+    let mut command = here(&["work", "--lease", "3", "--concurrency", "2"]);
+    let mut worker = Group::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    until("the worker works", Duration::from_secs(30), || {
+        (count(&terminal, "queue_items where status = 'completed'") > 2).then_some(())
+    });
+    // One that has asked, and waits for an answer that will not come.
+    let mut lock = connection(&terminal);
+    lock.batch("begin; lock table decisions in exclusive mode").unwrap();
+    let decide = ["decision", "create", "--studio", "main", "--question", "q", "--option", "a"];
+    let mut waiting = Group::spawn(here(&decide).stdout(Stdio::null()).stderr(Stdio::null()));
+    until("it waits", Duration::from_secs(10), || {
+        (count(&terminal, "pg_stat_activity where wait_event_type = 'Lock' and query like '%decisions%'") > 0)
+            .then_some(())
+    });
+    // And one that is gone without a word: what it held on the server must not be held for ever.
+    connection(&terminal).batch("create database ghosts").unwrap();
+    let ghosts = url.replace("/postgres?", "/ghosts?");
+    assert_eq!(ran(network.command(&terminal, &ghosts, &["init"])).code, 0);
+    let mut command = network.command(&terminal, &ghosts, &["work"]);
+    let mut ghost = Group::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let held = "pg_stat_activity where datname = 'ghosts'";
+    until("the ghost-to-be is connected", Duration::from_secs(20), || (count(&terminal, held) > 1).then_some(()));
+    network.cut();
+    let cut_at = Instant::now();
+    ghost.kill();
+    lock.batch("rollback").unwrap();
+
+    // New ones say soon that they cannot.
+    let said = ran(here(&note));
+    assert_eq!(said.code, 5, "{}", said.stderr);
+    assert!(said.stderr.contains("PostgreSQL cannot be reached"), "{}", said.stderr);
+    assert!(cut_at.elapsed() < Duration::from_secs(12), "{:?}", cut_at.elapsed());
+    // The hook gives it a second, and keeps the event.
+    for call in ["call-0", "call-1"] {
+        let started = Instant::now();
+        let heard = ran_with_input(here(&["hook"]), tool_event(&terminal, call).as_bytes());
+        assert_eq!((heard.code, heard.stdout.as_str(), heard.stderr.as_str()), (0, "", ""));
+        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    }
+    // Who waits for an answer does not wait for ever.
+    let code = waiting.ends_within(Duration::from_secs(40));
+    assert_eq!(code, Some(5), "{:?}", cut_at.elapsed());
+    assert_eq!(worker.ends_within(Duration::ZERO), None, "the worker gave up");
+    network.heal();
+    until("the server lets go of who is gone", Duration::from_secs(20), || (count(&terminal, held) == 0).then_some(()));
+
+    // Those whose leases were over meanwhile are done again, by whoever has the fence.
+    all_is_done_once(&terminal, 20);
+    let heard = ran_with_input(here(&["hook"]), tool_event(&terminal, "call-2").as_bytes());
+    assert_eq!((heard.code, heard.stderr.as_str()), (0, ""));
+    assert_eq!(count(&terminal, "file_changes"), 3);
+    // The worker still hears of new work.
+    terminal.json(&["queue", "add", "--task", "noted"]);
+    all_is_done_once(&terminal, 21);
+    audit(&terminal, &acknowledged);
+    let mut doctor = here(&["doctor", "--json"]);
+    let said = ran_with_input(
+        {
+            doctor.stdin(Stdio::null());
+            doctor
+        },
+        b"",
+    );
+    assert_eq!(said.code, 0, "{}", said.stdout);
+}

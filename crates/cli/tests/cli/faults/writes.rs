@@ -1,0 +1,363 @@
+//! Every way to write by a command, one after the other, each with how its answer names what it wrote.
+
+use std::{
+    fs,
+    io::{Read, Seek, SeekFrom, Write},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Chance, Group, audit::Acknowledged};
+use crate::terminal::{Terminal, text};
+
+/// Somebody who writes, and remembers what was acknowledged. What it needs to go on with, it has from answers that came.
+pub struct Writer<'a> {
+    pub terminal: &'a Terminal,
+    name: String,
+    number: usize,
+    run: Option<(Uuid, String)>,
+    note: Option<String>,
+    decision: Option<String>,
+    commitment: Option<String>,
+    tasks: Vec<String>,
+    stickies: Vec<String>,
+    taken: Option<Value>,
+    pub acknowledged: Vec<Acknowledged>,
+    /// How long commands took lately that nobody killed: who is killed much later than that is not killed.
+    lifetime: Duration,
+    /// What else was acknowledged: each of these is one row.
+    pub rows: Vec<String>,
+}
+
+/// A command, and what its answer would say.
+struct Attempt {
+    arguments: Vec<String>,
+    action: &'static str,
+    /// Where the answer names what it was about.
+    subject: Subject,
+    in_run: bool,
+    input: Option<Value>,
+}
+
+enum Subject {
+    Field(&'static str),
+    Known(Uuid),
+    /// No event tells of it, but this row does, if there is one.
+    Row(Option<String>),
+}
+
+/// What may happen to a command.
+pub enum Fate<'a> {
+    Lives,
+    /// Is killed at some point, with all it started.
+    IsKilled(&'a mut Chance),
+}
+
+fn attempt(action: &'static str, subject: &'static str, in_run: bool, arguments: &[&str]) -> Attempt {
+    let arguments = arguments.iter().map(ToString::to_string).collect();
+    Attempt { arguments, action, subject: Subject::Field(subject), in_run, input: None }
+}
+
+/// How many ways there are. An odd number: who kills every other one comes to all of them.
+pub const WAYS: usize = 29;
+/// How long a command is thought to take before one was seen.
+const LIFETIME: Duration = Duration::from_millis(40);
+/// Characters of a text: enough that SQLite's log is brought into the file now and then.
+const LONG: usize = 30_000;
+
+impl<'a> Writer<'a> {
+    /// Makes what the writes are about. Nothing of this is killed.
+    pub fn new(terminal: &'a Terminal, name: &str) -> Self {
+        for prepared in [
+            &["workflow", "set", "--name", "ops"][..],
+            &["task", "set", "--workflow", "ops", "--variant", "work/again", "--recurring", "true"],
+            &["route", "set", "--tag", "work", "--task", "work/again"],
+            &["role", "set", "--name", "coder"],
+            &["board", "set", "--name", "wall"],
+            &["agent", "set", "--handle", &format!("{name}-bot")],
+        ] {
+            terminal.json(prepared);
+        }
+        Self {
+            terminal,
+            name: name.to_owned(),
+            number: 0,
+            run: None,
+            note: None,
+            decision: None,
+            commitment: None,
+            tasks: Vec::new(),
+            stickies: Vec::new(),
+            taken: None,
+            acknowledged: Vec::new(),
+            lifetime: LIFETIME,
+            rows: Vec::new(),
+        }
+    }
+
+    fn agent(&self) -> String {
+        format!("{}-bot", self.name)
+    }
+
+    /// A way to write that can be gone now.
+    fn attempt(&self, way: usize) -> Option<Attempt> {
+        let new = format!("{}-{}", self.name, self.number);
+        let run = self.run.as_ref().map(|(run, _)| run.to_string());
+        let bot = self.agent();
+        let long = format!("{new} {}", "x".repeat(LONG));
+        Some(match way % WAYS {
+            0 => attempt("start_run", "run_id", false, &["run", "start", "--agent", &bot, "--task", "work/again"]),
+            1 => attempt("create_note", "id", true, &["note", "create", "--studio", "main", "--title", &new]),
+            2 => attempt("update_note", "id", true, &["note", "update", self.note.as_ref()?, "--body", &long]),
+            3 => attempt("confirm_read", "id", true, &["note", "confirm", self.note.as_ref()?]),
+            4 => attempt(
+                "create_decision",
+                "id",
+                true,
+                &["decision", "create", "--studio", "main", "--question", &new, "--option", "a", "--option", "b"],
+            ),
+            5 => {
+                attempt("vote", "id", true, &["decision", "vote", self.decision.as_ref()?, "--option", "a", "--accept"])
+            }
+            6 => attempt(
+                "create_commitment",
+                "id",
+                true,
+                &["commitment", "create", "--studio", "main", "--title", &new, "--critical-mass", "3"],
+            ),
+            7 => attempt("commit", "id", true, &["commitment", "commit", self.commitment.as_ref()?]),
+            8 => attempt("send_message", "id", true, &["message", "send", "--body", &long, "--tag", "work"]),
+            9 => attempt("record_step", "run_id", true, &["run", "step", &run?, "--type", "think"]),
+            10 => attempt(
+                "record_usage",
+                "run_id",
+                true,
+                &["run", "usage", &run?, "--input-tokens", "1", "--message-id", &new],
+            ),
+            11 => attempt("wake_run", "run_id", true, &["run", "wake", &run?]),
+            12 => attempt(
+                "update_report",
+                "id",
+                true,
+                &["report", "update", "--one-liner", &new, "--tldr", "t", "--content", "c"],
+            ),
+            13 => attempt("set_stickie", "id", true, &["stickie", "set", "--board", "wall", "--name", &new]),
+            14 => {
+                let [.., from, to] = self.stickies.as_slice() else { return None };
+                attempt(
+                    "relate_stickies",
+                    "from_id",
+                    true,
+                    &["stickie", "relate", "--from", from, "--to", to, "--type", "USES"],
+                )
+            }
+            15 => attempt("end_run", "id", true, &["run", "end", &run?, "--status", "completed"]),
+            16 => attempt("set_role", "id", false, &["role", "set", "--name", &new]),
+            17 => attempt(
+                "set_task",
+                "id",
+                false,
+                &["task", "set", "--workflow", "ops", "--variant", &format!("task/{new}"), "--title", &new],
+            ),
+            18 => {
+                let [.., old, newer] = self.tasks.as_slice() else { return None };
+                attempt("replace_task", "new_id", false, &["task", "replace", newer, old])
+            }
+            19 => {
+                let [.., blocked] = self.tasks.as_slice() else { return None };
+                attempt(
+                    "add_link",
+                    "from_id",
+                    false,
+                    &["link", "add", "--from", "work/again", "--to", blocked, "--type", "blocks"],
+                )
+            }
+            20 => attempt(
+                "set_package",
+                "task_id",
+                false,
+                &["package", "set", "--role", "coder", "--task", self.tasks.last()?],
+            ),
+            21 => attempt("queue_add", "id", false, &["queue", "add", "--task", "work/again"]),
+            22 => attempt("queue_take", "id", false, &["queue", "take", "--lease", "2"]),
+            23 => {
+                let taken = self.taken.as_ref()?;
+                let (item, fence) = (text(&taken["id"]), taken["fence"].to_string());
+                attempt("queue_complete", "id", false, &["queue", "complete", "--id", &item, "--fence", &fence])
+            }
+            24 => attempt("create_token", "id", false, &["token", "create", "--name", &new]),
+            25 => {
+                let agent = self.terminal.json(&["agent", "get", &bot]);
+                let mut set =
+                    attempt("set_scratchpad", "", false, &["scratchpad", "set", "--agent", &bot, "--content", &new]);
+                set.subject = Subject::Known(text(&agent["id"]).parse().unwrap());
+                set
+            }
+            26 => attempt("set_conversation", "id", false, &["conversation", "set", "--title", &new]),
+            27 => self.import(&new),
+            _ => self.event(),
+        })
+    }
+
+    /// Issues of another tracker: all of them, or none.
+    fn import(&self, command: &str) -> Attempt {
+        let file = self.terminal.home.path().join(format!("{command}.jsonl"));
+        let blocks = json!([{ "issue_id": "i-2", "depends_on_id": "i-1", "type": "blocks" }]);
+        let issues = [
+            json!({ "id": "i-1", "title": "keel", "status": "open", "priority": 1 }),
+            json!({ "id": "i-2", "title": "sail", "status": "open", "priority": 1, "dependencies": blocks }),
+        ];
+        fs::write(&file, issues.map(|issue| format!("{issue}\n")).concat()).unwrap();
+        let mut import =
+            attempt("import_beads", "", false, &["import", "beads", file.to_str().unwrap(), "--command", command]);
+        import.subject = Subject::Row(Some(format!(
+            "task_links l join tasks a on a.id = l.from_task_id join tasks b on b.id = l.to_task_id
+             where a.variant = '{command}/i-1' and b.variant = '{command}/i-2'"
+        )));
+        import
+    }
+
+    /// The next event of a session: one after the other as a client sends them, with a call of its own each.
+    fn event(&self) -> Attempt {
+        let (number, agent) = (self.number, format!("a{}", self.number));
+        let call = format!("{}-call-{number}", self.name);
+        let spawn = json!({ "prompt": "[ROLE:mate] mend", "description": "mend", "subagent_type": "general-purpose" });
+        let mut event = match number / WAYS % 9 {
+            0 => json!({ "hook_event_name": "SessionStart", "source": "startup" }),
+            1 => json!({ "hook_event_name": "UserPromptSubmit", "prompt": format!("go {number}") }),
+            2 | 7 => json!({
+                "hook_event_name": "PreToolUse", "tool_name": "Agent", "tool_use_id": call, "tool_input": spawn,
+            }),
+            3 => json!({ "hook_event_name": "SubagentStart", "agent_id": agent, "agent_type": "general-purpose" }),
+            4 => json!({
+                "hook_event_name": "PostToolUse", "tool_name": "Write", "tool_use_id": call,
+                "tool_input": { "file_path": format!("f{number}.txt"), "content": "x\n" },
+                "tool_response": { "type": "create", "structuredPatch": [] },
+            }),
+            5 => json!({ "hook_event_name": "SubagentStop", "agent_id": agent, "last_assistant_message": "mended" }),
+            6 => json!({ "hook_event_name": "Stop", "stop_hook_active": false, "last_assistant_message": "done" }),
+            _ => json!({ "hook_event_name": "SessionEnd", "reason": "exit" }),
+        };
+        event["session_id"] = json!(format!("session-of-{}", self.name));
+        event["cwd"] = json!(self.terminal.home.path());
+        Attempt {
+            arguments: vec!["hook".to_owned()],
+            action: "hook",
+            subject: Subject::Row((!event["tool_use_id"].is_null()).then(|| {
+                format!(
+                    "(select tool_use_id from task_spawns union all select tool_use_id from file_changes) c
+                     where tool_use_id = '{call}'"
+                )
+            })),
+            in_run: false,
+            input: Some(event),
+        }
+    }
+
+    /// Writes in the next way there is, and remembers what was acknowledged.
+    pub fn write(&mut self, fate: Fate<'_>) {
+        self.number += 1;
+        let Some(attempt) = self.attempt(self.number) else { return };
+        if attempt.in_run && self.run.is_none() {
+            return;
+        }
+        let (code, answer, said) = self.tried(&attempt, fate);
+        let Some(code) = code else {
+            // Killed: what it said before stands all the same, if it said all of it.
+            if let Some(answer) = answer {
+                self.believe(&attempt, &answer);
+            }
+            return;
+        };
+        match (code, answer) {
+            (0, Some(answer)) => self.believe(&attempt, &answer),
+            (0, None) if attempt.action == "hook" => self.believe(&attempt, &Value::Null),
+            // One that was killed may have been done: then it cannot be done again, or not by this run.
+            (4 | 6, _) => self.forget(&attempt),
+            _ => panic!("{:?}: {code} {said}", attempt.arguments),
+        }
+    }
+
+    /// Lets the command run, or not to its end: its exit code, its answer and what else it said.
+    fn tried(&mut self, attempt: &Attempt, fate: Fate<'_>) -> (Option<i32>, Option<Value>, String) {
+        let arguments: Vec<&str> = attempt.arguments.iter().map(String::as_str).collect();
+        let mut command = self.terminal.command(&arguments);
+        let (mut out, mut errors) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        command.stdout(Stdio::from(out.try_clone().unwrap())).stderr(Stdio::from(errors.try_clone().unwrap()));
+        if attempt.in_run {
+            command.envs(self.run.as_ref().map(|(_, token)| ("TRACKWAY_TOKEN", token)));
+        }
+        match &attempt.input {
+            Some(input) => {
+                let mut file = tempfile::tempfile().unwrap();
+                write!(file, "{input}").unwrap();
+                file.seek(SeekFrom::Start(0)).unwrap();
+                command.stdin(Stdio::from(file));
+            }
+            None => {
+                command.arg("--json");
+            }
+        }
+        let lifetime = match fate {
+            Fate::Lives => Duration::from_mins(1),
+            Fate::IsKilled(chance) => chance.duration_below(self.lifetime * 5 / 4),
+        };
+        let started = Instant::now();
+        let mut group = Group::spawn(&mut command);
+        let code = group.ends_within(lifetime.saturating_sub(started.elapsed()));
+        if code.is_some() {
+            self.lifetime = (self.lifetime * 3 + started.elapsed()) / 4;
+        }
+        group.kill();
+        let mut said = [String::new(), String::new()];
+        for (file, text) in [&mut out, &mut errors].into_iter().zip(&mut said) {
+            file.seek(SeekFrom::Start(0)).unwrap();
+            file.read_to_string(text).unwrap();
+        }
+        let [said, errors] = said;
+        let answer = serde_json::from_str::<Value>(&said).ok().map(|answer| answer["data"].clone());
+        (code, answer, errors)
+    }
+
+    fn believe(&mut self, attempt: &Attempt, answer: &Value) {
+        let one = if answer.is_array() { &answer[0] } else { answer };
+        let subject = match &attempt.subject {
+            Subject::Row(row) => return self.rows.extend(row.clone()),
+            Subject::Known(id) => *id,
+            // Nothing was ready.
+            Subject::Field(_) if attempt.action == "queue_take" && one.is_null() => return,
+            Subject::Field(field) => text(&one[field]).parse().unwrap(),
+        };
+        // What is there already is not written again, and says so.
+        if one["new"] == false || one["duplicate"] == true {
+            return;
+        }
+        let run = self.run.as_ref().filter(|_| attempt.in_run).map(|(run, _)| *run);
+        self.acknowledged.push(Acknowledged { action: attempt.action.to_owned(), subject, run });
+        match attempt.action {
+            "start_run" => self.run = Some((subject, text(&one["token"]))),
+            "end_run" => self.run = None,
+            "create_note" => self.note = Some(subject.to_string()),
+            "create_decision" => self.decision = Some(subject.to_string()),
+            "create_commitment" => self.commitment = Some(subject.to_string()),
+            "set_task" => self.tasks.push(text(&one["variant"])),
+            "set_stickie" => self.stickies.push(subject.to_string()),
+            "queue_take" => self.taken = Some(one.clone()),
+            "queue_complete" => self.taken = None,
+            _ => {}
+        }
+    }
+
+    /// What it went by does not hold any more.
+    fn forget(&mut self, attempt: &Attempt) {
+        match attempt.action {
+            "queue_complete" => self.taken = None,
+            "replace_task" | "add_link" => self.tasks.clear(),
+            _ if attempt.in_run => self.run = None,
+            _ => {}
+        }
+    }
+}
