@@ -27,6 +27,15 @@ impl Error {
         }
     }
 
+    /// Whether it passes by waiting, for those who may do a thing twice: the database is away, or went away before it said
+    /// what became of a change.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Rule(rule) => rule.kind == ErrorKind::Busy,
+            Self::Store(store) => store.is_passing(),
+        }
+    }
+
     /// Whether a hopeful transaction was refused.
     pub(crate) fn is_refuted(&self) -> bool {
         matches!(self, Self::Store(trackway_store::Error::Refuted(_)))

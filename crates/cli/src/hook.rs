@@ -142,7 +142,7 @@ fn take(memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<Va
     let folder = folder_of(&location);
     match apply(&location, &folder, memory, &event, at) {
         Ok(said) => said,
-        Err(failure) if failure.kind == ErrorKind::Busy => {
+        Err(failure) if failure.is_passing => {
             let spooled = Spooled { at, memory, event: redacted(&String::from_utf8_lossy(&bytes)).into_owned() };
             if let Err(error) = spool(&folder, &spooled) {
                 log(&folder, &event.hook_event_name, &format!("neither written nor spooled: {error}"));
@@ -184,7 +184,7 @@ fn attach(core: &Core, session: &str) -> Result<(), Failure> {
         None => Ok(false),
     });
     match attached {
-        Err(error) if error.kind() == ErrorKind::Busy => Err(error.into()),
+        Err(error) if error.is_passing() => Err(error.into()),
         _ => Ok(()),
     }
 }
@@ -217,7 +217,7 @@ impl Hook<'_> {
         let Ok(lock) = fs::File::create(spool.join("lock")) else { return Ok(()) };
         if lock.try_lock().is_err() {
             // Another call is at it: this event comes after those.
-            return Err(Failure { kind: ErrorKind::Busy, message: "events are being applied".to_owned(), hint: None });
+            return Err(Failure::new(ErrorKind::Busy, "events are being applied", None));
         }
         waiting.sort();
         for path in waiting {
@@ -227,7 +227,7 @@ impl Hook<'_> {
                 .and_then(|spooled| Event::parse(spooled.event.as_bytes()).map(|event| (spooled, event)));
             match outcome {
                 Ok((spooled, event)) => match self.take(&event, Memory::Off, spooled.at) {
-                    Err(failure) if failure.kind == ErrorKind::Busy => return Err(failure),
+                    Err(failure) if failure.is_passing => return Err(failure),
                     Err(failure) => log(self.folder, &event.hook_event_name, &failure.message),
                     Ok(_) => {}
                 },

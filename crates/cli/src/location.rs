@@ -24,6 +24,9 @@ pub const FILE: &str = "trackway.db";
 /// What is configured, beside a database or for a user.
 const CONFIG: &str = "config.toml";
 
+/// How long a server may take to be reached by a visitor who will not wait.
+const HURRIED_SECONDS: u32 = 1;
+
 /// Where a database is, and whether it may be made on the first visit.
 #[derive(Debug)]
 pub struct Location {
@@ -75,7 +78,7 @@ impl Location {
 
     /// Opens it for a visitor who will not wait long for others.
     pub fn open_patient(&self, wait_ms: u32) -> Result<Core, Failure> {
-        match Store::open(self.url.clone()) {
+        match Store::open(self.url.answering_within(HURRIED_SECONDS)) {
             Err(trackway_store::Error::Missing(_)) if self.make_if_missing => self.open(),
             store => Ok(Core::new(store?.patient_for(wait_ms)?)),
         }

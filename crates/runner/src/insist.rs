@@ -6,7 +6,6 @@ use std::{
 };
 
 use trackway_actions::Result;
-use trackway_domain::ErrorKind;
 
 /// The first and the longest wait for a database that does not answer.
 pub(crate) const TROUBLE_WAIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -17,7 +16,7 @@ pub(crate) fn insist<T>(seconds: i64, mut deed: impl FnMut() -> Result<T>) -> Re
     let mut wait = TROUBLE_WAIT.0;
     loop {
         match deed() {
-            Err(error) if error.kind() == ErrorKind::Busy && Instant::now() < until => {
+            Err(error) if error.is_passing() && Instant::now() < until => {
                 thread::sleep(wait);
                 wait = (wait * 2).min(TROUBLE_WAIT.1);
             }

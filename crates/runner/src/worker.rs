@@ -16,7 +16,7 @@ use trackway_actions::{
     Context, Core, Error,
     queue::{HeartbeatItem, TakeItems, Taken},
 };
-use trackway_domain::{Error as Rule, ErrorKind, Id, Ref, Time, kind, words::Runner};
+use trackway_domain::{Error as Rule, Id, Ref, Time, kind, words::Runner};
 use trackway_store::bell::Listener;
 use trackway_views::assignment;
 
@@ -261,7 +261,7 @@ impl<'a> Worker<'a> {
                 }
                 Ok(Some(done))
             }
-            Err(error) if error.kind() == ErrorKind::Busy => {
+            Err(error) if error.is_passing() => {
                 match self.trouble {
                     None => {
                         (self.watch)(&Event::Trouble(&error));
@@ -359,7 +359,7 @@ impl<'a> Worker<'a> {
             match core.execute(context, &beat) {
                 Ok(_) => job.beat = Instant::now(),
                 // Asked again at the next look, as long as the lease lasts.
-                Err(error) if error.kind() == ErrorKind::Busy => {}
+                Err(error) if error.is_passing() => {}
                 Err(_) => job.reins.wish(Wish::Stop),
             }
         }

@@ -11,10 +11,11 @@ use std::{
 use futures_util::future::{join, try_join_all};
 use rusqlite::config::DbConfig;
 use tokio::runtime::Runtime;
-use tokio_postgres::{Client, NoTls, Statement, types::Type};
+use tokio_postgres::{Client, Statement, types::Type};
 
 use crate::{
     error::{Error, Result},
+    reach,
     sql::{FromRow, Param, Row},
 };
 
@@ -36,8 +37,6 @@ impl Engine {
 
 const BEGIN: &str = "begin";
 pub(crate) const COMMIT: &str = "commit";
-/// How long to wait for PostgreSQL to answer the first time.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Prepared statements kept per SQLite connection: all of ours fit.
 const STATEMENTS_KEPT: usize = 512;
 /// Kilobytes of a SQLite file that a connection keeps in memory, when it comes to look at so much.
@@ -66,6 +65,8 @@ pub struct Postgres {
     /// Writes whose answer nobody waits for. They go out together, before the next question or commit:
     /// one round trip instead of one each.
     pending: Vec<Pending>,
+    /// Whether a write found out that this server takes none: another one may, at the same address.
+    is_standby: bool,
 }
 
 /// A write on its way.
@@ -132,15 +133,27 @@ impl Connection {
 
     /// Connects to PostgreSQL.
     pub fn postgres(url: &str) -> Result<Self> {
-        let config = postgres_config(url)?;
-        let runtime = small_runtime()?;
+        let runtime = reach::small_runtime()?;
         let client = runtime.block_on(async {
-            let (client, connection) = config.connect(NoTls).await?;
+            let (client, carrier) = reach::connect(url).await?;
             // Ends with the connection; what it ends with reaches us through the client.
-            tokio::spawn(connection);
+            tokio::spawn(carrier);
             Ok::<_, Error>(client)
-        })?;
-        Ok(Self::Postgres(Box::new(Postgres { client, runtime, statements: HashMap::new(), pending: Vec::new() })))
+        });
+        match client {
+            Ok(client) => Ok(Self::Postgres(Box::new(Postgres {
+                client,
+                runtime,
+                statements: HashMap::new(),
+                pending: Vec::new(),
+                is_standby: false,
+            }))),
+            Err(error) => {
+                // A name that is still looked up is not waited for.
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
     }
 
     pub fn engine(&self) -> Engine {
@@ -174,7 +187,7 @@ impl Connection {
     pub fn is_open(&self) -> bool {
         match self {
             Self::Sqlite(_) => true,
-            Self::Postgres(postgres) => !postgres.client.is_closed(),
+            Self::Postgres(postgres) => postgres.is_open(),
         }
     }
 
@@ -356,7 +369,21 @@ fn wait_patiently(looks: i32) -> bool {
     looks < PATIENT_LOOKS
 }
 
+/// Turns of a connection until it has seen that the other side hung up: one to hear of it, one to read it.
+const TURNS_TO_NOTICE: usize = 3;
+
 impl Postgres {
+    /// A connection that rests is driven by nobody. It gets a turn here, so that a server which went away meanwhile is
+    /// noticed before anything is sent to it.
+    fn is_open(&self) -> bool {
+        self.runtime.block_on(async {
+            for _ in 0..TURNS_TO_NOTICE {
+                tokio::task::yield_now().await;
+            }
+        });
+        !self.is_standby && !self.client.is_closed()
+    }
+
     /// The prepared statement of a text, when it was used before.
     fn statement(&mut self, sql: &str) -> Result<Option<Statement>> {
         match self.statements.get(sql) {
@@ -383,7 +410,9 @@ impl Postgres {
         &mut self,
         ask: impl AsyncFnOnce(&Client) -> std::result::Result<T, tokio_postgres::Error>,
     ) -> Result<T> {
-        let pending = without_needless_transaction(joined(std::mem::take(&mut self.pending)));
+        let pending = std::mem::take(&mut self.pending);
+        let commits = pending.iter().any(|pending| pending.sql == COMMIT);
+        let pending = without_needless_transaction(joined(pending));
         let statements = pending.iter().map(|pending| self.statement(&pending.sql)).collect::<Result<Vec<_>>>()?;
         // Polled in order, the client sends them in order and back to back.
         let client = &self.client;
@@ -395,8 +424,14 @@ impl Postgres {
         });
         let (sent, answer) = self.runtime.block_on(join(try_join_all(sent), ask(client)));
         // What failed first is why the rest failed.
-        sent?;
-        Ok(answer?)
+        sent.map(drop).and(answer).map_err(|error| match Error::from(error) {
+            // It was sent, and nobody says what became of it.
+            Error::Unreachable(why) if commits => Error::Unsettled(why),
+            error => {
+                self.is_standby |= matches!(error, Error::Standby(_));
+                error
+            }
+        })
     }
 }
 
@@ -466,27 +501,6 @@ fn without_needless_transaction(mut pending: Vec<Pending>) -> Vec<Pending> {
         pending.remove(0);
     }
     pending
-}
-
-/// How to connect to PostgreSQL at a URL.
-pub(crate) fn postgres_config(url: &str) -> Result<tokio_postgres::Config> {
-    let mut config: tokio_postgres::Config = url.parse().map_err(|_| Error::Url(crate::url::without_password(url)))?;
-    config.application_name("trackway");
-    // As long as SQLite waits. What was given in the URL comes after, and wins.
-    let given = config.get_options().unwrap_or_default();
-    config.options(format!("-c lock_timeout=5s {given}"));
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_TIMEOUT);
-    }
-    Ok(config)
-}
-
-/// A runtime that drives one connection on the caller's own thread.
-pub(crate) fn small_runtime() -> Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::Unreachable(error.to_string()))
 }
 
 /// The placeholders of both engines become PostgreSQL's.

@@ -111,10 +111,14 @@ impl Store {
     }
 
     fn lend(&self) -> Result<Lent<'_>> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match idle.filter(Connection::is_open) {
-            Some(connection) => connection,
-            None => connect(&self.url, false)?,
+        let connection = loop {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            match idle {
+                Some(connection) if connection.is_open() => break connection,
+                // When a server goes away, all that rest are of no use.
+                Some(_) => {}
+                None => break connect(&self.url, false)?,
+            }
         };
         Ok(Lent { connection: Some(connection), open: false, store: self })
     }
