@@ -13,6 +13,8 @@ use trackway_testkit::{Engine, TestDatabase, database};
 pub struct Terminal {
     pub database: TestDatabase,
     pub home: TempDir,
+    /// Another database than the test's own.
+    pub elsewhere: Option<String>,
 }
 
 /// What a command left behind.
@@ -33,7 +35,18 @@ impl Terminal {
 
     /// In front of no database yet.
     pub fn before_init(engine: Engine) -> Self {
-        Self { database: database(engine), home: tempfile::tempdir().unwrap() }
+        Self { database: database(engine), home: tempfile::tempdir().unwrap(), elsewhere: None }
+    }
+
+    /// In front of a database on a server that the test has for itself.
+    pub fn at_url(url: &str) -> Self {
+        let terminal = Self { elsewhere: Some(url.to_owned()), ..Self::before_init(Engine::Sqlite) };
+        terminal.json(&["init"]);
+        terminal
+    }
+
+    pub fn url(&self) -> String {
+        self.elsewhere.clone().unwrap_or_else(|| self.database.url_text())
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
@@ -43,7 +56,7 @@ impl Terminal {
             .env_clear()
             .env("HOME", self.home.path())
             .env("USER", "ada")
-            .env("TRACKWAY_DB", self.database.url_text())
+            .env("TRACKWAY_DB", self.url())
             .current_dir(self.home.path())
             .stdin(Stdio::null());
         command
