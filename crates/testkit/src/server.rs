@@ -51,6 +51,11 @@ impl ServerPair {
         Self { url: control("pair", folder.path()), folder }
     }
 
+    /// Names the second only.
+    pub fn second(&self) -> String {
+        side_door(&self.folder.path().join("second"))
+    }
+
     /// Kills the first, for good.
     pub fn kill_first(&self) {
         control("kill", self.folder.path());
@@ -90,7 +95,7 @@ impl RemoteServer {
 
     /// Its own door on its machine, which no network is needed for.
     pub fn side_door(&self) -> String {
-        format!("postgres://postgres@{}/postgres", self.folder.path().display().to_string().replace('/', "%2F"))
+        side_door(self.folder.path())
     }
 }
 
@@ -98,6 +103,11 @@ impl Drop for RemoteServer {
     fn drop(&mut self) {
         let _ = Command::new(script()).arg("stop").arg(self.folder.path()).status();
     }
+}
+
+/// The URL of the socket in a folder.
+fn side_door(folder: &Path) -> String {
+    format!("postgres://postgres@{}/postgres", folder.display().to_string().replace('/', "%2F"))
 }
 
 fn control(verb: &str, folder: &Path) -> String {

@@ -1,6 +1,6 @@
 //! Several machines at one PostgreSQL: a cable that is pulled, and connections that nobody can listen in to.
 //!
-//! Machines are network namespaces, which takes root to make.
+//! Machines are network namespaces, which takes root to make: for others there is nothing to test here.
 
 use std::{
     fs,
@@ -66,7 +66,7 @@ impl<'network> Desk<'network> {
 
 #[test]
 fn a_machine_that_is_cut_off_loses_its_lease_and_comes_back() {
-    let network = Network::of(3);
+    let Some(network) = Network::of(3) else { return };
     let server = RemoteServer::start(&network, 1);
     let (left, right) = (Desk::at(&network, 2, &server.url), Desk::at(&network, 3, &server.url));
     left.json(&["init"]);
@@ -146,7 +146,7 @@ fn certify(server: &RemoteServer, at: &Path) {
 
 #[test]
 fn the_way_to_a_server_is_encrypted_as_much_as_is_asked_for() {
-    let network = Network::of(2);
+    let Some(network) = Network::of(2) else { return };
     let server = RemoteServer::start(&network, 1);
     let desk = Desk::at(&network, 2, &server.url);
     // A server that does not encrypt will do, unless it is asked to.
