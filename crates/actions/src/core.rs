@@ -18,6 +18,7 @@ use crate::{
     error::Result,
     people::SetPerson,
     queue::{Lease, keep_alive},
+    settling,
     token::{self, Purpose},
     touched::{Recorded, Touched},
 };
@@ -81,9 +82,9 @@ impl Core {
             let context = &settled(context, &mut write)?;
             authorise::<A>(context, &mut write)?;
             let dones = A::perform_all(actions, context, &mut write)?;
-            let outputs = record_all(context, &mut write, dones)?;
+            let (outputs, logged) = record_all(context, &mut write, dones)?;
             if ending == Ending::Commit {
-                write.commit()?;
+                self.commit(context, write, logged.last())?;
             }
             Ok(outputs)
         };
@@ -95,9 +96,25 @@ impl Core {
         })
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the write path")]
+    /// Commits. When the answer gets lost, the log says whether it was.
+    fn commit(&self, context: &Context, write: Writer<'_>, logged: Option<&Logged>) -> Result<()> {
+        match (write.commit(), logged) {
+            (Err(trackway_store::Error::Unsettled(_)), Some(entry))
+                if settling::is_there(entry, || self.write(context)) =>
+            {
+                Ok(())
+            }
+            (outcome, _) => Ok(outcome?),
+        }
+    }
+
     pub(crate) fn begin(&self, context: &Context) -> Result<Writer<'_>> {
-        Ok(self.store.write(context.tenant)?)
+        Ok(self.write(context)?)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the write path")]
+    fn write(&self, context: &Context) -> trackway_store::Result<Writer<'_>> {
+        self.store.write(context.tenant)
     }
 
     /// Makes the context a credential stands for.
@@ -132,7 +149,7 @@ pub(crate) fn settled(context: &Context, write: &mut Writer<'_>) -> Result<Conte
     let mut settled = context.clone();
     if let (Some(handle), Actor::Person(person)) = (settled.newcomer.take(), context.actor) {
         let done = SetPerson::newcomer(person, &handle).perform(context, write)?;
-        let entered = record_all(context, write, vec![done])?;
+        let (entered, _) = record_all(context, write, vec![done])?;
         settled.actor = Actor::Person(entered.first().map_or(person, |stands| stands.row.id));
     }
     Ok(settled)
@@ -215,8 +232,12 @@ pub(crate) fn run_is_over(status: RunStatus) -> Rule {
         .hint("unset TRACKWAY_TOKEN, then start another run: trackway run start --agent A")
 }
 
-/// Records the touches of a run and appends to the log.
-fn record_all<A: Action>(context: &Context, write: &mut Writer<'_>, dones: Vec<Done<A>>) -> Result<Vec<A::Output>> {
+/// Records the touches of a run and appends to the log. Says what was appended.
+fn record_all<A: Action>(
+    context: &Context,
+    write: &mut Writer<'_>,
+    dones: Vec<Done<A>>,
+) -> Result<(Vec<A::Output>, Vec<Logged>)> {
     let mut outputs = Vec::with_capacity(dones.len());
     let mut events = Vec::new();
     for done in dones {
@@ -233,7 +254,7 @@ fn record_all<A: Action>(context: &Context, write: &mut Writer<'_>, dones: Vec<D
         events.extend(about.iter().map(|about| event(context, write, A::NAME, about, detail.as_ref())));
     }
     write.insert_all(&events)?;
-    Ok(outputs)
+    Ok((outputs, events))
 }
 
 /// Writes a touch down, at the time it happened: an observer may come late.

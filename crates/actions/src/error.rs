@@ -27,12 +27,18 @@ impl Error {
         }
     }
 
-    /// Whether the same write may succeed later.
-    pub fn may_pass(&self) -> bool {
+    /// Whether it passes by waiting, for those who may do a thing twice: the database is away, or went away before it said
+    /// what became of a change.
+    pub fn is_passing(&self) -> bool {
         match self {
             Self::Rule(rule) => rule.kind == ErrorKind::Busy,
-            Self::Store(store) => store.may_pass(),
+            Self::Store(store) => store.is_passing(),
         }
+    }
+
+    /// Whether it waits for somebody to make room, or to give leave to write.
+    pub fn is_for_want_of_room(&self) -> bool {
+        matches!(self, Self::Store(store) if store.is_for_want_of_room())
     }
 
     /// Whether a hopeful transaction was refused.

@@ -17,6 +17,7 @@ pub mod report;
 pub mod run;
 pub mod scratchpad;
 pub mod session;
+mod settling;
 pub mod studio;
 pub mod token;
 pub mod touched;

@@ -9,11 +9,15 @@ pub struct Failure {
     pub kind: ErrorKind,
     pub message: String,
     pub hint: Option<String>,
-    /// Whether the same may succeed later: nothing is wrong with what was asked for, but with where it goes.
-    pub may_pass: bool,
+    /// Whether it passes by waiting, for those who may do a thing twice.
+    pub is_passing: bool,
 }
 
 impl Failure {
+    pub fn new(kind: ErrorKind, message: impl Into<String>, hint: Option<String>) -> Self {
+        Self { kind, message: message.into(), hint, is_passing: kind == ErrorKind::Busy }
+    }
+
     pub fn rendered(&self, as_json: bool) -> String {
         if as_json {
             return json!({
@@ -31,25 +35,25 @@ impl Failure {
 
 impl From<trackway_domain::Error> for Failure {
     fn from(error: trackway_domain::Error) -> Self {
-        Self { kind: error.kind, may_pass: error.kind == ErrorKind::Busy, message: error.message, hint: error.hint }
+        Self::new(error.kind, error.message, error.hint)
     }
 }
 
 impl From<trackway_store::Error> for Failure {
     fn from(error: trackway_store::Error) -> Self {
-        Self { kind: error.kind(), message: error.to_string(), hint: error.hint(), may_pass: error.may_pass() }
+        Self { is_passing: error.is_passing(), ..Self::new(error.kind(), error.to_string(), error.hint()) }
     }
 }
 
 impl From<trackway_actions::Error> for Failure {
     fn from(error: trackway_actions::Error) -> Self {
-        Self { kind: error.kind(), message: error.to_string(), hint: error.hint(), may_pass: error.may_pass() }
+        Self { is_passing: error.is_passing(), ..Self::new(error.kind(), error.to_string(), error.hint()) }
     }
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self { kind: ErrorKind::Failed, message: error.to_string(), hint: None, may_pass: false }
+        Self::new(ErrorKind::Failed, error.to_string(), None)
     }
 }
 
@@ -61,7 +65,6 @@ impl From<clap::Error> for Failure {
         let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
         let said = |line: &&str| !line.is_empty() && !line.starts_with("For more information");
         let hint = rest.lines().map(str::trim).filter(said).collect::<Vec<_>>().join("\n      ");
-        let hint = Some(hint).filter(|hint| !hint.is_empty());
-        Self { kind: ErrorKind::Usage, message: message.to_owned(), hint, may_pass: false }
+        Self::new(ErrorKind::Usage, message, Some(hint).filter(|hint| !hint.is_empty()))
     }
 }

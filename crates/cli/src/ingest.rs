@@ -17,7 +17,7 @@ use trackway_claude::{
     discover,
     transcript::{self, Flow, Mark, Tally, Transcript},
 };
-use trackway_domain::{Error as Rule, ErrorKind, Time, observed::Observation};
+use trackway_domain::{Error as Rule, Time, observed::Observation};
 use trackway_store::params;
 use trackway_views::session::counts;
 
@@ -318,12 +318,12 @@ fn write_together(
     ingested: &mut Ingested,
 ) -> Result<(), Failure> {
     match core.observe_all(context, parts).map_err(Failure::from) {
-        Err(failure) if failure.kind != ErrorKind::Busy => {}
+        Err(failure) if !failure.is_passing => {}
         outcome => return outcome,
     }
     for part in parts {
         match core.observe(context, part).map_err(Failure::from) {
-            Err(failure) if failure.kind == ErrorKind::Busy => return Err(failure),
+            Err(failure) if failure.is_passing => return Err(failure),
             Err(failure) => {
                 let path = part.progress.as_ref().map_or("", |progress| progress.path.as_str());
                 note(ingested, format!("{path}: {}", failure.message));

@@ -104,12 +104,8 @@ impl SettingsFile {
 
     /// A refusal of the text, with the file's name.
     pub fn refused(&self, why: &Refused) -> Failure {
-        Failure {
-            kind: ErrorKind::Failed,
-            message: format!("{}, {why}", self.path.display()),
-            hint: Some("the file was left as it is; correct it and try again".to_owned()),
-            may_pass: false,
-        }
+        let hint = "the file was left as it is; correct it and try again".to_owned();
+        Failure::new(ErrorKind::Failed, format!("{}, {why}", self.path.display()), Some(hint))
     }
 
     /// Makes the change, unless the file is no longer what was read.
@@ -266,7 +262,7 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn failed(path: &Path, what: &str) -> Failure {
-    Failure { kind: ErrorKind::Failed, message: format!("{} {what}", path.display()), hint: None, may_pass: false }
+    Failure::new(ErrorKind::Failed, format!("{} {what}", path.display()), None)
 }
 
 /// A failure of the operating system, with the file it was about.

@@ -16,7 +16,7 @@ pub(crate) fn insist<T>(seconds: i64, mut deed: impl FnMut() -> Result<T>) -> Re
     let mut wait = TROUBLE_WAIT.0;
     loop {
         match deed() {
-            Err(error) if error.may_pass() && Instant::now() < until => {
+            Err(error) if error.is_passing() && Instant::now() < until => {
                 thread::sleep(wait);
                 wait = (wait * 2).min(TROUBLE_WAIT.1);
             }

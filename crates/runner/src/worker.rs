@@ -16,7 +16,7 @@ use trackway_actions::{
     Context, Core, Error,
     queue::{HeartbeatItem, TakeItems, Taken},
 };
-use trackway_domain::{Error as Rule, ErrorKind, Id, Ref, Time, kind, words::Runner};
+use trackway_domain::{Error as Rule, Id, Ref, Time, kind, words::Runner};
 use trackway_store::bell::Listener;
 use trackway_views::assignment;
 
@@ -262,7 +262,7 @@ impl<'a> Worker<'a> {
                 Ok(Some(done))
             }
             // One who never could write anything is told so; later, a disk that is full may be made room on.
-            Err(error) if error.kind() == ErrorKind::Busy || (error.may_pass() && self.tally.taken > 0) => {
+            Err(error) if error.is_passing() && (self.tally.taken > 0 || !error.is_for_want_of_room()) => {
                 match self.trouble {
                     None => {
                         (self.watch)(&Event::Trouble(&error));
@@ -360,7 +360,7 @@ impl<'a> Worker<'a> {
             match core.execute(context, &beat) {
                 Ok(_) => job.beat = Instant::now(),
                 // Asked again at the next look, as long as the lease lasts.
-                Err(error) if error.may_pass() => {}
+                Err(error) if error.is_passing() => {}
                 Err(_) => job.reins.wish(Wish::Stop),
             }
         }

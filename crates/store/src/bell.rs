@@ -12,11 +12,11 @@ use std::{
 
 use futures_util::future::poll_fn;
 use tokio::runtime::Runtime;
-use tokio_postgres::{AsyncMessage, Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 
 use crate::{
-    connection,
     error::{Error, Result},
+    reach,
     url::Url,
 };
 
@@ -81,12 +81,11 @@ impl std::fmt::Debug for Postgres {
 
 impl Postgres {
     fn listening(url: &str) -> Result<Self> {
-        let config = connection::postgres_config(url)?;
-        let runtime = connection::small_runtime()?;
+        let runtime = reach::small_runtime()?;
         // One place: a ring while another is not heard yet says nothing new.
         let (ring, rings) = tokio::sync::mpsc::channel(1);
         let client = runtime.block_on(async {
-            let (client, mut connection) = config.connect(NoTls).await?;
+            let (client, mut connection) = reach::connect(url).await?;
             tokio::spawn(async move {
                 while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                     if matches!(message, AsyncMessage::Notification(_)) {

@@ -11,10 +11,11 @@ use std::{
 use futures_util::future::{join, try_join_all};
 use rusqlite::config::DbConfig;
 use tokio::runtime::Runtime;
-use tokio_postgres::{Client, NoTls, Statement, types::Type};
+use tokio_postgres::{Client, Statement, types::Type};
 
 use crate::{
     error::{Error, Result},
+    reach,
     sql::{FromRow, Param, Row},
 };
 
@@ -36,19 +37,8 @@ impl Engine {
 
 const BEGIN: &str = "begin";
 pub(crate) const COMMIT: &str = "commit";
-/// How long to wait for PostgreSQL to answer the first time.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long nothing at all may come from a server's machine before its connection counts as gone. A network that swallows
-/// what is sent says nothing about it, and the system would wait for a quarter of an hour, or for two when it only listens.
-const SILENCE_MAX: Duration = Duration::from_secs(20);
-/// After how long of silence the machine is asked whether it is there, and how often, within that time.
-const ASK_AFTER: Duration = Duration::from_secs(10);
-const ASK_EVERY: Duration = Duration::from_secs(5);
-const ASKS: u32 = 2;
-/// What the driver asks after when it is not told.
-const ASK_AFTER_UNSAID: Duration = Duration::from_hours(2);
 /// How long a visitor who must not be in the way waits for PostgreSQL: to be let in, and for each answer.
-const VISITOR_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const VISITOR_SECONDS: u32 = 1;
 /// Prepared statements kept per SQLite connection: all of ours fit.
 const STATEMENTS_KEPT: usize = 512;
 /// Kilobytes of a SQLite file that a connection keeps in memory, when it comes to look at so much.
@@ -81,14 +71,8 @@ pub struct Postgres {
     answer_max: Option<Duration>,
     /// Whether an answer was not waited for any longer: what comes next on this connection would be that answer.
     is_given_up: bool,
-}
-
-/// How much time whoever connects has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Haste {
-    None,
-    /// A visitor who must not be in the way.
-    Visitor,
+    /// Whether a write found out that this server takes none: another one may, at the same address.
+    is_standby: bool,
 }
 
 /// A write on its way.
@@ -170,29 +154,29 @@ impl Connection {
 
     /// Connects to PostgreSQL.
     pub fn postgres(url: &str) -> Result<Self> {
-        Self::postgres_with(url, Haste::None)
-    }
-
-    pub(crate) fn postgres_with(url: &str, haste: Haste) -> Result<Self> {
-        let mut config = postgres_config(url)?;
-        if haste == Haste::Visitor {
-            config.connect_timeout(VISITOR_TIMEOUT).tcp_user_timeout(VISITOR_TIMEOUT);
-        }
-        let runtime = small_runtime()?;
+        let runtime = reach::small_runtime()?;
         let client = runtime.block_on(async {
-            let (client, connection) = config.connect(NoTls).await?;
+            let (client, carrier) = reach::connect(url).await?;
             // Ends with the connection; what it ends with reaches us through the client.
-            tokio::spawn(connection);
+            tokio::spawn(carrier);
             Ok::<_, Error>(client)
-        })?;
-        Ok(Self::Postgres(Box::new(Postgres {
-            client,
-            runtime,
-            statements: HashMap::new(),
-            pending: Vec::new(),
-            answer_max: None,
-            is_given_up: false,
-        })))
+        });
+        match client {
+            Ok(client) => Ok(Self::Postgres(Box::new(Postgres {
+                client,
+                runtime,
+                statements: HashMap::new(),
+                pending: Vec::new(),
+                answer_max: None,
+                is_given_up: false,
+                is_standby: false,
+            }))),
+            Err(error) => {
+                // A name that is still looked up is not waited for.
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
     }
 
     pub fn engine(&self) -> Engine {
@@ -219,7 +203,7 @@ impl Connection {
                 Ok(connection.busy_handler(Some(wait_a_little))?)
             }
             Self::Postgres(postgres) => {
-                postgres.answer_max = Some(VISITOR_TIMEOUT);
+                postgres.answer_max = Some(Duration::from_secs(VISITOR_SECONDS.into()));
                 self.batch(&format!("set lock_timeout = {wait_ms}"))
             }
         }
@@ -229,7 +213,7 @@ impl Connection {
     pub fn is_open(&self) -> bool {
         match self {
             Self::Sqlite(_) => true,
-            Self::Postgres(postgres) => !postgres.is_given_up && !postgres.client.is_closed(),
+            Self::Postgres(postgres) => postgres.is_open(),
         }
     }
 
@@ -438,7 +422,21 @@ fn wait_patiently(looks: i32) -> bool {
     looks < PATIENT_LOOKS
 }
 
+/// Turns of a connection until it has seen that the other side hung up: one to hear of it, one to read it.
+const TURNS_TO_NOTICE: usize = 3;
+
 impl Postgres {
+    /// A connection that rests is driven by nobody. It gets a turn here, so that a server which went away meanwhile is
+    /// noticed before anything is sent to it.
+    fn is_open(&self) -> bool {
+        self.runtime.block_on(async {
+            for _ in 0..TURNS_TO_NOTICE {
+                tokio::task::yield_now().await;
+            }
+        });
+        !self.is_standby && !self.is_given_up && !self.client.is_closed()
+    }
+
     /// The prepared statement of a text, when it was used before.
     fn statement(&mut self, sql: &str) -> Result<Option<Statement>> {
         match self.statements.get(sql) {
@@ -473,7 +471,9 @@ impl Postgres {
         &mut self,
         ask: impl AsyncFnOnce(&Client) -> std::result::Result<T, tokio_postgres::Error>,
     ) -> Result<T> {
-        let pending = without_needless_transaction(joined(std::mem::take(&mut self.pending)));
+        let pending = std::mem::take(&mut self.pending);
+        let commits = pending.iter().any(|pending| pending.sql == COMMIT);
+        let pending = without_needless_transaction(joined(pending));
         let statements = pending.iter().map(|pending| self.statement(&pending.sql)).collect::<Result<Vec<_>>>()?;
         // Polled in order, the client sends them in order and back to back.
         let client = &self.client;
@@ -484,10 +484,19 @@ impl Postgres {
             }
         });
         let outcome = self.runtime.block_on(in_time(self.answer_max, join(try_join_all(sent), ask(client))));
-        let (sent, answer) = self.waited(outcome)?;
+        let (sent, answer) = self.waited(outcome).map_err(|error| match error {
+            Error::Unreachable(why) if commits => Error::Unsettled(why),
+            error => error,
+        })?;
         // What failed first is why the rest failed.
-        sent?;
-        Ok(answer?)
+        sent.map(drop).and(answer).map_err(|error| match Error::from(error) {
+            // It was sent, and nobody says what became of it.
+            Error::Unreachable(why) if commits => Error::Unsettled(why),
+            error => {
+                self.is_standby |= matches!(error, Error::Standby(_));
+                error
+            }
+        })
     }
 }
 
@@ -565,38 +574,6 @@ fn without_needless_transaction(mut pending: Vec<Pending>) -> Vec<Pending> {
         pending.remove(0);
     }
     pending
-}
-
-/// How to connect to PostgreSQL at a URL.
-pub(crate) fn postgres_config(url: &str) -> Result<tokio_postgres::Config> {
-    let mut config: tokio_postgres::Config = url.parse().map_err(|_| Error::Url(crate::url::without_password(url)))?;
-    config.application_name("trackway");
-    // Waits as long as SQLite does; and notices as soon as we do when we are gone, to let go of what we held. What was given
-    // in the URL comes after, and wins.
-    let given = config.get_options().unwrap_or_default();
-    let (silence_ms, idle, every) = (SILENCE_MAX.as_millis(), ASK_AFTER.as_secs(), ASK_EVERY.as_secs());
-    config.options(format!(
-        "-c lock_timeout=5s -c tcp_user_timeout={silence_ms} -c tcp_keepalives_idle={idle} \
-         -c tcp_keepalives_interval={every} -c tcp_keepalives_count={ASKS} {given}"
-    ));
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_TIMEOUT);
-    }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(SILENCE_MAX);
-    }
-    if config.get_keepalives_idle() == ASK_AFTER_UNSAID {
-        config.keepalives_idle(ASK_AFTER).keepalives_interval(ASK_EVERY).keepalives_retries(ASKS);
-    }
-    Ok(config)
-}
-
-/// A runtime that drives one connection on the caller's own thread.
-pub(crate) fn small_runtime() -> Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::Unreachable(error.to_string()))
 }
 
 /// The placeholders of both engines become PostgreSQL's.

@@ -9,6 +9,8 @@ pub enum Error {
     Rule(#[from] trackway_domain::Error),
     #[error("{0:?} is not a database URL")]
     Url(String),
+    #[error("{url} cannot be used: {why}")]
+    Address { url: String, why: String },
     #[error("there is no database at {0}")]
     Missing(String),
     #[error("{0} is not a Trackway database")]
@@ -19,6 +21,14 @@ pub enum Error {
     Busy(String),
     #[error("PostgreSQL cannot be reached: {0}")]
     Unreachable(String),
+    /// The connection was lost between a commit and its answer.
+    #[error("the connection was lost before PostgreSQL said whether the change was made: {0}")]
+    Unsettled(String),
+    #[error("this PostgreSQL takes no writes: {0}")]
+    Standby(String),
+    /// What one connection prepared was looked for on another.
+    #[error("PostgreSQL is behind a pooler that gives a connection to each transaction: {0}")]
+    Pooled(String),
     #[error("PostgreSQL refused the connection: {0}")]
     Refused(String),
     #[error("the disk is full: {0}")]
@@ -51,11 +61,14 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Rule(rule) => rule.kind,
-            Self::Url(_) => ErrorKind::Usage,
+            Self::Url(_) | Self::Address { .. } => ErrorKind::Usage,
             Self::Missing(_) => ErrorKind::NotFound,
-            Self::Busy(_) | Self::Unreachable(_) | Self::Again(_) => ErrorKind::Busy,
+            Self::Busy(_) | Self::Unreachable(_) | Self::Standby(_) | Self::Again(_) => ErrorKind::Busy,
             Self::Taken(_) | Self::Refuted(_) => ErrorKind::Conflict,
-            Self::NotOurs(_)
+            // Not busy, which means that nothing happened and that trying again is safe.
+            Self::Unsettled(_)
+            | Self::NotOurs(_)
+            | Self::Pooled(_)
             | Self::Refused(_)
             | Self::Newer { .. }
             | Self::Full(_)
@@ -67,13 +80,14 @@ impl Error {
         }
     }
 
-    /// Whether the same write may succeed later: nothing is wrong with it, but with where it goes.
-    pub fn may_pass(&self) -> bool {
-        match self {
-            Self::Busy(_) | Self::Unreachable(_) | Self::Again(_) | Self::Full(_) | Self::ReadOnly(_) => true,
-            Self::Rule(rule) => rule.kind == ErrorKind::Busy,
-            _ => false,
-        }
+    /// Whether it passes by waiting, for those who may do a thing twice: nothing is wrong with it, but with where it goes.
+    pub fn is_passing(&self) -> bool {
+        self.kind() == ErrorKind::Busy || matches!(self, Self::Unsettled(_)) || self.is_for_want_of_room()
+    }
+
+    /// Whether it waits for somebody to make room, or to give leave to write.
+    pub fn is_for_want_of_room(&self) -> bool {
+        matches!(self, Self::Full(_) | Self::ReadOnly(_))
     }
 
     pub fn hint(&self) -> Option<String> {
@@ -84,11 +98,17 @@ impl Error {
             Self::NotOurs(_) => "give another file with --db; this one was left as it is",
             Self::Newer { .. } => "install the newer Trackway; the database was left as it is",
             Self::Busy(_) | Self::Again(_) => "try again in a moment",
+            Self::Unsettled(_) => "it may have been made: look before you do it again",
+            Self::Standby(_) => {
+                "is it a standby? name all servers, and the one that takes writes is found: postgres://USER@A,B/DATABASE"
+            }
+            Self::Pooled(_) => "let it pool sessions: pool_mode = session",
             Self::Unreachable(_) => "is the server running, and is the URL right?",
             Self::Refused(_) => "check the user, the password and the database in the URL",
             Self::Full(_) => "free some space and try again; nothing was changed",
             Self::ReadOnly(_) => "check the permissions of the file and its directory; nothing was changed",
             Self::Damaged(_) => "take another copy of it; nothing was changed",
+            Self::Address { .. } => "see the guide to PostgreSQL for what a URL can say",
             Self::Taken(_) | Self::Refuted(_) | Self::Database(_) | Self::Value(_) | Self::File(_) => return None,
         };
         Some(hint.to_owned())
@@ -127,13 +147,16 @@ impl From<tokio_postgres::Error> for Error {
                 Self::Refuted(text)
             }
             Some(code) if *code == SqlState::DISK_FULL => Self::Full(text),
-            Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::ReadOnly(text),
+            Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby(text),
             Some(code) if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
                 Self::Again(text)
             }
             Some(code) if ["28", "3D"].iter().any(|class| code.code().starts_with(class)) => Self::Refused(text),
             Some(code) if ["08", "57P", "53300"].iter().any(|class| code.code().starts_with(class)) => {
                 Self::Unreachable(text)
+            }
+            Some(code) if [SqlState::DUPLICATE_PSTATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME].contains(code) => {
+                Self::Pooled(text)
             }
             Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => Self::Busy(text),
             Some(_) => Self::Database(text),

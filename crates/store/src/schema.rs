@@ -61,11 +61,12 @@ impl Reader<'_> {
             Engine::Postgres => (
                 "select c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull
                  from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-                 where c.relnamespace = current_schema()::regnamespace and c.relkind = 'r' order by c.relname::text collate \"C\", a.attnum",
+                 where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition order by c.relname::text collate \"C\", a.attnum",
                 "select c.conrelid::regclass::text, a.attname::text, c.confrelid::regclass::text, b.attname::text
                  from pg_constraint c
                  join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[1]
                  join pg_attribute b on b.attrelid = c.confrelid and b.attnum = c.confkey[1]
+                 join pg_class t on t.oid = c.conrelid and not t.relispartition
                  where c.contype = 'f' and c.connamespace = current_schema()::regnamespace
                  order by c.conrelid::regclass::text collate \"C\", a.attname::text collate \"C\"",
             ),

@@ -11,7 +11,7 @@ use trackway_domain::{Id, Time, kind};
 
 use crate::{
     bell,
-    connection::{COMMIT, Connection, Engine, Haste},
+    connection::{COMMIT, Connection, Engine, VISITOR_SECONDS},
     error::{Error, Result},
     migrate,
     moment::Clock,
@@ -140,10 +140,14 @@ impl Store {
     }
 
     fn lend(&self) -> Result<Lent<'_>> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match idle.filter(Connection::is_open) {
-            Some(connection) => connection,
-            None => self.connect()?,
+        let connection = loop {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            match idle {
+                Some(connection) if connection.is_open() => break connection,
+                // When a server goes away, all that rest are of no use.
+                Some(_) => {}
+                None => break self.connect()?,
+            }
         };
         Ok(Lent { connection: Some(connection), open: false, store: self })
     }
@@ -197,11 +201,10 @@ pub(crate) fn keep_private(file: &Path) {
 pub(crate) fn keep_private(_: &Path) {}
 
 fn connect(url: &Url, create: bool, wait_ms: Option<u32>) -> Result<Connection> {
-    match url {
+    let hurried = wait_ms.map(|_| url.answering_within(VISITOR_SECONDS));
+    match hurried.as_ref().unwrap_or(url) {
         Url::Sqlite(path) => Connection::sqlite(path, create),
-        Url::Postgres(url) => {
-            Connection::postgres_with(url, if wait_ms.is_some() { Haste::Visitor } else { Haste::None })
-        }
+        Url::Postgres(url) => Connection::postgres(url),
     }
 }
 

@@ -37,6 +37,18 @@ impl Url {
         }
     }
 
+    /// The same database, with a server that is given up sooner, unless the URL says how soon.
+    #[must_use]
+    pub fn answering_within(&self, seconds: u32) -> Self {
+        match self {
+            Self::Postgres(url) if !url.contains("connect_timeout=") => {
+                let joint = if url.contains('?') { '&' } else { '?' };
+                Self::Postgres(format!("{url}{joint}connect_timeout={seconds}"))
+            }
+            other => other.clone(),
+        }
+    }
+
     pub fn sqlite(path: impl AsRef<Path>) -> Self {
         Self::Sqlite(path.as_ref().to_owned())
     }
@@ -79,6 +91,20 @@ pub(crate) fn without_password(url: &str) -> String {
     format!("{scheme}://{address}{}", query.unwrap_or_default())
 }
 
+/// The parameters of a URL: name, value, and both as they stand there.
+pub(crate) fn parameters(url: &str) -> std::result::Result<Vec<(&str, String, &str)>, String> {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').ok_or_else(|| format!("{pair:?} has no value"))?;
+            let value = percent_encoding::percent_decode_str(value).decode_utf8().map_err(|error| error.to_string())?;
+            Ok((name, value.into_owned(), pair))
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +116,18 @@ mod tests {
         assert!(matches!(Url::parse("postgres://h/d").unwrap(), Url::Postgres(_)));
         for bad in ["", "a.db", "mysql://h/d", "sqlite:"] {
             assert!(Url::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn who_is_in_a_hurry_waits_less_for_a_server() {
+        for (url, hurried) in [
+            ("postgres://h/d", "postgres://h/d?connect_timeout=1"),
+            ("postgres://h/d?sslmode=require", "postgres://h/d?sslmode=require&connect_timeout=1"),
+            ("postgres://h/d?connect_timeout=9", "postgres://h/d?connect_timeout=9"),
+            ("sqlite:a.db", "sqlite:a.db"),
+        ] {
+            assert_eq!(Url::parse(url).unwrap().answering_within(1).to_string(), hurried);
         }
     }
 

@@ -12,6 +12,7 @@ pub mod claude_client;
 pub mod corpus;
 mod database;
 mod house;
+mod network;
 mod run;
 pub mod scripted_model;
 mod server;
@@ -19,8 +20,9 @@ mod snapshot;
 
 pub use database::{TestDatabase, database};
 pub use house::{Hand, House, id};
+pub use network::Network;
 pub use run::RunHand;
-pub use server::CrashingServer;
+pub use server::{CrashingServer, RemoteServer, ServerPair};
 pub use snapshot::Snapshot;
 pub use trackway_store::Engine;
 

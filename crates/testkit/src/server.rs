@@ -1,4 +1,4 @@
-//! A PostgreSQL server of a test's own, to be crashed under whoever uses it.
+//! PostgreSQL servers of a test's own, to be crashed under whoever uses them.
 
 use std::{
     ffi::OsString,
@@ -10,6 +10,8 @@ use std::{
 
 use tempfile::TempDir;
 use trackway_store::connection::Connection;
+
+use crate::network::Network;
 
 /// A server that keeps what it acknowledged, through crashes.
 #[derive(Debug)]
@@ -68,6 +70,89 @@ impl CrashingServer {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
+}
+
+/// A server, and another that follows it and has all that was acknowledged.
+#[derive(Debug)]
+pub struct ServerPair {
+    /// Names both.
+    pub url: String,
+    folder: TempDir,
+}
+
+impl ServerPair {
+    pub fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("trackway-pair.").tempdir_in("/tmp").unwrap();
+        Self { url: control("pair", folder.path()), folder }
+    }
+
+    /// Names the second only.
+    pub fn second(&self) -> String {
+        side_door(&self.folder.path().join("second"))
+    }
+
+    /// Kills the first, for good.
+    pub fn kill_first(&self) {
+        control("kill", self.folder.path());
+    }
+
+    /// Lets the second take writes.
+    pub fn promote_second(&self) {
+        control("promote", self.folder.path());
+    }
+}
+
+impl Drop for ServerPair {
+    fn drop(&mut self) {
+        let _ = Command::new(script()).arg("stop").arg(self.folder.path()).status();
+    }
+}
+
+/// A server on a machine of its own, reached over the network.
+#[derive(Debug)]
+pub struct RemoteServer {
+    pub url: String,
+    folder: TempDir,
+}
+
+impl RemoteServer {
+    pub fn start(network: &Network, machine: u8) -> Self {
+        let folder = tempfile::Builder::new().prefix("trackway-remote.").tempdir_in("/tmp").unwrap();
+        let mut command = Command::new(script());
+        command.arg("open").arg(folder.path()).arg(Network::address(machine));
+        Self { url: said(&mut network.on(machine, &command)), folder }
+    }
+
+    /// Where its files are: `pg_hba.conf`, certificates.
+    pub fn files(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Its own door on its machine, which no network is needed for.
+    pub fn side_door(&self) -> String {
+        side_door(self.folder.path())
+    }
+}
+
+impl Drop for RemoteServer {
+    fn drop(&mut self) {
+        let _ = Command::new(script()).arg("stop").arg(self.folder.path()).status();
+    }
+}
+
+/// The URL of the socket in a folder.
+fn side_door(folder: &Path) -> String {
+    format!("postgres://postgres@{}/postgres", folder.display().to_string().replace('/', "%2F"))
+}
+
+fn control(verb: &str, folder: &Path) -> String {
+    said(Command::new(script()).arg(verb).arg(folder))
+}
+
+fn said(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 impl Drop for CrashingServer {

@@ -72,7 +72,7 @@ fn touches_of_tree(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Vec<Touc
             "with recursive tree (id) as (
                  select id from runs where tenant_id = ?1 and id = ?2
                  union all select r.id from tree p join runs r on r.tenant_id = ?1 and r.parent_run_id = p.id
-             ) {COLUMNS} from tree p join run_resources t on t.run_id = p.id {JOINS} order by t.first_at, t.id"
+             ) {COLUMNS} from tree p cross join run_resources t {JOINS} where t.run_id = p.id order by t.first_at, t.id"
         ),
         params![run],
     )

@@ -173,13 +173,14 @@ impl View for TreeOfRun {
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Branch> {
         let root = read.resolve(&self.run)?;
-        let runs = read.query::<RunShown>(
-            &format!("{TREE} {} join tree on tree.id = u.id order by u.id", RunShown::select()),
-            params![root],
-        )?;
+        // The tree comes first, or all runs are read to find those in it: PostgreSQL leaves more than eight joins in the
+        // order in which they are written, and SQLite leaves a cross join there.
+        let select = RunShown::select().replacen(" from runs u ", " from tree cross join runs u ", 1);
+        let runs =
+            read.query::<RunShown>(&format!("{TREE} {select} where u.id = tree.id order by u.id"), params![root])?;
         let touches: HashMap<_, _> = read
             .query::<(Id<kind::Run>, i64)>(
-                &format!("{TREE} select t.run_id, count(*) from tree p join run_resources t on t.run_id = p.id group by t.run_id"),
+                &format!("{TREE} select t.run_id, count(*) from tree p cross join run_resources t where t.run_id = p.id group by t.run_id"),
                 params![root],
             )?
             .into_iter()
@@ -188,7 +189,7 @@ impl View for TreeOfRun {
             .query::<(Id<kind::Run>, Option<i64>)>(
                 &format!(
                     "{TREE} select x.run_id, cast(sum(coalesce(x.input_tokens, 0) + coalesce(x.output_tokens, 0)) as bigint)
-                     from tree p join run_usage x on x.tenant_id = ?1 and x.run_id = p.id group by x.run_id"
+                     from tree p cross join run_usage x where x.tenant_id = ?1 and x.run_id = p.id group by x.run_id"
                 ),
                 params![root],
             )?

@@ -130,6 +130,9 @@ impl Place {
     }
 }
 
+/// Bodies whose messages are asked for in one question.
+const BODIES_AT_ONCE: usize = 50;
+
 /// Where the message stands that a page goes on after. What came since does not move it.
 fn place_of(read: &mut Reader<'_>, query: &SearchQuery, after: &str) -> Result<Place> {
     let Some(entry) = read.entry_ending(after, Some(Kind::Message))? else {
@@ -189,7 +192,7 @@ fn messages(
     // Each body has a message at least.
     while places.len() < needed && !rest.is_empty() {
         let chunk;
-        (chunk, rest) = rest.split_at((needed - places.len()).min(rest.len()));
+        (chunk, rest) = rest.split_at((needed - places.len()).min(rest.len()).min(BODIES_AT_ONCE));
         places.extend(messages_of(read, wanted, chunk, None, needed - places.len())?);
     }
     places.truncate(needed);
@@ -214,14 +217,15 @@ fn messages_of(
     params.extend(values);
     let first = params.len() + 2;
     params.extend(bodies.iter().map(|found| found.content_id.to_param()));
-    let found = read.query::<(Id<kind::Message>, Uuid)>(
-        &format!(
-            "select id, content_id from (select m.id, m.content_id, row_number() over (partition by m.content_id order by m.id desc) as place
-             from messages m left join runs u on u.id = m.from_run_id where m.tenant_id = ?1{and}{conditions} and m.content_id in ({})) x where place <= ?2",
-            numbered(first, bodies.len())
-        ),
-        &params,
-    )?;
+    // One by one, so that of a body that was said a million times only the newest messages are read.
+    let newest = |place: usize| {
+        format!(
+            "select * from (select m.id, m.content_id from messages m left join runs u on u.id = m.from_run_id
+             where m.tenant_id = ?1{and}{conditions} and m.content_id = ?{place} order by m.id desc limit ?2) x"
+        )
+    };
+    let sql = (first..first + bodies.len()).map(newest).collect::<Vec<_>>().join(" union all ");
+    let found = read.query::<(Id<kind::Message>, Uuid)>(&sql, &params)?;
     let known: HashMap<Uuid, &Found> = bodies.iter().map(|found| (found.content_id, found)).collect();
     let mut places: Vec<Place> = found
         .into_iter()

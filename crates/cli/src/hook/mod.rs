@@ -182,7 +182,7 @@ impl Place {
             Ok(said) => return said.map(|said| said.to_string()),
             Err(failure) => failure,
         };
-        if failure.may_pass {
+        if failure.is_passing {
             let text = redacted(&String::from_utf8_lossy(&arrival.bytes)).into_owned();
             let spooled = Spooled { at: arrival.at, memory: arrival.memory, event: text };
             if let Err(error) = spool::spool(&self.folder, &spooled) {
@@ -205,7 +205,7 @@ fn attach(core: &Core, token: Option<&String>, session: &str) -> Result<(), Fail
         None => Ok(false),
     });
     match attached {
-        Err(error) if error.may_pass() => Err(error.into()),
+        Err(error) if error.is_passing() => Err(error.into()),
         _ => Ok(()),
     }
 }

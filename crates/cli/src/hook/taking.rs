@@ -56,12 +56,7 @@ impl Hook<'_> {
         let Ok(lock) = fs::File::create(spool.join("lock")) else { return Ok(()) };
         if lock.try_lock().is_err() {
             // Another call is at it: this event comes after those.
-            return Err(Failure {
-                kind: ErrorKind::Busy,
-                message: "events are being applied".to_owned(),
-                hint: None,
-                may_pass: true,
-            });
+            return Err(Failure::new(ErrorKind::Busy, "events are being applied", None));
         }
         for path in waiting {
             let Ok(text) = fs::read(&path) else { continue };
@@ -70,7 +65,7 @@ impl Hook<'_> {
                 .and_then(|spooled| Event::parse(spooled.event.as_bytes()).map(|event| (spooled, event)));
             match outcome {
                 Ok((spooled, event)) => match self.take(&event, Memory::Off, spooled.at) {
-                    Err(failure) if failure.may_pass => return Err(failure),
+                    Err(failure) if failure.is_passing => return Err(failure),
                     Err(failure) => log(self.folder, &event.hook_event_name, &failure.message),
                     Ok(_) => {}
                 },

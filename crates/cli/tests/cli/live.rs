@@ -12,7 +12,6 @@ use snapbox::IntoData;
 use trackway_testkit::{
     Engine,
     claude_client::{ClaudeClient, ClientCall, ClientResult, versions},
-    database,
     scripted_model::Scenario,
 };
 
@@ -84,9 +83,7 @@ impl Desk {
 
     /// The same transcripts, read into another database.
     pub fn ingested_elsewhere(&self, engine: Engine) -> Terminal {
-        let home = tempfile::tempdir().unwrap();
-        let other = Terminal { database: database(engine), home };
-        other.json(&["init"]);
+        let other = Terminal::at(engine);
         other.json(&["ingest", self.projects().to_str().unwrap()]);
         other
     }

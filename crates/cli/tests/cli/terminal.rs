@@ -38,10 +38,15 @@ impl Terminal {
     }
 
     /// In front of a database that was just made at this URL.
-    pub fn at_url(url: String) -> Self {
-        let terminal = Self { database: TestDatabase::elsewhere(url), home: tempfile::tempdir().unwrap() };
+    pub fn at_url(url: impl Into<String>) -> Self {
+        let terminal = Self::before(url);
         terminal.json(&["init"]);
         terminal
+    }
+
+    /// In front of whatever is, or will be, at this URL.
+    pub fn before(url: impl Into<String>) -> Self {
+        Self { database: TestDatabase::elsewhere(url.into()), home: tempfile::tempdir().unwrap() }
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {

@@ -12,10 +12,10 @@ use trackway_testkit::{CrashingServer, Engine};
 use crate::terminal::{Terminal, both_engines, column, text};
 
 /// A worker that is ended with its test.
-struct Worker(Child);
+pub struct Worker(pub Child);
 
 impl Worker {
-    fn start(terminal: &Terminal, arguments: &[&str]) -> Self {
+    pub fn start(terminal: &Terminal, arguments: &[&str]) -> Self {
         let mut command = terminal.command(&[&["work"], arguments].concat());
         // Scripts find their programs.
         command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -56,7 +56,7 @@ fn last_run(terminal: &Terminal) -> Value {
 
 /// Waits until a question has the answer that is wanted.
 #[track_caller]
-fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
     let patience = Instant::now() + Duration::from_mins(1);
     loop {
         if let Some(found) = found() {

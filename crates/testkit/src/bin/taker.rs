@@ -14,7 +14,7 @@ use trackway_actions::{
     queue::{CompleteItem, TakeItems, Taken},
     studio::CreateNote,
 };
-use trackway_domain::{ErrorKind, Ref};
+use trackway_domain::Ref;
 use trackway_store::{Store, Url};
 
 fn main() {
@@ -31,7 +31,7 @@ fn main() {
 fn insist<T>(mut deed: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     loop {
         match deed() {
-            Err(error) if error.kind() == ErrorKind::Busy => thread::sleep(Duration::from_millis(20)),
+            Err(error) if error.is_passing() => thread::sleep(Duration::from_millis(20)),
             outcome => return outcome,
         }
     }

@@ -1,0 +1,182 @@
+//! What is asked and done every day reads a handful of rows, however long the history is, on both engines.
+//!
+//! On PostgreSQL the server counts the rows it read, in a database with a long history. On SQLite the plans of the same
+//! texts are looked at.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use serde_json::{Value, json};
+use trackway_domain::Time;
+use trackway_store::{connection::Connection, sql::Param};
+use trackway_testkit::{Engine, House};
+use trackway_views::registry;
+
+/// Tables that grow with what happens.
+const HISTORY: [&str; 8] =
+    ["events", "messages", "runs", "run_resources", "run_steps", "run_usage", "queue_items", "registry"];
+/// Rows of each.
+const LONG: i64 = 30_000;
+/// Rows of all of them that one question, or one action, may read.
+const READ_MAX: i64 = 1_000;
+
+/// A day's work, small: a task, an item that ran, a run with a step, a note and a message.
+fn a_day(house: &House) -> Value {
+    house.workflow("ops");
+    house.act("set_task", json!({ "workflow": "ops", "variant": "t", "recurring": true, "script": "true" })).unwrap();
+    house.act("queue_add", json!({ "task": "t" })).unwrap();
+    let taken = house.act("queue_take", json!({})).unwrap()[0].clone();
+    house.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+    let run = house.agent("coder").starts_on("t");
+    run.act("record_step", json!({ "run": run.id, "type": "think", "detail": "so" })).unwrap();
+    run.act("record_usage", json!({ "run": run.id, "model": "m", "input_tokens": 7 })).unwrap();
+    let note = run.notes("main", "plan", "b");
+    let message = run.act("send_message", json!({ "body": "hello there" })).unwrap();
+    json!({ "run": run.id, "note": note, "message": message["id"], "item": taken["id"] })
+}
+
+/// Makes a long history of a short one: a row of the day, thousands of times, of another run each and from long ago.
+fn lengthen(url: &str) {
+    let id = |number: &str| format!("'00000000-0000-7000-8000-' || lpad(to_hex({number}), 12, '0')");
+    let (own, run) = (format!("'id', {}", id("n")), format!("'run_id', {}", id("n / 5 + 1")));
+    let mut connection = Connection::postgres(url).unwrap();
+    for (table, fresh) in [
+        ("runs", format!("{own}, 'status', 'completed', 'ended_at', now()")),
+        ("queue_items", format!("{own}, 'status', 'completed', 'finished_at', now()")),
+        ("messages", own.clone()),
+        ("registry", format!("{own}, 'short_key', n")),
+        ("run_resources", format!("{own}, 'resource_id', {}, {run}", id("n"))),
+        ("run_steps", format!("'position', n, {run}")),
+        ("run_usage", format!("{own}, 'once_key', n, 'created_at', '2020-02-02', {run}")),
+        ("events", format!("'position', -n, {run}")),
+    ] {
+        let copied = connection.batch(&format!(
+            "insert into {table} overriding system value
+             select copy.* from (select to_jsonb(t) as row from {table} t limit 1) one, generate_series(1, {LONG}) n,
+             jsonb_populate_record(cast(null as {table}), one.row || jsonb_build_object({fresh})) copy;
+             analyze {table}"
+        ));
+        copied.unwrap_or_else(|error| panic!("{table}: {error}"));
+    }
+}
+
+/// Rows of the history that the server read so far.
+fn rows_read(house: &House) -> i64 {
+    house.read(|read| Ok(read.query_unscoped::<(bool,)>("select pg_stat_force_next_flush() is null", &[])?));
+    let tables = HISTORY.map(|table| format!("'{table}'")).join(", ");
+    let sum = format!(
+        "select cast(coalesce((select sum(seq_tup_read) from pg_stat_user_tables where relname in ({tables})), 0)
+         + coalesce((select sum(idx_tup_read) from pg_stat_user_indexes where relname in ({tables})), 0) as bigint)"
+    );
+    house.read(|read| Ok(read.query_unscoped::<(i64,)>(&sum, &[])?[0].0))
+}
+
+/// What is asked every day.
+fn questions(day: &Value) -> Vec<((&'static str, &'static str), Value)> {
+    vec![
+        (("event", "list"), json!({})),
+        (("event", "list"), json!({ "run": day["run"] })),
+        (("run", "list"), json!({})),
+        (("run", "list"), json!({ "status": "running" })),
+        (("run", "list"), json!({ "task": "t" })),
+        (("run", "list"), json!({ "agent": "coder" })),
+        (("run", "show"), json!({ "run": day["run"] })),
+        (("run", "tree"), json!({ "run": day["run"] })),
+        (("", "made"), json!({ "run": day["run"] })),
+        (("", "made"), json!({ "run": day["run"], "tree": true })),
+        (("", "why"), json!({ "thing": day["note"] })),
+        (("queue", "peek"), json!({})),
+        (("queue", "list"), json!({})),
+        (("queue", "get"), json!({ "item": day["item"] })),
+        (("queue", "held"), json!({})),
+        (("message", "list"), json!({})),
+        (("message", "get"), json!({ "message": day["message"] })),
+        (("note", "show"), json!({ "note": day["note"] })),
+        (("note", "list"), json!({})),
+        (("task", "get"), json!({ "task": "t" })),
+        (("task", "list"), json!({})),
+        (("", "ready"), json!({})),
+        (("", "wake"), json!({ "task": "t" })),
+        (("", "search"), json!({ "words": ["hello"] })),
+        (("", "status"), json!({})),
+    ]
+}
+
+fn ask(house: &House, command: (&str, &str), input: &Value) -> Value {
+    let view = registry::of(command).unwrap_or_else(|| panic!("there is no question {command:?}"));
+    house
+        .read(|read| {
+            (view.with_json)(read, input.clone(), Time::now()).map_err(|error| panic!("{command:?} {input}: {error}"))
+        })
+        .data
+}
+
+/// What is done every day.
+fn deeds(house: &House) {
+    house.act("queue_add", json!({ "task": "t" })).unwrap();
+    let taken = house.act("queue_take", json!({})).unwrap()[0].clone();
+    house.act("queue_heartbeat", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+    house.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+    let run = house.agent("coder").starts_on("t");
+    run.act("record_step", json!({ "run": run.id, "type": "think", "detail": "so" })).unwrap();
+    run.notes("main", &format!("plan {}", run.id), "b");
+    run.act("send_message", json!({ "body": "hello again" })).unwrap();
+    run.ends(trackway_domain::words::RunStatus::Completed);
+}
+
+#[test]
+fn a_long_history_is_not_read() {
+    let house = House::on(Engine::Postgres);
+    let day = a_day(&house);
+    lengthen(&house.database.url_text());
+    let mut too_much = Vec::new();
+    let mut within = |what: String, deed: &dyn Fn()| {
+        let before = rows_read(&house);
+        deed();
+        let read = rows_read(&house) - before;
+        if read > READ_MAX {
+            too_much.push(format!("{what} read {read} rows"));
+        }
+    };
+    for (command, input) in questions(&day) {
+        within(format!("{command:?} {input}"), &|| drop(ask(&house, command, &input)));
+    }
+    within("a day's work".into(), &|| deeds(&house));
+    assert_eq!(too_much, Vec::<String>::new());
+
+    // The texts, as they were prepared: what is used twice is.
+    for (command, input) in questions(&day) {
+        ask(&house, command, &input);
+    }
+    deeds(&house);
+    let texts =
+        house.read(|read| Ok(read.query_unscoped::<(String,)>("select statement from pg_prepared_statements", &[])?));
+    let plans = plans(texts.into_iter().map(|(text,)| text.replace('$', "?")));
+    assert!(plans.len() > 40, "{}", plans.len());
+    let scans: Vec<_> = plans.iter().filter(|(text, step)| scans_history(text, step)).collect();
+    assert_eq!(scans, Vec::<&(String, String)>::new());
+}
+
+/// Whether a step of a plan reads all of a table of the history, unless an order and a limit end it.
+fn scans_history(text: &str, step: &str) -> bool {
+    let Some(name) = step.strip_prefix("SCAN ") else { return false };
+    let name = name.split(' ').next().unwrap();
+    let is_history = HISTORY.iter().any(|table| {
+        name == *table || text.contains(&format!("{table} {name} ")) || text.contains(&format!("{table} as {name} "))
+    });
+    is_history && !text.contains("limit")
+}
+
+/// How SQLite would go about these texts, those that it understands: text and step.
+fn plans(texts: impl Iterator<Item = String>) -> Vec<(String, String)> {
+    let house = House::on(Engine::Sqlite);
+    let mut plans = Vec::new();
+    for text in texts {
+        let highest = (1..40).rev().find(|number| text.contains(&format!("?{number}"))).unwrap_or(0);
+        let nothing = vec![Param::Null; highest];
+        let explained = house.core.read(&house.ada, |read| {
+            Ok(read.query_unscoped::<(i64, i64, i64, String)>(&format!("explain query plan {text}"), &nothing)?)
+        });
+        plans.extend(explained.into_iter().flatten().map(|(.., step)| (text.clone(), step)));
+    }
+    plans
+}
