@@ -2,10 +2,17 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 use trackway_domain::Error as Rule;
 
 use crate::{environment, failure::Failure};
+
+/// What is ours: libraries have their own view of what is worth telling.
+const OURS: &str = "trackway";
 
 /// Starts it, at the level that was asked for.
 pub fn start() -> Result<(), Failure> {
@@ -17,9 +24,11 @@ pub fn start() -> Result<(), Failure> {
                 .hint("it is one of: off, error, warn, info, debug, trace")
         })?,
     };
-    let is_terminal = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(is_terminal);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
     // One that is there already is as good.
-    let _ = log.with_target(false).try_init();
+    let _ = tracing_subscriber::registry().with(lines).with(Targets::new().with_target(OURS, level)).try_init();
     Ok(())
 }

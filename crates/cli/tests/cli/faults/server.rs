@@ -115,6 +115,8 @@ fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
                 let ran = terminal.runs(&["note", "create", "--studio", "main", "--title", "by command", "--json"]);
                 match ran.code {
                     0 => keep(&serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"]),
+                    // Its answer was lost: nobody knows, and it says so.
+                    1 => assert!(ran.stderr.contains("it may have been made"), "{}", ran.stderr),
                     code => assert_eq!(code, 5, "{}", ran.stderr),
                 }
             }
@@ -134,6 +136,7 @@ fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
                         let said: Value = serde_json::from_str(&body[start..=end]).unwrap();
                         keep(if said["data"].is_null() { &said } else { &said["data"] });
                     }
+                    500 => assert!(answer.contains("it may have been made"), "{answer}"),
                     status => assert_eq!(status, 503, "{answer}"),
                 }
                 thread::sleep(Duration::from_millis(10));
@@ -305,7 +308,8 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
     }
     // Who waits for an answer does not wait for ever.
     let code = waiting.ends_within(Duration::from_secs(40));
-    assert_eq!(code, Some(5), "{:?}", cut_at.elapsed());
+    // Busy, or that nobody knows whether it was made.
+    assert!(matches!(code, Some(1 | 5)), "{code:?} after {:?}", cut_at.elapsed());
     assert_eq!(worker.ends_within(Duration::ZERO), None, "the worker gave up");
     network.heal();
     until("the server lets go of who is gone", Duration::from_secs(20), || (count(&terminal, held) == 0).then_some(()));
