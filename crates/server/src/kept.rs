@@ -3,11 +3,12 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use axum::{body::Bytes, http};
+use trackway_actions::Core;
 use trackway_store::Moment;
 
 use crate::format::Format;
@@ -47,7 +48,33 @@ impl fmt::Debug for Kept {
     }
 }
 
+/// What a server said last of the moment. Those who come while it is asked share what it says next, and take one thread
+/// for all of them.
+#[derive(Debug, Default)]
+pub struct Told(tokio::sync::Mutex<Option<(Instant, Moment)>>);
+
+impl Told {
+    /// The moment now, or a later one.
+    pub async fn moment(&self, core: &Arc<Core>) -> Option<Moment> {
+        let came = Instant::now();
+        let mut last = self.0.lock().await;
+        if let Some((_, moment)) = last.as_ref().filter(|(asked, _)| *asked >= came) {
+            return Some(moment.clone());
+        }
+        let (asked, core) = (Instant::now(), Arc::clone(core));
+        let moment = tokio::task::spawn_blocking(move || core.store().moment()).await.ok()?.ok()?;
+        *last = Some((asked, moment.clone()));
+        Some(moment)
+    }
+}
+
 impl Kept {
+    /// Whether there is such a page that may still be true.
+    pub fn has(&self, name: &Name) -> bool {
+        let pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.get(name).is_some_and(|page| page.made.elapsed() < TRUE_FOR)
+    }
+
     /// A page that was made at this moment.
     pub fn get(&self, name: &Name, moment: &Moment) -> Option<Sent> {
         let pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -209,7 +209,7 @@ async fn answered(door: Door, request: Request) -> Response {
         };
         return streamed.unwrap_or_else(|problem| problem.respond(format));
     }
-    if let Some(answer) = door.site.answer_at_once(&question) {
+    if let Some(answer) = door.site.shown_again(&question).await {
         return answer;
     }
     let answered = waiting(move || match question.path.as_str() {

@@ -17,7 +17,7 @@ use crate::{
     api, caller,
     format::Format,
     html,
-    kept::{Kept, Name, Sent},
+    kept::{Kept, Name, Sent, Told},
     markdown, offers,
     page::Page,
     pages,
@@ -47,6 +47,7 @@ pub struct Answer {
 pub struct Site {
     pub(crate) core: Arc<Core>,
     kept: Arc<Kept>,
+    told: Arc<Told>,
 }
 
 impl fmt::Debug for Site {
@@ -68,7 +69,7 @@ pub enum Reply {
 
 impl Site {
     pub fn new(core: Arc<Core>) -> Self {
-        Self { core, kept: Arc::default() }
+        Self { core, kept: Arc::default(), told: Arc::default() }
     }
 
     /// Reads a page as Markdown with a run's token, as over HTTP.
@@ -132,15 +133,15 @@ impl Site {
         }
     }
 
-    /// The answer to a question that takes no waiting: a page that was made, of a file that tells at once whether it is
-    /// still true.
-    pub fn answer_at_once(&self, question: &Question) -> Option<Response> {
-        if self.core.store().engine() != Engine::Sqlite {
-            return None;
-        }
-        let name = Self::name(question, Format::of_accept(&question.headers))?;
-        let sent = self.kept.get(&name, &self.core.store().moment().ok()?)?;
-        Some(respond(question, sent))
+    /// A page that was made and is still true: no thread has to wait for it.
+    pub async fn shown_again(&self, question: &Question) -> Option<Response> {
+        let name = Self::name(question, Format::of_accept(&question.headers)).filter(|name| self.kept.has(name))?;
+        let moment = match self.core.store().engine() {
+            // A file tells at once.
+            Engine::Sqlite => self.core.store().moment().ok()?,
+            Engine::Postgres => self.told.moment(&self.core).await?,
+        };
+        Some(respond(question, self.kept.get(&name, &moment)?))
     }
 
     /// Whose page is asked for, and which, if it is a page.
