@@ -142,8 +142,7 @@ engines! {
             let lab = &lab;
             let is_asked = &is_asked;
             scope.spawn(move || {
-                crate::lab::until(|| is_asked.load(Ordering::Relaxed));
-                std::thread::sleep(Duration::from_millis(100));
+                crate::lab::until(|| is_asked.load(Ordering::Relaxed) && steps(&lab.last_run()).contains(&"think"));
                 lab.house.act("cancel_run", json!({ "run": "last" })).unwrap();
             });
             lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
