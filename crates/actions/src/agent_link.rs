@@ -10,7 +10,7 @@ use crate::error::Result;
 /// Links an agent to a task, unless it is linked already.
 pub(crate) fn link(write: &mut Writer<'_>, agent: Id<kind::Agent>, task: Id<kind::Task>, at: Time) -> Result<()> {
     let id = write.new_id::<kind::Link>();
-    Ok(write.post(
+    Ok(write.post_beside(
         "insert into agent_links (tenant_id, id, from_agent_id, to_task_id, link_type, created_at) values (?1, ?2, ?3, ?4, ?5, ?6)
          on conflict (from_agent_id, to_task_id, link_type) do nothing",
         params![id, agent, task, AgentLinkType::AgentTask, at],

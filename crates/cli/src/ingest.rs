@@ -32,8 +32,9 @@ use crate::{
 const READERS: usize = 2;
 /// Parts that each reader is ahead of what is written.
 const AHEAD: usize = 4;
-/// Bytes of transcripts that are written down together: few enough for others to write meanwhile.
-const TOGETHER: i64 = 4 << 20;
+/// Bytes of transcripts that are written down together: few enough for others to write meanwhile, as many as fit into the
+/// time a hook waits.
+const TOGETHER: i64 = 16 << 20;
 /// How often `--watch` looks.
 const WATCH: Duration = Duration::from_secs(1);
 /// Bad lines and files that are named.
@@ -151,18 +152,20 @@ fn read_new(core: &Core, context: &Context, wanted: &Wanted) -> Result<Ingested,
     let jobs = with_news(core, context, transcripts)?;
     let total: u64 = jobs.iter().map(|(transcript, mark)| unread(transcript, mark.as_ref())).sum();
     let mut bar = Bar::new(total);
-    thread::scope(|scope| {
-        // Reading and writing at once: some understand lines while one keeps rows.
-        let jobs = &jobs;
-        let readers: Vec<Receiver<Part>> = (0..READERS)
-            .map(|first| {
-                let (sender, parts) = sync_channel(AHEAD);
-                scope.spawn(move || read_some(jobs, first, &sender));
-                parts
-            })
-            .collect();
-        write_all(core, context, jobs, &readers, &mut ingested, &mut bar)
-    })?;
+    core.store().while_much_is_written(|| {
+        thread::scope(|scope| {
+            // Reading and writing at once: some understand lines while one keeps rows.
+            let jobs = &jobs;
+            let readers: Vec<Receiver<Part>> = (0..READERS)
+                .map(|first| {
+                    let (sender, parts) = sync_channel(AHEAD);
+                    scope.spawn(move || read_some(jobs, first, &sender));
+                    parts
+                })
+                .collect();
+            write_all(core, context, jobs, &readers, &mut ingested, &mut bar)
+        })
+    })??;
     bar.finish();
     count(core, context, &sessions, &mut ingested)?;
     Ok(ingested)

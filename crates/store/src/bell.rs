@@ -7,6 +7,7 @@
 use std::{
     io::Write,
     path::{Path, PathBuf},
+    sync::LazyLock,
     time::Duration,
 };
 
@@ -21,7 +22,17 @@ use crate::{
 };
 
 /// What PostgreSQL calls the bell.
-pub(crate) const CHANNEL: &str = "trackway_queue";
+const CHANNEL: &str = "trackway_queue";
+/// Whoever waits at the bell of a server holds this number.
+const WAITING: i64 = 0x5452_5759_0001;
+
+/// Rings the bell of a server if anybody waits there, which is so when the number cannot be had alone. A ring is a commit,
+/// one at a time on the whole server: it is not made for nobody, and nobody waits until a disk has it.
+pub(crate) static RING: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "select set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', '') where not pg_try_advisory_xact_lock({WAITING})"
+    )
+});
 
 /// Where workers of a SQLite file wait.
 fn beside(database: &Path) -> PathBuf {
@@ -93,7 +104,7 @@ impl Postgres {
                     }
                 }
             });
-            client.batch_execute(&format!("listen {CHANNEL}")).await?;
+            client.batch_execute(&format!("listen {CHANNEL}; select pg_advisory_lock_shared({WAITING})")).await?;
             Ok::<_, Error>(client)
         })?;
         Ok(Self { runtime, rings, _client: client })

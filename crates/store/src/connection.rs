@@ -45,6 +45,8 @@ const STATEMENTS_KEPT: usize = 512;
 const CACHE_MAX_KB: u32 = 32 << 10;
 /// Pages in SQLite's log before a writer brings them into the file: what is written often is brought in once.
 const LOG_PAGES_MAX: u32 = 4_000;
+/// The same while very much is written by one who does nothing else: bringing pages in waits for the disk each time.
+const LONG_LOG_PAGES_MAX: u32 = 40_000;
 /// Bytes of the log that a writer who leaves may leave behind. Whoever opens the file next and alone reads all of it.
 const LOG_LEFT_MAX: u64 = 1 << 20;
 /// Says in the file's header that it is ours ("TRWY").
@@ -206,6 +208,17 @@ impl Connection {
                 postgres.answer_max = Some(Duration::from_secs(VISITOR_SECONDS.into()));
                 self.batch(&format!("set lock_timeout = {wait_ms}"))
             }
+        }
+    }
+
+    /// Lets the log of a SQLite file grow long, or no longer.
+    pub(crate) fn keep_long_log(&mut self, long: bool) -> Result<()> {
+        match self {
+            Self::Sqlite(connection) => {
+                let pages = if long { LONG_LOG_PAGES_MAX } else { LOG_PAGES_MAX };
+                Ok(connection.pragma_update(None, "wal_autocheckpoint", pages)?)
+            }
+            Self::Postgres(_) => Ok(()),
         }
     }
 

@@ -139,6 +139,14 @@ impl Store {
         Ok(Writer { reader: Reader { lent, tenant, queries: 0 }, now, hopeful: false, ids, rings: false, unindexed })
     }
 
+    /// Does work that writes very much, on this thread, and lets SQLite's log grow meanwhile.
+    pub fn while_much_is_written<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        self.lend()?.keep_long_log(true)?;
+        let done = work();
+        self.lend()?.keep_long_log(false)?;
+        Ok(done)
+    }
+
     fn lend(&self) -> Result<Lent<'_>> {
         let connection = loop {
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -400,7 +408,7 @@ impl Writer<'_> {
         if self.rings && lent.engine() == Engine::Postgres {
             // After the commit and in the same round trip. Inside the transaction it would make every commit wait
             // for the one before.
-            lent.post(&format!("notify {}", bell::CHANNEL), &[])?;
+            lent.post(&bell::RING, &[])?;
         }
         lent.flush()?;
         lent.open = false;

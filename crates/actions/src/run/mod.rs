@@ -24,7 +24,11 @@ pub use wake::{WakeRun, Woken};
 use trackway_domain::{Error as Rule, Id, Ref, kind, words::RunStatus};
 use trackway_store::{Writer, params, tables::Run};
 
-use crate::{action::Resource, error::Result};
+use crate::{
+    action::Resource,
+    context::{Actor, Context},
+    error::Result,
+};
 
 /// A run that is running, locked. What happens in a run needs one of these: an ended run has no way to get one.
 #[derive(Debug, Clone)]
@@ -49,6 +53,22 @@ impl RunningRun {
     pub(crate) fn resource(&self) -> Resource<kind::Run> {
         resource(self.0.id)
     }
+}
+
+/// The run that something is written down about. The one that acts was found running, and is held, when it was let in.
+pub(crate) fn told_about(
+    context: &Context,
+    write: &mut Writer<'_>,
+    reference: &Ref<kind::Run>,
+) -> Result<Id<kind::Run>> {
+    if let (Actor::Agent(_), Some(own)) = (context.actor, context.run)
+        && reference.as_str() == own.to_string()
+    {
+        return Ok(own);
+    }
+    let run = RunningRun::find(write, reference)?;
+    context.require_own_run(run.id())?;
+    Ok(run.id())
 }
 
 pub(crate) fn resource(id: Id<kind::Run>) -> Resource<kind::Run> {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use trackway_domain::{Id, Ref, Time, kind, text, words::StepType};
 use trackway_store::{Writer, params, tables::Step};
 
-use super::RunningRun;
+use super::{resource, told_about};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -34,12 +34,11 @@ impl Action for RecordStep {
     type Output = Step;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = RunningRun::find(write, &self.run)?;
-        context.require_own_run(run.id())?;
+        let run = told_about(context, write, &self.run)?;
         let detail = self.detail.as_deref().map(|detail| text::body("detail", detail, text::TEXT_MAX)).transpose()?;
         let now = write.now;
-        let step = append(write, run.id(), self.step_type, detail, now)?;
-        Ok(Done::changed(step, &run.resource(), Nothing))
+        let step = append(write, run, self.step_type, detail, now)?;
+        Ok(Done::changed(step, &resource(run), Nothing))
     }
 }
 
@@ -51,9 +50,11 @@ pub(crate) fn append(
     detail: Option<String>,
     at: Time,
 ) -> Result<Step> {
-    let last = write
-        .count("select coalesce(max(position), 0) from run_steps where tenant_id = ?1 and run_id = ?2", params![run])?;
-    let step = Step { run_id: run, tenant_id: write.tenant, position: last + 1, step_type, detail, created_at: at };
-    write.insert(&step)?;
-    Ok(step)
+    // The run is held: nobody else counts its steps meanwhile.
+    let position = write.count(
+        "insert into run_steps (tenant_id, run_id, position, step_type, detail, created_at) values (?1, ?2,
+         (select coalesce(max(position), 0) + 1 from run_steps where tenant_id = ?1 and run_id = ?2), ?3, ?4, ?5) returning position",
+        params![run, step_type, detail, at],
+    )?;
+    Ok(Step { run_id: run, tenant_id: write.tenant, position, step_type, detail, created_at: at })
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use trackway_domain::{Error as Rule, Id, Ref, kind, text};
 use trackway_store::{Writer, params, tables::Usage};
 
-use super::RunningRun;
+use super::{resource, told_about};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -53,10 +53,9 @@ impl Action for RecordUsage {
     type Output = Usage;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = RunningRun::find(write, &self.run)?;
-        context.require_own_run(run.id())?;
-        let (usage, is_news) = self.write(write, run.id())?;
-        Ok(if is_news { Done::changed(usage, &run.resource(), Nothing) } else { Done::unchanged(usage) })
+        let run = told_about(context, write, &self.run)?;
+        let (usage, is_news) = self.write(write, run)?;
+        Ok(if is_news { Done::changed(usage, &resource(run), Nothing) } else { Done::unchanged(usage) })
     }
 }
 
