@@ -24,20 +24,30 @@ pub use wake::{WakeRun, Woken};
 use trackway_domain::{Error as Rule, Id, Ref, kind, words::RunStatus};
 use trackway_store::{Writer, params, tables::Run};
 
-use crate::{action::Resource, error::Result};
+use crate::{
+    action::Resource,
+    context::{Actor, Context},
+    error::Result,
+};
 
 /// A run that is running, locked. What happens in a run needs one of these: an ended run has no way to get one.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningRun(Run);
 
 impl RunningRun {
-    pub(crate) fn find(write: &mut Writer<'_>, reference: &Ref<kind::Run>) -> Result<Self> {
+    /// One that has ended is a conflict; to an agent it is denied, since its credential died with the run.
+    pub(crate) fn find(context: &Context, write: &mut Writer<'_>, reference: &Ref<kind::Run>) -> Result<Self> {
         let id = write.resolve(reference)?;
         let run = write
             .row_locked::<Run>("where tenant_id = ?1 and id = ?2", params![id])?
             .ok_or_else(|| Rule::not_found(format!("there is no run {reference:?}")))?;
         if run.status != RunStatus::Running {
-            return Err(Rule::denied(format!("run {} is {} already", run.id.short(), run.status)).into());
+            let ended = format!("run {} is {} already", run.id.short(), run.status);
+            return Err(match context.actor {
+                Actor::Person(_) => Rule::conflict(ended),
+                Actor::Agent(_) => Rule::denied(ended),
+            }
+            .into());
         }
         Ok(Self(run))
     }

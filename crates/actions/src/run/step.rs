@@ -34,7 +34,7 @@ impl Action for RecordStep {
     type Output = Step;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = RunningRun::find(write, &self.run)?;
+        let run = RunningRun::find(context, write, &self.run)?;
         context.require_own_run(run.id())?;
         let detail = self.detail.as_deref().map(|detail| text::body("detail", detail, text::TEXT_MAX)).transpose()?;
         let now = write.now;

@@ -53,7 +53,7 @@ impl Action for RecordUsage {
     type Output = Usage;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = RunningRun::find(write, &self.run)?;
+        let run = RunningRun::find(context, write, &self.run)?;
         context.require_own_run(run.id())?;
         let (usage, is_news) = self.write(write, run.id())?;
         Ok(if is_news { Done::changed(usage, &run.resource(), Nothing) } else { Done::unchanged(usage) })
