@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use trackway_actions::Core;
 use trackway_runner::{
-    Settings,
+    Serves, Settings, Stopping,
     agent::Means,
     model::{ModelSettings, Scripted},
     work,
@@ -57,15 +57,16 @@ fn runs(house: &House, turns: usize) -> Outcome<Duration> {
     let model = Scripted::parse(&json!({ "actors": actors }).to_string())?;
     let pages = Arc::new(Site::new(Arc::new(Core::new(Store::open(house.database.url())?))));
     let settings = Settings {
-        agent: Some(AGENT.to_owned()),
+        serves: Serves::Agents(vec![AGENT.to_owned()]),
         concurrency: 1,
         once: true,
         lease_seconds: 60,
         timeout: Duration::from_mins(1),
         grace: Duration::ZERO,
+        stopping: Stopping::GiveBack,
         program: PathBuf::new(),
         means: Ok(Means { model: Arc::new(model), settings: ModelSettings::default(), pages }),
-        claude_settings: String::new,
+        claude_settings: Ok(String::new),
     };
     let samples = calls(OFTEN, |_| {
         house.act("queue_add", json!({ "task": "turn", "agent": AGENT }))?;

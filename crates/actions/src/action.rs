@@ -44,7 +44,7 @@ pub trait Action: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LongText {
     /// A flag with the text; beside it there is `--file`, and without either, standard input.
-    Flag { field: &'static str, bytes_max: u64 },
+    Flag { field: &'static str, characters_max: usize },
     /// An argument that names the file.
     File { field: &'static str, bytes_max: u64 },
 }

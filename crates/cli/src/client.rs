@@ -11,6 +11,7 @@ use std::{
 
 use trackway_claude::settings::{Version, is_our_name};
 use trackway_domain::Error as Rule;
+use trackway_runner::claude_code::CLIENT;
 
 use crate::failure::Failure;
 
@@ -34,6 +35,15 @@ pub fn version() -> Option<Version> {
     let mut said = String::new();
     child.stdout?.take(100).read_to_string(&mut said).ok()?;
     said.parse().ok()
+}
+
+/// Whether the client that workers start can be found; else why not.
+pub fn is_there() -> Result<(), String> {
+    let said = env::var(CLIENT).ok().filter(|said| !said.trim().is_empty());
+    let said = said.as_deref().unwrap_or("claude");
+    let program = said.split_whitespace().next().unwrap_or_default();
+    let is_found = if program.contains('/') { Path::new(program).is_file() } else { on_path(program).next().is_some() };
+    if is_found { Ok(()) } else { Err(format!("there is no program {program:?}; {CLIENT} says where Claude Code is")) }
 }
 
 /// The path of this binary that lasts: the one on the path, which may be a link that an update turns elsewhere.

@@ -79,6 +79,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ),
     ("TRACKWAY_TASK", "Set for the scripts of tasks: the task's variant."),
     ("TRACKWAY_QUEUE_ITEM", "Set for the scripts of tasks: the queue item."),
+    (
+        "TRACKWAY_DESCRIPTION",
+        "Set for the scripts of tasks whose queue item has a description: what is wanted, cut when it is longer than 100,000 bytes.",
+    ),
     ("TRACKWAY_ATTEMPT", "Set for the scripts of tasks: which attempt it is, from 1."),
     (
         "TRACKWAY_MESSAGE",

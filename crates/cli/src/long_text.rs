@@ -12,6 +12,9 @@ use trackway_domain::Error as Rule;
 
 use crate::failure::Failure;
 
+/// Bytes of control characters that a text may hold beside what counts.
+const ROOM_FOR_CLEANING: u64 = 100_000;
+
 /// The argument that names the file, where another holds the text.
 pub fn argument(action: &Entry) -> Option<Arg> {
     let Some(LongText::Flag { field, .. }) = action.long_text else {
@@ -29,29 +32,31 @@ pub fn argument(action: &Entry) -> Option<Arg> {
 
 /// The text that an action is to be given, when it is not among its arguments.
 pub fn read(action: &Entry, matches: &ArgMatches) -> Result<Option<String>, Failure> {
-    let (file, bytes_max) = match action.long_text {
+    let (file, limit) = match action.long_text {
         None => return Ok(None),
-        Some(LongText::File { field, bytes_max }) => (matches.get_one::<String>(field).map(PathBuf::from), bytes_max),
+        Some(LongText::File { field, bytes_max }) => {
+            (matches.get_one::<String>(field).map(PathBuf::from), Limit::Bytes(bytes_max))
+        }
         Some(LongText::Flag { field, .. }) if matches.value_source(field) == Some(ValueSource::CommandLine) => {
             return Ok(None);
         }
-        Some(LongText::Flag { field, bytes_max }) => {
+        Some(LongText::Flag { field, characters_max }) => {
             let file = matches.get_one::<PathBuf>("file").cloned();
             if file.is_none() && std::io::stdin().is_terminal() {
                 return Err(Rule::usage(format!("there is no {field}"))
                     .hint(format!("give it with --{field}, from a file with --file, or on standard input"))
                     .into());
             }
-            (file, bytes_max)
+            (file, Limit::Characters(characters_max))
         }
     };
     match file.filter(|file| file.as_os_str() != "-") {
-        Some(file) => from_file(&file, bytes_max).map(Some),
-        None => text("standard input", std::io::stdin().lock(), bytes_max).map(Some),
+        Some(file) => from_file(&file, limit).map(Some),
+        None => within("standard input", std::io::stdin().lock(), limit).map(Some),
     }
 }
 
-fn from_file(path: &Path, bytes_max: u64) -> Result<String, Failure> {
+fn from_file(path: &Path, limit: Limit) -> Result<String, Failure> {
     let name = path.display().to_string();
     let unreadable = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::from(Rule::not_found(format!("there is no file {name:?}"))),
@@ -62,22 +67,52 @@ fn from_file(path: &Path, bytes_max: u64) -> Result<String, Failure> {
     if metadata.is_dir() {
         return Err(Rule::usage(format!("{name:?} is a directory")).into());
     }
-    if metadata.len() > bytes_max {
-        return Err(too_long(&name, bytes_max));
+    if metadata.len() > limit.bytes() {
+        return Err(limit.passed_by(&name));
     }
-    text(&name, file, bytes_max)
+    within(&name, file, limit)
+}
+
+/// How long a text may be.
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    Bytes(u64),
+    Characters(usize),
+}
+
+impl Limit {
+    /// Bytes that are read: characters have up to four, and cleaning takes some away.
+    fn bytes(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Characters(characters) => characters as u64 * 4 + ROOM_FOR_CLEANING,
+        }
+    }
+
+    fn passed_by(self, name: &str) -> Failure {
+        let limit = match self {
+            Self::Bytes(bytes) => format!("{bytes} bytes"),
+            Self::Characters(characters) => format!("{characters} characters"),
+        };
+        Rule::usage(format!("{name} has more than {limit}, the limit")).into()
+    }
 }
 
 /// Reads a text, and no more than one byte past its limit.
 pub fn text(name: &str, from: impl Read, bytes_max: u64) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    from.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(too_long(name, bytes_max));
-    }
-    String::from_utf8(bytes).map_err(|_| Rule::usage(format!("{name} is not text in UTF-8")).into())
+    within(name, from, Limit::Bytes(bytes_max))
 }
 
-fn too_long(name: &str, bytes_max: u64) -> Failure {
-    Rule::usage(format!("{name} has more than {bytes_max} bytes, the limit")).into()
+/// The same with a limit in characters.
+pub fn of_characters(name: &str, from: impl Read, characters_max: usize) -> Result<String, Failure> {
+    within(name, from, Limit::Characters(characters_max))
+}
+
+fn within(name: &str, from: impl Read, limit: Limit) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    from.take(limit.bytes() + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit.bytes() {
+        return Err(limit.passed_by(name));
+    }
+    String::from_utf8(bytes).map_err(|_| Rule::usage(format!("{name} is not text in UTF-8")).into())
 }

@@ -2,12 +2,9 @@
 
 use std::ffi::OsString;
 
-use trackway_domain::Error as Rule;
+use trackway_domain::{Error as Rule, text::BODY_MAX};
 
-use crate::{arguments::FREE_TEXTS, failure::Failure, long_text::text};
-
-/// Bytes that are read: a million characters of four bytes, and room for what cleaning takes away.
-const BYTES_MAX: u64 = 4_100_000;
+use crate::{arguments::FREE_TEXTS, failure::Failure, long_text};
 
 /// The arguments, with the text that stands on standard input put where `-` was.
 pub fn filled_in(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
@@ -25,7 +22,9 @@ pub fn filled_in(mut arguments: Vec<OsString>) -> Result<Vec<OsString>, Failure>
     match wanted.as_slice() {
         [] => {}
         [(place, flag)] => {
-            arguments[*place] = format!("{flag}{}", text("standard input", std::io::stdin().lock(), BYTES_MAX)?).into();
+            arguments[*place] =
+                format!("{flag}{}", long_text::of_characters("standard input", std::io::stdin().lock(), BODY_MAX)?)
+                    .into();
         }
         _ => return Err(Rule::usage("standard input can be read for one of them only").into()),
     }

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use trackway_actions::token::CreateToken;
 use trackway_domain::{Error as Rule, Time, words::TokenScope};
-use trackway_runner::{Note, signals::Signals, worker};
+use trackway_runner::{Note, Serves, signals::Signals, worker};
 use trackway_server::Site;
 
 use crate::{
@@ -58,7 +58,7 @@ pub fn command() -> Command {
     Command::new("up")
         .about("Start the server with its pages, and a worker, until stopped")
         .long_about(
-            "Start the server with its pages, and a worker, until stopped.\n\nIt listens on this machine only, unless it is told otherwise, and prints its address and a link that logs a browser in, once. Every page is there in HTML, Markdown and JSON. Stop with Ctrl-C or SIGTERM: what runs may finish.",
+            "Start the server with its pages, and a worker, until stopped.\n\nThe worker runs scripts, and serves every agent that a model or Claude Code drives, as far as there is one; --agent names those to serve instead. It listens on this machine only, unless it is told otherwise, and prints its address and a link that logs a browser in, once. Every page is there in HTML, Markdown and JSON. Stop with Ctrl-C or SIGTERM: what runs may finish.",
         )
         .args([
             listen(),
@@ -137,7 +137,7 @@ pub fn up(house: &House, location: &Location, matches: &ArgMatches) -> Result<Ou
         worker::Tally::default()
     } else {
         let means = model::means(&location.model, || Ok(site));
-        let settings = work::settings(matches, means)?;
+        let settings = work::settings(matches, means, Serves::Everyone)?;
         worker::work(&house.core, &context, &settings, (&tell, &notes), &|event| work::tell(event))?
     };
     let begun = std::time::Instant::now();
@@ -173,6 +173,8 @@ fn serving(
         .enable_all()
         .build()?;
     Ok(thread::spawn(move || {
+        // What reaches PostgreSQL may not end where nothing may block: it is held until that is over.
+        let _kept = site.clone();
         let served = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             trackway_server::serve(listener, site, settings, stop).await

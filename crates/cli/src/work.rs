@@ -18,7 +18,9 @@ use trackway_domain::{
     Duration as Span, Error as Rule, Ref, Time, kind, queue,
     words::{Memory, RunStatus},
 };
-use trackway_runner::{Event, Note, Settings, agent::Means, executor::Ended, signals::Signals, worker};
+use trackway_runner::{
+    Event, Note, Serves, Settings, Stopping, agent::Means, executor::Ended, service, signals::Signals, worker,
+};
 use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
 
 use crate::{
@@ -41,7 +43,7 @@ pub fn command() -> Command {
     Command::new("work")
         .about("Take queue items and run them, until stopped")
         .long_about(
-            "Take queue items and run them, until stopped.\n\nWhat drives the agent that takes an item decides how it is run. `shell`, as for the worker: the script of the task runs in its shell, in the directory of its workspace, with the run's token in its environment, and what it does with `trackway` is done in the run. `agent`: a model works on the task through pages and actions. `claude_code`: Claude Code does, in that directory. Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.",
+            "Take queue items and run them, until stopped.\n\nWithout --agent it is the worker who takes: what names no agent and has a script. What drives the agent that takes an item decides how it is run. `shell`, as for the worker: the script of the task runs in its shell, in the directory of its workspace, with the run's token in its environment, and what it does with `trackway` is done in the run. `agent`: a model works on the task through pages and actions. `claude_code`: Claude Code does, in that directory. Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.",
         )
         .args(arguments())
         .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Stop when nothing is ready"))
@@ -53,13 +55,14 @@ pub fn arguments() -> Vec<Arg> {
         Arg::new("agent")
             .long("agent")
             .value_name("AGENT")
-            .help("Whose items to take (the worker: what names no agent)"),
+            .action(ArgAction::Append)
+            .help("Whose items to take; repeat for several"),
         Arg::new("concurrency")
             .long("concurrency")
             .value_name("NUMBER")
             .default_value("1")
             .value_parser(clap::value_parser!(u64).range(1..=1_000))
-            .help("How many to run at once"),
+            .help("How many to run at once, of each agent"),
         Arg::new("lease")
             .long("lease")
             .value_name("SECONDS")
@@ -70,18 +73,20 @@ pub fn arguments() -> Vec<Arg> {
     ]
 }
 
-/// How a worker is to work.
-pub fn settings(matches: &ArgMatches, means: Result<Means, String>) -> Result<Settings, Failure> {
+/// How a worker is to work, for the agents it is told or else for these.
+pub fn settings(matches: &ArgMatches, means: Result<Means, String>, usual: Serves) -> Result<Settings, Failure> {
+    let agents: Vec<String> = matches.get_many::<String>("agent").into_iter().flatten().cloned().collect();
     Ok(Settings {
-        agent: matches.get_one::<String>("agent").cloned(),
+        serves: if agents.is_empty() { usual } else { Serves::Agents(agents) },
         concurrency: matches.get_one::<u64>("concurrency").map_or(1, |number| usize::try_from(*number).unwrap_or(1)),
         once: matches.try_get_one::<bool>("once").ok().flatten().copied().unwrap_or(false),
         lease_seconds: matches.get_one::<i64>("lease").copied().unwrap_or(LEASE_SECONDS),
         timeout: duration(matches, "timeout"),
         grace: duration(matches, "grace"),
+        stopping: Stopping::GiveBack,
         program: std::env::current_exe()?,
         means,
-        claude_settings,
+        claude_settings: claude_code(),
     })
 }
 
@@ -103,6 +108,7 @@ pub fn run_command() -> Command {
             .value_name("ROLE")
             .help("The version that this role uses (the current one, when it is not said)"),
         Arg::new("workspace").long("workspace").value_name("WORKSPACE").help("Where (the task's workspace)"),
+        Arg::new("agent").long("agent").value_name("AGENT").help("Who does it (the worker, by the task's script)"),
         Arg::new("detach").long("detach").action(ArgAction::SetTrue).help("Only queue it, and let a worker run it"),
         span("timeout", TIMEOUT, "How long it may take, where the task does not say it"),
     ])
@@ -112,7 +118,8 @@ pub fn run_command() -> Command {
 pub fn work(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let context = people_only(house)?;
     let means = model::means(config, || model::site(house.core.store().url()));
-    let tally = follow(house, &context, &settings(matches, means)?, &|event| tell(event))?;
+    let settings = settings(matches, means, Serves::Worker)?;
+    let tally = follow(house, &context, &settings, &|event| tell(event))?;
     Ok(Outcome::new(json!(tally), Shape::Fields))
 }
 
@@ -124,6 +131,7 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
         Ref::new(given.ok_or_else(|| Rule::usage("which task?").hint("trackway task run VARIANT"))?.as_str());
     let role = matches.get_one::<String>("role").map(Ref::<kind::Role>::new);
     let workspace = matches.get_one::<String>("workspace").map(Ref::<kind::Workspace>::new);
+    let agent = matches.get_one::<String>("agent");
     let task = house.core.read(&context, |reader| {
         let task = reader.resolve(&given)?;
         Ok(match &role {
@@ -135,27 +143,30 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
         })
     })?;
     if matches.get_flag("detach") {
-        let add = AddItem { workspace, ..AddItem::of(task.into()) };
+        let add = AddItem { workspace, agent: agent.map(Ref::new), ..AddItem::of(task.into()) };
         return Ok(Outcome::new(json!(house.core.execute(&context, &add)?), Shape::Fields));
     }
-    // Before anything is taken: from then on a signal must not just end this.
-    let (tell, notes) = mpsc::channel();
-    listen_for_signals(tell.clone())?;
-    let claim = Claim { task: Some(task.into()), workspace, lease: Some(LEASE_SECONDS), agent: None };
-    let taken = house.core.execute(&context, &claim)?;
-    let Some(taken) = taken.into_iter().next() else {
-        return Err(Rule::conflict("the task cannot be run now").into());
-    };
     let settings = Settings {
-        agent: None,
+        serves: agent.map_or(Serves::Worker, |agent| Serves::Agents(vec![agent.clone()])),
         concurrency: 0,
         once: true,
         lease_seconds: LEASE_SECONDS,
         timeout: duration(matches, "timeout"),
         grace: Duration::ZERO,
+        // Whoever runs it here does not want others to run it later.
+        stopping: Stopping::Cancel,
         program: std::env::current_exe()?,
         means: model::means(config, || model::site(house.core.store().url())),
-        claude_settings,
+        claude_settings: claude_code(),
+    };
+    service::check(&house.core, &context, &settings)?;
+    // Before anything is taken: from then on a signal must not just end this.
+    let (tell, notes) = mpsc::channel();
+    listen_for_signals(tell.clone())?;
+    let claim = Claim { task: Some(task.into()), workspace, lease: Some(LEASE_SECONDS), agent: agent.map(Ref::new) };
+    let taken = house.core.execute(&context, &claim)?;
+    let Some(taken) = taken.into_iter().next() else {
+        return Err(Rule::conflict("the task cannot be run now").into());
     };
     let json = matches.get_flag("json");
     let show = |event: &Event<'_>| {
@@ -181,6 +192,11 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     outcome.failed = !completed;
     outcome.remarks.push(remark);
     Ok(outcome)
+}
+
+/// What makes the settings of Claude Code, or why it cannot be started.
+fn claude_code() -> Result<fn() -> String, String> {
+    client::is_there().map(|()| claude_settings as fn() -> String)
 }
 
 /// The settings that Claude Code is started with: our hooks, whether or not it is connected otherwise.
@@ -250,10 +266,13 @@ fn line(event: &Event<'_>) -> Option<String> {
                     format!("failed: {}", first_line(error))
                 }
                 Ended::Released => "given back".to_owned(),
+                Ended::Unready { error } => format!("given back: {}", first_line(error)),
                 Ended::Lost => "cancelled, or taken by another".to_owned(),
             };
             format!("{} {} {how} ({:.1}s)", taken.id.short(), taken.variant, took.as_secs_f64())
         }
+        Event::NotServed { agent, why } => format!("agent {agent} is not served: {why}"),
+        Event::Left(left) => format!("left alone: {}", left.advice()),
         Event::Trouble(error) => format!("{error}; trying again"),
         Event::Recovered => "the database answers again".to_owned(),
     })
@@ -262,15 +281,16 @@ fn line(event: &Event<'_>) -> Option<String> {
 /// Works until nothing is ready, and says what happened, for a story.
 pub fn work_once(house: &House, agent: Option<&str>, means: Result<Means, String>) -> Result<Vec<String>, Failure> {
     let settings = Settings {
-        agent: agent.map(str::to_owned),
+        serves: agent.map_or(Serves::Worker, |agent| Serves::Agents(vec![agent.to_owned()])),
         concurrency: 1,
         once: true,
         lease_seconds: LEASE_SECONDS,
         timeout: Duration::from_mins(1),
         grace: Duration::ZERO,
+        stopping: Stopping::GiveBack,
         program: std::env::current_exe()?,
         means,
-        claude_settings,
+        claude_settings: claude_code(),
     };
     let lines = Mutex::new(Vec::new());
     let keep = |event: &Event<'_>| lines.lock().unwrap_or_else(PoisonError::into_inner).extend(line(event));

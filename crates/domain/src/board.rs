@@ -78,26 +78,12 @@ impl StickieContent {
 
 /// A structured value with clean texts, not too long.
 fn structured(value: Value) -> Result<Value> {
-    let cleaned = cleaned(value);
+    let cleaned = text::clean_json(value);
     let length = cleaned.to_string().chars().count();
     if length > STRUCTURED_MAX {
         return Err(Error::usage(format!("structured has {length} characters, the limit is {STRUCTURED_MAX}")));
     }
     Ok(cleaned)
-}
-
-/// PostgreSQL keeps no NUL inside JSON, and its objects have no order: so neither engine does.
-fn cleaned(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(text::clean(&text)),
-        Value::Array(values) => values.into_iter().map(cleaned).collect(),
-        Value::Object(fields) => {
-            let fields: std::collections::BTreeMap<String, Value> =
-                fields.into_iter().map(|(name, value)| (text::clean(&name), cleaned(value))).collect();
-            Value::Object(fields.into_iter().collect())
-        }
-        other => other,
-    }
 }
 
 /// Everything that people and agents say of a board, with names where the row has ids.

@@ -1,5 +1,7 @@
 //! The end-of-run prompt: what an agent is asked when it stops, and how its answer is read.
 
+use std::ops::Range;
+
 use serde_json::Value;
 
 use crate::{
@@ -14,8 +16,8 @@ pub const MARK: &str = "[Trackway: end of run]";
 
 /// How a block of JSON begins.
 const FENCE: &str = "```json";
-/// Places in an answer where an object is looked for.
-const TRIES: usize = 20;
+/// Fenced blocks of an answer that are looked at.
+const FENCES_MAX: usize = 100;
 
 /// Asks an agent that stops in Claude Code for its scratchpad and report.
 ///
@@ -89,14 +91,85 @@ pub fn prompt_after(ended: &Ended<'_>) -> String {
 }
 
 /// The object in an answer: in a fenced json block, else the first balanced one.
+///
+/// One that cannot be read is never searched for what it holds: its inside is not what was said. A fenced block that
+/// cannot be read is no answer, whatever stands beside it.
 pub fn object(answer: &str) -> Option<Value> {
-    // The reader finds the end of an object itself, whatever fences its texts hold.
-    let object_at = |start: usize| {
-        let mut values = serde_json::Deserializer::from_str(&answer[start..]).into_iter::<Value>();
-        values.next()?.ok().filter(Value::is_object)
-    };
-    let fenced = answer.match_indices(FENCE).take(TRIES).find_map(|(start, fence)| object_at(start + fence.len()));
-    fenced.or_else(|| answer.match_indices('{').take(TRIES).find_map(|(start, _)| object_at(start)))
+    let next = |what: &str, from: usize| answer[from..].find(what).map(|at| from + at);
+    let (mut fence, mut fences, mut is_broken) = (next(FENCE, 0), 0, false);
+    let (mut brace, mut plain) = (next("{", 0), None);
+    loop {
+        match (fence, brace) {
+            (Some(at), brace_at) if brace_at.is_none_or(|brace_at| at < brace_at) => {
+                let block = answer[at + FENCE.len()..].trim_start();
+                let inside = answer.len() - block.len();
+                let span = balanced(answer, inside);
+                if let Some(found) = span.clone().and_then(|span| read(&answer[span])) {
+                    return Some(found);
+                }
+                is_broken = true;
+                fences += 1;
+                let end = span.map_or(inside, |span| span.end);
+                fence = next(FENCE, end).filter(|_| fences < FENCES_MAX);
+                brace = brace.and_then(|brace| next("{", brace.max(end)));
+            }
+            (fence_at, Some(at)) if fence_at.is_some() || plain.is_none() => {
+                let span = balanced(answer, at);
+                brace = span.as_ref().and_then(|span| next("{", span.end));
+                if let Some((found, end)) = span.and_then(|span| Some((read(&answer[span.clone()])?, span.end))) {
+                    plain.get_or_insert(found);
+                    // A fence inside its texts is one of its words.
+                    fence = fence.and_then(|fence| next(FENCE, fence.max(end)));
+                }
+            }
+            _ => return plain.filter(|_| !is_broken),
+        }
+    }
+}
+
+/// Where the object that begins here ends, whatever braces its texts hold.
+fn balanced(answer: &str, start: usize) -> Option<Range<usize>> {
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for (at, byte) in answer.as_bytes()[start..].iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' => depth += 1,
+            b'}' if depth == 1 => return Some(start..start + at + 1),
+            b'}' => depth -= 1,
+            _ if depth == 0 => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// An object, as JSON or as models write it: with line ends inside its texts.
+fn read(object: &str) -> Option<Value> {
+    serde_json::from_str(object).or_else(|_| serde_json::from_str(&with_escapes(object))).ok()
+}
+
+/// The same with the control characters inside texts escaped, as JSON wants them.
+fn with_escapes(object: &str) -> String {
+    let (mut in_text, mut is_escaped) = (false, false);
+    let mut escaped = String::with_capacity(object.len());
+    for character in object.chars() {
+        match character {
+            control if in_text && control.is_ascii_control() => {
+                escaped.push_str(&format!("\\u{:04x}", u32::from(control)));
+            }
+            other => escaped.push(other),
+        }
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' if in_text => is_escaped = true,
+            '"' => in_text = !in_text,
+            _ => {}
+        }
+    }
+    escaped
 }
 
 /// What an agent said besides the object: its answer to whoever asked.
@@ -106,18 +179,29 @@ pub fn beside(answer: &str) -> Option<String> {
     (!after.is_empty()).then(|| after.to_owned())
 }
 
-/// The report in an answer: all three texts, none blank.
-pub fn report(answer: &Value) -> Option<Report> {
-    let report = answer.get("report")?;
-    let said = |name: &str| {
-        let cleaned = text::clean(report.get(name)?.as_str()?);
-        (!cleaned.trim().is_empty()).then_some(cleaned)
+/// The report in an answer: all three texts, none blank. An error says why one that was given is none.
+pub fn report(answer: &Value) -> Result<Option<Report>, String> {
+    let Some(report) = answer.get("report").filter(|report| !report.is_null()) else {
+        return Ok(None);
     };
-    Some(Report {
+    if !report.is_object() {
+        return Err("the report in the reply is not an object".to_owned());
+    }
+    let said = |name: &str| {
+        let text = report.get(name).filter(|text| !text.is_null());
+        let text = text.ok_or_else(|| format!("the report in the reply has no {name}"))?;
+        let text = text.as_str().ok_or_else(|| format!("{name} of the report in the reply is not a text"))?;
+        let cleaned = text::clean(text);
+        if cleaned.trim().is_empty() {
+            return Err(format!("{name} of the report in the reply is blank"));
+        }
+        Ok(cleaned)
+    };
+    Ok(Some(Report {
         one_liner: text::cut(&text::clean_line(&said("one_liner")?), text::LINE_MAX - 1),
         tldr: text::cut(&said("tldr")?, TLDR_MAX - 1),
         content: text::cut(&said("content")?, CONTENT_MAX - 1),
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -139,11 +223,48 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_is_not_searched_for_what_it_holds() {
+        let report = r#"{"one_liner": "a", "tldr": "b", "content": "c"}"#;
+        for broken in [
+            format!(r#"{{"scratchpad": "keep", "report": {report},}}"#),
+            format!(r#"{{"scratchpad": 'keep', "report": {report}}}"#),
+            format!(r#"{{"scratchpad": "keep", "report": {report}"#),
+        ] {
+            assert_eq!(object(&broken), None, "{broken}");
+            assert_eq!(object(&format!("```json\n{broken}\n```\nor {{\"a\": 1}}")), None, "{broken}");
+        }
+        assert_eq!(object("{\"a\": 1}\n```json\n{\"b\": 2,}\n```"), None, "the block was meant");
+        let again = "```json\n{\"a\": 1,}\n```\nI mean\n```json\n{\"a\": 2}\n```";
+        assert_eq!(object(again), Some(json!({"a": 2})));
+    }
+
+    #[test]
+    fn line_ends_inside_texts_are_forgiven() {
+        let said = "```json\n{\"scratchpad\": \"one\n\ttwo } \\\"three\\\"\", \"report\": null}\n```";
+        assert_eq!(object(said), Some(json!({"scratchpad": "one\n\ttwo } \"three\"", "report": null})));
+    }
+
+    #[test]
+    fn however_many_braces_come_first_the_object_is_found() {
+        let code = "fn a() { b } ".repeat(1_000);
+        assert_eq!(object(&format!("{code} {{\"a\": 1}}")), Some(json!({"a": 1})));
+        assert_eq!(object(r#"{"a": "say ```json {} ``` first"}"#), Some(json!({"a": "say ```json {} ``` first"})));
+    }
+
+    #[test]
     fn a_report_needs_all_three() {
         let whole = json!({"report": {"one_liner": "a\nb", "tldr": "c", "content": "d"}});
-        assert_eq!(report(&whole), Some(Report { one_liner: "a b".into(), tldr: "c".into(), content: "d".into() }));
-        assert_eq!(report(&json!({"report": {"one_liner": "a", "tldr": " ", "content": "d"}})), None);
-        assert_eq!(report(&json!({"report": null})), None);
+        let read = Report { one_liner: "a b".into(), tldr: "c".into(), content: "d".into() };
+        assert_eq!(report(&whole), Ok(Some(read)));
+        assert_eq!((report(&json!({"report": null})), report(&json!({}))), (Ok(None), Ok(None)));
+        for (said, why) in [
+            (json!({"one_liner": "a", "tldr": " ", "content": "d"}), "tldr of the report in the reply is blank"),
+            (json!({"one_liner": "a", "content": "d"}), "the report in the reply has no tldr"),
+            (json!({"one_liner": 1}), "one_liner of the report in the reply is not a text"),
+            (json!("done"), "the report in the reply is not an object"),
+        ] {
+            assert_eq!(report(&json!({ "report": said })), Err(why.to_owned()));
+        }
     }
 
     #[test]

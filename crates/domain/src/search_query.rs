@@ -49,6 +49,10 @@ impl SearchQuery {
                 return Err(Error::usage(format!("{written} is no operator here: all words of a search are wanted"))
                     .hint(format!("leave it out, or search for the word {:?}", written.to_lowercase())));
             }
+            if !quoted && written.strip_prefix('-').is_some_and(|word| term(word, false).is_some()) {
+                return Err(Error::usage(format!("{written} leaves nothing out: all words of a search are wanted"))
+                    .hint("leave it out, or put it between quotation marks to find the word"));
+            }
             let starred = rest.strip_prefix('*');
             rest = starred.unwrap_or(rest).trim_start();
             let prefix = starred.is_some() || written.ends_with('*');
@@ -169,6 +173,7 @@ mod tests {
         assert_eq!(message("?! * \"\""), "there is no letter or digit to search for in \"?! * \\\"\\\"\"");
         assert_eq!(message("a \"b c"), "the quotation mark before \"b c\" is never closed");
         assert_eq!(message("a AND"), "AND is no operator here: all words of a search are wanted");
+        assert_eq!(message("alpha -beta"), "-beta leaves nothing out: all words of a search are wanted");
         assert_eq!(message(&"x".repeat(1_001)), "the search has 1001 characters, the limit is 1000");
         let many = (0..33).map(|number| number.to_string()).collect::<Vec<_>>().join(" ");
         assert_eq!(message(&many), "the search has 33 words and phrases, the limit is 32");

@@ -1,5 +1,8 @@
 //! Strings from people and models are data: cleaned first, then measured.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{Error, Result};
@@ -34,6 +37,22 @@ pub fn clean(text: &str) -> String {
         return text.to_owned();
     }
     text.chars().filter(|character| !character.is_control() || matches!(character, '\t' | '\n')).collect()
+}
+
+/// The same for every text in a value.
+///
+/// PostgreSQL keeps no NUL inside JSON, and its objects have no order: so neither engine does.
+pub fn clean_json(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(clean(&text)),
+        Value::Array(values) => values.into_iter().map(clean_json).collect(),
+        Value::Object(fields) => {
+            let fields: BTreeMap<String, Value> =
+                fields.into_iter().map(|(name, value)| (clean(&name), clean_json(value))).collect();
+            Value::Object(fields.into_iter().collect())
+        }
+        other => other,
+    }
 }
 
 /// Cleans a one-line field: tabs and line feeds become spaces, the ends are trimmed.

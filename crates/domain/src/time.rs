@@ -42,11 +42,19 @@ impl fmt::Display for Time {
     }
 }
 
+/// The times that can be said, whatever their offset.
+const FIRST: &str = "-9999-01-02T01:59:59Z";
+const LAST: &str = "9999-12-30T22:00:00Z";
+
 impl FromStr for Time {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        text.parse::<jiff::Timestamp>().map(|timestamp| Self(timestamp.as_microsecond())).map_err(|_| {
+        text.parse::<jiff::Timestamp>().map(|timestamp| Self(timestamp.as_microsecond())).map_err(|error| {
+            // A month too many is out of range as well, and no time at all.
+            if error.is_range() && ["9999-", "-", "+"].iter().any(|far| text.starts_with(far)) {
+                return Error::usage(format!("{text:?} is out of range: times are from {FIRST} to {LAST}"));
+            }
             Error::usage(format!("{text:?} is not a time such as 2026-02-27T09:30:00Z"))
                 .hint("a date, a time and an offset")
         })
@@ -86,6 +94,18 @@ mod tests {
         let whole: Time = "2026-02-27T09:30:00Z".parse().unwrap();
         assert_eq!(whole.to_string(), "2026-02-27T09:30:00.000Z");
         assert_eq!(Time::from_micros(whole.micros() + 7).to_string(), "2026-02-27T09:30:00.000007Z");
+    }
+
+    #[test]
+    fn what_is_no_time_is_told_from_what_is_out_of_range() {
+        assert_eq!(
+            "soon".parse::<Time>().unwrap_err().to_string(),
+            "\"soon\" is not a time such as 2026-02-27T09:30:00Z"
+        );
+        let late = "9999-12-31T23:59:59Z";
+        let error = late.parse::<Time>().unwrap_err().to_string();
+        assert_eq!(error, format!("{late:?} is out of range: times are from {FIRST} to {LAST}"));
+        assert!(FIRST.parse::<Time>().is_ok() && LAST.parse::<Time>().is_ok());
     }
 
     proptest! {

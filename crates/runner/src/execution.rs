@@ -13,7 +13,7 @@ use trackway_actions::{
     context::Secret,
     conversation::SendMessage,
     queue::{FailItem, ReleaseItem, Taken},
-    run::{CloseRun, Closing, LastStep, RecordStep, RevokeRunToken, WakeRun},
+    run::{CloseRun, Closing, EndRun, LastStep, RecordStep, RevokeRunToken, WakeRun},
 };
 use trackway_domain::{
     Error as Rule, ErrorKind, Ref, closing, text,
@@ -23,7 +23,7 @@ use trackway_store::Reader;
 use trackway_views::assignment::{self, Acting, Assignment};
 
 use crate::{
-    agent::{CLOSING, Finished, Job, Last, Means, scratchpad_of},
+    agent::{CLOSING, Finished, Job, Last, Means, has_spent_enough, scratchpad_of},
     claude_code,
     executor::{Ended, Reins, Wish},
     insist::insist,
@@ -74,12 +74,15 @@ impl Execution<'_> {
             Ok(Ended::Exception { error: "executing it failed in a way that should not be".to_owned() }.into())
         });
         let over = over.unwrap_or_else(|error| Ended::Exception { error: error.to_string() }.into());
-        (self.watch)(&Event::Ended { taken: &self.taken, ended: &over.ended, took: begun.elapsed() });
         let ended = catch_unwind(AssertUnwindSafe(|| match &over.agent {
             Some(agent) => self.close(&over.ended, agent),
             None => self.end(&over.ended),
         }));
-        ended.unwrap_or(Ok(Outcome::Lost)).unwrap_or(Outcome::Lost)
+        let outcome = ended.unwrap_or(Ok(Outcome::Lost)).unwrap_or(Outcome::Lost);
+        // Told once it is written: one that was lost meanwhile did not end as it thinks.
+        let ended = if outcome == Outcome::Lost { &Ended::Lost } else { &over.ended };
+        (self.watch)(&Event::Ended { taken: &self.taken, ended, took: begun.elapsed() });
+        outcome
     }
 
     fn run(&self) -> Result<Over> {
@@ -95,7 +98,8 @@ impl Execution<'_> {
             Runner::External => {
                 let error =
                     "its agent is driven from outside; it takes its items itself: trackway queue take".to_owned();
-                Ok(Ended::Impossible { error }.into())
+                self.step(&context, StepType::Error, &error);
+                Ok(Ended::Unready { error }.into())
             }
         }
     }
@@ -131,13 +135,28 @@ impl Execution<'_> {
 
     fn by_claude_code(&self, context: &Context, assignment: &Assignment) -> Result<Ended> {
         let acting = self.acting()?;
+        let settings = match &self.settings.claude_settings {
+            Ok(settings) => settings(),
+            Err(error) => return Ok(self.unready(context, error)),
+        };
+        if let Some(ended) = self.has_spent_enough(context, &acting)? {
+            if let Some(last) = last_step(&ended) {
+                self.step(context, last.step_type, &last.detail);
+            }
+            return Ok(ended);
+        }
         let told = self.wake(context);
         let mut environment = self.environment(assignment);
-        environment.push((claude_code::SETTINGS, (self.settings.claude_settings)().into()));
+        environment.push((claude_code::SETTINGS, settings.into()));
         environment.extend(acting.model.as_ref().map(|model| (claude_code::MODEL, model.into())));
         let script = claude_code::as_script(assignment, &told);
         let (ended, output) = self.run_script(context, &script, environment);
-        let ended = claude_code::ended(ended, &output);
+        let result = claude_code::result(&output);
+        for usage in claude_code::costs(self.taken.run_id, result.as_ref(), acting.model.as_deref()) {
+            // A run that was lost has nothing more to say, not even what it cost.
+            let _ = self.insist(|| self.core.execute(context, &usage));
+        }
+        let ended = claude_code::ended(ended, result.as_ref());
         if let (Ended::Completed { message: Some(message), .. }, Some(_)) = (&ended, assignment.message_id) {
             self.send(context, assignment, &ended, message.clone());
         }
@@ -153,6 +172,16 @@ impl Execution<'_> {
         Ok(ended)
     }
 
+    /// There is nothing to do it with here: it goes back, and the run says why.
+    fn unready(&self, context: &Context, why: &str) -> Ended {
+        self.step(context, StepType::Error, why);
+        Ended::Unready { error: why.to_owned() }
+    }
+
+    fn has_spent_enough(&self, context: &Context, acting: &Acting) -> Result<Option<Ended>> {
+        self.insist(|| has_spent_enough(self.core, context, acting))
+    }
+
     fn acting(&self) -> Result<Acting> {
         let run = self.taken.run_id;
         let acting = self.read(|reader| Ok(assignment::acting(reader, run)?))?;
@@ -162,7 +191,7 @@ impl Execution<'_> {
     fn by_model(&self, context: Context, assignment: Assignment) -> Result<Over> {
         let means = match &self.settings.means {
             Ok(means) => means.clone(),
-            Err(error) => return Ok(Ended::Impossible { error: error.clone() }.into()),
+            Err(error) => return Ok(self.unready(&context, error).into()),
         };
         let run = self.taken.run_id;
         let acting = self.acting()?;
@@ -209,17 +238,12 @@ impl Execution<'_> {
         let Some(end) = ended.of_run(self.taken.run_id) else {
             return self.end(ended);
         };
-        if let Ended::Impossible { .. } = ended {
+        if let Ended::Impossible { error } = ended {
+            self.step(&agent.context, StepType::Error, error);
             return self.end(ended);
         }
         self.insist(|| self.core.execute(&agent.context, &RevokeRunToken { run: self.taken.run_id.into() }))?;
-        let mut close = CloseRun {
-            not_before: if let Ended::SpendLimit { until, .. } = ended { Some(*until) } else { None },
-            steps: last_step(ended).into_iter().collect(),
-            end,
-            closing: None,
-            usage: Vec::new(),
-        };
+        let mut close = CloseRun { steps: last_step(ended).into_iter().collect(), ..closed(ended, end) };
         let asks = agent.acting.end_of_run && !matches!(ended, Ended::SpendLimit { .. });
         let until = Instant::now() + CLOSING;
         for asked in 1..=ASKED_MAX {
@@ -286,7 +310,7 @@ impl Execution<'_> {
         let status = match ended {
             Ended::Completed { .. } => MessageStatus::Succeeded,
             Ended::TimedOut { .. } => MessageStatus::Timeout,
-            Ended::Released | Ended::Lost | Ended::Cancelled => return,
+            Ended::Released | Ended::Unready { .. } | Ended::Lost | Ended::Cancelled => return,
             _ => MessageStatus::Failed,
         };
         let error = ended.error();
@@ -328,10 +352,14 @@ impl Execution<'_> {
                 self.write(&ReleaseItem { id, fence })?;
                 Ok(Outcome::Released)
             }
+            Ended::Unready { .. } => {
+                self.write(&ReleaseItem { id, fence })?;
+                Ok(Outcome::Unable)
+            }
             ended => match ended.of_run(self.taken.run_id) {
                 None => Ok(Outcome::Lost),
                 Some(end) => {
-                    self.write(&end)?;
+                    self.write(&closed(ended, end))?;
                     Ok(if matches!(ended, Ended::Completed { .. }) { Outcome::Completed } else { Outcome::Failed })
                 }
             },
@@ -368,6 +396,9 @@ impl Execution<'_> {
             ("TRACKWAY_QUEUE_ITEM", self.taken.id.to_string().into()),
             ("TRACKWAY_ATTEMPT", self.taken.attempt.to_string().into()),
         ];
+        if let Some(description) = &assignment.description {
+            environment.push(("TRACKWAY_DESCRIPTION", short_enough(description).into()));
+        }
         if let Some(message) = assignment.message_id {
             environment.push(("TRACKWAY_MESSAGE", message.to_string().into()));
         }
@@ -380,6 +411,17 @@ impl Execution<'_> {
     }
 }
 
+/// What fits into one variable of the environment, which systems limit to 128 KiB.
+fn short_enough(description: &str) -> String {
+    if description.len() < 100_000 { description.to_owned() } else { text::cut(description, 24_000) }
+}
+
+/// The end of a run as it is written down, with nothing else to say.
+fn closed(ended: &Ended, end: EndRun) -> CloseRun {
+    let not_before = if let Ended::SpendLimit { until, .. } = ended { Some(*until) } else { None };
+    CloseRun { end, steps: Vec::new(), closing: None, usage: Vec::new(), not_before }
+}
+
 /// The step that says how a run ended.
 fn last_step(ended: &Ended) -> Option<LastStep> {
     let (step_type, detail) = match ended {
@@ -389,7 +431,7 @@ fn last_step(ended: &Ended) -> Option<LastStep> {
         Ended::Completed { .. } => (StepType::Done, "exit code 0".to_owned()),
         Ended::MaxSteps { steps } => (StepType::Error, format!("max steps reached: {steps}")),
         Ended::Cancelled => (StepType::Error, "cancelled".to_owned()),
-        Ended::Released | Ended::Lost => return None,
+        Ended::Released | Ended::Unready { .. } | Ended::Lost => return None,
         other => (StepType::Error, other.error()?.lines().next().unwrap_or_default().to_owned()),
     };
     Some(LastStep { step_type, detail })

@@ -41,6 +41,10 @@ pub enum Ended {
     Cancelled,
     /// The worker wanted to stop: someone else is to do it.
     Released,
+    /// There is nothing here to do it with: someone else is to do it.
+    Unready {
+        error: String,
+    },
     /// It was cancelled, or is someone else's by now: there is nothing left to say.
     Lost,
 }
@@ -60,7 +64,7 @@ impl Ended {
             Self::MaxSteps { .. } => (RunStatus::Incomplete, "incomplete - max steps reached", None, None, None),
             Self::SpendLimit { error, .. } => (RunStatus::Incomplete, "spend limit reached", None, Some(error), None),
             Self::Cancelled => (RunStatus::Cancelled, "cancelled", None, None, None),
-            Self::Released | Self::Lost => return None,
+            Self::Released | Self::Unready { .. } | Self::Lost => return None,
         };
         let cut = |text: &String| text::cut(&text::clean(text), text::TEXT_MAX - 1);
         let outcome = Some(outcome.to_owned());
@@ -81,6 +85,7 @@ impl Ended {
             | Self::Impossible { error }
             | Self::Exception { error }
             | Self::TimedOut { error }
+            | Self::Unready { error }
             | Self::SpendLimit { error, .. } => Some(error),
             Self::Completed { .. } | Self::MaxSteps { .. } | Self::Cancelled | Self::Released | Self::Lost => None,
         }

@@ -9,9 +9,11 @@ pub mod leftovers;
 pub mod model;
 pub mod output;
 pub mod pages;
+pub mod service;
 pub mod shell;
 pub mod signals;
 pub mod supervise;
 pub mod worker;
 
-pub use worker::{Event, Note, Settings, Tally, work};
+pub use service::Serves;
+pub use worker::{Event, Note, Settings, Stopping, Tally, work};

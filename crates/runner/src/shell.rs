@@ -161,15 +161,15 @@ fn follow(start: &Start<'_>, mut running: Running, reins: &Reins, write: &mut dy
         // Its supervisor ended, or was killed: then what it should have ended is ended here. Something that hid well
         // enough to hold the pipe is not waited for.
         if heard.is_err() && matches!(running.child.try_wait(), Ok(Some(_))) {
-            leftovers::end_all_of(&start.run);
+            end_leftovers(start);
             give_up.get_or_insert(now + Duration::from_secs(1));
         }
     }
     let status = running.child.try_wait().ok().flatten().or_else(|| {
-        leftovers::end_all_of(&start.run);
+        end_leftovers(start);
         running.child.wait().ok()
     });
-    leftovers::end_all_of(&start.run);
+    end_leftovers(start);
     if let Some(rest) = gathering.rest() {
         write(&rest);
     }
@@ -184,6 +184,12 @@ fn follow(start: &Start<'_>, mut running: Running, reins: &Reins, write: &mut dy
         (None, None) => Ended::Failed { error: with_tail("the script killed its parent", &kept) },
     };
     (ended, kept)
+}
+
+/// Ends what the supervisor should have ended, should it have been killed.
+fn end_leftovers(start: &Start<'_>) {
+    leftovers::end_adopted();
+    leftovers::end_all_of(&start.run);
 }
 
 fn last_line(output: &str) -> Option<String> {

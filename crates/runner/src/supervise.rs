@@ -40,6 +40,7 @@ pub fn supervise(arguments: &[OsString]) -> i32 {
     let [input, program, rest @ ..] = arguments else {
         return NOT_STARTED;
     };
+    leftovers::adopt_orphans();
     let run = std::env::var(leftovers::RUN).unwrap_or_default();
     let input = File::open(Path::new(input)).map_or_else(|_| Stdio::null(), Stdio::from);
     let mut child = match Command::new(program).args(rest).process_group(0).stdin(input).spawn() {
@@ -72,6 +73,7 @@ pub fn supervise(arguments: &[OsString]) -> i32 {
         }
     };
     leftovers::signal_group(leader, Signal::KILL);
+    leftovers::end_all_below_us();
     leftovers::end_all_of(&run);
     match ended {
         Some(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),

@@ -1,10 +1,10 @@
 //! The worker: takes what is ready, starts it, keeps its lease alive, and ends it; stops without losing anything.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Weak,
         mpsc::{Receiver, RecvTimeoutError, Sender},
     },
     thread,
@@ -15,28 +15,34 @@ use serde::Serialize;
 use trackway_actions::{
     Context, Core, Error,
     queue::{HeartbeatItem, TakeItems, Taken},
+    run::CancelRun,
 };
-use trackway_domain::{Error as Rule, Id, Ref, Time, kind, words::Runner};
+use trackway_domain::{Error as Rule, Id, Ref, Time, kind};
 use trackway_store::bell::Listener;
-use trackway_views::assignment;
+use trackway_views::assignment::{self, LeftAlone};
 
 use crate::{
     agent::Means,
     execution::Execution,
     executor::{Ended, Reins, Wish},
     insist::TROUBLE_WAIT,
+    leftovers,
+    service::{Served, Serves, check},
 };
 
 /// How long a worker waits for the bell before it looks anyway.
 const LOOK_ANYWAY: Duration = Duration::from_secs(10);
 /// How often it looks whether what it runs was cancelled, should the bell fail.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
+/// How often it looks whom to serve, while it is busy.
+const LOOK_WHOM: Duration = Duration::from_secs(1);
 
 /// How to work.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Whose items to take; none is the worker.
-    pub agent: Option<String>,
+    /// Whose items to take.
+    pub serves: Serves,
+    /// How many to run at once, of each whom it serves.
     pub concurrency: usize,
     /// Whether to stop when nothing is ready.
     pub once: bool,
@@ -45,12 +51,23 @@ pub struct Settings {
     pub timeout: Duration,
     /// How long running tasks may go on once the worker is to stop.
     pub grace: Duration,
+    /// What becomes of them then.
+    pub stopping: Stopping,
     /// Our own program.
     pub program: PathBuf,
     /// What agents work with; without it, why there is none.
     pub means: Result<Means, String>,
-    /// Makes the settings that Claude Code is started with; asked only when it is.
-    pub claude_settings: fn() -> String,
+    /// Makes the settings that Claude Code is started with, asked only when it is; without it, why it cannot be.
+    pub claude_settings: Result<fn() -> String, String>,
+}
+
+/// What becomes of running tasks when the worker is to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopping {
+    /// Someone else is to do them.
+    GiveBack,
+    /// Nobody is.
+    Cancel,
 }
 
 /// What reaches a worker from outside its loop.
@@ -70,6 +87,8 @@ pub enum Outcome {
     Completed,
     Failed,
     Released,
+    /// Given back, since there is nothing to do it with here.
+    Unable,
     Lost,
 }
 
@@ -86,6 +105,13 @@ pub enum Event<'a> {
         ended: &'a Ended,
         took: Duration,
     },
+    /// An agent that is not served, and why.
+    NotServed {
+        agent: &'a str,
+        why: &'a str,
+    },
+    /// Items that are ready and that it does not take.
+    Left(&'a LeftAlone),
     /// The database does not answer.
     Trouble(&'a Error),
     /// It answers again.
@@ -108,6 +134,8 @@ pub struct Tally {
 /// A job that runs.
 struct Job {
     taken: Taken,
+    /// Whose it is; none is the worker.
+    agent: Option<String>,
     reins: Arc<Reins>,
     beat: Instant,
 }
@@ -126,15 +154,18 @@ pub fn work(
 
 /// The same, beginning with items that were taken already. With a concurrency of 0 there will be no others.
 pub fn work_on(
-    mut taken: Vec<Taken>,
+    taken: Vec<Taken>,
     core: &Core,
     context: &Context,
     settings: &Settings,
     (tell, notes): (&Sender<Note>, &Receiver<Note>),
     watch: Watch<'_>,
 ) -> trackway_actions::Result<Tally> {
-    refuse_external(core, context, settings)?;
-    listen(core, tell.clone());
+    check(core, context, settings)?;
+    leftovers::adopt_orphans();
+    let alive = Arc::new(());
+    listen(core, tell.clone(), Arc::downgrade(&alive));
+    let mut taken: Vec<(Option<String>, Taken)> = taken.into_iter().map(|taken| (None, taken)).collect();
     thread::scope(|scope| {
         let mut worker = Worker {
             core,
@@ -146,13 +177,18 @@ pub fn work_on(
             trouble: None,
             looked: Instant::now(),
             stop: None,
+            served: Vec::new(),
+            served_at: None,
+            left_out: BTreeSet::new(),
+            is_idle: false,
+            told_left: false,
         };
         loop {
             taken.extend(worker.take()?);
-            for taken in taken.drain(..) {
+            for (agent, taken) in taken.drain(..) {
                 let reins = Arc::new(Reins::default());
                 let (job, tell) = (worker.job(&taken, &reins), tell.clone());
-                worker.jobs.insert(taken.run_id, Job { taken, reins, beat: Instant::now() });
+                worker.jobs.insert(taken.run_id, Job { taken, agent, reins, beat: Instant::now() });
                 scope.spawn(move || {
                     let run = job.taken.run_id;
                     let outcome = job.execute();
@@ -177,31 +213,19 @@ pub fn work_on(
     })
 }
 
-/// An agent that is driven from outside takes its items itself: here, they would only be lost to it.
-fn refuse_external(core: &Core, context: &Context, settings: &Settings) -> trackway_actions::Result<()> {
-    let Some(agent) = settings.agent.as_deref() else { return Ok(()) };
-    match core.read(context, |reader| Ok(assignment::runner_of(reader, agent)?))? {
-        Some(Runner::External) => Err(Rule::usage(format!("agent {agent} is driven from outside"))
-            .hint(format!("it takes its items itself: trackway queue take --agent {agent}"))
-            .into()),
-        _ => Ok(()),
-    }
-}
-
-/// Hears the bell in a thread of its own, and hands it on until nobody listens.
-fn listen(core: &Core, tell: Sender<Note>) {
+/// Hears the bell in a thread of its own, and hands it on as long as the worker is alive.
+fn listen(core: &Core, tell: Sender<Note>, worker: Weak<()>) {
     let url = core.store().url().clone();
     thread::spawn(move || {
-        loop {
+        while worker.strong_count() > 0 {
             if let Ok(mut listener) = Listener::at(&url) {
                 loop {
-                    // Told also when it waited in vain: the worker looks from time to time.
+                    // The worker looks by itself from time to time: only a ring, or the loss of the bell, is news.
                     let heard = listener.wait(LOOK_ANYWAY);
-                    let is_broken = heard.is_err();
-                    if tell.send(Note::Rung).is_err() {
+                    if worker.strong_count() == 0 || (!matches!(heard, Ok(false)) && tell.send(Note::Rung).is_err()) {
                         return;
                     }
-                    if is_broken {
+                    if heard.is_err() {
                         break;
                     }
                 }
@@ -227,26 +251,100 @@ struct Worker<'a> {
     looked: Instant,
     /// Until when jobs may go on, once it is to stop.
     stop: Option<Instant>,
+    served: Vec<Served>,
+    served_at: Option<Instant>,
+    /// Agents that are not served, of whom that was told.
+    left_out: BTreeSet<String>,
+    /// Whether nothing was there the last time.
+    is_idle: bool,
+    told_left: bool,
 }
 
 impl<'a> Worker<'a> {
-    fn take(&mut self) -> trackway_actions::Result<Vec<Taken>> {
-        let free = self.settings.concurrency.saturating_sub(self.jobs.len());
-        if free == 0 || self.stop.is_some() {
+    /// Takes for everyone who is served, as much as there is room for.
+    fn take(&mut self) -> trackway_actions::Result<Vec<(Option<String>, Taken)>> {
+        if self.settings.concurrency == 0 || self.stop.is_some() {
             return Ok(Vec::new());
         }
-        let take = TakeItems {
-            agent: self.settings.agent.as_deref().map(Ref::new),
-            lease: Some(self.settings.lease_seconds),
-            batch: i64::try_from(free).ok(),
-            id: None,
-        };
-        let taken = self.patiently(|worker| worker.core.execute(worker.context, &take))?.unwrap_or_default();
-        self.tally.taken += taken.len();
-        for taken in &taken {
-            (self.watch)(&Event::Took(taken));
+        self.look_whom_to_serve()?;
+        if self.is_idle {
+            let there = self.patiently(|worker| {
+                worker.core.read(worker.context, |reader| Ok(assignment::is_there_anything(reader, Time::now())?))
+            })?;
+            if there == Some(false) {
+                return Ok(Vec::new());
+            }
         }
-        Ok(taken)
+        let mut all = Vec::new();
+        for served in self.served.clone() {
+            let free = self.room_of(&served);
+            if free == 0 {
+                continue;
+            }
+            let take = TakeItems {
+                agent: served.agent.as_deref().map(Ref::new),
+                lease: Some(self.settings.lease_seconds),
+                batch: i64::try_from(free).ok(),
+                id: None,
+                unnamed: served.unnamed,
+            };
+            let taken = match self.patiently(|worker| worker.core.execute(worker.context, &take)) {
+                // One of many that was archived meanwhile is no reason to leave the others.
+                Err(_) if self.settings.serves == Serves::Everyone && served.agent.is_some() => {
+                    self.served_at = None;
+                    None
+                }
+                taken => taken?,
+            };
+            self.tally.taken += taken.as_ref().map_or(0, Vec::len);
+            for taken in taken.into_iter().flatten() {
+                (self.watch)(&Event::Took(&taken));
+                all.push((served.agent.clone(), taken));
+            }
+        }
+        self.is_idle = all.is_empty();
+        if self.is_idle && !self.told_left {
+            self.tell_what_is_left()?;
+        }
+        Ok(all)
+    }
+
+    fn look_whom_to_serve(&mut self) -> trackway_actions::Result<()> {
+        if self.served_at.is_some_and(|at| at.elapsed() < LOOK_WHOM || self.settings.serves != Serves::Everyone) {
+            return Ok(());
+        }
+        let mut left_out = std::mem::take(&mut self.left_out);
+        let served =
+            self.patiently(|worker| worker.settings.served(worker.core, worker.context, &mut left_out, worker.watch));
+        self.left_out = left_out;
+        if let Some(mut served) = served? {
+            served.retain(|served| served.agent.as_ref().is_none_or(|agent| !self.left_out.contains(agent)));
+            self.served = served;
+            self.served_at = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn room_of(&self, served: &Served) -> usize {
+        let held = self.jobs.values().filter(|job| job.agent == served.agent).count();
+        self.settings.concurrency.saturating_sub(held)
+    }
+
+    /// Says once what is ready and is for somebody else.
+    fn tell_what_is_left(&mut self) -> trackway_actions::Result<()> {
+        let left = self
+            .patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::left_alone(reader)?)))?
+            .unwrap_or_default();
+        let is_served = |left: &LeftAlone| {
+            self.served.iter().any(|served| match &left.agent {
+                Some(agent) => served.agent.as_ref() == Some(agent),
+                None => served.agent.is_some(),
+            })
+        };
+        let left: Vec<LeftAlone> = left.into_iter().filter(|left| !is_served(left)).collect();
+        self.told_left = !left.is_empty();
+        left.iter().for_each(|left| (self.watch)(&Event::Left(left)));
+        Ok(())
     }
 
     /// Does something with the database. One that does not answer is asked again later.
@@ -293,7 +391,7 @@ impl<'a> Worker<'a> {
         if let Some(until) = self.stop {
             wait = wait.min(until.saturating_duration_since(Instant::now()));
         }
-        if self.jobs.len() < self.settings.concurrency && self.stop.is_none() {
+        if self.stop.is_none() && self.served.iter().any(|served| self.room_of(served) > 0) {
             let next = self
                 .patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::next_change(reader)?)))?;
             if let Some(next) = next.flatten() {
@@ -312,20 +410,50 @@ impl<'a> Worker<'a> {
         match note {
             Note::Rung => self.look_for_ended()?,
             Note::Over(run, outcome) => {
-                self.jobs.remove(&run);
+                let job = self.jobs.remove(&run);
+                self.is_idle = false;
+                if outcome == Outcome::Unable {
+                    self.serve_no_more(job)?;
+                }
                 *match outcome {
                     Outcome::Completed => &mut self.tally.completed,
                     Outcome::Failed => &mut self.tally.failed,
-                    Outcome::Released => &mut self.tally.released,
+                    Outcome::Released | Outcome::Unable => &mut self.tally.released,
                     Outcome::Lost => &mut self.tally.lost,
                 } += 1;
             }
             Note::Stop => {
                 let now = Instant::now();
-                self.stop = Some(if self.stop.is_some() { now } else { now + self.settings.grace });
+                let is_second = self.stop.is_some();
+                self.stop = Some(if is_second { now } else { now + self.settings.grace });
+                if self.settings.stopping == Stopping::Cancel {
+                    self.cancel(is_second)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// What an agent lacks it will lack for the next item too: without this it would be taken again and again.
+    fn serve_no_more(&mut self, job: Option<Job>) -> trackway_actions::Result<()> {
+        let Some(agent) = job.and_then(|job| job.agent) else { return Ok(()) };
+        self.served.retain(|served| served.agent.as_ref() != Some(&agent));
+        self.left_out.insert(agent.clone());
+        if self.served.is_empty() && self.jobs.is_empty() {
+            return Err(Rule::usage(format!("agent {agent} cannot work here: its item was given back")).into());
+        }
+        Ok(())
+    }
+
+    /// Cancels what runs: an agent may say what it learned, unless it is told twice.
+    fn cancel(&mut self, now: bool) -> trackway_actions::Result<()> {
+        for job in self.jobs.values() {
+            let cancel = CancelRun { run: job.taken.run_id.into(), now };
+            if self.core.execute(self.context, &cancel).is_err() {
+                job.reins.wish(Wish::Release);
+            }
+        }
+        self.look_for_ended()
     }
 
     /// Stops what was cancelled.
@@ -346,7 +474,8 @@ impl<'a> Worker<'a> {
     }
 
     fn look_after_jobs(&mut self) {
-        if self.stop.is_some_and(|until| until <= Instant::now()) {
+        let gives_back = self.settings.stopping == Stopping::GiveBack;
+        if gives_back && self.stop.is_some_and(|until| until <= Instant::now()) {
             self.jobs.values().for_each(|job| job.reins.wish(Wish::Release));
         }
         if self.looked.elapsed() > LOOK_AFTER {

@@ -9,6 +9,7 @@ use trackway_domain::{
     Id,
     capability::{self, Allowance},
     kind,
+    words::RunStatus,
 };
 use trackway_store::{Reader, params};
 
@@ -96,6 +97,7 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
                 .filter_map(|action| Some((action, subject(noun, action)?)));
             let also = noun.also.iter().filter_map(|(name, field)| Some((named(name)?, *field)));
             own.chain(also)
+                .filter(|(action, _)| !(action.command.0 == "run" && has_ended(data)))
                 .map(|(action, field)| Offer {
                     present: present(action, data),
                     ..offer(action, preset(action, field, reference, data))
@@ -104,6 +106,11 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
         }
         Place::Overview | Place::Why | Place::Search | Place::Usage | Place::Wake | Place::Api => Vec::new(),
     }
+}
+
+/// Whether the page is about a run that is over: nothing can be done with it any more.
+fn has_ended(run: &Value) -> bool {
+    run.get("status").and_then(Value::as_str).is_some_and(|status| status != RunStatus::Running.word())
 }
 
 fn is_making(action: &Entry) -> bool {

@@ -38,6 +38,8 @@ pub struct Taker {
     pub who: Who,
     /// The roles whose items it may take.
     pub roles: Roles,
+    /// Which of the items that name no agent.
+    pub unnamed: Unnamed,
     /// Only this item.
     pub item: Option<Id<kind::QueueItem>>,
     /// How many at most.
@@ -62,6 +64,33 @@ pub enum Roles {
     All,
     /// Of this role, and of none.
     Own(Option<Id<kind::Role>>),
+}
+
+/// Which of the items that name no agent somebody takes, beside what their roles allow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Unnamed {
+    #[default]
+    All,
+    /// Whose task has a script: who runs scripts can do nothing with the others.
+    Scripted,
+    /// Whose task has none.
+    Unscripted,
+    /// The same, of the taker's own role only.
+    UnscriptedOfOwnRole,
+}
+
+impl Unnamed {
+    fn condition(self) -> &'static str {
+        match self {
+            Self::All => "",
+            Self::Scripted => {
+                " and exists (select 1 from tasks s where s.id = q.task_id and trim(coalesce(s.script, '')) <> '')"
+            }
+            Self::Unscripted | Self::UnscriptedOfOwnRole => {
+                " and exists (select 1 from tasks s where s.id = q.task_id and trim(coalesce(s.script, '')) = '')"
+            }
+        }
+    }
 }
 
 row! {
@@ -119,12 +148,17 @@ impl Taker {
     /// The conditions under which items may be this taker's: each is one way through the index of ready items.
     fn ways<'a>(&'a self, bound: &mut Bound<'a>) -> Vec<String> {
         let item = self.item.as_ref().map_or_else(String::new, |item| format!(" and q.id = {}", bound.place(item)));
+        let unnamed = self.unnamed.condition();
+        let is_own_only = self.unnamed == Unnamed::UnscriptedOfOwnRole;
         let role = match &self.roles {
-            Roles::All => return vec![format!("q.agent_id is null{item}")],
-            Roles::Own(Some(role)) => format!("(q.role_id is null or q.role_id = {})", bound.place(role)),
-            Roles::Own(None) => "q.role_id is null".to_owned(),
+            Roles::All => return vec![format!("q.agent_id is null{unnamed}{item}")],
+            Roles::Own(Some(role)) if is_own_only => Some(format!("q.role_id = {}", bound.place(role))),
+            Roles::Own(None) if is_own_only => None,
+            Roles::Own(Some(role)) => Some(format!("(q.role_id is null or q.role_id = {})", bound.place(role))),
+            Roles::Own(None) => Some("q.role_id is null".to_owned()),
         };
-        let mut ways = vec![format!("q.agent_id is null and {role}{item}")];
+        let mut ways: Vec<String> =
+            role.into_iter().map(|role| format!("q.agent_id is null and {role}{unnamed}{item}")).collect();
         if let Who::Known(agent) = &self.who {
             ways.push(format!("q.agent_id = {}{item}", bound.place(agent)));
         }
@@ -157,14 +191,18 @@ impl Taker {
 }
 
 impl Writer<'_> {
-    /// Adds an item of the task with this variant, whatever task it names itself. One that is not there, or archived,
+    /// Adds an item of the task with this variant, in its role, whatever task it names itself. One that is not there, or archived,
     /// refutes the transaction.
     pub fn insert_item_of(&mut self, item: &QueueItem, variant: &str) -> Result<()> {
         static SQL: LazyLock<String> = LazyLock::new(|| {
             let columns = QueueItem::COLUMNS;
+            let task = columns.iter().zip(1..).find(|(column, _)| **column == "task_id").map_or(0, |(_, place)| place);
             let places = columns.iter().zip(1..).map(|(column, place)| match *column {
                 "task_id" => format!(
                     "(select id from tasks where tenant_id = ?2 and variant = ?{place} and deleted_at is null and not archived)"
+                ),
+                "role_id" => format!(
+                    "coalesce(?{place}, (select role_id from tasks where tenant_id = ?2 and variant = ?{task} and deleted_at is null))"
                 ),
                 _ => format!("?{place}"),
             });
@@ -186,7 +224,7 @@ impl Writer<'_> {
         let skip = self.skipping_what_others_hold();
         self.post(
             &format!(
-                "update queue_items set status = 'ready', why = null where tenant_id = ?1 and id in
+                "update queue_items set status = 'ready' where tenant_id = ?1 and id in
                  (select id from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2{skip})"
             ),
             params![now],

@@ -38,6 +38,9 @@ row! {
         lease_expires: Option<Time>,
         message_id: Option<Id<kind::Message>>,
         message: Option<String>,
+        item_id: Option<Id<kind::QueueItem>>,
+        description: Option<String>,
+        why: Option<String>,
     }
 }
 
@@ -125,7 +128,10 @@ impl Gathering<'_, '_> {
         };
         let found = self.read.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
         match found.filter(|pad| !pad.content.trim().is_empty()) {
-            None => Ok(Section::none(NAME, "it is empty; `trackway scratchpad update` saves one")),
+            None => Ok(Section::none(
+                NAME,
+                "it is empty; the action update_scratchpad saves one (in a shell, `trackway scratchpad update`)",
+            )),
             Some(pad) => {
                 let source = format!("scratchpad:{agent}@{}", pad.revision);
                 Ok(Section::present(NAME, vec![source], fenced("text", &pad.content)))
@@ -257,7 +263,10 @@ impl Gathering<'_, '_> {
             return Ok(Section::none(NAME, "no agent and task were named"));
         };
         let Some(report) = self.read.current_report_of(agent, task)? else {
-            return Ok(Section::none(NAME, "there is none; `trackway report update` writes one"));
+            return Ok(Section::none(
+                NAME,
+                "there is none; the action update_report writes one (in a shell, `trackway report update`)",
+            ));
         };
         let source = format!("report:{}", report.id);
         let whole = format!("trackway report get --task {task} --agent {agent}");
@@ -267,7 +276,7 @@ impl Gathering<'_, '_> {
         Ok(Section::present(NAME, vec![source], text))
     }
 
-    /// What a run may use, and the message it answers.
+    /// What a run may use, what was asked for, and the message it answers.
     fn budget(&mut self) -> std::result::Result<Option<Budget>, String> {
         let Some(run) = self.waking.run else {
             return Ok(None);
@@ -275,7 +284,7 @@ impl Gathering<'_, '_> {
         self.tried(|gathering| {
             gathering.read.one::<Budget>(
                 "select r.max_steps, (select count(*) from run_steps s where s.tenant_id = ?1 and s.run_id = r.id and s.step_type = 'think'),
-                 q.lease_expires, q.message_id, c.body
+                 q.lease_expires, q.message_id, c.body, q.id, q.description, q.why
                  from runs r left join queue_items q on q.id = r.queue_item_id left join messages m on m.id = q.message_id
                  left join contents c on c.id = m.content_id where r.tenant_id = ?1 and r.id = ?2",
                 params![run],
@@ -283,14 +292,32 @@ impl Gathering<'_, '_> {
         })
     }
 
+    /// What is wanted this time: by the queue item, and by the message it answers.
     fn message(&mut self, budget: Option<&Budget>) -> Section {
         const NAME: SectionName = SectionName::InboundMessage;
-        let Some((id, body)) = budget.and_then(|budget| Some((budget.message_id?, budget.message.as_ref()?))) else {
+        let said = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        let (mut texts, mut sources) = (Vec::new(), Vec::new());
+        if let Some((budget, item)) = budget.and_then(|budget| Some((budget, budget.item_id?)))
+            && (said(&budget.description).is_some() || said(&budget.why).is_some())
+        {
+            let source = format!("queue_item:{item}");
+            let whole = format!("trackway queue get {item}");
+            for (title, long) in [("What is wanted", &budget.description), ("Why", &budget.why)] {
+                if let Some(long) = said(long) {
+                    texts.push(format!("{title}:\n\n{}", excerpt(NAME, &source, &long, &whole, &mut self.cuts)));
+                }
+            }
+            sources.push(source);
+        }
+        if let Some((id, body)) = budget.and_then(|budget| Some((budget.message_id?, budget.message.as_ref()?))) {
+            let source = format!("message:{id}");
+            texts.push(excerpt(NAME, &source, body, &format!("trackway message get {id}"), &mut self.cuts));
+            sources.push(source);
+        }
+        if texts.is_empty() {
             return Section::none(NAME, "no message asked for this");
-        };
-        let source = format!("message:{id}");
-        let text = excerpt(NAME, &source, body, &format!("trackway message get {id}"), &mut self.cuts);
-        Section::present(NAME, vec![source], text)
+        }
+        Section::present(NAME, sources, texts.join("\n\n"))
     }
 
     fn limits(&mut self, budget: Option<&Budget>) -> Result<Section> {

@@ -11,7 +11,7 @@ use trackway_actions::{
     queue::{AddItem, Added, CompleteItem, TakeItems},
 };
 use trackway_domain::{ErrorKind, Ref, Time};
-use trackway_store::params;
+use trackway_store::{bell::Listener, params};
 use trackway_testkit::{House, engines};
 
 /// A house with a task that is run again and again, and one that is done once.
@@ -140,6 +140,26 @@ engines! {
         assert_eq!(refused(house.act("queue_add", json!({ "task": "nothing" }))).0, ErrorKind::NotFound);
         assert_eq!(refused(house.act("queue_take", json!({ "id": second["id"] }))).0, ErrorKind::Conflict);
         before.assert_unchanged(&house.core);
+    }
+
+    fn a_result_has_clean_texts_whichever_way_it_is_kept(house: House) {
+        furnished(&house);
+        let results = |house: &House| -> Vec<Value> {
+            house.read(|reader| Ok(reader.query::<(Value,)>("select result from queue_items where tenant_id = ?1 order by id", &[])?))
+                .into_iter().map(|(result,)| result).collect()
+        };
+        let said = json!({ "b\u{0}": ["x\u{0}\r\n"], "a": 1 });
+        for task in ["again", "again", "again", "once"] {
+            add(&house, json!({ "task": task }));
+        }
+        let items = take(&house, json!({ "batch": 4 }));
+        let complete = |item: &Value| -> CompleteItem {
+            serde_json::from_value(with(held(item), json!({ "result": said }))).unwrap()
+        };
+        house.act("queue_complete", with(held(&items[0]), json!({ "result": said }))).unwrap();
+        house.core.execute_all(&house.ada, &[complete(&items[1]), complete(&items[2])]).unwrap();
+        house.does(complete(&items[3])).unwrap();
+        assert_eq!(results(&house), vec![json!({ "a": 1, "b": ["x\n"] }); 4]);
     }
 
     fn what_fails_is_tried_again_after_a_while_then_is_dead_until_revived(house: House) {
@@ -309,6 +329,50 @@ engines! {
         add(&house, json!({ "task": "again" }));
         thread::sleep(Duration::from_millis(500));
         assert_eq!(ids(&take(&house, json!({}))), [later["id"].clone()]);
+    }
+
+    fn whoever_waits_is_told_of_what_has_to_wait(house: House) {
+        furnished(&house);
+        let mut bell = Listener::at(&house.database.url()).unwrap();
+        let later = Time::now().plus_seconds(3_600);
+        add(&house, json!({ "task": "again", "not_before": later.to_string() }));
+        assert!(bell.wait(Duration::from_mins(1)).unwrap());
+        add(&house, json!({ "task": "again" }));
+        let item = take(&house, json!({})).remove(0);
+        while bell.wait(Duration::from_millis(1)).unwrap() {}
+        house.act("queue_fail", with(held(&item), json!({ "error": "again" }))).unwrap();
+        assert!(bell.wait(Duration::from_mins(1)).unwrap());
+    }
+
+    fn the_role_of_the_task_is_that_of_the_item(house: House) {
+        furnished(&house);
+        house.role("coder");
+        house.role("reviewer");
+        house.act("set_task", json!({ "workflow": "ops", "variant": "again", "role": "coder" })).unwrap();
+        for (handle, role) in [("coder-bot", "coder"), ("review-bot", "reviewer")] {
+            house.act("set_agent", json!({ "handle": handle, "role": role, "max_items": "" })).unwrap();
+        }
+        // By the straight way, with a key, and together.
+        let first = add(&house, json!({ "task": "again" }));
+        let second = add(&house, json!({ "task": "again", "dedup_key": "k" }));
+        let both = house.core.execute_all(&house.ada, &[AddItem::of(Ref::new("again")), AddItem::of(Ref::new("again"))]).unwrap();
+        let other = add(&house, json!({ "task": "again", "role": "reviewer" }));
+        assert_eq!(ids(&take(&house, json!({ "agent": "review-bot", "batch": 9 }))), [other["id"].clone()]);
+        let rest = [first["id"].clone(), second["id"].clone(), json!(both[0].id), json!(both[1].id)];
+        assert_eq!(ids(&take(&house, json!({ "agent": "coder-bot", "batch": 9 }))), rest);
+    }
+
+    fn an_ended_run_is_a_conflict_to_people_and_denied_to_itself(house: House) {
+        furnished(&house);
+        add(&house, json!({ "task": "again" }));
+        let item = take(&house, json!({})).remove(0);
+        let run = holder(&house, &item);
+        house.act("queue_complete", held(&item)).unwrap();
+        let end = json!({ "run": item["run_id"], "status": "completed" });
+        let already = format!("run {} is completed already", &item["run_id"].as_str().unwrap()[28..]);
+        assert_eq!(refused(house.act("end_run", end.clone())), (ErrorKind::Conflict, already.clone()));
+        assert_eq!(refused(house.act("cancel_run", json!({ "run": item["run_id"] }))), (ErrorKind::Conflict, already));
+        assert_eq!(refused(house.act_as(&run, "end_run", end)).0, ErrorKind::Denied);
     }
 
     fn work_that_queues_work_stops_at_the_limit(house: House) {

@@ -20,13 +20,14 @@ row! {
         message_id: Option<Id<kind::Message>>,
         message_body: Option<String>,
         item_id: Option<Id<kind::QueueItem>>,
+        description: Option<String>,
     }
 }
 
 /// What a run is to do. The task is as it is now: its revision was resolved when the item was taken.
 pub fn of_run(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Assignment>> {
     read.one(
-        "select t.variant, t.title, t.script, t.shell, t.timeout, w.directory, w.name, a.runner, q.message_id, c.body, r.queue_item_id
+        "select t.variant, t.title, t.script, t.shell, t.timeout, w.directory, w.name, a.runner, q.message_id, c.body, r.queue_item_id, q.description
          from runs r join tasks t on t.id = r.task_id join agents a on a.id = r.agent_id
          left join workspaces w on w.id = r.workspace_id left join queue_items q on q.id = r.queue_item_id
          left join messages m on m.id = q.message_id left join contents c on c.id = m.content_id
@@ -98,6 +99,76 @@ pub fn stopped(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<Vec<(Id<
         &params,
     )?;
     Ok(found.into_iter().map(|(run, status)| (run, status != RunStatus::Running)).collect())
+}
+
+row! {
+    /// Who can be served: an agent that a model drives, or Claude Code.
+    pub struct Servable {
+        handle: String,
+        runner: Runner,
+    }
+}
+
+/// The agents that a model or Claude Code drives.
+pub fn servable(read: &mut Reader<'_>) -> Result<Vec<Servable>> {
+    read.query(
+        "select handle, runner from agents where tenant_id = ?1 and runner in ('agent', 'claude_code') and deleted_at is null and not archived order by handle",
+        &[],
+    )
+}
+
+row! {
+    /// Items that are ready, and not for the worker.
+    #[derive(serde::Deserialize)]
+    pub struct LeftAlone {
+        /// The agent that they name.
+        agent: Option<String>,
+        runner: Option<Runner>,
+        role: Option<String>,
+        items: i64,
+    }
+}
+
+/// Items that are ready and that the worker leaves alone: they name an agent, or their task has no script.
+pub fn left_alone(read: &mut Reader<'_>) -> Result<Vec<LeftAlone>> {
+    read.query(
+        "select a.handle, a.runner, r.name, count(*) from queue_items q join tasks t on t.id = q.task_id
+         left join agents a on a.id = q.agent_id left join roles r on r.id = q.role_id
+         where q.tenant_id = ?1 and q.status = 'ready' and (q.agent_id is not null or trim(coalesce(t.script, '')) = '')
+         group by a.handle, a.runner, r.name order by a.handle, r.name limit 20",
+        &[],
+    )
+}
+
+impl LeftAlone {
+    /// What they are, and who can take them.
+    pub fn advice(&self) -> String {
+        let (items, are, have) = match self.items {
+            1 => ("1 ready item".to_owned(), "is", "has a task"),
+            many => (format!("{many} ready items"), "are", "have tasks"),
+        };
+        match (&self.agent, self.runner, &self.role) {
+            (Some(agent), Some(Runner::External), _) => {
+                format!("{items} {are} for agent {agent}, which takes by itself: trackway queue take --agent {agent}")
+            }
+            (Some(agent), ..) => format!("{items} {are} for agent {agent}: trackway work --agent {agent}"),
+            (None, _, Some(role)) => {
+                format!("{items} {have} without a script, for an agent of role {role}: trackway work --agent AGENT")
+            }
+            (None, _, None) => format!("{items} {have} without a script, for an agent: trackway work --agent AGENT"),
+        }
+    }
+}
+
+/// Whether there may be something to take: ready, due, or to be returned. One cheap question before a transaction.
+pub fn is_there_anything(read: &mut Reader<'_>, now: Time) -> Result<bool> {
+    let found = read.one::<(bool,)>(
+        "select exists (select 1 from queue_items where tenant_id = ?1 and status = 'ready')
+             or exists (select 1 from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2)
+             or exists (select 1 from queue_items where tenant_id = ?1 and status = 'running' and (lease_expires <= ?2 or heartbeat_at > ?2))",
+        params![now],
+    )?;
+    Ok(found.is_none_or(|(there,)| there))
 }
 
 /// When the queue changes by itself next: something that waits is due, or a lease is over.

@@ -4,10 +4,14 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use trackway_domain::{Duration, Id, Ref, Time, kind, words::RunStatus};
+use trackway_domain::{
+    Duration, Id, Ref, Time, kind,
+    words::{MessageStatus, RunStatus, StepType},
+};
 use trackway_store::{
     Reader, Result, params,
     shown::RunShown,
+    sql::Param,
     table::Shown,
     tables::{RunWake, Step, ToldContext, Usage},
 };
@@ -38,8 +42,8 @@ pub struct ListRuns {
 impl View for ListRuns {
     const COMMAND: (&'static str, &'static str) = ("run", "list");
     const COLUMNS: &'static [&'static str] =
-        &["id", "agent", "role", "task", "status", "outcome", "started_at", "ended_at"];
-    type Output = Listed<RunShown>;
+        &["id", "agent", "role", "task", "status", "outcome", "no_effect", "started_at", "ended_at"];
+    type Output = Listed<RunListed>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let agent = read.resolve_optional(self.agent.as_ref())?;
@@ -48,13 +52,60 @@ impl View for ListRuns {
             .and("u.agent_id = ?", agent.as_ref())
             .and("u.task_id = ?", task.as_ref())
             .and("u.status = ?", self.status.as_ref());
-        self.page
-            .read(read, RunShown::select(), "u", filter, Order::NewestFirst, |shown: &RunShown| shown.run.id.uuid())
+        let listed =
+            self.page.read(read, RunShown::select(), "u", filter, Order::NewestFirst, |shown: &RunShown| {
+                shown.run.id.uuid()
+            })?;
+        let runs: Vec<_> = listed.rows.iter().map(|shown| shown.run.id).collect();
+        let effects = effects(read, &runs)?;
+        let listed_run = |run: RunShown| RunListed { no_effect: is_without_effect(&run, &effects), run };
+        Ok(Listed { rows: listed.rows.into_iter().map(listed_run).collect(), more: listed.more })
     }
 
     fn more(output: &Self::Output) -> Option<String> {
         output.more.clone()
     }
+}
+
+/// A run in a list.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct RunListed {
+    #[serde(flatten)]
+    pub run: RunShown,
+    /// Done, and yet nothing was changed but what is written for every run: its output, its last answer.
+    pub no_effect: bool,
+}
+
+/// How much runs touched by themselves: not the message with their output, and not the answer to their closing prompt,
+/// which are written for them. The answer is written at the same moment as the step that tells of it.
+fn effects(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<HashMap<Id<kind::Run>, i64>> {
+    if runs.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let places: Vec<_> = (0..runs.len()).map(|index| format!("?{}", index + 2)).collect();
+    let params: Vec<_> = runs.iter().map(|run| Param::Uuid(run.uuid())).collect();
+    let found = read.query::<(Id<kind::Run>, i64)>(
+        &format!(
+            "select t.run_id, count(*) from run_resources t where t.tenant_id = ?1 and t.run_id in ({})
+             and not (t.resource_type = 'message' and exists (
+                 select 1 from messages m join runs r on r.id = m.from_run_id join tasks k on k.id = r.task_id
+                 where m.tenant_id = ?1 and m.id = t.resource_id and r.id = t.run_id and m.status <> '{}' and m.title = k.variant))
+             and not (t.resource_type = 'report' and exists (
+                 select 1 from reports p join run_steps s on s.run_id = p.run_id and s.created_at = p.created_at
+                 where p.tenant_id = ?1 and p.id = t.resource_id and s.tenant_id = ?1 and s.step_type in ('{}', '{}')))
+             group by t.run_id",
+            places.join(", "),
+            MessageStatus::Ingested,
+            StepType::ScratchpadUpdate,
+            StepType::ScratchpadUpdateFailed,
+        ),
+        &params,
+    )?;
+    Ok(found.into_iter().collect())
+}
+
+fn is_without_effect(run: &RunShown, effects: &HashMap<Id<kind::Run>, i64>) -> bool {
+    run.run.status == RunStatus::Completed && !effects.contains_key(&run.run.id)
 }
 
 /// Show a run: its steps, what it used, what it touched, what it started
@@ -86,7 +137,7 @@ pub struct RunInFull {
     pub duration: Duration,
     /// What its model calls cost, as far as they say; null when none does.
     pub cost: Option<f64>,
-    /// Done, and yet nothing was touched.
+    /// Done, and yet nothing was changed but what is written for every run: its output, its last answer.
     pub no_effect: bool,
     pub steps: Vec<Step>,
     pub usage: Vec<Usage>,
@@ -111,7 +162,7 @@ impl View for ShowRun {
         Ok(RunInFull {
             cost: (!costs.is_empty()).then(|| costs.iter().sum()),
             duration: Duration::from_seconds(run.seconds(now).max(0)),
-            no_effect: run.run.status == RunStatus::Completed && touches.is_empty(),
+            no_effect: is_without_effect(&run, &effects(read, &[id])?),
             steps: read.rows("where tenant_id = ?1 and run_id = ?2 order by position", params![id])?,
             usage,
             children: read.shown("where u.tenant_id = ?1 and u.parent_run_id = ?2 order by u.id", params![id])?,
@@ -162,6 +213,9 @@ pub struct Branch {
     pub children: Vec<Branch>,
 }
 
+/// Runs asked about in one question.
+const AT_ONCE: usize = 500;
+
 const TREE: &str = "with recursive tree (id) as (
     select id from runs where tenant_id = ?1 and id = ?2
     union all select r.id from tree p join runs r on r.tenant_id = ?1 and r.parent_run_id = p.id
@@ -185,6 +239,11 @@ impl View for TreeOfRun {
             )?
             .into_iter()
             .collect();
+        let ids: Vec<_> = runs.iter().map(|shown| shown.run.id).collect();
+        let mut effective = HashMap::new();
+        for part in ids.chunks(AT_ONCE) {
+            effective.extend(effects(read, part)?);
+        }
         let tokens: HashMap<_, _> = read
             .query::<(Id<kind::Run>, Option<i64>)>(
                 &format!(
@@ -200,6 +259,7 @@ impl View for TreeOfRun {
         for shown in runs.into_iter().rev() {
             let id = shown.run.id;
             let touched = touches.get(&id).copied().unwrap_or_default();
+            let no_effect = is_without_effect(&shown, &effective);
             let mut children = below.remove(&Some(id)).unwrap_or_default();
             children.reverse();
             let branch = Branch {
@@ -211,7 +271,7 @@ impl View for TreeOfRun {
                 status: shown.run.status,
                 tokens: tokens.get(&id).copied().flatten(),
                 touches: touched,
-                no_effect: shown.run.status == RunStatus::Completed && touched == 0,
+                no_effect,
                 children,
             };
             if id == root {

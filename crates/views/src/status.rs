@@ -9,7 +9,11 @@ use trackway_domain::{
 };
 use trackway_store::{Reader, Result, params, shown::RunShown};
 
-use crate::{task::Ready, view::View};
+use crate::{
+    assignment::{self, LeftAlone},
+    task::Ready,
+    view::View,
+};
 
 /// Runs shown of each sort.
 const SHOWN: i64 = 5;
@@ -28,6 +32,8 @@ pub struct Standing {
     pub ready: Vec<String>,
     /// Queue items that are not finished, and those that failed for good, by status.
     pub queue: BTreeMap<String, i64>,
+    /// What is ready there and not for the worker.
+    pub left_alone: Vec<LeftAlone>,
 }
 
 impl View for Status {
@@ -50,6 +56,7 @@ impl View for Status {
         )?;
         Ok(Standing {
             queue: queue.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
+            left_alone: assignment::left_alone(read)?,
             running,
             failed_today,
             ready: ready.rows.into_iter().map(|shown| shown.task.variant.to_string()).collect(),

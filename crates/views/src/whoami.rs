@@ -80,6 +80,9 @@ row! {
         queue_item_id: Option<Id<kind::QueueItem>>,
         lease_expires: Option<Time>,
         task_id: Option<Id<kind::Task>>,
+        /// What is wanted this time, and why, as whoever queued it said.
+        description: Option<String>,
+        why: Option<String>,
     }
 }
 
@@ -187,7 +190,7 @@ fn actor(read: &mut Reader<'_>, asking: Asking<'_>) -> Result<ActorShown> {
 fn run_now(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<RunNow>> {
     // A turn of a model is a step of its own.
     read.one(
-        "select u.id, u.status, u.started_at, u.max_steps, n.calls, u.max_steps - n.calls, u.chain_depth, u.parent_run_id, p.handle, u.queue_item_id, q.lease_expires, u.task_id
+        "select u.id, u.status, u.started_at, u.max_steps, n.calls, u.max_steps - n.calls, u.chain_depth, u.parent_run_id, p.handle, u.queue_item_id, q.lease_expires, u.task_id, q.description, q.why
          from runs u left join people p on p.id = u.initiated_by left join queue_items q on q.id = u.queue_item_id and q.fence = u.fence
          cross join (select count(*) as calls from run_steps x where x.tenant_id = ?1 and x.run_id = ?2 and x.step_type = 'think') n
          where u.tenant_id = ?1 and u.id = ?2",

@@ -73,10 +73,13 @@ impl Known {
             return Ok(*known);
         }
         let task = usable_task(write, reference)?;
-        let (role, workspace) = write
-            .one("select role_id, workspace_id from tasks where tenant_id = ?1 and id = ?2", params![task])?
-            .unwrap_or_default();
-        let destination = Destination { task, role, workspace, route: None };
+        let workspace = write
+            .one::<(Option<Id<kind::Workspace>>,)>(
+                "select workspace_id from tasks where tenant_id = ?1 and id = ?2",
+                params![task.id],
+            )?
+            .and_then(|(workspace,)| workspace);
+        let destination = Destination { task: task.id, role: task.role, workspace, route: None };
         self.tasks.insert(reference.as_str().to_owned(), destination);
         Ok(destination)
     }

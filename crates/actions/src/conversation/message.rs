@@ -29,9 +29,6 @@ use crate::{
     touched::{Touch, did},
 };
 
-/// Bytes of a body that the command line reads: a million characters of four bytes, and room for what cleaning takes away.
-const BODY_BYTES_MAX: u64 = 4_100_000;
-
 /// Send a message
 ///
 /// Its body comes from --body, from a file, or from standard input. It is kept once, however often it is sent.
@@ -95,7 +92,7 @@ pub struct Sent {
 impl Action for SendMessage {
     const NAME: &'static str = "send_message";
     const COMMAND: (&'static str, &'static str) = ("message", "send");
-    const LONG_TEXT: Option<LongText> = Some(LongText::Flag { field: "body", bytes_max: BODY_BYTES_MAX });
+    const LONG_TEXT: Option<LongText> = Some(LongText::Flag { field: "body", characters_max: text::BODY_MAX });
     type Touched = Touch<kind::Message, did::Send>;
     type Output = Sent;
 
@@ -271,6 +268,7 @@ fn queued(
         role: to.role,
         workspace: to.workspace,
         message: Some(messages[*index].id),
+        is_sent_now: true,
         route: to.route,
         ..NewItem::of(to.task)
     };

@@ -43,7 +43,7 @@ pub struct AddItem {
     #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Only agents of this role may take it, and the worker
+    /// Only agents of this role may take it, and the worker (the task's, when it is not said)
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
     /// Higher is taken first
@@ -104,7 +104,7 @@ impl Action for AddItem {
             && action.names_nothing_but_its_task()
         {
             // The insert itself looks the task up.
-            adding.tasks.insert(action.task.as_str().to_owned(), Uuid::nil().into());
+            adding.tasks.insert(action.task.as_str().to_owned(), Usable { id: Uuid::nil().into(), role: None });
             adding.variant = Some(action.task.as_str().to_owned());
         }
         let dones = actions
@@ -155,8 +155,9 @@ impl AddItem {
         let key = |field, given: &Option<String>| {
             given.as_deref().map(|key| text::required_line(field, key, text::LINE_MAX)).transpose()
         };
+        let task = adding.task(write, &self.task)?;
         Ok(NewItem {
-            task: adding.task(write, &self.task)?,
+            task: task.id,
             description: self
                 .description
                 .as_deref()
@@ -164,12 +165,13 @@ impl AddItem {
                 .transpose()?,
             why: self.why.as_deref().map(|why| text::line("why", why, text::TEXT_MAX)).transpose()?,
             tags: patch::list("tag", Some(&self.tags))?.unwrap_or_default(),
-            role: write.resolve_optional(self.role.as_ref())?,
+            role: write.resolve_optional(self.role.as_ref())?.or(task.role),
             priority: within("--priority", self.priority.unwrap_or_default(), -PRIORITY_MAX, PRIORITY_MAX)?,
             dedup_key: key("dedup key", &self.dedup_key)?,
             concurrency_key: key("concurrency key", &self.concurrency_key)?,
             workspace: write.resolve_optional(self.workspace.as_ref())?,
             message: write.resolve_optional(self.message.as_ref())?,
+            is_sent_now: false,
             route: None,
             // The worker takes what names no agent: to name it is to name none.
             agent: match &self.agent {
@@ -195,6 +197,8 @@ pub(crate) struct NewItem {
     pub concurrency_key: Option<String>,
     pub workspace: Option<Id<kind::Workspace>>,
     pub message: Option<Id<kind::Message>>,
+    /// Whether whoever asks sends that message just now: then nobody else caused it.
+    pub is_sent_now: bool,
     pub route: Option<Id<kind::Route>>,
     pub agent: Option<Id<kind::Agent>>,
     pub max_attempts: i64,
@@ -215,6 +219,7 @@ impl NewItem {
             concurrency_key: None,
             workspace: None,
             message: None,
+            is_sent_now: false,
             route: None,
             agent: None,
             max_attempts: ATTEMPTS,
@@ -246,18 +251,25 @@ row! {
     }
 }
 
+/// A task that can be run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Usable {
+    pub id: Id<kind::Task>,
+    pub role: Option<Id<kind::Role>>,
+}
+
 /// The task that a reference names, which can be run.
-pub(crate) fn usable_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Id<kind::Task>> {
-    let by_variant = write.one::<(Id<kind::Task>, bool, Variant)>(
-        "select id, archived, variant from tasks where tenant_id = ?1 and variant = ?2 and deleted_at is null",
+pub(crate) fn usable_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Usable> {
+    let by_variant = write.one::<(Id<kind::Task>, Option<Id<kind::Role>>, bool, Variant)>(
+        "select id, role_id, archived, variant from tasks where tenant_id = ?1 and variant = ?2 and deleted_at is null",
         params![reference.as_str()],
     )?;
-    let (id, archived, variant) = match by_variant {
+    let (id, role, archived, variant) = match by_variant {
         Some(found) => found,
         None => {
             let id = write.resolve(reference)?;
             write
-                .one("select id, archived, variant from tasks where tenant_id = ?1 and id = ?2", params![id])?
+                .one("select id, role_id, archived, variant from tasks where tenant_id = ?1 and id = ?2", params![id])?
                 .ok_or_else(|| Rule::not_found(format!("there is no task {reference:?}")))?
         }
     };
@@ -266,13 +278,13 @@ pub(crate) fn usable_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -
             .hint(format!("trackway task latest --variant {variant} shows what replaces it"))
             .into());
     }
-    Ok(id)
+    Ok(Usable { id, role })
 }
 
 /// Items that are added together: what they share is looked up once, and they are written at once.
 #[derive(Debug, Default)]
 struct Adding {
-    tasks: HashMap<String, Id<kind::Task>>,
+    tasks: HashMap<String, Usable>,
     /// The task of the only item, which is looked up as it is written.
     variant: Option<String>,
     causes: HashMap<Option<Id<kind::Message>>, Option<Cause>>,
@@ -282,22 +294,22 @@ struct Adding {
 }
 
 impl Adding {
-    fn task(&mut self, write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Id<kind::Task>> {
+    fn task(&mut self, write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Usable> {
         if let Some(known) = self.tasks.get(reference.as_str()) {
             return Ok(*known);
         }
-        let id = usable_task(write, reference)?;
-        self.tasks.insert(reference.as_str().to_owned(), id);
-        Ok(id)
+        let task = usable_task(write, reference)?;
+        self.tasks.insert(reference.as_str().to_owned(), task);
+        Ok(task)
     }
 
     /// What fires an item: the run that asks, else the run that sent the message it answers.
     fn cause(&mut self, context: &Context, write: &mut Writer<'_>, new: &NewItem) -> Result<Option<Cause>> {
-        let asked_by = new.message.filter(|_| context.run.is_none());
+        let asked_by = new.message.filter(|_| context.run.is_none() && !new.is_sent_now);
         if let Some(known) = self.causes.get(&asked_by) {
             return Ok(known.clone());
         }
-        let cause = match (context.run, new.message) {
+        let cause = match (context.run, asked_by) {
             (Some(run), _) => write.one::<Cause>(
                 "select id, chain_depth, initiated_by from runs where tenant_id = ?1 and id = ?2",
                 params![run],
@@ -389,7 +401,8 @@ impl Adding {
     }
 
     fn write(self, context: &Context, write: &mut Writer<'_>) -> Result<()> {
-        if self.items.iter().any(|item| item.status == ItemStatus::Ready) {
+        // Whoever waits is to know until when.
+        if self.items.iter().any(|item| matches!(item.status, ItemStatus::Ready | ItemStatus::Waiting)) {
             write.ring();
         }
         match (&self.variant, self.items.as_slice()) {

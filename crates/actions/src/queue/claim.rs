@@ -7,7 +7,7 @@ use trackway_domain::{
 };
 use trackway_store::{
     Engine, Writer, params,
-    queue::{Roles, Taker, Who},
+    queue::{Roles, Taker, Unnamed, Who},
     tables::QueueItem,
 };
 
@@ -69,7 +69,7 @@ impl Action for Claim {
         }
         let roles = roles(&agent);
         let task = match &self.task {
-            Some(task) => Some(usable_task(write, task)?),
+            Some(task) => Some(usable_task(write, task)?.id),
             None => next_task(write, roles)?,
         };
         let Some(task) = task else {
@@ -84,7 +84,15 @@ impl Action for Claim {
             ..NewItem::of(task)
         };
         let added = enqueue(context, write, new)?;
-        let taker = Taker { who: Who::Known(agent.id), roles, item: Some(added.id), limit: 1, slots, lease_seconds };
+        let taker = Taker {
+            who: Who::Known(agent.id),
+            roles,
+            unnamed: Unnamed::All,
+            item: Some(added.id),
+            limit: 1,
+            slots,
+            lease_seconds,
+        };
         let picked = write.pick_items(&taker, queue::lease_end(write.now, lease_seconds))?;
         if picked.is_empty() {
             let blocked = write.row::<QueueItem>("where tenant_id = ?1 and id = ?2", params![added.id])?;

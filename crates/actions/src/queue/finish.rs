@@ -42,13 +42,14 @@ pub(crate) fn parse_json(given: &str) -> std::result::Result<Value, String> {
     serde_json::from_str(given).map_err(|error| format!("{error} (a text is JSON with quotes: '\"done\"')"))
 }
 
-/// A result that is not too long.
+/// A result with clean texts, not too long.
 pub(crate) fn checked_result(result: Option<&Value>) -> Result<Option<Value>> {
-    let length = result.map_or(0, |result| result.to_string().chars().count());
+    let result = result.cloned().map(text::clean_json);
+    let length = result.as_ref().map_or(0, |result| result.to_string().chars().count());
     if length > RESULT_MAX {
         return Err(Rule::usage(format!("result has {length} characters, the limit is {RESULT_MAX}")).into());
     }
-    Ok(result.cloned())
+    Ok(result)
 }
 
 impl Action for CompleteItem {
@@ -61,10 +62,10 @@ impl Action for CompleteItem {
         let result = checked_result(self.result.as_ref())?;
         let id = id_of(write, &self.id)?;
         if write.hopeful {
-            self.hopefully(context, write, id)?;
+            self.hopefully(context, write, id, result.as_ref())?;
             return Ok(Self::done(id));
         }
-        let run = match self.at_once(context, write, id)? {
+        let run = match self.at_once(context, write, id, result.as_ref())? {
             Some(run) => Some(run),
             None => {
                 let item = held(write, &self.id, self.fence)?;
@@ -117,7 +118,13 @@ impl CompleteItem {
     }
 
     /// The straight way without waiting for an answer: what does not go that way refutes the transaction.
-    fn hopefully(&self, context: &Context, write: &mut Writer<'_>, id: Id<kind::QueueItem>) -> Result<()> {
+    fn hopefully(
+        &self,
+        context: &Context,
+        write: &mut Writer<'_>,
+        id: Id<kind::QueueItem>,
+        result: Option<&Value>,
+    ) -> Result<()> {
         let (now, own) = (write.now, context.run);
         write.post_changing(
             concat!(
@@ -125,7 +132,7 @@ impl CompleteItem {
                  where tenant_id = ?1 and id = ?2 and fence = ?3 and ",
                 straight!("queue_items", "?5", "?6")
             ),
-            params![id, self.fence, self.result, now, own],
+            params![id, self.fence, result, now, own],
         )?;
         write.post_beside(
             "update runs set status = 'completed', outcome = 'completed', final_message = null, error = null, ended_at = ?3, token_hash = null
@@ -187,6 +194,7 @@ impl CompleteItem {
         context: &Context,
         write: &mut Writer<'_>,
         id: Id<kind::QueueItem>,
+        result: Option<&Value>,
     ) -> Result<Option<Id<kind::Run>>> {
         let now = write.now;
         let own = context.run;
@@ -197,7 +205,7 @@ impl CompleteItem {
                 straight!("queue_items", "?5", "?6"),
                 " returning run_id"
             ),
-            params![id, self.fence, self.result, now, own],
+            params![id, self.fence, result, now, own],
         )?;
         Ok(done.and_then(|(run,)| run))
     }

@@ -27,7 +27,7 @@ pub(crate) enum Ending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
     WhileAttemptsAreLeft,
-    /// The same, but not before this.
+    /// However many are left, but not before this.
     NotBefore(Time),
     Never,
 }
@@ -46,7 +46,9 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
         }
         Ending::Failed { error, again } => {
             item.error = Some(text::cut(error, text::TEXT_MAX - 1));
-            let is_last = item.attempt >= item.max_attempts || *again == Again::Never;
+            // One that may not be tried now was not tried: it costs no attempt.
+            let counts = !matches!(again, Again::NotBefore(_));
+            let is_last = *again == Again::Never || (counts && item.attempt >= item.max_attempts);
             if !is_last && task_is_there(write, &item)? {
                 let wait = back_off_micros(item.attempt, jitter());
                 let soonest = Time::from_micros(write.now.micros() + wait);
@@ -55,7 +57,9 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
                     Again::NotBefore(time) => soonest.max(*time),
                     Again::WhileAttemptsAreLeft | Again::Never => soonest,
                 });
-                item.attempt += 1;
+                item.attempt += i64::from(counts);
+                // Whoever waits is to know until when.
+                write.ring();
             } else {
                 item.status = ItemStatus::Failed;
             }

@@ -8,7 +8,7 @@ use trackway_domain::{
 };
 use trackway_store::{
     Writer, params,
-    queue::{Picked, Roles, Taker, Who},
+    queue::{Picked, Roles, Taker, Unnamed, Who},
     tables::{Agent, QueueItem, Registered, Run},
 };
 
@@ -48,6 +48,10 @@ pub struct TakeItems {
     /// Only this item
     #[arg(long)]
     pub id: Option<Ref<kind::QueueItem>>,
+    /// Which of the items that name no agent; for whoever executes what it takes
+    #[arg(skip)]
+    #[serde(skip)]
+    pub unnamed: Unnamed,
 }
 
 /// An item that is now yours.
@@ -76,8 +80,15 @@ impl Action for TakeItems {
         let lease_seconds = lease(self.lease)?;
         if let (None, None, Actor::Person(_)) = (&self.agent, &self.id, context.actor) {
             // The straight way, by one statement, for whom most wait.
-            let taker =
-                Taker { who: Who::Named(WORKER), roles: Roles::All, item: None, limit, slots: None, lease_seconds };
+            let taker = Taker {
+                who: Who::Named(WORKER),
+                roles: Roles::All,
+                unnamed: self.unnamed,
+                item: None,
+                limit,
+                slots: None,
+                lease_seconds,
+            };
             let picked = write.pick_items(&taker, lease_end(write.now, lease_seconds))?;
             if !picked.is_empty() {
                 return Ok(done(begin(context, write, &taker, picked)?));
@@ -88,6 +99,7 @@ impl Action for TakeItems {
         let mut taker = Taker {
             who: Who::Known(agent.id),
             roles: roles(&agent),
+            unnamed: self.unnamed,
             item: item.as_ref().map(|item| item.id),
             limit,
             slots: None,

@@ -37,8 +37,8 @@ impl Action for CancelRun {
     type Touched = Nothing;
     type Output = RunShown;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = RunningRun::find(write, &self.run)?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let run = RunningRun::find(context, write, &self.run)?;
         if !self.now && is_driven(write, &run)? {
             let now = write.now;
             write.post(

@@ -35,7 +35,7 @@ impl Action for RevokeRunToken {
     type Output = ();
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = RunningRun::find(write, &self.run)?;
+        let run = RunningRun::find(context, write, &self.run)?;
         context.require_own_run(run.id())?;
         write.post("update runs set token_hash = null where tenant_id = ?1 and id = ?2", params![run.id()])?;
         Ok(Done::changed((), &run.resource(), Nothing))
@@ -97,7 +97,7 @@ impl Action for CloseRun {
 
     /// A conflict means that the scratchpad is not the one that the agent saw: nothing is written, it is asked again.
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = RunningRun::find(write, &self.end.run)?;
+        let run = RunningRun::find(context, write, &self.end.run)?;
         context.require_own_run(run.id())?;
         let now = write.now;
         for last in &self.steps {
@@ -118,8 +118,10 @@ impl Action for CloseRun {
             }
         };
         let mut touched = Touch::none();
-        if let Some(Remembered { step: (step_type, detail), report: said }) = remembered {
-            step::append(write, run.id(), step_type, Some(detail), now)?;
+        if let Some(Remembered { steps, report: said }) = remembered {
+            for (step_type, detail) in steps {
+                step::append(write, run.id(), step_type, Some(detail), now)?;
+            }
             if let Some(said) = said {
                 let resource = report::resource(said.id);
                 resource.register(context, write)?;

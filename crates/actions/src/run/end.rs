@@ -44,7 +44,7 @@ impl Action for EndRun {
     type Output = RunShown;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = RunningRun::find(write, &self.run)?;
+        let run = RunningRun::find(context, write, &self.run)?;
         context.require_own_run(run.id())?;
         let shown = self.end(write, &run, Again::WhileAttemptsAreLeft)?;
         Ok(Done::changed(shown, &run.resource(), Nothing))

@@ -35,13 +35,19 @@ use crate::{
 pub(crate) struct RunningRun(Run);
 
 impl RunningRun {
-    pub(crate) fn find(write: &mut Writer<'_>, reference: &Ref<kind::Run>) -> Result<Self> {
+    /// One that has ended is a conflict; to an agent it is denied, since its credential died with the run.
+    pub(crate) fn find(context: &Context, write: &mut Writer<'_>, reference: &Ref<kind::Run>) -> Result<Self> {
         let id = write.resolve(reference)?;
         let run = write
             .row_locked::<Run>("where tenant_id = ?1 and id = ?2", params![id])?
             .ok_or_else(|| Rule::not_found(format!("there is no run {reference:?}")))?;
         if run.status != RunStatus::Running {
-            return Err(Rule::denied(format!("run {} is {} already", run.id.short(), run.status)).into());
+            let ended = format!("run {} is {} already", run.id.short(), run.status);
+            return Err(match context.actor {
+                Actor::Person(_) => Rule::conflict(ended),
+                Actor::Agent(_) => Rule::denied(ended),
+            }
+            .into());
         }
         Ok(Self(run))
     }
@@ -66,7 +72,7 @@ pub(crate) fn told_about(
     {
         return Ok(own);
     }
-    let run = RunningRun::find(write, reference)?;
+    let run = RunningRun::find(context, write, reference)?;
     context.require_own_run(run.id())?;
     Ok(run.id())
 }

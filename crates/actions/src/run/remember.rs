@@ -18,16 +18,16 @@ use crate::{
 /// Characters of a saved scratchpad that its step shows.
 const SHOWN: usize = 100;
 
-/// What came of an answer: a step that says so, and the report, if there is one.
+/// What came of an answer: steps that say so, and the report, if there is one.
 #[derive(Debug)]
 pub(crate) struct Remembered {
-    pub step: (StepType, String),
+    pub steps: Vec<(StepType, String)>,
     pub report: Option<Reported>,
 }
 
 impl Remembered {
     pub(crate) fn nothing(why: impl Into<String>) -> Self {
-        Self { step: (StepType::ScratchpadUpdateFailed, why.into()), report: None }
+        Self { steps: vec![(StepType::ScratchpadUpdateFailed, why.into())], report: None }
     }
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn remember(
     at: Time,
 ) -> Result<Remembered> {
     let Some(object) = closing::object(answer) else {
-        return Ok(Remembered::nothing("the answer holds no JSON object"));
+        return Ok(Remembered::nothing("the answer holds no JSON object that can be read"));
     };
     let step = match at_end_of_run(object.get("scratchpad")) {
         EndOfRun::Keep => (StepType::ScratchpadUpdate, "nothing to add".to_owned()),
@@ -72,6 +72,11 @@ pub(crate) fn remember(
         }
     };
     let by = Reporting { agent: run.agent_id, task: run.task_id, run: Some(run.id), at };
-    let report = closing::report(&object).map(|said| write_report(write, by, said)).transpose()?;
-    Ok(Remembered { step, report })
+    let mut steps = vec![step];
+    let said = closing::report(&object).unwrap_or_else(|why| {
+        steps.push((StepType::Error, format!("no report was kept: {why}")));
+        None
+    });
+    let report = said.map(|said| write_report(write, by, said)).transpose()?;
+    Ok(Remembered { steps, report })
 }

@@ -49,7 +49,7 @@ impl Action for WakeRun {
     type Output = Woken;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = RunningRun::find(write, &self.run)?;
+        let run = RunningRun::find(context, write, &self.run)?;
         context.require_own_run(run.id())?;
         let (agent, task) = (run.0.agent_id, run.0.task_id);
         let now = write.now;

@@ -34,10 +34,11 @@ impl Observing<'_, '_> {
         let Some(row) = self.write.row::<Run>("where tenant_id = ?1 and id = ?2", params![run])? else {
             return Ok(());
         };
-        let Remembered { step: (step_type, detail), report } =
-            remember(self.context, self.write, &row, answer, Saw::Unknown, seen.at)?;
-        self.count("step");
-        append_step(self.write, run, step_type, Some(detail), seen.at)?;
+        let Remembered { steps, report } = remember(self.context, self.write, &row, answer, Saw::Unknown, seen.at)?;
+        for (step_type, detail) in steps {
+            self.count("step");
+            append_step(self.write, run, step_type, Some(detail), seen.at)?;
+        }
         let Some(report) = report else {
             return Ok(());
         };

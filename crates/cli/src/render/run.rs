@@ -33,7 +33,7 @@ impl Page {
             SUMMARY.iter().map(|field| ((*field).to_owned(), data[*field].clone())).collect();
         let mut parts = vec![self.fields(&Value::Object(summary))];
         if data["no_effect"] == true {
-            parts.push("no effect: the run says it is done, and touched nothing".to_owned());
+            parts.push("no effect: the run says it is done, and changed nothing by itself".to_owned());
         }
         let sections: [(&str, &[&str]); 4] = [
             ("steps", &["position", "type", "detail", "created_at"]),

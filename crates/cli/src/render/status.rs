@@ -1,6 +1,7 @@
 //! Where things stand, and what to do next.
 
 use serde_json::Value;
+use trackway_views::assignment::LeftAlone;
 
 use super::{Page, dim, heading};
 
@@ -23,8 +24,13 @@ impl Page {
             parts.push(format!("{} {}", heading("queue"), counts.join(", ")));
         }
         let ready: Vec<_> = data["ready"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let next = if queue.contains_key("ready") {
-            "trackway work takes what is in the queue".to_owned()
+        let left: Vec<LeftAlone> = serde_json::from_value(data["left_alone"].clone()).unwrap_or_default();
+        let next = if let Some(in_queue) = queue.get("ready").and_then(Value::as_i64) {
+            let mut next: Vec<String> = left.iter().map(LeftAlone::advice).collect();
+            if in_queue > left.iter().map(|left| left.items).sum() {
+                next.insert(0, "trackway work takes what is in the queue".to_owned());
+            }
+            next.join("; ")
         } else if queue.contains_key("failed") {
             "trackway queue list --status failed shows what failed for good; trackway queue requeue revives it"
                 .to_owned()
@@ -33,7 +39,13 @@ impl Page {
             format!("trackway task run {first}, or trackway ready --claim")
         } else {
             parts.push(dim("nothing is ready"));
-            "trackway demo tells a small story; trackway --help lists everything".to_owned()
+            if queue.contains_key("blocked") {
+                "trackway queue list --status blocked says why; trackway queue requeue lets one go on".to_owned()
+            } else if queue.is_empty() {
+                "trackway demo tells a small story; trackway --help lists everything".to_owned()
+            } else {
+                "trackway queue list shows what runs and what waits".to_owned()
+            }
         };
         parts.push(format!("{} {next}", heading("next:")));
         parts.join("\n")

@@ -50,9 +50,36 @@ both_engines! {
 
     fn without_a_model_it_says_what_to_do(terminal: Terminal) {
         define(&terminal);
-        let run = works(&terminal, &[]);
-        assert_eq!((&run["status"], &run["error"]), (&json!("failed"), &json!("no model is configured; set ANTHROPIC_API_KEY or OPENAI_API_KEY, or [model] in config.toml")));
-        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "failed": 1 }), "and is not tried again");
+        let refused = "agent bot cannot work here: no model is configured; set ANTHROPIC_API_KEY or OPENAI_API_KEY, or [model] in config.toml";
+        assert_eq!(terminal.fails(&["work", "--agent", "bot", "--once"]), (2, refused.to_owned()));
+        assert_eq!(terminal.fails(&["task", "run", "tea", "--agent", "bot"]), (2, refused.to_owned()));
+        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "ready": 1 }), "and nothing was taken");
+    }
+
+    fn one_worker_serves_several_and_a_task_is_run_by_an_agent(terminal: Terminal) {
+        define(&terminal);
+        terminal.json(&["agent", "set", "--handle", "second"]);
+        terminal.json(&["queue", "add", "--task", "tea", "--agent", "second", "--description", "Green, for two", "--why", "guests"]);
+        let script = terminal.home.path().join("script.json");
+        let actors = json!([{ "match": "[Trackway", "turns": [[{ "text": "{}" }]] }, { "match": "What", "turns": [[{ "tool": "done", "input": { "message": "x" } }]] }]);
+        std::fs::write(&script, json!({ "actors": actors }).to_string()).unwrap();
+        let scripted = |arguments: &[&str]| {
+            let mut command = terminal.command(arguments);
+            command.env("TRACKWAY_MODEL_SCRIPT", &script);
+            crate::terminal::ran(command)
+        };
+        let ran = scripted(&["work", "--agent", "bot", "--agent", "second", "--once", "--json"]);
+        let tally: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!((&tally["data"]["taken"], &tally["data"]["completed"]), (&json!(2), &json!(2)), "{ran:?}");
+        let ran = scripted(&["task", "run", "tea", "--agent", "bot", "--json"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let runs = terminal.json(&["run", "list"]);
+        assert_eq!(column(&runs, "agent"), ["bot", "second", "bot"]);
+        assert_eq!(column(&runs, "status"), ["completed"; 3]);
+        // What was asked for reached who did it.
+        let told = terminal.json(&["run", "show", &text(&runs[1]["id"]), "--wake"]);
+        let told = text(&told["wake"][0]["text"]);
+        assert!(told.contains("What is wanted:\n\n```text\nGreen, for two\n```\n\nWhy:\n\n```text\nguests\n```"), "{told}");
     }
 
     fn what_a_model_costs_is_configured(terminal: Terminal) {

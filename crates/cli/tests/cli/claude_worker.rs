@@ -16,6 +16,32 @@ fn hook(terminal: &Terminal, token: &str, name: &str, more: &Value) -> Ran {
 }
 
 both_engines! {
+    fn what_a_session_costs_is_counted_and_limited(terminal: Terminal) {
+        use std::{fs, os::unix::fs::PermissionsExt};
+        let client = terminal.home.path().join("client");
+        let result = json!({ "type": "result", "result": "Tea.", "session_id": "s", "num_turns": 1, "total_cost_usd": 0.6, "modelUsage": { "opus": { "costUSD": 0.6 } } });
+        fs::write(&client, format!("#!/bin/sh\ncat > /dev/null\necho '{result}'\n")).unwrap();
+        fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+        terminal.json(&["workflow", "set", "--name", "build"]);
+        terminal.json(&["task", "set", "--workflow", "build", "--variant", "tea", "--recurring", "true"]);
+        terminal.json(&["agent", "set", "--handle", "coder", "--runner", "claude_code", "--spend-limit", "0.5"]);
+        let works = || {
+            terminal.json(&["queue", "add", "--task", "tea", "--agent", "coder", "--max-attempts", "1"]);
+            let mut command = terminal.command(&["work", "--agent", "coder", "--once"]);
+            command.env("PATH", std::env::var_os("PATH").unwrap()).env("TRACKWAY_CLAUDE", &client);
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            terminal.json(&["run", "show", "last"])
+        };
+        let run = works();
+        assert_eq!((&run["status"], &run["cost"]), (&json!("completed"), &json!(0.6)), "{run:#}");
+        assert_eq!((column(&run["usage"], "model"), column(&run["usage"], "cost")), (vec!["opus".to_owned()], vec!["0.6".to_owned()]));
+        let run = works();
+        assert_eq!((&run["status"], &run["outcome"]), (&json!("incomplete"), &json!("spend limit reached")), "{run:#}");
+        assert_eq!(run["error"], "coder spent 0.6000 today and may spend 0.5");
+        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1, "waiting": 1 }));
+    }
+
     fn a_session_with_a_token_happens_in_its_run(terminal: Terminal) {
         terminal.json(&["agent", "set", "--handle", "coder", "--runner", "claude_code"]);
         let started = terminal.json(&["run", "start", "--agent", "coder"]);

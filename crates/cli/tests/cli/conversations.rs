@@ -134,9 +134,9 @@ both_engines! {
         fs::File::create(&huge).unwrap().set_len(50_000_000).unwrap();
         let started = Instant::now();
         let (code, message) = terminal.fails(&["message", "send", "--file", huge.to_str().unwrap()]);
-        assert_eq!((code, message), (2, format!("{} has more than 4100000 bytes, the limit", huge.display())));
+        assert_eq!((code, message), (2, format!("{} has more than 1000000 characters, the limit", huge.display())));
         let ran = terminal.pipes(&["message", "send"], &vec![b'x'; 50_000_000]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (2, "error: standard input has more than 4100000 bytes, the limit\n"));
+        assert_eq!((ran.code, ran.stderr.as_str()), (2, "error: standard input has more than 1000000 characters, the limit\n"));
         assert!(started.elapsed().as_secs() < 20);
         let long = terminal.writes("long.txt", "é".repeat(1_000_001).as_bytes());
         assert_eq!(terminal.fails(&["message", "send", "--file", long.to_str().unwrap()]), (2, "body has 1000001 characters, the limit is 1000000".into()));

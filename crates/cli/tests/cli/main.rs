@@ -38,5 +38,6 @@ mod studio;
 mod terminal;
 mod testcases;
 mod transfer;
+mod up;
 mod wake;
 mod work;

@@ -130,6 +130,18 @@ both_engines! {
         lives(&back);
     }
 
+    fn what_only_sqlite_kept_is_cleaned_on_its_way(terminal: Terminal) {
+        if engine_of(&terminal) == Engine::Postgres {
+            return;
+        }
+        furnish(&terminal);
+        let item = text(&terminal.json(&["queue", "list"])[0]["id"]);
+        open(&terminal).execute("update queue_items set result = '{\"a\":\"x\\u0000y\"}' where id = (select max(id) from queue_items)", &[]).unwrap();
+        let there = Terminal::before_init(Engine::Postgres);
+        terminal.json(&["move", "--to", &there.database.url_text()]);
+        assert_eq!(there.json(&["queue", "get", &item])["result"], json!({ "a": "xy" }));
+    }
+
     fn json_lines_go_through_a_pipe(terminal: Terminal) {
         furnish(&terminal);
         let before = digests(&terminal);

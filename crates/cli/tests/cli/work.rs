@@ -131,14 +131,52 @@ both_engines! {
     }
 
     fn what_a_script_leaves_behind_is_ended(terminal: Terminal) {
-        let [child, own, hidden] = [1, 2, 3].map(mark);
-        let script = format!("sleep {child} & setsid sleep {own} & (setsid nohup sleep {hidden} >/dev/null 2>&1 &); echo left");
+        let [child, own, hidden, bare, orphan] = [1, 2, 3, 4, 5].map(mark);
+        let script = format!("sleep {child} & setsid sleep {own} & (setsid nohup sleep {hidden} >/dev/null 2>&1 &); setsid env -i sleep {bare} & echo left");
         define(&terminal, "litter", &script, &[]);
         let ran = runs_task(&terminal, &["litter"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (0, "left\n"));
-        for mark in [child, own, hidden] {
+        for mark in [child, own, hidden, bare] {
             assert!(!is_running(&mark), "{mark} was left behind");
         }
+        // Whoever should have ended it is dead: then the worker does.
+        define(&terminal, "orphan", &format!("setsid env -i sleep {orphan} & sleep 0.1; kill -9 $PPID"), &[]);
+        assert_eq!(runs_task(&terminal, &["orphan"]).code, 1);
+        assert!(!is_running(&orphan), "{orphan} was left behind");
+    }
+
+    fn what_is_for_an_agent_is_left_to_it(terminal: Terminal) {
+        define(&terminal, "scripted", "echo \"$TRACKWAY_DESCRIPTION\"", &[]);
+        terminal.json(&["role", "set", "--name", "coder"]);
+        terminal.json(&["task", "set", "--workflow", "ops", "--variant", "open", "--role", "coder"]);
+        terminal.json(&["agent", "set", "--handle", "bot"]);
+        let open = text(&terminal.json(&["queue", "add", "--task", "open"])["id"]);
+        let named = text(&terminal.json(&["queue", "add", "--task", "scripted", "--agent", "bot"])["id"]);
+        let own = text(&terminal.json(&["queue", "add", "--task", "scripted", "--description", "two cups"])["id"]);
+        assert_eq!(terminal.json(&["queue", "get", &open])["role"], "coder", "the task's");
+        let hint = terminal.runs(&[]).stdout;
+        assert!(hint.contains("next: trackway work takes what is in the queue; 1 ready item is for agent bot: trackway work --agent bot;"), "{hint}");
+        let mut command = terminal.command(&["work", "--once"]);
+        command.env("PATH", std::env::var_os("PATH").unwrap());
+        let ran = crate::terminal::ran(command);
+        assert!(ran.stderr.contains("left alone: 1 ready item is for agent bot: trackway work --agent bot\n"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("left alone: 1 ready item has a task without a script, for an agent of role coder: trackway work --agent AGENT\n"), "{}", ran.stderr);
+        assert_eq!((status(&terminal, &own), status(&terminal, &open), status(&terminal, &named)), ("completed".into(), "ready".into(), "ready".into()));
+        assert_eq!(last_run(&terminal)["final_message"], "two cups");
+    }
+
+    fn a_task_that_is_interrupted_is_cancelled(terminal: Terminal) {
+        let mark = mark(1);
+        define(&terminal, "endless", &format!("sleep {mark}"), &[]);
+        let mut command = terminal.command(&["task", "run", "endless"]);
+        command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut running = Worker(command.spawn().unwrap());
+        until(|| is_running(&mark).then_some(()));
+        running.signal("-INT");
+        assert_eq!(running.ends(), Some(1));
+        assert!(!is_running(&mark));
+        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "cancelled": 1 }));
+        assert_eq!(last_run(&terminal)["status"], "cancelled");
     }
 
     fn endless_output_is_cut(terminal: Terminal) {

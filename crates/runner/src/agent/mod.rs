@@ -38,6 +38,7 @@ use crate::{
     model::{Answer, Model, ModelSettings, Patience, Reply, Request, Trouble, Used},
     pages::Pages,
 };
+pub use spending::has_spent_enough;
 use spending::usage;
 use talk::{Shown, Talk};
 use tools::{Intent, TOOLS, Wanted, wanted};

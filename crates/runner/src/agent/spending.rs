@@ -1,8 +1,8 @@
 //! What model calls use and cost, and when that is enough for a day.
 
-use trackway_actions::{Result, run::RecordUsage};
+use trackway_actions::{Context, Core, Result, run::RecordUsage};
 use trackway_domain::{Id, Time, kind, text};
-use trackway_views::assignment;
+use trackway_views::assignment::{self, Acting};
 
 use super::{Job, Means, model_of};
 use crate::{executor::Ended, model::Used};
@@ -14,7 +14,7 @@ fn midnight(now: Time) -> Time {
     Time::from_micros(now.micros().div_euclid(day) * day)
 }
 
-/// Whether an agent has spent what it may spend in a day.
+/// Whether an agent may make no other call today: it has spent what it may, or nobody knows what a call costs.
 pub fn is_over(job: &Job<'_>) -> Result<Option<Ended>> {
     let Some(limit) = job.acting.spend_limit else {
         return Ok(None);
@@ -27,13 +27,19 @@ pub fn is_over(job: &Job<'_>) -> Result<Option<Ended>> {
         );
         return Ok(Some(Ended::Impossible { error }));
     }
+    job.insist(|job| has_spent_enough(job.core, job.context, job.acting))
+}
+
+/// Whether what an agent spent today is as much as it may.
+pub fn has_spent_enough(core: &Core, context: &Context, acting: &Acting) -> Result<Option<Ended>> {
+    let Some(limit) = acting.spend_limit else {
+        return Ok(None);
+    };
     let today = midnight(Time::now());
-    let spent = job.insist(|job| {
-        job.core.read(job.context, |reader| Ok(assignment::spent_since(reader, job.acting.agent_id, today)?))
-    })?;
+    let spent = core.read(context, |reader| Ok(assignment::spent_since(reader, acting.agent_id, today)?))?;
     let spent = spent.unwrap_or_default();
     Ok((spent >= limit).then(|| Ended::SpendLimit {
-        error: format!("{} spent {spent:.4} today and may spend {limit}", job.acting.handle),
+        error: format!("{} spent {spent:.4} today and may spend {limit}", acting.handle),
         until: today.plus_seconds(DAY_SECONDS),
     }))
 }

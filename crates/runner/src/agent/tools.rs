@@ -85,7 +85,7 @@ pub fn wanted(reply: &Reply) -> Wanted {
         return Wanted::Unreadable("the answer is empty".to_owned());
     }
     let Some(object) = closing::object(&reply.text) else {
-        return Wanted::Unreadable("the answer calls no tool and holds no JSON object".to_owned());
+        return Wanted::Unreadable("the answer calls no tool and holds no JSON object that can be read".to_owned());
     };
     let Some(name) = object["type"].as_str() else {
         return Wanted::Unreadable("the JSON object in the answer has no \"type\"".to_owned());
@@ -210,9 +210,16 @@ mod tests {
     #[test]
     fn what_cannot_be_read_says_why() {
         for (text, why) in [
-            ("I think we should wait.", "the answer calls no tool and holds no JSON object"),
+            ("I think we should wait.", "the answer calls no tool and holds no JSON object that can be read"),
             (" \n", "the answer is empty"),
-            ("{\"type\": \"navigate\", \"path\": ", "the answer calls no tool and holds no JSON object"),
+            (
+                "{\"type\": \"navigate\", \"path\": ",
+                "the answer calls no tool and holds no JSON object that can be read",
+            ),
+            (
+                "{\"type\":\"execute\",\"action\":\"create_note\",\"params\":{\"type\":\"done\",\"message\":\"x\"},}",
+                "the answer calls no tool and holds no JSON object that can be read",
+            ),
             ("{\"path\": \"/\"}", "the JSON object in the answer has no \"type\""),
             (
                 "{\"type\": \"fly\"}",

@@ -26,13 +26,13 @@ engines! {
     fn prose_is_asked_again_once(lab: Lab) {
         in_every_way(&lab, &json!([[{ "text": "I think that all is well." }], done("x")]), |run, worked| {
             assert_eq!(how(run), ("completed", "completed"));
-            assert_eq!(said(run, "error"), "the answer calls no tool and holds no JSON object; asked again");
+            assert_eq!(said(run, "error"), "the answer calls no tool and holds no JSON object that can be read; asked again");
             let again = worked.model.requests()[1].body["messages"].to_string();
             assert!(again.contains("Your answer cannot be read: the answer calls no tool"), "{again}");
         });
         in_every_way(&lab, &json!([[{ "text": "I think that all is well." }]]), |run, worked| {
             assert_eq!(how(run), ("failed", "error"));
-            let why = "the model's answer cannot be read, twice: the answer calls no tool and holds no JSON object";
+            let why = "the model's answer cannot be read, twice: the answer calls no tool and holds no JSON object that can be read";
             assert_eq!(run.run.run.error.as_deref(), Some(why));
             assert_eq!(worked.model.requests().len(), 3, "two turns and the closing call");
         });
@@ -47,7 +47,7 @@ engines! {
 
     fn broken_json_and_nothing_at_all(lab: Lab) {
         for (broken, why) in [
-            (json!([{ "text": "```json\n{\"type\": \"done\", \"message\": \"x\n```" }]), "the answer calls no tool and holds no JSON object"),
+            (json!([{ "text": "```json\n{\"type\": \"done\", \"message\": \"x\n```" }]), "the answer calls no tool and holds no JSON object that can be read"),
             (json!([]), "the answer is empty"),
             (json!([{ "text": " \n" }]), "the answer is empty"),
         ] {
@@ -56,6 +56,14 @@ engines! {
                 assert_eq!(said(run, "error"), format!("{why}; asked again"));
             });
         }
+    }
+
+    fn the_inside_of_a_broken_call_is_not_done(lab: Lab) {
+        let broken = r#"{"type":"execute","action":"create_note","params":{"type":"done","message":"inside"},}"#;
+        in_every_way(&lab, &json!([[{ "text": broken }], done("x")]), |run, _| {
+            assert_eq!((how(run), run.run.run.final_message.as_deref()), (("completed", "completed"), Some("x")));
+            assert_eq!(said(run, "error"), "the answer calls no tool and holds no JSON object that can be read; asked again");
+        });
     }
 
     fn calls_that_cannot_be_made_are_answered(lab: Lab) {

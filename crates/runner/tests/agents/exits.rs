@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use trackway_runner::{
     Event,
     agent::Means,
+    executor::Ended,
     model::{Answer, Model, ModelSettings, Patience, Request, Scripted},
     pages::{PageAnswer, Pages},
 };
@@ -193,7 +194,7 @@ engines! {
         lab.house.act("set_agent", json!({ "handle": "bot", "spend_limit": 0.5 })).unwrap();
         let turns = json!([[{ "tool": "fetch_page", "input": { "path": "/queue" } }]]);
         let way = Way { priced: true, ..Way::default() };
-        lab.house.act("queue_add", json!({ "task": "unit/go", "agent": "bot", "max_attempts": 2 })).unwrap();
+        lab.house.act("queue_add", json!({ "task": "unit/go", "agent": "bot", "max_attempts": 1 })).unwrap();
         let worked = lab.works(&way, turns, remembers("no", "no"));
         let run = lab.last_run();
         assert_eq!(how(&run), ("incomplete", "spend limit reached"), "{run:#?}");
@@ -204,8 +205,9 @@ engines! {
         assert_eq!((lab.scratchpad().1, lab.item_status().as_str()), (0, "waiting"));
         assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is incomplete"));
         // Tomorrow it may go on.
-        let due = lab.house.read(|reader| Ok(reader.query::<(trackway_domain::Time,)>("select not_before from queue_items where tenant_id = ?1", &[])?));
+        let due = lab.house.read(|reader| Ok(reader.query::<(trackway_domain::Time, i64)>("select not_before, attempt from queue_items where tenant_id = ?1", &[])?));
         assert!(due[0].0.to_string().ends_with("T00:00:00.000Z"), "{}", due[0].0);
+        assert_eq!(due[0].1, 1, "and it cost no attempt");
     }
 
     fn a_limit_without_a_price_is_not_a_limit(lab: Lab) {
@@ -214,6 +216,28 @@ engines! {
         assert_eq!(how(&run), ("failed", "error"));
         assert_eq!(run.run.run.error.as_deref(), Some("bot may spend 0.5 in a day, and nobody said what m-1 costs: add it to [model.prices] in config.toml"));
         assert_eq!((worked.model.requests().len(), lab.item_status().as_str()), (0, "failed"));
+        assert_eq!(said(&run, "error"), run.run.run.error.clone().unwrap());
+    }
+
+    fn one_that_was_lost_meanwhile_is_not_told_as_completed(lab: Lab) {
+        lab.queue();
+        let actors = json!([{ "match": "[Trackway: end of run]", "turns": [[{ "hang": 30 }]] }, { "match": "What you need", "turns": [done("x")] }]);
+        let told = std::sync::Mutex::new(Vec::new());
+        let worked = std::thread::scope(|scope| {
+            let lab = &lab;
+            scope.spawn(move || {
+                let revoked = || lab.house.read(|reader| Ok(reader.count("select count(*) from runs where tenant_id = ?1 and token_hash is null", &[])?));
+                crate::lab::until(|| revoked() == 1);
+                let item = lab.house.read(|reader| Ok(reader.query::<(trackway_domain::Id<trackway_domain::kind::QueueItem>,)>("select id from queue_items where tenant_id = ?1", &[])?))[0].0;
+                lab.house.act("queue_cancel", json!({ "id": item })).unwrap();
+            });
+            lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
+                if let Event::Ended { ended, .. } = event { told.lock().unwrap().push((*ended).clone()) }
+            })
+        });
+        assert_eq!((worked.tally.completed, worked.tally.lost), (0, 1));
+        assert_eq!(told.into_inner().unwrap(), [Ended::Lost]);
+        assert_eq!((how(&lab.last_run()), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
     }
 
     fn an_agent_from_outside_takes_its_items_itself(lab: Lab) {

@@ -16,7 +16,7 @@ use trackway_actions::{
 };
 use trackway_domain::{Id, Ref, Time, kind};
 use trackway_runner::{
-    Event, Settings, Tally,
+    Event, Serves, Settings, Stopping, Tally,
     agent::Means,
     model::{ModelSettings, Price, Provider},
     work,
@@ -148,15 +148,16 @@ impl Lab {
     /// The same, with any model and any pages.
     pub fn works_through(&self, way: &Way, means: Means, hears: impl Fn(&Event<'_>) + Sync) -> (Tally, Vec<Taken>) {
         let settings = Settings {
-            agent: Some("bot".into()),
+            serves: Serves::Agents(vec!["bot".into()]),
             concurrency: way.concurrency,
             once: true,
             lease_seconds: 60,
             timeout: way.task_timeout,
             grace: Duration::ZERO,
+            stopping: Stopping::GiveBack,
             program: PathBuf::from("/nowhere"),
             means: Ok(means),
-            claude_settings: String::new,
+            claude_settings: Ok(String::new),
         };
         let taken = Mutex::new(Vec::new());
         let watch = |event: &Event<'_>| {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trackway_domain::Time;
 use trackway_testkit::engines;
-use trackway_views::{View, wake::Wake};
+use trackway_views::{View, run::ListRuns, wake::Wake};
 
 use crate::lab::{Lab, Way, done, how, remembers, said, steps, ways};
 
@@ -28,6 +28,38 @@ engines! {
             }
         }
         assert_eq!(lab.reports(), Vec::<String>::new());
+    }
+
+    fn an_answer_that_is_broken_is_not_taken_for_what_it_holds(lab: Lab) {
+        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
+        let report = r#"{"one_liner": "a", "tldr": "b", "content": "c"}"#;
+        let comma = format!("```json\n{{\"scratchpad\": \"after\", \"report\": {report},}}\n```");
+        let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": comma }]));
+        assert_eq!(said(&run, "scratchpad_update_failed"), "the answer holds no JSON object that can be read");
+        assert_eq!((lab.scratchpad(), lab.reports()), (("before".to_owned(), 1), vec![]));
+        let lines = format!("```json\n{{\"scratchpad\": \"one\ntwo\", \"report\": {report}}}\n```");
+        let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": lines }]));
+        assert_eq!(said(&run, "scratchpad_update"), "one\ntwo");
+        assert_eq!((lab.scratchpad(), lab.reports()), (("one\ntwo".to_owned(), 2), vec!["c".to_owned()]));
+    }
+
+    fn a_report_that_cannot_be_kept_is_told(lab: Lab) {
+        let answer = json!({ "scratchpad": "kept", "report": { "one_liner": "a", "tldr": "b" } });
+        let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
+        assert_eq!(steps(&run)[steps(&run).len() - 2..], ["scratchpad_update", "error"]);
+        assert_eq!(said(&run, "error"), "no report was kept: the report in the reply has no content");
+        assert_eq!((lab.scratchpad().0.as_str(), lab.reports().len()), ("kept", 0));
+    }
+
+    fn what_is_written_for_every_run_is_no_effect(lab: Lab) {
+        let (run, _) = lab.plays(&Way::default(), json!([done("x")]), remembers("a", "b"));
+        assert_eq!((run.touches.len(), run.no_effect), (1, true), "only the closing report");
+        let list: ListRuns = serde_json::from_value(json!({})).unwrap();
+        let listed = lab.house.read(|reader| Ok(list.answer(reader, Time::now())?));
+        assert_eq!(listed.rows.iter().map(|run| run.no_effect).collect::<Vec<_>>(), [true]);
+        let report = json!([{ "tool": "execute_action", "input": { "path": "/whoami", "action": "update_report", "params": { "one_liner": "a", "tldr": "b", "content": "c" } } }]);
+        let (run, _) = lab.plays(&Way::default(), json!([report, done("x")]), json!([{ "text": "{}" }]));
+        assert_eq!((run.touches.len(), run.no_effect), (1, false), "it said so itself");
     }
 
     fn the_closing_prompt_holds_what_is_needed(lab: Lab) {

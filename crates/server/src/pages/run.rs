@@ -46,7 +46,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     });
     out.push(Block::Facts(facts.collect()));
     if data["no_effect"] == true {
-        out.push(Block::Say("It was completed, and touched nothing.".to_owned()));
+        out.push(Block::Say("It was completed, and changed nothing by itself.".to_owned()));
     }
     for (field, label) in [("final_message", "What it said at the end"), ("error", "What went wrong")] {
         if let Some(text) = data[field].as_str().filter(|text| !text.trim().is_empty()) {

@@ -53,6 +53,13 @@ fn of_agent(known: &Whoami, at: At) -> Vec<Block> {
         facts.extend(run.lease_expires.map(|until| ("lease until".to_owned(), Cell::Time(until.to_string()))));
         facts.extend(run.initiated_by.clone().map(|person| ("on the word of".to_owned(), Cell::Text(person))));
         out.push(Block::Facts(facts));
+        for (label, said) in [("What is wanted", &run.description), ("Why it is asked for", &run.why)] {
+            out.extend(said.clone().filter(|said| !said.trim().is_empty()).map(|text| Block::Text {
+                label: Some(label.to_owned()),
+                text,
+                kind: TextKind::Markdown,
+            }));
+        }
     }
     if let Some(task) = &known.task {
         out.push(Block::Heading("Your task".to_owned()));

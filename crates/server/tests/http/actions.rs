@@ -91,6 +91,17 @@ engines! {
         assert!(page.contains(">\none</textarea>"), "{page}");
     }
 
+    fn nothing_is_offered_for_a_run_that_is_over(house: House) {
+        let run = house.agent("bob").starts();
+        let visitor = Visitor::person(&house);
+        let path = format!("/runs/{}", run.id);
+        assert!(visitor.html(&path).body.contains("/actions/cancel_run"));
+        house.act("end_run", json!({ "run": run.id, "status": "completed" })).unwrap();
+        let page = visitor.html(&path).body;
+        assert!(!page.contains("/actions/cancel_run") && !page.contains("/actions/end_run"), "{page}");
+        assert_eq!(visitor.act("/api/v1/actions/cancel_run", &json!({ "run": run.id })).status, 409);
+    }
+
     fn a_rehearsal_changes_nothing(house: House) {
         let visitor = Visitor::person(&house);
         let before = house.snapshot();

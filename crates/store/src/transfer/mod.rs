@@ -20,6 +20,7 @@ use uuid::Uuid;
 use self::{
     dump::{Dump, write_dump},
     layout::TableLayout,
+    row_text::TableDigest,
     rows::Rows,
     staging::Staging,
 };
@@ -57,14 +58,21 @@ pub fn restore(url: &Url, from: &mut (impl Read + Seek), progress: Progress<'_>)
     let mut staging = Staging::open(url, dump.schema)?;
     let said = dump.tables.clone();
     let tables = layout::tables(dump.schema);
-    let mut copied = Vec::new();
+    let (mut copied, mut read) = (Vec::new(), Vec::new());
     for table in &tables {
-        match staging.take(table, dump.rows_of(table), progress) {
+        let mut digest = TableDigest::default();
+        let rows = dump.rows_of(table).inspect(|row| {
+            if let Ok(row) = row {
+                digest.add(row.said.as_deref().unwrap_or(&row.canonical));
+            }
+        });
+        match staging.take(table, rows, progress) {
             Ok(table) => copied.push(table),
             Err(error) => return Err(staging.given_up(error)),
         }
+        read.push(TableCopied { name: table.name.clone(), rows: digest.rows, digest: digest.finish() });
     }
-    if copied != said {
+    if read != said {
         return Err(Error::Damaged("it does not hold what it says".into()));
     }
     // Of the newest schema, as an older backup becomes it.

@@ -58,6 +58,8 @@ pub struct TextRow {
     /// A JSON object: the columns in their order, those without a value left out, JSON in its one form.
     pub canonical: String,
     pub values: Vec<Param<'static>>,
+    /// The same object as a file has it, where that holds what no database keeps.
+    pub said: Option<String>,
 }
 
 impl TextRow {
@@ -66,7 +68,7 @@ impl TextRow {
         let values = table.columns.iter().zip(raw.0).map(|(column, raw)| value(column.holds, raw));
         let values =
             values.collect::<Result<Vec<_>>>().map_err(|error| Error::Value(format!("{}: {error}", table.name)))?;
-        Ok(Self { canonical: text(table, &values, canonical_json)?, values })
+        Ok(Self { canonical: text(table, &values, canonical_json)?, values, said: None })
     }
 
     /// A row that was read from a file.
@@ -79,8 +81,22 @@ impl TextRow {
             Some(said) => parsed(column.holds, said)
                 .ok_or_else(|| Error::Damaged(format!("{}.{}: {said} is no value for it", table.name, column.name))),
         });
-        let values = values.collect::<Result<Vec<_>>>()?;
-        Ok(Self { canonical: text(table, &values, canonical_json)?, values })
+        let mut values = values.collect::<Result<Vec<_>>>()?;
+        let said = text(table, &values, canonical_json)?;
+        let mut is_cleaned = false;
+        for value in &mut values {
+            if let Param::Json(json) = value
+                && let Some(cleaned) = without_nul(json)?
+            {
+                *json = cleaned;
+                is_cleaned = true;
+            }
+        }
+        Ok(if is_cleaned {
+            Self { canonical: text(table, &values, canonical_json)?, values, said: Some(said) }
+        } else {
+            Self { canonical: said, values, said: None }
+        })
     }
 
     /// The same object with JSON as it was written, for a file.
@@ -105,7 +121,8 @@ fn value(holds: Holds, raw: Raw) -> Result<Param<'static>> {
         (Holds::Time, Raw::Int(micros)) => Param::Time(Time::from_micros(micros)),
         (Holds::Json, Raw::Text(text)) => {
             let value: Value = serde_json::from_str(&text).map_err(|error| Error::Value(error.to_string()))?;
-            Param::Json(value.to_string())
+            let json = value.to_string();
+            Param::Json(without_nul(&json)?.unwrap_or(json))
         }
         (Holds::Flag, Raw::Bool(value)) => Param::Bool(value),
         (Holds::Flag, Raw::Int(value)) => Param::Bool(value != 0),
@@ -116,6 +133,25 @@ fn value(holds: Holds, raw: Raw) -> Result<Param<'static>> {
         (Holds::Text, Raw::Text(text)) => Param::Text(Cow::Owned(text)),
         (holds, raw) => return Err(Error::Value(format!("{raw:?} where {holds:?} was expected"))),
     })
+}
+
+/// JSON without NUL, if it holds any: SQLite kept it once, and PostgreSQL never does.
+fn without_nul(json: &str) -> Result<Option<String>> {
+    fn cleaned(value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(text.replace('\0', "")),
+            Value::Array(values) => values.into_iter().map(cleaned).collect(),
+            Value::Object(fields) => {
+                fields.into_iter().map(|(name, value)| (name.replace('\0', ""), cleaned(value))).collect()
+            }
+            other => other,
+        }
+    }
+    if !json.contains("\\u0000") {
+        return Ok(None);
+    }
+    let value: Value = serde_json::from_str(json).map_err(|error| Error::Value(error.to_string()))?;
+    Ok(Some(cleaned(value).to_string()))
 }
 
 fn parsed(holds: Holds, said: &Value) -> Option<Param<'static>> {
@@ -229,12 +265,12 @@ mod tests {
             any::<i64>().prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
             prop::num::f64::NORMAL.prop_map(Value::from),
-            ".*".prop_map(Value::from),
+            "[^\\x00]*".prop_map(Value::from),
         ];
         leaf.prop_recursive(3, 24, 6, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-                prop::collection::hash_map(".*", inner, 0..6)
+                prop::collection::hash_map("[^\\x00]*", inner, 0..6)
                     .prop_map(|map| map.into_iter().collect::<Map<_, _>>().into()),
             ]
         })
@@ -293,6 +329,17 @@ mod tests {
             assert_eq!(read(ours), read(theirs));
         }
         assert_eq!(canonical(&json!(0.1)), "0.1");
+    }
+
+    #[test]
+    fn what_no_database_keeps_is_left_out_and_was_said() {
+        let row = serde_json::from_str::<Value>(r#"{"c2":{"a\u0000":["b\u0000",1]}}"#).unwrap();
+        let row = TextRow::parse(&table(), row.as_object().unwrap()).unwrap();
+        assert_eq!(row.values[2], Param::Json(r#"{"a":["b",1]}"#.into()));
+        assert_eq!(row.canonical, r#"{"c2":{"a":["b",1]}}"#);
+        assert_eq!(row.said.as_deref(), Some(r#"{"c2":{"a\u0000":["b\u0000",1]}}"#));
+        let kept = value(Holds::Json, Raw::Text(r#""a\u0000b\\u0000""#.into())).unwrap();
+        assert_eq!(kept, Param::Json(r#""ab\\u0000""#.into()), "what only looks like it stays");
     }
 
     #[test]
