@@ -334,4 +334,46 @@ both_engines! {
         session.hears("Stop", &json!({ "last_assistant_message": "done" }));
         assert_eq!(made(&terminal, "last"), ["create other.txt", "create own.txt", "delete own.txt"]);
     }
+
+    fn forgetting_takes_commits_and_scratchpads_along(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let remembers = |id: &str, agent: &str, scratchpad: &str| {
+            let session = Session { terminal: &terminal, id };
+            session.prompt("go");
+            session.spawns(&format!("call-{agent}"), "do");
+            session.starts(agent);
+            let asked = session.event("SubagentStop", &stopping(agent, "done")).to_string();
+            let asked = crate::terminal::ran_with_input(terminal.command(&["hook"]), asked.as_bytes());
+            assert!(asked.stdout.contains("\"block\""), "{asked:?}");
+            let mut answer = stopping(agent, &json!({ "scratchpad": scratchpad }).to_string());
+            answer["stop_hook_active"] = json!(true);
+            session.hears("SubagentStop", &answer);
+        };
+        let scratchpad = || {
+            let scratchpad = terminal.json(&["scratchpad", "get", "--agent", "general-purpose@project"]);
+            (text(&scratchpad["content"]), scratchpad["revision"].clone())
+        };
+        let forgets = |id: &str| column(&json!([json!({ "notices": terminal.json(&["forget", id, "--yes"])["notices"] })]), "notices");
+
+        remembers("secret-1", "a1", "SECRET one");
+        let session = Session { terminal: &terminal, id: "secret-1" };
+        fs::write(project.join("SECRET.txt"), "s\n").unwrap();
+        let hash = commit(&project, "SECRET subject");
+        session.hears("PostToolUse", &shell("git commit"));
+        assert_eq!(why(&terminal, &hash), known(&format!("commit {} SECRET subject", &hash[..8]), "go"));
+        assert_eq!(terminal.fails(&["forget", "secret-1"]), (2, "forget \"secret-1\" needs --yes here".into()));
+        assert_eq!(forgets("secret-1"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: it is empty again"]"#]);
+        assert_eq!((why(&terminal, &hash), scratchpad()), (None, (String::new(), json!(0))));
+
+        remembers("kept", "a2", "kept");
+        remembers("secret-2", "a3", "SECRET two");
+        assert_eq!(forgets("secret-2"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: it is again what it was before"]"#]);
+        assert_eq!(scratchpad(), ("kept".into(), json!(3)));
+        let history = terminal.json(&["scratchpad", "history", "--agent", "general-purpose@project"]);
+        assert_eq!(column(&history, "revision"), ["3", "1"]);
+        assert_eq!(terminal.json(&["scratchpad", "diff", "--agent", "general-purpose@project"])["from"], 1);
+
+        let all = terminal.runs(&["export", "-"]).stdout;
+        assert!(all.contains("kept") && !all.contains("SECRET"));
+    }
 }
