@@ -115,7 +115,8 @@ impl Event {
 
     fn seen(&self, at: Time, fact: Fact) -> Seen {
         let prompt = PromptKey { id: self.prompt_id.clone(), line: None };
-        Seen::new(at, self.agent(), &prompt, fact)
+        let place = work_tree::place_of(self.cwd.as_deref(), &fact);
+        Seen::new(at, self.agent(), &prompt, fact).seen_in(place)
     }
 
     fn session(&self, at: Time) -> Seen {
@@ -149,7 +150,8 @@ impl Event {
         if kind == Tool::Shell {
             if !before {
                 heard.facts.extend([self.session(at), self.seen(at, Fact::Shell)]);
-                heard.look_for_commits = input.command.is_some_and(|command| command.contains("git"));
+                // Whatever the command is called: a script commits, too.
+                heard.look_for_commits = true;
             }
             return;
         }
@@ -235,10 +237,7 @@ impl Event {
                 heard.facts.extend(self.meta(at));
                 heard.read.extend(self.transcript_of(agent));
             }
-            None => {
-                heard.read = self.transcripts();
-                heard.look_for_commits = true;
-            }
+            None => heard.read = self.transcripts(),
         }
     }
 

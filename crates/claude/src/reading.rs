@@ -205,7 +205,8 @@ impl Reading {
         let place = self.place(name);
         let prompt = PromptKey { id: place.prompt_id.clone(), line: place.prompt_line.clone() };
         let agent = if name.is_empty() { self.agent.as_deref() } else { Some(name) };
-        self.facts.push(Seen::new(at, agent, &prompt, fact));
+        let place = work_tree::place_of(self.state.cwd.as_deref(), &fact);
+        self.facts.push(Seen::new(at, agent, &prompt, fact).seen_in(place));
     }
 
     /// The first line of an agent's file begins its run, prompt or not: some versions leave the prompt out.

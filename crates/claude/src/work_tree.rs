@@ -1,70 +1,78 @@
 //! Where work happens on disk: the top of a work tree, and what git knows of it.
 
 use std::{
-    collections::HashMap,
     fs,
     io::Read,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{LazyLock, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use trackway_domain::{Time, observed::CommitFacts, words::FileChange};
+use trackway_domain::{
+    Time,
+    observed::{CommitFacts, Fact, Place},
+    plain_path::plain,
+    words::FileChange,
+    work_tree,
+};
 
 use crate::{redact::redacted, tool::commits_in_words};
 
 /// Commits looked at in one go.
 const COMMITS_MAX: &str = "--max-count=100";
 
-/// Bytes in a file of a repository that says where something is.
-const SMALL: u64 = 4_096;
+/// Bytes in a path that a system takes.
+const PATH_MAX: usize = 4_096;
 /// How long git is waited for.
 const GIT_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that git may say.
 const GIT_SAYS_MAX: u64 = 16 << 20;
 
-/// Where a directory is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The top of its work tree; files are named from here.
-    pub root: Option<String>,
-    /// The top of the repository's main work tree: worktrees of one repository are one workspace.
-    pub workspace: Option<String>,
+/// Where a fact was seen: a file is of the work tree it stands in, a commit of the one it was made in.
+pub fn place_of(cwd: Option<&str>, fact: &Fact) -> Option<Place> {
+    let here = || cwd.map(find);
+    match fact {
+        Fact::File(file) => {
+            let whole = plain(&Path::new(cwd.unwrap_or_default()).join(&file.path));
+            let around = whole.parent().map(look).filter(|place| place.workspace.is_some());
+            around.map(|place| Place { cwd: cwd.map(Into::into), ..place }).or_else(here)
+        }
+        Fact::Commit(_) => here(),
+        _ => None,
+    }
 }
-
-static FOUND: LazyLock<Mutex<HashMap<String, Place>>> = LazyLock::new(Mutex::default);
 
 /// Finds the work tree around a directory without asking git; outside one, the directory itself.
 pub fn find(cwd: &str) -> Place {
-    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(place) = found.get(cwd) {
-        return place.clone();
-    }
-    let place = look(Path::new(cwd));
-    found.insert(cwd.to_owned(), place.clone());
-    place
+    Place { cwd: Some(cwd.to_owned()), ..look(Path::new(cwd)) }
 }
 
 fn look(cwd: &Path) -> Place {
     let whole = |path: &Path| Some(path.to_string_lossy().into_owned());
-    for directory in cwd.ancestors() {
+    // Anything may stand in an event: what is no directory is not looked for.
+    let is_path = cwd.is_absolute() && cwd.as_os_str().len() <= PATH_MAX;
+    for directory in cwd.ancestors().take_while(|_| is_path) {
         let git = directory.join(".git");
         let Ok(kind) = git.symlink_metadata() else { continue };
         let main = if kind.is_file() { main_work_tree(&git) } else { None };
-        return Place { root: whole(directory), workspace: whole(main.as_deref().unwrap_or(directory)) };
+        let root = removed_work_tree(directory, cwd).unwrap_or_else(|| directory.to_path_buf());
+        return Place { cwd: None, root: whole(&root), workspace: whole(main.as_deref().unwrap_or(directory)) };
     }
-    Place { root: whole(cwd), workspace: whole(cwd) }
+    Place { cwd: None, root: whole(cwd), workspace: None }
+}
+
+/// The work tree that the client made for an agent below this one, and took away again when the agent was done.
+fn removed_work_tree(top: &Path, cwd: &Path) -> Option<PathBuf> {
+    let trees = top.join(".claude/worktrees");
+    let tree = trees.join(cwd.strip_prefix(&trees).ok()?.components().next()?);
+    (!tree.exists()).then_some(tree)
 }
 
 /// The main work tree of the repository that a `.git` file points into.
 fn main_work_tree(git: &Path) -> Option<PathBuf> {
-    let text = small_file(git)?;
-    let folder = git.parent()?.join(text.strip_prefix("gitdir:")?.trim());
-    let common = small_file(&folder.join("commondir"))?;
-    let common = folder.join(common.trim()).canonicalize().ok()?;
-    (common.file_name()? == ".git").then(|| common.parent().map(Path::to_path_buf))?
+    let main = work_tree::main(git.parent()?, &small_file(git)?)?;
+    Some(main.canonicalize().unwrap_or(main))
 }
 
 /// The commit that HEAD is at, read from the files of the repository.
@@ -98,7 +106,7 @@ fn is_hash(text: &str) -> bool {
 
 /// The text of a small ordinary file: nothing that never ends, and nothing large.
 fn small_file(path: &Path) -> Option<String> {
-    path.metadata().ok().filter(|file| file.is_file() && file.len() <= SMALL)?;
+    path.metadata().ok().filter(|file| file.is_file() && file.len() <= work_tree::GIT_FILE_MAX)?;
     fs::read_to_string(path).ok()
 }
 
@@ -233,7 +241,7 @@ mod tests {
     fn a_directory_outside_any_repository_is_its_own_place() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_string_lossy().into_owned();
-        assert_eq!(find(&path), Place { root: Some(path.clone()), workspace: Some(path) });
+        assert_eq!(find(&path), Place { cwd: Some(path.clone()), root: Some(path), workspace: None });
         assert_eq!(find("/no/such/place").root.as_deref(), Some("/no/such/place"));
     }
 

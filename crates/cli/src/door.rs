@@ -334,12 +334,14 @@ fn ask_first(action: &Entry, rehearsed: &Value) -> Result<(), Failure> {
         .find_map(|field| rehearsed.get(field).and_then(Value::as_str))
         .unwrap_or_default();
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
-        return Err(Rule::usage(format!("{noun} {verb} {name:?} needs --yes here"))
+        let command = format!("{noun} {verb}");
+        return Err(Rule::usage(format!("{} {name:?} needs --yes here", command.trim_start()))
             .hint("--dry-run shows what would happen")
             .into());
     }
     let mut stderr = std::io::stderr().lock();
-    write!(stderr, "{verb} {noun} {name}? [y/N] ")?;
+    let what = format!("{verb} {noun}");
+    write!(stderr, "{} {name}? [y/N] ", what.trim_end())?;
     stderr.flush()?;
     let mut reply = String::new();
     std::io::stdin().lock().read_line(&mut reply)?;

@@ -33,6 +33,7 @@ pub mod vote_results;
 pub mod wake_context;
 pub mod wake_document;
 pub mod words;
+pub mod work_tree;
 
 pub use duration::Duration;
 pub use error::{Error, ErrorKind, Result};

@@ -36,7 +36,19 @@ pub struct Seen {
     pub agent: Option<String>,
     /// The prompt it belongs to, where that is known.
     pub prompt: PromptKey,
+    /// Where it was seen; none where the session is.
+    pub place: Option<Place>,
     pub fact: Fact,
+}
+
+/// Where on disk something was seen. A session moves, and its agents work elsewhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    pub cwd: Option<String>,
+    /// The top of the work tree; outside one, the directory itself. Files are named from here.
+    pub root: Option<String>,
+    /// The top of the repository's main work tree: worktrees of one repository are one workspace. None outside one.
+    pub workspace: Option<String>,
 }
 
 /// What names a prompt: the client's id for it, and the line of the transcript that holds it.
@@ -90,7 +102,7 @@ pub struct SessionFacts {
     pub cwd: Option<String>,
     /// The top of the work tree that cwd is in.
     pub root: Option<String>,
-    /// The top of the repository's main work tree: what the workspace is made for.
+    /// The top of the repository's main work tree: what the workspace is made for. None outside one.
     pub workspace: Option<String>,
     pub transcript_path: Option<String>,
     pub version: Option<String>,
@@ -177,6 +189,11 @@ pub struct Progress {
 
 impl Seen {
     pub fn new(at: Time, agent: Option<&str>, prompt: &PromptKey, fact: Fact) -> Self {
-        Self { at, agent: agent.map(Into::into), prompt: prompt.clone(), fact }
+        Self { at, agent: agent.map(Into::into), prompt: prompt.clone(), place: None, fact }
+    }
+
+    #[must_use]
+    pub fn seen_in(self, place: Option<Place>) -> Self {
+        Self { place, ..self }
     }
 }

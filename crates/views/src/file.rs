@@ -13,6 +13,7 @@ use trackway_domain::{
     spawn::hex,
     text,
     words::ChangeEvidence,
+    work_tree,
 };
 use trackway_store::{Reader, Result, params, registry::Entry};
 use uuid::Uuid;
@@ -49,11 +50,12 @@ pub fn at(read: &mut Reader<'_>, typed: &str) -> Result<Option<Found>> {
         for top in way.ancestors().skip(1) {
             let below = way.strip_prefix(top).unwrap_or(&way).to_string_lossy().into_owned();
             // A work tree of its own is the workspace of its repository.
+            let main = main_work_tree(top).unwrap_or_else(|| top.to_path_buf());
             let found = read.one::<(Uuid,)>(
-                "select f.id from files f where f.tenant_id = ?1 and f.path_key = ?3 and f.workspace_id in
-                 (select id from workspaces where tenant_id = ?1 and directory = ?2 and deleted_at is null
+                "select f.id from files f where f.tenant_id = ?1 and f.path_key = ?4 and f.workspace_id in
+                 (select id from workspaces where tenant_id = ?1 and directory in (?2, ?3) and deleted_at is null
                   union select workspace_id from sessions where tenant_id = ?1 and root = ?2) limit 1",
-                params![top.to_string_lossy().into_owned(), text::key(&below)],
+                params![top.to_string_lossy().into_owned(), main.to_string_lossy().into_owned(), text::key(&below)],
             )?;
             if let Some((id,)) = found {
                 return Ok(read.entry(id)?.map(|entry| Found { entry, path: way.clone() }));
@@ -67,6 +69,10 @@ pub fn at(read: &mut Reader<'_>, typed: &str) -> Result<Option<Found>> {
             return Ok(read.entry(id)?.map(|entry| Found { entry, path: way.clone() }));
         }
     }
+    if whole.symlink_metadata().is_ok() {
+        // What stands there is meant, and not what has the same name elsewhere.
+        return Ok(None);
+    }
     // From elsewhere: by the name the record has for it.
     let named = read.entry_at(typed)?.filter(|entry| entry.kind == kind::Kind::File);
     Ok(match named {
@@ -76,6 +82,30 @@ pub fn at(read: &mut Reader<'_>, typed: &str) -> Result<Option<Found>> {
         }
         None => None,
     })
+}
+
+/// The main work tree of the repository that a work tree of its own belongs to.
+fn main_work_tree(top: &Path) -> Option<PathBuf> {
+    let git = top.join(".git");
+    git.metadata().ok().filter(|file| file.is_file() && file.len() <= work_tree::GIT_FILE_MAX)?;
+    work_tree::main(top, &fs::read_to_string(git).ok()?)
+}
+
+/// The run that made a file: the one that created it last, else the one that changed it last, since it was there before.
+pub fn maker(read: &mut Reader<'_>, file: Uuid) -> Result<Option<Id<kind::Run>>> {
+    let mut newest = |which: &str| {
+        read.one::<(Id<kind::Run>,)>(
+            &format!(
+                "select run_id from file_changes where tenant_id = ?1 and file_id = ?2{which} order by created_at desc limit 1"
+            ),
+            params![file],
+        )
+    };
+    let made = match newest(" and change = 'create'")? {
+        None => newest("")?,
+        made => made,
+    };
+    Ok(made.map(|(run,)| run))
 }
 
 /// Where a file of the record should be.

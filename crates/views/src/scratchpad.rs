@@ -108,7 +108,12 @@ impl View for ScratchpadDiff {
             params![agent],
         )?;
         let to = self.to.unwrap_or(present);
-        let from = self.from.unwrap_or((to - 1).max(0));
+        // What was forgotten leaves gaps.
+        let before = read.count(
+            "select coalesce(max(revision), 0) from scratchpad_revisions where tenant_id = ?1 and agent_id = ?2 and revision < ?3",
+            params![agent, to],
+        )?;
+        let from = self.from.unwrap_or(before);
         let mut content = |revision: i64| -> Result<String> {
             if revision == 0 {
                 return Ok(String::new());

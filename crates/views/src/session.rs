@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Error as Rule, Id, Ref, Time, kind, text,
-    words::{Evidence, RunStatus},
+    words::{Evidence, FileChange, RunStatus},
 };
 use trackway_store::{
     Reader, Result, params, row,
@@ -343,7 +343,6 @@ pub struct Standing {
     pub scratchpad: Option<String>,
     pub revision: Option<i64>,
     pub root: Option<String>,
-    pub head: Option<String>,
     pub shell_at: Option<Time>,
     /// Whether a spawn made it; the main agent needs none.
     pub spawned: bool,
@@ -358,7 +357,6 @@ row! {
         started_at: Time,
         asked_at: Option<Time>,
         root: Option<String>,
-        head: Option<String>,
         shell_at: Option<Time>,
         spawned: bool,
     }
@@ -397,7 +395,7 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
     // Two questions, and the order of the first given: SQLite takes longer to plan all of it than to do it.
     let Some(run) = read.one::<StandingRun>(
         &format!(
-            "select u.id, u.agent_id, u.role_id, u.started_at, u.asked_at, e.root, e.head, {shell}, {spawned} from sessions e {join} cross join runs u
+            "select u.id, u.agent_id, u.role_id, u.started_at, u.asked_at, e.root, {shell}, {spawned} from sessions e {join} cross join runs u
              where e.tenant_id = ?1 and e.session_id = ?2 and u.tenant_id = ?1 and u.session_id = e.id and {which} order by u.id desc limit 1"
         ),
         &params,
@@ -421,19 +419,36 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
         scratchpad: who.scratchpad,
         revision: who.revision,
         root: run.root,
-        head: run.head,
         shell_at: run.shell_at,
         spawned: run.spawned,
     }))
 }
 
-/// The digest a file had after its last recorded change, by paths in the workspace of a session.
-pub fn last_digest(read: &mut Reader<'_>, session: &str, path: &str) -> Result<Option<String>> {
+/// The commits that work trees of a session were last seen at, as it keeps them.
+pub fn heads(read: &mut Reader<'_>, session: &str) -> Result<Option<String>> {
     let found = read.one::<(Option<String>,)>(
-        "select c.digest from sessions e join files f on f.tenant_id = ?1 and f.workspace_id = e.workspace_id and f.path_key = ?3
-         join file_changes c on c.tenant_id = ?1 and c.file_id = f.id
-         where e.tenant_id = ?1 and e.session_id = ?2 order by c.created_at desc limit 1",
-        params![session, text::key(path)],
+        "select head from sessions where tenant_id = ?1 and session_id = ?2",
+        params![session],
     )?;
-    Ok(found.and_then(|(digest,)| digest))
+    Ok(found.and_then(|(heads,)| heads))
+}
+
+row! {
+    /// The last recorded change of a file.
+    pub struct LastChange {
+        change: FileChange,
+        digest: Option<String>,
+        created_at: Time,
+    }
+}
+
+/// The last recorded change of a file, by its path in the workspace of a directory.
+pub fn last_change(read: &mut Reader<'_>, directory: &str, path: &str) -> Result<Option<LastChange>> {
+    read.one(
+        "select c.change, c.digest, c.created_at from workspaces w
+         join files f on f.tenant_id = ?1 and f.workspace_id = w.id and f.path_key = ?3
+         join file_changes c on c.tenant_id = ?1 and c.file_id = f.id
+         where w.tenant_id = ?1 and w.directory = ?2 and w.deleted_at is null order by c.created_at desc limit 1",
+        params![directory, text::key(path)],
+    )
 }

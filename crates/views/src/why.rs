@@ -1,5 +1,8 @@
 //! Why a thing is there: the chain from it to the person who answers for it.
 
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Duration, Error as Rule, Id, Time,
@@ -129,7 +132,11 @@ impl View for Why {
     type Output = Chain;
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Chain> {
-        let thing = address(&self.thing);
+        let thing = match Address::of(&self.thing) {
+            Address::Thing(thing) => thing,
+            Address::Page { page, reference } => return page_chain(read, &self.thing, page, &reference, now),
+        };
+        let thing = thing.as_ref();
         let known = read.anything(thing)?;
         // A path means the file in this workspace before one of the same name elsewhere.
         if known.as_ref().is_none_or(|entry| entry.kind == Kind::File)
@@ -137,6 +144,10 @@ impl View for Why {
         {
             return file_chain(read, &found, now);
         }
+        // A file of that name stands right here, and nothing is recorded about that one.
+        let another =
+            |entry: &Entry| entry.kind == Kind::File && entry.display_path == thing && file::is_on_disk(thing);
+        let known = known.filter(|entry| !another(entry));
         if let Some(entry) = known {
             let path = (entry.kind == Kind::File).then(|| file::on_disk(read, entry.id)).transpose()?.flatten();
             let mut chain = chain(read, &entry, now)?;
@@ -153,6 +164,28 @@ impl View for Why {
             return line_chain(read, &found, number, now);
         }
         Err(not_found(thing).into())
+    }
+}
+
+/// The chain of what a page of ours shows. Of anyone else's page only a commit is known, by its whole hash.
+fn page_chain(read: &mut Reader<'_>, url: &str, page: &str, reference: &str, now: Time) -> Result<Chain> {
+    // A report stands at the page of its task, too.
+    let stands_at = |kind: Kind| page_of(kind) == page || (kind == Kind::Task && page == "reports");
+    let shown = read.anything(reference)?.filter(|entry| stands_at(entry.kind));
+    let hash = reference.rsplit('/').next().unwrap_or_default();
+    let entry = match shown {
+        None if [40, 64].contains(&hash.len()) => file::commit(read, hash)?,
+        shown => shown,
+    };
+    chain(read, &entry.ok_or_else(|| not_found(url))?, now)
+}
+
+/// The first part of the paths of a kind of thing.
+fn page_of(kind: Kind) -> String {
+    match kind {
+        Kind::Person => "people".to_owned(),
+        Kind::QueueItem => "queue".to_owned(),
+        kind => format!("{kind}s"),
     }
 }
 
@@ -212,7 +245,10 @@ pub fn chain(read: &mut Reader<'_>, entry: &Entry, now: Time) -> Result<Chain> {
         Kind::Spawn | Kind::Subagent | Kind::Message => follow_observed(read, entry, now, &mut chain.places)?,
         _ => {
             chain.touched_by = touched_by(read, entry.id)?;
-            let maker = maker(&chain.touched_by, entry);
+            let maker = match entry.kind {
+                Kind::File => file::maker(read, entry.id)?,
+                _ => maker(&chain.touched_by, entry),
+            };
             let observed = match maker {
                 Some(run) if entry.kind == Kind::File && file::is_observed(read, entry.id, run)? => " (observed)",
                 _ => "",
@@ -231,14 +267,31 @@ fn hop(kind: &'static str, id: Uuid, label: impl Into<String>) -> Place {
     Place::Recorded(Hop { kind, id, label: label.into() })
 }
 
-/// What a URL of ours names: the variant after `/tasks/`, else its last part.
-fn address(thing: &str) -> &str {
-    let Some((_, rest)) = thing.split_once("://") else {
-        return thing;
-    };
-    let path = rest.split_once('/').map_or("", |(_, path)| path);
-    let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-    path.strip_prefix("tasks/").unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path))
+/// What was typed.
+#[derive(Debug, PartialEq)]
+enum Address<'a> {
+    Thing(Cow<'a, str>),
+    /// The path of a URL: its first part, and the rest.
+    Page {
+        page: &'a str,
+        reference: Cow<'a, str>,
+    },
+}
+
+impl<'a> Address<'a> {
+    fn of(typed: &'a str) -> Self {
+        let Some((scheme, rest)) = typed.split_once("://") else {
+            return Self::Thing(typed.into());
+        };
+        let host = rest.find('/').unwrap_or(rest.len());
+        let decoded = |text: &'a str| percent_decode_str(text).decode_utf8_lossy();
+        if scheme.eq_ignore_ascii_case("file") {
+            return Self::Thing(decoded(&rest[host..]));
+        }
+        let path = rest[host..].split(['?', '#']).next().unwrap_or_default().trim_matches('/');
+        let (page, reference) = path.split_once('/').unwrap_or((path, ""));
+        Self::Page { page, reference: decoded(reference) }
+    }
 }
 
 fn touched_by(read: &mut Reader<'_>, resource: Uuid) -> Result<Vec<TouchedBy>> {
@@ -250,12 +303,6 @@ fn touched_by(read: &mut Reader<'_>, resource: Uuid) -> Result<Vec<TouchedBy>> {
 
 /// The run that made the thing: its first touch, unless someone made it outside a run before that.
 fn maker(touches: &[TouchedBy], entry: &Entry) -> Option<Id<kind::Run>> {
-    if entry.kind == Kind::File {
-        // A file that was there before: whoever changed it last.
-        let created = touches.iter().find(|touch| touch.action_type == ActionType::Create);
-        let last = touches.iter().max_by_key(|touch| touch.last_at);
-        return created.or(last).map(|touch| touch.run_id);
-    }
     let first = touches.first()?;
     let made_here = !matches!(
         first.action_type,
@@ -456,18 +503,32 @@ fn follow_observed(read: &mut Reader<'_>, entry: &Entry, now: Time, places: &mut
 
 #[cfg(test)]
 mod tests {
-    use super::address;
+    use super::*;
 
     #[test]
-    fn a_url_names_its_last_part_or_its_variant() {
-        for (thing, meant) in [
-            ("http://127.0.0.1:7878/runs/1a2b3c4d", "1a2b3c4d"),
-            ("http://127.0.0.1:7878/tasks/unit/go?x=1", "unit/go"),
-            ("https://h/notes/1a2b3c4d/#top", "1a2b3c4d"),
-            ("unit/go", "unit/go"),
-            ("http://h", ""),
+    fn a_url_is_a_page_and_its_reference_or_a_file() {
+        for (url, page, reference) in [
+            ("http://127.0.0.1:7878/runs/1a2b3c4d", "runs", "1a2b3c4d"),
+            ("http://127.0.0.1:7878/tasks/unit/go%20on?x=1", "tasks", "unit/go on"),
+            ("https://h/notes/1a2b3c4d/#top", "notes", "1a2b3c4d"),
+            ("trackway:///tasks/unit/go", "tasks", "unit/go"),
+            ("https://example.org/some/other/README.md", "some", "other/README.md"),
+            ("http://h", "", ""),
         ] {
-            assert_eq!(address(thing), meant);
+            assert_eq!(Address::of(url), Address::Page { page, reference: reference.into() });
         }
+        for (typed, thing) in [
+            ("unit/go", "unit/go"),
+            ("file:///etc/a%20b.md", "/etc/a b.md"),
+            ("FILE://localhost/etc/passwd:3", "/etc/passwd:3"),
+        ] {
+            assert_eq!(Address::of(typed), Address::Thing(thing.into()));
+        }
+    }
+
+    #[test]
+    fn kinds_have_pages() {
+        let pages = [Kind::Run, Kind::Person, Kind::QueueItem, Kind::Stickie].map(page_of);
+        assert_eq!(pages, ["runs", "people", "queue", "stickies"]);
     }
 }

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use trackway_domain::{Error as Rule, Ref, kind};
+use trackway_domain::{Error as Rule, Id, Ref, kind};
 use trackway_store::{
     Writer, params,
     sql::Param,
-    tables::{ReportHead, Session},
+    tables::{Agent, ReportHead, Scratchpad, ScratchpadRevision, Session},
 };
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     conversation::content,
     error::Result,
     report,
+    scratchpad::write_revision,
     touched::Nothing,
 };
 
@@ -146,6 +147,10 @@ pub struct Forgotten {
     pub notices: Vec<String>,
 }
 
+/// Commits that nothing else tells of.
+const COMMITS: &str = "(select m.id from commits m where m.tenant_id = ?1 and ?2 is not null
+    and not exists (select 1 from run_resources r where r.tenant_id = ?1 and r.resource_id = m.id))";
+
 /// Files that nothing else tells of.
 const FILES: &str = "(select f.id from files f where f.tenant_id = ?1 and ?2 is not null
     and not exists (select 1 from file_changes c where c.tenant_id = ?1 and c.file_id = f.id)
@@ -159,8 +164,9 @@ impl Action for Forget {
     type Touched = Nothing;
     type Output = Forgotten;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let session = find(write, &self.session)?;
+        let scratchpads = forget_scratchpads(context, write, &session)?;
         let messages = forget_messages(write, &session)?;
         let mut delete = |from: &str| -> Result<i64> {
             let removed = write.execute(&format!("delete from {from}"), params![session.id])?;
@@ -204,6 +210,9 @@ impl Action for Forget {
             Ok(i64::try_from(removed).unwrap_or(i64::MAX))
         };
         let runs = delete("runs where tenant_id = ?1 and session_id = ?2")?;
+        delete(&format!("commit_files where tenant_id = ?1 and commit_id in {COMMITS}"))?;
+        delete(&format!("registry where tenant_id = ?1 and id in {COMMITS}"))?;
+        delete(&format!("commits where tenant_id = ?1 and id in {COMMITS}"))?;
         delete(&format!("registry where tenant_id = ?1 and id in {FILES}"))?;
         delete(&format!("files where tenant_id = ?1 and id in {FILES}"))?;
         delete(
@@ -224,7 +233,7 @@ impl Action for Forget {
             spawns,
             touches,
             transcript_path: session.transcript_path,
-            notices: still.into_iter().collect(),
+            notices: scratchpads.into_iter().chain(still).collect(),
         };
         Ok(Done::changed(forgotten, &resource, Nothing).with_detail(detail))
     }
@@ -244,6 +253,44 @@ fn forget_messages(write: &mut Writer<'_>, session: &Session) -> Result<i64> {
         write.execute(&format!("delete from messages where tenant_id = ?1 and id in {said}"), params![session.id])?;
     content::sweep(write)?;
     Ok(i64::try_from(removed).unwrap_or(i64::MAX))
+}
+
+/// Removes what runs of a session noted for later runs. Where that stood in a scratchpad, what was there before is
+/// written again. Says so: later runs may have copied from it.
+fn forget_scratchpads(context: &Context, write: &mut Writer<'_>, session: &Session) -> Result<Vec<String>> {
+    let noted = write.query::<(Id<kind::Agent>, String, i64)>(
+        &format!(
+            "select a.id, a.handle, max(r.revision) from scratchpad_revisions r join agents a on a.id = r.agent_id
+             where r.tenant_id = ?1 and r.run_id in {RUNS} group by a.id, a.handle order by a.handle"
+        ),
+        params![session.id],
+    )?;
+    write.execute(
+        &format!("delete from scratchpad_revisions where tenant_id = ?1 and run_id in {RUNS}"),
+        params![session.id],
+    )?;
+    let mut notices = Vec::new();
+    for (agent, handle, newest) in noted {
+        write.row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![agent])?;
+        let stands = write.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
+        let left = write.row::<ScratchpadRevision>(
+            "where tenant_id = ?1 and agent_id = ?2 order by revision desc limit 1",
+            params![agent],
+        )?;
+        let went = match (stands.is_some_and(|stands| stands.revision == newest), left) {
+            (false, _) => "what they noted is removed from its history; what later runs copied of it stays",
+            (true, Some(left)) => {
+                write_revision(context, write, agent, left.content, None)?;
+                "it is again what it was before"
+            }
+            (true, None) => {
+                write.execute("delete from scratchpads where tenant_id = ?1 and agent_id = ?2", params![agent])?;
+                "it is empty again"
+            }
+        };
+        notices.push(format!("the scratchpad of {handle} was written by runs of this session: {went}"));
+    }
+    Ok(notices)
 }
 
 /// Removes what runs of a session reported. Where one was the current report, the newest that is left takes its place.

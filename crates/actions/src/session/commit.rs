@@ -3,7 +3,7 @@
 use trackway_domain::{
     Id, Time,
     kind::{self, ActionType, ResourceType},
-    observed::{CommitFacts, Seen},
+    observed::{CommitFacts, Seen, Source},
     text,
 };
 use trackway_store::{
@@ -24,7 +24,8 @@ impl Observing<'_, '_> {
             return Ok(());
         }
         let run = self.run_of(seen)?;
-        let workspace = self.workspace_id()?;
+        let ground = self.ground(seen)?;
+        let (workspace, root) = (ground.workspace, ground.root.as_deref());
         // One may know the whole hash, the other only its beginning.
         let known = self.write.row::<Commit>(
             "where tenant_id = ?1 and workspace_id = ?2 and hash >= ?3 and hash < ?4 order by hash limit 1",
@@ -67,13 +68,28 @@ impl Observing<'_, '_> {
             }
             Some(_) => {}
         }
-        if new {
+        if new || self.is_of_another(run, commit.id)? {
             self.touch_commit(run, commit.id, ActionType::Create, &path, seen.at)?;
         }
         for (name, old) in &facts.files {
-            self.commit_file(run, &commit, &path, name, old.as_deref(), seen.at)?;
+            let name = recorded_path(root, root, name);
+            let old = old.as_ref().map(|old| recorded_path(root, root, old));
+            self.commit_file(run, &commit, &path, &name, old.as_deref(), seen.at)?;
         }
         Ok(())
+    }
+
+    /// Takes a commit back from another run. Several agents in one work tree look at the same repository, and the first
+    /// to look finds it; the transcript says whose command made it.
+    fn is_of_another(&mut self, run: Id<kind::Run>, commit: Id<kind::Commit>) -> Result<bool> {
+        if self.source != Source::Transcript {
+            return Ok(false);
+        }
+        let taken = self.write.execute(
+            "delete from run_resources where tenant_id = ?1 and resource_type = 'commit' and resource_id = ?2 and action_type = 'create' and run_id <> ?3",
+            params![commit, run],
+        )?;
+        Ok(taken > 0)
     }
 
     fn touch_commit(
@@ -104,13 +120,9 @@ impl Observing<'_, '_> {
         old: Option<&str>,
         at: Time,
     ) -> Result<()> {
-        let path = recorded_path(self.session.root.as_deref(), self.session.root.as_deref(), name);
         let file = match old {
-            Some(old) => {
-                let old = recorded_path(self.session.root.as_deref(), self.session.root.as_deref(), old);
-                self.renamed(commit, &old, &path, at)?
-            }
-            None => self.file_at(&path, at)?,
+            Some(old) => self.renamed(commit, old, name, at)?,
+            None => self.file_at(commit.workspace_id, name, at)?,
         };
         let first = self.write.execute(
             "insert into commit_files (tenant_id, commit_id, file_id) values (?1, ?2, ?3) on conflict (commit_id, file_id) do nothing",
@@ -148,7 +160,7 @@ impl Observing<'_, '_> {
                 self.files.clear();
                 Ok(file)
             }
-            _ => self.file_at(path, at),
+            _ => self.file_at(commit.workspace_id, path, at),
         }
     }
 }

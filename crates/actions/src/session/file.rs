@@ -39,8 +39,19 @@ pub(super) fn recorded_path(root: Option<&str>, cwd: Option<&str>, path: &str) -
 impl Observing<'_, '_> {
     pub(super) fn file(&mut self, seen: &Seen, facts: &FileFacts) -> Result<()> {
         let run = self.run_of(seen)?;
-        let path = recorded_path(self.session.root.as_deref(), self.session.cwd.as_deref(), &facts.path);
-        let file = self.file_at(&path, seen.at)?;
+        let ground = self.ground(seen)?;
+        let path = recorded_path(ground.root.as_deref(), ground.cwd.as_deref(), &facts.path);
+        let lines = facts.written.as_ref().map(trackway_domain::line_trace::Written::to_bytes);
+        let file = match self.known_file(ground.workspace, &path)? {
+            Some(file) => file,
+            None => {
+                // A work tree that is gone by now gave the file another name.
+                if let Some(told) = self.told(facts)? {
+                    return self.know_better(told, run, facts, lines);
+                }
+                self.new_file(ground.workspace, &path, seen.at)?
+            }
+        };
         let change = FileChanged {
             id: Id::<kind::File>::new(seen.at).uuid(),
             tenant_id: self.context.tenant,
@@ -52,15 +63,12 @@ impl Observing<'_, '_> {
             change: facts.change,
             evidence: facts.evidence,
             digest: facts.digest.clone(),
-            lines: facts.written.as_ref().map(trackway_domain::line_trace::Written::to_bytes),
+            lines,
             created_at: seen.at,
         };
         let known = match &facts.tool_use_id {
             Some(_) if self.write.insert_new(&change)? => None,
-            Some(tool_use_id) => self.write.row::<FileChanged>(
-                "where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
-                params![self.session.id, tool_use_id],
-            )?,
+            Some(_) => self.told(facts)?,
             // Seen in the work tree: the same content is the same observation.
             None => {
                 let known = self.write.row::<FileChanged>(
@@ -74,10 +82,19 @@ impl Observing<'_, '_> {
             }
         };
         if let Some(known) = known {
-            return self.know_better(known, run, facts, change.lines, &path);
+            return self.know_better(known, run, facts, change.lines);
         }
         self.count("file_change");
         self.touch_file(run, file.id, facts.change, &path, seen.at)
+    }
+
+    /// The change that a call made, where it was told already.
+    fn told(&mut self, facts: &FileFacts) -> Result<Option<FileChanged>> {
+        let Some(tool_use_id) = &facts.tool_use_id else { return Ok(None) };
+        Ok(self.write.row::<FileChanged>(
+            "where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
+            params![self.session.id, tool_use_id],
+        )?)
     }
 
     /// What a second source adds: what the first did not know, and whose transcript holds the call.
@@ -87,7 +104,6 @@ impl Observing<'_, '_> {
         run: Id<kind::Run>,
         facts: &FileFacts,
         lines: Option<Vec<u8>>,
-        path: &str,
     ) -> Result<()> {
         let mut change = known.clone();
         change.digest = known.digest.clone().or_else(|| facts.digest.clone());
@@ -99,7 +115,9 @@ impl Observing<'_, '_> {
         if self.source == Source::Transcript && known.run_id != run {
             change.run_id = run;
             self.take_touch_back(&known)?;
-            self.touch_file(run, known.file_id, known.change, path, known.created_at)?;
+            let file = self.write.row::<File>("where tenant_id = ?1 and id = ?2", params![known.file_id])?;
+            let path = file.map(|file| file.path).unwrap_or_default();
+            self.touch_file(run, known.file_id, known.change, &path, known.created_at)?;
         }
         if change != known {
             self.write.update_changed(&known, &change)?;
@@ -139,25 +157,15 @@ impl Observing<'_, '_> {
         record_touch(self.write, run, &touch, at, 0)
     }
 
-    /// The file of a path in this session's workspace, entered when it was never seen.
-    pub(super) fn file_at(&mut self, path: &str, at: Time) -> Result<File> {
-        if let Some(file) = self.files.get(path) {
-            return Ok(file.clone());
+    /// The file of a path in a workspace, entered when it was never seen.
+    pub(super) fn file_at(&mut self, workspace: Id<kind::Workspace>, path: &str, at: Time) -> Result<File> {
+        match self.known_file(workspace, path)? {
+            Some(file) => Ok(file),
+            None => self.new_file(workspace, path, at),
         }
-        let file = self.look_up_file(path, at)?;
-        self.files.insert(path.to_owned(), file.clone());
-        Ok(file)
     }
 
-    fn look_up_file(&mut self, path: &str, at: Time) -> Result<File> {
-        let workspace = self.workspace_id()?;
-        let known = self.write.row::<File>(
-            "where tenant_id = ?1 and workspace_id = ?2 and path_key = ?3",
-            params![workspace, text::key(path)],
-        )?;
-        if let Some(file) = known {
-            return Ok(file);
-        }
+    fn new_file(&mut self, workspace: Id<kind::Workspace>, path: &str, at: Time) -> Result<File> {
         let file = File {
             id: Id::new(at),
             tenant_id: self.context.tenant,
@@ -170,7 +178,21 @@ impl Observing<'_, '_> {
         self.write.insert(&file)?;
         // Nobody is said to have made it: it may have been there before.
         self.write.register(file.id, None, &text::cut(path, SHOWN_MAX), None)?;
+        self.files.insert((workspace, path.to_owned()), file.clone());
         Ok(file)
+    }
+
+    fn known_file(&mut self, workspace: Id<kind::Workspace>, path: &str) -> Result<Option<File>> {
+        let key = (workspace, path.to_owned());
+        if let Some(file) = self.files.get(&key) {
+            return Ok(Some(file.clone()));
+        }
+        let known = self.write.row::<File>(
+            "where tenant_id = ?1 and workspace_id = ?2 and path_key = ?3",
+            params![workspace, text::key(path)],
+        )?;
+        self.files.extend(known.clone().map(|file| (key, file)));
+        Ok(known)
     }
 }
 

@@ -146,8 +146,10 @@ struct Observing<'a, 'w> {
     /// Whose run each is, as far as it was asked.
     agents_of_runs: HashMap<Id<kind::Run>, Option<Uuid>>,
     roles: HashMap<String, Id<kind::Role>>,
-    /// Files by their paths.
-    files: HashMap<String, File>,
+    /// Workspaces by their directories.
+    workspaces: HashMap<String, Id<kind::Workspace>>,
+    /// Files by their workspaces and paths.
+    files: HashMap<(Id<kind::Workspace>, String), File>,
     /// Prompts of another session that this one repeats, with what followed them.
     repeated: HashSet<String>,
     /// The first message that answers each prompt, of a client whose repeated lines are known by that only.
@@ -195,6 +197,7 @@ impl<'a, 'w> Observing<'a, 'w> {
             agents: HashMap::new(),
             agents_of_runs: HashMap::new(),
             roles: HashMap::new(),
+            workspaces: HashMap::new(),
             files: HashMap::new(),
             repeated: HashSet::new(),
             answers: run::answers(observation),

@@ -1,10 +1,13 @@
 //! Where a session happens: its row, its workspace, and the lasting agents that work there.
 
+use std::path::Path;
+
 use trackway_domain::{
     Id, Time, kind,
     observed::{Seen, SessionFacts},
     text,
     words::{RoleOrigin, Runner},
+    work_tree,
 };
 use trackway_store::{
     Writer, params,
@@ -25,6 +28,17 @@ use crate::{
 const MAIN: &str = "main";
 /// Characters of a role or a directory in a handle.
 const NAME_PART_MAX: usize = 80;
+/// Characters of a workspace's directory.
+const DIRECTORY_MAX: usize = 4_000;
+
+/// Where something happened.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pub workspace: Id<kind::Workspace>,
+    /// What its files are named from.
+    pub root: Option<String>,
+    pub cwd: Option<String>,
+}
 
 /// A session that was never seen. Its id is the client's, where that is a UUID nobody has.
 pub(super) fn new_session(context: &Context, write: &mut Writer<'_>, name: &str, at: Time) -> Result<Session> {
@@ -82,13 +96,12 @@ impl Observing<'_, '_> {
         };
         first(&mut session.cwd, &facts.cwd);
         first(&mut session.root, &facts.root);
+        if let (Some(root), Some(head)) = (&facts.root, &facts.head) {
+            session.head = Some(work_tree::with_head(session.head.as_deref(), root, head));
+        }
         first(&mut session.transcript_path, &facts.transcript_path);
         first(&mut session.source, &facts.source);
-        for (known, said) in [
-            (&mut session.version, &facts.version),
-            (&mut session.git_branch, &facts.git_branch),
-            (&mut session.head, &facts.head),
-        ] {
+        for (known, said) in [(&mut session.version, &facts.version), (&mut session.git_branch, &facts.git_branch)] {
             // Files of agents are read after the session's own, however old they are.
             if said.is_some() && (known.is_none() || seen.agent.is_none()) {
                 known.clone_from(said);
@@ -99,30 +112,70 @@ impl Observing<'_, '_> {
         if facts.source.is_some() && session.ended_at.is_some_and(|ended| ended < at) {
             session.ended_at = None;
         }
-        if session.workspace_id.is_none()
-            && let Some(directory) = facts.workspace.as_deref().or(facts.root.as_deref()).or(facts.cwd.as_deref())
-        {
-            let workspace = self.workspace(directory)?;
-            self.session.workspace_id = Some(workspace);
+        if session.workspace_id.is_none() {
+            self.settle(facts)?;
         }
         self.session_changed |= self.session != before;
         Ok(())
     }
 
-    /// The workspace of a directory: the one that holds it, else a new one named after it.
-    fn workspace(&mut self, directory: &str) -> Result<Id<kind::Workspace>> {
-        self.write.lock_catalog()?;
-        for holder in std::path::Path::new(directory).ancestors() {
-            let found = self.write.one::<(Id<kind::Workspace>,)>(
-                "select id from workspaces where tenant_id = ?1 and directory = ?2 and deleted_at is null order by id limit 1",
-                params![holder.to_string_lossy().into_owned()],
-            )?;
-            if let Some((id,)) = found {
-                return Ok(id);
+    /// Finds the workspace that the session is in, or makes one.
+    fn settle(&mut self, facts: &SessionFacts) -> Result<()> {
+        let settled = match (facts.workspace.as_deref(), facts.root.as_deref().or(facts.cwd.as_deref())) {
+            // A repository is a workspace of its own, whatever it lies in: its files are named from its top.
+            (Some(repository), _) => self.workspace(repository)?,
+            (None, Some(directory)) => match self.holder(directory)? {
+                Some((id, holder)) => {
+                    self.session.root = Some(holder);
+                    id
+                }
+                None => self.workspace(directory)?,
+            },
+            (None, None) => return Ok(()),
+        };
+        self.session.workspace_id = Some(settled);
+        Ok(())
+    }
+
+    /// The workspace that holds a directory outside any repository, and where that is.
+    fn holder(&mut self, directory: &str) -> Result<Option<(Id<kind::Workspace>, String)>> {
+        for above in Path::new(directory).ancestors() {
+            let above = above.to_string_lossy().into_owned();
+            if let Some(id) = self.workspace_at(&above)? {
+                return Ok(Some((id, above)));
             }
         }
-        let directory = text::cut(&text::clean_line(directory), 4_000);
-        let last = std::path::Path::new(&directory).file_name().map(|name| name.to_string_lossy().into_owned());
+        Ok(None)
+    }
+
+    fn workspace_at(&mut self, directory: &str) -> Result<Option<Id<kind::Workspace>>> {
+        let found = self.write.one::<(Id<kind::Workspace>,)>(
+            "select id from workspaces where tenant_id = ?1 and directory = ?2 and deleted_at is null order by id limit 1",
+            params![directory],
+        )?;
+        Ok(found.map(|(id,)| id))
+    }
+
+    /// The workspace of a directory, named after it when it is new.
+    fn workspace(&mut self, directory: &str) -> Result<Id<kind::Workspace>> {
+        let directory = text::cut(&text::clean_line(directory), DIRECTORY_MAX);
+        if let Some(id) = self.workspaces.get(&directory) {
+            return Ok(*id);
+        }
+        let id = match self.workspace_at(&directory)? {
+            Some(id) => id,
+            None => self.new_workspace(&directory)?,
+        };
+        self.workspaces.insert(directory, id);
+        Ok(id)
+    }
+
+    fn new_workspace(&mut self, directory: &str) -> Result<Id<kind::Workspace>> {
+        self.write.lock_catalog()?;
+        if let Some(id) = self.workspace_at(directory)? {
+            return Ok(id);
+        }
+        let last = Path::new(directory).file_name().map(|name| name.to_string_lossy().into_owned());
         let base = name_part(last.as_deref().unwrap_or("root"));
         let taken: Vec<String> = self
             .write
@@ -139,7 +192,7 @@ impl Observing<'_, '_> {
             id: self.write.new_id(),
             tenant_id: self.context.tenant,
             name,
-            directory: Some(directory),
+            directory: Some(directory.to_owned()),
             repository: None,
             description: None,
             project: None,
@@ -163,6 +216,17 @@ impl Observing<'_, '_> {
         self.session.workspace_id = Some(id);
         self.session_changed = true;
         Ok(id)
+    }
+
+    /// Where a fact was seen: the workspace, and the directory that files are named from. Whoever works outside any
+    /// repository works where the session does.
+    pub(super) fn ground(&mut self, seen: &Seen) -> Result<Ground> {
+        let place = seen.place.clone().unwrap_or_default();
+        let cwd = place.cwd.or_else(|| self.session.cwd.clone());
+        Ok(match place.workspace {
+            Some(repository) => Ground { workspace: self.workspace(&repository)?, root: place.root, cwd },
+            None => Ground { workspace: self.workspace_id()?, root: self.session.root.clone(), cwd },
+        })
     }
 
     /// The role of a name, entered when it was never seen.

@@ -13,12 +13,13 @@ use trackway_claude::{
 };
 use trackway_domain::{
     ErrorKind, Time, closing,
-    observed::{Fact, FileFacts, PromptKey, Seen, SessionFacts},
+    observed::{CommitFacts, Fact, FileFacts, Place, PromptKey, Seen, SessionFacts},
     text,
     words::{ChangeEvidence, FileChange, Memory},
+    work_tree::head_of,
 };
 use trackway_store::params;
-use trackway_views::session::{Standing, last_digest, standing};
+use trackway_views::session::{Standing, heads, last_change, standing};
 
 use super::{
     log,
@@ -92,7 +93,7 @@ impl Hook<'_> {
             self.core.observe(self.context, &event.observation(heard.facts))?;
         }
         if heard.look_for_commits || event.is_stop() {
-            self.look_around(event, heard.look_for_commits, at)?;
+            self.look_around(event, at)?;
         }
         let waiting: u64 =
             heard.read.iter().map(|transcript| transcript.path.metadata().map_or(0, |file| file.len())).sum();
@@ -149,35 +150,33 @@ impl Hook<'_> {
         }
     }
 
-    /// Looks for commits that appeared, and at the end of a run for files that a command changed.
-    fn look_around(&self, event: &Event, commits: bool, at: Time) -> Result<(), Failure> {
-        let Some(now) = self.standing(event)? else { return Ok(()) };
-        let Some(root) = now.root.as_deref().filter(|root| Path::new(root).join(".git").exists()) else {
+    /// Looks for commits that appeared where the agent is, and at the end of a run for files that a command changed.
+    fn look_around(&self, event: &Event, at: Time) -> Result<(), Failure> {
+        let heads = heads(&mut self.core.store().read(self.context.tenant)?, &event.session_id)?;
+        let mut places: Vec<Place> = event.cwd.as_deref().map(work_tree::find).into_iter().collect();
+        // Most commands commit nothing, and that much is seen in two small files.
+        if !event.is_stop() && !places.iter().any(|place| moved(place, heads.as_deref()).is_some()) {
             return Ok(());
-        };
+        }
+        let Some(now) = self.standing(event)? else { return Ok(()) };
+        let Some(shell) = now.shell_at.filter(|shell| *shell >= now.started_at) else { return Ok(()) };
+        // The main agent may have gone elsewhere in the end.
+        let home = now.root.as_deref().filter(|_| event.agent().is_none()).map(work_tree::find);
+        places.extend(home.filter(|home| places.iter().all(|place| place.root != home.root)));
         let prompt = PromptKey { id: event.prompt_id.clone(), line: None };
         let mut facts = Vec::new();
-        let head = if commits { work_tree::head(root) } else { None };
-        if let Some(head) = head.filter(|head| now.head.as_ref() != Some(head)) {
-            if now.shell_at.is_some_and(|shell| shell >= now.started_at) {
-                let since = match &now.head {
-                    Some(before) => vec![format!("{before}..{head}")],
-                    // The first commits of a repository.
-                    None => vec![head.clone()],
-                };
-                let range: Vec<&str> = since.iter().map(String::as_str).collect();
-                let new = work_tree::commits(root, &range);
-                // What was pulled in was made by others, and before.
-                let own = new.into_iter().filter(|commit| {
-                    commit.committed_at.is_some_and(|committed| committed.plus_seconds(1) > now.started_at)
-                });
-                facts.extend(own.map(|commit| Seen::new(at, event.agent(), &prompt, Fact::Commit(commit))));
+        for place in &places {
+            let seen = |fact| Seen::new(at, event.agent(), &prompt, fact).seen_in(Some(place.clone()));
+            if let Some((root, head)) = moved(place, heads.as_deref()) {
+                let new = new_commits(root, heads.as_deref(), &head, now.started_at);
+                facts.extend(new.into_iter().map(|commit| seen(Fact::Commit(commit))));
+                let at_head = SessionFacts { root: place.root.clone(), head: Some(head), ..SessionFacts::default() };
+                facts.push(Seen::new(at, None, &PromptKey::default(), Fact::Session(Box::new(at_head))));
             }
-            let seen = SessionFacts { head: Some(head), ..SessionFacts::default() };
-            facts.push(Seen::new(at, None, &PromptKey::default(), Fact::Session(Box::new(seen))));
-        }
-        if event.is_stop() && !event.stop_hook_active {
-            facts.extend(self.changed_by_commands(event, &now, root, at)?);
+            if event.is_stop() && !event.stop_hook_active {
+                let changed = self.changed_by_commands(place, now.started_at, shell)?;
+                facts.extend(changed.into_iter().map(|file| seen(Fact::File(file))));
+            }
         }
         if !facts.is_empty() {
             self.core.observe(self.context, &event.observation(facts))?;
@@ -186,20 +185,25 @@ impl Hook<'_> {
     }
 
     /// Files that changed while the run ran commands, and that no tool told of.
-    fn changed_by_commands(&self, event: &Event, now: &Standing, root: &str, at: Time) -> Result<Vec<Seen>, Failure> {
-        let Some(until) = now.shell_at.filter(|shell| *shell >= now.started_at) else { return Ok(Vec::new()) };
-        let prompt = PromptKey { id: event.prompt_id.clone(), line: None };
+    fn changed_by_commands(&self, place: &Place, since: Time, until: Time) -> Result<Vec<FileFacts>, Failure> {
+        let (Some(root), Some(workspace)) = (&place.root, &place.workspace) else { return Ok(Vec::new()) };
         let mut facts = Vec::new();
         let mut read = self.core.store().read(self.context.tenant)?;
-        for (path, change) in work_tree::changed_between(root, now.started_at, until).into_iter().take(OBSERVED_MAX) {
+        for (path, change) in work_tree::changed_between(root, since, until).into_iter().take(OBSERVED_MAX) {
             let file = Path::new(root).join(&path);
-            let last = last_digest(&mut read, &event.session_id, &path)?;
+            let last = last_change(&mut read, workspace, &path)?;
             let digest = tool::digest_of_file(&file);
-            let known = if change == FileChange::Delete { last.is_none() } else { digest.is_none() || last == digest };
-            if Path::new(&path).starts_with(".trackway") || known {
+            let news = match change {
+                // When a file went away nobody can tell; that it went in this run only of one that was there in it.
+                FileChange::Delete => {
+                    last.is_some_and(|last| last.change != FileChange::Delete && last.created_at >= since)
+                }
+                _ => digest.is_some() && last.and_then(|last| last.digest) != digest,
+            };
+            if Path::new(&path).starts_with(".trackway") || !news {
                 continue;
             }
-            let facts_of_file = FileFacts {
+            facts.push(FileFacts {
                 path: file.to_string_lossy().into_owned(),
                 change,
                 evidence: ChangeEvidence::Observed,
@@ -207,8 +211,7 @@ impl Hook<'_> {
                 tool_use_id: None,
                 digest,
                 written: None,
-            };
-            facts.push(Seen::new(at, event.agent(), &prompt, Fact::File(facts_of_file)));
+            });
         }
         Ok(facts)
     }
@@ -237,6 +240,25 @@ impl Hook<'_> {
         let reason = closing::prompt(&now.handle, now.scratchpad.as_deref(), is_subagent);
         Ok(Some(json!({ "decision": "block", "reason": reason })))
     }
+}
+
+/// The work tree of a place and the commit it is at, when it is not where it was last seen.
+fn moved<'a>(place: &'a Place, heads: Option<&str>) -> Option<(&'a str, String)> {
+    let root = place.root.as_deref().filter(|_| place.workspace.is_some())?;
+    let head = work_tree::head(root)?;
+    let known = heads.and_then(|heads| head_of(heads, root));
+    (known != Some(head.as_str())).then_some((root, head))
+}
+
+/// The commits that a run made since a work tree was last seen. What was pulled in was made by others, and before.
+fn new_commits(root: &str, heads: Option<&str>, head: &str, started_at: Time) -> Vec<CommitFacts> {
+    let range = match heads.and_then(|heads| head_of(heads, root)) {
+        Some(before) => format!("{before}..{head}"),
+        // Never seen before: the first commits of a repository are new, too.
+        None => head.to_owned(),
+    };
+    let own = |commit: &CommitFacts| commit.committed_at.is_some_and(|at| at.plus_seconds(1) > started_at);
+    work_tree::commits(root, &[&range]).into_iter().filter(own).collect()
 }
 
 /// Who an agent is and what it noted for itself. Facts, not orders.

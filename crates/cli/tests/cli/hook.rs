@@ -49,15 +49,15 @@ impl Session<'_> {
         child
     }
 
-    fn prompt(&self, prompt: &str) {
+    pub fn prompt(&self, prompt: &str) {
         self.hears("UserPromptSubmit", &json!({ "prompt": prompt }));
     }
 
-    fn spawns(&self, call: &str, prompt: &str) {
+    pub fn spawns(&self, call: &str, prompt: &str) {
         self.hears("PreToolUse", &spawning(call, prompt));
     }
 
-    fn starts(&self, agent: &str) -> Value {
+    pub fn starts(&self, agent: &str) -> Value {
         self.hears("SubagentStart", &json!({ "agent_id": agent, "agent_type": "general-purpose" }))
     }
 
@@ -69,7 +69,7 @@ impl Session<'_> {
         self.hears("PostToolUse", &returning(call, prompt, agent));
     }
 
-    fn writes(&self, call: &str, path: &str) {
+    pub fn writes(&self, call: &str, path: &str) {
         self.hears("PostToolUse", &writing(call, path));
     }
 }
@@ -85,11 +85,11 @@ fn returning(call: &str, prompt: &str, agent: &str) -> Value {
     event
 }
 
-fn stopping(agent: &str, said: &str) -> Value {
+pub fn stopping(agent: &str, said: &str) -> Value {
     json!({ "agent_id": agent, "agent_type": "general-purpose", "stop_hook_active": false, "last_assistant_message": said })
 }
 
-fn writing(call: &str, path: &str) -> Value {
+pub fn writing(call: &str, path: &str) -> Value {
     let response = json!({ "type": "create", "structuredPatch": [] });
     json!({
         "tool_name": "Write", "tool_use_id": call, "tool_input": { "file_path": path, "content": "x\n" }, "tool_response": response,
@@ -114,13 +114,13 @@ pub fn whole_session() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn project(terminal: &Terminal) -> PathBuf {
+pub fn project(terminal: &Terminal) -> PathBuf {
     let project = terminal.home.path().join("project");
     fs::create_dir_all(&project).unwrap();
     project
 }
 
-fn git(project: &Path, arguments: &[&str]) {
+pub fn git(project: &Path, arguments: &[&str]) {
     let mut command = Command::new("git");
     command.arg("-C").arg(project).args([
         "-c",

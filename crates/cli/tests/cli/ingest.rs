@@ -17,12 +17,12 @@ use crate::{
     terminal::{Terminal, both_engines, column, ran, text},
 };
 
-const SESSION: &str = "11111111-1111-4111-8111-111111111111";
+pub const SESSION: &str = "11111111-1111-4111-8111-111111111111";
 const OTHER: &str = "22222222-2222-4222-8222-222222222222";
-const AGENT: &str = "a0123456789abcdef";
+pub const AGENT: &str = "a0123456789abcdef";
 
 /// A session that is being written: the next line has the next second and the next id.
-struct Writing {
+pub struct Writing {
     session: &'static str,
     cwd: String,
     agent: Option<&'static str>,
@@ -31,15 +31,15 @@ struct Writing {
 }
 
 impl Writing {
-    fn new(session: &'static str, cwd: &str) -> Self {
+    pub fn new(session: &'static str, cwd: &str) -> Self {
         Self { session, cwd: cwd.to_owned(), agent: None, seconds: 0, prompt: String::new() }
     }
 
-    fn of_agent(self, agent: &'static str) -> Self {
+    pub fn of_agent(self, agent: &'static str) -> Self {
         Self { agent: Some(agent), seconds: 100, prompt: "p1".to_owned(), ..self }
     }
 
-    fn line(&mut self, kind: &str, more: &Value) -> String {
+    pub fn line(&mut self, kind: &str, more: &Value) -> String {
         self.seconds += 1;
         let whose = self.agent.unwrap_or(self.session);
         let mut line = json!({
@@ -56,7 +56,7 @@ impl Writing {
         format!("{line}\n")
     }
 
-    fn prompt(&mut self, text: &str) -> String {
+    pub fn prompt(&mut self, text: &str) -> String {
         if self.agent.is_none() {
             self.prompt = format!("prompt-{}-{}", self.session, self.seconds);
         }
@@ -64,22 +64,22 @@ impl Writing {
         self.line("user", &json!({ "promptId": prompt, "message": { "role": "user", "content": text } }))
     }
 
-    fn assistant(&mut self, message: &str, stop: Option<&str>, output: u32, block: &Value) -> String {
+    pub fn assistant(&mut self, message: &str, stop: Option<&str>, output: u32, block: &Value) -> String {
         let usage = json!({ "input_tokens": 10, "output_tokens": output });
         let message = json!({ "id": message, "model": "m", "role": "assistant", "stop_reason": stop, "usage": usage, "content": [block] });
         let request = format!("req-{}", message["id"].as_str().unwrap());
         self.line("assistant", &json!({ "requestId": request, "message": message }))
     }
 
-    fn says(&mut self, message: &str, stop: Option<&str>, output: u32, words: &str) -> String {
+    pub fn says(&mut self, message: &str, stop: Option<&str>, output: u32, words: &str) -> String {
         self.assistant(message, stop, output, &json!({ "type": "text", "text": words }))
     }
 
-    fn calls(&mut self, message: &str, tool: &str, id: &str, input: &Value) -> String {
+    pub fn calls(&mut self, message: &str, tool: &str, id: &str, input: &Value) -> String {
         self.assistant(message, None, 20, &json!({ "type": "tool_use", "id": id, "name": tool, "input": input }))
     }
 
-    fn result(&mut self, id: &str, said: &str, result: &Value) -> String {
+    pub fn result(&mut self, id: &str, said: &str, result: &Value) -> String {
         let content = json!([{ "type": "tool_result", "tool_use_id": id, "content": said }]);
         let prompt = self.prompt.clone();
         self.line(
@@ -160,7 +160,7 @@ impl Folder {
     }
 }
 
-fn ingest(terminal: &Terminal) -> Value {
+pub fn ingest(terminal: &Terminal) -> Value {
     terminal.json(&["ingest", projects(terminal).to_str().unwrap()])
 }
 

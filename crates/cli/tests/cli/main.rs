@@ -15,6 +15,7 @@ mod doctor;
 mod errors;
 mod failover;
 mod faults;
+mod files;
 mod hook;
 mod ids;
 mod import;

@@ -1,0 +1,379 @@
+//! Which file, which commit and which run: two projects, several work trees, and names that several have.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    hook::{Session, git, project, stopping, writing},
+    ingest::{AGENT, Folder, SESSION, Writing, ingest},
+    terminal::{Terminal, both_engines, column, ran, text},
+};
+
+/// A repository with one commit.
+fn repository(path: PathBuf) -> PathBuf {
+    fs::create_dir_all(path.join("src")).unwrap();
+    git(&path, &["init", "-q", "-b", "main"]);
+    fs::write(path.join("README.md"), "read me\n").unwrap();
+    commit(&path, "first");
+    path
+}
+
+/// Commits all there is, and gives the hash.
+fn commit(repository: &Path, subject: &str) -> String {
+    git(repository, &["add", "."]);
+    git(repository, &["commit", "-q", "--allow-empty", "-m", subject]);
+    let printed = Command::new("git").arg("-C").arg(repository).args(["rev-parse", "HEAD"]).output().unwrap();
+    String::from_utf8(printed.stdout).unwrap().trim().to_owned()
+}
+
+/// A work tree that the client makes for an agent.
+fn work_tree(repository: &Path, name: &str) -> PathBuf {
+    let tree = repository.join(".claude/worktrees").join(name);
+    git(repository, &["worktree", "add", "-q", tree.to_str().unwrap()]);
+    tree
+}
+
+/// An event that says where it happened.
+fn at(place: &Path, mut event: Value) -> Value {
+    event["cwd"] = json!(place);
+    event
+}
+
+fn shell(command: &str) -> Value {
+    json!({ "tool_name": "Bash", "tool_use_id": "b1", "tool_input": { "command": command }, "tool_response": {} })
+}
+
+fn by(agent: &str, mut event: Value) -> Value {
+    event["agent_id"] = json!(agent);
+    event
+}
+
+/// Writes a file, on disk too.
+fn written(call: &str, path: &Path) -> Value {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "x\n").unwrap();
+    writing(call, path.to_str().unwrap())
+}
+
+/// What `why` answers to one who stands somewhere: the thing, and the prompt it came from. None when nothing is known.
+fn why_from(terminal: &Terminal, here: &Path, thing: &str) -> Option<(String, String)> {
+    let mut command = terminal.command(&["why", thing, "--json"]);
+    command.current_dir(here);
+    let ran = ran(command);
+    if ran.code == 3 {
+        return None;
+    }
+    assert_eq!(ran.code, 0, "{thing}: {}", ran.stderr);
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let hops = answer["data"]["chain"].as_array().unwrap();
+    let label = |kind: &str| hops.iter().find(|hop| hop["kind"] == kind).map(|hop| text(&hop["label"]));
+    Some((label("resource").unwrap_or_default(), label("message").or(label("spawn")).unwrap_or_default()))
+}
+
+fn why(terminal: &Terminal, thing: impl AsRef<Path>) -> Option<(String, String)> {
+    why_from(terminal, terminal.home.path(), thing.as_ref().to_str().unwrap())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with what `why` gives")]
+fn known(resource: &str, prompt: &str) -> Option<(String, String)> {
+    Some((resource.to_owned(), prompt.to_owned()))
+}
+
+/// What the newest run made: `action path`, sorted.
+fn made(terminal: &Terminal, run: &str) -> Vec<String> {
+    let touches = terminal.json(&["made", run])["touches"].clone();
+    let mut made: Vec<String> = touches
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|touch| format!("{} {}", text(&touch["action_type"]), text(&touch["display_path"])))
+        .collect();
+    made.sort();
+    made
+}
+
+both_engines! {
+    fn repositories_below_one_workspace_have_their_own_files(terminal: Terminal) {
+        let work = terminal.home.path().join("work");
+        let (first, second) = (repository(work.join("p1")), repository(work.join("p2")));
+        let (notes, diary) = (work.join("notes"), work.join("diary"));
+        for (id, place, file) in [
+            ("s0", &work, "todo.txt"), ("s1", &first, "src/a.rs"), ("s2", &second, "src/a.rs"), ("s3", &notes, "a.txt"), ("s4", &diary, "a.txt"),
+        ] {
+            let session = Session { terminal: &terminal, id };
+            session.hears("UserPromptSubmit", &at(place, json!({ "prompt": format!("go {id}") })));
+            session.hears("PostToolUse", &at(place, written(id, &place.join(file))));
+        }
+        assert_eq!(why(&terminal, first.join("src/a.rs")), known("file src/a.rs", "go s1"));
+        assert_eq!(why(&terminal, second.join("src/a.rs:1")), known("file src/a.rs:1", "go s2"));
+        // Outside any repository a workspace holds what is below it.
+        assert_eq!(why(&terminal, notes.join("a.txt")), known("file notes/a.txt", "go s3"));
+        assert_eq!(why(&terminal, diary.join("a.txt")), known("file diary/a.txt", "go s4"));
+        let mut agents = column(&terminal.json(&["agent", "list"]), "handle");
+        agents.retain(|handle| handle.starts_with("main@"));
+        agents.sort();
+        assert_eq!(agents, ["main@p1", "main@p2", "main@work"]);
+        // From the folder above it is the same file.
+        Session { terminal: &terminal, id: "s0" }.hears("PostToolUse", &at(&work, written("t9", &first.join("src/a.rs"))));
+        assert_eq!(why(&terminal, first.join("src/a.rs")), known("file src/a.rs", "go s0"));
+        assert_eq!(terminal.json(&["why", first.join("src/a.rs").to_str().unwrap()])["touched_by"].as_array().unwrap().len(), 2);
+    }
+
+    fn what_stands_at_a_path_is_meant_and_nothing_else_of_that_name(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        session.hears("PostToolUse", &written("t1", &project.join("src/lib.rs")));
+        session.hears("PostToolUse", &written("t2", &project.join("README.md")));
+        let hash = commit(&project, "all of it");
+        session.hears("PostToolUse", &shell("git commit"));
+        let (other, empty) = (terminal.home.path().join("other"), terminal.home.path().join("empty"));
+        fs::create_dir_all(&empty).unwrap();
+        fs::create_dir_all(other.join("src")).unwrap();
+        fs::write(other.join("src/lib.rs"), "x\n").unwrap();
+        for thing in ["src/lib.rs", "src/lib.rs:1", "./src/lib.rs"] {
+            assert_eq!(why_from(&terminal, &other, thing), None, "{thing}");
+        }
+        // Where nothing is at that path, the name is all there is.
+        assert_eq!(why_from(&terminal, &empty, "src/lib.rs"), known("file src/lib.rs", "go"));
+        assert_eq!(why_from(&terminal, &project, "src/lib.rs:1"), known("file src/lib.rs:1", "go"));
+
+        let url = |path: &Path| format!("file://{}", path.display());
+        assert_eq!(why_from(&terminal, &empty, &url(&project.join("README.md"))), known("file README.md", "go"));
+        for foreign in ["https://example.org/some/other/README.md", "https://example.org/README.md", "http://h/tasks/README.md", "file:///etc/README.md"] {
+            assert_eq!(why_from(&terminal, &empty, foreign), None, "{foreign}");
+        }
+        assert_eq!(why_from(&terminal, &empty, &url(&other.join("src/lib.rs"))), None);
+        let run = text(&terminal.json(&["run", "list"])[0]["id"]);
+        assert_eq!(why_from(&terminal, &empty, &format!("http://127.0.0.1:7878/runs/{}", &run[28..])), known("", "go"));
+        assert_eq!(why_from(&terminal, &empty, &format!("http://127.0.0.1:7878/notes/{}", &run[28..])), None);
+        let shown = known(&format!("commit {} all of it", &hash[..8]), "go");
+        assert_eq!(why_from(&terminal, &empty, &format!("https://example.org/o/r/commit/{hash}")), shown);
+    }
+
+    fn an_agent_in_a_work_tree_of_its_own_works_on_the_repository(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let tree = work_tree(&project, "agent-a1");
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        session.prompt("isolate");
+        session.spawns("t1", "do");
+        session.hears("SubagentStart", &at(&tree, json!({ "agent_id": "a1", "agent_type": "general-purpose" })));
+        session.hears("PostToolUse", &at(&tree, by("a1", written("t2", &tree.join("src/b.rs")))));
+        fs::write(tree.join("src/generated.rs"), "g\n").unwrap();
+        session.hears("PostToolUse", &at(&tree, by("a1", shell("make"))));
+        session.hears("SubagentStop", &at(&tree, stopping("a1", "written")));
+        session.hears("SubagentStart", &at(&tree, json!({ "agent_id": "a1", "agent_type": "general-purpose" })));
+        let hash = commit(&tree, "by a1");
+        session.hears("PostToolUse", &at(&tree, by("a1", shell("git commit"))));
+        assert_eq!(why(&terminal, tree.join("src/b.rs")).unwrap().0, "file src/b.rs");
+        git(&project, &["merge", "-q", "--ff-only", "agent-a1"]);
+        assert_eq!(why(&terminal, project.join("src/b.rs")).unwrap().0, "file src/b.rs");
+        assert_eq!(why(&terminal, project.join("src/b.rs:1")).unwrap().0, "file src/b.rs:1");
+        assert_eq!(why(&terminal, project.join("src/generated.rs")).unwrap().0, "file src/generated.rs (observed)");
+        let chain = terminal.json(&["why", &hash])["chain"].clone();
+        assert_eq!(chain[0]["label"], format!("commit {} by a1", &hash[..8]));
+        assert_eq!(chain[2]["label"], "general-purpose@project");
+        assert_eq!(column(&terminal.json(&["workspace", "list"]), "name"), ["project"]);
+    }
+
+    fn transcripts_tell_the_same_of_a_work_tree_that_is_gone(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let folder = Folder::of(&terminal);
+        let spawn = json!({ "prompt": "do", "description": "do", "subagent_type": "general-purpose" });
+        let created = json!({ "type": "create", "structuredPatch": [] });
+        let (tree, gone) = (work_tree(&project, "agent-a1"), project.join(".claude/worktrees/agent-a2"));
+        let hash = commit(&tree, "by a1");
+        let mut main = Writing::new(SESSION, project.to_str().unwrap());
+        folder.append(None, &(main.prompt("isolate") + &main.calls("m1", "Agent", "t1", &spawn)));
+        let mut agent = Writing::new(SESSION, tree.to_str().unwrap()).of_agent(AGENT);
+        let mut lines = agent.prompt("do");
+        for (number, place) in [&tree, &gone].into_iter().enumerate() {
+            let path = place.join(format!("src/b{number}.rs"));
+            lines += &agent.calls(&format!("m2{number}"), "Write", &format!("t2{number}"), &json!({ "file_path": path, "content": "x\n" }));
+            lines += &agent.result(&format!("t2{number}"), "File created", &created);
+        }
+        lines += &agent.calls("m3", "Bash", "t3", &json!({ "command": "git commit" }));
+        lines += &agent.result("t3", "", &json!({ "stdout": format!("[agent-a1 {}] by a1\n", &hash[..7]) }));
+        folder.append(Some(AGENT), &lines);
+        ingest(&terminal);
+        for number in 0..2 {
+            let name = format!("src/b{number}.rs");
+            assert_eq!(why(&terminal, project.join(&name)).unwrap().0, format!("file {name}"));
+        }
+        assert_eq!(why(&terminal, &hash).unwrap().0, format!("commit {} by a1", &hash[..8]));
+        assert_eq!(column(&terminal.json(&["workspace", "list"]), "name"), ["project"]);
+    }
+
+    fn a_call_that_was_told_keeps_its_file_when_the_work_tree_goes(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let tree = terminal.home.path().join("tree");
+        git(&project, &["worktree", "add", "-q", tree.to_str().unwrap()]);
+        let session = Session { terminal: &terminal, id: SESSION };
+        let path = tree.join("b.rs");
+        session.hears("UserPromptSubmit", &json!({ "prompt": "go" }));
+        session.hears("PostToolUse", &at(&tree, written("t1", &path)));
+        git(&project, &["worktree", "remove", "--force", tree.to_str().unwrap()]);
+        let mut main = Writing::new(SESSION, tree.to_str().unwrap());
+        let lines = main.prompt("go") + &main.calls("m1", "Write", "t1", &json!({ "file_path": path, "content": "x\n" })) + &main.result("t1", "File created", &json!({ "type": "create", "structuredPatch": [] }));
+        Folder::of(&terminal).append(None, &lines);
+        ingest(&terminal);
+        let files = crate::hook::connection(&terminal).query::<(String,)>("select path from files", &[]).unwrap();
+        assert_eq!(files, [("b.rs".to_owned(),)]);
+    }
+
+    fn a_session_that_moves_works_where_it_is(terminal: Terminal) {
+        let (first, second) = (repository(project(&terminal)), repository(terminal.home.path().join("second")));
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        session.prompt("go");
+        session.hears("PostToolUse", &written("t1", &first.join("a.txt")));
+        session.hears("PostToolUse", &at(&second, written("t2", &second.join("b.txt"))));
+        fs::write(first.join("built.txt"), "x\n").unwrap();
+        let there = commit(&second, "there");
+        session.hears("PostToolUse", &at(&second, shell("git commit")));
+        let again = commit(&second, "again");
+        session.hears("PostToolUse", &at(&second, shell("git commit")));
+        let here = commit(&first, "here");
+        fs::write(first.join("later.txt"), "x\n").unwrap();
+        session.hears("PostToolUse", &shell("make"));
+        session.hears("Stop", &at(&second, json!({ "last_assistant_message": "done" })));
+        assert_eq!(why(&terminal, second.join("b.txt")), known("file b.txt", "go"));
+        assert_eq!(why(&terminal, first.join("later.txt")), known("file later.txt (observed)", "go"));
+        for (hash, subject) in [(&there, "there"), (&again, "again"), (&here, "here")] {
+            assert_eq!(why(&terminal, hash), known(&format!("commit {} {subject}", &hash[..8]), "go"));
+        }
+        let mut workspaces = column(&terminal.json(&["workspace", "list"]), "name");
+        workspaces.sort();
+        assert_eq!(workspaces, ["project", "second"]);
+    }
+
+    fn a_script_commits_whatever_it_is_called(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        session.prompt("go");
+        session.spawns("t1", "do");
+        session.starts("a1");
+        let during = commit(&project, "during");
+        session.hears("PostToolUse", &by("a1", shell("./save.sh")));
+        // In the background, and done after the command came back.
+        let after = commit(&project, "after");
+        session.hears("SubagentStop", &stopping("a1", "saved"));
+        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        for hash in [during, after] {
+            let chain = terminal.json(&["why", &hash])["chain"].clone();
+            assert_eq!((&chain[0]["kind"], &chain[2]["label"]), (&json!("resource"), &json!("general-purpose@project")));
+        }
+    }
+
+    fn a_commit_is_of_the_run_whose_command_says_so(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let session = Session { terminal: &terminal, id: SESSION };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        session.prompt("go");
+        session.spawns("t1", "do");
+        session.starts(AGENT);
+        let hash = commit(&project, "by the agent");
+        // The main agent looks around while the agent's command still runs.
+        session.hears("PostToolUse", &shell("ls"));
+        let agent_of = |hash: &str| text(&terminal.json(&["why", hash])["chain"][2]["label"]);
+        assert_eq!(agent_of(&hash), "main@project");
+        let mut agent = Writing::new(SESSION, project.to_str().unwrap()).of_agent(AGENT);
+        let lines = agent.prompt("do") + &agent.calls("m1", "Bash", "t2", &json!({ "command": "git commit && make" }))
+            + &agent.result("t2", "", &json!({ "stdout": format!("[main {}] by the agent\n", &hash[..7]) }));
+        let folder = Folder::of(&terminal);
+        folder.append(Some(AGENT), &lines);
+        ingest(&terminal);
+        assert_eq!(agent_of(&hash), "general-purpose@project");
+        let touches = terminal.json(&["why", &hash])["touched_by"].clone();
+        assert_eq!(column(&touches, "action_type"), ["create"]);
+    }
+
+    fn the_maker_of_a_file_is_who_created_it_last_or_changed_it_last(terminal: Terminal) {
+        let folder = Folder::of(&terminal);
+        let mut main = Writing::new(SESSION, "/ship");
+        let mut lines = String::new();
+        for number in 0..24 {
+            let made = if number % 10 == 2 { "File created" } else { "updated" };
+            lines += &main.prompt(&format!("go {number}"));
+            for (name, said) in [("old.rs", "updated"), ("again.rs", made)] {
+                let call = format!("{name}-{number}");
+                lines += &main.calls(&format!("m-{call}"), "Write", &call, &json!({ "file_path": format!("/ship/{name}"), "content": "x\n" }));
+                lines += &main.result(&call, said, &Value::Null);
+            }
+            lines += &main.says(&format!("m{number}"), Some("end_turn"), 3, "Done.");
+        }
+        folder.append(None, &lines);
+        ingest(&terminal);
+        assert_eq!(why(&terminal, "/ship/old.rs"), known("file old.rs", "go 23"));
+        assert_eq!(why(&terminal, "/ship/again.rs"), known("file again.rs", "go 22"));
+    }
+
+    fn what_was_deleted_by_hand_before_is_no_runs(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        session.prompt("write");
+        session.hears("PostToolUse", &written("t1", &project.join("mine.txt")));
+        session.hears("PostToolUse", &written("t2", &project.join("own.txt")));
+        commit(&project, "both");
+        session.hears("PostToolUse", &shell("git commit"));
+        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        fs::remove_file(project.join("mine.txt")).unwrap();
+        session.prompt("go on");
+        session.hears("PostToolUse", &written("t3", &project.join("own.txt")));
+        fs::remove_file(project.join("own.txt")).unwrap();
+        fs::write(project.join("other.txt"), "o\n").unwrap();
+        session.hears("PostToolUse", &shell("rm own.txt; echo o > other.txt"));
+        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        assert_eq!(made(&terminal, "last"), ["create other.txt", "create own.txt", "delete own.txt"]);
+    }
+
+    fn forgetting_takes_commits_and_scratchpads_along(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let remembers = |id: &str, agent: &str, scratchpad: &str| {
+            let session = Session { terminal: &terminal, id };
+            session.prompt("go");
+            session.spawns(&format!("call-{agent}"), "do");
+            session.starts(agent);
+            let asked = session.event("SubagentStop", &stopping(agent, "done")).to_string();
+            let asked = crate::terminal::ran_with_input(terminal.command(&["hook"]), asked.as_bytes());
+            assert!(asked.stdout.contains("\"block\""), "{asked:?}");
+            let mut answer = stopping(agent, &json!({ "scratchpad": scratchpad }).to_string());
+            answer["stop_hook_active"] = json!(true);
+            session.hears("SubagentStop", &answer);
+        };
+        let scratchpad = || {
+            let scratchpad = terminal.json(&["scratchpad", "get", "--agent", "general-purpose@project"]);
+            (text(&scratchpad["content"]), scratchpad["revision"].clone())
+        };
+        let forgets = |id: &str| column(&json!([json!({ "notices": terminal.json(&["forget", id, "--yes"])["notices"] })]), "notices");
+
+        remembers("secret-1", "a1", "SECRET one");
+        let session = Session { terminal: &terminal, id: "secret-1" };
+        fs::write(project.join("SECRET.txt"), "s\n").unwrap();
+        let hash = commit(&project, "SECRET subject");
+        session.hears("PostToolUse", &shell("git commit"));
+        assert_eq!(why(&terminal, &hash), known(&format!("commit {} SECRET subject", &hash[..8]), "go"));
+        assert_eq!(terminal.fails(&["forget", "secret-1"]), (2, "forget \"secret-1\" needs --yes here".into()));
+        assert_eq!(forgets("secret-1"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: it is empty again"]"#]);
+        assert_eq!((why(&terminal, &hash), scratchpad()), (None, (String::new(), json!(0))));
+
+        remembers("kept", "a2", "kept");
+        remembers("secret-2", "a3", "SECRET two");
+        assert_eq!(forgets("secret-2"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: it is again what it was before"]"#]);
+        assert_eq!(scratchpad(), ("kept".into(), json!(3)));
+        let history = terminal.json(&["scratchpad", "history", "--agent", "general-purpose@project"]);
+        assert_eq!(column(&history, "revision"), ["3", "1"]);
+        assert_eq!(terminal.json(&["scratchpad", "diff", "--agent", "general-purpose@project"])["from"], 1);
+
+        let all = terminal.runs(&["export", "-"]).stdout;
+        assert!(all.contains("kept") && !all.contains("SECRET"));
+    }
+}
