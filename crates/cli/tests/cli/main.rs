@@ -39,4 +39,5 @@ mod terminal;
 mod testcases;
 mod transfer;
 mod wake;
+mod watch;
 mod work;
