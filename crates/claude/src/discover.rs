@@ -39,6 +39,8 @@ pub fn folder_name(cwd: &str) -> String {
 pub fn find(path: &Path, wanted: &mut dyn FnMut(&Path) -> bool) -> Found {
     let mut found = Found::default();
     let mut dated = Vec::new();
+    // A transcript has one name, whichever way led to it: what was read of it is found by that.
+    let path = &real(path);
     look(path, 0, wanted, &mut found, &mut dated);
     // A session that repeats another's lines is younger than it.
     dated.sort_by(|(age, one), (other_age, other)| {
@@ -46,6 +48,11 @@ pub fn find(path: &Path, wanted: &mut dyn FnMut(&Path) -> bool) -> Found {
     });
     found.transcripts = dated.into_iter().map(|(_, transcript)| transcript).collect();
     found
+}
+
+/// A path without links in it.
+pub fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Folders below each other.
@@ -103,7 +110,7 @@ pub fn identify(path: &Path) -> io::Result<Option<(Transcript, String)>> {
         (Some(_), Some(above)) => Some(above),
         _ => session_said,
     };
-    let limited = |name: &String| (1..=200).contains(&name.chars().count());
+    let limited = |name: &String| (1..=200).contains(&name.chars().count()) && !name.contains(char::is_control);
     Ok(session.filter(limited).map(|session| (Transcript { path: path.to_path_buf(), session, agent }, first)))
 }
 

@@ -16,8 +16,10 @@ use trackway_domain::{
 
 use crate::{
     discover,
+    lenient::{self, lenient},
+    notification::{Notification, is_notification},
     redact::redacted,
-    tool::{self, Input, Response, Tool, lenient},
+    tool::{self, Input, Response, Tool},
     transcript::{Transcript, is_not_spawned},
     work_tree,
 };
@@ -33,18 +35,24 @@ const BESIDE: Duration = Duration::from_hours(1);
 pub struct Event {
     pub hook_event_name: String,
     pub session_id: String,
+    #[serde(deserialize_with = "lenient::name")]
     pub transcript_path: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub cwd: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub prompt_id: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub source: Option<String>,
     pub prompt: Option<String>,
     pub tool_name: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub tool_use_id: Option<String>,
     pub tool_input: Option<Box<RawValue>>,
     pub tool_response: Option<Box<RawValue>>,
     pub error: Option<String>,
     pub agent_id: Option<String>,
     pub agent_type: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub agent_transcript_path: Option<String>,
     pub last_assistant_message: Option<String>,
     #[serde(deserialize_with = "null_is_false")]
@@ -69,7 +77,9 @@ impl Event {
     /// Reads what came in on standard input.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let text = String::from_utf8_lossy(bytes);
-        let event: Self = serde_json::from_str(&text).map_err(|error| format!("not an event: {error}"))?;
+        let event: Self = serde_json::from_str(&text)
+            .or_else(|error| serde_json::from_str(&lenient::mended(&text).ok_or(error)?))
+            .map_err(|error| format!("not an event: {error}"))?;
         let named = |name: &str| (1..=NAME_MAX).contains(&name.chars().count()) && !name.contains(char::is_control);
         if !named(&event.session_id) {
             return Err("an event without a session".to_owned());
@@ -136,8 +146,18 @@ impl Event {
     fn prompt(&self, at: Time, heard: &mut Heard) {
         let Some(prompt) = self.prompt.as_deref().filter(|prompt| !prompt.trim().is_empty()) else { return };
         heard.facts.push(self.session(at));
-        let fact = Fact::Prompt { text: redacted(prompt).into_owned(), hash: prompt_hash(prompt) };
-        heard.facts.push(self.seen(at, fact));
+        let hash = prompt_hash(prompt);
+        if !is_notification(prompt) {
+            heard.facts.push(self.seen(at, Fact::Prompt { text: redacted(prompt).into_owned(), hash }));
+            return;
+        }
+        let told = Notification::read(prompt);
+        let tool_use_id = told.as_ref().and_then(|told| told.tool_use_id).map(str::to_owned);
+        heard.facts.push(self.seen(at, Fact::Notified { hash, tool_use_id: tool_use_id.clone() }));
+        if let (Some(told), Some(tool_use_id)) = (told, tool_use_id) {
+            heard.facts.extend(told.matched().map(|fact| self.seen(at, fact)));
+            heard.facts.extend(told.result(tool_use_id).map(|fact| self.seen(at, fact)));
+        }
     }
 
     fn tool(&self, at: Time, heard: &mut Heard) {
@@ -258,14 +278,19 @@ impl Event {
         let beside = own.with_file_name(format!("agent-{agent}.jsonl"));
         let below = own.with_extension("").join("subagents").join(format!("agent-{agent}.jsonl"));
         let path = [said, Some(below), Some(beside)].into_iter().flatten().find(|path| path.is_file())?;
-        Some(Transcript { path, session: self.session_id.clone(), agent: Some(agent.to_owned()) })
+        Some(Transcript {
+            path: discover::real(&path),
+            session: self.session_id.clone(),
+            agent: Some(agent.to_owned()),
+        })
     }
 
     /// All transcripts of the session.
     pub fn transcripts(&self) -> Vec<Transcript> {
-        let Some(own) = self.transcript_path.as_deref().map(PathBuf::from).filter(|path| path.is_file()) else {
+        let Some(own) = self.transcript_path.as_deref().map(Path::new).filter(|path| path.is_file()) else {
             return Vec::new();
         };
+        let own = discover::real(own);
         let below = own.with_extension("").join("subagents");
         let beside = self.beside(&own);
         let mut found = vec![Transcript { path: own, session: self.session_id.clone(), agent: None }];
@@ -306,6 +331,17 @@ mod tests {
         fn any_bytes_are_an_event_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = Event::parse(&bytes).map(|event| event.hear(Time::from_micros(0)));
         }
+    }
+
+    #[test]
+    fn half_a_character_and_a_nul_keep_nothing_out() {
+        let event = Event::parse(
+            br#"{"session_id":"s","hook_event_name":"UserPromptSubmit","cwd":"/p\u0000","prompt_id":"p\u00001","prompt":"cut \ud83d"}"#,
+        )
+        .unwrap();
+        assert_eq!((event.cwd.as_deref(), event.prompt_id.as_deref()), (Some("/p"), Some("p1")));
+        let heard = event.hear(Time::from_micros(0));
+        assert!(matches!(&heard.facts[1].fact, Fact::Prompt { text, .. } if text == "cut \u{fffd}"), "{heard:?}");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 pub mod discover;
 pub mod event;
+pub mod lenient;
 pub mod line;
+pub mod notification;
 pub mod plugin;
 pub mod reading;
 pub mod redact;

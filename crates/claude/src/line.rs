@@ -9,7 +9,7 @@ use serde::{
 use serde_json::value::RawValue;
 use trackway_domain::Time;
 
-use crate::tool::lenient;
+use crate::lenient::{self, count, lenient, or_default};
 
 /// A line.
 #[derive(Debug, Default, Deserialize)]
@@ -18,12 +18,17 @@ use crate::tool::lenient;
 pub struct Line<'a> {
     #[serde(rename = "type")]
     pub kind: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub uuid: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub parent_uuid: Option<String>,
     #[serde(deserialize_with = "or_default")]
     pub timestamp: Option<Time>,
+    #[serde(deserialize_with = "lenient::name")]
     pub cwd: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub version: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub git_branch: Option<String>,
     #[serde(deserialize_with = "or_default")]
     pub is_sidechain: bool,
@@ -33,9 +38,11 @@ pub struct Line<'a> {
     pub is_compact_summary: bool,
     #[serde(deserialize_with = "or_default")]
     pub is_api_error_message: bool,
+    #[serde(deserialize_with = "lenient::name")]
     pub prompt_id: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub request_id: Option<String>,
-    #[serde(rename = "parentToolUseID")]
+    #[serde(rename = "parentToolUseID", deserialize_with = "lenient::name")]
     pub parent_tool_use_id: Option<String>,
     #[serde(borrow)]
     pub origin: Option<&'a RawValue>,
@@ -50,14 +57,6 @@ pub struct Line<'a> {
     pub content: Option<&'a RawValue>,
 }
 
-/// A value of an odd shape says nothing, and the rest of the line still does.
-fn or_default<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    let raw = <&RawValue>::deserialize(deserializer)?;
-    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
-}
-
 /// Reads a line in one go, and hands it on. In one whose message is of an odd shape, what can be understood counts.
 pub fn read<T>(text: &str, take: impl FnOnce(Line<'_>) -> T) -> serde_json::Result<T> {
     #[derive(Deserialize)]
@@ -69,6 +68,11 @@ pub fn read<T>(text: &str, take: impl FnOnce(Line<'_>) -> T) -> serde_json::Resu
         Ok(line) => return Ok(take(line)),
         Err(failed) => failed,
     };
+    let mended = lenient::mended(text);
+    let text = mended.as_deref().unwrap_or(text);
+    if let Some(line) = mended.as_deref().and_then(|mended| serde_json::from_str(mended).ok()) {
+        return Ok(take(line));
+    }
     let Ok(Odd { message }) = serde_json::from_str(text) else { return Err(failed) };
     let start = message.get().as_ptr().addr() - text.as_ptr().addr();
     let rest = format!("{}null{}", &text[..start], &text[start + message.get().len()..]);
@@ -89,6 +93,7 @@ pub struct Origin {
 pub struct Progress {
     #[serde(rename = "type")]
     pub kind: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub agent_id: Option<String>,
 }
 
@@ -96,6 +101,7 @@ pub struct Progress {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Message<'a> {
+    #[serde(deserialize_with = "lenient::name")]
     pub id: Option<String>,
     pub model: Option<String>,
     pub stop_reason: Option<String>,
@@ -124,9 +130,13 @@ impl<'a> Message<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Usage {
+    #[serde(deserialize_with = "count")]
     pub input_tokens: Option<i64>,
+    #[serde(deserialize_with = "count")]
     pub output_tokens: Option<i64>,
+    #[serde(deserialize_with = "count")]
     pub cache_creation_input_tokens: Option<i64>,
+    #[serde(deserialize_with = "count")]
     pub cache_read_input_tokens: Option<i64>,
 }
 
@@ -137,13 +147,16 @@ pub struct Block<'a> {
     #[serde(rename = "type")]
     pub kind: Option<String>,
     pub text: Option<String>,
+    #[serde(deserialize_with = "lenient::name")]
     pub id: Option<String>,
     pub name: Option<String>,
     #[serde(borrow)]
     pub input: Option<&'a RawValue>,
+    #[serde(deserialize_with = "lenient::name")]
     pub tool_use_id: Option<String>,
     #[serde(borrow)]
     pub content: Option<&'a RawValue>,
+    #[serde(deserialize_with = "or_default")]
     pub is_error: Option<bool>,
 }
 
@@ -190,9 +203,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
     }
 }
 
-impl<'a> Content<'a> {
-    pub fn of(raw: Option<&'a RawValue>) -> Self {
-        lenient(raw)
+impl Content<'_> {
+    /// The text in a value that may be of any shape.
+    pub fn text_of(raw: Option<&RawValue>) -> String {
+        let Some(raw) = raw.map(RawValue::get) else { return String::new() };
+        let text = |raw: &str| serde_json::from_str::<Content<'_>>(raw).ok().map(Content::text);
+        text(raw).or_else(|| text(&lenient::mended(raw)?)).unwrap_or_default()
     }
 
     /// The text in it, blocks of text below each other.
@@ -232,6 +248,12 @@ mod tests {
             (r#"{"id":"m","content":[{"text":7}]}"#, some("m"), None),
             (r#"{"id":"m","content":null}"#, some("m"), None),
             (r#"{"id":7,"content":"x"}"#, None, None),
+            (r#"{"id":"m","content":"half \ud83d"}"#, some("m"), some("half \u{fffd}")),
+            (
+                r#"{"id":"m\u0000","content":[{"type":"text","text":"\ude00","is_error":"no"}]}"#,
+                some("m"),
+                some("\u{fffd}"),
+            ),
             ("5", None, None),
             ("null", None, None),
         ] {

@@ -12,9 +12,11 @@ use trackway_domain::{
 };
 
 use crate::{
-    line::{Block, Content, Line, Message, Origin, Progress},
+    lenient::lenient,
+    line::{self, Block, Content, Line, Message, Origin, Progress},
+    notification::{Notification, between, is_notification},
     redact::redacted,
-    tool::{self, Input, Response, Tool, lenient},
+    tool::{self, Input, Response, Tool},
     work_tree,
 };
 
@@ -29,6 +31,9 @@ const NOT_PROMPTS: &[&str] = &[
     "<command-name>",
     "<local-command-",
     "<bash-",
+    // What hooks say, in 1.0.
+    "<session-start-hook>",
+    "<user-prompt-submit-hook>",
     "Caveat: The messages below were generated",
     "Unknown slash command:",
 ];
@@ -55,6 +60,10 @@ pub struct State {
     pending: BTreeMap<String, u64>,
     /// Agents in the background, and the calls that launched them.
     launched: BTreeMap<String, String>,
+    /// Whether reading stopped inside of a line that is too long: what is left of it is no line.
+    pub skipping: bool,
+    /// What the file held at its beginning and before where reading stopped.
+    pub seal: Option<String>,
 }
 
 /// Where one agent is in its turn.
@@ -258,10 +267,11 @@ impl Reading {
         if told || text.trim().is_empty() || NOT_PROMPTS.iter().any(|start| text.starts_with(start)) {
             return;
         }
-        self.prompt(line, at, &name, &text);
+        let notified = is_notification(&text) || origin.kind.as_deref() == Some("task-notification");
+        self.prompt(line, at, &name, &text, notified);
     }
 
-    fn prompt(&mut self, line: &Line<'_>, at: Time, name: &str, text: &str) {
+    fn prompt(&mut self, line: &Line<'_>, at: Time, name: &str, text: &str, notified: bool) {
         let of_agent = self.agent.is_some() || !name.is_empty();
         let first = of_agent && !self.place(name).prompted;
         // 2.1.40 may write the prompt after the answer to it: the run has begun without.
@@ -291,37 +301,44 @@ impl Reading {
         if late {
             return;
         }
-        self.push(at, name, Fact::Prompt { text: redacted(text).into_owned(), hash: prompt_hash(text) });
+        let hash = prompt_hash(text);
+        if notified && !of_agent {
+            let tool_use_id = self.notified(text).and_then(|(_, call)| call);
+            self.push(at, name, Fact::Notified { hash, tool_use_id });
+        } else {
+            self.push(at, name, Fact::Prompt { text: redacted(text).into_owned(), hash });
+        }
         self.notification(text, at);
     }
 
     /// A notification is always in the queue, and only sometimes a prompt.
     fn queued(&mut self, line: &Line<'_>, at: Time) {
-        self.notification(&Content::of(line.content).text(), at);
+        self.notification(&Content::text_of(line.content), at);
     }
 
-    /// What became of an agent in the background. Before 2.1.69 it does not say which call launched it.
+    /// What became of an agent in the background.
     fn notification(&mut self, text: &str, at: Time) {
-        if !text.starts_with("<task-notification>") && !text.starts_with("<agent-notification>") {
-            return;
-        }
-        let Some(agent) = between(text, "task-id").or_else(|| between(text, "agent-id")) else { return };
-        let named = between(text, "tool-use-id").map(str::to_owned);
-        if let Some(tool_use_id) = named.clone() {
-            let fact = Fact::Match { tool_use_id, agent_id: agent.to_owned(), evidence: Evidence::TaskNotification };
+        let Some((told, call)) = self.notified(text) else { return };
+        let result = call.and_then(|call| told.result(call));
+        for fact in told.matched().into_iter().chain(result) {
             self.push(at, "", fact);
         }
-        let call = named.or_else(|| self.state.launched.get(agent).cloned());
-        if let (Some(tool_use_id), Some("completed")) = (call, between(text, "status")) {
-            self.push(at, "", Fact::SpawnResult { tool_use_id, status: "completed".into(), error: None });
-        }
+    }
+
+    /// What a notification says, and the call that launched the agent, as far as that was read.
+    fn notified<'a>(&self, text: &'a str) -> Option<(Notification<'a>, Option<String>)> {
+        let told = Notification::read(text)?;
+        let call = told.tool_use_id.map(str::to_owned).or_else(|| self.state.launched.get(told.agent).cloned());
+        Some((told, call))
     }
 
     fn assistant(&mut self, line: &Line<'_>, message: Message<'_>, at: Time, offset: u64) {
         let name = self.agent_of(line);
         self.begin_if_first(line, at, &name);
         let synthetic = message.model.as_deref() == Some("<synthetic>");
-        if let (Some(id), Some(usage), false) = (&message.id, &message.usage, synthetic) {
+        // A message without an id is its line.
+        let id = message.id.as_ref().or(line.uuid.as_ref());
+        if let (Some(id), Some(usage), false) = (id, &message.usage, synthetic) {
             let facts = UsageFacts {
                 message_id: id.clone(),
                 request_id: line.request_id.clone(),
@@ -371,8 +388,10 @@ impl Reading {
     fn usage(&mut self, at: Time, name: &str, facts: UsageFacts) {
         // The lines of one message follow each other: the last of them is the one that counts.
         let agent = if name.is_empty() { self.agent.as_deref() } else { Some(name) };
+        let is_same =
+            |known: &UsageFacts| (&known.message_id, &known.request_id) == (&facts.message_id, &facts.request_id);
         let same = self.facts.iter_mut().rev().take(8).find_map(|seen| match &mut seen.fact {
-            Fact::Usage(known) if known.message_id == facts.message_id && seen.agent.as_deref() == agent => Some(known),
+            Fact::Usage(known) if is_same(known) && seen.agent.as_deref() == agent => Some(known),
             _ => None,
         });
         match same {
@@ -463,13 +482,13 @@ impl Reading {
         match Tool::named(&call.name) {
             Some(Tool::Spawn) => self.spawn_result(id, block.content, &response, failed, at, name),
             Some(Tool::File) if !failed => {
-                let said = Content::of(block.content).text();
+                let said = Content::text_of(block.content);
                 if let Some(file) = tool::file(&call.name, Some(id), &call.input, &response, Some(&said)) {
                     self.push(at, name, Fact::File(file));
                 }
             }
             Some(Tool::Shell) => {
-                let said = response.stdout.clone().unwrap_or_else(|| Content::of(block.content).text());
+                let said = response.stdout.clone().unwrap_or_else(|| Content::text_of(block.content));
                 for commit in work_tree::commits_said(self.state.cwd.as_deref(), &said) {
                     self.push(at, name, Fact::Commit(commit));
                 }
@@ -488,7 +507,7 @@ impl Reading {
         name: &str,
     ) {
         let tool_use_id = id.to_owned();
-        let said = Content::of(content).text();
+        let said = Content::text_of(content);
         if failed {
             let error = Some(redacted(&said).into_owned());
             self.push(at, name, Fact::SpawnResult { tool_use_id, status: "failed".into(), error });
@@ -529,10 +548,12 @@ impl Reading {
 
 /// The call of an id in a line that is read again.
 fn call_in(line: &[u8], id: &str) -> Option<Call> {
-    let line: Line<'_> = serde_json::from_slice(line).ok()?;
-    let Content::Blocks(blocks) = line.message?.content else { return None };
-    let block = blocks.into_iter().find(|block| block.id.as_deref() == Some(id))?;
-    Some(Call { name: block.name?, input: lenient(block.input) })
+    line::read(&String::from_utf8_lossy(line), |line| {
+        let Content::Blocks(blocks) = line.message?.content else { return None };
+        let block = blocks.into_iter().find(|block| block.id.as_deref() == Some(id))?;
+        Some(Call { name: block.name?, input: lenient(block.input) })
+    })
+    .ok()?
 }
 
 /// What was typed, of a command that became a prompt: `/name arguments`.
@@ -543,10 +564,4 @@ fn slash_command(text: &str) -> Option<String> {
     let name = between(text, "command-name")?;
     let arguments = between(text, "command-args").unwrap_or_default();
     Some(format!("{name} {arguments}").trim_end().to_owned())
-}
-
-/// The text between a tag and its end.
-fn between<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(&format!("<{tag}>"))?;
-    rest.split_once(&format!("</{tag}>")).map(|(inside, _)| inside.trim())
 }

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, sync::LazyLock};
 
 use regex::Regex;
+use trackway_domain::text;
 
 /// How the known shapes begin: nothing else is looked at more closely.
 const BEGINNINGS: &[&str] = &[
@@ -49,8 +50,8 @@ static SHAPES: LazyLock<Regex> = LazyLock::new(|| {
         r"|\bxapp-[A-Za-z0-9-]{20,}",
         r"|\bya29\.[A-Za-z0-9_-]{20,}",
         r"|-----BEGIN PGP PRIVATE KEY BLOCK-----.*?(?:-----END PGP PRIVATE KEY BLOCK-----|\z)",
-        // The password in an address.
-        r"|[a-z][a-z0-9+.-]*://[^\s/:@]+:[^\s/:@]+@",
+        // The password in an address. One that holds a slash must not look like a port.
+        r#"|[a-z][a-z0-9+.-]*://[^\s/:@\[\]]*:(?:[^\s/@]+|[^\s/@]*[^\s/@0-9][^\s/@]*/[^\s@"'`<>]*)@"#,
         r"|\bgh[opusr]_[A-Za-z0-9]{20,}",
         r"|\bgithub_pat_[A-Za-z0-9_]{20,}",
         r"|\bglpat-[A-Za-z0-9_-]{16,}",
@@ -70,8 +71,17 @@ static SHAPES: LazyLock<Regex> = LazyLock::new(|| {
 /// What stands in the place of a secret.
 const INSTEAD: &str = "[redacted]";
 
-/// A text without the secrets in it.
+/// A text without the secrets in it, as it is stored: cleaned first, so that no control character hides one.
 pub fn redacted(text: &str) -> Cow<'_, str> {
+    if text::is_clean(text) {
+        without_secrets(text)
+    } else {
+        Cow::Owned(without_secrets(&text::clean(text)).into_owned())
+    }
+}
+
+/// The same of a text that is not stored as it is: JSON, say.
+pub fn without_secrets(text: &str) -> Cow<'_, str> {
     if BEGINNINGS.iter().any(|beginning| text.contains(beginning)) {
         SHAPES.replace_all(text, INSTEAD)
     } else {
@@ -98,7 +108,25 @@ mod tests {
         for secret in secrets {
             assert_eq!(redacted(&format!("before {secret} after")), "before [redacted] after", "{secret}");
         }
-        for plain in ["sk-learn and task-force", "an eyJ here", "AKIA is short", "ghp_x", "hf_hub"] {
+        for (address, wanted) in [
+            ("redis://:hunter2@host/0", "[redacted]host/0"),
+            ("postgres://u:p4ss/word@h/db", "[redacted]h/db"),
+            ("amqp://u:a:b@h", "[redacted]h"),
+        ] {
+            assert_eq!(redacted(&format!("at {address} it is")), format!("at {wanted} it is"));
+        }
+        assert_eq!(redacted(&format!("x sk-\u{7}{} y", "ant-api03-abcdefghijklmnopqrstuvwxyz")), "x [redacted] y");
+        for plain in [
+            "https://registry.npmjs.org:443/@scope/pkg",
+            "http://[::1]:8080/@me",
+            "see http://h:80/a and mail a@b.c",
+            "http://h/a:b@c",
+            "sk-learn and task-force",
+            "an eyJ here",
+            "AKIA is short",
+            "ghp_x",
+            "hf_hub",
+        ] {
             assert_eq!(redacted(plain), plain);
         }
     }

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use trackway_domain::{
     line_trace::Written,
@@ -12,7 +11,10 @@ use trackway_domain::{
     words::{ChangeEvidence, FileChange},
 };
 
-use crate::redact::redacted;
+use crate::{
+    lenient::{flag, name, or_default},
+    redact::redacted,
+};
 
 /// Bytes in a file that is digested.
 const FILE_MAX: u64 = 16 << 20;
@@ -39,7 +41,7 @@ impl Tool {
     }
 }
 
-/// What a call is given. Fields of all tools that matter; a field of an odd type makes the call an unknown one.
+/// What a call is given. Fields of all tools that matter.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Input {
@@ -48,6 +50,7 @@ pub struct Input {
     pub content: Option<String>,
     pub old_string: Option<String>,
     pub new_string: Option<String>,
+    #[serde(deserialize_with = "flag")]
     pub replace_all: Option<bool>,
     pub edits: Option<Vec<Edit>>,
     pub new_source: Option<String>,
@@ -56,14 +59,18 @@ pub struct Input {
     pub subagent_type: Option<String>,
     pub name: Option<String>,
     pub description: Option<String>,
+    #[serde(deserialize_with = "flag")]
     pub run_in_background: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Edit {
+    #[serde(deserialize_with = "or_default")]
     pub old_string: String,
+    #[serde(deserialize_with = "or_default")]
     pub new_string: String,
+    #[serde(deserialize_with = "flag")]
     pub replace_all: Option<bool>,
 }
 
@@ -78,12 +85,12 @@ pub struct Response {
     pub original_file_contents: Option<String>,
     #[serde(rename = "updated_file")]
     pub updated_file: Option<String>,
+    #[serde(deserialize_with = "name")]
     pub agent_id: Option<String>,
-    pub agent_type: Option<String>,
     pub status: Option<String>,
+    #[serde(deserialize_with = "flag")]
     pub is_async: Option<bool>,
     pub stdout: Option<String>,
-    pub content: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -91,11 +98,6 @@ pub struct Response {
 pub struct Hunk {
     pub new_start: i64,
     pub lines: Vec<String>,
-}
-
-/// Reads a value that may be of any shape; one of the wrong shape says nothing.
-pub fn lenient<'a, T: Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
-    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
 /// The call that starts a subagent.
@@ -222,6 +224,7 @@ pub fn commits_in_words(stdout: &str) -> impl Iterator<Item = (&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lenient::lenient;
 
     fn input(json: &str) -> Input {
         serde_json::from_str(json).unwrap()
@@ -266,10 +269,25 @@ mod tests {
     }
 
     #[test]
-    fn odd_shapes_say_nothing() {
-        let raw: Box<RawValue> = serde_json::from_str(r#""Error: no""#).unwrap();
-        assert!(lenient::<Response>(Some(&raw)).status.is_none());
-        let raw: Box<RawValue> = serde_json::from_str(r#"{"file_path":5}"#).unwrap();
-        assert!(lenient::<Input>(Some(&raw)).file_path.is_none());
+    fn odd_fields_say_nothing_and_the_others_do() {
+        let raw = |json: &str| serde_json::from_str::<Box<serde_json::value::RawValue>>(json).unwrap();
+        assert!(lenient::<Response>(Some(&raw(r#""Error: no""#))).status.is_none());
+        assert!(lenient::<Input>(Some(&raw(r#"{"file_path":5}"#))).file_path.is_none());
+        let edit: Input = lenient(Some(&raw(
+            r#"{"file_path":"/p/a","old_string":"b","new_string":"c","replace_all":"true","content":7}"#,
+        )));
+        let response: Response = lenient(Some(&raw(
+            r#"{"status":7,"originalFile":"abb","structuredPatch":[{"newStart":1,"lines":["+a"]}]}"#,
+        )));
+        let facts = file("Edit", Some("t"), &edit, &response, None).unwrap();
+        assert_eq!(facts.digest, Some(digest(b"acc")));
+        assert_eq!(facts.written.unwrap().segments.len(), 1);
+        let several: Input = lenient(Some(&raw(
+            r#"{"file_path":"/p/a","edits":[{"old_string":"a","new_string":"x","replace_all":"false"},{"old_string":null}]}"#,
+        )));
+        assert_eq!(several.edits.unwrap().len(), 2);
+        let spawned: Input = lenient(Some(&raw(r#"{"prompt":"cut \ud83d","run_in_background":"true","name":["x"]}"#)));
+        let facts = spawn("t", &spawned, None).unwrap();
+        assert_eq!((facts.prompt.as_str(), facts.background, facts.name), ("cut \u{fffd}", true, None));
     }
 }

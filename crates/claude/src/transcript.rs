@@ -16,6 +16,7 @@ use trackway_domain::{
 };
 
 use crate::{
+    lenient::name,
     line,
     reading::{Reading, State},
     redact::redacted,
@@ -37,8 +38,10 @@ const META_MAX: u64 = 64 << 10;
 const DEPTH_MAX: i64 = 1_000;
 /// How long a file must lie untouched before what it left open is taken as given up.
 const GIVEN_UP: std::time::Duration = std::time::Duration::from_hours(1);
-/// Bytes at the beginning of a file that tell it from another.
+/// Bytes at the beginning of a file that tell it from another at once.
 const HEAD: usize = 64;
+/// Bytes at the beginning, and before where reading stopped, that must be what they were. Sessions begin alike.
+const SEALED: u64 = 4 << 10;
 
 /// A transcript: whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +88,11 @@ pub fn has_news(path: &Path, mark: Option<&Mark>) -> bool {
     }
 }
 
+/// Whether a file has lain untouched for so long that nothing more is to be expected.
+pub fn is_given_up(file: &std::fs::Metadata) -> bool {
+    file.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > GIVEN_UP)
+}
+
 #[cfg(unix)]
 fn place_of(file: &std::fs::Metadata) -> String {
     use std::os::unix::fs::MetadataExt;
@@ -107,9 +115,10 @@ pub fn read<E: From<io::Error>>(
     let mut head = Vec::with_capacity(HEAD);
     (&mut file).take(HEAD as u64).read_to_end(&mut head)?;
     let identity = format!("{}{}", place_of(&about), hex(&Sha256::digest(&head)[..8]));
-    let goes_on = mark.filter(|mark| mark.identity == identity && mark.offset <= about.len());
-    let from = goes_on.map_or(0, |mark| mark.offset);
-    let state: State = goes_on.and_then(|mark| serde_json::from_value(mark.state.clone()).ok()).unwrap_or_default();
+    let known: State = mark.and_then(|mark| serde_json::from_value(mark.state.clone()).ok()).unwrap_or_default();
+    let mut is_sealed = |mark: &&Mark| known.seal.is_none() || known.seal == seal(&mut file, mark.offset);
+    let goes_on = mark.filter(|mark| mark.identity == identity && mark.offset <= about.len()).filter(&mut is_sealed);
+    let (from, state) = goes_on.map_or((0, State::default()), |mark| (mark.offset, known));
     file.seek(SeekFrom::Start(from))?;
     let path = transcript.path.to_string_lossy().into_owned();
     let mut part = Part {
@@ -135,8 +144,7 @@ pub fn read<E: From<io::Error>>(
         }
     }
     part.reading.pause();
-    let untouched = about.modified().ok().and_then(|at| at.elapsed().ok());
-    if untouched.is_some_and(|age| age > GIVEN_UP) {
+    if is_given_up(&about) {
         part.reading.give_up();
     }
     if part.offset > part.begun || !part.reading.facts.is_empty() || part.anew {
@@ -167,6 +175,10 @@ impl Part<'_> {
         let offset = self.offset;
         self.offset += line.length;
         self.tally.bytes += line.length;
+        if self.reading.state.skipping {
+            self.reading.state.skipping = !line.whole;
+            return;
+        }
         let bytes = lines.bytes(line);
         if !line.too_long && bytes.trim_ascii().is_empty() {
             if line.whole {
@@ -179,12 +191,13 @@ impl Part<'_> {
         let parsed = if line.too_long { Err(Bad) } else { self.reading.take_bytes(bytes, offset, &mut reread) };
         match parsed {
             Ok(()) => self.tally.lines += 1,
-            Err(Bad) if !line.whole => {
+            Err(Bad) if !line.whole && !line.too_long => {
                 // Half a line is being written: it is read when it is whole.
                 self.offset -= line.length;
                 self.tally.bytes -= line.length;
             }
             Err(Bad) => {
+                self.reading.state.skipping = !line.whole;
                 self.reading.pass();
                 self.tally.lines += 1;
                 self.tally.bad_lines += 1;
@@ -202,6 +215,7 @@ impl Part<'_> {
             let at = facts.first().map_or_else(Time::now, |seen| seen.at);
             facts.splice(0..0, self.introduction(at));
         }
+        self.reading.state.seal = self.again.as_mut().and_then(|file| seal(file, self.offset));
         let progress = Progress {
             path: self.path.clone(),
             identity: self.identity.clone(),
@@ -242,6 +256,7 @@ pub fn meta(path: &Path, agent: &str, at: Time) -> Vec<Seen> {
     #[serde(default, rename_all = "camelCase")]
     struct Meta {
         agent_type: Option<String>,
+        #[serde(deserialize_with = "name")]
         tool_use_id: Option<String>,
         spawn_depth: Option<i64>,
     }
@@ -295,6 +310,17 @@ impl Reading {
         }
         Ok(())
     }
+}
+
+/// What a file holds at its beginning and before an offset, as a digest.
+fn seal(file: &mut File, offset: u64) -> Option<String> {
+    let length = offset.min(SEALED);
+    let mut bytes = Vec::new();
+    for start in [0, offset - length] {
+        file.seek(SeekFrom::Start(start)).ok()?;
+        (&mut *file).take(length).read_to_end(&mut bytes).ok()?;
+    }
+    Some(hex(&Sha256::digest(&bytes)[..8]))
 }
 
 /// The line that begins at an offset.

@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use etcetera::BaseStrategy;
 use serde::Deserialize;
-use trackway_domain::Error as Rule;
+use trackway_domain::{Error as Rule, plain_path::plain};
 use trackway_runner::model::{Price, Provider};
 
 use crate::failure::Failure;
@@ -19,7 +20,7 @@ pub struct Config {
     pub db: Option<String>,
     /// The tenant, as `--tenant` takes it.
     pub tenant: Option<String>,
-    /// Directories whose sessions are not read: neither by `ingest` nor by hooks.
+    /// Directories whose sessions are not read: neither by `ingest` nor by hooks. Whole paths, or from `~/` on.
     #[serde(default)]
     pub exclude: Vec<PathBuf>,
     /// In the user's: projects whose own configuration may send what hooks record to a server.
@@ -87,11 +88,32 @@ impl Config {
         let Ok(text) = std::fs::read_to_string(path) else {
             return Ok(Self::default());
         };
-        toml::from_str(&text).map_err(|error| {
+        let mut config: Self = toml::from_str(&text).map_err(|error| {
             let first = error.message().lines().next().unwrap_or_default().to_owned();
             Rule::usage(format!("{} cannot be read: {first}", path.display()))
                 .hint("it may hold: db, tenant, exclude, trust, model")
-                .into()
-        })
+        })?;
+        for (name, directories) in [("exclude", &mut config.exclude), ("trust", &mut config.trust)] {
+            for directory in directories {
+                *directory = whole(directory).ok_or_else(|| {
+                    Rule::usage(format!(
+                        "{}: {name} holds {}, which is not a whole path",
+                        path.display(),
+                        directory.display()
+                    ))
+                    .hint("begin it with / or with ~/")
+                })?;
+            }
+        }
+        Ok(config)
     }
+}
+
+/// A directory from the root on, where it is one or is in the user's home.
+fn whole(directory: &Path) -> Option<PathBuf> {
+    let whole = match directory.strip_prefix("~") {
+        Ok(below) => etcetera::choose_base_strategy().ok()?.home_dir().join(below),
+        Err(_) => directory.to_path_buf(),
+    };
+    whole.is_absolute().then(|| plain(&whole))
 }

@@ -9,17 +9,18 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
 use serde_json::json;
 use trackway_actions::queue::CleanupLeases;
-use trackway_claude::settings::connected_memory;
+use trackway_claude::{discover, settings::connected_memory, transcript::Transcript};
 use trackway_domain::{Error as Rule, Time};
 use trackway_store::{Engine, Reader, health::Health, params};
 
 use crate::{
     connect,
     door::{House, Outcome},
+    environment,
     failure::Failure,
     hook,
     ingest::modified,
-    location::Location,
+    location::{self, Location},
     render::Shape,
 };
 
@@ -73,6 +74,7 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     if let Some(since) = connected {
         findings.extend(silent_sessions(&mut read, since)?);
     }
+    findings.extend(silent_from_the_start(&mut read, location)?);
     findings.extend(waiting(&folder, now));
     findings.extend(failures(&folder, now));
     // What could not be written beside the database is told there.
@@ -153,9 +155,13 @@ fn stuck_leases(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Fai
 
 /// When hooks were put into the settings that count here, as far as the files tell.
 fn connected_since() -> Option<Time> {
+    connected_settings().filter_map(|path| modified(&path)).min()
+}
+
+fn connected_settings() -> impl Iterator<Item = PathBuf> {
     let is_connected =
         |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| matches!(connected_memory(&text), Ok(Some(_))));
-    connect::settings_files().iter().filter(|path| is_connected(path)).filter_map(|path| modified(path)).min()
+    connect::settings_files().into_iter().filter(is_connected)
 }
 
 fn unreadable_settings() -> Vec<Finding> {
@@ -189,6 +195,51 @@ fn silent_sessions(read: &mut Reader<'_>, connected: Time) -> Result<Vec<Finding
         })
     };
     Ok(sessions.into_iter().filter_map(silent).collect())
+}
+
+/// Transcripts of sessions that no hook ever told of, while none told of any other.
+fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<Option<Finding>, Failure> {
+    let Some(folder) = discover::default_folder().filter(|folder| folder.exists()) else { return Ok(None) };
+    let (db, tenant) = (std::env::var(environment::DATABASE).ok(), std::env::var(environment::TENANT).ok());
+    for settings in connected_settings() {
+        let Some(since) = modified(&settings) else { continue };
+        if read.count("select count(*) from sessions where tenant_id = ?1 and hooked_at > ?2", params![since])? > 0 {
+            continue;
+        }
+        // Those of a project are read by clients that start there, the user's by all.
+        let top =
+            settings.parent().and_then(Path::parent).filter(|top| location::project_top().as_deref() == Some(top));
+        let is_heard = |cwd: &Path| {
+            let there = Location::find_from(Some(cwd), db.clone(), tenant.clone());
+            top.is_none_or(|top| cwd.starts_with(top))
+                && !location::is_below(cwd, &location.exclude)
+                && there.is_ok_and(|there| there.url.whole() == location.url.whole())
+        };
+        let is_new =
+            |path: &Path| path.is_dir() || modified(path).is_some_and(|grew| grew.seconds_since(since) > SILENCE_S);
+        let grew = discover::find(&folder, &mut |path| is_new(path)).transcripts;
+        let own = grew.into_iter().filter(|transcript| transcript.agent.is_none());
+        let mut silent: Vec<Transcript> = Vec::new();
+        for transcript in own.filter(|transcript| discover::cwd(&transcript.path).is_some_and(|cwd| is_heard(&cwd))) {
+            let sql = "select count(*) from sessions where tenant_id = ?1 and session_id = ?2";
+            if read.count(sql, params![transcript.session])? == 0 {
+                silent.push(transcript);
+            }
+        }
+        if let Some(last) = silent.last() {
+            return Ok(Some(Finding {
+                check: "hooks",
+                problem: format!(
+                    "{} sessions went on after hooks were put into {}, and no event came; one is {}",
+                    silent.len(),
+                    settings.display(),
+                    last.session
+                ),
+                fix: "restart the client, which reads its hooks at the start, and see whether it allows them: /hooks; trackway ingest brings what was missed".to_owned(),
+            }));
+        }
+    }
+    Ok(None)
 }
 
 /// Events that wait for a call that applies them.

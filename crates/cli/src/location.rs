@@ -58,7 +58,7 @@ impl Location {
         let tenant = tenant.or(project.tenant).or(user.tenant);
         let exclude = [project.exclude, user.exclude].concat();
         let is_server = project.db.as_deref().is_some_and(|url| !url.starts_with("sqlite:"));
-        let is_trusted = top.as_ref().is_some_and(|top| user.trust.iter().any(|trusted| top.starts_with(trusted)));
+        let is_trusted = top.as_ref().is_some_and(|top| is_below(top, &user.trust));
         let model = if is_trusted { project.model } else { project.model.untrusted() }.or(user.model);
         let is_sent_away = db.is_none() && is_server && !is_trusted;
         let file = folder.map(|folder| folder.join(FILE)).filter(|file| file.exists());
@@ -97,6 +97,26 @@ impl Location {
             core.found(founding::LOCAL_TENANT, &user::handle())?;
         }
         Ok(core)
+    }
+}
+
+/// Whether a path is in one of some directories, by its name or by where its links lead.
+pub fn is_below(path: &Path, directories: &[PathBuf]) -> bool {
+    if directories.is_empty() {
+        return false;
+    }
+    let real = real(path);
+    directories.iter().any(|directory| {
+        path.starts_with(directory) || real.starts_with(directory) || real.starts_with(self::real(directory))
+    })
+}
+
+/// Where a path leads, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|there| Some((there, there.canonicalize().ok()?)));
+    match there {
+        Some((there, real)) => path.strip_prefix(there).map_or(real.clone(), |rest| real.join(rest)),
+        None => path.to_path_buf(),
     }
 }
 

@@ -65,6 +65,8 @@ pub enum Fact {
     Session(Box<SessionFacts>),
     /// A prompt begins a run.
     Prompt { text: String, hash: String },
+    /// The client begins a run of the main agent, to tell it what became of an agent in the background.
+    Notified { hash: String, tool_use_id: Option<String> },
     /// A subagent begins a run.
     SubagentStart { agent_type: Option<String> },
     /// Something is known of a subagent.

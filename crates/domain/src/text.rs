@@ -32,8 +32,7 @@ pub const BLANKS: &str = "\t\n\u{b}\u{c}\r \u{85}\u{a0}\u{1680}\u{2000}\u{2001}\
 
 /// Removes control characters other than tab and line feed. CR LF becomes LF.
 pub fn clean(text: &str) -> String {
-    // Most texts are clean. Other control characters than those of ASCII begin with this byte.
-    if text.bytes().all(|byte| (byte >= b' ' && byte != 0x7f && byte != 0xc2) || matches!(byte, b'\t' | b'\n')) {
+    if is_clean(text) {
         return text.to_owned();
     }
     text.chars().filter(|character| !character.is_control() || matches!(character, '\t' | '\n')).collect()
@@ -53,6 +52,14 @@ pub fn clean_json(value: Value) -> Value {
         }
         other => other,
     }
+}
+
+/// Whether there is nothing to remove, as in most texts. A character that is none of ASCII's may look as if it were.
+pub fn is_clean(text: &str) -> bool {
+    // Other control characters than those of ASCII begin with 0xc2.
+    let is_plain = |byte: &u8| (*byte >= b' ' && *byte != 0x7f && *byte != 0xc2) || matches!(byte, b'\t' | b'\n');
+    // By pieces, which the machine looks at many bytes at once.
+    text.as_bytes().chunks(64).all(|piece| piece.iter().fold(true, |plain, byte| plain & is_plain(byte)))
 }
 
 /// Cleans a one-line field: tabs and line feeds become spaces, the ends are trimmed.
@@ -106,6 +113,25 @@ pub fn cut(text: &str, max: usize) -> String {
     }
 }
 
+/// How long a text is to whoever counts in UTF-16, as JavaScript does.
+pub fn utf16_length(text: &str) -> usize {
+    text.chars().map(char::len_utf16).sum()
+}
+
+/// The beginning of a text that has at most `max` units of UTF-16, the ellipsis where something was cut included.
+pub fn cut_utf16(text: &str, max: usize) -> String {
+    if utf16_length(text) <= max {
+        return text.to_owned();
+    }
+    let mut room = max.saturating_sub(1);
+    let fits = |character: &char| {
+        let left = room.checked_sub(character.len_utf16());
+        room = left.unwrap_or_default();
+        left.is_some()
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
+}
+
 /// Checks a name that people type: letters, digits and `. _ - @ : +`, with single spaces between them.
 pub fn name(field: &str, text: &str) -> Result<String> {
     let name = required_line(field, text, LINE_MAX)?;
@@ -143,7 +169,20 @@ mod tests {
         assert_eq!(BLANKS, all);
     }
 
+    #[test]
+    fn a_text_is_cut_by_what_javascript_counts() {
+        assert_eq!((utf16_length("a𝔸é"), cut_utf16("a𝔸é", 4).as_str()), (4, "a𝔸é"));
+        assert_eq!(["a𝔸éb", "𝔸𝔸𝔸", "ééééé"].map(|text| cut_utf16(text, 4)), ["a𝔸…", "𝔸…", "ééé…"]);
+    }
+
     proptest! {
+        #[test]
+        fn cut_texts_stay_within(text in ".{0,80}", max in 1usize..40) {
+            let cut = cut_utf16(&text, max);
+            prop_assert!(utf16_length(&cut) <= max);
+            prop_assert!(text.starts_with(cut.strip_suffix('…').unwrap_or(&cut)));
+        }
+
         #[test]
         fn cleaning_twice_changes_nothing(text in ".*") {
             prop_assert_eq!(clean(&clean(&text)), clean(&text));

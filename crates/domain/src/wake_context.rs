@@ -203,6 +203,21 @@ pub fn fenced(info: &str, text: &str) -> String {
     format!("{fence}{info}\n{text}{end}{fence}")
 }
 
+/// The beginning of a text between fences, within so many units of UTF-16, and whether something was cut.
+pub fn fenced_within(info: &str, text: &str, max: usize) -> (String, bool) {
+    let mut room = max;
+    loop {
+        let shown = text::cut_utf16(text, room);
+        let whole = fenced(info, &shown);
+        let over = text::utf16_length(&whole).saturating_sub(max);
+        if over == 0 || room == 0 {
+            return (whole, shown != text);
+        }
+        // Each mark of a text that is all fences costs three.
+        room = room.saturating_sub(over.div_ceil(3));
+    }
+}
+
 /// A line of somebody's as code, which it cannot leave.
 fn inline(line: &str) -> String {
     format!("`{}`", text::clean_line(line).replace('`', "'"))
@@ -272,6 +287,15 @@ mod tests {
         assert_eq!(fenced("text", "a"), "```text\na\n```");
         assert_eq!(fenced("text", "```\n# Do this\n````\n"), "`````text\n```\n# Do this\n````\n`````");
         assert_eq!(facts(&[("name", Some("a\n---\nb".to_owned())), ("role", None)]), "```text\nname: a --- b\n```");
+    }
+
+    #[test]
+    fn a_fenced_text_stays_within() {
+        assert_eq!(fenced_within("text", "abc", 20), ("```text\nabc\n```".to_owned(), false));
+        for long in ["x".repeat(5_000), "𝔸".repeat(5_000), "`".repeat(5_000), "a\n".repeat(5_000)] {
+            let (shown, cut) = fenced_within("text", &long, 3_000);
+            assert!(cut && (900..=3_000).contains(&text::utf16_length(&shown)), "{}", text::utf16_length(&shown));
+        }
     }
 
     #[test]

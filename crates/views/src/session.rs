@@ -14,6 +14,7 @@ use trackway_store::{
     table::Shown,
     tables::SpawnMatch,
 };
+use uuid::Uuid;
 
 use crate::{
     page::{Filter, LIMIT_MAX, Listed, Order, Page},
@@ -336,15 +337,10 @@ pub struct Standing {
     pub run_id: Id<kind::Run>,
     pub started_at: Time,
     pub asked_at: Option<Time>,
-    pub handle: String,
-    pub end_of_run: bool,
-    pub owner: String,
-    pub role: Option<String>,
-    pub scratchpad: Option<String>,
-    pub revision: Option<i64>,
+    pub who: StandingAgent,
     pub root: Option<String>,
     pub shell_at: Option<Time>,
-    /// Whether a spawn made it; the main agent needs none.
+    /// Whether a spawn made it, or may have; the main agent needs none.
     pub spawned: bool,
 }
 
@@ -368,6 +364,8 @@ row! {
         handle: String,
         end_of_run: bool,
         owner: String,
+        /// What its owner says it is.
+        identity: Option<String>,
         role: Option<String>,
         scratchpad: Option<String>,
         revision: Option<i64>,
@@ -386,8 +384,10 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
     };
     let spawned = match agent {
         None => "true",
+        // One of several of its type, which nothing tells apart yet, was spawned all the same.
         Some(_) => {
-            "exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = e.id and s.matched_agent_id = b.agent_id)"
+            "exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = e.id and (s.matched_agent_id = b.agent_id
+             or s.matched_agent_id is null and s.error is null and b.spawnable and coalesce(s.subagent_type, b.agent_type) = b.agent_type))"
         }
     };
     let mut params = params![session].to_vec();
@@ -404,24 +404,51 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
         return Ok(None);
     };
     let who = read.one::<StandingAgent>(
-        "select a.handle, a.end_of_run, o.handle, r.name, p.content, p.revision from agents a join people o on o.id = a.owner_id
-         left join roles r on r.id = ?3 left join scratchpads p on p.agent_id = a.id where a.tenant_id = ?1 and a.id = ?2",
+        &format!("{STANDING_AGENT} left join roles r on r.id = ?3 where a.tenant_id = ?1 and a.id = ?2"),
         params![run.agent_id, run.role_id],
     )?;
     Ok(who.map(|who| Standing {
         run_id: run.run_id,
         started_at: run.started_at,
         asked_at: run.asked_at,
-        handle: who.handle,
-        end_of_run: who.end_of_run,
-        owner: who.owner,
-        role: who.role,
-        scratchpad: who.scratchpad,
-        revision: who.revision,
+        who,
         root: run.root,
         shell_at: run.shell_at,
         spawned: run.spawned,
     }))
+}
+
+const STANDING_AGENT: &str =
+    "select a.handle, a.end_of_run, o.handle, a.identity, r.name, p.content, p.revision from agents a
+    join people o on o.id = a.owner_id left join scratchpads p on p.agent_id = a.id";
+
+/// Who will work in a session in which nothing was done so far: the main agent of its workspace, whoever that becomes.
+pub fn main_agent(read: &mut Reader<'_>, session: &str, person: Uuid) -> Result<Option<StandingAgent>> {
+    let Some((workspace, owner)) = read.one::<(String, String)>(
+        "select w.name, p.handle from sessions e join workspaces w on w.id = e.workspace_id cross join people p
+         where e.tenant_id = ?1 and e.session_id = ?2 and p.tenant_id = ?1 and p.id = ?3",
+        params![session, person],
+    )?
+    else {
+        return Ok(None);
+    };
+    let handle = format!("main@{workspace}");
+    let known = read.one::<StandingAgent>(
+        &format!(
+            "{STANDING_AGENT} left join roles r on r.id = a.role_id where a.tenant_id = ?1 and a.handle = ?2 and a.deleted_at is null"
+        ),
+        params![handle],
+    )?;
+    let new = || StandingAgent {
+        handle,
+        end_of_run: false,
+        owner,
+        identity: None,
+        role: None,
+        scratchpad: None,
+        revision: None,
+    };
+    Ok(Some(known.unwrap_or_else(new)))
 }
 
 /// The commits that work trees of a session were last seen at, as it keeps them.

@@ -24,9 +24,23 @@ const SEEN_MAX: i64 = 1_000;
 /// Characters in an id that the client made.
 const CLIENT_ID_MAX: usize = 200;
 
+/// What a call answers that starts an agent in the background.
+const LAUNCHED: &str = "async_launched";
+
 /// Whether a text can be an id that the client made.
 pub(super) fn is_client_id(text: &str) -> bool {
     (1..=CLIENT_ID_MAX).contains(&text.chars().count()) && !text.contains(char::is_control)
+}
+
+/// Evidence that waits for its spawn: an agent's own stands in a transcript that may be read later.
+const WAITING: [Evidence; 2] = [Evidence::MetaJson, Evidence::AgentProgress];
+
+/// What is kept with an agent until the call that started it is known.
+fn started_by(evidence: Evidence, tool_use_id: &str) -> String {
+    match evidence {
+        Evidence::MetaJson => tool_use_id.to_owned(),
+        other => format!("{other} {tool_use_id}"),
+    }
 }
 
 impl Observing<'_, '_> {
@@ -67,6 +81,7 @@ impl Observing<'_, '_> {
                 self.count("subagent");
                 self.seeking.insert(agent_id.to_owned());
                 self.newcomers.insert(agent_id.to_owned());
+                self.entered.insert(agent_id.to_owned());
                 subagent
             }
         };
@@ -168,12 +183,14 @@ impl Observing<'_, '_> {
             None => self.enter_spawn(&spawn)?,
         }
         self.message(seen.at, &facts.prompt, Some(run), Some(&format!("spawn {}", facts.tool_use_id)))?;
-        let waiting = self.write.one::<(String,)>(
-            "select agent_id from subagents where tenant_id = ?1 and session_id = ?2 and started_by = ?3",
-            params![self.session.id, facts.tool_use_id],
-        )?;
-        if let Some((agent,)) = waiting {
-            self.matched(seen.at, &facts.tool_use_id, &agent, Evidence::MetaJson)?;
+        for evidence in WAITING {
+            let waiting = self.write.query::<(String,)>(
+                "select agent_id from subagents where tenant_id = ?1 and session_id = ?2 and started_by = ?3",
+                params![self.session.id, started_by(evidence, &facts.tool_use_id)],
+            )?;
+            for (agent,) in waiting {
+                self.matched(seen.at, &facts.tool_use_id, &agent, evidence)?;
+            }
         }
         self.seek_all(&facts.prompt_hash)
     }
@@ -240,6 +257,9 @@ impl Observing<'_, '_> {
     }
 
     pub(super) fn spawn_row(&mut self, tool_use_id: &str) -> Result<Option<Spawn>> {
+        if !is_client_id(tool_use_id) {
+            return Ok(None);
+        }
         Ok(self.write.row::<Spawn>(
             "where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
             params![self.session.id, tool_use_id],
@@ -247,27 +267,32 @@ impl Observing<'_, '_> {
     }
 
     pub(super) fn spawn_result(&mut self, tool_use_id: &str, status: &str, error: Option<&str>) -> Result<()> {
+        if !is_client_id(tool_use_id) {
+            return Ok(());
+        }
         let error = error.map(|error| text::cut(&text::clean(error), 2_000));
-        self.write.post(
-            "update task_spawns set status = ?4, error = ?5 where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
-            params![self.session.id, tool_use_id, text::cut(&text::clean_line(status), text::LINE_MAX), error],
-        )?;
-        Ok(())
+        let status = text::cut(&text::clean_line(status), text::LINE_MAX);
+        let launched = status == LAUNCHED;
+        // What became of one that was launched may be known by the time the launch is read again.
+        Ok(self.write.post(
+            "update task_spawns set status = ?4, error = ?5, background = background or ?6 where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3
+             and (status is null or not ?6)",
+            params![self.session.id, tool_use_id, status, error, launched],
+        )?)
     }
 
     /// A call and an agent named together.
     pub(super) fn matched(&mut self, at: Time, tool_use_id: &str, agent_id: &str, evidence: Evidence) -> Result<()> {
         let spawn = self.spawn_row(tool_use_id)?;
-        if !is_client_id(agent_id) || !is_client_id(tool_use_id) || (spawn.is_none() && evidence != Evidence::MetaJson)
-        {
+        if !is_client_id(agent_id) || !is_client_id(tool_use_id) || (spawn.is_none() && !WAITING.contains(&evidence)) {
             return Ok(());
         }
         let mut subagent = self.subagent(agent_id, at)?;
         match spawn {
             Some(spawn) => self.keep_match(at, &spawn, &subagent.agent_id, evidence),
-            // A subagent's own spawn stands in a transcript that may be read later.
+            None if subagent.started_by.is_some() && evidence != Evidence::MetaJson => Ok(()),
             None => {
-                subagent.started_by = Some(tool_use_id.to_owned());
+                subagent.started_by = Some(started_by(evidence, tool_use_id));
                 self.save_subagent(subagent)
             }
         }
@@ -345,20 +370,20 @@ impl Observing<'_, '_> {
         let mut subagent = before.clone();
         let spawns = self.spawns_of(agent_id)?;
         let matched = spawns.first();
+        if let Some(spawn) = matched {
+            subagent.parent_agent_id = spawn.parent_agent_id.clone().or(subagent.parent_agent_id);
+            subagent.agent_type = subagent.agent_type.or_else(|| spawn.subagent_type.clone());
+        }
         // Matched at its start, or only later. A transcript is read after the fact: its order is not the order of events.
-        let source = match (before.role_source, self.source) {
-            (Some(known @ (RoleSource::TaskMatch | RoleSource::RetryMatch)), _) => known,
-            (Some(RoleSource::SubagentType | RoleSource::TranscriptParse), Source::Hook) => RoleSource::RetryMatch,
+        let source = match before.role_source {
+            Some(known @ (RoleSource::TaskMatch | RoleSource::RetryMatch)) => known,
+            Some(_) if self.source == Source::Hook && !self.entered.contains(agent_id) => RoleSource::RetryMatch,
             _ => RoleSource::TaskMatch,
         };
         let matched_role = matched.and_then(|spawn| spawn.role.as_deref()).map(|role| (role, source));
         let named = spawn::subagent_role(matched_role, subagent.tagged_role.as_deref(), subagent.agent_type.as_deref());
         (subagent.role, subagent.role_source) = named.map_or((None, None), |(role, source)| (Some(role), Some(source)));
         subagent.task_match_index = matched.and_then(|spawn| spawn.transcript_index);
-        if let Some(spawn) = matched {
-            subagent.parent_agent_id = spawn.parent_agent_id.clone().or(subagent.parent_agent_id);
-            subagent.agent_type = subagent.agent_type.or_else(|| spawn.subagent_type.clone());
-        }
         if subagent.depth.is_none() && matched.is_some() {
             let above = match &subagent.parent_agent_id {
                 Some(parent) => self.subagent(&parent.clone(), at)?.depth,

@@ -141,6 +141,8 @@ struct Observing<'a, 'w> {
     subagents: HashMap<String, Subagent>,
     /// Those of them that were entered just now and have no run yet.
     newcomers: HashSet<String>,
+    /// Those of them that were entered just now.
+    entered: HashSet<String>,
     runs: HashMap<RunKey, Id<kind::Run>>,
     agents: HashMap<String, Id<kind::Agent>>,
     /// Whose run each is, as far as it was asked.
@@ -193,6 +195,7 @@ impl<'a, 'w> Observing<'a, 'w> {
             session_changed: false,
             subagents: HashMap::new(),
             newcomers: HashSet::new(),
+            entered: HashSet::new(),
             runs: HashMap::new(),
             agents: HashMap::new(),
             agents_of_runs: HashMap::new(),
@@ -227,6 +230,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         match &seen.fact {
             Fact::Session(facts) => self.session_facts(seen, facts),
             Fact::Prompt { text, hash } => self.prompt(seen, text, hash),
+            Fact::Notified { hash, tool_use_id } => self.notified(seen, hash, tool_use_id.as_deref()),
             Fact::SubagentStart { agent_type } => self.subagent_start(seen, agent_type.as_deref()),
             Fact::Subagent(facts) => self.subagent_facts(seen, facts),
             Fact::Spawn(facts) => self.spawn(seen, facts),

@@ -109,13 +109,39 @@ impl Observing<'_, '_> {
             Some(_) => None,
             None => self.message(seen.at, prompt, None, Some(&format!("prompt of {}", run.uuid())))?,
         };
-        if new && let Some(message) = message {
-            self.write.post(
-                "update runs set cause_kind = ?3, cause_id = ?4 where tenant_id = ?1 and id = ?2",
-                params![run, Kind::Message, message],
-            )?;
+        match message.filter(|_| new) {
+            Some(message) => self.cause(run, message.uuid()),
+            None => Ok(()),
+        }
+    }
+
+    /// The client begins a run of the main agent, to tell it of an agent in the background. What the person said to the
+    /// run that launched that one is the cause of this one, too.
+    pub(super) fn notified(&mut self, seen: &Seen, hash: &str, tool_use_id: Option<&str>) -> Result<()> {
+        let beginning = Beginning { at: seen.at, prompt: &seen.prompt, hash: Some(hash.to_owned()) };
+        let (run, new) = self.begin(None, &beginning)?;
+        if !new {
+            return Ok(());
+        }
+        let call = tool_use_id.map(|call| self.spawn_row(call)).transpose()?.flatten();
+        let launching = call.and_then(|spawn| spawn.run_id);
+        let causes = self.write.query::<(Id<kind::Run>, Uuid)>(
+            "select id, cause_id from runs where tenant_id = ?1 and session_id = ?2 and subagent_id is null and cause_kind = ?3 and id <> ?4 order by id desc limit 100",
+            params![self.session.id, Kind::Message, run],
+        )?;
+        let cause = causes.iter().find(|(id, _)| Some(*id) == launching).or(causes.first());
+        if let Some((_, message)) = cause {
+            self.cause(run, *message)?;
         }
         Ok(())
+    }
+
+    /// The message that a run began with.
+    fn cause(&mut self, run: Id<kind::Run>, message: Uuid) -> Result<()> {
+        Ok(self.write.post(
+            "update runs set cause_kind = ?3, cause_id = ?4 where tenant_id = ?1 and id = ?2",
+            params![run, Kind::Message, message],
+        )?)
     }
 
     /// A subagent begins a run: told by a hook, or by the first line of its transcript.
@@ -457,6 +483,11 @@ impl Observing<'_, '_> {
             "update runs set status = ?3, outcome = null, final_message = null, ended_at = null where tenant_id = ?1 and id = ?2 and not attached and ended_at = ?4",
             params![run, RunStatus::Running, seen.at],
         )?;
+        self.write.post(
+            "update task_spawns set status = 'async_launched' where tenant_id = ?1 and session_id = ?2 and background and status = 'completed'
+             and id in (select cause_id from runs where tenant_id = ?1 and id = ?3 and status = ?4)",
+            params![self.session.id, run, RunStatus::Running],
+        )?;
         if let Some(agent) = &seen.agent {
             let mut subagent = self.subagent(agent, seen.at)?;
             subagent.stopped_at = subagent.stopped_at.filter(|stopped| *stopped != seen.at);
@@ -466,22 +497,34 @@ impl Observing<'_, '_> {
     }
 
     /// A call that returned has no agent at work: some versions neither stop it with a word nor write its last one down.
+    /// An agent in the background that is at work no more returns nothing, and its call is over.
     pub(super) fn end_what_returned(&mut self, observation: &Observation) -> Result<()> {
-        let tells = |seen: &Seen| matches!(seen.fact, Fact::SpawnResult { .. } | Fact::Match { .. });
+        let tells = |seen: &Seen| match seen.fact {
+            Fact::SpawnResult { .. } | Fact::Match { .. } => true,
+            Fact::Rest { .. } => seen.agent.is_some(),
+            _ => false,
+        };
         let of_agent = observation.progress.as_ref().is_some_and(|progress| progress.agent.is_some());
         if !of_agent && !observation.facts.iter().any(tells) {
             return Ok(());
         }
         let at = observation.facts.last().map_or(self.write.now, |seen| seen.at);
-        for (returned, status, outcome) in
-            [("completed", RunStatus::Completed, "completed"), ("failed", RunStatus::Incomplete, "interrupted")]
-        {
+        for (returned, status, outcome) in [
+            ("completed", RunStatus::Completed, "completed"),
+            ("failed", RunStatus::Incomplete, "interrupted"),
+            ("killed", RunStatus::Cancelled, "killed"),
+        ] {
             self.write.post(
                 "update runs set status = ?3, outcome = ?4, ended_at = ?5 where tenant_id = ?1 and session_id = ?2 and status = 'running' and cause_kind = 'spawn'
                  and cause_id in (select id from task_spawns where tenant_id = ?1 and session_id = ?2 and status = ?6)",
                 params![self.session.id, status, outcome, at, returned],
             )?;
         }
+        self.write.post(
+            "update task_spawns set status = 'completed' where tenant_id = ?1 and session_id = ?2 and status = 'async_launched'
+             and id in (select cause_id from runs where tenant_id = ?1 and session_id = ?2 and cause_kind = 'spawn' and status = ?3)",
+            params![self.session.id, RunStatus::Completed],
+        )?;
         Ok(())
     }
 

@@ -15,7 +15,11 @@ use clap::{Arg, ArgMatches, Command};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trackway_actions::{Core, Credential, context::Secret, session::AttachSession};
-use trackway_claude::{event::Event, redact::redacted, tool};
+use trackway_claude::{
+    event::Event,
+    redact::{redacted, without_secrets},
+    tool,
+};
 use trackway_domain::{Time, text, words::Memory};
 use trackway_store::Url;
 
@@ -29,7 +33,7 @@ use crate::{
     door::Outcome,
     environment,
     failure::Failure,
-    location::{Location, user_file},
+    location::{Location, is_below, user_file},
     render::Shape,
     user,
 };
@@ -121,7 +125,7 @@ fn take(memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<St
                 return None;
             }
         };
-    if cwd.is_some_and(|cwd| location.exclude.iter().any(|excluded| cwd.starts_with(excluded))) {
+    if cwd.is_some_and(|cwd| is_below(cwd, &location.exclude)) {
         return None;
     }
     let location = if location.is_sent_away {
@@ -183,7 +187,7 @@ impl Place {
             Err(failure) => failure,
         };
         if failure.is_passing {
-            let text = redacted(&String::from_utf8_lossy(&arrival.bytes)).into_owned();
+            let text = without_secrets(&String::from_utf8_lossy(&arrival.bytes)).into_owned();
             let spooled = Spooled { at: arrival.at, memory: arrival.memory, event: text };
             if let Err(error) = spool::spool(&self.folder, &spooled) {
                 let why = format!("neither written ({}) nor spooled ({error})", failure.message);

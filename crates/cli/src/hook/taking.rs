@@ -12,14 +12,15 @@ use trackway_claude::{
     work_tree,
 };
 use trackway_domain::{
-    ErrorKind, Time, closing,
+    ErrorKind, Id, Time, closing, kind,
     observed::{CommitFacts, Fact, FileFacts, Place, PromptKey, Seen, SessionFacts},
     text,
+    wake_context::fenced_within,
     words::{ChangeEvidence, FileChange, Memory},
     work_tree::head_of,
 };
 use trackway_store::params;
-use trackway_views::session::{Standing, heads, last_change, standing};
+use trackway_views::session::{Standing, StandingAgent, heads, last_change, main_agent, standing};
 
 use super::{
     log,
@@ -27,8 +28,10 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Characters that the client takes as context before it moves them to a file.
-const CONTEXT_MAX: usize = 9_500;
+/// Units of UTF-16 that are told to an agent: less than the client takes.
+const CONTEXT_MAX: usize = closing::HOOK_MAX - 500;
+/// Units of that for what its owner says it is.
+const IDENTITY_MAX: usize = 3_000;
 /// Unread bytes of transcripts above which reading is left to the next call.
 const READ_AT_END_MAX: u64 = 8 << 20;
 /// Files that a shell is said to have changed in one run.
@@ -109,6 +112,15 @@ impl Hook<'_> {
 
     fn standing(&self, event: &Event) -> Result<Option<Standing>, Failure> {
         Ok(standing(&mut self.core.store().read(self.context.tenant)?, &event.session_id, event.agent())?)
+    }
+
+    /// Who a session is of that has only begun.
+    fn main_agent(&self, event: &Event) -> Result<Option<StandingAgent>, Failure> {
+        if event.agent().is_some() {
+            return Ok(None);
+        }
+        let mut read = self.core.store().read(self.context.tenant)?;
+        Ok(main_agent(&mut read, &event.session_id, self.context.actor.id())?)
     }
 
     /// Reads on in a transcript.
@@ -222,22 +234,28 @@ impl Hook<'_> {
         if !starts && (!event.is_stop() || event.stop_hook_active || memory == Memory::Off) {
             return Ok(None);
         }
-        let Some(now) = self.standing(event)? else { return Ok(None) };
+        let now = self.standing(event)?;
         if starts {
-            let about = context_of(&now);
+            let run = now.as_ref().map(|now| now.run_id);
+            let known = now.map(|now| now.who);
+            let Some(who) = known.map_or_else(|| self.main_agent(event), |known| Ok(Some(known)))? else {
+                return Ok(None);
+            };
+            let about = context_of(&who, run);
             return Ok(Some(json!({
                 "hookSpecificOutput": { "hookEventName": event.hook_event_name, "additionalContext": about },
             })));
         }
+        let Some(now) = now else { return Ok(None) };
         let is_subagent = event.agent().is_some();
-        let wanted = now.end_of_run || (memory == Memory::All && !is_subagent);
+        let wanted = now.who.end_of_run || (memory == Memory::All && !is_subagent);
         if !wanted || !now.spawned || now.asked_at.is_some() {
             return Ok(None);
         }
         let prompt = PromptKey { id: event.prompt_id.clone(), line: None };
         let asked = Seen::new(at, event.agent(), &prompt, Fact::Asked);
         self.core.observe(self.context, &event.observation(vec![asked]))?;
-        let reason = closing::prompt(&now.handle, now.scratchpad.as_deref(), is_subagent);
+        let reason = closing::prompt(&now.who.handle, now.who.scratchpad.as_deref(), is_subagent);
         Ok(Some(json!({ "decision": "block", "reason": reason })))
     }
 }
@@ -262,26 +280,25 @@ fn new_commits(root: &str, heads: Option<&str>, head: &str, started_at: Time) ->
 }
 
 /// Who an agent is and what it noted for itself. Facts, not orders.
-fn context_of(now: &Standing) -> String {
-    let role = now.role.as_deref().map(|role| format!(" in the role {role}")).unwrap_or_default();
-    let who = format!(
-        "Trackway records this work. Agent: {}{role}, of {}. Run: {}.",
-        now.handle,
-        now.owner,
-        now.run_id.short()
-    );
-    let read = format!("trackway scratchpad get --agent {}", now.handle);
-    match now.scratchpad.as_deref().filter(|content| !content.trim().is_empty()) {
-        None => format!("{who}\nThe scratchpad of {} is empty.", now.handle),
-        Some(content) => {
-            let room = CONTEXT_MAX - who.chars().count() - read.chars().count() - 300;
-            let shown = text::cut(content, room);
-            let rest = if shown.len() < content.len() { " It is cut here." } else { "" };
-            format!(
-                "{who}\nThe scratchpad of {} (revision {}), notes from its earlier runs, between the lines:\n-----\n{shown}\n-----\n{rest}Read it with: {read}",
-                now.handle,
-                now.revision.unwrap_or_default(),
-            )
-        }
+fn context_of(who: &StandingAgent, run: Option<Id<kind::Run>>) -> String {
+    let role = who.role.as_deref().map(|role| format!(" in the role {role}")).unwrap_or_default();
+    let run = run.map(|run| format!(" Run: {}.", run.short())).unwrap_or_default();
+    let mut about = format!("Trackway records this work. Agent: {}{role}, of {}.{run}", who.handle, who.owner);
+    let says = |text: &&String| !text.trim().is_empty();
+    if let Some(identity) = who.identity.as_ref().filter(says) {
+        about += &format!("\nWhat its owner says it is:\n{}", fenced_within("text", identity, IDENTITY_MAX).0);
     }
+    let Some(content) = who.scratchpad.as_ref().filter(says) else {
+        return format!("{about}\nThe scratchpad of {} is empty.", who.handle);
+    };
+    about += &format!(
+        "\nThe scratchpad of {} (revision {}), notes from its earlier runs:\n",
+        who.handle,
+        who.revision.unwrap_or_default()
+    );
+    let read = closing::to_read(&who.handle);
+    let room = CONTEXT_MAX.saturating_sub(text::utf16_length(&about) + text::utf16_length(&read) + 50);
+    let (shown, is_cut) = fenced_within("text", content, room);
+    let rest = if is_cut { "It is cut here. Read all of it with" } else { "Read it with" };
+    format!("{about}{shown}\n{rest}: {read}")
 }

@@ -46,6 +46,35 @@ both_engines! {
         assert!(text(&finding["fix"]).contains("trackway ingest"), "{finding}");
     }
 
+    fn hooks_that_never_spoke_are_a_finding(terminal: Terminal) {
+        let home = terminal.home.path();
+        let folder = home.join(".claude/projects/-ship");
+        fs::create_dir_all(&folder).unwrap();
+        let write = |number: usize, cwd: &str| {
+            let line = json!({ "type": "user", "uuid": format!("l{number}"), "cwd": cwd, "timestamp": "2026-02-27T09:00:00Z", "message": { "content": "go" } });
+            let path = folder.join(format!("{number}0000000-0000-4000-8000-000000000000.jsonl"));
+            fs::write(&path, format!("{line}\n")).unwrap();
+            path
+        };
+        let old = write(0, "/ship");
+        terminal.json(&["connect", "claude-code", "--user"]);
+        modified(&home.join(".claude/settings.json"), SystemTime::now() - Duration::from_hours(48));
+        modified(&old, SystemTime::now() - Duration::from_hours(72));
+        let (code, found) = doctor(&terminal);
+        assert_eq!((code, &found["findings"]), (0, &json!([])));
+
+        for number in 1..=3 {
+            write(number, "/ship");
+        }
+        let (code, found) = doctor(&terminal);
+        let finding = &found["findings"][0];
+        assert_eq!((code, text(&finding["check"]).as_str()), (1, "hooks"), "{found}");
+        assert!(text(&finding["problem"]).starts_with("3 sessions went on after hooks were put into "), "{finding}");
+        // One that is heard shows that they work.
+        hears(&terminal, &json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/ship", "prompt": "go" }));
+        assert_eq!(doctor(&terminal).1["findings"], json!([]));
+    }
+
     fn a_record_that_does_not_hold_together_is_a_finding(terminal: Terminal) {
         terminal.json(&["workflow", "set", "--name", "w"]);
         terminal.json(&["task", "set", "--workflow", "w", "--variant", "v"]);

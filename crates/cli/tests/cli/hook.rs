@@ -61,11 +61,11 @@ impl Session<'_> {
         self.hears("SubagentStart", &json!({ "agent_id": agent, "agent_type": "general-purpose" }))
     }
 
-    fn stops(&self, agent: &str, said: &str) -> Value {
+    pub fn stops(&self, agent: &str, said: &str) -> Value {
         self.hears("SubagentStop", &stopping(agent, said))
     }
 
-    fn returns(&self, call: &str, prompt: &str, agent: &str) {
+    pub fn returns(&self, call: &str, prompt: &str, agent: &str) {
         self.hears("PostToolUse", &returning(call, prompt, agent));
     }
 
@@ -74,7 +74,7 @@ impl Session<'_> {
     }
 }
 
-fn spawning(call: &str, prompt: &str) -> Value {
+pub fn spawning(call: &str, prompt: &str) -> Value {
     let input = json!({ "prompt": prompt, "description": "a job", "subagent_type": "general-purpose" });
     json!({ "tool_name": "Agent", "tool_use_id": call, "tool_input": input })
 }
@@ -261,6 +261,20 @@ both_engines! {
         assert_eq!(hook(&terminal, event.as_bytes()).stdout, "");
         assert_eq!(terminal.json(&["session", "list"]), json!([]));
         assert_eq!(lines(&folder(&terminal).join("hook.log")) + lines(&user_folder(&terminal).join("hook.log")), 0);
+    }
+
+    fn a_nul_keeps_no_event_out(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        let nowhere = project(&terminal).join("a\u{0}b");
+        session.hears("UserPromptSubmit", &json!({ "prompt": "go\u{0}", "cwd": nowhere, "transcript_path": "/t\u{0}.jsonl" }));
+        session.writes("t\u{0}1", "one.txt");
+        session.hears("PreToolUse", &spawning("t\u{0}2", "row"));
+        session.hears("PreToolUse", &spawning("t\u{7}3", "row"));
+        let shown = terminal.json(&["session", "show", "s1"]);
+        assert_eq!(text(&shown["cwd"]), project(&terminal).join("ab").to_str().unwrap());
+        assert_eq!(column(&shown["spawns"], "tool_use_id"), ["t2"]);
+        assert_eq!(column(&terminal.json(&["made", "last"])["touches"], "display_path"), ["one.txt"]);
+        assert_eq!(lines(&folder(&terminal).join("hook.log")), 0);
     }
 
     fn a_big_event_is_taken_in(terminal: Terminal) {

@@ -139,7 +139,7 @@ impl Folder {
         Self(folder)
     }
 
-    fn file(&self, agent: Option<&str>) -> PathBuf {
+    pub fn file(&self, agent: Option<&str>) -> PathBuf {
         match agent {
             None => self.0.join(format!("{SESSION}.jsonl")),
             Some(agent) => self.0.join(SESSION).join("subagents").join(format!("agent-{agent}.jsonl")),
@@ -152,7 +152,7 @@ impl Folder {
         File::options().create(true).append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    fn write(&self, name: &str, content: &[u8]) -> PathBuf {
+    pub fn write(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
@@ -331,7 +331,12 @@ both_engines! {
         lines += &main.result("t1", "rowed", &json!({ "status": "completed", "agentId": "" }));
         lines += &main.calls("m2", "Write", "t2", &json!({ "file_path": format!("/ship/{}", "deep/".repeat(780)), "content": "x" }));
         lines += &main.result("t2", "File created successfully", &json!({ "type": "create" }));
-        lines += &main.line("user", &json!({ "uuid": "u\u{0}1", "message": { "content": "odd" } }));
+        lines += &main.calls("m3", "Write", "t\u{0}3", &json!({ "file_path": "/ship/nul.txt", "content": "x" }));
+        lines += &main.result("t\u{0}3", "File created successfully", &json!({ "type": "create" }));
+        lines += &main.calls("m4", "Agent", "t\u{0}\u{7}4", &json!({ "prompt": "odd", "subagent_type": "general-purpose" }));
+        lines += &main.result("t\u{0}\u{7}4", "rowed", &json!({ "status": "completed", "agentId": "x\u{7}" }));
+        lines += &main.line("progress", &json!({ "parentToolUseID": "t\u{7}", "data": { "type": "agent_progress", "agentId": "b1" } }));
+        lines += &main.line("user", &json!({ "uuid": "u\u{7}1", "message": { "content": "odd" } }));
         lines += &main.line("user", &json!({ "isMeta": null, "uuid": "u2", "message": { "content": "a second prompt" } }));
         folder.write(&format!("{SESSION}.jsonl"), lines.as_bytes());
         let long = "a".repeat(220);
@@ -343,7 +348,8 @@ both_engines! {
         folder.write(&format!("{SESSION}/subagents/agent-b1.meta.json"), meta.to_string().as_bytes());
 
         let (ingested, said) = ingest_loudly(&terminal);
-        assert_eq!((&ingested["spawns"], &ingested["matched"], &ingested["touches"]), (&json!(1), &json!(1), &json!(1)), "{said}");
+        assert_eq!((&ingested["spawns"], &ingested["matched"], &ingested["touches"]), (&json!(1), &json!(1), &json!(2)), "{said}");
+        assert_eq!((said.as_str(), ingested.get("problems")), ("", None));
         assert_eq!(column(&terminal.json(&["spawn", "list"]), "agent_id"), ["b1"]);
         assert_eq!(terminal.json(&["session", "show", SESSION])["prompts"].as_array().unwrap().len(), 2);
     }
@@ -358,6 +364,92 @@ both_engines! {
         let prompts = terminal.json(&["session", "show", SESSION])["prompts"].clone();
         assert_eq!(column(&prompts, "status"), ["incomplete"]);
         assert_eq!(text(&prompts[0]["ended_at"]), "2026-02-27T09:00:02.000Z");
+    }
+
+    fn what_ran_when_it_was_read_is_given_up_later(terminal: Terminal) {
+        let folder = Folder::of(&terminal);
+        let mut main = Writing::new(SESSION, "/ship");
+        let lines = main.prompt("set sail") + &main.calls("m1", "Bash", "t1", &json!({ "command": "sleep 1" }));
+        let path = folder.write(&format!("{SESSION}.jsonl"), lines.as_bytes());
+        ingest(&terminal);
+        let status = || column(&terminal.json(&["session", "show", SESSION])["prompts"], "status");
+        assert_eq!(status(), ["running"]);
+        assert_eq!(ingest(&terminal)["bytes"], 0);
+        assert_eq!(status(), ["running"]);
+        File::options().append(true).open(&path).unwrap().set_modified(SystemTime::now() - Duration::from_hours(2)).unwrap();
+        assert_eq!(ingest(&terminal)["bytes"], 0);
+        assert_eq!(status(), ["incomplete"]);
+        // It went on after all.
+        folder.append(None, &main.says("m2", Some("end_turn"), 5, "Under way."));
+        ingest(&terminal);
+        assert_eq!(status(), ["completed"]);
+    }
+
+    fn a_transcript_is_one_whichever_way_leads_to_it(terminal: Terminal) {
+        let folder = Folder::of(&terminal);
+        for (agent, line) in voyage() {
+            folder.append(agent, &line);
+        }
+        assert_ne!(ingest(&terminal)["bytes"], 0);
+        let home = terminal.home.path();
+        std::os::unix::fs::symlink(home.join(".claude"), home.join("elsewhere")).unwrap();
+        let linked = home.join("elsewhere/projects");
+        for path in [".claude/projects", linked.to_str().unwrap(), ".claude/../.claude/projects/-ship"] {
+            let again = terminal.json(&["ingest", path]);
+            assert_eq!((&again["bytes"], &again["files"]), (&json!(0), &json!(2)), "{path}");
+        }
+        let linked = linked.join(format!("-ship/{SESSION}.jsonl"));
+        let event = json!({ "hook_event_name": "PreCompact", "session_id": SESSION, "transcript_path": linked, "cwd": "/ship" });
+        crate::hook::hook(&terminal, event.to_string().as_bytes());
+        assert_eq!(rows(&terminal, "transcripts"), 2);
+        let (code, said) = terminal.fails(&["ingest", "--since", "yesterday"]);
+        assert_eq!((code, said.contains("yesterday")), (2, true), "{said}");
+        assert_eq!(terminal.json(&["ingest", ".claude/projects", "--since", "2100-01-01"])["files"], 0);
+    }
+
+    fn progress_of_an_agents_agent_waits_for_its_spawn(terminal: Terminal) {
+        let folder = Folder::of(&terminal);
+        let mut main = Writing::new(SESSION, "/ship");
+        let mut sub = Writing::new(SESSION, "/ship").of_agent(AGENT);
+        let spawn = |prompt: &str| json!({ "prompt": prompt, "subagent_type": "general-purpose" });
+        let mut lines = main.prompt("set sail") + &main.calls("m1", "Task", "t1", &spawn("same"));
+        lines += &main.line("progress", &json!({ "parentToolUseID": "t1", "data": { "type": "agent_progress", "agentId": AGENT } }));
+        lines += &main.line("progress", &json!({ "parentToolUseID": "t2", "data": { "type": "agent_progress", "agentId": "b1" } }));
+        folder.append(None, &lines);
+        // The prompt tells nothing: two calls have it.
+        folder.append(Some(AGENT), &(sub.prompt("same") + &sub.calls("m2", "Task", "t2", &spawn("same"))));
+        folder.append(Some("b1"), &Writing::new(SESSION, "/ship").of_agent("b1").prompt("same"));
+        ingest(&terminal);
+        let spawns = terminal.json(&["spawn", "list"]);
+        assert_eq!(column(&spawns, "agent_id"), [AGENT, "b1"]);
+        assert_eq!(column(&spawns, "evidence"), ["agent_progress"; 2]);
+        let subagents = terminal.json(&["subagent", "list"]);
+        assert_eq!(column(&subagents, "parent_agent_id"), ["null", AGENT]);
+    }
+
+    fn an_inline_agent_is_of_the_type_that_its_call_names(terminal: Terminal) {
+        let folder = Folder::of(&terminal);
+        let mut main = Writing::new(SESSION, "/ship");
+        let inline = |mut line: String, more: Value| {
+            let mut read: Value = serde_json::from_str(&line).unwrap();
+            for (field, value) in more.as_object().unwrap() {
+                read[field] = value.clone();
+            }
+            read["version"] = json!("1.0.60");
+            line.replace_range(.., &format!("{read}\n"));
+            line
+        };
+        let mut lines = inline(main.prompt("go"), json!({}));
+        lines += &inline(main.calls("m1", "Task", "t1", &json!({ "prompt": "row", "subagent_type": "coder" })), json!({}));
+        lines += &inline(main.prompt("row"), json!({ "isSidechain": true, "uuid": "aaaa1", "parentUuid": null }));
+        lines += &inline(main.says("m2", Some("end_turn"), 3, "rowed"), json!({ "isSidechain": true, "parentUuid": "aaaa1" }));
+        lines += &inline(main.result("t1", "rowed", &json!({ "content": [] })), json!({}));
+        folder.append(None, &lines);
+        ingest(&terminal);
+        let subagent = terminal.json(&["subagent", "list"])[0].clone();
+        let told = ["agent_type", "role", "role_source"].map(|field| text(&subagent[field]));
+        assert_eq!(told, ["coder", "coder", "subagent_type"]);
+        assert!(column(&terminal.json(&["run", "list"]), "agent").contains(&"coder@ship".to_owned()));
     }
 
     fn forgetting_a_session_leaves_nothing_of_it(terminal: Terminal) {
@@ -470,14 +562,22 @@ fn a_hundred_megabytes_without_an_end_are_passed_by() {
     let file = File::options().append(true).open(folder.file(None)).unwrap();
     file.set_len(first.len() as u64 + (100 << 20)).unwrap();
     let (ingested, said) = ingest_loudly(&terminal);
-    // It may still be being written.
-    assert_eq!((&ingested["lines"], &ingested["bad_lines"]), (&json!(1), &json!(0)), "{said}");
-    folder.append(None, "\n");
-    folder.append(None, &main.says("m1", Some("end_turn"), 5, "Under way."));
-    let (ingested, said) = ingest_loudly(&terminal);
     assert_eq!((&ingested["lines"], &ingested["bad_lines"]), (&json!(2), &json!(1)), "{said}");
     let problem = format!("{}: a bad line at byte {}", folder.file(None).display(), first.len());
     assert_eq!(ingested["problems"], json!([problem]));
+    // Nobody reads it again, and what is still written to it is passed over.
+    assert_eq!(ingest_loudly(&terminal).0["bytes"], 0);
+    folder.append(None, "more of it");
+    let (ingested, said) = ingest_loudly(&terminal);
+    assert_eq!(
+        (&ingested["bytes"], &ingested["lines"], &ingested["bad_lines"]),
+        (&json!(10), &json!(0), &json!(0)),
+        "{said}"
+    );
+    folder.append(None, " and its end\n");
+    folder.append(None, &main.says("m1", Some("end_turn"), 5, "Under way."));
+    let (ingested, said) = ingest_loudly(&terminal);
+    assert_eq!((&ingested["lines"], &ingested["bad_lines"]), (&json!(1), &json!(0)), "{said}");
     assert_eq!(column(&terminal.json(&["run", "list"]), "final_message"), ["Under way."]);
     // People read it beside the numbers.
     terminal.json(&["forget", SESSION, "--yes"]);
@@ -560,4 +660,17 @@ fn what_is_excluded_is_neither_read_nor_heard() {
     hear("ship-yard", "s-shown");
     assert_eq!(projects.sessions("shore"), [id(2), id(3), "s-shown".to_owned()]);
     assert!(!Path::new(&projects.directory("ship").join(".trackway")).exists());
+    // By the way that leads there, or from the user's home on.
+    std::os::unix::fs::symlink(projects.directory("ship"), projects.directory("way")).unwrap();
+    for (number, written) in ["~/ship", "~/way", "~/shore/../ship/"].iter().enumerate() {
+        fs::write(&config, format!("exclude = [{written:?}]\n")).unwrap();
+        hear("ship/hold", &format!("s-hidden-{number}"));
+        hear("way/hold", &format!("s-hidden-too-{number}"));
+        projects.json("shore", &["ingest"]);
+        assert_eq!(projects.sessions("shore"), [id(2), id(3), "s-shown".to_owned()], "{written}");
+    }
+    fs::write(&config, "exclude = [\"ship\"]\n").unwrap();
+    let (code, said) = projects.terminal.fails(&["session", "list"]);
+    assert_eq!(code, 2);
+    assert!(said.ends_with("config.toml: exclude holds ship, which is not a whole path"), "{said}");
 }

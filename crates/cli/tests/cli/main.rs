@@ -4,6 +4,7 @@
 #![expect(clippy::needless_raw_string_hashes, reason = "SNAPSHOTS=overwrite writes them so")]
 
 mod agents;
+mod background;
 mod boards;
 mod catalog;
 mod claude_worker;
@@ -36,9 +37,11 @@ mod routes;
 mod runs;
 mod search;
 mod studio;
+mod telling;
 mod terminal;
 mod testcases;
 mod transfer;
 mod up;
 mod wake;
+mod watch;
 mod work;

@@ -7,7 +7,6 @@ use crate::terminal::{Terminal, column, text};
 /// What hooks and transcripts know differently, and why. Everything else is the same whichever spoke.
 const INHERENT: &[(&str, &str)] = &[
     ("evidence", "which rung spoke first: a hook's rungs do not exist in a transcript"),
-    ("role_source", "a transcript is read after the fact: nothing in it is matched only later"),
     ("source", "only SessionStart says how a session began"),
     ("hooked_at", "when a hook last spoke"),
     ("ended_at", "only SessionEnd and Stop say when; a transcript has the time of the last line"),
@@ -81,6 +80,8 @@ fn comparable(value: Value) -> Value {
             values.sort_by_key(Value::to_string);
             Value::Array(values)
         }
+        // A transcript is read after the fact: nothing in it is matched only later.
+        Value::String(source) if source == "retry_match" => json!("task_match"),
         // A report is named by its id.
         Value::String(path) if path.starts_with("reports/") => json!("reports/ID"),
         other => other,

@@ -1,26 +1,28 @@
 //! `trackway ingest`: the record of Claude Code sessions, made from the transcripts they left.
 
+mod bar;
+mod looking;
+mod watch;
+
 use std::{
-    collections::{BTreeSet, HashMap},
-    io::{IsTerminal, Write},
+    collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread,
-    time::{Duration, Instant, UNIX_EPOCH},
+    time::UNIX_EPOCH,
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
-use serde_json::Value;
 use trackway_actions::{Context, Core};
 use trackway_claude::{
     discover,
     transcript::{self, Flow, Mark, Tally, Transcript},
 };
 use trackway_domain::{Error as Rule, Time, observed::Observation};
-use trackway_store::params;
 use trackway_views::session::counts;
 
+use self::{bar::Bar, looking::Looking};
 use crate::{
     door::{House, Outcome},
     failure::Failure,
@@ -35,8 +37,6 @@ const AHEAD: usize = 4;
 /// Bytes of transcripts that are written down together: few enough for others to write meanwhile, as many as fit into the
 /// time a hook waits.
 const TOGETHER: i64 = 16 << 20;
-/// How often `--watch` looks.
-const WATCH: Duration = Duration::from_secs(1);
 /// Bad lines and files that are named.
 const NAMED_MAX: usize = 10;
 
@@ -58,8 +58,8 @@ pub fn command() -> Command {
             Arg::new("since")
                 .long("since")
                 .value_name("TIME")
-                .value_parser(clap::value_parser!(Time))
-                .help("Only transcripts written to since then"),
+                .value_parser(since)
+                .help("Only transcripts written to since then: a day, or a time"),
         )
         .arg(
             Arg::new("watch")
@@ -88,22 +88,12 @@ pub struct Ingested {
     pub problems: Vec<String>,
 }
 
-/// Which transcripts are wanted.
-#[derive(Debug, Default)]
-struct Wanted {
-    paths: Vec<PathBuf>,
-    since: Option<Time>,
-    /// Only sessions that happened below this directory.
-    project: Option<PathBuf>,
-    exclude: Vec<PathBuf>,
-}
-
 pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let given: Vec<PathBuf> = matches.get_many::<PathBuf>("paths").into_iter().flatten().cloned().collect();
     if let Some(path) = given.iter().find(|path| !path.exists()) {
         return Err(Rule::not_found(format!("there is nothing at {}", path.display())).into());
     }
-    let wanted = Wanted {
+    let looking = Looking {
         since: matches.get_one::<Time>("since").copied(),
         project: location.project.clone().filter(|_| given.is_empty()),
         exclude: location.exclude.clone(),
@@ -115,18 +105,17 @@ pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Resul
         } else {
             given
         },
+        ..Looking::default()
     };
     let context = house.context()?;
-    let mut ingested = read_new(&house.core, &context, &wanted)?;
-    while matches.get_flag("watch") {
-        thread::sleep(WATCH);
-        let more = read_new(&house.core, &context, &wanted)?;
-        if more.bytes > 0 {
-            writeln!(std::io::stderr(), "read {} more in {} files", size(more.bytes), more.files)?;
-        }
-        ingested = more;
+    let mut ingesting = Ingesting::new(&house.core, &context, looking);
+    let mut remarks = Vec::new();
+    if matches.get_flag("watch") {
+        watch::until_stopped(&mut ingesting)?;
+    } else {
+        remarks = ingesting.pass()?.problems.iter().map(|problem| format!("warning: {problem}")).collect();
     }
-    let remarks = ingested.problems.iter().map(|problem| format!("warning: {problem}")).collect();
+    let ingested = ingesting.summary()?;
     let mut data = serde_json::to_value(&ingested).map_err(|error| Rule::usage(error.to_string()))?;
     if ingested.problems.is_empty()
         && let Some(fields) = data.as_object_mut()
@@ -138,73 +127,94 @@ pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     Ok(outcome)
 }
 
+/// A time, or a day that begins in UTC.
+fn since(text: &str) -> Result<Time, Rule> {
+    text.parse().or_else(|error| format!("{text}T00:00:00Z").parse().map_err(|_| error))
+}
+
 /// A part that was read, or the end of a file.
 enum Part {
     Read(Observation),
     End(Result<Tally, std::io::Error>),
 }
 
-fn read_new(core: &Core, context: &Context, wanted: &Wanted) -> Result<Ingested, Failure> {
-    let mut ingested = Ingested::default();
-    let transcripts = find(wanted, &mut ingested);
-    ingested.files = i64::try_from(transcripts.len()).unwrap_or(i64::MAX);
-    let sessions: BTreeSet<String> = transcripts.iter().map(|transcript| transcript.session.clone()).collect();
-    let jobs = with_news(core, context, transcripts)?;
-    let total: u64 = jobs.iter().map(|(transcript, mark)| unread(transcript, mark.as_ref())).sum();
-    let mut bar = Bar::new(total);
-    core.store().while_much_is_written(|| {
-        thread::scope(|scope| {
-            // Reading and writing at once: some understand lines while one keeps rows.
-            let jobs = &jobs;
-            let readers: Vec<Receiver<Part>> = (0..READERS)
-                .map(|first| {
-                    let (sender, parts) = sync_channel(AHEAD);
-                    scope.spawn(move || read_some(jobs, first, &sender));
-                    parts
-                })
-                .collect();
-            write_all(core, context, jobs, &readers, &mut ingested, &mut bar)
-        })
-    })??;
-    bar.finish();
-    count(core, context, &sessions, &mut ingested)?;
-    Ok(ingested)
+/// Reading, once or again and again.
+struct Ingesting<'a> {
+    core: &'a Core,
+    context: &'a Context,
+    looking: Looking,
+    files: HashSet<PathBuf>,
+    sessions: BTreeSet<String>,
+    problems: HashSet<String>,
+    total: Ingested,
 }
 
-fn find(wanted: &Wanted, ingested: &mut Ingested) -> Vec<Transcript> {
-    let is_excluded = |path: &Path| wanted.exclude.iter().any(|excluded| path.starts_with(excluded));
-    // A project's sessions are in folders that begin with its name.
-    let prefix = wanted.project.as_deref().map(|project| discover::folder_name(&project.to_string_lossy()));
-    let mut transcripts = Vec::new();
-    for path in &wanted.paths {
-        let mut is_wanted = |candidate: &Path| {
-            if is_excluded(candidate) {
-                return false;
-            }
-            let folder = candidate.strip_prefix(path).ok().and_then(|below| below.components().next());
-            match (&prefix, folder) {
-                (Some(prefix), Some(folder)) => folder.as_os_str().to_string_lossy().starts_with(prefix),
-                _ => true,
-            }
-        };
-        let found = discover::find(path, &mut is_wanted);
-        for (path, why) in found.unreadable {
-            note(ingested, format!("{}: {why}", path.display()));
-        }
-        transcripts.extend(found.transcripts);
+impl<'a> Ingesting<'a> {
+    fn new(core: &'a Core, context: &'a Context, looking: Looking) -> Self {
+        let (files, sessions, problems) = (HashSet::new(), BTreeSet::new(), HashSet::new());
+        Self { core, context, looking, files, sessions, problems, total: Ingested::default() }
     }
-    transcripts.retain(|transcript| {
-        if wanted.since.is_some_and(|since| modified(&transcript.path).is_some_and(|at| at < since)) {
-            return false;
+
+    /// Reads what is new, and says what that was. A problem is told once.
+    fn pass(&mut self) -> Result<Ingested, Failure> {
+        let mut read = Ingested::default();
+        let outcome = self.read_new(&mut read);
+        self.total.bytes += read.bytes;
+        self.total.lines += read.lines;
+        self.total.bad_lines += read.bad_lines;
+        read.problems.retain(|problem| self.problems.insert(problem.clone()));
+        for problem in &read.problems {
+            note(&mut self.total, problem.clone());
         }
-        if wanted.project.is_none() && wanted.exclude.is_empty() {
-            return true;
+        outcome.map(|()| read)
+    }
+
+    fn read_new(&mut self, read: &mut Ingested) -> Result<(), Failure> {
+        let mut found = self.looking.find();
+        for problem in std::mem::take(&mut found.problems) {
+            note(read, problem);
         }
-        let happened = discover::cwd(&transcript.path);
-        let is_here = |project: &PathBuf| happened.as_deref().is_none_or(|cwd| cwd.starts_with(project));
-        wanted.project.as_ref().is_none_or(is_here) && !happened.as_deref().is_some_and(is_excluded)
-    });
-    transcripts
+        for transcript in &found.transcripts {
+            self.files.insert(transcript.path.clone());
+            self.sessions.insert(transcript.session.clone());
+        }
+        if !found.transcripts.is_empty() {
+            let jobs = looking::with_news(self.core, self.context, &found.transcripts)?;
+            read.files = i64::try_from(jobs.len()).unwrap_or(i64::MAX);
+            if !jobs.is_empty() {
+                self.take_in(&jobs, read)?;
+            }
+        }
+        self.looking.remember(found);
+        Ok(())
+    }
+
+    fn take_in(&self, jobs: &[(Transcript, Option<Mark>)], read: &mut Ingested) -> Result<(), Failure> {
+        let total: u64 = jobs.iter().map(|(transcript, mark)| unread(transcript, mark.as_ref())).sum();
+        let mut bar = Bar::new(total);
+        self.core.store().while_much_is_written(|| {
+            thread::scope(|scope| {
+                // Reading and writing at once: some understand lines while one keeps rows.
+                let readers: Vec<Receiver<Part>> = (0..READERS)
+                    .map(|first| {
+                        let (sender, parts) = sync_channel(AHEAD);
+                        scope.spawn(move || read_some(jobs, first, &sender));
+                        parts
+                    })
+                    .collect();
+                write_all(self.core, self.context, jobs, &readers, read, &mut bar)
+            })
+        })??;
+        bar.finish();
+        Ok(())
+    }
+
+    /// All that was read, and what the record now holds of the sessions that were looked at.
+    fn summary(mut self) -> Result<Ingested, Failure> {
+        self.total.files = i64::try_from(self.files.len()).unwrap_or(i64::MAX);
+        count(self.core, self.context, &self.sessions, &mut self.total)?;
+        Ok(self.total)
+    }
 }
 
 /// When a file was last written to.
@@ -219,37 +229,6 @@ fn note(ingested: &mut Ingested, problem: String) {
         NAMED_MAX => ingested.problems.push("and more".to_owned()),
         _ => {}
     }
-}
-
-/// The transcripts that hold something new, with where reading stopped.
-fn with_news(
-    core: &Core,
-    context: &Context,
-    transcripts: Vec<Transcript>,
-) -> Result<Vec<(Transcript, Option<Mark>)>, Failure> {
-    let mut marks: HashMap<String, Mark> = HashMap::new();
-    let mut read = core.store().read(context.tenant)?;
-    for (path, identity, read_to) in read
-        .query::<(String, String, i64)>("select path, identity, read_to from transcripts where tenant_id = ?1", &[])?
-    {
-        let offset = u64::try_from(read_to).unwrap_or_default();
-        marks.insert(path, Mark { identity, offset, state: Value::Null });
-    }
-    let mut jobs = Vec::new();
-    for transcript in transcripts {
-        let path = transcript.path.to_string_lossy().into_owned();
-        let mut mark = marks.remove(&path);
-        if !transcript::has_news(&transcript.path, mark.as_ref()) {
-            continue;
-        }
-        if let Some(mark) = &mut mark {
-            let state = read
-                .one::<(Value,)>("select state from transcripts where tenant_id = ?1 and path = ?2", params![path])?;
-            mark.state = state.map(|(state,)| state).unwrap_or_default();
-        }
-        jobs.push((transcript, mark));
-    }
-    Ok(jobs)
 }
 
 fn unread(transcript: &Transcript, mark: Option<&Mark>) -> u64 {
@@ -353,58 +332,10 @@ fn count(core: &Core, context: &Context, sessions: &BTreeSet<String>, ingested: 
     Ok(())
 }
 
-/// How far it is, on a terminal.
-struct Bar {
-    total: u64,
-    done: u64,
-    started: Instant,
-    shown: Option<Instant>,
-    is_terminal: bool,
-}
-
-impl Bar {
-    fn new(total: u64) -> Self {
-        Self { total, done: 0, started: Instant::now(), shown: None, is_terminal: std::io::stderr().is_terminal() }
-    }
-
-    fn add(&mut self, bytes: u64) {
-        self.done += bytes;
-        let lately = self.shown.is_some_and(|shown| shown.elapsed() < Duration::from_millis(100));
-        if !self.is_terminal || lately {
-            return;
-        }
-        self.shown = Some(Instant::now());
-        let total = self.total.max(self.done).max(1);
-        let rate = u128::from(self.done) * 1_000 / self.started.elapsed().as_millis().max(1);
-        let filled = "━".repeat(usize::try_from(self.done * 30 / total).unwrap_or_default());
-        let _ = write!(
-            std::io::stderr(),
-            "\r\u{1b}[2K{filled:<30} {:>3} %  {} of {}  {}/s",
-            self.done * 100 / total,
-            size(self.done),
-            size(total),
-            size(u64::try_from(rate).unwrap_or_default())
-        );
-    }
-
-    fn finish(&self) {
-        if self.shown.is_some() {
-            let _ = write!(std::io::stderr(), "\r\u{1b}[2K");
-        }
-    }
-}
-
-/// Bytes as people read them.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
-}
-
 /// Reads the transcripts below a folder.
 pub fn ingest_folder(core: &Core, context: &Context, folder: &Path) -> Result<Ingested, Failure> {
-    let wanted = Wanted { paths: vec![folder.to_path_buf()], ..Wanted::default() };
-    read_new(core, context, &wanted)
+    let looking = Looking { paths: vec![folder.to_path_buf()], ..Looking::default() };
+    let mut ingesting = Ingesting::new(core, context, looking);
+    ingesting.pass()?;
+    ingesting.summary()
 }

@@ -1,0 +1,99 @@
+//! Agents in the background: how they end, and that what the client tells of it is nobody's word.
+
+use serde_json::{Value, json};
+
+use crate::{
+    hook::{Session, project, spawning, stopping},
+    ingest::{Folder, SESSION, Writing, ingest},
+    terminal::{Terminal, both_engines, column, text},
+};
+
+fn notification(agent: &str, call: &str, status: &str) -> String {
+    format!(
+        "<task-notification>\n<task-id>{agent}</task-id>\n<tool-use-id>{call}</tool-use-id>\n<status>{status}</status>\n<summary>Agent \"row\" {status}</summary>\n</task-notification>"
+    )
+}
+
+/// How its spawns and the runs of its agents stand.
+fn stands(terminal: &Terminal) -> Vec<(String, String)> {
+    let spawns = terminal.json(&["spawn", "list"]);
+    let tree = terminal.json(&["session", "show", &text(&spawns[0]["session_id"])])["tree"].clone();
+    column(&spawns, "status").into_iter().zip(column(&tree, "status")).collect()
+}
+
+fn pairs<const COUNT: usize>(pairs: [(&str, &str); COUNT]) -> Vec<(String, String)> {
+    pairs.map(|(spawn, run)| (spawn.to_owned(), run.to_owned())).to_vec()
+}
+
+/// What persons said, and what `why` says of a file that was written after it.
+fn is_the_persons_word(terminal: &Terminal, path: &str) {
+    let said = column(&terminal.json(&["message", "list"]), "body");
+    assert!(!said.iter().any(|body| body.contains("notification")), "{said:?}");
+    let chain = terminal.json(&["why", path])["chain"].clone();
+    let messages: Vec<Value> =
+        chain.as_array().unwrap().iter().filter(|hop| hop["kind"] == "message").cloned().collect();
+    assert_eq!(messages.iter().map(|hop| text(&hop["label"])).collect::<Vec<_>>(), ["set sail"], "{chain:#}");
+}
+
+both_engines! {
+    fn a_transcript_tells_how_each_ended(terminal: Terminal) {
+        let folder = Folder::of(&terminal);
+        let mut main = Writing::new(SESSION, "/ship");
+        let mut lines = main.prompt("set sail");
+        for (number, agent) in [(1, "a1"), (2, "a2"), (3, "a3"), (4, "a4")] {
+            let call = format!("t{number}");
+            let spawn = json!({ "prompt": format!("row {number}"), "subagent_type": "general-purpose", "run_in_background": "true" });
+            lines += &main.calls(&format!("m{number}"), "Agent", &call, &spawn);
+            lines += &main.result(&call, "launched", &json!({ "isAsync": true, "status": "async_launched", "agentId": agent }));
+        }
+        lines += &main.says("m5", Some("end_turn"), 5, "They row.");
+        folder.append(None, &lines);
+        for (number, agent) in [(1, "a1"), (2, "a2"), (3, "a3"), (4, "a4")] {
+            let mut rowing = Writing::new(SESSION, "/ship").of_agent(agent);
+            let mut lines = rowing.prompt(&format!("row {number}"));
+            lines += &rowing.calls(&format!("n{number}"), "Bash", &format!("u{number}"), &json!({ "command": "row" }));
+            if number == 4 {
+                lines += &rowing.result("u4", "rowed", &json!({}));
+                lines += &rowing.says("n5", Some("end_turn"), 5, "Rowed.");
+            }
+            folder.append(Some(agent), &lines);
+        }
+        ingest(&terminal);
+        // The last says so itself.
+        assert_eq!(stands(&terminal), pairs([("async_launched", "running"), ("async_launched", "running"), ("async_launched", "running"), ("completed", "completed")]));
+        let mut lines = String::new();
+        for (agent, call, status) in [("a1", "t1", "failed"), ("a2", "t2", "killed"), ("a3", "t3", "completed")] {
+            let origin = json!({ "kind": "task-notification" });
+            lines += &main.line("user", &json!({ "origin": origin, "message": { "content": notification(agent, call, status) } }));
+            lines += &main.calls(&format!("w{call}"), "Write", &format!("w{call}"), &json!({ "file_path": format!("/ship/{status}.txt"), "content": "x" }));
+            lines += &main.result(&format!("w{call}"), "File created", &json!({ "type": "create" }));
+        }
+        folder.append(None, &lines);
+        ingest(&terminal);
+        assert_eq!(stands(&terminal), pairs([("failed", "incomplete"), ("killed", "cancelled"), ("completed", "completed"), ("completed", "completed")]));
+        assert_eq!(text(&terminal.json(&["spawn", "show", "t1"])["error"]), "Agent \"row\" failed");
+        is_the_persons_word(&terminal, "/ship/killed.txt");
+    }
+
+    fn hooks_tell_it_as_it_happens(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("set sail");
+        for (call, agent) in [("t1", "a1"), ("t2", "a2")] {
+            session.hears("PreToolUse", &spawning(call, call));
+            session.hears("SubagentStart", &json!({ "agent_id": agent, "agent_type": "general-purpose" }));
+            let mut launched = spawning(call, call);
+            launched["tool_response"] = json!({ "isAsync": true, "status": "async_launched", "agentId": agent });
+            session.hears("PostToolUse", &launched);
+        }
+        session.hears("Stop", &json!({ "stop_hook_active": false, "last_assistant_message": "They row." }));
+        assert_eq!(stands(&terminal), pairs([("async_launched", "running"), ("async_launched", "running")]));
+        session.hears("SubagentStop", &stopping("a1", "rowed"));
+        assert_eq!(stands(&terminal), pairs([("completed", "completed"), ("async_launched", "running")]));
+        session.prompt(&notification("a2", "t2", "killed"));
+        assert_eq!(stands(&terminal), pairs([("completed", "completed"), ("killed", "cancelled")]));
+        let path = project(&terminal).join("after.txt");
+        session.writes("t3", path.to_str().unwrap());
+        assert_eq!(terminal.json(&["session", "show", "s1"])["prompts"].as_array().unwrap().len(), 2);
+        is_the_persons_word(&terminal, path.to_str().unwrap());
+    }
+}
