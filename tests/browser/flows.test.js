@@ -174,6 +174,26 @@ test("stickies are moved by dragging and by keyboard, and relations are drawn", 
   assert.equal(priority("cookies"), "should");
   assert.equal(new URL(page.url()).pathname, "/boards/release");
 
+  // What was said can be taken back: by dragging, by choosing, and by the keyboard alone.
+  await page.locator(".card", { hasText: "docs" }).dragTo(page.locator(".column[data-priority=''] ul"));
+  await page.locator(".column[data-priority=''] .card", { hasText: "docs" }).waitFor();
+  assert.equal(priority("docs"), null);
+  assert.equal(await page.getByLabel("Priority of docs").inputValue(), "");
+  await page.getByLabel("Priority of docs").selectOption("must");
+  await page.locator(".card", { hasText: "docs" }).getByRole("button").click();
+  await page.locator(".column[data-priority=must] .card", { hasText: "docs" }).waitFor();
+  assert.equal(priority("docs"), "must");
+  await page.getByLabel("Priority of docs").selectOption("");
+  await page.locator(".card", { hasText: "docs" }).getByRole("button").click();
+  await page.locator(".column[data-priority=''] .card", { hasText: "docs" }).waitFor();
+  assert.equal(priority("docs"), null);
+  await page.getByLabel("Priority of cookies").focus();
+  await page.keyboard.press("End");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.locator(".column[data-priority=''] .card", { hasText: "cookies" }).waitFor();
+  assert.equal(priority("cookies"), null);
+
   await page.locator("summary", { hasText: "set stickie" }).click();
   const form = page.locator("form[action$='/set_stickie']");
   await form.locator("[name=name]").fill("themes");

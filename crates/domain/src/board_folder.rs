@@ -34,6 +34,13 @@ pub struct Folder {
     pub relations: Option<Vec<RelationFile>>,
 }
 
+impl Folder {
+    /// The newest change of the board that it has seen.
+    pub fn seen(&self) -> Option<Time> {
+        self.board.as_ref().and_then(|board| board.synced_at)
+    }
+}
+
 /// What `blackboard.yaml` says.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +103,15 @@ pub struct RelationFile {
     pub to: String,
     #[serde(default)]
     pub labels: Vec<String>,
+    /// The stickie that `from` is a name of: it stays meant when it is called something else
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_id: Option<String>,
+    /// The stickie that `to` is a name of
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_id: Option<String>,
+    /// The edit of the relation that was written here
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit_count: Option<i64>,
 }
 
 /// Reads a field that is there as what it should be. (`Patch` itself reads any value first, and would take a text that

@@ -11,9 +11,7 @@ use uuid::Uuid;
 use crate::{
     Error, Result, Time,
     board::StickieContent,
-    board_folder::{Folder, RELATIONS_FILE, RelationFile, StickieFile},
-    patch,
-    words::RelationType,
+    board_folder::{Folder, StickieFile},
 };
 
 /// Where something stands.
@@ -91,6 +89,15 @@ impl Compared<'_> {
         self.file.map(|file| file.applied_to(&before)).transpose()
     }
 
+    /// Whether it stands on the board once the folder's word is taken where it moved so.
+    pub fn stands(&self, is_taken: impl Fn(Moved) -> bool) -> bool {
+        match self.place {
+            Place::Same | Place::Changed => true,
+            Place::OnlyInDatabase => !is_taken(self.moved),
+            Place::OnlyInFolder => is_taken(self.moved),
+        }
+    }
+
     /// What people call it.
     pub fn called(&self) -> String {
         let name = self.known.and_then(|known| known.content.name.as_deref());
@@ -152,23 +159,19 @@ pub fn compare_stickies<'a>(
         let id = same.map_or_else(&mut new_id, |stickie| stickie.id);
         owners.push((claim(id, file)?, file));
     }
+    let seen = folder.seen();
     let mut compared = Vec::new();
     for (id, file) in owners {
         let stickie = known.iter().find(|stickie| stickie.id == id);
         let (place, moved) = match stickie {
             None => (Place::OnlyInFolder, Moved::Folder),
-            Some(stickie) => beside(stickie, file, earlier)?,
+            Some(stickie) => beside(stickie, file, earlier, seen)?,
         };
         compared.push(Compared { id, known: stickie, file: Some(file), place, moved });
     }
-    let seen = folder.board.as_ref().and_then(|board| board.synced_at);
     let filed: HashSet<Uuid> = compared.iter().map(|one| one.id).collect();
     for stickie in known.iter().filter(|stickie| !stickie.is_deleted && !filed.contains(&stickie.id)) {
-        let moved = match seen {
-            Some(seen) if stickie.created_at <= seen && stickie.updated_at <= seen => Moved::Folder,
-            Some(seen) if stickie.created_at <= seen => Moved::Both,
-            _ => Moved::Database,
-        };
+        let moved = who_took_away(seen, stickie.created_at, stickie.updated_at);
         compared.push(Compared {
             id: stickie.id,
             known: Some(stickie),
@@ -180,8 +183,22 @@ pub fn compare_stickies<'a>(
     Ok(compared)
 }
 
+/// Who moved, of what is on the board only.
+pub(crate) fn who_took_away(seen: Option<Time>, created_at: Time, updated_at: Time) -> Moved {
+    match seen {
+        Some(seen) if created_at <= seen && updated_at <= seen => Moved::Folder,
+        Some(seen) if created_at <= seen => Moved::Both,
+        _ => Moved::Database,
+    }
+}
+
 /// A stickie and its file.
-fn beside(stickie: &Known, file: &StickieFile, earlier: &Earlier<StickieContent>) -> Result<(Place, Moved)> {
+fn beside(
+    stickie: &Known,
+    file: &StickieFile,
+    earlier: &Earlier<StickieContent>,
+    seen: Option<Time>,
+) -> Result<(Place, Moved)> {
     let is_same = file.applied_to(&stickie.content)? == stickie.content;
     if stickie.is_deleted {
         let is_old = is_same && file.edit_count.is_some();
@@ -189,6 +206,10 @@ fn beside(stickie: &Known, file: &StickieFile, earlier: &Earlier<StickieContent>
     }
     if is_same {
         return Ok((Place::Same, Moved::Neither));
+    }
+    // Found by its name, and this folder never had what the board says of it.
+    if stickie_id(file)?.is_none() && seen.is_some_and(|seen| stickie.updated_at > seen) {
+        return Ok((Place::Changed, Moved::Both));
     }
     let base = file.edit_count.and_then(|number| earlier.get(&(stickie.id, number)));
     Ok((Place::Changed, who_moved(file.edit_count, stickie.edit_count, base, |base| file.applied_to(base))?))
@@ -202,108 +223,6 @@ pub fn stickie_id(file: &StickieFile) -> Result<Option<Uuid>> {
         })
     };
     file.id.as_ref().filter(|id| !id.is_empty()).map(parse).transpose()
-}
-
-/// A relation of the board, deleted ones included.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KnownRelation {
-    pub edge: Edge,
-    pub labels: Vec<String>,
-    pub created_at: Time,
-    pub updated_at: Time,
-    pub deleted_at: Option<Time>,
-}
-
-/// What makes a relation one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Edge {
-    pub from: Uuid,
-    pub to: Uuid,
-    pub relation_type: RelationType,
-}
-
-/// A relation on both sides, or on one; the labels are the folder's where it has them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ComparedRelation {
-    pub edge: Edge,
-    pub labels: Vec<String>,
-    pub place: Place,
-    pub moved: Moved,
-}
-
-/// Compares relations. `named` finds a stickie by what `relations.yaml` calls it. Without such a file none was moved there.
-pub fn compare_relations(
-    known: &[KnownRelation],
-    folder: &Folder,
-    named: impl Fn(&str) -> Option<Uuid>,
-) -> Result<Vec<ComparedRelation>> {
-    let seen = folder.board.as_ref().and_then(|board| board.synced_at);
-    let Some(files) = &folder.relations else {
-        let kept = known.iter().filter(|relation| relation.deleted_at.is_none());
-        let only_here = |relation: &KnownRelation| ComparedRelation {
-            edge: relation.edge,
-            labels: relation.labels.clone(),
-            place: Place::OnlyInDatabase,
-            moved: Moved::Database,
-        };
-        return Ok(kept.map(only_here).collect());
-    };
-    let mut compared: Vec<ComparedRelation> = Vec::new();
-    for file in files {
-        let edge = edge(file, &named)?;
-        if compared.iter().any(|other| other.edge == edge) {
-            return Err(Error::conflict(format!(
-                "{RELATIONS_FILE} says twice that {} {} {}",
-                file.from, file.relation_type, file.to
-            )));
-        }
-        let labels = patch::list("label", Some(&file.labels))?.unwrap_or_default();
-        let of_edge = |relation: &&KnownRelation| relation.edge == edge;
-        let is_new = |at: Time| seen.is_some_and(|seen| at > seen);
-        let (place, moved) = match known.iter().filter(of_edge).find(|relation| relation.deleted_at.is_none()) {
-            Some(relation) if relation.labels == labels => (Place::Same, Moved::Neither),
-            Some(relation) if is_new(relation.updated_at) => (Place::Changed, Moved::Database),
-            Some(_) => (Place::Changed, Moved::Folder),
-            None if known.iter().filter(of_edge).any(|relation| relation.deleted_at.is_some_and(is_new)) => {
-                (Place::OnlyInFolder, Moved::Database)
-            }
-            None => (Place::OnlyInFolder, Moved::Folder),
-        };
-        compared.push(ComparedRelation { edge, labels, place, moved });
-    }
-    for relation in known.iter().filter(|relation| relation.deleted_at.is_none()) {
-        if compared.iter().any(|other| other.edge == relation.edge) {
-            continue;
-        }
-        let moved = if seen.is_some_and(|seen| relation.created_at <= seen) { Moved::Folder } else { Moved::Database };
-        let labels = relation.labels.clone();
-        compared.push(ComparedRelation { edge: relation.edge, labels, place: Place::OnlyInDatabase, moved });
-    }
-    Ok(compared)
-}
-
-fn edge(file: &RelationFile, named: impl Fn(&str) -> Option<Uuid>) -> Result<Edge> {
-    let find = |name: &str| {
-        named(name)
-            .ok_or_else(|| Error::not_found(format!("{RELATIONS_FILE}: there is no stickie {name:?} on this board")))
-    };
-    let (from, to) = (find(&file.from)?, find(&file.to)?);
-    if from == to {
-        return Err(Error::conflict(format!("{RELATIONS_FILE}: {:?} cannot be related to itself", file.from)));
-    }
-    Ok(Edge { from, to, relation_type: file.relation_type })
-}
-
-/// Finds stickies by what relations call them: the name they have once the folder's word is taken, else the id.
-pub fn names(compared: &[Compared<'_>]) -> Result<HashMap<String, Uuid>> {
-    let mut names: HashMap<String, Uuid> = compared.iter().map(|one| (one.id.to_string(), one.id)).collect();
-    for one in compared {
-        let known = || one.known.map(|known| known.content.clone());
-        if let Some(name) = one.said()?.or_else(known).and_then(|content| content.name) {
-            names.insert(name, one.id);
-        }
-    }
-    Ok(names)
 }
 
 #[cfg(test)]
@@ -391,6 +310,17 @@ mod tests {
             compared(&board, &folder),
             [(Place::Same, Moved::Neither), (Place::Same, Moved::Neither), (Place::OnlyInFolder, Moved::Folder)]
         );
+    }
+
+    #[test]
+    fn a_file_without_an_id_says_nothing_of_what_the_folder_never_had() {
+        let mut named = known(1, "of the board", 1, 5);
+        named.content.name = Some("plan".into());
+        let by_name = StickieFile { id: None, file: "plan.stickie.yaml".into(), ..file(0, "of the folder", None) };
+        for (seen, expected) in [(Some(4), Moved::Both), (Some(5), Moved::Folder), (None, Moved::Folder)] {
+            let folder = folder(vec![by_name.clone()], seen);
+            assert_eq!(compared(std::slice::from_ref(&named), &folder), [(Place::Changed, expected)]);
+        }
     }
 
     #[test]

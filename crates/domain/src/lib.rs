@@ -2,6 +2,7 @@
 
 pub mod board;
 pub mod board_folder;
+pub mod board_relations;
 pub mod board_sync;
 pub mod canary;
 pub mod capability;

@@ -20,6 +20,9 @@ use crate::{
     site::{Question, Reply, Site},
 };
 
+/// In the query of a form that shows what is there: what is empty in it is to be cleared.
+const EMPTY_CLEARS: (&str, &str) = ("empty", "clears");
+
 /// The page that lists what can be done at a place.
 pub fn list(site: &Site, context: &Context, place: &Place) -> Result<Page, Problem> {
     let offers = offers_at(site, context, place)?;
@@ -139,14 +142,14 @@ fn then(query: &str) -> Option<String> {
     login::is_ours(&to).then_some(to)
 }
 
-/// Whether nothing is really to be done. A query says nothing else here, but where to go then.
+/// Whether nothing is really to be done. A query says nothing else here, but what a form needs.
 fn is_dry(query: &str) -> Result<bool, Problem> {
     let mut is_dry = false;
     for (name, value) in input::pairs(query) {
         is_dry = match (name.as_str(), value.as_str()) {
             ("dry_run", "true") => true,
             ("dry_run", "false") => false,
-            ("then", _) => is_dry,
+            ("then", _) | EMPTY_CLEARS => is_dry,
             ("dry_run", _) => return Err(Rule::usage(format!("dry_run is true or false, not {value:?}")).into()),
             _ => {
                 let error = Rule::usage(format!("there is no parameter {name:?} in the query of an action"));
@@ -169,7 +172,9 @@ pub fn body(question: &Question, action: &Entry) -> Result<Map<String, Value>, P
     match kind.as_str() {
         "application/x-www-form-urlencoded" if !looks_like_json => {
             let text = std::str::from_utf8(&question.body).map_err(|_| Problem::malformed("the form is not UTF-8"))?;
-            Ok(input::from_pairs(schemas::of_action(action), input::pairs(text), Empty::LeftOut)?)
+            let clears = input::pairs(&question.query).any(|(name, value)| (&*name, &*value) == EMPTY_CLEARS);
+            let empty = if clears { Empty::Clears } else { Empty::LeftOut };
+            Ok(input::from_pairs(schemas::of_action(action), input::pairs(text), empty)?)
         }
         "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => {
             match serde_json::from_slice(&question.body) {

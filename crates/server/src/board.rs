@@ -12,8 +12,6 @@ pub fn html(board: &Board) -> String {
     let columns: String = board
         .columns
         .iter()
-        // What is in no column needs none while nothing is in it.
-        .filter(|(_, priority, stickies)| priority.is_some() || !stickies.is_empty())
         .map(|(title, priority, stickies)| {
             let cards: String = stickies.iter().map(|stickie| card(board, stickie, *priority)).collect();
             format!(
@@ -58,12 +56,16 @@ fn card(board: &Board, stickie: &Stickie, priority: Option<&str>) -> String {
     let mut labels: Vec<String> =
         stickie.labels.iter().map(|label| format!("<span class=\"state calm\">{}</span>", escaped(label))).collect();
     labels.extend(stickie.score.map(|score| format!("<span class=\"state calm\">score {score}</span>")));
-    let options: String = ["must", "should", "could", "wont"]
+    let options: String = board
+        .columns
         .iter()
-        .map(|word| format!("<option{}>{word}</option>", if Some(*word) == priority { " selected" } else { "" }))
+        .map(|(title, word, _)| {
+            let selected = if *word == priority { " selected" } else { "" };
+            format!("<option value=\"{}\"{selected}>{}</option>", word.unwrap_or_default(), escaped(title))
+        })
         .collect();
     format!(
-        "<li class=card id=\"s-{id}\" draggable=true data-stickie=\"{id}\"><a href=\"/stickies/{id}\">{title}</a>{note}{code}<p class=labels>{labels}</p><form method=post action=\"/stickies/{id}/actions/update_stickie?then={then}\"><label><span class=quiet-label>Priority of {title}</span><select name=priority>{options}</select></label><button>Move</button></form></li>",
+        "<li class=card id=\"s-{id}\" draggable=true data-stickie=\"{id}\"><a href=\"/stickies/{id}\">{title}</a>{note}{code}<p class=labels>{labels}</p><form method=post action=\"/stickies/{id}/actions/update_stickie?empty=clears&amp;then={then}\"><label><span class=quiet-label>Priority of {title}</span><select name=priority>{options}</select></label><button>Move</button></form></li>",
         title = escaped(&stickie.title),
         labels = labels.join(" "),
         then = escaped(&board.path),

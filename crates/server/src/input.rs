@@ -60,6 +60,8 @@ pub fn field_type(field: &Value) -> FieldType {
 pub enum Empty {
     /// It was left out: a form sends every field it has.
     LeftOut,
+    /// It is to hold nothing: the form showed what is there.
+    Clears,
     /// An empty text was said, which has to be allowed.
     Said,
 }
@@ -83,6 +85,10 @@ pub fn from_pairs(
         if text.is_empty() && !is_text {
             match empty_means {
                 Empty::LeftOut => continue,
+                Empty::Clears => {
+                    input.insert(name, Value::Null);
+                    continue;
+                }
                 Empty::Said if allows_empty(field) => {}
                 Empty::Said => return Err(Rule::usage(format!("{name} is empty")).hint("leave it out")),
             }

@@ -82,20 +82,20 @@
     if (!dragged) return;
     for (const column of document.querySelectorAll(".column.over")) column.classList.remove("over");
     const column = columnOf(event);
-    if (!column || !column.dataset.priority) return;
+    if (!column) return;
     column.classList.add("over");
     event.preventDefault();
   });
   addEventListener("drop", async (event) => {
     const column = columnOf(event);
-    if (!dragged || !column || !column.dataset.priority) return;
+    if (!dragged || !column) return;
     event.preventDefault();
     column.classList.remove("over");
     const card = dragged;
     const answer = await fetch(`/stickies/${card.dataset.stickie}/actions/update_stickie`, {
       method: "POST",
       headers: { "content-type": "application/json", accept: "application/json" },
-      body: JSON.stringify({ priority: column.dataset.priority }),
+      body: JSON.stringify({ priority: column.dataset.priority || null }),
     });
     if (!answer.ok) return;
     column.querySelector("ul").append(card);

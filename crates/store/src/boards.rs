@@ -6,8 +6,9 @@ use serde_json::Value;
 use trackway_domain::{
     Error as Rule, Id,
     board::{BoardContent, StickieContent},
-    board_folder::{Folder, RelationFile, called},
-    board_sync::{Earlier, Edge, Known, KnownRelation, stickie_id},
+    board_folder::Folder,
+    board_relations::{ComparedRelation, Edge, KnownRelation, Names, compare_relations, lines},
+    board_sync::{Compared, Earlier, Known, stickie_id},
     kind,
 };
 use uuid::Uuid;
@@ -76,7 +77,19 @@ impl Reader<'_> {
             "where tenant_id = ?1 and from_id in (select s.id from stickies s where s.tenant_id = ?1 and s.board_id = ?2) order by id",
             params![id],
         )?;
+        let edits: HashMap<Uuid, i64> = self
+            .query::<(Uuid, i64)>(
+                "select v.subject_id, max(v.number) from board_revisions v \
+                 join stickie_relations e on e.tenant_id = v.tenant_id and e.id = v.subject_id \
+                 join stickies s on s.tenant_id = e.tenant_id and s.id = e.from_id \
+                 where v.tenant_id = ?1 and s.board_id = ?2 group by v.subject_id",
+                params![id],
+            )?
+            .into_iter()
+            .collect();
         let known_relation = |relation: StickieRelation| KnownRelation {
+            id: relation.id,
+            edit_count: edits.get(&relation.id).copied().unwrap_or_default(),
             edge: Edge {
                 from: relation.from_id.uuid(),
                 to: relation.to_id.uuid(),
@@ -115,6 +128,41 @@ impl Reader<'_> {
         Ok(earlier)
     }
 
+    /// The relations of a board beside those of a folder, and how the folder calls their stickies.
+    pub fn compare_relations<'a>(
+        &mut self,
+        board: &'a WholeBoard,
+        folder: &'a Folder,
+        stickies: &[Compared<'_>],
+        earlier: &Earlier<StickieContent>,
+    ) -> Result<(Vec<ComparedRelation<'a>>, Names)> {
+        let mut names = Names::new(&board.stickies, stickies, earlier)?;
+        if !names.know(folder)? {
+            names.remember(self.former_names(board.shown.board.id)?);
+        }
+        let lines = lines(folder, &names)?;
+        let mut labels = HashMap::new();
+        for (edge, line) in &lines {
+            let of_edge: Vec<&KnownRelation> = board.relations.iter().filter(|one| one.edge == *edge).collect();
+            let is_last = |number| of_edge.iter().all(|relation| relation.edit_count <= number);
+            let Some(number) = line.edit_count.filter(|number| !is_last(*number)) else { continue };
+            for relation in of_edge {
+                labels.extend(self.earlier(relation.id, number)?.map(|labels| ((*edge, number), labels)));
+            }
+        }
+        Ok((compare_relations(&board.relations, folder, &lines, &labels, stickies)?, names))
+    }
+
+    /// What the stickies of a board were called at some time. Reads all of its history: for names that nothing has now.
+    fn former_names(&mut self, board: Id<kind::Board>) -> Result<Vec<(Uuid, String)>> {
+        self.query::<(Uuid, String)>(
+            "select distinct v.subject_id, v.content ->> 'name' from board_revisions v \
+             join stickies s on s.tenant_id = v.tenant_id and s.id = v.subject_id \
+             where v.tenant_id = ?1 and s.board_id = ?2 and v.content ->> 'name' is not null",
+            params![board],
+        )
+    }
+
     fn earlier<C: serde::de::DeserializeOwned>(&mut self, subject: Uuid, number: i64) -> Result<Option<C>> {
         let found = self.one::<(Value,)>(
             "select content from board_revisions where tenant_id = ?1 and subject_id = ?2 and number = ?3",
@@ -145,24 +193,5 @@ impl Reader<'_> {
             }
         }
         Ok(())
-    }
-}
-
-impl WholeBoard {
-    /// What the folder would be told of relations.
-    pub fn relation_files(&self) -> Vec<RelationFile> {
-        let name = |id: Uuid| {
-            let stickie = self.stickies.iter().find(|known| known.id == id && !known.is_deleted)?;
-            Some(called(id, stickie.content.name.as_deref()))
-        };
-        let written = |relation: &KnownRelation| {
-            Some(RelationFile {
-                from: name(relation.edge.from)?,
-                relation_type: relation.edge.relation_type,
-                to: name(relation.edge.to)?,
-                labels: relation.labels.clone(),
-            })
-        };
-        self.relations.iter().filter(|relation| relation.deleted_at.is_none()).filter_map(written).collect()
     }
 }

@@ -899,7 +899,7 @@ table! {
 }
 
 table! {
-    /// What a board or a stickie said at one of its edits.
+    /// What a board, a stickie or a relation said at one of its edits.
     pub struct BoardRevision in "board_revisions" {
         subject_id: Uuid,
         tenant_id: TenantId,

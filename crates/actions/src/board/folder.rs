@@ -1,11 +1,14 @@
 //! Taking over what a folder says of a board: all of it in one transaction, or nothing.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time,
+    Error as Rule, Id, Patch, Ref, Time,
     board::{BoardContent, StickieContent},
-    board_folder::{BoardFile, Folder},
-    board_sync::{Compared, Counts, Moved, Place, compare_relations, compare_stickies, names, who_moved},
+    board_folder::{BOARD_FILE, BoardFile, Folder, RelationFile, STICKIE_SUFFIX, StickieFile},
+    board_relations::{ComparedRelation, Names, line},
+    board_sync::{Compared, Counts, Moved, Place, compare_stickies, who_moved},
     kind, text,
 };
 use trackway_store::{
@@ -19,8 +22,8 @@ use uuid::Uuid;
 use super::{
     Came,
     archive::remove_stickie,
-    blank, board_resource, edited, held, held_board, keep, mark_changed,
-    relation::{between, relation},
+    blank, board_resource, edited, grow_time, held, held_board, keep, mark_changed,
+    relation::{between, keep_labels, relation},
     set, stickie_resource,
 };
 use crate::{
@@ -65,6 +68,8 @@ pub struct Synced {
     pub left: i64,
     /// The files that are to be written anew.
     pub files: Vec<SyncedFile>,
+    /// What `relations.yaml` is to say, where there is one.
+    pub lines: Option<Vec<RelationFile>>,
     pub content: BoardContent,
     pub edit_count: i64,
     /// The newest change of the board, when the folder has all of them.
@@ -92,17 +97,32 @@ impl Action for SyncBoard {
     type Output = Synced;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let (board, new) = self.board(context, write)?;
+        if self.folder.board.is_none() && self.folder.stickies.is_empty() {
+            return Err(Rule::usage(format!("the folder has no {BOARD_FILE} and no stickie"))
+                .hint(format!("a stickie is a file NAME{STICKIE_SUFFIX}; board export writes a folder"))
+                .into());
+        }
+        let (board, came) = self.board(context, write)?;
         let whole = write.whole_board(board.id)?;
         write.refuse_foreign(&whole, &self.folder)?;
         let earlier = write.earlier_stickies(&whole, &self.folder)?;
         let compared =
             compare_stickies(&whole.stickies, &self.folder, &earlier, || write.new_id::<kind::Stickie>().uuid())?;
+        let (relations, names) = write.compare_relations(&whole, &self.folder, &compared, &earlier)?;
         let said = self.said_of_board(write, &whole)?;
-        if !self.force {
-            refuse_conflicts(&compared, said.as_ref().is_some_and(|(_, moved)| *moved == Moved::Both))?;
+        if !self.force && came != BoardCame::Back {
+            refuse_conflicts(
+                &compared,
+                &relations,
+                &names,
+                said.as_ref().is_some_and(|(_, moved)| *moved == Moved::Both),
+            )?;
         }
-        let taken = |moved: Moved| moved == Moved::Folder || moved == Moved::Both;
+        // Nobody moved anything on a board that was away: it comes back as its folder says.
+        let taken = |moved: Moved| {
+            matches!(moved, Moved::Folder | Moved::Both) || (moved == Moved::Database && came == BoardCame::Back)
+        };
+        refuse_same_names(&compared, taken)?;
         let mut sync = Sync { context, write, board, did: Did::default() };
         let of_board = match said {
             Some((content, moved)) if taken(moved) => sync.set_board(&whole, &content)?,
@@ -112,26 +132,35 @@ impl Action for SyncBoard {
             }
             None => "same",
         };
-        let of_board = if new { "new" } else { of_board };
+        let of_board = if came == BoardCame::Before { of_board } else { "new" };
         sync.take_stickies(&compared, taken)?;
-        sync.take_relations(&whole, &self.folder, &compared)?;
-        sync.finish(of_board)
+        let lines = sync.take_relations(&relations, &names, &compared, taken)?;
+        sync.finish(of_board, self.folder.relations.is_some().then_some(lines))
     }
 }
 
+/// How a board came to be there for a sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BoardCame {
+    New,
+    Before,
+    /// It was deleted.
+    Back,
+}
+
 impl SyncBoard {
-    /// The board that is meant, held; a new one when there is none, and whether it is.
-    fn board(&self, context: &Context, write: &mut Writer<'_>) -> Result<(Board, bool)> {
+    /// The board that is meant, held; a new one when there is none.
+    fn board(&self, context: &Context, write: &mut Writer<'_>) -> Result<(Board, BoardCame)> {
         if let Some(reference) = &self.board {
-            return Ok((held_board(write, reference)?, false));
+            return Ok((held_board(write, reference)?, BoardCame::Before));
         }
         let file = self.folder.board.as_ref();
         let mut board = set::blank(context, write);
-        if let Some(said) = file.and_then(|file| file.id.as_deref()) {
+        if let Some((said, name)) = file.and_then(|file| Some((file.id.as_deref()?, &file.name))) {
             let id = Uuid::parse_str(said).map_err(|_| Rule::usage(format!("{said:?} is no id of a board")))?;
             let there = write.query_unscoped::<(Uuid,)>("select id from registry where id = ?1", params![id])?;
             if !there.is_empty() {
-                return Ok((held(write, id.into())?, false));
+                return stands_or_is_back(context, write, id.into(), name);
             }
             board.id = id.into();
         } else if let Some(name) = file.and_then(|file| file.applied_to(&BoardContent::default()).ok()?.name) {
@@ -140,10 +169,10 @@ impl SyncBoard {
                 params![name],
             )?;
             if let Some((id,)) = found {
-                return Ok((held(write, id)?, false));
+                return Ok((held(write, id)?, BoardCame::Before));
             }
         }
-        Ok((set::save(context, write, board, true)?.board, true))
+        Ok((set::save(context, write, board, true)?.board, BoardCame::New))
     }
 
     /// What the folder makes of the board itself, when that is something else, and who moved.
@@ -167,15 +196,61 @@ fn moved_board(write: &mut Writer<'_>, whole: &WholeBoard, file: &BoardFile) -> 
     Ok(who_moved(file.edit_count, board.edit_count, base.as_ref(), |base| file.applied_to(base))?)
 }
 
-fn refuse_conflicts(compared: &[Compared<'_>], of_board: bool) -> Result<()> {
-    let both = compared.iter().filter(|one| one.moved == Moved::Both).map(Compared::called);
-    let both: Vec<String> = of_board.then(|| "blackboard.yaml".to_owned()).into_iter().chain(both).collect();
+/// The board of an id that is known, held. One that was deleted stands again.
+fn stands_or_is_back(
+    context: &Context,
+    write: &mut Writer<'_>,
+    id: Id<kind::Board>,
+    name: &Patch<String>,
+) -> Result<(Board, BoardCame)> {
+    let mut board = write.row_locked::<Board>("where tenant_id = ?1 and id = ?2", params![id])?.ok_or_else(|| {
+        Rule::conflict(format!("{BOARD_FILE}: {id} is not a board")).hint("remove the id to make a new board of it")
+    })?;
+    if board.deleted_at.take().is_none() {
+        return Ok((held(write, id)?, BoardCame::Before));
+    }
+    grow_time(write, &board);
+    // Its name may be another board's by now.
+    let name = name.line("board name", text::LINE_MAX)?.try_map(|name| text::name("board name", &name))?;
+    board.name = name.apply(board.name);
+    let board = set::save(context, write, board, false)?.board;
+    write.post("update registry set deleted_at = null where tenant_id = ?1 and id = ?2", params![id])?;
+    Ok((board, BoardCame::Back))
+}
+
+fn refuse_conflicts(
+    compared: &[Compared<'_>],
+    relations: &[ComparedRelation<'_>],
+    names: &Names,
+    of_board: bool,
+) -> Result<()> {
+    let stickies = compared.iter().filter(|one| one.moved == Moved::Both).map(Compared::called);
+    let relations = relations.iter().filter(|one| one.moved == Moved::Both).map(|one| one.called(names));
+    let of_board = of_board.then(|| BOARD_FILE.to_owned()).into_iter();
+    let both: Vec<String> = of_board.chain(stickies).chain(relations).collect();
     if both.is_empty() {
         return Ok(());
     }
     Err(Rule::conflict(format!("edited on both sides: {}", both.join(", ")))
         .hint("see board diff; --force takes the word of the side that is read. Nothing was changed")
         .into())
+}
+
+/// Two files may not give one name.
+fn refuse_same_names(compared: &[Compared<'_>], taken: impl Fn(Moved) -> bool) -> Result<()> {
+    let mut bearers: HashMap<String, &StickieFile> = HashMap::new();
+    for one in compared {
+        let Some(file) = one.file else { continue };
+        let content = if taken(one.moved) { one.said()? } else { one.known.map(|known| known.content.clone()) };
+        if let Some(name) = content.filter(|_| one.stands(&taken)).and_then(|content| content.name)
+            && let Some(other) = bearers.insert(name.clone(), file)
+        {
+            return Err(Rule::conflict(format!("{} and {} are both called {name:?}", other.file, file.file))
+                .hint("give one of them another name; nothing was changed")
+                .into());
+        }
+    }
+    Ok(())
 }
 
 /// What was done so far.
@@ -288,58 +363,75 @@ impl Sync<'_, '_> {
         Ok(())
     }
 
-    fn take_relations(&mut self, whole: &WholeBoard, folder: &Folder, compared: &[Compared<'_>]) -> Result<()> {
-        let names = names(compared)?;
-        let relations = compare_relations(&whole.relations, folder, |name| names.get(name).copied())?;
+    /// Takes relations over, and says what the lines of the folder are then.
+    fn take_relations(
+        &mut self,
+        relations: &[ComparedRelation<'_>],
+        names: &Names,
+        stickies: &[Compared<'_>],
+        taken: impl Fn(Moved) -> bool,
+    ) -> Result<Vec<RelationFile>> {
+        let stickie = |id: Uuid| stickies.iter().find(|stickie| stickie.id == id);
+        let mut lines = Vec::new();
         for one in relations {
-            let (from, to) = (one.edge.from.into(), one.edge.to.into());
-            let counts = &mut self.did.relations;
-            if one.moved != Moved::Folder {
-                counts.unchanged += i64::from(one.place != Place::OnlyInFolder);
-                self.did.left += i64::from(one.moved == Moved::Database && folder.relations.is_some());
-                continue;
-            }
-            let now = self.write.now;
-            match (one.place, between(self.write, from, to, one.edge.relation_type)?) {
-                (Place::OnlyInFolder, None) => {
-                    self.require_standing(&[from, to])?;
-                    let new = relation(self.context, self.write, from, to, one.edge.relation_type, one.labels);
-                    self.write.insert(&new)?;
-                    self.did.relations.created += 1;
+            let ends = [stickie(one.edge.from), stickie(one.edge.to)];
+            let edit_count = if !ends.iter().all(|end| end.is_some_and(|end| end.stands(&taken))) {
+                // It went with a stickie; so does its line, with the file.
+                self.did.relations.removed += i64::from(one.place != Place::OnlyInFolder);
+                let is_filed = ends.iter().all(|end| end.is_some_and(|end| end.file.is_some()));
+                one.line.filter(|_| is_filed).map(|line| line.edit_count)
+            } else if taken(one.moved) {
+                self.take_relation(one)?.map(Some)
+            } else {
+                self.did.relations.unchanged += i64::from(one.place != Place::OnlyInFolder);
+                self.did.left += i64::from(one.moved == Moved::Database);
+                match (one.place, one.known) {
+                    (Place::Same, Some(known)) => Some(Some(known.edit_count)),
+                    _ => one.line.map(|line| line.edit_count),
                 }
-                (Place::OnlyInDatabase, Some(row)) => {
+            };
+            lines.extend(edit_count.map(|number| line(one.edge, &one.labels, number, |id| names.called(id))));
+        }
+        Ok(lines)
+    }
+
+    /// Takes one over: the number of its edit, unless it is removed.
+    fn take_relation(&mut self, one: &ComparedRelation<'_>) -> Result<Option<i64>> {
+        let (from, to) = (one.edge.from.into(), one.edge.to.into());
+        let before = between(self.write, from, to, one.edge.relation_type)?;
+        let (now, labels) = (self.write.now, one.labels.clone());
+        let counts = &mut self.did.relations;
+        let kept = match (one.place, before) {
+            (Place::OnlyInDatabase, before) => {
+                if let Some(row) = before {
                     self.write.update(&StickieRelation { deleted_at: Some(now), ..row })?;
-                    self.did.relations.removed += 1;
                 }
-                (_, Some(row)) => {
-                    self.write.update(&StickieRelation { labels: one.labels, updated_at: now, ..row })?;
-                    self.did.relations.updated += 1;
-                }
-                // Gone with its stickie.
-                (_, None) => continue,
+                counts.removed += 1;
+                None
             }
-            self.did.changed = true;
-            let row = self.write.row::<Stickie>("where tenant_id = ?1 and id = ?2", params![from])?;
-            let known = |list: &[Resource<_>]| list.iter().any(|resource| resource.id == from);
-            if let Some(row) = row.filter(|_| !known(&self.did.updated) && !known(&self.did.created)) {
-                self.did.updated.push(stickie_resource(&self.board, &row));
+            (_, Some(row)) => {
+                counts.updated += 1;
+                let row = StickieRelation { labels, updated_at: now, ..row };
+                self.write.update(&row)?;
+                Some(row)
             }
+            (_, None) => {
+                counts.created += 1;
+                let row = relation(self.context, self.write, from, to, one.edge.relation_type, labels);
+                self.write.insert(&row)?;
+                Some(row)
+            }
+        };
+        self.did.changed = true;
+        let row = self.write.row::<Stickie>("where tenant_id = ?1 and id = ?2", params![from])?;
+        let known = |list: &[Resource<_>]| list.iter().any(|resource| resource.id == from);
+        if let Some(row) = row.filter(|_| !known(&self.did.updated) && !known(&self.did.created)) {
+            self.did.updated.push(stickie_resource(&self.board, &row));
         }
-        Ok(())
+        kept.map(|row| keep_labels(self.context, self.write, &row)).transpose()
     }
 
-    fn require_standing(&mut self, stickies: &[Id<kind::Stickie>; 2]) -> Result<()> {
-        for id in stickies {
-            let found =
-                self.write.row::<Stickie>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![*id])?;
-            if found.is_none() {
-                return Err(Rule::not_found(format!("relations.yaml: there is no stickie {id} on this board")).into());
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(self, of_board: &'static str) -> Result<Done<SyncBoard>> {
+    fn finish(self, of_board: &'static str, lines: Option<Vec<RelationFile>>) -> Result<Done<SyncBoard>> {
         let Self { write, mut board, mut did, .. } = self;
         if did.changed {
             mark_changed(write, board.id)?;
@@ -356,6 +448,7 @@ impl Sync<'_, '_> {
             relations: did.relations,
             left: did.left,
             files: did.files,
+            lines,
             content: shown.content(),
             edit_count: shown.board.edit_count,
             synced_at: (did.left == 0).then_some(board.changed_at),

@@ -35,9 +35,13 @@ fn held(write: &mut Writer<'_>, id: Id<kind::Board>) -> Result<Board> {
     let board = write
         .row_locked::<Board>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
         .ok_or_else(|| Rule::not_found(format!("there is no board {id}")))?;
-    // Clocks differ between machines; what a folder has seen is told by this time, so it must grow.
-    write.now = write.now.max(Time::from_micros(board.changed_at.micros() + 1));
+    grow_time(write, &board);
     Ok(board)
+}
+
+/// Clocks differ between machines; what a folder has seen is told by the time of its board, so it must grow.
+fn grow_time(write: &mut Writer<'_>, board: &Board) {
+    write.now = write.now.max(Time::from_micros(board.changed_at.micros() + 1));
 }
 
 /// The stickie a reference names, and its board, held.

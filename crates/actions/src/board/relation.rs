@@ -8,7 +8,7 @@ use trackway_store::{
     tables::{Board, Stickie, StickieRelation},
 };
 
-use super::{held_stickie, mark_changed, stickie_resource};
+use super::{held_stickie, keep_revision, mark_changed, stickie_resource};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -58,11 +58,13 @@ impl Action for RelateStickies {
                     return Ok(Done::unchanged(write.shown_by_id("e", before.id)?));
                 }
                 write.update(&after)?;
+                keep_labels(context, write, &after)?;
                 after.id
             }
             None => {
                 let new = relation(context, write, from.id, to.id, self.relation_type, labels.unwrap_or_default());
                 write.insert(&new)?;
+                keep_labels(context, write, &new)?;
                 new.id
             }
         };
@@ -125,6 +127,20 @@ pub(super) fn relation(
         updated_at: write.now,
         deleted_at: None,
     }
+}
+
+/// Keeps the labels of a relation at this edit, and says which it is. The numbers go on where an earlier relation of the
+/// same stickies and type ended: a folder may still have a line of that one.
+pub(super) fn keep_labels(context: &Context, write: &mut Writer<'_>, relation: &StickieRelation) -> Result<i64> {
+    let last = write.one::<(Option<i64>,)>(
+        "select max(v.number) from board_revisions v \
+         join stickie_relations e on e.tenant_id = v.tenant_id and e.id = v.subject_id \
+         where e.tenant_id = ?1 and e.from_id = ?2 and e.to_id = ?3 and e.relation_type = ?4",
+        params![relation.from_id, relation.to_id, relation.relation_type],
+    )?;
+    let number = last.and_then(|(number,)| number).unwrap_or_default() + 1;
+    keep_revision(context, write, relation.id, number, &relation.labels)?;
+    Ok(number)
 }
 
 /// Take back how a stickie relates to another one

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use trackway_actions::board::{SyncBoard, Synced};
 use trackway_domain::{
     Error as Rule, Ref,
-    board_folder::{BOARD_FILE, RELATIONS_FILE, board_yaml, called, file_names, stickie_yaml},
-    board_sync::{Counts, Moved, Place, compare_relations, compare_stickies, names, who_moved},
+    board_folder::{BOARD_FILE, RELATIONS_FILE, board_yaml, file_names, relations_yaml, stickie_yaml},
+    board_sync::{Counts, Moved, Place, compare_stickies, who_moved},
     kind,
 };
 use uuid::Uuid;
 
-use self::files::Files;
+use self::files::{Files, Relations};
 use crate::{
     door::{House, Outcome},
     failure::Failure,
@@ -106,7 +106,7 @@ fn inward(
     force: bool,
     dry: bool,
 ) -> Result<Outcome, Failure> {
-    let files = Files::read(directory)?;
+    let files = Files::read(directory, Relations::AreRead)?;
     let context = house.context()?;
     let sync = SyncBoard { board, folder: files.folder.clone(), force };
     let synced = if dry { house.core.rehearse(&context, &sync)? } else { house.core.execute(&context, &sync)? };
@@ -128,6 +128,11 @@ fn inward(
 }
 
 fn write_back(files: &Files, synced: &Synced) -> Result<(), Failure> {
+    files.remove_leftovers()?;
+    // Stickies are named here as they are now, and those that are gone are not.
+    if let Some(lines) = synced.lines.as_ref().filter(|lines| files.folder.relations.as_ref() != Some(lines)) {
+        files.replace(RELATIONS_FILE, &relations_yaml(lines)?)?;
+    }
     for one in &synced.files {
         files.replace(&one.file, &stickie_yaml(one.id.uuid(), &one.content, one.edit_count)?)?;
     }
@@ -158,7 +163,7 @@ fn answered(counts: Counts, board: &str, relations: Counts, id: Option<Uuid>) ->
 
 /// One line for each thing, with its mark.
 fn diff(house: &House, board: &Ref<kind::Board>, directory: &Path) -> Result<Outcome, Failure> {
-    let files = Files::read(directory)?;
+    let files = Files::read(directory, Relations::AreRead)?;
     let mut read = house.reader()?;
     let id = read.resolve(board)?;
     let whole = read.whole_board(id)?;
@@ -181,15 +186,9 @@ fn diff(house: &House, board: &Ref<kind::Board>, directory: &Path) -> Result<Out
         lines.push(line(one.place, one.moved, file));
         count(&mut counts, one.place);
     }
-    let names = names(&compared)?;
-    let relations = compare_relations(&whole.relations, &files.folder, |name| names.get(name).copied())?;
-    let name_of = |id: Uuid| {
-        let name = names.iter().find(|(name, named)| **named == id && **name != id.to_string());
-        called(id, name.map(|(name, _)| name.as_str()))
-    };
+    let (relations, names) = read.compare_relations(&whole, &files.folder, &compared, &earlier)?;
     for one in &relations {
-        let edge = format!("{} {} {}", name_of(one.edge.from), one.edge.relation_type, name_of(one.edge.to));
-        lines.push(line(one.place, one.moved, format!("{RELATIONS_FILE}: {edge}")));
+        lines.push(line(one.place, one.moved, one.called(&names)));
         count(&mut of_relations, one.place);
     }
     let differs = lines.iter().any(|line| line["mark"] != "=");

@@ -3,17 +3,23 @@
 use std::{collections::HashSet, fs, path::Path};
 
 use trackway_domain::{
-    Error as Rule, Ref, Time,
+    Error as Rule, Ref,
+    board::BoardContent,
     board_folder::{
-        BOARD_FILE, RELATIONS_FILE, RelationFile, STICKIE_SUFFIX, board_yaml, file_names, relations_yaml, stickie_yaml,
+        BOARD_FILE, Folder, RELATIONS_FILE, RelationFile, STICKIE_SUFFIX, board_yaml, called, file_names,
+        relations_yaml, stickie_yaml,
     },
-    board_sync::{Compared, Counts, Moved, Place, compare_relations, compare_stickies, names, who_moved},
+    board_relations::{ComparedRelation, line},
+    board_sync::{Compared, Counts, Moved, Place, compare_stickies, who_moved},
     kind,
 };
 use trackway_store::boards::WholeBoard;
 use uuid::Uuid;
 
-use super::{answered, files::Files};
+use super::{
+    answered,
+    files::{Files, Relations},
+};
 use crate::{
     door::{House, Outcome},
     failure::Failure,
@@ -23,11 +29,22 @@ use crate::{
 /// What is to be done to a folder, in this order: a kill in between leaves what the next sync completes.
 #[derive(Debug, Default)]
 struct Plan {
-    write: Vec<(String, String)>,
-    remove: Vec<String>,
+    steps: Vec<Step>,
     counts: Counts,
     /// Changes of the folder that the board does not have yet.
     left: i64,
+}
+
+#[derive(Debug)]
+enum Step {
+    Write(String, String),
+    /// Renames, then writes: a stickie never has two files.
+    Move {
+        from: String,
+        to: String,
+        text: String,
+    },
+    Remove(String),
 }
 
 pub(super) fn outward(
@@ -37,7 +54,8 @@ pub(super) fn outward(
     force: bool,
     dry: bool,
 ) -> Result<Outcome, Failure> {
-    let files = if directory.exists() { Files::read(directory)? } else { Files::none(directory) };
+    let read_as = if force { Relations::AreWrittenAnew } else { Relations::AreRead };
+    let mut files = if directory.exists() { Files::read(directory, read_as)? } else { Files::none(directory) };
     let mut read = house.reader()?;
     let id = read.resolve(board)?;
     let whole = read.whole_board(id)?;
@@ -48,18 +66,20 @@ pub(super) fn outward(
         Some(number) => read.earlier_board(id, number)?,
         None => None,
     };
+    let unsaid = Folder { relations: None, ..files.folder.clone() };
+    let (relations, names) = match read.compare_relations(&whole, &files.folder, &compared, &earlier) {
+        // They are written anew, whatever they say.
+        Err(_) if force => read.compare_relations(&whole, &unsaid, &compared, &earlier)?,
+        compared => compared?,
+    };
     drop(read);
 
     let mut plan = Plan::default();
     let mut both: Vec<String> = compared.iter().filter(|one| one.moved == Moved::Both).map(Compared::called).collect();
+    both.extend(relations.iter().filter(|one| one.moved == Moved::Both).map(|one| one.called(&names)));
+    let of_relations = plan_relations(&mut plan, &whole, &files, &relations, force)?;
     plan_stickies(&mut plan, &whole, &compared, force)?;
-    let (of_relations, all_related) = plan_relations(&mut plan, &whole, &files, &compared, force)?;
-    let seen = if all_related {
-        Some(whole.shown.board.changed_at)
-    } else {
-        files.folder.board.as_ref().and_then(|file| file.synced_at)
-    };
-    let moved = plan_board(&mut plan, &whole, &files, earlier_board.as_ref(), seen, force)?;
+    let moved = plan_board(&mut plan, &whole, &files, earlier_board.as_ref(), force)?;
     both.extend((moved == Moved::Both).then(|| BOARD_FILE.to_owned()));
     if !both.is_empty() && !force {
         return Err(Rule::conflict(format!("edited on both sides: {}", both.join(", ")))
@@ -68,11 +88,17 @@ pub(super) fn outward(
     }
     if !dry {
         fs::create_dir_all(directory)?;
-        for (name, text) in &plan.write {
-            files.replace(name, text)?;
-        }
-        for name in &plan.remove {
-            files.remove(name)?;
+        files.remove_leftovers()?;
+        for step in &plan.steps {
+            match step {
+                Step::Write(name, text) => files.replace(name, text)?,
+                Step::Remove(name) => files.remove(name)?,
+                Step::Move { from, to, text } => {
+                    if files.rename(from, to)? {
+                        files.replace(to, text)?;
+                    }
+                }
+            }
         }
     }
     let of_board = if moved == Moved::Database { "changed" } else { "same" };
@@ -100,7 +126,7 @@ fn plan_stickies(plan: &mut Plan, whole: &WholeBoard, compared: &[Compared<'_>],
         let Some(known) = one.known.filter(|known| !known.is_deleted) else {
             let is_old = one.moved == Moved::Database || (one.moved == Moved::Both && force);
             if let (true, Some(file)) = (is_old, one.file) {
-                plan.remove.push(file.file.clone());
+                plan.steps.push(Step::Remove(file.file.clone()));
                 plan.counts.removed += 1;
             } else {
                 plan.left += 1;
@@ -122,50 +148,62 @@ fn plan_stickies(plan: &mut Plan, whole: &WholeBoard, compared: &[Compared<'_>],
         match one.file {
             Some(file)
                 if one.place == Place::Same && file.edit_count == Some(known.edit_count) && file.id.is_some() => {}
-            Some(file) if is_named_so => plan.write.push((file.file.clone(), text)),
+            Some(file) if is_named_so => plan.steps.push(Step::Write(file.file.clone(), text)),
             file => {
                 let named = wanted.get(&known.id).cloned().unwrap_or_default();
                 let by_id = format!("{}{STICKIE_SUFFIX}", known.id);
-                let name = if taken.insert(named.to_lowercase()) { named } else { by_id };
-                plan.remove.extend(file.map(|file| file.file.clone()).filter(|old| *old != name));
-                plan.write.push((name, text));
+                let is_its_own = file.is_some_and(|file| file.file == named);
+                let to = if is_its_own || taken.insert(named.to_lowercase()) { named } else { by_id };
+                plan.steps.push(match file.map(|file| file.file.clone()).filter(|from| *from != to) {
+                    Some(from) => Step::Move { from, to, text },
+                    None => Step::Write(to, text),
+                });
             }
         }
     }
     Ok(())
 }
 
-/// Plans `relations.yaml`, and says whether it then has all relations of the board. One that was edited in the folder is
-/// left as it is until the board has it.
+/// Plans `relations.yaml`, the first to be written: stickies are found in it by the names they have on the board. A line
+/// that was edited in the folder stays until the board has it.
 fn plan_relations(
     plan: &mut Plan,
     whole: &WholeBoard,
     files: &Files,
-    compared: &[Compared<'_>],
+    relations: &[ComparedRelation<'_>],
     force: bool,
-) -> Result<(Counts, bool), Failure> {
-    let names = names(compared)?;
-    let relations = compare_relations(&whole.relations, &files.folder, |name| names.get(name).copied())?;
-    let edited = relations.iter().filter(|one| one.moved == Moved::Folder).count();
+) -> Result<Counts, Failure> {
+    let name = |id: Uuid| {
+        let stickie = whole.stickies.iter().find(|known| known.id == id && !known.is_deleted)?;
+        Some(called(id, stickie.content.name.as_deref()))
+    };
     let mut counts = Counts::default();
-    if edited > 0 && !force {
-        plan.left += i64::try_from(edited).unwrap_or(i64::MAX);
-        counts.unchanged = i64::try_from(relations.len()).unwrap_or(i64::MAX);
-        return Ok((counts, relations.iter().all(|one| one.moved != Moved::Database)));
-    }
-    for one in &relations {
+    let mut lines: Vec<RelationFile> = Vec::new();
+    for one in relations {
+        let (of_board, edge) = (one.known, one.edge);
+        if one.moved == Moved::Folder && !force {
+            plan.left += 1;
+            counts.unchanged += 1;
+            lines.extend(one.line.map(|said| {
+                let name = |id, said: &str| name(id).unwrap_or_else(|| said.to_owned());
+                let (from, to) = (name(edge.from, &said.from), name(edge.to, &said.to));
+                RelationFile { from, to, ..said.clone() }
+            }));
+            continue;
+        }
         match one.place {
             Place::Same => counts.unchanged += 1,
             Place::Changed => counts.updated += 1,
             Place::OnlyInDatabase => counts.created += 1,
             Place::OnlyInFolder => counts.removed += 1,
         }
+        let called = |id| name(id).unwrap_or_else(|| Uuid::to_string(&id));
+        lines.extend(of_board.map(|known| line(edge, &known.labels, Some(known.edit_count), called)));
     }
-    let wanted: Vec<RelationFile> = whole.relation_files();
-    if files.folder.relations.as_ref() != Some(&wanted) {
-        plan.write.push((RELATIONS_FILE.to_owned(), relations_yaml(&wanted)?));
+    if files.folder.relations.as_ref() != Some(&lines) {
+        plan.steps.push(Step::Write(RELATIONS_FILE.to_owned(), relations_yaml(&lines)?));
     }
-    Ok((counts, true))
+    Ok(counts)
 }
 
 /// Plans `blackboard.yaml`, the last to be written: what the folder has seen is true only then.
@@ -173,14 +211,15 @@ fn plan_board(
     plan: &mut Plan,
     whole: &WholeBoard,
     files: &Files,
-    earlier: Option<&trackway_domain::board::BoardContent>,
-    seen: Option<Time>,
+    earlier: Option<&BoardContent>,
     force: bool,
 ) -> Result<Moved, Failure> {
     let board = &whole.shown.board;
+    let seen = Some(board.changed_at);
     let present = whole.shown.content();
     let Some(file) = &files.folder.board else {
-        plan.write.push((BOARD_FILE.to_owned(), board_yaml(board.id.uuid(), &present, board.edit_count, seen)?));
+        let text = board_yaml(board.id.uuid(), &present, board.edit_count, seen)?;
+        plan.steps.push(Step::Write(BOARD_FILE.to_owned(), text));
         return Ok(Moved::Database);
     };
     let said = file.applied_to(&present)?;
@@ -196,6 +235,7 @@ fn plan_board(
         }
         _ => (present, board.edit_count),
     };
-    plan.write.push((BOARD_FILE.to_owned(), board_yaml(board.id.uuid(), &content, edit_count, seen)?));
+    let text = board_yaml(board.id.uuid(), &content, edit_count, seen)?;
+    plan.steps.push(Step::Write(BOARD_FILE.to_owned(), text));
     Ok(moved)
 }

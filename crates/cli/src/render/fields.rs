@@ -1,6 +1,7 @@
 //! One thing, field by field.
 
 use serde_json::{Map, Value};
+use trackway_domain::text;
 
 use super::{Page, heading};
 
@@ -41,18 +42,35 @@ impl Page {
             .collect()
     }
 
-    /// A list below a thing: the fields that are short in every row and said in some, at most eight.
+    /// A list below a thing: the fields that are one line in every row and said in some, at most eight. Of a long text it
+    /// is the beginning.
     fn nested(&self, rows: &[Value]) -> String {
         let Some(Value::Object(first)) = rows.first() else {
             return self.shown("", &Value::Array(rows.to_vec()));
         };
+        let is_line = |value: &Value| value.is_string() || !is_long(value);
         let short =
-            |name: &str| rows.iter().all(|row| !is_long(&row[name])) && rows.iter().any(|row| !row[name].is_null());
+            |name: &str| rows.iter().all(|row| is_line(&row[name])) && rows.iter().any(|row| !row[name].is_null());
         let named = |name: &str| !has_name(first, name);
         let columns: Vec<&str> =
             first.keys().map(String::as_str).filter(|name| short(name) && named(name)).take(8).collect();
-        self.rows(&Value::Array(rows.to_vec()), &columns)
+        self.rows(&excerpts(rows, NESTED_EXCERPT), &columns)
     }
+}
+
+/// Characters of a long text in a list below a thing.
+const NESTED_EXCERPT: usize = 60;
+
+/// Rows with no more of a long text than its beginning.
+pub(super) fn excerpts(rows: &[Value], max: usize) -> Value {
+    let mut rows = rows.to_vec();
+    for value in rows.iter_mut().filter_map(Value::as_object_mut).flat_map(|row| row.iter_mut().map(|(_, value)| value))
+    {
+        if let (true, Value::String(text)) = (is_long(value), &mut *value) {
+            *text = text::cut(&text::clean_line(text), max);
+        }
+    }
+    Value::Array(rows)
 }
 
 /// Whether an id is shown by the name that stands beside it.

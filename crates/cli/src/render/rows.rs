@@ -42,6 +42,7 @@ fn stays_whole(column: &str) -> bool {
             | "question"
             | "detail"
             | "body"
+            | "note"
             | "snippet"
             | "columns"
             | "repository"

@@ -191,7 +191,7 @@ both_engines! {
         assert_eq!(counts(&terminal.json(&["board", "sync", "plan", "--from", "folder"])), [0, 2, 5, 0]);
         assert_eq!(terminal.json(&["stickie", "get", "one"])["note"], "two");
         edit(&folder.join("one.stickie.yaml"), "name: two", "name: one");
-        assert_eq!(terminal.fails(&["board", "sync", "plan", "--from", "folder"]), (4, "the board has a stickie called \"one\" already".into()));
+        assert_eq!(terminal.fails(&["board", "sync", "plan", "--from", "folder"]), (4, "one.stickie.yaml and two.stickie.yaml are both called \"one\"".into()));
     }
 
     fn what_belongs_to_another_board_is_refused_before_anything_is_changed(terminal: Terminal) {

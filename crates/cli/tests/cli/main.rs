@@ -5,6 +5,7 @@
 
 mod agents;
 mod background;
+mod board_sync;
 mod boards;
 mod catalog;
 mod claude_worker;

@@ -1,11 +1,12 @@
 //! Processes killed at any point of what they write.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Write},
     process::Stdio,
     sync::Mutex,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use super::{
 use crate::{
     ingest,
     mcp_client::Server,
-    terminal::{Terminal, both_engines, ran_with_input, text},
+    terminal::{Terminal, both_engines, ran, ran_with_input, text},
 };
 
 /// Who writes at once.
@@ -124,6 +125,52 @@ both_engines! {
         });
         let undone = "queue_items q where not exists (select 1 from run_resources t where t.run_id = q.run_id and t.resource_type = 'note')";
         assert_eq!((count(&terminal, undone), count(&terminal, "runs where status = 'running'")), (0, 0));
+        audit(&terminal, &[]);
+        doctor_finds(&terminal, &[]);
+    }
+
+    /// Every stickie is called something else on the board, and whoever tells the folder is killed.
+    fn a_folder_that_was_half_written_is_completed(terminal: Terminal) {
+        let mut chance = Chance::new();
+        let stickies = 40;
+        terminal.json(&["board", "set", "--name", "wall"]);
+        let [folder, other] = ["folder", "other"].map(|name| terminal.home.path().join(name));
+        // Whoever renames them has a folder of their own.
+        fs::create_dir(&other).unwrap();
+        for number in 0..stickies {
+            fs::write(other.join(format!("{number}.stickie.yaml")), format!("name: s{number} 0\nnote: x\n")).unwrap();
+        }
+        fs::write(other.join("relations.yaml"), "- from: s1 0\n  type: USES\n  to: s2 0\n- from: s2 0\n  type: USES\n  to: s3 0\n").unwrap();
+        terminal.json(&["board", "sync", "wall", "--from", "other"]);
+        let began = Instant::now();
+        terminal.json(&["board", "export", "wall", "folder"]);
+        let lifetime = began.elapsed();
+        for round in 1..=if is_long() { 100 } else { 10 } {
+            for number in 0..stickies {
+                let file = other.join(format!("{number}.stickie.yaml"));
+                let text = fs::read_to_string(&file).unwrap();
+                fs::write(&file, text.replace(&format!("name: s{number} {}\n", round - 1), &format!("name: s{number} {round}\n"))).unwrap();
+            }
+            assert_eq!(terminal.json(&["board", "sync", "wall", "--from", "other"])["updated"], stickies);
+            let mut command = terminal.command(&["board", "sync", "wall", "--to", "folder"]);
+            let mut group = Group::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
+            group.ends_within(chance.duration_below(lifetime));
+            drop(group);
+            // Nobody edited it: there is nothing to take from it, and what it lacks can be brought.
+            let board = terminal.json(&["board", "get", "wall"]);
+            let from = terminal.json(&["board", "sync", "wall", "--from", "folder"]);
+            assert_eq!((&from["created"], &from["updated"], &from["removed"]), (&json!(0), &json!(0), &json!(0)));
+            assert_eq!(terminal.json(&["board", "get", "wall"]), board);
+            terminal.json(&["board", "sync", "wall", "--to", "folder"]);
+            assert_eq!(ran(terminal.command(&["board", "diff", "wall", "folder"])).code, 0);
+            let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            let mut wanted: Vec<String> = (0..stickies).map(|number| format!("s{number} {round}.stickie.yaml")).collect();
+            wanted.extend(["blackboard.yaml".to_owned(), "relations.yaml".to_owned()]);
+            wanted.sort();
+            assert_eq!(names, wanted);
+        }
         audit(&terminal, &[]);
         doctor_finds(&terminal, &[]);
     }
