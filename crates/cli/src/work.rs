@@ -2,6 +2,7 @@
 
 use std::{
     io::Write,
+    path::Path,
     sync::{Mutex, PoisonError, mpsc},
     thread,
     time::Duration,
@@ -260,7 +261,12 @@ fn line(event: &Event<'_>) -> Option<String> {
 }
 
 /// Works until nothing is ready, and says what happened, for a story.
-pub fn work_once(house: &House, agent: Option<&str>, means: Result<Means, String>) -> Result<Vec<String>, Failure> {
+pub fn work_once(
+    house: &House,
+    agent: Option<&str>,
+    means: Result<Means, String>,
+    program: &Path,
+) -> Result<Vec<String>, Failure> {
     let settings = Settings {
         agent: agent.map(str::to_owned),
         concurrency: 1,
@@ -268,7 +274,7 @@ pub fn work_once(house: &House, agent: Option<&str>, means: Result<Means, String
         lease_seconds: LEASE_SECONDS,
         timeout: Duration::from_mins(1),
         grace: Duration::ZERO,
-        program: std::env::current_exe()?,
+        program: program.to_owned(),
         means,
         claude_settings,
     };

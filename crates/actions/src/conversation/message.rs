@@ -34,7 +34,7 @@ const BODY_BYTES_MAX: u64 = 4_100_000;
 
 /// Send a message
 ///
-/// Its body comes from --body, from a file, or from standard input. It is kept once, however often it is sent.
+/// What it says is kept once, however often it is sent.
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {

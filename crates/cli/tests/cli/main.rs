@@ -28,6 +28,7 @@ mod mcp;
 mod mcp_client;
 mod memory;
 mod output;
+mod pages;
 mod queue;
 mod record;
 mod reference;
