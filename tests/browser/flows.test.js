@@ -80,7 +80,7 @@ test("a login link works once, and nothing is seen without one", async () => {
   assert.equal(refused.status(), 401);
   assert.match(await other.textContent("main"), /trackway open/);
   const [cookie] = await page.context().cookies();
-  assert.deepEqual([cookie.name, cookie.httpOnly, cookie.sameSite], ["trackway", true, "Strict"]);
+  assert.deepEqual([cookie.name, cookie.httpOnly, cookie.sameSite], [`trackway_${house.address.split(":").pop()}`, true, "Strict"]);
   await stranger.close();
   await house.close();
 });

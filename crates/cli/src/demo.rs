@@ -26,6 +26,8 @@ use crate::{
 /// The teller: runs each command as a user would, and writes down what was typed and answered.
 struct Teller {
     house: House,
+    /// This program, called `trackway` whatever it is called elsewhere: scripts of the story call it so.
+    program: PathBuf,
     story: String,
 }
 
@@ -126,7 +128,11 @@ fn tell() -> Result<(Outcome, PathBuf), Failure> {
     let file = directory.join("trackway.db");
     let core = Core::new(Store::create(Url::sqlite(&file))?);
     core.found(founding::LOCAL_TENANT, &user::handle())?;
-    let mut teller = Teller { house: House::over(core, founding::LOCAL_TENANT), story: String::new() };
+    let program = directory.join("bin/trackway");
+    fs::create_dir(directory.join("bin"))?;
+    std::os::unix::fs::symlink(env::current_exe()?, &program)?;
+    let house = House::over(core, founding::LOCAL_TENANT);
+    let mut teller = Teller { house, program, story: String::new() };
 
     versions(&mut teller)?;
     let (run, note, decision) = two_runs(&mut teller)?;
@@ -161,7 +167,7 @@ fn a_message_is_work(teller: &mut Teller) -> Result<(), Failure> {
     teller.types(&["route", "set", "--tag", "bug", "--task", "triage"])?;
     teller.asks(&["message", "send", "--tag", "bug", "--body", "The kettle reports 212 degrees"])?;
     teller.wrote("trackway work --once");
-    for line in work::work_once(&teller.house, None, Err(String::new()))? {
+    for line in work::work_once(&teller.house, None, Err(String::new()), &teller.program)? {
         let _ = writeln!(teller.story, "    {line}");
     }
     teller.says("Its output is a message, in answer to the first; what it wrote is a note, and `why` leads back.");

@@ -119,7 +119,7 @@ fn http() -> String {
         ("/api", "every question and action, to read and to try"),
         ("/live", "what happens, as server-sent events"),
         ("/mcp", "the Model Context Protocol"),
-        ("/login?code=CODE, /logout", "a browser's login"),
+        ("/login?code=CODE, POST /logout", "a browser's login"),
         ("/healthz, /readyz, /metrics", "for whoever watches the process"),
     ] {
         let _ = writeln!(out, "| `{path}` | {said} |");

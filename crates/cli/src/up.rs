@@ -1,8 +1,8 @@
 //! `up`: the server, its pages and a worker in one process; `open`: a browser that is logged in.
 
 use std::{
-    io::{ErrorKind, IsTerminal, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    io::{BufRead, BufReader, ErrorKind, IsTerminal, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     process::{Command as Process, Stdio},
     sync::{Arc, mpsc},
     thread,
@@ -40,6 +40,8 @@ const THREADS: usize = 64;
 const FILES_WANTED: u64 = 8_192;
 /// Files of those that are not for connections: databases, logs, the worker's pipes.
 const FILES_KEPT: u64 = 256;
+/// How long a server may take to say whether it knows a link.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long connections may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -190,12 +192,13 @@ fn serving(
 pub fn open(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
     work::people_only(house)?;
     let address = address(matches)?;
-    if TcpStream::connect_timeout(&address, Duration::from_secs(2)).is_err() {
-        return Err(Rule::not_found(format!("nothing answers at {address}"))
+    let nobody = |_| {
+        Rule::not_found(format!("nothing answers at {address}"))
             .hint("trackway up starts the server; --listen says where it is")
-            .into());
-    }
+    };
+    let server = TcpStream::connect_timeout(&address, SERVER_PATIENCE).map_err(nobody)?;
     let url = link(house, address)?;
+    check_server(&server, address, &url)?;
     let opened = std::io::stdout().is_terminal() && browse(&url);
     let mut outcome = Outcome::new(json!({ "url": url, "opened": opened }), Shape::Field("url"));
     outcome.remarks.push("note: the link works once, within 10 minutes".to_owned());
@@ -214,6 +217,26 @@ fn address(matches: &ArgMatches) -> Result<SocketAddr, Failure> {
     given.ok_or_else(|| Rule::usage("--listen is ADDRESS:PORT").into())
 }
 
+/// Asks the server whether it knows the link, which leaves the link as it is: a server over another database does not.
+fn check_server(mut server: &TcpStream, address: SocketAddr, url: &str) -> Result<(), Failure> {
+    let path = url.find("/login").map_or("/login", |start| &url[start..]);
+    server.set_read_timeout(Some(SERVER_PATIENCE))?;
+    let host = format!("localhost:{}", address.port());
+    let mut status = String::new();
+    // What does not take this, or does not answer it, is not our server.
+    let _ = write!(server, "HEAD {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+        .and_then(|()| BufReader::new(server).read_line(&mut status));
+    match status.split(' ').nth(1) {
+        Some("200") => Ok(()),
+        Some("401") => Err(Rule::conflict(format!("the server at {address} is over another database"))
+            .hint("--db names the database it is over; trackway up --listen 127.0.0.1:0 starts one over this")
+            .into()),
+        _ => Err(Rule::conflict(format!("what answers at {address} is not this version of Trackway"))
+            .hint("trackway up starts the server; --listen says where it is")
+            .into()),
+    }
+}
+
 /// A link that logs the user in, once.
 fn link(house: &House, address: SocketAddr) -> Result<String, Failure> {
     let create = CreateToken {
@@ -223,5 +246,11 @@ fn link(house: &House, address: SocketAddr) -> Result<String, Failure> {
         scope: Some(TokenScope::Login),
     };
     let made = house.core.execute(&house.context()?, &create)?;
-    Ok(format!("http://{address}/login?code={}", made.token))
+    // Everywhere is no name of this machine.
+    let reached = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
+        _ => address,
+    };
+    Ok(format!("http://{reached}/login?code={}", made.token))
 }

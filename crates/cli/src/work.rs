@@ -2,6 +2,7 @@
 
 use std::{
     io::Write,
+    path::Path,
     sync::{Mutex, PoisonError, mpsc},
     thread,
     time::Duration,
@@ -279,7 +280,12 @@ fn line(event: &Event<'_>) -> Option<String> {
 }
 
 /// Works until nothing is ready, and says what happened, for a story.
-pub fn work_once(house: &House, agent: Option<&str>, means: Result<Means, String>) -> Result<Vec<String>, Failure> {
+pub fn work_once(
+    house: &House,
+    agent: Option<&str>,
+    means: Result<Means, String>,
+    program: &Path,
+) -> Result<Vec<String>, Failure> {
     let settings = Settings {
         serves: agent.map_or(Serves::Worker, |agent| Serves::Agents(vec![agent.to_owned()])),
         concurrency: 1,
@@ -288,7 +294,7 @@ pub fn work_once(house: &House, agent: Option<&str>, means: Result<Means, String
         timeout: Duration::from_mins(1),
         grace: Duration::ZERO,
         stopping: Stopping::GiveBack,
-        program: std::env::current_exe()?,
+        program: program.to_owned(),
         means,
         claude_settings: claude_code(),
     };

@@ -8,6 +8,7 @@ pub mod canary;
 pub mod capability;
 pub mod close_matches;
 pub mod closing;
+pub mod cost;
 pub mod duration;
 pub mod error;
 pub mod ids;

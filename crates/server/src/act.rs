@@ -20,9 +20,6 @@ use crate::{
     site::{Question, Reply, Site},
 };
 
-/// In the query of a form that shows what is there: what is empty in it is to be cleared.
-const EMPTY_CLEARS: (&str, &str) = ("empty", "clears");
-
 /// The page that lists what can be done at a place.
 pub fn list(site: &Site, context: &Context, place: &Place) -> Result<Page, Problem> {
     let offers = offers_at(site, context, place)?;
@@ -62,7 +59,7 @@ pub fn describe(site: &Site, context: &Context, place: &Place, name: &str) -> Re
             vec![
                 Cell::Code(field.clone()),
                 Cell::Text(if is_needed { "needed".to_owned() } else { String::new() }),
-                Cell::Text(said.replace("; - reads standard input", "")),
+                Cell::Text(said.to_owned()),
             ]
         })
         .collect();
@@ -85,7 +82,7 @@ pub fn perform(
     question: &Question,
 ) -> Result<Reply, Problem> {
     let offer = offer(site, context, place, name)?;
-    let mut given = body(question, offer.action)?;
+    let mut given = body(question, offer.action, Empty::Clears(&offer.present))?;
     for (field, value) in &offer.preset {
         match given.get(field) {
             Some(other) if other != value => {
@@ -101,15 +98,34 @@ pub fn perform(
     let data = execute(site, context, offer.action, given, &question.query)?;
     let then = then(&question.query).unwrap_or_else(|| after(place, offer.action, &data));
     let mut page = Page::new(offer.path.clone(), format!("Done: {name}"), data);
-    page.blocks = pages::blocks_of(&page.data, None, &[]);
-    Ok(Reply::Done { page: Box::new(page), then })
+    let tokens = tokens(&page.data);
+    let is_told = !tokens.is_empty();
+    page.blocks = if is_told {
+        let mut out = vec![Block::Say("A token is shown once: keep it now.".to_owned())];
+        out.extend(tokens.into_iter().flat_map(|row| pages::blocks_of(row, None, &[])));
+        out.push(Block::Facts(vec![("go on".to_owned(), Cell::link(&then, &then))]));
+        out
+    } else {
+        pages::blocks_of(&page.data, None, &[])
+    };
+    Ok(Reply::Done { page: Box::new(page), then: (!is_told).then_some(then) })
+}
+
+/// What holds a token in what came out: a browser that is led on never sees it.
+fn tokens(data: &Value) -> Vec<&Value> {
+    let rows = match data {
+        Value::Array(rows) => rows.as_slice(),
+        data => std::slice::from_ref(data),
+    };
+    rows.iter().filter(|row| row.get("token").is_some_and(Value::is_string)).collect()
 }
 
 /// Where a browser goes once something is done.
 fn after(place: &Place, action: &Entry, data: &Value) -> String {
     let noun = nouns::of(action.command.0);
     match (place, noun) {
-        (Place::One(noun, _), _) if action.command.1 == "delete" => format!("/{}", noun.path),
+        (Place::One(noun, _), _) if action.command == (noun.noun, "delete") => format!("/{}", noun.path),
+        (Place::One(noun, _), _) if action.name == "forget_session" => format!("/{}", noun.path),
         (Place::List(_), Some(noun)) if noun.one.is_some() => match data.get("id").and_then(Value::as_str) {
             Some(id) => format!("/{}/{id}", noun.path),
             None => place.path(),
@@ -142,14 +158,14 @@ fn then(query: &str) -> Option<String> {
     login::is_ours(&to).then_some(to)
 }
 
-/// Whether nothing is really to be done. A query says nothing else here, but what a form needs.
+/// Whether nothing is really to be done. A query says nothing else here, but where to go then.
 fn is_dry(query: &str) -> Result<bool, Problem> {
     let mut is_dry = false;
     for (name, value) in input::pairs(query) {
         is_dry = match (name.as_str(), value.as_str()) {
             ("dry_run", "true") => true,
             ("dry_run", "false") => false,
-            ("then", _) | EMPTY_CLEARS => is_dry,
+            ("then", _) => is_dry,
             ("dry_run", _) => return Err(Rule::usage(format!("dry_run is true or false, not {value:?}")).into()),
             _ => {
                 let error = Rule::usage(format!("there is no parameter {name:?} in the query of an action"));
@@ -161,7 +177,7 @@ fn is_dry(query: &str) -> Result<bool, Problem> {
 }
 
 /// The parameters of an action, from JSON or from a form.
-pub fn body(question: &Question, action: &Entry) -> Result<Map<String, Value>, Problem> {
+pub fn body(question: &Question, action: &Entry, empty: Empty<'_>) -> Result<Map<String, Value>, Problem> {
     let kind = question.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if question.body.iter().all(u8::is_ascii_whitespace) {
@@ -172,8 +188,6 @@ pub fn body(question: &Question, action: &Entry) -> Result<Map<String, Value>, P
     match kind.as_str() {
         "application/x-www-form-urlencoded" if !looks_like_json => {
             let text = std::str::from_utf8(&question.body).map_err(|_| Problem::malformed("the form is not UTF-8"))?;
-            let clears = input::pairs(&question.query).any(|(name, value)| (&*name, &*value) == EMPTY_CLEARS);
-            let empty = if clears { Empty::Clears } else { Empty::LeftOut };
             Ok(input::from_pairs(schemas::of_action(action), input::pairs(text), empty)?)
         }
         "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => {
@@ -218,7 +232,7 @@ fn offer(site: &Site, context: &Context, place: &Place, name: &str) -> Result<Of
                 "update_scratchpad" => {
                     "an agent writes its own, in a run; its owner corrects it with set_scratchpad on the agent's page"
                 }
-                _ => "a person can grant it: trackway agent set --handle H --capability C",
+                _ => "a person can grant it on the agent's page: set_agent with capabilities",
             }))
         }
         _ => Err(unknown(name, there.iter().filter(|offer| caller.may(offer.action)).map(|offer| offer.action))),

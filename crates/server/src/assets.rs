@@ -1,9 +1,11 @@
 //! What pages need beside themselves, inside the binary: nothing is fetched from elsewhere.
 
 use axum::{
-    http::{StatusCode, header},
+    http::{Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
+
+use crate::{format::Format, problem::Problem};
 
 const ASSETS: &[(&str, &str, &str)] = &[
     ("style.css", "text/css; charset=utf-8", include_str!("../web/style.css")),
@@ -12,7 +14,10 @@ const ASSETS: &[(&str, &str, &str)] = &[
 ];
 
 /// The asset of a name.
-pub fn asset(name: &str) -> Response {
+pub fn asset(method: &Method, name: &str) -> Response {
+    if method != Method::GET && method != Method::HEAD {
+        return Problem::method(method, "/assets", "GET, HEAD").respond(Format::Json);
+    }
     match ASSETS.iter().find(|(known, ..)| *known == name) {
         Some((_, kind, text)) => {
             ([(header::CONTENT_TYPE, *kind), (header::CACHE_CONTROL, "public, max-age=300")], *text).into_response()

@@ -1,6 +1,7 @@
 //! From the data of an answer to something to read: facts, tables and texts, with links where names are names of things.
 
 use serde_json::{Map, Value};
+use trackway_domain::text;
 use uuid::Uuid;
 
 use crate::{
@@ -57,6 +58,11 @@ pub fn path_of(kind: &str, reference: &str) -> Option<String> {
     nouns::of(kind).filter(|noun| noun.one.is_some()).map(|noun| format!("/{}/{}", noun.path, encoded(reference)))
 }
 
+/// Where to read of a thing of a kind: on its page; of what has none, where it comes from.
+pub fn place_of(kind: &str, id: &str) -> String {
+    path_of(kind, id).unwrap_or_else(|| format!("/why?of={}", encoded(id)))
+}
+
 /// An id as people see it.
 pub fn short(id: &str) -> &str {
     if Uuid::try_parse(id).is_ok() && id.len() == 36 { &id[28..] } else { id }
@@ -94,6 +100,9 @@ fn text_cell(key: &str, text: &str, noun: Option<&Noun>) -> Cell {
             None => Cell::Code(short(text).to_owned()),
         };
     }
+    if let Some(noun) = noun.filter(|noun| noun.named_by == Some(key)) {
+        return linked(noun.noun, text);
+    }
     if noun.is_some_and(|noun| noun.noun == "link") && matches!(key, "from" | "to") {
         return linked("task", text);
     }
@@ -126,7 +135,8 @@ pub fn table(rows: &[Value], columns: &[&str], noun: Option<&Noun>, empty: &str)
     let cells = |row: &Value| {
         let said = |column: &String| row.as_object().is_none_or(|fields| !is_repeated(fields, column));
         let value = |column: &String| row.get(column).filter(|_| said(column)).unwrap_or(&Value::Null);
-        chosen.iter().map(|column| shortened(cell(column, value(column), noun))).collect()
+        let made = |column: &String| thing(row, column).unwrap_or_else(|| cell(column, value(column), noun));
+        chosen.iter().map(|column| shortened(made(column))).collect()
     };
     Block::Table(Table {
         rows: rows.iter().map(cells).collect(),
@@ -135,13 +145,26 @@ pub fn table(rows: &[Value], columns: &[&str], noun: Option<&Noun>, empty: &str)
     })
 }
 
+/// What a row names by its kind and its id, as the subject of an event and the cause of a run.
+pub fn thing(row: &Value, name: &str) -> Option<Cell> {
+    let of = |part: &str| row.get(format!("{name}_{part}"))?.as_str();
+    let (kind, id) = (of("kind")?, of("id")?);
+    let text = row.get(name).and_then(Value::as_str).map_or_else(|| format!("{kind} {}", short(id)), str::to_owned);
+    Some(Cell::link(place_of(kind, id), text))
+}
+
 /// A text in a row stays short.
 fn shortened(cell: Cell) -> Cell {
     match cell {
-        Cell::Text(text) => Cell::Text(trackway_domain::text::cut(&trackway_domain::text::clean_line(&text), SHORT)),
-        Cell::Code(text) => Cell::Code(trackway_domain::text::cut(&text, SHORT)),
+        Cell::Text(text) => Cell::Text(cut_line(&text)),
+        Cell::Link { to, text } => Cell::Link { to, text: cut_line(&text) },
+        Cell::Code(text) => Cell::Code(text::cut(&text, SHORT)),
         cell => cell,
     }
+}
+
+fn cut_line(line: &str) -> String {
+    text::cut(&text::clean_line(line), SHORT)
 }
 
 /// A thing field by field: short ones as facts, long ones as texts, lists as tables below.

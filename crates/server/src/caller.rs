@@ -9,8 +9,19 @@ use trackway_domain::ErrorKind;
 
 use crate::{problem::Problem, site::Question};
 
-/// The cookie of a login.
-pub const COOKIE: &str = "trackway";
+/// What the cookie of a login is called. Cookies are for all ports of a machine, and on each there may be another record.
+pub fn cookie(headers: &HeaderMap) -> String {
+    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match port(host) {
+        Some((_, port)) => format!("trackway_{port}"),
+        None => "trackway".to_owned(),
+    }
+}
+
+/// A name and its port, where a host has one.
+pub fn port(host: &str) -> Option<(&str, &str)> {
+    host.rsplit_once(':').filter(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+}
 
 /// How a caller showed who it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +43,11 @@ pub fn token(headers: &HeaderMap) -> Result<(String, By), Problem> {
             .map(|token| (token, By::Bearer))
             .ok_or_else(|| Problem::unauthorised("Authorization has to be `Bearer TOKEN`"));
     }
+    let wanted = cookie(headers);
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let found = cookies.flat_map(|value| value.split(';')).find_map(|cookie| {
         let (name, value) = cookie.trim().split_once('=')?;
-        (name == COOKIE && !value.is_empty()).then(|| value.to_owned())
+        (name == wanted && !value.is_empty()).then(|| value.to_owned())
     });
     found.map(|token| (token, By::Cookie)).ok_or_else(|| Problem::unauthorised("who is calling was not said"))
 }

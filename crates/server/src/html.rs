@@ -8,6 +8,7 @@ use trackway_domain::{
 };
 
 use crate::{
+    address::encoded,
     blocks::grouped,
     board, graph,
     input::{self, FieldType},
@@ -31,6 +32,9 @@ const NAVIGATION: &[(&str, &str)] = &[
     ("/boards", "Boards"),
     ("/notes", "Notes"),
 ];
+
+/// Places for the entries of a list; there is always one more than there are entries.
+const LIST_BLANKS: usize = 3;
 
 /// Texts for which one line would be too small.
 const LONG_FIELDS: &[&str] =
@@ -65,11 +69,23 @@ pub fn page(page: &Page) -> String {
         main += &format!("<p class=more><a rel=next href=\"{}\">More</a></p>\n", escaped(next));
     }
     main += &forms(&page.actions);
-    framed(&page.title, &page.path, &main, page.live)
+    let frame = Frame { path: &page.path, live: page.live, about: page.about.as_deref(), is_in: true };
+    framed(&page.title, &main, frame)
+}
+
+/// What is known of a page around its main part.
+struct Frame<'a> {
+    /// Where it is; what went wrong is nowhere.
+    path: &'a str,
+    live: bool,
+    about: Option<&'a str>,
+    /// Whether who reads it got in.
+    is_in: bool,
 }
 
 /// Puts the frame around the main part: head, navigation, foot.
-fn framed(title: &str, path: &str, main: &str, live: bool) -> String {
+fn framed(title: &str, main: &str, frame: Frame<'_>) -> String {
+    let Frame { path, live, about, is_in } = frame;
     let links: String = NAVIGATION
         .iter()
         .map(|(to, name)| {
@@ -79,6 +95,8 @@ fn framed(title: &str, path: &str, main: &str, live: bool) -> String {
         })
         .collect();
     let live = if live { " data-live" } else { "" };
+    let why = about.map_or_else(|| "/why".to_owned(), |id| format!("/why?of={}", encoded(id)));
+    let leave = if is_in { "<form method=post action=\"/logout\"><button>Log out</button></form>" } else { "" };
     // What went wrong has no page of its own.
     let forms = if path.is_empty() {
         String::new()
@@ -109,11 +127,12 @@ fn framed(title: &str, path: &str, main: &str, live: bool) -> String {
 </header>
 <main id=main tabindex=-1{live}>
 {main}</main>
-<footer><a href=\"/why\">Why is this here?</a><a href=\"/usage\">Usage</a><a href=\"/events\">Events</a><a href=\"/api\">API</a><a href=\"/whoami\">Who am I</a>{forms}</footer>
+<footer><a href=\"{why}\">Why is this here?</a><a href=\"/usage\">Usage</a><a href=\"/events\">Events</a><a href=\"/api\">API</a><a href=\"/whoami\">Who am I</a>{leave}{forms}</footer>
 </body>
 </html>
 ",
         title = escaped(title),
+        why = escaped(&why),
     )
 }
 
@@ -373,26 +392,42 @@ fn form(offer: &Offer) -> String {
 }
 
 fn field(name: &str, field: &Value, schema: &schemars::Schema, needed: bool, present: &Map<String, Value>) -> String {
-    let present = match present.get(name) {
+    let stands = present.get(name);
+    let present = match stands {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) => number.to_string(),
         _ => String::new(),
     };
-    let said =
-        field.get("description").and_then(Value::as_str).unwrap_or_default().replace("; - reads standard input", "");
-    let label = format!("<span>{}</span><small>{}</small>", escaped(&name.replace('_', " ")), escaped(&said));
+    let said = field.get("description").and_then(Value::as_str).unwrap_or_default();
+    let label = format!("<span>{}</span><small>{}</small>", escaped(&name.replace('_', " ")), escaped(said));
     // An empty content clears.
     let needed = if needed && name != "content" { " required" } else { "" };
     let value = if present.is_empty() { String::new() } else { format!(" value=\"{}\"", escaped(&present)) };
     let name = escaped(name);
     let input = match input::field_type(field) {
         FieldType::Flag => {
-            return format!("<label class=check><input type=checkbox name=\"{name}\" value=true> {label}</label>");
+            // A box that is not ticked sends nothing: what comes before it says that it was there.
+            let otherwise = match stands {
+                Some(Value::Bool(_)) => format!("<input type=hidden name=\"{name}\" value=false>"),
+                _ => String::new(),
+            };
+            let ticked = if stands == Some(&Value::Bool(true)) { " checked" } else { "" };
+            return format!(
+                "{otherwise}<label class=check><input type=checkbox name=\"{name}\" value=true{ticked}> {label}</label>"
+            );
         }
         FieldType::Whole => format!("<input type=number step=1 name=\"{name}\"{value}{needed}>"),
-        FieldType::Number => format!("<input type=number step=any name=\"{name}\"{needed}>"),
+        FieldType::Number => format!("<input type=number step=any name=\"{name}\"{value}{needed}>"),
         FieldType::Any => format!("<textarea name=\"{name}\" rows=3{needed}></textarea>"),
-        FieldType::List => format!("<input name=\"{name}\"{needed}>").repeat(3),
+        FieldType::List => {
+            let entries = stands.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+            let filled: Vec<String> =
+                entries.map(|entry| format!("<input name=\"{name}\" value=\"{}\">", escaped(entry))).collect();
+            let blanks = LIST_BLANKS.saturating_sub(filled.len()).max(1) - 1;
+            let needed = if filled.is_empty() { needed } else { "" };
+            let first = format!("<input name=\"{name}\"{needed}>");
+            filled.concat() + &first + &format!("<input name=\"{name}\">").repeat(blanks)
+        }
         FieldType::Text if LONG_FIELDS.contains(&name.as_str()) => {
             format!("<textarea name=\"{name}\" rows=5{needed}>\n{}</textarea>", escaped(&present))
         }
@@ -426,9 +461,11 @@ fn choices(field: &Value, schema: &schemars::Schema) -> Option<Vec<String>> {
 }
 
 /// A failure.
-pub fn problem(status: StatusCode, message: &str, hint: Option<&str>) -> String {
+pub fn problem(status: StatusCode, message: &str, hint: Option<&str>, ask: Option<&Block>) -> String {
+    let ask = ask.map(block).unwrap_or_default();
     let hint = hint.map_or_else(String::new, |hint| format!("<p class=hint>{}</p>", sentences(hint)));
     let name = status.canonical_reason().unwrap_or_default();
-    let main = format!("<h1>{} {}</h1><p>{}</p>{hint}", status.as_u16(), escaped(name), escaped(message));
-    framed(name, "", &main, false)
+    let main = format!("<h1>{} {}</h1><p>{}</p>{hint}{ask}", status.as_u16(), escaped(name), escaped(message));
+    let is_in = status != StatusCode::UNAUTHORIZED;
+    framed(name, &main, Frame { path: "", live: false, about: None, is_in })
 }

@@ -56,12 +56,12 @@ pub fn field_type(field: &Value) -> FieldType {
 }
 
 /// What a field without a text means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Empty {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Empty<'a> {
     /// It was left out: a form sends every field it has.
     LeftOut,
-    /// It is to hold nothing: the form showed what is there.
-    Clears,
+    /// The same, but what stands there now is cleared: the form began with it, and somebody took it out.
+    Clears(&'a Map<String, Value>),
     /// An empty text was said, which has to be allowed.
     Said,
 }
@@ -70,7 +70,7 @@ pub enum Empty {
 pub fn from_pairs(
     schema: &schemars::Schema,
     pairs: impl Iterator<Item = (String, String)>,
-    empty_means: Empty,
+    empty_means: Empty<'_>,
 ) -> Result<Map<String, Value>> {
     let empty = Map::new();
     let known = fields(schema).unwrap_or(&empty);
@@ -78,25 +78,26 @@ pub fn from_pairs(
     let mut input = Map::new();
     for (name, text) in pairs {
         let Some(field) = known.get(&name) else {
-            return Err(unknown(&name, known));
+            return Err(unknown(&name, known.keys().map(String::as_str)));
         };
         // An empty text is one where a text has to be given: it clears what was there.
         let is_text = needed.contains(&name.as_str()) && field_type(field) == FieldType::Text;
         if text.is_empty() && !is_text {
             match empty_means {
-                Empty::LeftOut => continue,
-                Empty::Clears => {
-                    input.insert(name, Value::Null);
+                Empty::Clears(present) if present.get(&name).is_some_and(is_something) && allows_null(field) => {
+                    input.entry(name).or_insert(Value::Null);
                     continue;
                 }
+                Empty::LeftOut | Empty::Clears(_) => continue,
                 Empty::Said if allows_empty(field) => {}
                 Empty::Said => return Err(Rule::usage(format!("{name} is empty")).hint("leave it out")),
             }
         }
         let value = match field_type(field) {
             FieldType::List => {
-                if let Value::Array(values) = input.entry(name).or_insert_with(|| Value::Array(Vec::new())) {
-                    values.push(Value::String(text));
+                match input.entry(name).or_insert(Value::Null) {
+                    Value::Array(values) => values.push(Value::String(text)),
+                    first => *first = Value::Array(vec![Value::String(text)]),
                 }
                 continue;
             }
@@ -105,10 +106,7 @@ pub fn from_pairs(
                 "false" | "off" | "0" | "no" => Value::Bool(false),
                 _ => return Err(Rule::usage(format!("{name} is true or false, not {text:?}"))),
             },
-            FieldType::Whole => match text.parse::<i64>() {
-                Ok(number) => number.into(),
-                Err(_) => return Err(Rule::usage(format!("{name} is a whole number, not {text:?}"))),
-            },
+            FieldType::Whole => whole(&name, &text)?.into(),
             FieldType::Number => match text.parse::<f64>().ok().and_then(serde_json::Number::from_f64) {
                 Some(number) => Value::Number(number),
                 None => return Err(Rule::usage(format!("{name} is a number, not {text:?}"))),
@@ -119,6 +117,29 @@ pub fn from_pairs(
         input.insert(name, value);
     }
     Ok(input)
+}
+
+/// A whole number.
+pub fn whole(name: &str, text: &str) -> Result<i64> {
+    text.parse().map_err(|_| Rule::usage(format!("{name} is a whole number, not {text:?}")))
+}
+
+/// Whether a form began with it.
+fn is_something(present: &Value) -> bool {
+    match present {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(values) => !values.is_empty(),
+        present => present.is_number(),
+    }
+}
+
+/// Whether null can be said of a field, which clears it.
+fn allows_null(field: &Value) -> bool {
+    let is_null = |name: &Value| name == "null";
+    let types = field.get("type").and_then(Value::as_array);
+    let ways = field.get("anyOf").and_then(Value::as_array);
+    types.is_some_and(|types| types.iter().any(is_null))
+        || ways.into_iter().flatten().filter_map(|way| way.get("type")).any(is_null)
 }
 
 /// Whether a field takes an empty text: one that has to hold nothing in particular.
@@ -143,8 +164,16 @@ pub fn settle_numbers(schema: &schemars::Schema, input: &mut Map<String, Value>)
     }
 }
 
-fn unknown(name: &str, known: &Map<String, Value>) -> Rule {
-    let names: Vec<&str> = known.keys().map(String::as_str).collect();
+/// Refuses what a page does not know.
+pub fn none_but(query: &str, known: &[&str]) -> Result<()> {
+    match pairs(query).find(|(name, _)| !known.contains(&name.as_str())) {
+        Some((name, _)) => Err(unknown(&name, known.iter().copied())),
+        None => Ok(()),
+    }
+}
+
+fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Rule {
+    let names: Vec<&str> = known.collect();
     let error = Rule::usage(format!("there is no parameter {name:?} here"));
     match close_matches::close_matches(name, names.iter().copied()).first() {
         Some(close) => error.hint(format!("did you mean {close:?}?")),

@@ -28,6 +28,7 @@ pub mod rate;
 pub mod schemas;
 pub mod serve;
 pub mod site;
+pub mod wording;
 
 pub use serve::{Settings, serve};
 pub use site::{Answer, Question, Site};

@@ -4,13 +4,16 @@ use std::{
     collections::{BTreeSet, HashMap},
     convert::Infallible,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
 };
 
-use axum::response::{
-    IntoResponse, Response,
-    sse::{Event, KeepAlive, Sse},
+use axum::{
+    http::StatusCode,
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
 };
 use futures_util::stream;
 use serde::Serialize;
@@ -20,7 +23,11 @@ use trackway_domain::{Time, kind::Kind};
 use trackway_store::{TenantId, params};
 use uuid::Uuid;
 
-use crate::{problem::Problem, site::Site};
+use crate::{
+    caller,
+    problem::Problem,
+    site::{Question, Site},
+};
 
 /// How often the log is looked at.
 const EVERY: Duration = Duration::from_millis(500);
@@ -28,6 +35,8 @@ const EVERY: Duration = Duration::from_millis(500);
 const COMPARED: i64 = 200;
 /// Events told of at once: the newest.
 const TOLD_MAX: usize = 50;
+/// How often it is asked whether who listens still may, when nothing happens.
+const ENTERED_AGAIN: Duration = Duration::from_secs(5);
 /// News that wait for whoever reads slowly. Who is further behind is told that there was more.
 const WAITING_MAX: usize = 16;
 
@@ -51,6 +60,8 @@ pub struct News {
     pub is_cut: bool,
     /// As it is sent, made once for all who watch.
     text: Arc<str>,
+    /// When it was known.
+    known: Instant,
 }
 
 impl News {
@@ -59,7 +70,7 @@ impl News {
         if is_cut {
             told["cut"] = json!(true);
         }
-        Self { position, is_cut, text: told.to_string().into(), events: events.into() }
+        Self { position, is_cut, text: told.to_string().into(), known: Instant::now(), events: events.into() }
     }
 }
 
@@ -74,6 +85,7 @@ struct Watched {
 pub struct Live {
     site: Site,
     watched: Arc<Mutex<HashMap<TenantId, Watched>>>,
+    passes: Arc<Mutex<HashMap<String, Weak<Pass>>>>,
     /// Becomes true when the server is to stop: streams end then.
     stop: watch::Receiver<bool>,
 }
@@ -86,29 +98,27 @@ impl fmt::Debug for Live {
 
 impl Live {
     pub fn new(site: Site, stop: watch::Receiver<bool>) -> Self {
-        Self { site, watched: Arc::default(), stop }
+        Self { site, watched: Arc::default(), passes: Arc::default(), stop }
     }
 
-    /// A stream that says when something happened, and what.
-    pub async fn stream(&self, tenant: TenantId) -> Result<Response, Problem> {
+    /// A stream that says when something happened, and what, as long as who asked for it may know.
+    pub async fn stream(&self, question: Question) -> Result<Response, Problem> {
+        let (token, _) = caller::token(&question.headers)?;
+        let site = self.site.clone();
+        let entered = tokio::task::spawn_blocking(move || site.context(&question));
+        let tenant = entered.await.map_err(Problem::crashed)??.tenant;
+        let pass = self.pass(token);
         let (position, news) = self.watch(tenant).await?;
         // The first one says that the stream is open.
         let opened = News::new(position, Vec::new(), false);
-        let state = (news, self.stop.clone(), opened.clone(), Some(opened));
-        let events = stream::unfold(state, |(mut news, mut stop, last, first)| async move {
+        let listener = Listener { pass, news, stop: self.stop.clone(), position };
+        let events = stream::unfold((listener, Some(opened)), |(mut listener, first)| async move {
             let told = match first {
                 Some(first) => first,
-                None => tokio::select! {
-                    told = news.recv() => match told {
-                        Ok(told) => told,
-                        Err(RecvError::Lagged(_)) => News::new(last.position, Vec::new(), true),
-                        Err(RecvError::Closed) => return None,
-                    },
-                    _ = stop.wait_for(|stop| *stop) => return None,
-                },
+                None => listener.next().await?,
             };
             let event = Event::default().event("change").id(told.position.to_string()).data(&told.text);
-            Some((Ok::<_, Infallible>(event), (news, stop, told, None)))
+            Some((Ok::<_, Infallible>(event), (listener, None)))
         });
         Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
     }
@@ -129,6 +139,19 @@ impl Live {
         Ok((entry.position(), entry.news.subscribe()))
     }
 
+    /// The pass of a token: one for all who show it.
+    fn pass(&self, token: String) -> Arc<Pass> {
+        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pass) = passes.get(&token).and_then(Weak::upgrade) {
+            return pass;
+        }
+        passes.retain(|_, pass| pass.strong_count() > 0);
+        let pass =
+            Arc::new(Pass { site: self.site.clone(), token: token.clone(), looked_at: tokio::sync::Mutex::default() });
+        passes.insert(token, Arc::downgrade(&pass));
+        pass
+    }
+
     fn joined(&self, tenant: TenantId) -> Option<(i64, broadcast::Receiver<News>)> {
         self.watched().get(&tenant).map(|watched| (watched.position(), watched.news.subscribe()))
     }
@@ -141,6 +164,65 @@ impl Live {
 impl Watched {
     fn position(&self) -> i64 {
         self.known.last().copied().unwrap_or(0)
+    }
+}
+
+/// Who listens to a stream.
+struct Listener {
+    pass: Arc<Pass>,
+    news: broadcast::Receiver<News>,
+    stop: watch::Receiver<bool>,
+    position: i64,
+}
+
+impl Listener {
+    /// The next news; none once the server stops, or the token opens nothing any more.
+    async fn next(&mut self) -> Option<News> {
+        loop {
+            let told = tokio::select! {
+                told = self.news.recv() => match told {
+                    Ok(told) => Some(told),
+                    Err(RecvError::Lagged(_)) => Some(News::new(self.position, Vec::new(), true)),
+                    Err(RecvError::Closed) => return None,
+                },
+                () = tokio::time::sleep(ENTERED_AGAIN) => None,
+                _ = self.stop.wait_for(|stop| *stop) => return None,
+            };
+            let since = match &told {
+                Some(told) => Some(told.known),
+                None => Instant::now().checked_sub(ENTERED_AGAIN),
+            };
+            if !self.pass.opens_since(since.unwrap_or_else(Instant::now)).await {
+                return None;
+            }
+            if let Some(told) = told {
+                self.position = told.position;
+                return Some(told);
+            }
+        }
+    }
+}
+
+/// A token that streams were opened with. Those who show the same one share what was found out last.
+struct Pass {
+    site: Site,
+    token: String,
+    looked_at: tokio::sync::Mutex<Option<(Instant, bool)>>,
+}
+
+impl Pass {
+    /// Whether it opened something at that time, or later.
+    async fn opens_since(&self, since: Instant) -> bool {
+        let mut last = self.looked_at.lock().await;
+        if let Some((_, opens)) = last.filter(|(looked, _)| *looked >= since) {
+            return opens;
+        }
+        let (looked, core, token) = (Instant::now(), Arc::clone(&self.site.core), self.token.clone());
+        let entered = tokio::task::spawn_blocking(move || caller::enter(&core, token).err()).await;
+        // Only who is refused is refused: a database that is away now may be back.
+        let opens = !matches!(entered, Ok(Some(problem)) if problem.status == StatusCode::UNAUTHORIZED);
+        *last = Some((looked, opens));
+        opens
     }
 }
 

@@ -20,6 +20,9 @@ pub fn page(page: &Page) -> String {
     if let Some(next) = &page.next {
         out += &format!("\nThere is more: `{next}`\n");
     }
+    if let Some(id) = &page.about {
+        out += &format!("\nWhy it is here: `/why?of={}`\n", encoded(id));
+    }
     if !page.actions.is_empty() {
         out += &format!("\n## Actions\n\n`GET {}/actions` describes them all.\n\n", page.path.trim_end_matches('/'));
         for offer in &page.actions {
@@ -68,7 +71,6 @@ fn parameters(offer: &Offer) -> Value {
             continue;
         }
         let said = field.get("description").and_then(Value::as_str).unwrap_or_default();
-        let said = said.replace("; - reads standard input", "");
         let kind = match input::field_type(field) {
             input::FieldType::Text => "text",
             input::FieldType::Whole => "whole number",

@@ -17,12 +17,14 @@ pub struct Noun {
     pub also: &'static [(&'static str, &'static str)],
     /// Nouns whose things belong to one of these, by the parameter of their list that says so: they stand on its page.
     pub holds: &'static [(&'static str, &'static str)],
-    /// What an empty list says.
+    /// The field that names one of them, where that is not its id.
+    pub named_by: Option<&'static str>,
+    /// What an empty list says; where there is no list, what can be done instead.
     pub empty: &'static str,
 }
 
 const fn noun(noun: &'static str, path: &'static str, title: &'static str, empty: &'static str) -> Noun {
-    Noun { noun, path, title, one: None, list: Some("list"), also: &[], holds: &[], empty }
+    Noun { noun, path, title, one: None, list: Some("list"), also: &[], holds: &[], named_by: None, empty }
 }
 
 impl Noun {
@@ -41,6 +43,11 @@ impl Noun {
         self
     }
 
+    const fn named_by(mut self, field: &'static str) -> Self {
+        self.named_by = Some(field);
+        self
+    }
+
     const fn unlisted(mut self) -> Self {
         self.list = None;
         self
@@ -53,7 +60,7 @@ pub const NOUNS: &[Noun] = &[
         "run",
         "runs",
         "Runs",
-        "No run yet. `trackway demo` makes some; `trackway connect claude-code` records yours.",
+        "No run yet. `trackway connect claude-code` records what Claude Code does from now on, `trackway ingest` reads what it did before, `trackway run start --agent A` begins one.",
     )
     .shown_by("show"),
     noun("task", "tasks", "Tasks", "No task yet. `trackway task set --workflow W --command C` makes one.")
@@ -64,14 +71,17 @@ pub const NOUNS: &[Noun] = &[
             ("set_package", "task"),
             ("update_report", "task"),
             ("claim", "task"),
+            ("delete_link", ""),
         ]),
     noun("queue", "queue", "Queue", "Nothing waits. `trackway queue add --task T` asks for a task to be run.")
         .shown_by("get"),
     noun("agent", "agents", "Agents", "No agent yet. `trackway agent set --handle H` makes one.")
         .shown_by("get")
+        .named_by("handle")
         .also(&[("set_scratchpad", "agent"), ("restore_scratchpad", "agent"), ("start_run", "agent")]),
     noun("session", "sessions", "Sessions", "No session yet. `trackway ingest` reads the transcripts you have.")
-        .shown_by("show"),
+        .shown_by("show")
+        .also(&[("forget_session", "session")]),
     noun(
         "subagent",
         "subagents",
@@ -92,6 +102,7 @@ pub const NOUNS: &[Noun] = &[
         "No conversation yet. `trackway conversation set --title T` begins one.",
     )
     .shown_by("get")
+    .also(&[("send_message", "conversation")])
     .holds(&[("message", "conversation"), ("experiment", "conversation")]),
     noun("message", "messages", "Messages", "No message yet. `trackway message send` sends one.").shown_by("get"),
     noun("experiment", "experiments", "Experiments", "No experiment yet.")
@@ -119,6 +130,7 @@ pub const NOUNS: &[Noun] = &[
     .shown_by("show"),
     noun("board", "boards", "Boards", "No board yet. `trackway board set --name N` makes one.")
         .shown_by("get")
+        .named_by("name")
         .also(&[("set_stickie", "board"), ("relate_stickies", "")]),
     noun("stickie", "stickies", "Stickies", "No stickie yet.")
         .shown_by("get")
@@ -132,25 +144,30 @@ pub const NOUNS: &[Noun] = &[
     ),
     noun("workflow", "workflows", "Workflows", "No workflow yet. `trackway workflow set --name N` makes one.")
         .shown_by("get")
+        .named_by("name")
         .holds(&[("task", "workflow")]),
     noun("workspace", "workspaces", "Workspaces", "No workspace yet.")
         .shown_by("get")
+        .named_by("name")
         .holds(&[("session", "workspace")]),
     noun("role", "roles", "Roles", "No role yet. `trackway role set --name N` makes one.")
         .shown_by("get")
+        .named_by("name")
         .holds(&[("package", "role"), ("task", "role")]),
-    noun("label", "labels", "Labels", "No label yet.").shown_by("get"),
+    noun("label", "labels", "Labels", "No label yet.").shown_by("get").named_by("key"),
     noun("studio", "studios", "Studios", "No studio yet.")
         .shown_by("get")
+        .named_by("name")
         .also(&[("create_note", "studio"), ("create_decision", "studio"), ("create_commitment", "studio")])
         .holds(&[("note", "studio"), ("decision", "studio"), ("commitment", "studio")]),
-    noun("person", "people", "People", "Nobody yet.").shown_by("get"),
+    noun("person", "people", "People", "Nobody yet.").shown_by("get").named_by("handle"),
     noun("token", "tokens", "Tokens", "No token yet."),
     noun("event", "events", "Events", "Nothing happened yet."),
     noun("link", "links", "Links", "").unlisted(),
     noun("scratchpad", "scratchpads", "Scratchpads", "").unlisted(),
-    noun("cleanup", "cleanup", "Clean-ups", "").unlisted(),
-    noun("import", "import", "Imports", "").unlisted(),
+    noun("cleanup", "cleanup", "Clean-ups", "What is no longer wanted is taken away for good, and the log keeps how much.")
+        .unlisted(),
+    noun("import", "import", "Imports", "Tasks from elsewhere become tasks here.").unlisted(),
 ];
 
 /// The noun whose pages begin so.

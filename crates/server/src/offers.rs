@@ -86,8 +86,12 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
         Place::Whoami => all().map(|action| offer(action, of_run(action, run))).collect(),
         Place::List(noun) => all()
             .filter(|action| {
+                // What has no page of its own is worked on at the list.
                 action.command.0 == noun.noun
-                    && (is_making(action) || action.command.1 == "set" || subject(noun, action).is_none())
+                    && (noun.one.is_none()
+                        || is_making(action)
+                        || action.command.1 == "set"
+                        || subject(noun, action).is_none())
             })
             .map(|action| offer(action, Map::new()))
             .collect(),
@@ -99,7 +103,7 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
             own.chain(also)
                 .filter(|(action, _)| !(action.command.0 == "run" && has_ended(data)))
                 .map(|(action, field)| Offer {
-                    present: present(action, data),
+                    present: present(noun, action, data),
                     ..offer(action, preset(action, field, reference, data))
                 })
                 .collect()
@@ -156,7 +160,7 @@ fn preset(action: &Entry, field: &str, reference: &str, data: &Value) -> Map<Str
 }
 
 /// What stands there now of what an action changes. A scratchpad is written on top of what was seen.
-fn present(action: &Entry, data: &Value) -> Map<String, Value> {
+fn present(noun: &Noun, action: &Entry, data: &Value) -> Map<String, Value> {
     if action.name == "set_scratchpad" {
         let pad = &data["scratchpad"];
         return Map::from_iter([
@@ -164,8 +168,12 @@ fn present(action: &Entry, data: &Value) -> Map<String, Value> {
             ("if_revision".to_owned(), pad["revision"].clone()),
         ]);
     }
-    let is_change = matches!(action.command.1, "set" | "update");
-    data.as_object().filter(|_| is_change).cloned().unwrap_or_default()
+    let is_change = action.command.0 == noun.noun && matches!(action.command.1, "set" | "update");
+    let mut stands = data.as_object().filter(|_| is_change).cloned().unwrap_or_default();
+    if let Some(revision) = stands.get("revision").cloned() {
+        stands.insert("if_revision".to_owned(), revision);
+    }
+    stands
 }
 
 /// What a run is about, where an action asks for the run.

@@ -18,6 +18,8 @@ pub struct Page {
     pub next: Option<String>,
     /// Whether it changes while one looks at it.
     pub live: bool,
+    /// The id of the one thing it is about.
+    pub about: Option<String>,
 }
 
 impl Page {
@@ -30,6 +32,7 @@ impl Page {
             actions: Vec::new(),
             next: None,
             live: false,
+            about: None,
         }
     }
 }

@@ -7,14 +7,14 @@ use axum::{
 use serde_json::json;
 use trackway_domain::{Error as Rule, ErrorKind, text};
 
-use crate::{format::Format, html, markdown};
+use crate::{format::Format, html, markdown, page::Block, wording};
 
 /// Why a request failed, for the log.
 #[derive(Debug, Clone)]
 pub struct Why(pub String);
 
 /// A failure on its way out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     pub status: StatusCode,
     pub code: &'static str,
@@ -22,11 +22,13 @@ pub struct Problem {
     pub hint: Option<String>,
     /// The methods there are, when it was asked with another.
     pub allow: Option<&'static str>,
+    /// The question that failed, to be asked again.
+    pub ask: Option<Box<Block>>,
 }
 
 impl Problem {
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), hint: None, allow: None }
+        Self { status, code, message: message.into(), hint: None, allow: None, ask: None }
     }
 
     pub fn unauthorised(message: impl Into<String>) -> Self {
@@ -49,6 +51,13 @@ impl Problem {
         self
     }
 
+    /// Leaves the question there, with what was said.
+    #[must_use]
+    pub fn asking(mut self, ask: Block) -> Self {
+        self.ask = Some(Box::new(ask));
+        self
+    }
+
     /// A method that is not for a path.
     pub fn method(method: &Method, path: &str, allow: &'static str) -> Self {
         let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", format!("{method} is not for {path}"));
@@ -67,7 +76,7 @@ impl Problem {
             })
             .to_string(),
             Format::Markdown => markdown::problem(self.status.as_u16(), &message, hint.as_deref()),
-            Format::Html => html::problem(self.status, &message, hint.as_deref()),
+            Format::Html => html::problem(self.status, &message, hint.as_deref(), self.ask.as_deref()),
         };
         let mut response = (self.status, [(header::CONTENT_TYPE, format.content_type())], body).into_response();
         response.extensions_mut().insert(Why(message));
@@ -87,7 +96,8 @@ impl Problem {
 
 fn of_kind(kind: ErrorKind, message: String, hint: Option<String>) -> Problem {
     let status = StatusCode::from_u16(kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Problem { status, code: kind.code(), message, hint, allow: None }
+    let (message, hint) = (wording::at_the_doors(&message), hint.as_deref().map(wording::at_the_doors));
+    Problem { status, code: kind.code(), message, hint, allow: None, ask: None }
 }
 
 impl From<Rule> for Problem {

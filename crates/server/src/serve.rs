@@ -9,10 +9,10 @@ use std::{
 use axum::{
     Router,
     body::{Body, HttpBody, to_bytes},
-    extract::{Path, Request, State},
-    http::{HeaderName, HeaderValue, StatusCode, header, request::Parts},
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
-    routing::{any, get},
+    routing::any,
 };
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -27,7 +27,7 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 
 use crate::{
-    api, assets, caller,
+    assets, caller,
     format::Format,
     live::Live,
     login, mcp,
@@ -84,23 +84,14 @@ struct Door {
 /// Everything that can be asked for.
 pub fn router(site: Site, settings: Settings, stop: watch::Receiver<bool>) -> Router {
     let live = Live::new(site.clone(), stop);
-    Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready))
-        .route(
-            "/api/openapi.json",
-            get(|| async { ([(header::CONTENT_TYPE, Format::Json.content_type())], api::OPENAPI.as_str()) }),
-        )
-        .route("/assets/{name}", get(|Path(name): Path<String>| async move { assets::asset(&name) }))
-        .fallback(any(handle))
-        .with_state(Door {
-            rate: Arc::new(Rate::new(settings.rate)),
-            metrics: Arc::default(),
-            large_bodies: Arc::new(Semaphore::new(BODIES_LARGE)),
-            site,
-            settings,
-            live,
-        })
+    Router::new().fallback(any(handle)).with_state(Door {
+        rate: Arc::new(Rate::new(settings.rate)),
+        metrics: Arc::default(),
+        large_bodies: Arc::new(Semaphore::new(BODIES_LARGE)),
+        site,
+        settings,
+        live,
+    })
 }
 
 /// Serves until told to stop; what was begun is finished.
@@ -153,11 +144,23 @@ fn refuse(stream: &TcpStream) {
     let _ = stream.try_write(FULL.as_bytes());
 }
 
-async fn ready(State(door): State<Door>) -> Response {
-    match waiting(move || door.site.is_ready()).await {
+/// How the process is, for who watches it: by whatever name, and without a credential.
+async fn health(door: &Door, parts: &Parts) -> Option<Response> {
+    let path = parts.uri.path();
+    if !matches!(path, "/healthz" | "/readyz") {
+        return None;
+    }
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        return Some(Problem::method(&parts.method, path, "GET, HEAD").respond(Format::Json));
+    }
+    if path == "/healthz" {
+        return Some("ok\n".into_response());
+    }
+    let site = door.site.clone();
+    Some(match waiting(move || site.is_ready()).await {
         Ok(()) => "ready\n".into_response(),
         Err(problem) => problem.respond(Format::Json),
-    }
+    })
 }
 
 async fn handle(State(door): State<Door>, request: Request) -> Response {
@@ -179,10 +182,17 @@ async fn handle(State(door): State<Door>, request: Request) -> Response {
 
 async fn answered(door: Door, request: Request) -> Response {
     let (parts, body) = request.into_parts();
+    if let Some(healthy) = health(&door, &parts).await {
+        return healthy;
+    }
     let format =
         Format::of_ending(parts.uri.path()).map_or_else(|| Format::of_accept(&parts.headers), |(_, format)| format);
     if let Err(problem) = called_rightly(&parts, &door.settings) {
         return problem.respond(format);
+    }
+    // What pages are drawn with is the same for all, and says nothing of anybody.
+    if let Some(name) = parts.uri.path().strip_prefix("/assets/") {
+        return assets::asset(&parts.method, name);
     }
     let who = caller::token(&parts.headers).map_or_else(|_| String::new(), |(token, _)| token);
     if !door.rate.allows(&who, Instant::now()) {
@@ -202,12 +212,7 @@ async fn answered(door: Door, request: Request) -> Response {
     }
     let question = question(parts, body);
     if question.path == "/live" {
-        let site = door.site.clone();
-        let streamed = match waiting(move || site.context(&question)).await {
-            Ok(context) => door.live.stream(context.tenant).await,
-            Err(problem) => Err(problem),
-        };
-        return streamed.unwrap_or_else(|problem| problem.respond(format));
+        return door.live.stream(question).await.unwrap_or_else(|problem| problem.respond(format));
     }
     if let Some(answer) = door.site.shown_again(&question).await {
         return answer;
@@ -281,12 +286,11 @@ fn called_rightly(parts: &Parts, settings: &Settings) -> Result<(), Problem> {
         .and_then(|value| value.to_str().ok())
         .or_else(|| parts.uri.host())
         .unwrap_or_default();
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let is_known = ["localhost", "127.0.0.1", "[::1]"].contains(&name)
-        || settings.hosts.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let name = caller::port(host).map_or(host, |(name, _)| name);
+    // A name may end in the dot of the root, and its letters may be large or small.
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let mut known = ["localhost", "127.0.0.1", "[::1]"].into_iter().chain(settings.hosts.iter().map(String::as_str));
+    let is_known = known.any(|known| known.strip_suffix('.').unwrap_or(known).eq_ignore_ascii_case(name));
     if is_known {
         return Ok(());
     }
@@ -301,11 +305,11 @@ fn safe(mut response: Response) -> Response {
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "same-origin"),
-        (header::CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }

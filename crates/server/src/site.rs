@@ -17,6 +17,7 @@ use crate::{
     api, caller,
     format::Format,
     html,
+    input::{self, Empty},
     kept::{Kept, Name, Sent, Told},
     markdown, offers,
     page::Page,
@@ -60,10 +61,10 @@ impl fmt::Debug for Site {
 #[derive(Debug)]
 pub enum Reply {
     Page(Box<Page>),
-    /// Something was done: what came out, and where a browser goes from here.
+    /// Something was done: what came out, and where a browser goes from here, unless it has to see that.
     Done {
         page: Box<Page>,
-        then: String,
+        then: Option<String>,
     },
 }
 
@@ -107,6 +108,9 @@ impl Site {
         if let Some(rest) = question.path.strip_prefix("/api/v1/") {
             return self.api(question, rest).unwrap_or_else(|problem| problem.respond(Format::Json));
         }
+        if question.path == "/api/openapi.json" {
+            return self.described(question).unwrap_or_else(|problem| problem.respond(Format::Json));
+        }
         let ending = Format::of_ending(&question.path);
         let format = ending.map_or(wished, |(_, format)| format);
         let name = Self::name(question, wished);
@@ -125,7 +129,7 @@ impl Site {
                 }
                 respond(question, sent)
             }
-            Ok((Reply::Done { then, .. }, Format::Html)) => {
+            Ok((Reply::Done { then: Some(then), .. }, Format::Html)) => {
                 (StatusCode::SEE_OTHER, [(header::LOCATION, then)]).into_response()
             }
             Ok((Reply::Done { page, .. }, format)) => respond(question, sent(&page, format)),
@@ -179,9 +183,11 @@ impl Site {
                 Ok(Reply::Page(Box::new(pages::page(self, context, &address.place, &question.query)?)))
             }
             (Method::GET | Method::HEAD, Wanted::Actions) => {
+                input::none_but(&question.query, &[])?;
                 Ok(Reply::Page(Box::new(act::list(self, context, &address.place)?)))
             }
             (Method::GET | Method::HEAD, Wanted::Action(name)) => {
+                input::none_but(&question.query, &["dry_run", "then"])?;
                 Ok(Reply::Page(Box::new(act::describe(self, context, &address.place, name)?)))
             }
             (Method::POST, Wanted::Action(name)) => act::perform(self, context, &address.place, name, question),
@@ -205,6 +211,18 @@ impl Site {
         caller::enter(&self.core, token)
     }
 
+    /// The document that describes the interface.
+    fn described(&self, question: &Question) -> Result<Response, Problem> {
+        self.context(question)?;
+        input::none_but(&question.query, &[])?;
+        match question.method {
+            Method::GET | Method::HEAD => {
+                Ok(([(header::CONTENT_TYPE, Format::Json.content_type())], api::OPENAPI.as_str()).into_response())
+            }
+            _ => Err(Problem::method(&question.method, &question.path, "GET, HEAD")),
+        }
+    }
+
     fn api(&self, question: &Question, rest: &str) -> Result<Response, Problem> {
         let context = self.context(question)?;
         let data = match (question.method.clone(), rest.strip_prefix("actions/")) {
@@ -212,7 +230,7 @@ impl Site {
                 let action = offers::all()
                     .find(|action| action.name == name)
                     .ok_or_else(|| act::unknown(name, offers::all()))?;
-                act::execute(self, &context, action, act::body(question, action)?, &question.query)?
+                act::execute(self, &context, action, act::body(question, action, Empty::LeftOut)?, &question.query)?
             }
             (Method::GET | Method::HEAD, None) => return api::ask(self, &context, rest, &question.query),
             (method, action) => {

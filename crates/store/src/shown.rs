@@ -106,6 +106,8 @@ shown! {
         continues: Option<String> = "c.session_id",
         runs: i64 = "(select count(*) from runs r where r.tenant_id = e.tenant_id and r.session_id = e.id)",
         subagents: i64 = "(select count(*) from subagents a where a.tenant_id = e.tenant_id and a.session_id = e.id)",
+        /// The beginning of what was asked first.
+        prompt: Option<String> = "(select substr(b.body, 1, 200) from runs r join messages m on m.id = r.cause_id join contents b on b.id = m.content_id where r.tenant_id = e.tenant_id and r.session_id = e.id and r.subagent_id is null and r.cause_kind = 'message' order by r.id limit 1)",
     } from "sessions e left join workspaces w on w.id = e.workspace_id left join sessions c on c.id = e.continues_id"
 }
 

@@ -1,7 +1,7 @@
 //! What a run that was made for a queue item is to do.
 
 use trackway_domain::{
-    Duration, Id, Time, Variant, kind,
+    Duration, Id, Time, Variant, cost, kind,
     words::{RunStatus, Runner},
 };
 use trackway_store::{Reader, Result, params, row, sql::Param};
@@ -83,7 +83,7 @@ pub fn spent_since(read: &mut Reader<'_>, agent: Id<kind::Agent>, since: Time) -
          where x.tenant_id = ?1 and r.agent_id = ?2 and x.created_at >= ?3",
         params![agent, since],
     )?;
-    Ok(found.and_then(|(spent,)| spent))
+    Ok(found.and_then(|(spent,)| spent).map(cost::rounded))
 }
 
 /// Which of these runs are not to go on: they have ended meanwhile (true), or somebody wants them cancelled.

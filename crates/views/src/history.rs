@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Id, Ref, Time, Variant, kind,
+    Id, Ref, Time, Variant, cost, kind,
     words::{Level, TaskStatus},
 };
 use trackway_store::{Engine, Reader, Result, params, row};
@@ -133,7 +133,7 @@ impl View for TaskHistory {
                 bound,
             )?
             .into_iter()
-            .map(|(id, tokens, cost)| (id, (tokens, cost)))
+            .map(|(id, tokens, sum)| (id, (tokens, sum.map(cost::rounded))))
             .collect();
         let version = |(id, variant, status, archived, deleted, created_at)| {
             let (runs, succeeded, ended) = runs.get(&id).copied().unwrap_or_default();

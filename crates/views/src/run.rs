@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trackway_domain::{
-    Duration, Id, Ref, Time, kind,
+    Duration, Id, Ref, Time, cost, kind,
     words::{MessageStatus, RunStatus, StepType},
 };
 use trackway_store::{
@@ -160,7 +160,7 @@ impl View for ShowRun {
         let usage: Vec<Usage> = read.rows("where tenant_id = ?1 and run_id = ?2 order by id", params![id])?;
         let costs: Vec<f64> = usage.iter().filter_map(|call| call.cost).collect();
         Ok(RunInFull {
-            cost: (!costs.is_empty()).then(|| costs.iter().sum()),
+            cost: (!costs.is_empty()).then(|| cost::rounded(costs.iter().sum())),
             duration: Duration::from_seconds(run.seconds(now).max(0)),
             no_effect: is_without_effect(&run, &effects(read, &[id])?),
             steps: read.rows("where tenant_id = ?1 and run_id = ?2 order by position", params![id])?,

@@ -44,12 +44,12 @@ fn hundred() -> i64 {
 impl View for ListSessions {
     const COMMAND: (&'static str, &'static str) = ("session", "list");
     const COLUMNS: &'static [&'static str] =
-        &["id", "workspace", "version", "runs", "subagents", "started_at", "ended_at"];
+        &["id", "prompt", "workspace", "version", "runs", "subagents", "started_at", "ended_at"];
     type Output = Listed<SessionShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         if !(1..=LIMIT_MAX).contains(&self.limit) {
-            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}")).into());
+            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {}", self.limit)).into());
         }
         let workspace = read.resolve_optional(self.workspace.as_ref())?;
         let mut conditions = String::new();
@@ -67,6 +67,7 @@ impl View for ListSessions {
             &format!("where e.tenant_id = ?1{conditions} order by e.started_at desc, e.id desc limit ?2"),
             &params,
         )?;
+        rows.iter_mut().for_each(title);
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let more = rows.len() > limit;
         rows.truncate(limit);
@@ -91,10 +92,29 @@ pub struct ShowSession {
 pub struct SessionInFull {
     #[serde(flatten)]
     pub session: SessionShown,
-    pub prompts: Vec<RunShown>,
+    pub prompts: Vec<Prompt>,
     /// The agents it started, each below the one that started it.
     pub tree: Vec<Started>,
     pub spawns: Vec<SpawnShown>,
+}
+
+/// A run that a prompt began.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Prompt {
+    #[serde(flatten)]
+    pub run: RunShown,
+    /// The first line of what was asked.
+    pub prompt: Option<String>,
+}
+
+/// The first line in which something is said.
+fn first_line(said: &str) -> Option<String> {
+    said.lines().map(text::clean_line).find(|line| !line.trim().is_empty())
+}
+
+/// A session is called by the first line of its first prompt.
+fn title(shown: &mut SessionShown) {
+    shown.prompt = shown.prompt.take().and_then(|said| first_line(&said));
 }
 
 /// An agent in the tree of a session.
@@ -119,7 +139,8 @@ impl View for ShowSession {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<SessionInFull> {
         let id = read.resolve(&self.session)?;
-        let session = read.shown_by_id::<SessionShown>("e", id)?;
+        let mut session = read.shown_by_id::<SessionShown>("e", id)?;
+        title(&mut session);
         let subagents = read.shown::<SubagentShown>(
             "where a.tenant_id = ?1 and a.session_id = ?2 order by a.started_at, a.id",
             params![id],
@@ -128,10 +149,20 @@ impl View for ShowSession {
             "where s.tenant_id = ?1 and s.session_id = ?2 order by s.created_at, s.id",
             params![id],
         )?;
-        let prompts = read.shown::<RunShown>(
+        let runs = read.shown::<RunShown>(
             "where u.tenant_id = ?1 and u.session_id = ?2 and u.subagent_id is null order by u.id",
             params![id],
         )?;
+        let asked: HashMap<_, _> = read
+            .query::<(Id<kind::Run>, String)>(
+                "select r.id, substr(c.body, 1, 200) from runs r join messages m on m.id = r.cause_id join contents c on c.id = m.content_id
+                 where r.tenant_id = ?1 and r.session_id = ?2 and r.subagent_id is null and r.cause_kind = 'message'",
+                params![id],
+            )?
+            .into_iter()
+            .collect();
+        let prompt = |run: RunShown| Prompt { prompt: asked.get(&run.run.id).and_then(|said| first_line(said)), run };
+        let prompts = runs.into_iter().map(prompt).collect();
         Ok(SessionInFull { session, prompts, tree: tree(&subagents, &spawns), spawns })
     }
 }

@@ -27,6 +27,8 @@ pub struct Status {}
 /// Where things stand.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Standing {
+    /// How many run; the newest of them are shown.
+    pub running_total: i64,
     pub running: Vec<RunShown>,
     pub failed_today: Vec<RunShown>,
     pub ready: Vec<String>,
@@ -49,6 +51,10 @@ impl View for Status {
         };
         let running = runs(RunStatus::Running, Time::from_micros(0))?;
         let failed_today = runs(RunStatus::Failed, now.plus_seconds(-RECENT_SECONDS))?;
+        let running_total = read.one::<(i64,)>(
+            "select count(*) from runs where tenant_id = ?1 and status = ?2",
+            params![RunStatus::Running],
+        )?;
         let ready = Ready { limit: Some(SHOWN) }.answer(read, now)?;
         let queue = read.query::<(ItemStatus, i64)>(
             "select status, count(*) from queue_items where tenant_id = ?1 and status in ('waiting', 'blocked', 'ready', 'running', 'failed') group by status",
@@ -57,6 +63,7 @@ impl View for Status {
         Ok(Standing {
             queue: queue.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
             left_alone: assignment::left_alone(read)?,
+            running_total: running_total.map_or(0, |(total,)| total),
             running,
             failed_today,
             ready: ready.rows.into_iter().map(|shown| shown.task.variant.to_string()).collect(),

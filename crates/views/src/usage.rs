@@ -1,7 +1,7 @@
 //! What model calls used, summed.
 
 use serde::Deserialize;
-use trackway_domain::Time;
+use trackway_domain::{Time, cost};
 use trackway_store::{Engine, Reader, Result, params, row};
 
 use crate::view::View;
@@ -54,13 +54,17 @@ impl View for UsageBy {
             (By::Agent, _) => ("a.handle", "join runs u on u.id = x.run_id join agents a on a.id = u.agent_id"),
             (By::Task, _) => ("t.variant", "join runs u on u.id = x.run_id left join tasks t on t.id = u.task_id"),
         };
-        read.query(
+        let mut sums: Vec<UsageSum> = read.query(
             &format!(
                 "select {key}, count(*), cast(sum(x.input_tokens) as bigint), cast(sum(x.output_tokens) as bigint),
                  cast(sum(x.cache_creation_tokens) as bigint), cast(sum(x.cache_read_tokens) as bigint), sum(x.cost)
-                 from run_usage x {joins} where x.tenant_id = ?1 and x.created_at >= ?2 group by 1 order by 1"
+                 from run_usage x {joins} where x.tenant_id = ?1 and x.created_at >= ?2 group by 1 order by 1 nulls last"
             ),
             params![self.since.unwrap_or(Time::from_micros(0))],
-        )
+        )?;
+        for sum in &mut sums {
+            sum.cost = sum.cost.map(cost::rounded);
+        }
+        Ok(sums)
     }
 }

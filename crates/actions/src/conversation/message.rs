@@ -31,7 +31,7 @@ use crate::{
 
 /// Send a message
 ///
-/// Its body comes from --body, from a file, or from standard input. It is kept once, however often it is sent.
+/// What it says is kept once, however often it is sent.
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {

@@ -50,7 +50,7 @@ fn works(teller: &mut Teller, agent: &str, script: &Path) -> Result<(), Failure>
     teller.wrote(&format!("trackway work --agent {agent} --once"));
     let url = teller.house.core.store().url().clone();
     let means = model::scripted(script, BTreeMap::from([("scripted".to_owned(), PRICE)]), &url);
-    for line in work::work_once(&teller.house, Some(agent), means)? {
+    for line in work::work_once(&teller.house, Some(agent), means, &teller.program)? {
         let _ = writeln!(teller.story, "    {line}");
     }
     Ok(())

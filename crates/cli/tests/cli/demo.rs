@@ -35,6 +35,20 @@ fn the_picture_is_up_to_date() {
     Assert::new().action_env("SNAPSHOTS").eq(picture, Data::read_from(&file, None).is(DataFormat::Text));
 }
 
+/// Whatever the program is called, the scripts of the story find it.
+#[test]
+fn the_demo_is_told_by_a_program_of_another_name() {
+    let terminal = Terminal::before_init(Engine::Sqlite);
+    let program = terminal.home.path().join("tw");
+    std::fs::copy(env!("CARGO_BIN_EXE_trackway"), &program).unwrap();
+    let mut command = std::process::Command::new(&program);
+    command.arg("demo").env_clear().env("HOME", terminal.home.path()).env("TMPDIR", terminal.home.path());
+    command.env("USER", "sam").current_dir(terminal.home.path());
+    let ran = crate::terminal::ran(command);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert!(ran.stdout.contains("Looked into: The kettle reports 212 degrees"), "{}", ran.stdout);
+}
+
 #[test]
 fn the_demo_tells_the_whole_story() {
     let terminal = Terminal::before_init(Engine::Sqlite);

@@ -31,6 +31,7 @@ mod mcp;
 mod mcp_client;
 mod memory;
 mod output;
+mod pages;
 mod queue;
 mod record;
 mod reference;

@@ -102,7 +102,7 @@ async fn a_day(terminal: &Terminal, client: &Client, variant: &str) {
         refused,
         (
             true,
-            "error: a person has no scratchpad\nhint: to correct an agent's: trackway scratchpad set --agent A --content C"
+            "error: a person has no scratchpad\nhint: to correct an agent's: set_scratchpad with agent A, content C"
                 .into()
         )
     );
@@ -397,7 +397,8 @@ fn over_http_who_calls_is_checked_as_everywhere() {
     assert_eq!(status("POST", "evil.example", &bearer, &hello), 421);
     assert_eq!(status("POST", &host, &format!("{bearer}\r\nOrigin: http://evil.example"), &hello), 403);
     assert_eq!(status("POST", &host, &format!("{bearer}\r\nOrigin: http://{host}"), &hello), 200);
-    assert_eq!(status("POST", &host, &format!("\r\nCookie: trackway={token}"), &hello), 403);
+    let cookie = format!("\r\nCookie: trackway_{}={token}", server.address.port());
+    assert_eq!(status("POST", &host, &cookie, &hello), 403);
     assert_eq!(status("GET", &host, &bearer, ""), 405);
     assert_eq!(status("DELETE", &host, &bearer, ""), 405);
     for broken in ["{", "[]", "5", ""] {

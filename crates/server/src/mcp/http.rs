@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    http::{Request, header, request::Parts},
-    response::Response,
+    http::{Method, Request, StatusCode, header, request::Parts},
+    response::{IntoResponse, Response},
 };
-use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+use rmcp::{
+    model::{ClientJsonRpcMessage, ErrorCode},
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+    },
 };
+use serde_json::{Value, json};
 use trackway_actions::context::Context;
 
 use super::{Entered, Mcp};
@@ -17,7 +21,7 @@ use crate::{
     caller::{self, By},
     format::Format,
     problem::Problem,
-    site::{Question, Site},
+    site::{Question, Site, json_response},
 };
 
 /// Where it is.
@@ -37,6 +41,11 @@ pub async fn answer(site: Site, parts: Parts, body: Vec<u8>) -> Response {
         Ok(context) => context,
         Err(problem) => return problem.respond(Format::Json),
     };
+    if parts.method == Method::POST
+        && let Err(refused) = read(&parts, &body)
+    {
+        return refused;
+    }
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
@@ -45,6 +54,25 @@ pub async fn answer(site: Site, parts: Parts, body: Vec<u8>) -> Response {
     let mcp = Mcp::new(move || Ok(Entered { site: site.clone(), context: context.clone(), remark: None }));
     let service = StreamableHttpService::new(move || Ok(mcp.clone()), Arc::new(NeverSessionManager::default()), config);
     service.handle(Request::from_parts(parts, Body::from(body))).await.map(Body::new)
+}
+
+/// Says in the protocol's own words that a message cannot be read.
+fn read(parts: &Parts, body: &[u8]) -> Result<(), Response> {
+    let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !kind.to_ascii_lowercase().starts_with("application/json") {
+        return Ok(());
+    }
+    let refused = |code: ErrorCode, said: String| {
+        let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": said } });
+        (StatusCode::BAD_REQUEST, json_response(&error)).into_response()
+    };
+    match serde_json::from_slice::<Value>(body) {
+        Err(error) => Err(refused(ErrorCode::PARSE_ERROR, format!("the body is not JSON: {error}"))),
+        Ok(message) => match serde_json::from_value::<ClientJsonRpcMessage>(message) {
+            Err(_) => Err(refused(ErrorCode::INVALID_REQUEST, "the body is not a message of JSON-RPC 2.0".to_owned())),
+            Ok(_) => Ok(()),
+        },
+    }
 }
 
 /// A page of another origin is refused whatever it brings: the protocol asks for that.

@@ -39,6 +39,11 @@ pub fn get(site: &Site, context: &Context, name: &str, arguments: &JsonObject) -
 }
 
 fn wake(site: &Site, context: &Context, arguments: &JsonObject) -> Result<String, Problem> {
+    if arguments.get("task").and_then(Value::as_str).is_none_or(str::is_empty) {
+        return Err(Rule::usage("wake needs `task`, the variant or the id of a task")
+            .hint("`ready` lists some")
+            .into());
+    }
     let mut read = site.core.store().read(context.tenant)?;
     let input = json!({ "task": arguments.get("task"), "agent": arguments.get("agent") });
     let told = pages::ask(&mut read, ("", "wake"), input)?.data;

@@ -47,6 +47,7 @@ fn at(site: &Site, context: &Context, address: &Address, query: &str) -> Result<
         (Wanted::Actions, place) => act::list(site, context, place),
         (Wanted::Action(name), place) => act::describe(site, context, place, name),
         (Wanted::Page, Place::Whoami) => {
+            input::none_but(query, &[])?;
             pages::whoami_at(&mut site.core.store().read(context.tenant)?, context, At::Mcp, Time::now())
         }
         (Wanted::Page, place) => pages::page(site, context, place, query),

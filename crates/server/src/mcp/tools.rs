@@ -1,6 +1,7 @@
 //! The tools: few, since every one of them is read by every agent at every start. What they take is described by the
 //! actions and questions themselves.
 
+use axum::http::StatusCode;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -21,6 +22,7 @@ use crate::{
     page::{Block, Page},
     pages,
     problem::Problem,
+    schemas,
     site::Site,
 };
 
@@ -154,7 +156,12 @@ impl Known {
                 }
                 return Ok(said);
             }
-            Some(Value::String(token)) => caller::enter(&site.core, token)?,
+            Some(Value::String(token)) => caller::enter(&site.core, token).map_err(|problem| {
+                const HINT: &str =
+                    "`run_token` is the token that `claim` gave; it ends with its run. Leave it out to act as yourself";
+                // No header of a request was wrong.
+                if problem.status == StatusCode::UNAUTHORIZED { problem.hint(HINT) } else { problem }
+            })?,
             Some(_) => return Err(Rule::usage("run_token is a text").into()),
         };
         (self.call)(site, &run, arguments)
@@ -169,11 +176,6 @@ fn parameters(schema: &Schema) -> JsonObject {
         input.remove(about_itself);
     }
     input.entry("properties").or_insert_with(|| json!({}));
-    for field in input["properties"].as_object_mut().into_iter().flat_map(Map::values_mut) {
-        if let Some(Value::String(said)) = field.get_mut("description") {
-            *said = said.replace("; - reads standard input", "");
-        }
-    }
     input
 }
 
@@ -182,11 +184,11 @@ fn own<T: JsonSchema>() -> Schema {
 }
 
 fn question(verb: &str) -> Schema {
-    views::of(("", verb)).map_or_else(Schema::default, |view| (view.schema)())
+    views::of(("", verb)).map_or_else(Schema::default, |view| schemas::of_question(view).clone())
 }
 
 fn action(name: &str) -> Schema {
-    actions::named(name).map_or_else(Schema::default, |action| (action.schema)())
+    actions::named(name).map_or_else(Schema::default, |action| schemas::of_action(action).clone())
 }
 
 fn given<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Problem> {
@@ -287,9 +289,9 @@ fn help(site: &Site, context: &Context, arguments: JsonObject) -> Result<String,
         said.lines().next().unwrap_or_default().to_owned()
     };
     if let Some(name) = action {
-        let schema = (known(&name)?.schema)();
+        let schema = schemas::of_action(known(&name)?);
         let described = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-        let input = serde_json::to_string_pretty(&parameters(&schema)).unwrap_or_default();
+        let input = serde_json::to_string_pretty(&parameters(schema)).unwrap_or_default();
         let said = format!("# {name}\n\n{described}\n\nThe schema of `input`:\n\n```json\n{input}\n```\n");
         return Ok(answer::part(&said, 0, Some(&format!("/whoami/actions/{name}"))));
     }
@@ -297,7 +299,7 @@ fn help(site: &Site, context: &Context, arguments: JsonObject) -> Result<String,
     let mut out =
         "# What you may do\n\n`act` does it; `help` with an action's name describes its input.\n\n".to_owned();
     for offer in offers::at(&Place::Whoami, &Value::Null, &caller) {
-        out += &format!("- `{}` {}\n", offer.action.name, first_line(&(offer.action.schema)()));
+        out += &format!("- `{}` {}\n", offer.action.name, first_line(schemas::of_action(offer.action)));
     }
     Ok(answer::part(&out, 0, Some("/whoami/actions")))
 }

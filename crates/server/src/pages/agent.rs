@@ -1,6 +1,6 @@
 //! An agent: who it is, what it remembers and how that changed, what it did.
 
-use serde_json::json;
+use serde_json::{Map, json};
 use trackway_store::Reader;
 
 use super::{ask, blocks_of, rows};
@@ -10,8 +10,17 @@ use crate::{
     problem::Problem,
 };
 
+/// The revisions of its scratchpad that are compared.
+const REVISIONS: &[&str] = &["from", "to"];
+
 /// Lays an agent out. `?from=` and `?to=` compare two revisions of its scratchpad.
 pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page, Problem> {
+    input::none_but(query, REVISIONS)?;
+    let mut revisions = Map::new();
+    for (name, value) in input::pairs(query).filter(|(_, value)| !value.is_empty()) {
+        let number = input::whole(&name, &value)?;
+        revisions.insert(name, json!(number));
+    }
     let mut data = ask(read, ("agent", "get"), json!({ "name": reference }))?.data;
     let id = data["id"].as_str().unwrap_or(reference).to_owned();
     let handle = data["handle"].as_str().unwrap_or(reference).to_owned();
@@ -26,15 +35,8 @@ pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page,
         None => out.push(Block::Say("Empty: it has left nothing for itself yet.".to_owned())),
     }
     if !rows(&history).is_empty() {
-        let revision = |wanted: &str| {
-            input::pairs(query).find(|(name, _)| name == wanted).and_then(|(_, value)| value.parse::<i64>().ok())
-        };
         let mut compared = json!({ "agent": id });
-        for wanted in ["from", "to"] {
-            if let Some(number) = revision(wanted) {
-                compared[wanted] = json!(number);
-            }
-        }
+        compared.as_object_mut().into_iter().for_each(|asked| asked.extend(revisions.clone()));
         let diff = ask(read, ("scratchpad", "diff"), compared)?.data;
         let label = format!("From revision {} to {}", diff["from"], diff["to"]);
         let text = diff["diff"].as_str().unwrap_or_default().to_owned();

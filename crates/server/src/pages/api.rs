@@ -22,20 +22,26 @@ pub fn page(caller: &Caller) -> Page {
     page.blocks.push(Block::Heading("Actions".to_owned()));
     page.blocks.push(table(offers::all().filter(|action| caller.may(action)).map(|action| {
         let schema = schemas::of_action(action);
-        (format!("/whoami/actions/{}", action.name), action.name.to_owned(), schema)
+        (Cell::link(format!("/whoami/actions/{}", action.name), action.name), schema)
     })));
     page.blocks.push(Block::Heading("Questions".to_owned()));
     page.blocks.push(table(VIEWS.iter().map(|view| {
         let (noun, verb) = view.command;
         let path = if noun.is_empty() { verb.to_owned() } else { format!("{noun}/{verb}") };
-        (format!("/api/v1/{path}"), path, schemas::of_question(view))
+        let schema = schemas::of_question(view);
+        // What needs parameters answers nothing but that.
+        let name = match input::required(schema).is_empty() {
+            true => Cell::link(format!("/api/v1/{path}"), path),
+            false => Cell::Code(path),
+        };
+        (name, schema)
     })));
     page
 }
 
-fn table(rows: impl Iterator<Item = (String, String, &'static schemars::Schema)>) -> Block {
+fn table(rows: impl Iterator<Item = (Cell, &'static schemars::Schema)>) -> Block {
     let rows = rows
-        .map(|(to, name, schema)| {
+        .map(|(name, schema)| {
             let needed = input::required(schema);
             let names = input::fields(schema)
                 .into_iter()
@@ -43,7 +49,7 @@ fn table(rows: impl Iterator<Item = (String, String, &'static schemars::Schema)>
                 .map(|(field, _)| if needed.contains(&field.as_str()) { format!("{field}!") } else { field.clone() });
             let said = schema.get("description").and_then(Value::as_str).unwrap_or_default();
             let said = said.lines().next().unwrap_or_default();
-            vec![Cell::link(to, name), Cell::Text(said.to_owned()), Cell::Text(names.collect::<Vec<_>>().join(", "))]
+            vec![name, Cell::Text(said.to_owned()), Cell::Text(names.collect::<Vec<_>>().join(", "))]
         })
         .collect();
     let columns = ["name", "what it does", "parameters (! is needed)"].map(ToOwned::to_owned).to_vec();

@@ -44,6 +44,11 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str) -> Resul
     let mut read = site.core.store().read(context.tenant)?;
     let caller = Caller::of(&mut read, context)?;
     let now = Time::now();
+    match place {
+        Place::Overview | Place::Whoami | Place::Api => input::none_but(query, &[])?,
+        Place::One(noun, _) if noun.noun != "agent" => input::none_but(query, &[])?,
+        _ => {}
+    }
     let mut page = match place {
         Place::Overview => overview::page(&mut read, now)?,
         Place::Whoami => whoami::page(&mut read, context, At::Http, now)?,
@@ -65,6 +70,9 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str) -> Resul
         },
     };
     page.actions = offers::at(place, &page.data, &caller);
+    if let Place::One(..) = place {
+        page.about = page.data["id"].as_str().map(ToOwned::to_owned);
+    }
     if *place == Place::Whoami {
         // The rest is at /whoami/actions: a page that is read at every wake stays short.
         page.actions.retain(|offer| matches!(offer.action.name, "update_scratchpad" | "update_report"));
@@ -164,6 +172,12 @@ pub fn blocks_of(data: &Value, noun: Option<&Noun>, without: &[&str]) -> Vec<Blo
 /// The list of a noun.
 fn list(read: &mut Reader<'_>, noun: &'static Noun, query: &str, now: Time) -> Result<Page, Problem> {
     let Some(verb) = noun.list else {
+        if !noun.empty.is_empty() {
+            input::none_but(query, &[])?;
+            let mut page = Page::new(format!("/{}", noun.path), noun.title, Value::Null);
+            page.blocks.push(Block::Say(noun.empty.to_owned()));
+            return Ok(page);
+        }
         return Err(Rule::not_found(format!("there is no list of {}", noun.path)).into());
     };
     let entry = question((noun.noun, verb))?;
@@ -189,12 +203,12 @@ fn asked(read: &mut Reader<'_>, entry: &Entry, query: &str, now: Time) -> Result
     Ok((entry.with_json)(read, Value::Object(input), now)?)
 }
 
-/// Where a list goes on, from the flag that the command line would take.
+/// Where a list goes on, from the flag that the command line would take: `--after 1a2b3c4d`, `--before TIME`.
 pub fn next(path: &str, query: &str, more: Option<&str>) -> Option<String> {
-    let after = more?.split_whitespace().last()?;
+    let (flag, from) = more?.strip_prefix("--")?.split_once(' ')?;
     let mut serializer = form_urlencoded::Serializer::new(String::new());
-    serializer.extend_pairs(input::pairs(query).filter(|(name, _)| name != "after"));
-    serializer.append_pair("after", after);
+    serializer.extend_pairs(input::pairs(query).filter(|(name, _)| name != flag));
+    serializer.append_pair(flag, from);
     Some(format!("{path}?{}", serializer.finish()))
 }
 
@@ -212,7 +226,16 @@ fn usage(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem>
 }
 
 fn wake(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
-    let answer = asked(read, question(("", "wake"))?, query, now)?;
+    let entry = question(("", "wake"))?;
+    let given = input::from_pairs(schemas::of_question(entry), input::pairs(query), Empty::LeftOut)?;
+    let said = given.get("task").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let ask = Block::Ask { to: "/wake", field: "task", label: "The task that an agent wakes on", said, within: None };
+    if given.get("task").is_none_or(|task| task == "") {
+        let mut page = Page::new("/wake", "What an agent would be told", Value::Null);
+        page.blocks.push(ask);
+        return Ok(page);
+    }
+    let answer = asked(read, entry, query, now).map_err(|problem| problem.asking(ask))?;
     if let Some(document) = answer.document {
         let mut page = Page::new("/wake", "Linked tasks", serde_json::from_str(&document).unwrap_or(Value::Null));
         page.blocks.push(Block::Text { label: None, text: document, kind: TextKind::Json });

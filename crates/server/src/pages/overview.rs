@@ -50,13 +50,9 @@ pub fn page(read: &mut Reader<'_>, now: Time) -> Result<Page, Problem> {
         .filter_map(|field| page.data["usage_today"].get(field)?.as_i64())
         .sum();
     let mut figures = vec![
-        figure(
-            "running",
-            count("running").max(i64::try_from(rows(&page.data["running"]).len()).unwrap_or(0)).to_string(),
-            "/runs?status=running",
-            false,
-        ),
-        figure("waiting", (count("ready") + count("waiting")).to_string(), "/queue", false),
+        figure("running", page.data["running_total"].as_i64().unwrap_or(0).to_string(), "/runs?status=running", false),
+        figure("ready", count("ready").to_string(), "/queue?status=ready", false),
+        figure("waiting", count("waiting").to_string(), "/queue?status=waiting", false),
         figure("blocked", count("blocked").to_string(), "/queue?status=blocked", count("blocked") > 0),
         figure("failed for good", failed.to_string(), "/queue?status=failed", failed > 0),
         figure("tokens today", grouped(tokens), "/usage", false),

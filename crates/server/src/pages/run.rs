@@ -40,17 +40,25 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
         None => format!("Run {}", blocks::short(&id)),
     };
     let mut out = Vec::new();
-    let facts = FACTS.iter().filter_map(|&key| match cell(key, data.get(key)?, None) {
+    let shown = |key: &str| match key {
+        "cause_kind" if data["cause_id"].is_string() => blocks::thing(&data, "cause"),
+        key => Some(cell(key, data.get(key)?, None)),
+    };
+    let facts = FACTS.iter().filter_map(|&key| match shown(key)? {
         Cell::Nothing => None,
-        shown => Some((blocks::words(key), shown)),
+        shown => Some((blocks::words(key.trim_end_matches("_kind")), shown)),
     });
     out.push(Block::Facts(facts.collect()));
     if data["no_effect"] == true {
         out.push(Block::Say("It was completed, and changed nothing by itself.".to_owned()));
     }
-    for (field, label) in [("final_message", "What it said at the end"), ("error", "What went wrong")] {
+    let texts = [
+        ("final_message", "What it said at the end", TextKind::Markdown),
+        ("error", "What went wrong", TextKind::Plain),
+    ];
+    for (field, label, kind) in texts {
         if let Some(text) = data[field].as_str().filter(|text| !text.trim().is_empty()) {
-            out.push(Block::Text { label: Some(label.to_owned()), text: text.to_owned(), kind: TextKind::Markdown });
+            out.push(Block::Text { label: Some(label.to_owned()), text: text.to_owned(), kind });
         }
     }
     out.push(Block::Heading("What it made".to_owned()));
@@ -106,9 +114,8 @@ fn touch(touch: &Value) -> Vec<Cell> {
     let (kind, id) =
         (touch["resource_type"].as_str().unwrap_or_default(), touch["resource_id"].as_str().unwrap_or_default());
     let name = touch["display_path"].as_str().unwrap_or_default();
-    let to = blocks::path_of(kind, id).unwrap_or_else(|| format!("/why?of={id}"));
     vec![
-        Cell::link(to, format!("{kind} {name}")),
+        Cell::link(blocks::place_of(kind, id), format!("{kind} {name}")),
         cell("action", &touch["action_type"], None),
         cell("times", &touch["times"], None),
         cell("studio", &touch["studio"], None),

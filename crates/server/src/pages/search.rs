@@ -6,9 +6,12 @@ use trackway_store::Reader;
 
 use super::{asked, next, question};
 use crate::{
-    blocks, input, nouns,
+    blocks,
+    input::{self, Empty},
+    nouns,
     page::{Block, Page},
     problem::Problem,
+    schemas,
 };
 
 /// What a search can be kept to from a page.
@@ -31,7 +34,9 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Probl
         said: words.join(" "),
         within: input::pairs(query).find_map(within),
     };
+    let entry = question(("", "search"))?;
     if words.is_empty() {
+        input::from_pairs(schemas::of_question(entry), input::pairs(query), Empty::LeftOut)?;
         let mut page = Page::new("/search", "Search", Value::Array(Vec::new()));
         page.blocks = vec![
             ask,
@@ -39,7 +44,7 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Probl
         ];
         return Ok(page);
     }
-    let answer = asked(read, question(("", "search"))?, query, now)?;
+    let answer = asked(read, entry, query, now).map_err(|problem| problem.asking(ask.clone()))?;
     let mut page = Page::new("/search", format!("Search: {}", words.join(" ")), answer.data);
     let rows = page.data.as_array().cloned().unwrap_or_default();
     page.blocks.push(ask);

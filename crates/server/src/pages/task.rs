@@ -5,8 +5,9 @@ use trackway_store::Reader;
 
 use super::{ask, blocks_of, rows};
 use crate::{
+    address::encoded,
     blocks, nouns,
-    page::{Block, Page, Version},
+    page::{Block, Cell, Page, Version},
     problem::Problem,
 };
 
@@ -20,13 +21,15 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     let reports = ask(read, ("report", "list"), json!({ "task": id, "limit": 10 }))?.data;
     let runs = ask(read, ("run", "list"), json!({ "task": id, "limit": 10 }))?.data;
     let mut out = blocks_of(&data, nouns::of("task"), &["id", "title", "variant"]);
+    let wake = Cell::link(format!("/wake?task={}", encoded(&variant)), "What an agent would be told");
+    out.push(Block::Facts(vec![("wake".to_owned(), wake)]));
     let all = rows(&versions);
     out.push(Block::Heading("Versions, and how they went".to_owned()));
     out.push(Block::Versions(all.iter().map(|version| self::version(version, &variant)).collect()));
     out.push(Block::Heading("Links".to_owned()));
     out.push(blocks::table(
         &rows(&links),
-        &["from", "type", "to"],
+        &["from", "type", "to", "id"],
         nouns::of("link"),
         "It is linked to no other task.",
     ));

@@ -10,27 +10,32 @@ use trackway_views::{
 
 use crate::{
     blocks, input,
-    page::{Block, Hop, Page},
+    page::{Block, Hop, Page, TextKind},
     problem::Problem,
 };
 
 /// Lays the chain out; without a thing, says how to ask.
 pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
-    let Some((_, of)) = input::pairs(query).find(|(name, value)| name == "of" && !value.is_empty()) else {
+    let of = input::pairs(query).find(|(name, value)| name == "of" && !value.is_empty()).map(|(_, of)| of);
+    let ask = Block::Ask {
+        to: "/why",
+        field: "of",
+        label: "A file, a line, a commit, a note, a run, a task",
+        said: of.clone().unwrap_or_default(),
+        within: None,
+    };
+    let known = input::none_but(query, &["of"]).map_err(Problem::from);
+    let Some(of) = of else {
+        known?;
         let mut page = Page::new("/why", "Why is this here?", Value::Null);
-        page.blocks.push(Block::Ask {
-            to: "/why",
-            field: "of",
-            label: "A file, a line, a commit, a note, a run, a task",
-            said: String::new(),
-            within: None,
-        });
+        page.blocks.push(ask);
         page.blocks.push(Block::Say(
             "For example `/why?of=src/main.rs`, `/why?of=src/main.rs:12`, or the id of anything.".to_owned(),
         ));
         return Ok(page);
     };
-    let chain = Why { thing: of.clone() }.answer(read, now)?;
+    let chain = known.and_then(|()| Ok(Why { thing: of.clone() }.answer(read, now)?));
+    let chain = chain.map_err(|problem| problem.asking(ask))?;
     let mut hops = Vec::with_capacity(chain.places.len());
     for place in &chain.places {
         hops.push(match place {
@@ -40,7 +45,7 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Probl
                     "resource" => read.entry(hop.id)?.map_or_else(String::new, |entry| entry.kind.to_string()),
                     kind => kind.to_owned(),
                 };
-                let to = blocks::path_of(&kind, &hop.id.to_string());
+                let to = Some(blocks::place_of(&kind, &hop.id.to_string()));
                 Hop { kind: hop.kind.to_owned(), label: hop.label.clone(), to, is_missing: false }
             }
         });
@@ -56,7 +61,11 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Probl
         page.blocks.push(Block::Say("The file has changed since its last recorded change.".to_owned()));
     }
     if let Some(line) = &chain.line {
-        page.blocks.push(Block::Say(format!("Line {}: {}.", line.number, line.fit)));
+        page.blocks.push(Block::Text {
+            label: Some(format!("Line {}: {}", line.number, line.fit)),
+            text: line.text.clone(),
+            kind: TextKind::Plain,
+        });
     }
     let touched = page.data["touched_by"].as_array().cloned().unwrap_or_default();
     if !touched.is_empty() {

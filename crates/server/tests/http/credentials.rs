@@ -1,6 +1,6 @@
 //! Who gets in.
 
-use axum::http::{Method, header};
+use axum::http::{HeaderValue, Method, header};
 use serde_json::json;
 use trackway_domain::words::RunStatus;
 use trackway_server::{Question, login};
@@ -13,7 +13,12 @@ fn login_code(house: &House) -> String {
 }
 
 fn follow(visitor: &Visitor, query: &str) -> Heard {
-    let question = Question { path: "/login".to_owned(), query: query.to_owned(), ..Question::default() };
+    visit(visitor, Method::GET, "localhost", query)
+}
+
+fn visit(visitor: &Visitor, method: Method, host: &str, query: &str) -> Heard {
+    let mut question = Question { method, path: "/login".to_owned(), query: query.to_owned(), ..Question::default() };
+    question.headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
     heard(
         login::login(&visitor.site, &question)
             .unwrap_or_else(|problem| problem.respond(trackway_server::format::Format::Json)),
@@ -23,7 +28,7 @@ fn follow(visitor: &Visitor, query: &str) -> Heard {
 engines! {
     fn nobody_gets_in_without_a_credential(house: House) {
         let visitor = Visitor::nobody(&house);
-        for path in ["/", "/whoami", "/runs", "/nothing", "/api/v1/run/list"] {
+        for path in ["/", "/whoami", "/runs", "/nothing", "/api/v1/run/list", "/api/openapi.json"] {
             let refused = visitor.json(path);
             assert_eq!((refused.status, refused.header("www-authenticate")), (401, "Bearer realm=\"trackway\""), "{path}");
         }
@@ -59,7 +64,12 @@ engines! {
         let bearer = Visitor { token: Some(code.clone()), ..Visitor::nobody(&house) };
         assert_eq!(bearer.json("/whoami").status, 401, "a link is not a credential");
 
-        let followed = follow(&visitor, &format!("code={code}&to=/runs"));
+        // Who only looks does not use it up.
+        let seen = visit(&visitor, Method::HEAD, "127.0.0.1:7878", &format!("code={code}"));
+        assert_eq!((seen.status, seen.header("set-cookie")), (200, ""));
+        assert_eq!(visit(&visitor, Method::HEAD, "127.0.0.1:7878", "code=trw_no").status, 401);
+        assert_eq!(visit(&visitor, Method::POST, "127.0.0.1:7878", &format!("code={code}")).status, 405);
+        let followed = visit(&visitor, Method::GET, "127.0.0.1:7878", &format!("code={code}&to=/runs"));
         assert_eq!((followed.status, followed.header("location")), (303, "/runs"));
         let cookie = followed.header("set-cookie").to_owned();
         assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000"), "{cookie}");
@@ -84,10 +94,49 @@ engines! {
     }
 
     fn a_link_leads_nowhere_else(house: House) {
-        for to in ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"] {
+        for to in ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/%09/evil.example/x", "/%00", "/%0a/evil.example", "/%7f"] {
             let followed = follow(&Visitor::nobody(&house), &format!("code={}&to={to}", login_code(&house)));
             assert_eq!(followed.header("location"), "/", "{to}");
         }
+    }
+
+    fn records_on_two_ports_keep_their_own_logins(house: House) {
+        let visitor = Visitor::nobody(&house);
+        let cookies: Vec<String> = ["127.0.0.1:7878", "127.0.0.1:7979", "trackway.example"].map(|host| {
+            let followed = visit(&visitor, Method::GET, host, &format!("code={}", login_code(&house)));
+            followed.header("set-cookie").split(';').next().unwrap().to_owned()
+        }).to_vec();
+        let names: Vec<&str> = cookies.iter().map(|cookie| cookie.split('=').next().unwrap()).collect();
+        assert_eq!(names, ["trackway_7878", "trackway_7979", "trackway"]);
+        let all = cookies.join("; ");
+        let ask = |host: &str, cookie: &str| visitor.ask(Method::GET, "/whoami", &[(header::HOST, host), (header::COOKIE, cookie), (header::ACCEPT, "application/json")], b"").status;
+        assert_eq!([ask("localhost:7979", &all), ask("localhost:7979", &cookies[0]), ask("localhost:7979", "trackway_7878=trw_no; trackway_7979=trw_no")], [200, 401, 401]);
+    }
+
+    fn logging_out_is_a_button_on_every_page(house: House) {
+        let visitor = Visitor::nobody(&house);
+        let followed = follow(&visitor, &format!("code={}", login_code(&house)));
+        let cookie = followed.header("set-cookie").split(';').next().unwrap().to_owned();
+        let question = |method: Method, origin: &str| {
+            let mut question = Question { method, path: "/logout".to_owned(), ..Question::default() };
+            for (name, value) in [(header::HOST, "localhost"), (header::COOKIE, &cookie), (header::ORIGIN, origin)] {
+                question.headers.insert(name, HeaderValue::from_str(value).unwrap());
+            }
+            question
+        };
+        let leave = |method: Method, origin: &str| {
+            let left = login::logout(&visitor.site, &question(method, origin));
+            heard(left.unwrap_or_else(|problem| problem.respond(trackway_server::format::Format::Json)))
+        };
+        let look = || visitor.ask(Method::GET, "/notes", &[(header::HOST, "localhost"), (header::COOKIE, &cookie), (header::ACCEPT, "text/html")], b"");
+        assert!(look().body.contains("<form method=post action=\"/logout\"><button>Log out</button></form>"));
+        assert_eq!(leave(Method::GET, "http://localhost").status, 405);
+        assert_eq!(leave(Method::POST, "http://evil.example").status, 403);
+        assert_eq!(look().status, 200);
+        let left = leave(Method::POST, "http://localhost");
+        assert_eq!((left.status, left.header("location"), left.header("set-cookie")), (303, "/login", "trackway=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"));
+        let out = look();
+        assert!(out.status == 401 && !out.body.contains("Log out"), "{}", out.body);
     }
 
     fn two_browsers_cannot_follow_one_link(house: House) {

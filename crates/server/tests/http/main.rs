@@ -4,8 +4,10 @@
 
 mod actions;
 mod credentials;
+mod forms;
 mod hostile;
 mod kept;
+mod leading;
 mod load;
 mod pages;
 mod socket;

@@ -146,6 +146,14 @@ engines! {
         assert_eq!(titles, ["n5", "n4", "n3", "n2", "n1"]);
     }
 
+    fn sessions_go_on_where_they_say(house: House) {
+        // A list that goes on before a time, not after a thing.
+        let next = trackway_server::pages::next("/sessions", "limit=2&before=x", Some("--before 2026-03-01T09:00:00.000Z"));
+        assert_eq!(next.as_deref(), Some("/sessions?limit=2&before=2026-03-01T09%3A00%3A00.000Z"));
+        let visitor = Visitor::person(&house);
+        assert_eq!(visitor.json(&next.unwrap()).data(), json!([]));
+    }
+
     fn another_tenants_things_are_nowhere(house: House) {
         let paths = furnished(&house);
         let other = house.another_tenant("other");
@@ -178,6 +186,22 @@ engines! {
             ("/search?words=%22open", 422),
             ("/usage?by=moon", 422),
             ("/why?of=nothing-like-it", 404),
+            ("/?zzz=1", 422),
+            ("/whoami?zzz=1", 422),
+            ("/api?zzz=1", 422),
+            ("/runs/last?zzz=1", 422),
+            ("/tasks/unit/go?zzz=1", 422),
+            ("/roles/coder?zzz=1", 422),
+            ("/why?zzz=1", 422),
+            ("/why?of=unit/go&zzz=1", 422),
+            ("/search?zzz=1", 422),
+            ("/wake?zzz=1", 422),
+            ("/cleanup?zzz=1", 422),
+            ("/agents/bob?zzz=1", 422),
+            ("/agents/bob?from=abc", 422),
+            ("/notes/actions?zzz=1", 422),
+            ("/notes/actions/create_note?zzz=1", 422),
+            ("/api/openapi.json?zzz=1", 422),
             ("/nothing", 404),
             ("/tasks/%FF", 404),
             ("/tasks/..%2F..%2Fetc%2Fpasswd", 404),

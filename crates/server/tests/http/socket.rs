@@ -74,11 +74,15 @@ engines! {
         let served = Served::over(&house);
         let token = Visitor::person(&house).token.unwrap();
         for (host, status) in [
-            ("127.0.0.1", 200), ("localhost:1", 200), ("[::1]:7878", 200), ("trackway.example", 200),
+            ("127.0.0.1", 200), ("localhost:1", 200), ("LOCALHOST", 200), ("localhost.", 200), ("Trackway.Example.:80", 200), ("[::1]:7878", 200), ("trackway.example", 200),
             ("evil.example", 421), ("127.0.0.1.evil.example", 421), ("", 421),
         ] {
             let answer = served.ask(&format!("GET /whoami HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"));
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
+        }
+        for path in ["/assets/style.css", "/api/openapi.json"] {
+            let answer = served.ask(&format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"));
+            assert!(answer.starts_with("HTTP/1.1 421 "), "{path}: {answer}");
         }
         let health = served.ask("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         assert!(health.starts_with("HTTP/1.1 200 "), "{health}");
@@ -93,8 +97,12 @@ engines! {
         for header in ["content-security-policy: default-src 'none'; style-src 'self'; script-src 'self';", "x-content-type-options: nosniff", "cache-control: no-store", "referrer-policy: same-origin"] {
             assert!(answer.contains(header), "{header}: {answer}");
         }
+        for path in ["/healthz", "/readyz", "/assets/style.css", "/api/openapi.json"] {
+            let answer = served.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
+            assert!(answer.contains("x-content-type-options: nosniff") && answer.contains("content-security-policy: "), "{path}: {answer}");
+        }
         let style = served.ask("GET /assets/style.css HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        assert!(style.contains("content-type: text/css") && style.contains(":root"), "{style}");
+        assert!(style.contains("content-type: text/css") && style.contains(":root") && style.contains("cache-control: public, max-age=300"), "{style}");
         assert!(served.ask("GET /assets/..%2Fsecret HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 404 "));
     }
 
@@ -118,5 +126,43 @@ engines! {
         assert!(told.contains("\"kind\":\"note\""), "{told}");
         // An open stream does not keep the server from stopping.
         served.ends();
+    }
+
+    fn a_stream_ends_with_its_token(house: House) {
+        let served = Served::over(&house);
+        let made = house.act("create_token", json!({ "name": "watcher" })).unwrap();
+        let token = made["token"].as_str().unwrap();
+        let stream = served.send(&format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"));
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        lines.find(|line| line == "event: change").unwrap();
+        house.act("revoke_token", json!({ "token": made["id"] })).unwrap();
+        house.act("create_note", json!({ "studio": "main", "title": "secret" })).unwrap();
+        // The connection stays, what is told there does not go on.
+        let rest: Vec<String> = lines.take_while(|line| line != "0").filter(|line| line.contains("create_note") || line.contains("revoke_token")).collect();
+        assert_eq!(rest, Vec::<String>::new());
+    }
+
+    fn what_is_no_message_is_refused_in_the_words_of_the_protocol(house: House) {
+        let served = Served::over(&house);
+        let token = Visitor::person(&house).token.unwrap();
+        for (body, code) in [("{", -32_700), ("", -32_700), ("[1]", -32_600), ("{\"jsonrpc\":\"2.0\"}", -32_600)] {
+            let answer = served.ask(&format!(
+                "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            ));
+            assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("content-type: application/json"), "{body}: {answer}");
+            assert!(answer.contains(&format!("\"code\":{code},")) && answer.contains("\"jsonrpc\":\"2.0\""), "{body}: {answer}");
+        }
+        for (asked, said, unsaid) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"wake"}}"#, "wake needs `task`", "invalid type"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"whoami","arguments":{"run_token":"trw_no"}}}"#, "hint: `run_token` is the token that `claim` gave", "Bearer"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"show","arguments":{"page":"/tasks?limit=0"}}}"#, "error: limit is from 1 to 10000", "--limit"),
+        ] {
+            let answer = served.ask(&format!(
+                "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{asked}",
+                asked.len()
+            ));
+            assert!(answer.contains(said) && !answer.contains(unsaid), "{answer}");
+        }
     }
 }

@@ -1,0 +1,100 @@
+//! What a browser does with forms: fill in, take out, untick, and see what came of it.
+
+use axum::http::{Method, header};
+use serde_json::{Value, json};
+use trackway_testkit::{House, engines};
+
+use crate::visitor::{Heard, Visitor};
+
+fn submit(visitor: &Visitor, path: &str, form: &str) -> Heard {
+    let headers = [(header::ACCEPT, "text/html"), (header::CONTENT_TYPE, "application/x-www-form-urlencoded")];
+    visitor.ask(Method::POST, path, &headers, form.as_bytes())
+}
+
+engines! {
+    fn a_token_is_shown_to_the_browser_that_made_it(house: House) {
+        house.workflow("unit");
+        house.task("unit", "unit/go");
+        house.agent("bob");
+        let visitor = Visitor::person(&house);
+        let made = submit(&visitor, "/tokens/actions/create_token", "name=laptop");
+        assert_eq!((made.status, made.header("content-type")), (200, "text/html; charset=utf-8"), "{}", made.body);
+        let (_, after) = made.body.split_once("<dt>token</dt><dd>").unwrap();
+        let token = after.split('<').next().unwrap().to_owned();
+        assert_eq!(Visitor { token: Some(token), ..Visitor::nobody(&house) }.json("/whoami").status, 200);
+        assert!(made.body.contains("<a href=\"/tokens\">/tokens</a>"), "{}", made.body);
+
+        let holds_token = |heard: &Heard| heard.status == 200 && heard.body.contains("<dt>token</dt><dd>trw_");
+        assert!(holds_token(&submit(&visitor, "/agents/bob/actions/start_run", "task=unit/go")));
+        assert!(holds_token(&submit(&visitor, "/tasks/unit/go/actions/claim", "agent=bob")));
+        house.task("unit", "unit/lint");
+        house.act("queue_add", json!({ "task": "unit/lint" })).unwrap();
+        house.agent("cat");
+        let taken = submit(&visitor, "/queue/actions/queue_take", "agent=cat");
+        assert!(holds_token(&taken), "{} {}", taken.status, taken.body);
+        // What holds none leads on, as before.
+        assert_eq!(submit(&visitor, "/queue/actions/queue_take", "agent=cat").status, 303);
+    }
+
+    fn what_is_taken_out_of_a_form_is_cleared(house: House) {
+        house.workflow("unit");
+        house.act("set_label", json!({ "key": "k", "name": "K" })).unwrap();
+        house.act("set_task", json!({
+            "workflow": "unit", "variant": "unit/go", "title": "Old", "description": "long", "timeout": "90m",
+            "tags": ["a", "b"], "labels": ["k"], "recurring": true, "archived": true, "priority": "P1",
+        })).unwrap();
+        let visitor = Visitor::person(&house);
+        let page = visitor.html("/tasks/unit/go").body;
+        for prefilled in [
+            "<input type=hidden name=\"recurring\" value=false><label class=check><input type=checkbox name=\"recurring\" value=true checked>",
+            "<input type=checkbox name=\"archived\" value=true checked>",
+            "<input name=\"tags\" value=\"a\"><input name=\"tags\" value=\"b\"><input name=\"tags\">",
+            "<input name=\"labels\" value=\"k\">",
+            "name=\"if_revision\" value=\"1\"",
+        ] {
+            assert!(page.contains(prefilled), "{prefilled}: {page}");
+        }
+
+        let set = "/tasks/unit/go/actions/set_task";
+        assert_eq!(submit(&visitor, set, "description=&title=New").status, 303);
+        let task = || visitor.json("/tasks/unit/go").data();
+        let fields = |names: &[&str]| { let task = task(); names.iter().map(|name| task[*name].clone()).collect::<Vec<Value>>() };
+        assert_eq!(fields(&["title", "description", "tags", "recurring", "archived", "priority"]), [json!("New"), json!(null), json!(["a", "b"]), json!(true), json!(true), json!("P1")]);
+        // Every field that the form has, with some of it taken out.
+        let form = "title=New&timeout=&tags=&tags=b&tags=&labels=&labels=&recurring=false&archived=false&archived=true&priority=&status=&if_revision=2";
+        assert_eq!(submit(&visitor, set, form).status, 303);
+        assert_eq!(fields(&["timeout", "tags", "labels", "recurring", "archived", "priority"]), [json!(null), json!(["b"]), json!([]), json!(false), json!(true), json!("P1")]);
+        // Somebody else was there meanwhile.
+        assert_eq!(submit(&visitor, set, "title=Late&if_revision=2").status, 409);
+    }
+
+    fn a_form_of_another_thing_does_not_begin_with_this_one(house: House) {
+        house.act("set_board", json!({ "name": "wall", "background": "bricks" })).unwrap();
+        let page = Visitor::person(&house).html("/boards/wall").body;
+        let (_, form) = page.split_once("/boards/wall/actions/set_stickie\">").unwrap();
+        assert!(!form.split("</form>").next().unwrap().contains("value=\"wall\""), "{form}");
+    }
+
+    fn what_can_be_done_with_a_thing_is_on_its_page(house: House) {
+        house.workflow("unit");
+        house.task("unit", "unit/go");
+        house.task("unit", "unit/lint");
+        let link = house.act("add_link", json!({ "from": "unit/go", "to": "unit/lint", "type": "blocks" })).unwrap();
+        let talk = house.act("set_conversation", json!({ "title": "talk" })).unwrap()["id"].as_str().unwrap().to_owned();
+        let visitor = Visitor::person(&house);
+        let talk = format!("/conversations/{talk}");
+        for (page, action) in [("/tokens", "revoke_token"), ("/tasks/unit/go", "delete_link"), (talk.as_str(), "send_message"), ("/cleanup", "cleanup_leases"), ("/import", "import_beads")] {
+            let html = visitor.html(page);
+            assert_eq!(html.status, 200, "{page}");
+            assert!(html.body.contains(&format!("action=\"{page}/actions/{action}\"")), "{page}: {action}");
+        }
+        let token = visitor.json("/tokens").data()[0]["id"].as_str().unwrap().to_owned();
+        assert_eq!(submit(&visitor, &format!("{talk}/actions/send_message"), "body=hello").header("location"), talk);
+        assert_eq!(visitor.json(&talk).data()["messages"].as_array().unwrap().len(), 1);
+        let link = link["id"].as_str().unwrap();
+        assert_eq!(submit(&visitor, "/tasks/unit/go/actions/delete_link", &format!("link={link}")).header("location"), "/tasks/unit/go");
+        assert_eq!(visitor.json("/tasks/unit/go").data()["links"], json!([]));
+        assert_eq!(submit(&visitor, "/tokens/actions/revoke_token", &format!("token={token}")).status, 303);
+        assert_eq!(visitor.json("/tokens").status, 401);
+    }
+}
