@@ -151,3 +151,14 @@ fn unknown(name: &str, known: &Map<String, Value>) -> Rule {
 pub fn pairs(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
     form_urlencoded::parse(text.as_bytes()).map(|(name, value)| (name.into_owned(), value.into_owned()))
 }
+
+/// The words a field can be, when they are few.
+pub fn choices(field: &Value, schema: &schemars::Schema) -> Option<Vec<String>> {
+    let reference = field.get("$ref").or_else(|| field.get("anyOf")?.get(0)?.get("$ref")).and_then(Value::as_str);
+    let defined = match reference {
+        Some(reference) => schema.get("$defs")?.get(reference.strip_prefix("#/$defs/")?)?,
+        None => field,
+    };
+    let words = defined.get("enum")?.as_array()?;
+    Some(words.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect())
+}

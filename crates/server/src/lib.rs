@@ -28,6 +28,8 @@ pub mod rate;
 pub mod schemas;
 pub mod serve;
 pub mod site;
+mod table;
+mod ways;
 
 pub use serve::{Settings, serve};
 pub use site::{Answer, Question, Site};

@@ -80,6 +80,7 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
         path: format!("{}/actions/{}", base.trim_end_matches('/'), action.name),
         preset,
         present: Map::new(),
+        choices: Vec::new(),
     };
     match place {
         Place::Whoami => all().map(|action| offer(action, of_run(action, run))).collect(),
@@ -98,6 +99,7 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
             own.chain(also)
                 .map(|(action, field)| Offer {
                     present: present(action, data),
+                    choices: choices(data),
                     ..offer(action, preset(action, field, reference, data))
                 })
                 .collect()
@@ -159,6 +161,13 @@ fn present(action: &Entry, data: &Value) -> Map<String, Value> {
     }
     let is_change = matches!(action.command.1, "set" | "update");
     data.as_object().filter(|_| is_change).cloned().unwrap_or_default()
+}
+
+/// The options of a decision.
+fn choices(data: &Value) -> Vec<(&'static str, Vec<String>)> {
+    let options = data["results"].as_array().into_iter().flatten();
+    let options: Vec<String> = options.filter_map(|result| result["option"].as_str()).map(ToOwned::to_owned).collect();
+    if options.is_empty() { Vec::new() } else { vec![("option", options)] }
 }
 
 /// What a run is about, where an action asks for the run.

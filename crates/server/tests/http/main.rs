@@ -8,6 +8,7 @@ mod hostile;
 mod kept;
 mod load;
 mod pages;
+mod sizes;
 mod socket;
 mod visitor;
 mod whoami;
