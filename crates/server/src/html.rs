@@ -22,6 +22,8 @@ const TEXTS_MAX: usize = 20_000;
 const TEXT_MIN: usize = 1_000;
 /// Places of a tree that are drawn.
 const BRANCHES_MAX: usize = 60;
+/// Bytes of a fact from which on it takes the place of two.
+const LONG_FACT: usize = 36;
 /// Bytes of a text up to which a form begins with it; a longer one is changed on a page of its own.
 const PRESENT_MAX: usize = 4_000;
 /// What the bar at the top leads to.
@@ -222,7 +224,10 @@ fn facts(facts: &[(String, Cell)], page: &Page) -> String {
     let rows: String = facts
         .iter()
         .filter(|(name, value)| !is_said(value) && !is_itself(name, value))
-        .map(|(name, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), cell(value)))
+        .map(|(name, value)| {
+            let class = if matches!(value, Cell::Text(text) if text.len() > LONG_FACT) { " class=wide" } else { "" };
+            format!("<div{class}><dt>{}</dt><dd>{}</dd></div>", escaped(name), cell(value))
+        })
         .collect();
     if rows.is_empty() { rows } else { format!("<dl class=facts>{rows}</dl>\n") }
 }
@@ -295,7 +300,11 @@ fn tree(branches: &[Branch], room: &mut usize) -> String {
             break;
         }
         *room -= 1;
-        let cells: Vec<String> = branch.cells.iter().map(cell).filter(|cell| !cell.is_empty()).collect();
+        let drawn = |value: &Cell| match value {
+            Cell::Text(text) => format!("<small>{}</small>", escaped(text)),
+            value => cell(value),
+        };
+        let cells: Vec<String> = branch.cells.iter().map(drawn).filter(|cell| !cell.is_empty()).collect();
         let below = if branch.children.is_empty() { String::new() } else { tree(&branch.children, room) };
         items += &format!("<li>{}{below}</li>", cells.join(" "));
     }
@@ -343,11 +352,16 @@ pub fn cell(value: &Cell) -> String {
     }
 }
 
-/// A whole number that is long has its thousands apart.
+/// A whole number that is long has its thousands apart, a fraction ends somewhere.
 fn apart(number: &str) -> String {
     match number.parse::<i64>() {
         Ok(whole) if whole.abs() >= 1_000 => grouped(whole),
-        _ => number.to_owned(),
+        Ok(_) => number.to_owned(),
+        // More than a hundredth of a cent is noise of the sum.
+        Err(_) => match number.parse::<f64>() {
+            Ok(fraction) if number.split('.').nth(1).is_some_and(|digits| digits.len() > 4) => format!("{fraction:.4}"),
+            _ => number.to_owned(),
+        },
     }
 }
 

@@ -159,6 +159,15 @@ pub fn choices(field: &Value, schema: &schemars::Schema) -> Option<Vec<String>> 
         Some(reference) => schema.get("$defs")?.get(reference.strip_prefix("#/$defs/")?)?,
         None => field,
     };
-    let words = defined.get("enum")?.as_array()?;
-    Some(words.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect())
+    // Words that are explained stand one by one, the others together.
+    let parts = match defined.get("oneOf").and_then(Value::as_array) {
+        Some(parts) => parts.iter().collect(),
+        None => vec![defined],
+    };
+    let words = parts.into_iter().flat_map(|part| {
+        let together = part.get("enum").and_then(Value::as_array).into_iter().flatten();
+        part.get("const").into_iter().chain(together)
+    });
+    let words: Vec<String> = words.filter_map(Value::as_str).map(ToOwned::to_owned).collect();
+    (!words.is_empty()).then_some(words)
 }

@@ -54,7 +54,7 @@ fn td(table: &Table, row: &[Cell], column: usize, name: Option<usize>) -> String
         Cell::Number(_) => " class=number",
         // Not squeezed to a word a line where the table is wider than the window anyway.
         Cell::Text(text) if text.len() > 4 * LONG_CELL => " class=\"words many\"",
-        Cell::Text(text) if text.len() > LONG_CELL => " class=words",
+        Cell::Text(text) | Cell::Link { text, .. } if text.len() > LONG_CELL => " class=words",
         _ => "",
     };
     let shown = match (value, row.first()) {
@@ -73,8 +73,13 @@ fn td(table: &Table, row: &[Cell], column: usize, name: Option<usize>) -> String
 
 /// The columns in the order in which they are shown. One that says nothing in any row only takes the place of those that do.
 fn order(table: &Table, names: &[Option<usize>]) -> Vec<usize> {
+    let says = |row: &Vec<Cell>, column: usize| match row.get(column) {
+        Some(Cell::Text(text)) => text != "no",
+        Some(Cell::Nothing) | None => false,
+        Some(_) => true,
+    };
     let mut shown: Vec<usize> = (0..table.columns.len())
-        .filter(|&column| table.rows.iter().any(|row| row.get(column) != Some(&Cell::Nothing)))
+        .filter(|&column| column == 0 || table.rows.iter().any(|row| says(row, column)))
         .collect();
     if names.iter().all(Option::is_none) {
         return shown;

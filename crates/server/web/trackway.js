@@ -169,6 +169,10 @@
   });
   addEventListener("resize", drawBoard);
 
+  // On a narrow screen the bar at the top is scrolled to where one is.
+  const here = document.querySelector("nav [aria-current]");
+  if (here) here.closest("nav").scrollLeft = here.offsetLeft - 60;
+
   tellTimes();
   drawBoard();
   setInterval(tellTimes, 15000);

@@ -28,13 +28,15 @@ const FACTS: &[&str] = &[
     "parent_run_id",
     "queue_item_id",
 ];
-/// Steps and touches on a page: the last ones, and a way to the earlier ones.
-const SHOWN: usize = 100;
+/// Steps on a page: the last ones, and a way to the earlier ones.
+const STEPS: usize = 100;
+/// Touches on a page, likewise; a row of theirs is longer.
+const TOUCHES: usize = 60;
 /// Characters of all that the steps on a page said.
-const SAID: usize = 24_000;
+const SAID: usize = 10_000;
 /// Characters of what one step said, and of one for which nothing is left.
 const SAID_ONCE: usize = 4_000;
-const SAID_LITTLE: usize = 160;
+const SAID_LITTLE: usize = 120;
 
 /// Lays a run out. `?steps_before=` and `?touches_before=` show what came before those that are shown without.
 pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page, Problem> {
@@ -142,7 +144,7 @@ fn made(data: &Value, path: &str, before: Option<usize>) -> Vec<Block> {
         return vec![Block::Say("It was completed, and touched nothing.".to_owned())];
     }
     let touches = rows(&data["touches"]);
-    let (first, end) = window(touches.len(), before);
+    let (first, end) = window(touches.len(), before, TOUCHES);
     vec![
         Block::Heading("What it made".to_owned()),
         Block::Table(Table {
@@ -152,7 +154,7 @@ fn made(data: &Value, path: &str, before: Option<usize>) -> Vec<Block> {
         }),
     ]
     .into_iter()
-    .chain(along(path, "touches", first, end, touches.len()))
+    .chain(along(path, "touches", first, end, touches.len(), TOUCHES))
     .collect()
 }
 
@@ -162,31 +164,31 @@ fn happened(data: &Value, path: &str, before: Option<usize>) -> Vec<Block> {
     if steps.is_empty() {
         return Vec::new();
     }
-    let (first, end) = window(steps.len(), before);
+    let (first, end) = window(steps.len(), before, STEPS);
     let mut left = SAID;
     // The newest come first to what there is room for.
     let mut moments: Vec<Moment> = steps[first..end].iter().rev().map(|step| moment(step, &mut left)).collect();
     moments.reverse();
     let mut out = vec![Block::Heading("What happened".to_owned())];
-    out.extend(along(path, "steps", first, end, steps.len()));
+    out.extend(along(path, "steps", first, end, steps.len(), STEPS));
     out.push(Block::Timeline(moments));
     out
 }
 
 /// The part of a long list that is shown.
-fn window(all: usize, before: Option<usize>) -> (usize, usize) {
+fn window(all: usize, before: Option<usize>, most: usize) -> (usize, usize) {
     let end = before.unwrap_or(all).min(all);
-    (end.saturating_sub(SHOWN), end)
+    (end.saturating_sub(most), end)
 }
 
 /// Where one is in a long list.
-fn along(path: &str, what: &str, first: usize, end: usize, all: usize) -> Option<Block> {
+fn along(path: &str, what: &str, first: usize, end: usize, all: usize, most: usize) -> Option<Block> {
     let mut links = Vec::new();
     if first > 0 {
         links.push(("earlier".to_owned(), format!("{path}?{what}_before={first}")));
     }
     if end < all {
-        links.push(("later".to_owned(), format!("{path}?{what}_before={}", end + SHOWN)));
+        links.push(("later".to_owned(), format!("{path}?{what}_before={}", end + most)));
         links.push(("the whole run".to_owned(), path.to_owned()));
     }
     let number = |number: usize| grouped(i64::try_from(number).unwrap_or(i64::MAX));
@@ -201,7 +203,7 @@ fn touch(touch: &Value) -> Vec<Cell> {
     let name = touch["display_path"].as_str().unwrap_or_default();
     let to = blocks::path_of(kind, id).unwrap_or_else(|| format!("/why?of={id}"));
     vec![
-        Cell::link(to, format!("{kind} {name}")),
+        Cell::link(to, format!("{kind} {}", text::cut(name, 200))),
         cell("action", &touch["action_type"], None),
         cell("times", &touch["times"], None),
         cell("studio", &touch["studio"], None),
