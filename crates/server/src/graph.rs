@@ -49,7 +49,7 @@ fn arcs(versions: &[Version]) -> String {
 }
 
 fn row(version: &Version, most: i64) -> String {
-    let share = |count: i64| count * 100 / most;
+    let share = |count: i64| count * 1_000 / most;
     let (good, bad) = (share(version.good), share(version.all - version.good - version.running));
     let said = match (version.all, version.running) {
         (0, _) => "not run yet".to_owned(),
@@ -60,7 +60,7 @@ fn row(version: &Version, most: i64) -> String {
     let levels: Vec<&str> = version.replaces.iter().map(|(_, level)| level.as_str()).collect();
     let here = if version.is_here { " class=here" } else { "" };
     format!(
-        "<li{here}><a href=\"{to}\" title=\"{name}\">{name}</a><span class=level>{levels}</span><svg viewBox=\"0 0 100 8\" preserveAspectRatio=none aria-hidden=true><rect class=good width={good} height=8 /><rect class=bad x={good} width={bad} height=8 /><rect class=busy x={running_x} width={running} height=8 /></svg><span class=note>{said}</span></li>",
+        "<li{here}><a href=\"{to}\" title=\"{name}\">{name}</a><span class=level>{levels}</span><svg viewBox=\"0 0 1000 8\" preserveAspectRatio=none aria-hidden=true><rect class=good width={good} height=8 /><rect class=bad x={good} width={bad} height=8 /><rect class=busy x={running_x} width={running} height=8 /></svg><span class=note>{said}</span></li>",
         to = escaped(&version.to),
         name = escaped(&version.name),
         levels = escaped(&levels.join(", ")),
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn what_failed_what_runs_and_what_never_ran_differ() {
         let html = html(&[version("a", 1, 1, 4), version("b", 0, 0, 0), version("c", 0, 2, 2)]);
-        assert!(html.contains("<rect class=good width=25 height=8 /><rect class=bad x=25 width=50 height=8 /><rect class=busy x=75 width=25 height=8 />"), "{html}");
+        assert!(html.contains("<rect class=good width=250 height=8 /><rect class=bad x=250 width=500 height=8 /><rect class=busy x=750 width=250 height=8 />"), "{html}");
         for said in [">1 of 3, 1 running<", ">not run yet<", ">2 running<"] {
             assert!(html.contains(said), "{said}: {html}");
         }
