@@ -89,7 +89,7 @@ test("a run is followed while it works", async () => {
   const house = await furnished();
   const page = await house.visit(`/runs/${house.worked.run_id}`);
   assert.equal(await page.locator(".state").first().textContent(), "running");
-  await page.waitForTimeout(800);
+  await page.waitForFunction(() => document.documentElement.dataset.hears);
   house.runAs(house.worked.token, "run", "step", house.worked.run_id, "--type", "fetch_page", "--detail", "reading the queue");
   await page.getByText("reading the queue").waitFor({ timeout: 10_000 });
   house.run("run", "end", house.worked.run_id, "--status", "completed");
@@ -125,10 +125,10 @@ for (const javaScriptEnabled of [true, false]) {
     const page = await house.visit(`/decisions/${house.decision.id}`, { javaScriptEnabled });
     await page.locator("summary", { hasText: "vote" }).click();
     const vote = page.locator("form[action$='/vote']");
-    await vote.locator("[name=option]").fill("redis");
+    await vote.getByLabel("redis").check();
     await vote.locator("[name=accept]").check();
     await vote.locator("[name=prefer]").check();
-    await vote.getByRole("button").click();
+    await vote.getByRole("button", { name: "Vote" }).click();
     assert.match(await page.locator(".bars li").first().textContent(), /redis.*accepted by 1, preferred by 1/);
 
     await page.goto(`${house.address}/agents/coder`);

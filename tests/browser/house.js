@@ -47,6 +47,15 @@ export class House {
   /** A page that is logged in. Whatever it runs, fails at, or asks another host for is written down. */
   async visit(path = "/", options = {}) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+    // The first thing that a stream says is that it is open: from there on the page hears what happens.
+    await context.addInitScript(() => {
+      window.EventSource = class extends EventSource {
+        constructor(url) {
+          super(url);
+          this.addEventListener("change", () => { document.documentElement.dataset.hears = "yes"; }, { once: true });
+        }
+      };
+    });
     const page = await context.newPage();
     page.trouble = [];
     page.on("pageerror", (error) => page.trouble.push(error.message));

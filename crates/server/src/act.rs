@@ -248,9 +248,12 @@ fn offers_at(site: &Site, context: &Context, place: &Place) -> Result<Vec<Offer>
 fn standing(site: &Site, context: &Context, place: &Place) -> Result<(Value, Caller), Problem> {
     let mut read = site.core.store().read(context.tenant)?;
     let caller = Caller::of(&mut read, context)?;
-    let data = match place {
+    let mut data = match place {
         Place::One(noun, reference) => pages::one(&mut read, noun, reference)?,
         _ => Value::Null,
     };
+    if matches!(place, Place::One(noun, _) if noun.noun == "agent") {
+        data["scratchpad"] = pages::ask(&mut read, ("scratchpad", "get"), json!({ "agent": data["id"] }))?.data;
+    }
     Ok((data, caller))
 }

@@ -13,8 +13,21 @@ use crate::{
 /// Characters of a text that stand in a row; a longer one stands below.
 const SHORT: usize = 160;
 /// Texts that stand below though they may be short.
-const LONG: &[&str] =
-    &["body", "content", "description", "motivation", "notes", "tldr", "text", "script", "identity", "diff", "error"];
+const LONG: &[&str] = &[
+    "body",
+    "code",
+    "content",
+    "description",
+    "motivation",
+    "note",
+    "notes",
+    "tldr",
+    "text",
+    "script",
+    "identity",
+    "diff",
+    "error",
+];
 /// Columns of a table whose answer does not say which.
 const COLUMNS_MAX: usize = 8;
 
@@ -30,6 +43,7 @@ const NAMES: &[(&str, &str)] = &[
     ("workflow", "workflow"),
     ("workspace", "workspace"),
     ("studio", "studio"),
+    ("board", "board"),
     ("session_id", "session"),
     ("continues", "session"),
     ("initiated_by", "person"),
@@ -184,7 +198,7 @@ pub fn fields(data: &Map<String, Value>, noun: Option<&Noun>, without: &[&str]) 
                     label: Some(words(key)),
                     text: text.clone(),
                     kind: match key.as_str() {
-                        "script" | "error" => TextKind::Plain,
+                        "code" | "script" | "error" => TextKind::Plain,
                         "diff" => TextKind::Diff,
                         key if LONG.contains(&key) => TextKind::Markdown,
                         _ => TextKind::Plain,

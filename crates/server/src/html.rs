@@ -13,12 +13,20 @@ use crate::{
     board, graph,
     input::{self, FieldType},
     markdown,
-    page::{Block, Branch, Cell, Offer, Page, Table, TextKind},
-    prose, schemas,
+    page::{Block, Branch, Cell, Hop, Offer, Page, TextKind},
+    prose, schemas, table, ways,
 };
 
-/// Bytes of a text from which on its cell is kept wide.
-const LONG_CELL: usize = 24;
+/// Bytes of the texts on a page. The rest of one is a link away.
+const TEXTS_MAX: usize = 20_000;
+/// Bytes of a text that always stand there.
+const TEXT_MIN: usize = 1_000;
+/// Places of a tree that are drawn.
+const BRANCHES_MAX: usize = 60;
+/// Bytes of a fact from which on it takes the place of two.
+const LONG_FACT: usize = 36;
+/// Bytes of a text up to which a form begins with it; a longer one is changed on a page of its own.
+const PRESENT_MAX: usize = 4_000;
 /// What the bar at the top leads to.
 const NAVIGATION: &[(&str, &str)] = &[
     ("/", "Overview"),
@@ -62,14 +70,19 @@ pub fn escaped(text: &str) -> String {
 /// A whole page.
 pub fn page(page: &Page) -> String {
     let mut main = format!("<h1>{}</h1>\n", escaped(&page.title));
+    let mut room = TEXTS_MAX;
     for block in &page.blocks {
-        main += &self::block(block);
+        main += &match block {
+            Block::Facts(facts) => self::facts(facts, page),
+            Block::Text { label, text, kind } => self::text(label.as_deref(), text, *kind, &page.path, &mut room),
+            block => self::block(block),
+        };
     }
     if let Some(next) = &page.next {
         main += &format!("<p class=more><a rel=next href=\"{}\">More</a></p>\n", escaped(next));
     }
-    main += &forms(&page.actions);
-    let frame = Frame { path: &page.path, live: page.live, about: page.about.as_deref(), is_in: true };
+    main += &forms(&page.actions, &page.path);
+    let frame = Frame { path: &page.path, live: &page.live, about: page.about.as_deref(), is_in: true };
     framed(&page.title, &main, frame)
 }
 
@@ -77,7 +90,8 @@ pub fn page(page: &Page) -> String {
 struct Frame<'a> {
     /// Where it is; what went wrong is nowhere.
     path: &'a str,
-    live: bool,
+    /// What changes it while one looks at it.
+    live: &'a [String],
     about: Option<&'a str>,
     /// Whether who reads it got in.
     is_in: bool,
@@ -94,7 +108,7 @@ fn framed(title: &str, main: &str, frame: Frame<'_>) -> String {
             format!("<li><a href=\"{to}\"{here}>{name}</a></li>")
         })
         .collect();
-    let live = if live { " data-live" } else { "" };
+    let live = if live.is_empty() { String::new() } else { format!(" data-live=\"{}\"", escaped(&live.join(" "))) };
     let why = about.map_or_else(|| "/why".to_owned(), |id| format!("/why?of={}", encoded(id)));
     let leave = if is_in { "<form method=post action=\"/logout\"><button>Log out</button></form>" } else { "" };
     // What went wrong has no page of its own.
@@ -150,24 +164,14 @@ fn block(block: &Block) -> String {
             )
         }
         Block::Say(sentence) => format!("<p>{}</p>\n", sentences(sentence)),
-        Block::Facts(facts) => {
-            let rows: String = facts
-                .iter()
-                .map(|(name, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), cell(value)))
-                .collect();
-            format!("<dl class=facts>{rows}</dl>\n")
-        }
-        Block::Table(table) => self::table(table),
-        Block::Text { label, text, kind } => {
-            let label =
-                label.as_ref().map_or_else(String::new, |label| format!("<h2 class=label>{}</h2>", escaped(label)));
-            let body = match kind {
-                TextKind::Markdown => format!("<div class=prose>{}</div>", prose::html(text)),
-                TextKind::Diff => diff(text),
-                TextKind::Plain | TextKind::Json => format!("<pre tabindex=0>{}</pre>", escaped(text)),
-            };
-            format!("<section class=text>{label}{body}</section>\n")
-        }
+        Block::Along { said, links } => ways::along(said, links),
+        Block::Ways { label, ways } => ways::ways(label, ways),
+        Block::Filter { path, fields } => ways::filter(path, fields),
+        Block::Thread(said) => ways::thread(said),
+        Block::Reply { to } => ways::reply(to),
+        // They are drawn with the page they stand on.
+        Block::Facts(_) | Block::Text { .. } => String::new(),
+        Block::Table(table) => table::html(table),
         Block::Timeline(moments) => {
             let items: String = moments
                 .iter()
@@ -178,24 +182,15 @@ fn block(block: &Block) -> String {
                 .collect();
             format!("<ol class=timeline>{items}</ol>\n")
         }
-        Block::Tree(branches) => format!("<div class=tree>{}</div>\n", tree(branches)),
-        Block::Chain(hops) => {
-            let items: String = hops
-                .iter()
-                .map(|hop| {
-                    let label = match &hop.to {
-                        Some(to) => format!("<a href=\"{}\">{}</a>", escaped(to), escaped(&hop.label)),
-                        None if hop.is_missing => "<i>not recorded</i>".to_owned(),
-                        None => escaped(&hop.label),
-                    };
-                    let missing = if hop.is_missing { " class=missing" } else { "" };
-                    format!("<li{missing}><span>{}</span>{label}</li>", escaped(&hop.kind.replace('_', " ")))
-                })
-                .collect();
-            format!("<ol class=chain>{items}</ol>\n")
+        Block::Tree(branches) => {
+            let mut room = BRANCHES_MAX;
+            let drawn = tree(branches, &mut room);
+            let rest = if room == 0 { "<p class=cut>This page as JSON has all of them.</p>" } else { "" };
+            format!("<div class=tree>{drawn}</div>{rest}\n")
         }
+        Block::Chain(hops) => chain(hops),
         Block::Board(board) => board::html(board),
-        Block::Versions(versions) => graph::svg(versions),
+        Block::Versions(versions) => graph::html(versions),
         Block::Bars(bars) => {
             let items: String = bars
                 .iter()
@@ -231,11 +226,61 @@ fn block(block: &Block) -> String {
 }
 
 /// A sentence of ours: what stands between backticks is code.
-fn sentences(text: &str) -> String {
+pub fn sentences(text: &str) -> String {
     text.split('`')
         .enumerate()
         .map(|(index, part)| if index % 2 == 1 { format!("<code>{}</code>", escaped(part)) } else { escaped(part) })
         .collect()
+}
+
+/// What is known. What only says the title or the address again is left out.
+fn facts(facts: &[(String, Cell)], page: &Page) -> String {
+    let is_said = |value: &Cell| match value {
+        Cell::Link { to, .. } => *to == page.path,
+        Cell::Text(text) => *text == page.title,
+        _ => false,
+    };
+    let is_itself = |name: &str, value: &Cell| name == "id" && matches!(value, Cell::Link { .. });
+    let rows: String = facts
+        .iter()
+        .filter(|(name, value)| !is_said(value) && !is_itself(name, value))
+        .map(|(name, value)| {
+            let class = if matches!(value, Cell::Text(text) if text.len() > LONG_FACT) { " class=wide" } else { "" };
+            format!("<div{class}><dt>{}</dt><dd>{}</dd></div>", escaped(name), cell(value))
+        })
+        .collect();
+    if rows.is_empty() { rows } else { format!("<dl class=facts>{rows}</dl>\n") }
+}
+
+/// Somebody's text, as much of it as there is room for.
+fn text(label: Option<&str>, text: &str, kind: TextKind, path: &str, room: &mut usize) -> String {
+    let drawn = |text: &str| match kind {
+        TextKind::Markdown => format!("<div class=prose>{}</div>", prose::html(text)),
+        TextKind::Diff => diff(text),
+        TextKind::Plain | TextKind::Json => format!("<pre tabindex=0>{}</pre>", escaped(text)),
+    };
+    let most = (*room).max(TEXT_MIN);
+    // What is drawn is seldom less than half of what is written.
+    let mut end = text.len().min(2 * most);
+    let mut body = loop {
+        end = text.floor_char_boundary(end);
+        let body = drawn(&text[..end]);
+        if body.len() <= most + 100 || end == 0 {
+            break body;
+        }
+        end /= 2;
+    };
+    *room = room.saturating_sub(body.len());
+    if end < text.len() {
+        body += &format!(
+            "<p class=cut>The first {} of {} characters. <a href=\"{}.md\">All of it</a></p>",
+            grouped(i64::try_from(text[..end].chars().count()).unwrap_or(i64::MAX)),
+            grouped(i64::try_from(text.chars().count()).unwrap_or(i64::MAX)),
+            escaped(path),
+        );
+    }
+    let label = label.map_or_else(String::new, |label| format!("<h2 class=label>{}</h2>", escaped(label)));
+    format!("<section class=text>{label}{body}</section>\n")
 }
 
 /// What a step said: the first line, and the rest when asked for.
@@ -250,9 +295,11 @@ fn said(text: &str) -> String {
     }
 }
 
+/// What was added and removed, without the lines that only programs need.
 fn diff(text: &str) -> String {
     let lines: String = text
         .lines()
+        .filter(|line| !["--- ", "+++ ", "\\ No newline"].iter().any(|noise| line.starts_with(noise)))
         .map(|line| {
             let class = match line.chars().next() {
                 Some('+') => "added",
@@ -266,65 +313,56 @@ fn diff(text: &str) -> String {
     format!("<pre class=diff tabindex=0>{lines}</pre>")
 }
 
-fn tree(branches: &[Branch]) -> String {
-    let items: String = branches
-        .iter()
-        .map(|branch| {
-            let cells: Vec<String> = branch.cells.iter().map(cell).filter(|cell| !cell.is_empty()).collect();
-            let below = if branch.children.is_empty() { String::new() } else { tree(&branch.children) };
-            format!("<li>{}{below}</li>", cells.join(" "))
-        })
-        .collect();
+fn tree(branches: &[Branch], room: &mut usize) -> String {
+    let mut items = String::new();
+    for branch in branches {
+        if *room == 0 {
+            break;
+        }
+        *room -= 1;
+        let drawn = |value: &Cell| match value {
+            Cell::Text(text) => format!("<small>{}</small>", escaped(text)),
+            value => cell(value),
+        };
+        let cells: Vec<String> = branch.cells.iter().map(drawn).filter(|cell| !cell.is_empty()).collect();
+        let below = if branch.children.is_empty() { String::new() } else { tree(&branch.children, room) };
+        items += &format!("<li>{}{below}</li>", cells.join(" "));
+    }
     format!("<ul>{items}</ul>")
 }
 
-fn table(table: &Table) -> String {
-    if table.rows.is_empty() {
-        let empty = if table.empty.is_empty() { "None." } else { &table.empty };
-        return format!("<p class=empty>{}</p>\n", sentences(empty));
-    }
-    // A column that says nothing in any row only takes the place of those that do.
-    let shown: Vec<usize> = (0..table.columns.len())
-        .filter(|&column| table.rows.iter().any(|row| row.get(column) != Some(&Cell::Nothing)))
-        .collect();
-    let is_number = |column: usize| table.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Number(_))));
-    let head: String = shown
-        .iter()
-        .map(|&column| {
-            let class = if is_number(column) { " class=number" } else { "" };
-            format!("<th scope=col{class}>{}</th>", escaped(&table.columns[column]))
+/// From a thing to the person who answers for it. What is not recorded in between is one thin line.
+fn chain(hops: &[Hop]) -> String {
+    let kind = |hop: &Hop| escaped(&hop.kind.replace('_', " "));
+    let items: String = hops
+        .chunk_by(|one, next| one.is_missing && next.is_missing)
+        .map(|hops| match hops {
+            [hop] if !hop.is_missing => {
+                let label = match &hop.to {
+                    Some(to) => format!("<a href=\"{}\">{}</a>", escaped(to), escaped(&hop.label)),
+                    None => escaped(&hop.label),
+                };
+                format!("<li><span>{}</span>{label}</li>", kind(hop))
+            }
+            missing => {
+                let kinds: Vec<String> = missing.iter().map(kind).collect();
+                format!("<li class=missing>not recorded: {}</li>", kinds.join(", "))
+            }
         })
         .collect();
-    let rows: String = table
-        .rows
-        .iter()
-        .map(|row| {
-            let cells: String = shown
-                .iter()
-                .filter_map(|&column| row.get(column))
-                .map(|value| {
-                    let class = match value {
-                        Cell::Number(_) => " class=number",
-                        // Not squeezed to a word a line where the table is wider than the window anyway.
-                        Cell::Text(text) if text.len() > 4 * LONG_CELL => " class=\"words many\"",
-                        Cell::Text(text) if text.len() > LONG_CELL => " class=words",
-                        _ => "",
-                    };
-                    format!("<td{class}>{}</td>", cell(value))
-                })
-                .collect();
-            format!("<tr>{cells}</tr>\n")
-        })
-        .collect();
-    format!("<div class=table tabindex=0><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n")
+    format!("<ol class=chain>{items}</ol>\n")
 }
 
-fn cell(value: &Cell) -> String {
+/// A value in its place.
+pub fn cell(value: &Cell) -> String {
     match value {
         Cell::Nothing => String::new(),
         Cell::Text(text) => escaped(text),
         Cell::Number(text) => escaped(&apart(text)),
-        Cell::Link { to, text } => format!("<a href=\"{}\">{}</a>", escaped(to), escaped(text)),
+        Cell::Link { to, text } => {
+            let class = if table::is_id(text) { " class=id" } else { "" };
+            format!("<a{class} href=\"{}\">{}</a>", escaped(to), escaped(text))
+        }
         Cell::Status(status) => {
             format!("<span class=\"state {}\">{}</span>", tone(status), escaped(&status.replace('_', " ")))
         }
@@ -334,16 +372,21 @@ fn cell(value: &Cell) -> String {
     }
 }
 
-/// A whole number that is long has its thousands apart.
+/// A whole number that is long has its thousands apart, a fraction ends somewhere.
 fn apart(number: &str) -> String {
     match number.parse::<i64>() {
         Ok(whole) if whole.abs() >= 1_000 => grouped(whole),
-        _ => number.to_owned(),
+        Ok(_) => number.to_owned(),
+        // More than a hundredth of a cent is noise of the sum.
+        Err(_) => match number.parse::<f64>() {
+            Ok(fraction) if number.split('.').nth(1).is_some_and(|digits| digits.len() > 4) => format!("{fraction:.4}"),
+            _ => number.to_owned(),
+        },
     }
 }
 
 /// A moment, exact; the script beside the page says how long ago that is.
-fn time(at: &str) -> String {
+pub fn time(at: &str) -> String {
     let at = escaped(at);
     let shown = at.get(..16).map_or_else(|| at.clone(), |minute| format!("{} UTC", minute.replace('T', " ")));
     format!("<time datetime=\"{at}\" title=\"{at}\">{shown}</time>")
@@ -361,34 +404,73 @@ fn tone(status: &str) -> &'static str {
 }
 
 /// A form for each action. What only a run says about itself is not offered to people.
-fn forms(offers: &[Offer]) -> String {
+fn forms(offers: &[Offer], path: &str) -> String {
     let forms: String = offers
         .iter()
         .filter(|offer| capability::allowance(offer.action.capability) != Some(Allowance::OwnRun))
         .filter(|offer| !NOT_TYPED.contains(&offer.action.name))
-        .map(form)
+        .map(|offer| form(offer, offer.path == path))
         .collect();
     if forms.is_empty() { forms } else { format!("<section class=actions><h2>Actions</h2>{forms}</section>\n") }
 }
 
-fn form(offer: &Offer) -> String {
+/// A form, open where it is the page. A long text is changed there.
+fn form(offer: &Offer, is_page: bool) -> String {
+    let name = escaped(&offer.action.name.replace('_', " "));
+    let class = if offer.action.removes { " class=removes" } else { "" };
+    let open = if is_page { " open" } else { "" };
+    let path = escaped(&offer.path);
     let schema = schemas::of_action(offer.action);
+    let asked = || input::fields(schema).into_iter().flatten().filter(|(name, _)| !offer.preset.contains_key(*name));
+    let is_long =
+        |name: &String| offer.present.get(name).and_then(Value::as_str).is_some_and(|text| text.len() > PRESENT_MAX);
+    if !is_page && asked().any(|(name, _)| is_long(name)) {
+        return format!(
+            "<details{class}><summary>{name}</summary><p>It is long: <a href=\"{path}\">{name} on a page of its own</a>.</p></details>"
+        );
+    }
     let needed = input::required(schema);
-    let fields: String = input::fields(schema)
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| !offer.preset.contains_key(*name))
-        .map(|(name, field)| self::field(name, field, schema, needed.contains(&name.as_str()), &offer.present))
+    let fields: String = asked()
+        .map(|(name, field)| match offer.choices.iter().find(|(known, _)| known == name) {
+            Some((_, choices)) => picked(name, choices),
+            None => self::field(name, field, schema, needed.contains(&name.as_str()), &offer.present),
+        })
         .collect();
     let sure =
         if offer.action.removes { "<label class=check><input type=checkbox required> Yes, really</label>" } else { "" };
-    let class = if offer.action.removes { " class=removes" } else { "" };
     format!(
-        "<details{class}><summary>{}</summary><form method=post action=\"{}\">{fields}{sure}<button>{}</button></form></details>",
-        escaped(&offer.action.name.replace('_', " ")),
-        escaped(&offer.path),
+        "<details{class}{open}><summary>{name}</summary><form method=post action=\"{path}\"><p class=about>{}</p>{fields}{sure}<button>{}</button></form></details>",
         escaped(&markdown::description(offer)),
+        escaped(&button(offer)),
     )
+}
+
+/// What the button of a form says: a word.
+fn button(offer: &Offer) -> String {
+    let verb = match offer.action.command.1 {
+        "set" | "update" => "save",
+        verb => verb,
+    };
+    let mut letters = verb.replace(['-', '_'], " ").chars().collect::<Vec<_>>();
+    if let Some(first) = letters.first_mut() {
+        first.make_ascii_uppercase();
+    }
+    letters.into_iter().collect()
+}
+
+/// A field that is one of few things which the page knows.
+fn picked(name: &str, choices: &[String]) -> String {
+    let options: String = choices
+        .iter()
+        .map(|choice| {
+            let value = escaped(choice);
+            format!(
+                "<label class=check><input type=radio name=\"{}\" value=\"{value}\" required> {value}</label>",
+                escaped(name)
+            )
+        })
+        .collect();
+    format!("<fieldset><legend>{}</legend>{options}</fieldset>", escaped(&name.replace('_', " ")))
 }
 
 fn field(name: &str, field: &Value, schema: &schemars::Schema, needed: bool, present: &Map<String, Value>) -> String {
@@ -431,7 +513,7 @@ fn field(name: &str, field: &Value, schema: &schemars::Schema, needed: bool, pre
         FieldType::Text if LONG_FIELDS.contains(&name.as_str()) => {
             format!("<textarea name=\"{name}\" rows=5{needed}>\n{}</textarea>", escaped(&present))
         }
-        FieldType::Text => match choices(field, schema) {
+        FieldType::Text => match input::choices(field, schema) {
             Some(choices) => {
                 let none = if needed.is_empty() { "<option value=\"\"></option>" } else { "" };
                 let options: String = choices
@@ -449,17 +531,6 @@ fn field(name: &str, field: &Value, schema: &schemars::Schema, needed: bool, pre
     format!("<label>{label}{input}</label>")
 }
 
-/// The words a field can be, when they are few.
-fn choices(field: &Value, schema: &schemars::Schema) -> Option<Vec<String>> {
-    let reference = field.get("$ref").or_else(|| field.get("anyOf")?.get(0)?.get("$ref")).and_then(Value::as_str);
-    let defined = match reference {
-        Some(reference) => schema.get("$defs")?.get(reference.strip_prefix("#/$defs/")?)?,
-        None => field,
-    };
-    let words = defined.get("enum")?.as_array()?;
-    Some(words.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect())
-}
-
 /// A failure.
 pub fn problem(status: StatusCode, message: &str, hint: Option<&str>, ask: Option<&Block>) -> String {
     let ask = ask.map(block).unwrap_or_default();
@@ -467,5 +538,5 @@ pub fn problem(status: StatusCode, message: &str, hint: Option<&str>, ask: Optio
     let name = status.canonical_reason().unwrap_or_default();
     let main = format!("<h1>{} {}</h1><p>{}</p>{hint}{ask}", status.as_u16(), escaped(name), escaped(message));
     let is_in = status != StatusCode::UNAUTHORIZED;
-    framed(name, &main, Frame { path: "", live: false, about: None, is_in })
+    framed(name, &main, Frame { path: "", live: &[], about: None, is_in })
 }

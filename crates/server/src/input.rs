@@ -186,3 +186,23 @@ fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Rule {
 pub fn pairs(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
     form_urlencoded::parse(text.as_bytes()).map(|(name, value)| (name.into_owned(), value.into_owned()))
 }
+
+/// The words a field can be, when they are few.
+pub fn choices(field: &Value, schema: &schemars::Schema) -> Option<Vec<String>> {
+    let reference = field.get("$ref").or_else(|| field.get("anyOf")?.get(0)?.get("$ref")).and_then(Value::as_str);
+    let defined = match reference {
+        Some(reference) => schema.get("$defs")?.get(reference.strip_prefix("#/$defs/")?)?,
+        None => field,
+    };
+    // Words that are explained stand one by one, the others together.
+    let parts = match defined.get("oneOf").and_then(Value::as_array) {
+        Some(parts) => parts.iter().collect(),
+        None => vec![defined],
+    };
+    let words = parts.into_iter().flat_map(|part| {
+        let together = part.get("enum").and_then(Value::as_array).into_iter().flatten();
+        part.get("const").into_iter().chain(together)
+    });
+    let words: Vec<String> = words.filter_map(Value::as_str).map(ToOwned::to_owned).collect();
+    (!words.is_empty()).then_some(words)
+}

@@ -28,6 +28,8 @@ pub mod rate;
 pub mod schemas;
 pub mod serve;
 pub mod site;
+mod table;
+mod ways;
 pub mod wording;
 
 pub use serve::{Settings, serve};

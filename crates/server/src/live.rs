@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{broadcast, broadcast::error::RecvError, watch};
 use trackway_domain::{Time, kind::Kind};
-use trackway_store::{TenantId, params};
+use trackway_store::{TenantId, params, row};
 use uuid::Uuid;
 
 use crate::{
@@ -48,6 +48,24 @@ pub struct Happened {
     pub kind: Kind,
     pub id: Uuid,
     pub at: Time,
+    /// What it belongs to: the run it happened in or is about, and that run's parent, task, agent and session.
+    pub within: Vec<Uuid>,
+}
+
+row! {
+    /// An event as the log has it, with what its run belongs to.
+    pub struct Logged {
+        position: i64,
+        action: String,
+        subject_kind: Kind,
+        subject_id: Uuid,
+        created_at: Time,
+        run_id: Option<Uuid>,
+        parent_run_id: Option<Uuid>,
+        task_id: Option<Uuid>,
+        agent_id: Option<Uuid>,
+        session_id: Option<Uuid>,
+    }
 }
 
 /// What was new at one look.
@@ -279,10 +297,23 @@ fn changed(site: &Site, tenant: TenantId, known: &BTreeSet<i64>) -> Result<Optio
 
 /// The newest of the log, in order.
 fn newest(site: &Site, tenant: TenantId) -> Result<Vec<Happened>, Problem> {
-    let rows = site.core.store().read(tenant)?.query::<(i64, String, Kind, Uuid, Time)>(
-        "select position, action, subject_kind, subject_id, created_at from events where tenant_id = ?1 order by position desc limit ?2",
+    let rows = site.core.store().read(tenant)?.query::<Logged>(
+        "select e.position, e.action, e.subject_kind, e.subject_id, e.created_at, e.run_id, u.parent_run_id, u.task_id, u.agent_id, u.session_id
+         from (select * from events where tenant_id = ?1 order by position desc limit ?2) e
+         left join runs u on u.id = case when e.subject_kind = 'run' then e.subject_id else e.run_id end
+         order by e.position",
         params![COMPARED],
     )?;
-    let happened = |(position, action, kind, id, at)| Happened { position, action, kind, id, at };
-    Ok(rows.into_iter().rev().map(happened).collect())
+    let happened = |row: Logged| Happened {
+        within: [row.run_id, row.parent_run_id, row.task_id, row.agent_id, row.session_id]
+            .into_iter()
+            .flatten()
+            .collect(),
+        position: row.position,
+        action: row.action,
+        kind: row.subject_kind,
+        id: row.subject_id,
+        at: row.created_at,
+    };
+    Ok(rows.into_iter().map(happened).collect())
 }

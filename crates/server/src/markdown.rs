@@ -101,6 +101,30 @@ fn block(block: &Block) -> String {
             format!("Ask with `{to}?{field}=...{within}`: {label}.\n")
         }
         Block::Say(sentence) => format!("{sentence}\n"),
+        Block::Along { said, links } => {
+            let links: Vec<String> = links.iter().map(|(text, to)| format!("[{}]({to})", line(text))).collect();
+            format!("{said} {}\n", links.join(", "))
+        }
+        Block::Ways { label, ways } => {
+            let ways: Vec<String> = ways
+                .iter()
+                .map(|way| if way.is_chosen { line(&way.label) } else { format!("[{}]({})", line(&way.label), way.to) })
+                .collect();
+            format!("- {label}: {}\n", ways.join(", "))
+        }
+        Block::Filter { path, fields } => {
+            let fields: Vec<String> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
+            format!("`{path}` can be kept to {}.\n", fields.join(", "))
+        }
+        Block::Thread(said) => said
+            .iter()
+            .map(|said| {
+                let title = said.title.as_ref().map_or_else(String::new, |title| format!(": {}", line(title)));
+                let body = fenced("text", &text::clean(&said.body));
+                format!("- [{} {}]({}){title}\n\n{body}\n\n", line(&said.at), line(&said.from), said.to)
+            })
+            .collect(),
+        Block::Reply { .. } => String::new(),
         Block::Facts(facts) => {
             facts.iter().map(|(name, value)| format!("- {}: {}\n", line(name), cell(value))).collect()
         }

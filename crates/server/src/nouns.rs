@@ -102,8 +102,7 @@ pub const NOUNS: &[Noun] = &[
         "No conversation yet. `trackway conversation set --title T` begins one.",
     )
     .shown_by("get")
-    .also(&[("send_message", "conversation")])
-    .holds(&[("message", "conversation"), ("experiment", "conversation")]),
+    .also(&[("send_message", "conversation")]),
     noun("message", "messages", "Messages", "No message yet. `trackway message send` sends one.").shown_by("get"),
     noun("experiment", "experiments", "Experiments", "No experiment yet.")
         .shown_by("get")

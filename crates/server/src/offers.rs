@@ -81,6 +81,7 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
         path: format!("{}/actions/{}", base.trim_end_matches('/'), action.name),
         preset,
         present: Map::new(),
+        choices: Vec::new(),
     };
     match place {
         Place::Whoami => all().map(|action| offer(action, of_run(action, run))).collect(),
@@ -104,6 +105,7 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
                 .filter(|(action, _)| !(action.command.0 == "run" && has_ended(data)))
                 .map(|(action, field)| Offer {
                     present: present(noun, action, data),
+                    choices: choices(data),
                     ..offer(action, preset(action, field, reference, data))
                 })
                 .collect()
@@ -174,6 +176,13 @@ fn present(noun: &Noun, action: &Entry, data: &Value) -> Map<String, Value> {
         stands.insert("if_revision".to_owned(), revision);
     }
     stands
+}
+
+/// The options of a decision.
+fn choices(data: &Value) -> Vec<(&'static str, Vec<String>)> {
+    let options = data["results"].as_array().into_iter().flatten();
+    let options: Vec<String> = options.filter_map(|result| result["option"].as_str()).map(ToOwned::to_owned).collect();
+    if options.is_empty() { Vec::new() } else { vec![("option", options)] }
 }
 
 /// What a run is about, where an action asks for the run.

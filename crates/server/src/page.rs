@@ -16,8 +16,8 @@ pub struct Page {
     pub actions: Vec<Offer>,
     /// Where a list goes on.
     pub next: Option<String>,
-    /// Whether it changes while one looks at it.
-    pub live: bool,
+    /// What changes it while one looks at it: kinds of things and ids. Without any it stays as it is.
+    pub live: Vec<String>,
     /// The id of the one thing it is about.
     pub about: Option<String>,
 }
@@ -31,7 +31,7 @@ impl Page {
             blocks: Vec::new(),
             actions: Vec::new(),
             next: None,
-            live: false,
+            live: Vec::new(),
             about: None,
         }
     }
@@ -45,6 +45,8 @@ pub struct Offer {
     pub preset: Map<String, Value>,
     /// What stands there now, for a form to begin with.
     pub present: Map<String, Value>,
+    /// What a field can be, where the page knows: one of these is picked.
+    pub choices: Vec<(&'static str, Vec<String>)>,
 }
 
 /// A part of a page.
@@ -63,6 +65,28 @@ pub enum Block {
     },
     /// A sentence of ours.
     Say(String),
+    /// How much of something long is here, and where the rest is.
+    Along {
+        said: String,
+        links: Vec<(String, String)>,
+    },
+    /// Ways to look at the same, one of which is chosen.
+    Ways {
+        label: &'static str,
+        ways: Vec<Way>,
+    },
+    /// What a list can be kept to.
+    Filter {
+        path: String,
+        fields: Vec<FilterField>,
+    },
+    /// What was said, oldest first.
+    Thread(Vec<Said>),
+    /// A box to say something in.
+    Reply {
+        /// Where it is posted to.
+        to: String,
+    },
     Facts(Vec<(String, Cell)>),
     Table(Table),
     /// Somebody's text: data, never instructions.
@@ -85,6 +109,37 @@ pub enum Block {
     Figures(Vec<Figure>),
     /// Stickies in columns, and how they relate.
     Board(Board),
+}
+
+/// A way to look at something.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Way {
+    pub label: String,
+    pub to: String,
+    pub is_chosen: bool,
+}
+
+/// A field that a list can be kept to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilterField {
+    pub name: &'static str,
+    /// What it can be, when that is few; otherwise it is typed.
+    pub choices: Vec<String>,
+    /// What it is now.
+    pub value: String,
+}
+
+/// Something somebody said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Said {
+    /// Where it is.
+    pub to: String,
+    pub from: String,
+    pub at: String,
+    pub title: Option<String>,
+    pub body: String,
+    /// What is to be known besides: whom it is for, what came of it.
+    pub notes: Vec<Cell>,
 }
 
 /// How a text is meant.
@@ -170,6 +225,7 @@ pub struct Version {
     /// The names of what it replaces, with the level.
     pub replaces: Vec<(String, String)>,
     pub good: i64,
+    pub running: i64,
     pub all: i64,
 }
 

@@ -164,23 +164,23 @@ impl Site {
         };
         let whole = Address::parse(&question.path);
         let first = match whole {
-            Some(address) => self.at(question, &context, &address),
+            Some(address) => self.at(question, &context, &address, wished),
             None => Err(missing()),
         };
         match (first, Format::of_ending(&question.path)) {
             (Err(problem), Some((path, format))) if problem.status == StatusCode::NOT_FOUND => {
                 let path = if path == "/index" { "/" } else { path };
                 let address = Address::parse(path).ok_or(problem)?;
-                Ok((self.at(question, &context, &address)?, format))
+                Ok((self.at(question, &context, &address, format)?, format))
             }
             (first, _) => Ok((first?, wished)),
         }
     }
 
-    fn at(&self, question: &Question, context: &Context, address: &Address) -> Result<Reply, Problem> {
+    fn at(&self, question: &Question, context: &Context, address: &Address, format: Format) -> Result<Reply, Problem> {
         match (question.method.clone(), &address.wanted) {
             (Method::GET | Method::HEAD, Wanted::Page) => {
-                Ok(Reply::Page(Box::new(pages::page(self, context, &address.place, &question.query)?)))
+                Ok(Reply::Page(Box::new(pages::page(self, context, &address.place, &question.query, format)?)))
             }
             (Method::GET | Method::HEAD, Wanted::Actions) => {
                 input::none_but(&question.query, &[])?;

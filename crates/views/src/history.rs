@@ -41,6 +41,8 @@ pub struct Version {
     pub deleted: bool,
     pub runs: i64,
     pub succeeded: i64,
+    /// Runs that have not ended.
+    pub running: i64,
     pub success_share: Option<f64>,
     pub median_seconds: Option<f64>,
     pub tokens: Option<i64>,
@@ -149,6 +151,7 @@ impl View for TaskHistory {
                 deleted,
                 runs,
                 succeeded,
+                running: runs - ended,
                 success_share: (ended > 0).then(|| succeeded as f64 / ended as f64),
                 median_seconds: medians.get(&id).copied(),
                 tokens,

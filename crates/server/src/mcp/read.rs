@@ -7,7 +7,9 @@ use super::answer;
 use crate::{
     act,
     address::{Address, Place, Wanted},
-    blocks, input,
+    blocks,
+    format::Format,
+    input,
     page::Page,
     pages::{self, At},
     problem::Problem,
@@ -50,7 +52,7 @@ fn at(site: &Site, context: &Context, address: &Address, query: &str) -> Result<
             input::none_but(query, &[])?;
             pages::whoami_at(&mut site.core.store().read(context.tenant)?, context, At::Mcp, Time::now())
         }
-        (Wanted::Page, place) => pages::page(site, context, place, query),
+        (Wanted::Page, place) => pages::page(site, context, place, query, Format::Markdown),
     }
 }
 

@@ -63,5 +63,6 @@ pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page,
     data["reports"] = reports;
     let mut page = Page::new(blocks::path_of("agent", &handle).unwrap_or_default(), handle, data);
     page.blocks = out;
+    page.live = vec![id];
     Ok(page)
 }

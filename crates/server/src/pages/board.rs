@@ -35,7 +35,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     out.push(Block::Board(Board { path: path.clone(), columns: columns.to_vec(), relations }));
     let mut page = Page::new(path, title, data);
     page.blocks = out;
-    page.live = true;
+    page.live = ["board", "stickie"].map(ToOwned::to_owned).to_vec();
     Ok(page)
 }
 

@@ -25,6 +25,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     });
     let mut page = Page::new(format!("/decisions/{id}"), question, data);
     page.blocks = out;
+    page.live = vec![id, "option".to_owned(), "vote".to_owned()];
     Ok(page)
 }
 

@@ -3,7 +3,9 @@
 mod agent;
 mod api;
 mod board;
+mod conversation;
 mod decision;
+mod filter;
 mod overview;
 mod queue;
 mod report;
@@ -11,6 +13,7 @@ mod run;
 mod search;
 mod session;
 mod task;
+mod usage;
 mod whoami;
 mod why;
 
@@ -25,6 +28,7 @@ use trackway_views::registry::{self, Answer, Entry};
 use crate::{
     address::{Place, encoded},
     blocks,
+    format::Format,
     input::{self, Empty},
     nouns::{self, Noun},
     offers::{self, Caller},
@@ -36,35 +40,39 @@ use crate::{
 
 /// Rows of a list that is not told how many.
 const ROWS: i64 = 50;
+/// Rows of a list at most for people: more are not read, and make a page heavy. The rest is on the next one.
+const ROWS_READ: i64 = 100;
 /// Rows of what belongs to a thing, on its page.
 const HELD: i64 = 20;
 
 /// Makes the page of a place.
-pub fn page(site: &Site, context: &Context, place: &Place, query: &str) -> Result<Page, Problem> {
+pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: Format) -> Result<Page, Problem> {
     let mut read = site.core.store().read(context.tenant)?;
     let caller = Caller::of(&mut read, context)?;
     let now = Time::now();
     match place {
         Place::Overview | Place::Whoami | Place::Api => input::none_but(query, &[])?,
-        Place::One(noun, _) if noun.noun != "agent" => input::none_but(query, &[])?,
+        Place::One(noun, _) if !matches!(noun.noun, "agent" | "run") => input::none_but(query, &[])?,
         _ => {}
     }
+    let most = (format == Format::Html).then_some(ROWS_READ);
     let mut page = match place {
         Place::Overview => overview::page(&mut read, now)?,
         Place::Whoami => whoami::page(&mut read, context, At::Http, now)?,
         Place::Why => why::page(&mut read, query, now)?,
-        Place::Search => search::page(&mut read, query, now)?,
-        Place::Usage => usage(&mut read, query, now)?,
+        Place::Search => search::page(&mut read, query, now, most)?,
+        Place::Usage => usage::page(&mut read, query, now)?,
         Place::Wake => wake(&mut read, query, now)?,
         Place::Api => api::page(&caller),
-        Place::List(noun) => list(&mut read, noun, query, now)?,
+        Place::List(noun) => list(&mut read, noun, query, now, most)?,
         Place::One(noun, reference) => match noun.noun {
-            "run" => run::page(&mut read, reference)?,
+            "run" => run::page(&mut read, reference, query)?,
             "task" => task::page(&mut read, reference)?,
             "agent" => agent::page(&mut read, reference, query)?,
             "session" => session::page(&mut read, reference)?,
             "decision" => decision::page(&mut read, reference)?,
             "report" => report::page(&mut read, reference)?,
+            "conversation" => conversation::page(&mut read, reference)?,
             "board" => board::page(&mut read, reference)?,
             _ => generic(&mut read, noun, reference)?,
         },
@@ -109,15 +117,6 @@ fn generic(read: &mut Reader<'_>, noun: &'static Noun, reference: &str) -> Resul
     let mut page = Page::new(path(noun, &data, reference), title(noun, &data, reference), data);
     page.blocks = blocks_of(&page.data, Some(noun), &["title", "question"]);
     let id = page.data["id"].as_str().unwrap_or(reference).to_owned();
-    if noun.noun == "conversation" {
-        page.blocks.push(Block::Ask {
-            to: "/search",
-            field: "words",
-            label: "Search what was said here",
-            said: String::new(),
-            within: Some(("conversation", id.clone())),
-        });
-    }
     for (held, by) in noun.holds.iter().filter_map(|(held, by)| Some((nouns::of(held)?, *by))) {
         let entry = question((held.noun, held.list.unwrap_or("list")))?;
         let answer = ask(read, entry.command, json!({ by: id, "limit": HELD }))?;
@@ -170,7 +169,13 @@ pub fn blocks_of(data: &Value, noun: Option<&Noun>, without: &[&str]) -> Vec<Blo
 }
 
 /// The list of a noun.
-fn list(read: &mut Reader<'_>, noun: &'static Noun, query: &str, now: Time) -> Result<Page, Problem> {
+fn list(
+    read: &mut Reader<'_>,
+    noun: &'static Noun,
+    query: &str,
+    now: Time,
+    most: Option<i64>,
+) -> Result<Page, Problem> {
     let Some(verb) = noun.list else {
         if !noun.empty.is_empty() {
             input::none_but(query, &[])?;
@@ -181,50 +186,60 @@ fn list(read: &mut Reader<'_>, noun: &'static Noun, query: &str, now: Time) -> R
         return Err(Rule::not_found(format!("there is no list of {}", noun.path)).into());
     };
     let entry = question((noun.noun, verb))?;
-    let answer = asked(read, entry, query, now)?;
+    let answer = asked(read, entry, query, now, most)?;
     let mut page = Page::new(format!("/{}", noun.path), noun.title, answer.data);
     let rows = rows(&page.data);
     if noun.noun == "queue" {
         page.blocks.push(queue::figures(read)?);
     }
+    page.blocks.extend(filter::of(entry, &page.path, query));
     page.blocks.push(blocks::table(&rows, entry.columns, Some(noun), noun.empty));
     page.next = next(&page.path, query, answer.more.as_deref());
-    page.live = matches!(noun.noun, "run" | "queue" | "message");
+    if noun.noun == "event" && rows.len() >= limit(query, most) {
+        let last = rows.last().map(|event| event["position"].to_string());
+        page.next = from_on(&page.path, query, "before", last.as_deref());
+    }
+    page.live = match noun.noun {
+        "run" | "message" => vec![noun.noun.to_owned()],
+        "queue" => vec!["queue_item".to_owned()],
+        _ => Vec::new(),
+    };
     Ok(page)
 }
 
-/// Asks with the parameters of a query.
-fn asked(read: &mut Reader<'_>, entry: &Entry, query: &str, now: Time) -> Result<Answer, Problem> {
+/// Asks with the parameters of a query, for at most so many rows.
+fn asked(read: &mut Reader<'_>, entry: &Entry, query: &str, now: Time, most: Option<i64>) -> Result<Answer, Problem> {
     let schema = schemas::of_question(entry);
     let mut input = input::from_pairs(schema, input::pairs(query), Empty::LeftOut)?;
     if input::fields(schema).is_some_and(|fields| fields.contains_key("limit")) {
-        input.entry("limit").or_insert_with(|| json!(ROWS));
+        let limit = input.entry("limit").or_insert_with(|| json!(ROWS));
+        if let (Some(wanted), Some(most)) = (limit.as_i64(), most) {
+            *limit = json!(wanted.min(most));
+        }
     }
     Ok((entry.with_json)(read, Value::Object(input), now)?)
 }
 
+/// How many rows a list was asked for.
+fn limit(query: &str, most: Option<i64>) -> usize {
+    let wanted = input::pairs(query).find(|(name, _)| name == "limit").and_then(|(_, value)| value.parse().ok());
+    let limit = wanted.unwrap_or(ROWS).min(most.unwrap_or(i64::MAX));
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
 /// Where a list goes on, from the flag that the command line would take: `--after 1a2b3c4d`, `--before TIME`.
 pub fn next(path: &str, query: &str, more: Option<&str>) -> Option<String> {
-    let (flag, from) = more?.strip_prefix("--")?.split_once(' ')?;
+    let (flag, place) = more?.strip_prefix("--")?.split_once(' ')?;
+    from_on(path, query, flag, Some(place))
+}
+
+/// The same question, from a place on.
+fn from_on(path: &str, query: &str, from: &str, place: Option<&str>) -> Option<String> {
     let mut serializer = form_urlencoded::Serializer::new(String::new());
-    serializer.extend_pairs(input::pairs(query).filter(|(name, _)| name != flag));
-    serializer.append_pair(flag, from);
+    serializer.extend_pairs(input::pairs(query).filter(|(name, _)| name != from));
+    serializer.append_pair(from, place?);
     Some(format!("{path}?{}", serializer.finish()))
 }
-
-fn usage(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
-    let query =
-        if input::pairs(query).any(|(name, _)| name == "by") { query.to_owned() } else { format!("by=day&{query}") };
-    let answer = asked(read, question(("", "usage"))?, query.trim_end_matches('&'), now)?;
-    let mut page = Page::new("/usage", "Usage", answer.data);
-    let rows = rows(&page.data);
-    let ways = ["day", "task", "agent", "model"].map(|by| Cell::link(format!("/usage?by={by}"), by));
-    page.blocks.push(Block::Say("Tokens and cost of model calls.".to_owned()));
-    page.blocks.push(Block::Facts(vec![("summed by".to_owned(), Cell::Many(ways.to_vec()))]));
-    page.blocks.push(blocks::table(&rows, &[], None, "No call of a model was recorded yet."));
-    Ok(page)
-}
-
 fn wake(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
     let entry = question(("", "wake"))?;
     let given = input::from_pairs(schemas::of_question(entry), input::pairs(query), Empty::LeftOut)?;
@@ -235,7 +250,7 @@ fn wake(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> 
         page.blocks.push(ask);
         return Ok(page);
     }
-    let answer = asked(read, entry, query, now).map_err(|problem| problem.asking(ask))?;
+    let answer = asked(read, entry, query, now, None).map_err(|problem| problem.asking(ask))?;
     if let Some(document) = answer.document {
         let mut page = Page::new("/wake", "Linked tasks", serde_json::from_str(&document).unwrap_or(Value::Null));
         page.blocks.push(Block::Text { label: None, text: document, kind: TextKind::Json });

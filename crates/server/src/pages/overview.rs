@@ -78,7 +78,7 @@ pub fn page(read: &mut Reader<'_>, now: Time) -> Result<Page, Problem> {
     out.push(Block::Heading("Everything there is".to_owned()));
     out.push(Block::Facts(EVERYTHING.iter().map(|(about, paths)| (about.to_string(), lists(paths))).collect()));
     page.blocks = out;
-    page.live = true;
+    page.live = ["run", "queue_item", "task"].map(ToOwned::to_owned).to_vec();
     Ok(page)
 }
 

@@ -18,7 +18,7 @@ use crate::{
 const WITHIN: &[&str] = &["conversation", "session", "experiment", "task", "agent"];
 
 /// Lays the hits out, best first.
-pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
+pub fn page(read: &mut Reader<'_>, query: &str, now: Time, most: Option<i64>) -> Result<Page, Problem> {
     let words: Vec<String> = input::pairs(query)
         .filter(|(name, value)| name == "words" && !value.is_empty())
         .map(|(_, value)| value)
@@ -44,7 +44,7 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Probl
         ];
         return Ok(page);
     }
-    let answer = asked(read, entry, query, now).map_err(|problem| problem.asking(ask.clone()))?;
+    let answer = asked(read, entry, query, now, most).map_err(|problem| problem.asking(ask.clone()))?;
     let mut page = Page::new("/search", format!("Search: {}", words.join(" ")), answer.data);
     let rows = page.data.as_array().cloned().unwrap_or_default();
     page.blocks.push(ask);

@@ -33,9 +33,11 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     out.push(Block::Heading("Spawns and their evidence".to_owned()));
     let columns = ["tool_use_id", "subagent_type", "role", "agent_id", "evidence", "tentative", "created_at"];
     out.push(blocks::table(&rows(&data["spawns"]), &columns, None, "None."));
+    let own = data["id"].as_str().unwrap_or_default().to_owned();
     let title = data["prompt"].as_str().map_or_else(|| format!("Session {}", blocks::short(&id)), ToOwned::to_owned);
     let mut page = Page::new(blocks::path_of("session", &id).unwrap_or_default(), title, data);
     page.blocks = out;
+    page.live = vec![own];
     Ok(page)
 }
 

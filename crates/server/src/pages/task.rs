@@ -58,6 +58,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
     let path = blocks::path_of("task", &variant).unwrap_or_default();
     let mut page = Page::new(path, title, data);
     page.blocks = out;
+    page.live = vec![id, "link".to_owned()];
     Ok(page)
 }
 
@@ -70,6 +71,7 @@ fn version(version: &Value, here: &str) -> Version {
         is_here: name == here,
         replaces: edges.map(|edge| (text(&edge["variant"]), text(&edge["level"]))).collect(),
         good: version["succeeded"].as_i64().unwrap_or(0),
+        running: version["running"].as_i64().unwrap_or(0),
         all: version["runs"].as_i64().unwrap_or(0),
         name,
     }

@@ -45,8 +45,13 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Probl
                     "resource" => read.entry(hop.id)?.map_or_else(String::new, |entry| entry.kind.to_string()),
                     kind => kind.to_owned(),
                 };
-                let to = Some(blocks::place_of(&kind, &hop.id.to_string()));
-                Hop { kind: hop.kind.to_owned(), label: hop.label.clone(), to, is_missing: false }
+                let id = hop.id.to_string();
+                let label = match hop.kind {
+                    // How it went does not say which it was.
+                    "run" => format!("{} {}", blocks::short(&id), hop.label),
+                    _ => hop.label.clone(),
+                };
+                Hop { kind: hop.kind.to_owned(), label, to: Some(blocks::place_of(&kind, &id)), is_missing: false }
             }
         });
     }

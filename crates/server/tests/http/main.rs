@@ -10,6 +10,7 @@ mod kept;
 mod leading;
 mod load;
 mod pages;
+mod sizes;
 mod socket;
 mod visitor;
 mod whoami;
