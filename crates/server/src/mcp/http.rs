@@ -13,6 +13,7 @@ use rmcp::{
         StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
     },
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 use trackway_actions::context::Context;
 
@@ -41,9 +42,7 @@ pub async fn answer(site: Site, parts: Parts, body: Vec<u8>) -> Response {
         Ok(context) => context,
         Err(problem) => return problem.respond(Format::Json),
     };
-    if parts.method == Method::POST
-        && let Err(refused) = read(&parts, &body)
-    {
+    if let Some(refused) = refused(&parts, &body) {
         return refused;
     }
     let config = StreamableHttpServerConfig::default()
@@ -57,22 +56,20 @@ pub async fn answer(site: Site, parts: Parts, body: Vec<u8>) -> Response {
 }
 
 /// Says in the protocol's own words that a message cannot be read.
-fn read(parts: &Parts, body: &[u8]) -> Result<(), Response> {
+fn refused(parts: &Parts, body: &[u8]) -> Option<Response> {
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !kind.to_ascii_lowercase().starts_with("application/json") {
-        return Ok(());
+    if parts.method != Method::POST || !kind.to_ascii_lowercase().starts_with("application/json") {
+        return None;
     }
-    let refused = |code: ErrorCode, said: String| {
-        let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": said } });
-        (StatusCode::BAD_REQUEST, json_response(&error)).into_response()
+    let (code, said) = match serde_json::from_slice::<Value>(body) {
+        Err(error) => (ErrorCode::PARSE_ERROR, format!("the body is not JSON: {error}")),
+        Ok(message) if ClientJsonRpcMessage::deserialize(&message).is_err() => {
+            (ErrorCode::INVALID_REQUEST, "the body is not a message of JSON-RPC 2.0".to_owned())
+        }
+        Ok(_) => return None,
     };
-    match serde_json::from_slice::<Value>(body) {
-        Err(error) => Err(refused(ErrorCode::PARSE_ERROR, format!("the body is not JSON: {error}"))),
-        Ok(message) => match serde_json::from_value::<ClientJsonRpcMessage>(message) {
-            Err(_) => Err(refused(ErrorCode::INVALID_REQUEST, "the body is not a message of JSON-RPC 2.0".to_owned())),
-            Ok(_) => Ok(()),
-        },
-    }
+    let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": said } });
+    Some((StatusCode::BAD_REQUEST, json_response(&error)).into_response())
 }
 
 /// A page of another origin is refused whatever it brings: the protocol asks for that.

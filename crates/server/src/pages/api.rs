@@ -30,10 +30,8 @@ pub fn page(caller: &Caller) -> Page {
         let path = if noun.is_empty() { verb.to_owned() } else { format!("{noun}/{verb}") };
         let schema = schemas::of_question(view);
         // What needs parameters answers nothing but that.
-        let name = match input::required(schema).is_empty() {
-            true => Cell::link(format!("/api/v1/{path}"), path),
-            false => Cell::Code(path),
-        };
+        let is_whole = input::required(schema).is_empty();
+        let name = if is_whole { Cell::link(format!("/api/v1/{path}"), path) } else { Cell::Code(path) };
         (name, schema)
     })));
     page
