@@ -43,7 +43,7 @@ impl fmt::Display for Time {
 }
 
 /// The times that can be said, whatever their offset.
-const FIRST: &str = "-9999-01-02T01:59:59Z";
+const FIRST: &str = "-009999-01-02T01:59:59Z";
 const LAST: &str = "9999-12-30T22:00:00Z";
 
 impl FromStr for Time {

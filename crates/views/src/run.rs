@@ -84,15 +84,16 @@ fn effects(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<HashMap<Id<k
     }
     let places: Vec<_> = (0..runs.len()).map(|index| format!("?{}", index + 2)).collect();
     let params: Vec<_> = runs.iter().map(|run| Param::Uuid(run.uuid())).collect();
+    // Counted, and not only looked for: PostgreSQL would read all messages to know which are there.
     let found = read.query::<(Id<kind::Run>, i64)>(
         &format!(
             "select t.run_id, count(*) from run_resources t where t.tenant_id = ?1 and t.run_id in ({})
-             and not (t.resource_type = 'message' and exists (
-                 select 1 from messages m join runs r on r.id = m.from_run_id join tasks k on k.id = r.task_id
-                 where m.tenant_id = ?1 and m.id = t.resource_id and r.id = t.run_id and m.status <> '{}' and m.title = k.variant))
-             and not (t.resource_type = 'report' and exists (
-                 select 1 from reports p join run_steps s on s.run_id = p.run_id and s.created_at = p.created_at
-                 where p.tenant_id = ?1 and p.id = t.resource_id and s.tenant_id = ?1 and s.step_type in ('{}', '{}')))
+             and not (t.resource_type = 'message' and (
+                 select count(*) from messages m join runs r on r.id = m.from_run_id join tasks k on k.id = r.task_id
+                 where m.tenant_id = ?1 and m.id = t.resource_id and r.id = t.run_id and m.status <> '{}' and m.title = k.variant) > 0)
+             and not (t.resource_type = 'report' and (
+                 select count(*) from reports p join run_steps s on s.run_id = p.run_id and s.created_at = p.created_at
+                 where p.tenant_id = ?1 and p.id = t.resource_id and s.tenant_id = ?1 and s.step_type in ('{}', '{}')) > 0)
              group by t.run_id",
             places.join(", "),
             MessageStatus::Ingested,
