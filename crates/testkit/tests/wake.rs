@@ -486,7 +486,7 @@ engines! {
         assert_eq!(house.read(|read| Ok(ShowRun { run: Ref::new(&*run), wake: true }.answer(read, Time::now())?)).wake.unwrap().len(), 2);
         assert!(house.read(|read| Ok(ShowRun { run: Ref::new(&*run), wake: false }.answer(read, Time::now())?)).wake.is_none());
         house.act("end_run", json!({ "run": run, "status": "completed" })).unwrap();
-        assert_eq!(house.act("wake_run", json!({ "run": run })).unwrap_err().kind(), ErrorKind::Denied);
+        assert_eq!(house.act("wake_run", json!({ "run": run })).unwrap_err().kind(), ErrorKind::Conflict);
     }
 
     fn the_answer_to_the_end_of_run_prompt_moves_the_head_but_never_back(house: House) {

@@ -135,7 +135,7 @@ pub fn left_alone(read: &mut Reader<'_>) -> Result<Vec<LeftAlone>> {
         "select a.handle, a.runner, r.name, count(*) from queue_items q join tasks t on t.id = q.task_id
          left join agents a on a.id = q.agent_id left join roles r on r.id = q.role_id
          where q.tenant_id = ?1 and q.status = 'ready' and (q.agent_id is not null or trim(coalesce(t.script, '')) = '')
-         group by a.handle, a.runner, r.name order by a.handle, r.name limit 20",
+         group by a.handle, a.runner, r.name order by case when a.handle is null then 1 else 0 end, a.handle, r.name limit 20",
         &[],
     )
 }

@@ -91,8 +91,8 @@ both_engines! {
         assert_eq!(terminal.json(&["run", "cancel", &run])["status"], "cancelled");
         assert_eq!(terminal.fails_with(Some(&token), &note).0, 6);
         assert_eq!(terminal.fails_with(Some("trw_nonsense"), &note), (6, "the token is not known here".into()));
-        assert_eq!(terminal.fails(&["run", "end", &run, "--status", "completed"]).0, 6);
-        assert_eq!(terminal.fails(&["run", "step", &run, "--type", "think"]).0, 6);
+        assert_eq!(terminal.fails(&["run", "end", &run, "--status", "completed"]).0, 4);
+        assert_eq!(terminal.fails(&["run", "step", &run, "--type", "think"]).0, 4);
         assert_eq!(terminal.fails(&["run", "start", "--agent", "worker", "--parent", &run]).0, 6);
         assert_eq!(terminal.json(&["note", "list"]), json!([]));
         assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["cancelled", "failed"]);
