@@ -88,7 +88,7 @@ engines! {
         assert!(page.contains(&path.replace('&', "&amp;")), "{page}");
         let headers = [(header::ACCEPT, "text/html"), (header::CONTENT_TYPE, "application/x-www-form-urlencoded")];
         let heard = visitor.ask(Method::POST, &path, &headers, b"priority=");
-        assert_eq!((heard.status.as_u16(), heard.header("location")), (303, "/boards/wall"), "{}", heard.body);
+        assert_eq!((heard.status, heard.header("location")), (303, "/boards/wall"), "{}", heard.body);
         assert!(visitor.html("/boards/wall").body.contains(&chosen("", "Not said")));
         let now = visitor.json(&format!("/stickies/{}", one["id"].as_str().unwrap())).data();
         assert_eq!((&now["priority"], &now["note"]), (&Value::Null, &json!("n")));
