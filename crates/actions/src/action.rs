@@ -34,6 +34,16 @@ pub trait Action: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static
     /// another writer was in the way, so it takes nothing with it.
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>>;
 
+    /// What is left to do of one that is done in parts, so that nobody waits long for the database.
+    fn rest(&self, _: &Self::Output) -> Option<Self> {
+        None
+    }
+
+    /// What several parts say together.
+    fn together(_: Self::Output, next: Self::Output) -> Self::Output {
+        next
+    }
+
     /// Does several of them. One that is often done by the hundred does better than one after the other.
     fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
         actions.iter().map(|action| action.perform(context, write)).collect()

@@ -14,6 +14,7 @@ pub mod people;
 pub mod queue;
 pub mod registry;
 pub mod report;
+pub mod retention;
 pub mod run;
 pub mod scratchpad;
 pub mod session;

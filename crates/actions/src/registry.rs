@@ -41,6 +41,7 @@ use crate::{
         TakeItems,
     },
     report::{SetReport, UpdateReport},
+    retention::{CleanupEvents, CleanupMessages},
     run::{CancelRun, EndRun, RecordStep, RecordUsage, StartRun, WakeRun},
     scratchpad::{RestoreScratchpad, SetScratchpad, UpdateScratchpad},
     session::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget, ImportNagger},
@@ -106,10 +107,17 @@ const fn entry<A: Action>() -> Entry {
 }
 
 fn run<A: Action>(core: &Core, context: &Context, action: &A, mode: Mode) -> Result<Value> {
-    let output = match mode {
-        Mode::Execute => core.execute(context, action)?,
-        Mode::Rehearse => core.rehearse(context, action)?,
+    let part = |action: &A| match mode {
+        Mode::Execute => core.execute(context, action),
+        Mode::Rehearse => core.rehearse(context, action),
     };
+    let mut output = part(action)?;
+    let mut rest = action.rest(&output);
+    while let Some(action) = rest {
+        let next = part(&action)?;
+        rest = action.rest(&next);
+        output = A::together(output, next);
+    }
     Ok(serde_json::to_value(output).map_err(|error| Rule::usage(error.to_string()))?)
 }
 
@@ -198,6 +206,8 @@ actions![
     ImportTestcases,
     CleanupContents,
     CleanupLeases,
+    CleanupEvents,
+    CleanupMessages,
     SetBoard,
     ArchiveBoard,
     DeleteBoard,

@@ -45,6 +45,80 @@ const NOUNS: &[(&str, &str)] = &[
     ("workspace", "Workspaces: places where work happens"),
 ];
 
+/// Commands in the order in which a newcomer needs them: asking, recording, working, what belongs to it, looking after it.
+const ORDER: &[&str] = &[
+    // Begin
+    "init",
+    "connect",
+    "ingest",
+    "demo",
+    "up",
+    "open",
+    // Ask
+    "status",
+    "why",
+    "made",
+    "search",
+    "whoami",
+    "usage",
+    // Work
+    "task",
+    "queue",
+    "ready",
+    "claim",
+    "work",
+    "run",
+    "wake",
+    "report",
+    "agent",
+    "scratchpad",
+    // What was seen of Claude Code
+    "session",
+    "subagent",
+    "spawn",
+    "trace",
+    // What is said and decided
+    "message",
+    "conversation",
+    "experiment",
+    "testcase",
+    "route",
+    "note",
+    "decision",
+    "commitment",
+    "board",
+    "stickie",
+    // What belongs to tasks and people
+    "workflow",
+    "role",
+    "package",
+    "link",
+    "label",
+    "workspace",
+    "studio",
+    "person",
+    "token",
+    "tenant",
+    "event",
+    // What other programs start
+    "mcp",
+    "hook",
+    // Looking after it
+    "doctor",
+    "backup",
+    "restore",
+    "export",
+    "import",
+    "move",
+    "cleanup",
+    "forget",
+    "disconnect",
+    "schema",
+    "db",
+    "completions",
+    "man",
+];
+
 const ABOUT: &str = "The system of record for agent work";
 
 /// How much of the grammar is needed.
@@ -98,14 +172,9 @@ fn grammar(extent: &Extent) -> Command {
     let questions = VIEWS.iter().filter(|view| view.command.0.is_empty()).map(|view| view_command(view, extent));
     let deeds =
         ACTIONS.iter().filter(|action| action.command.0.is_empty()).map(|action| action_command(action, extent));
-    Command::new("trackway")
-        .about(ABOUT)
-        .version(env!("TRACKWAY_VERSION"))
-        .args(globals())
-        .subcommands(special())
-        .subcommands(questions)
-        .subcommands(deeds)
-        .subcommands(nouns)
+    let mut commands: Vec<Command> = special().into_iter().chain(questions).chain(deeds).chain(nouns).collect();
+    commands.sort_by_key(|command| ORDER.iter().position(|name| *name == command.get_name()));
+    Command::new("trackway").about(ABOUT).version(env!("TRACKWAY_VERSION")).args(globals()).subcommands(commands)
 }
 
 fn noun_command(noun: &'static str, about: &'static str, extent: &Extent) -> Command {
@@ -331,4 +400,15 @@ fn format_argument() -> Arg {
         .value_parser(["table", "markdown", "mermaid", "json"])
         .default_value("table")
         .help("How to show it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_its_place() {
+        let placed: Vec<String> = command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        assert_eq!(placed, ORDER);
+    }
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use trackway_actions::queue::CleanupLeases;
 use trackway_claude::{discover, settings::connected_memory, transcript::Transcript};
 use trackway_domain::{Error as Rule, Time};
-use trackway_store::{Engine, Reader, health::Health, params};
+use trackway_store::{Engine, Reader, completeness::Missing, health::Health, params, transfer};
 
 use crate::{
     connect,
@@ -40,7 +40,7 @@ pub fn command() -> Command {
         Arg::new("fix")
             .long("fix")
             .action(ArgAction::SetTrue)
-            .help("Do what is safe to do: apply events that wait, return items whose lease is over"),
+            .help("Do what is safe to do: apply events that wait, return items whose lease is over, make missing indexes, remove what a move left"),
     )
 }
 
@@ -59,32 +59,45 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
         let context = house.context()?;
         hook::apply_waiting(&house.core, &context, &folder)?;
         house.core.execute(&context, &CleanupLeases {})?;
+        transfer::remove_left_behind(&location.url)?;
     }
     let store = house.core.store();
     let health = store.health()?;
+    let mut missing = store.missing()?;
+    let mut failed = Vec::new();
+    if matches.get_flag("fix") && !missing.is_empty() {
+        failed = store.make_again(&missing)?;
+        missing = store.missing()?;
+    }
     let mut read = house.reader()?;
     let connected = connected_since();
     let mut findings = Vec::new();
     findings.extend(of_the_database(&health, store.engine()));
-    if health.broken.is_none() {
-        findings.extend(store.unsound()?.into_iter().map(of_the_record));
-    }
-    findings.extend(stuck_leases(&mut read, now)?);
+    let is_whole = missing.iter().all(|missing| missing.made_by.is_some());
+    findings.extend(missing.into_iter().map(of_the_schema));
+    findings.extend(failed.into_iter().map(unmendable));
     findings.extend(unreadable_settings());
-    if let Some(since) = connected {
-        findings.extend(silent_sessions(&mut read, since)?);
+    // What asks for a table that is not there would say no more than that.
+    if is_whole {
+        if health.broken.is_none() {
+            findings.extend(store.unsound()?.into_iter().map(of_the_record));
+        }
+        findings.extend(stuck_leases(&mut read, now)?);
+        findings.extend(unmatched(&mut read, now)?);
+        if let Some(since) = connected {
+            findings.extend(silent_sessions(&mut read, since)?);
+        }
     }
     findings.extend(silent_from_the_start(&mut read, location)?);
     findings.extend(waiting(&folder, now));
     findings.extend(failures(&folder, now));
     // What could not be written beside the database is told there.
     findings.extend(Some(hook::user_folder()).filter(|user| *user != folder).and_then(|user| failures(&user, now)));
-    findings.extend(unmatched(&mut read, now)?);
     let data = json!({
         "database": location.url.to_string(),
         "engine": format!("{} {}", store.engine().name(), health.version),
         "bytes": health.bytes,
-        "schema": trackway_store::migrate::known_version(),
+        "schema": store.schema_version()?,
         "hooks": connected.is_some(),
         "findings": serde_json::to_value(&findings).map_err(|error| Rule::usage(error.to_string()))?,
     });
@@ -122,10 +135,33 @@ fn of_the_database(health: &Health, engine: Engine) -> Vec<Finding> {
         findings.push(Finding {
             check: "incoming",
             problem: format!("a restore or a move to here was cut off and left {left}"),
-            fix: "it is not used by anything: delete it".to_owned(),
+            fix: "it is not used by anything, and the same command goes on with it; trackway doctor --fix removes it"
+                .to_owned(),
         });
     }
     findings
+}
+
+/// What the migrations made and somebody took away.
+fn of_the_schema(missing: Missing) -> Finding {
+    Finding {
+        check: "schema",
+        problem: format!("{} is missing", missing.what),
+        fix: match missing.made_by {
+            Some(_) => "trackway doctor --fix makes it again".to_owned(),
+            None => "restore the last backup elsewhere: trackway restore FILE --db URL".to_owned(),
+        },
+    }
+}
+
+/// An index that cannot be made: it is unique, and what it keeps out came in without it; or the role may not.
+fn unmendable(why: String) -> Finding {
+    Finding {
+        check: "schema",
+        problem: why,
+        fix: "remove what is there twice, or restore the last backup elsewhere: trackway restore FILE --db URL"
+            .to_owned(),
+    }
 }
 
 /// Something that no write of ours leaves behind.

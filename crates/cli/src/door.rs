@@ -96,8 +96,7 @@ pub fn answer(matches: &ArgMatches) -> Result<Outcome, Failure> {
             let (verb, rest) = rest.subcommand().unwrap_or(("", rest));
             board_folder::answer(&House::open(matches)?, verb, rest)
         }
-        Some(("backup", rest)) => transfer::backup(&House::open(matches)?, rest),
-        Some(("export", rest)) => transfer::export(&House::open(matches)?, rest),
+        Some(("backup" | "export", rest)) => transfer::backup(&House::open(matches)?, rest),
         Some(("move", rest)) => transfer::move_to(&House::open(matches)?, rest),
         Some(("restore", rest)) => transfer::restore(&Location::find(matches)?, rest),
         Some(("import", rest)) if rest.subcommand_name() == Some("jsonl") => {
@@ -333,15 +332,18 @@ fn ask_first(action: &Entry, rehearsed: &Value) -> Result<(), Failure> {
         .iter()
         .find_map(|field| rehearsed.get(field).and_then(Value::as_str))
         .unwrap_or_default();
+    let (what, question) = match rehearsed.get("removed").filter(|_| noun == "cleanup") {
+        Some(removed) => (String::new(), format!("remove {removed} {verb}")),
+        None => (format!(" {name:?}"), format!("{} {name}", format!("{verb} {noun}").trim_end())),
+    };
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         let command = format!("{noun} {verb}");
-        return Err(Rule::usage(format!("{} {name:?} needs --yes here", command.trim_start()))
+        return Err(Rule::usage(format!("{}{what} needs --yes here", command.trim_start()))
             .hint("--dry-run shows what would happen")
             .into());
     }
     let mut stderr = std::io::stderr().lock();
-    let what = format!("{verb} {noun}");
-    write!(stderr, "{} {name}? [y/N] ", what.trim_end())?;
+    write!(stderr, "{question}? [y/N] ")?;
     stderr.flush()?;
     let mut reply = String::new();
     std::io::stdin().lock().read_line(&mut reply)?;

@@ -1,6 +1,6 @@
 //! `trackway init`: making a database, with what must be there from the start.
 
-use std::env;
+use std::{env, io::IsTerminal};
 
 use clap::{ArgMatches, parser::ValueSource};
 use serde_json::json;
@@ -18,6 +18,10 @@ use crate::{
     render::Shape,
     user,
 };
+
+/// What people do next.
+const NEXT: &str =
+    "next: trackway connect claude-code records what Claude Code does here; trackway demo tells a small story";
 
 /// Makes the database that was asked for. What is there stays as it is.
 pub fn init(matches: &ArgMatches) -> Result<Outcome, Failure> {
@@ -47,7 +51,11 @@ pub fn init(matches: &ArgMatches) -> Result<Outcome, Failure> {
         "person": handle,
         "new": founded == Founded::Tenant,
     });
-    Ok(Outcome::new(data, Shape::Fields))
+    let mut outcome = Outcome::new(data, Shape::Fields);
+    if std::io::stderr().is_terminal() {
+        outcome.remarks.push(NEXT.to_owned());
+    }
+    Ok(outcome)
 }
 
 /// The record is not part of the project's source.

@@ -1,7 +1,5 @@
 //! The log of what stays: one line for each failure, on standard error.
 
-use std::io::IsTerminal;
-
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     layer::SubscriberExt,
@@ -26,7 +24,8 @@ pub fn start() -> Result<(), Failure> {
     };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        // Colour is a feature that is not built in, and asking for it is an error.
+        .with_ansi(false)
         .with_target(false);
     // One that is there already is as good.
     let _ = tracing_subscriber::registry().with(lines).with(Targets::new().with_target(OURS, level)).try_init();

@@ -30,9 +30,11 @@ fn file_argument(help: &'static str) -> Arg {
 /// `backup`, `restore`, `export` and `move`.
 pub fn commands() -> [Command; 4] {
     [
-        Command::new("backup")
-            .about("Write everything to one file, as one moment has it, while others write on")
-            .arg(file_argument("The file; an older backup there is replaced once the new one is whole")),
+        Command::new("backup").about("Write everything to one file, as one moment has it, while others write on").arg(
+            file_argument(
+                "The file; an older backup there is replaced once the new one is whole; - is standard output",
+            ),
+        ),
         Command::new("restore")
             .about("Make the database from a backup; it must be empty or not there yet")
             .arg(file_argument("A backup, of either engine")),
@@ -66,22 +68,17 @@ fn file_of(matches: &ArgMatches) -> PathBuf {
     matches.get_one::<PathBuf>("file").cloned().unwrap_or_default()
 }
 
+/// `backup` and `export`: one thing by two names.
 pub fn backup(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
     house.refuse_token("back up what all tenants hold")?;
+    let path = file_of(matches);
     let mut bar = Bar::new();
-    let copied = transfer::backup(house.core.store(), &file_of(matches), &mut |table, rows| bar.at(table, rows))?;
-    Ok(answered(&copied))
-}
-
-pub fn export(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
-    if file_of(matches) != Path::new("-") {
-        return backup(house, matches);
+    let mut progress = |table: &str, rows| bar.at(table, rows);
+    if path == Path::new("-") {
+        transfer::export(house.core.store(), &mut io::stdout().lock(), &mut progress)?;
+        return Ok(Outcome::new(Value::String(String::new()), Shape::Document));
     }
-    house.refuse_token("export what all tenants hold")?;
-    let mut stdout = io::stdout().lock();
-    let mut bar = Bar::new();
-    transfer::export(house.core.store(), &mut stdout, &mut |table, rows| bar.at(table, rows))?;
-    Ok(Outcome::new(Value::String(String::new()), Shape::Document))
+    Ok(answered(&transfer::backup(house.core.store(), &path, &mut progress)?))
 }
 
 pub fn restore(location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {

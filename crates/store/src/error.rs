@@ -31,6 +31,9 @@ pub enum Error {
     Pooled(String),
     #[error("PostgreSQL refused the connection: {0}")]
     Refused(String),
+    /// The role in the URL lacks a right.
+    #[error("PostgreSQL does not let this role do that: {0}")]
+    NotAllowed(String),
     #[error("the disk is full: {0}")]
     Full(String),
     #[error("the database cannot be written: {0}")]
@@ -65,6 +68,7 @@ impl Error {
             Self::Missing(_) => ErrorKind::NotFound,
             Self::Busy(_) | Self::Unreachable(_) | Self::Standby(_) | Self::Again(_) => ErrorKind::Busy,
             Self::Taken(_) | Self::Refuted(_) => ErrorKind::Conflict,
+            Self::NotAllowed(_) => ErrorKind::Denied,
             // Not busy, which means that nothing happened and that trying again is safe.
             Self::Unsettled(_)
             | Self::NotOurs(_)
@@ -105,6 +109,9 @@ impl Error {
             Self::Pooled(_) => "let it pool sessions: pool_mode = session",
             Self::Unreachable(_) => "is the server running, and is the URL right?",
             Self::Refused(_) => "check the user, the password and the database in the URL",
+            Self::NotAllowed(_) => {
+                "a role that only reads cannot write: give the URL of the role that owns the tables; nothing was changed"
+            }
             Self::Full(_) => "free some space and try again; nothing was changed",
             Self::ReadOnly(_) => "check the permissions of the file and its directory; nothing was changed",
             Self::Damaged(_) => "take another copy of it; nothing was changed",
@@ -147,6 +154,7 @@ impl From<tokio_postgres::Error> for Error {
                 Self::Refuted(text)
             }
             Some(code) if *code == SqlState::DISK_FULL => Self::Full(text),
+            Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => Self::NotAllowed(text),
             Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby(text),
             Some(code) if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
                 Self::Again(text)

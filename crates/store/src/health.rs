@@ -2,7 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{connection::Engine, error::Result, store::Store, url::Url};
+use crate::{
+    connection::{Connection, Engine},
+    error::{Error, Result},
+    store::Store,
+    transfer::staging::{FILLING, SCHEMA},
+    url::Url,
+};
 
 /// What a doctor looks at.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,7 +21,7 @@ pub struct Health {
     pub bytes: i64,
     /// Bytes that are free where the file is.
     pub free_bytes: Option<u64>,
-    /// What a restore or a move that was cut off left behind.
+    /// What a restore or a move that was cut off left behind. One that is under way left nothing.
     pub incoming: Option<String>,
 }
 
@@ -31,7 +37,9 @@ impl Store {
                 broken: one("pragma quick_check(1)")?.filter(|said| said != "ok"),
                 bytes: path.metadata().map_or(0, |file| i64::try_from(file.len()).unwrap_or(i64::MAX)),
                 free_bytes: free_beside(path),
-                incoming: Some(incoming_of(path)).filter(|left| left.exists()).map(|left| left.display().to_string()),
+                incoming: Some(incoming_of(path))
+                    .filter(|left| left.exists() && !is_being_filled(left))
+                    .map(|left| left.display().to_string()),
             }),
             Url::Postgres(_) => Ok(Health {
                 version: one("select current_setting('server_version')")?.unwrap_or_default(),
@@ -40,11 +48,19 @@ impl Store {
                     .and_then(|bytes| bytes.parse().ok())
                     .unwrap_or_default(),
                 free_bytes: None,
-                incoming: one("select cast(nspname as text) from pg_namespace where nspname = 'trackway_incoming'")?
-                    .map(|schema| format!("the schema {schema}")),
+                incoming: one(&format!(
+                    "select cast(nspname as text) from pg_namespace where nspname = '{SCHEMA}' and pg_try_advisory_xact_lock_shared({FILLING})"
+                ))?
+                .map(|schema| format!("the schema {schema}")),
             }),
         }
     }
+}
+
+/// Whether a process fills this file just now, which it keeps locked.
+fn is_being_filled(path: &Path) -> bool {
+    let looked = Connection::sqlite(path, false).and_then(|mut left| left.batch("begin immediate; rollback"));
+    matches!(looked, Err(Error::Busy(_)))
 }
 
 /// Where a SQLite database is filled before it takes its place.

@@ -2,6 +2,7 @@
 
 pub mod bell;
 pub mod boards;
+pub mod completeness;
 pub mod connection;
 pub mod current_reports;
 pub mod error;

@@ -30,6 +30,18 @@ pub(crate) fn texts(version: i64) -> impl Iterator<Item = &'static str> {
     MIGRATIONS.iter().filter(move |(number, ..)| *number <= version).map(|(.., text)| *text)
 }
 
+/// Every statement of the migrations, in order, as an engine is told it.
+pub(crate) fn statements(engine: Engine) -> Vec<String> {
+    let mut statements = Vec::new();
+    for text in texts(known_version()) {
+        let text = translated(engine, text);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+        let all = lines.join("\n");
+        statements.extend(all.split(';').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned));
+    }
+    statements
+}
+
 /// Whether the database is empty or ours. Something else is an error, and is left alone.
 fn is_empty(connection: &mut Connection, url: &Url) -> Result<bool> {
     let (tables, mark, ours) = match connection.engine() {

@@ -79,9 +79,10 @@ impl Reader<'_> {
             }
         }
         let relations = self.query_unscoped::<Relation>(relations, &[])?;
+        let version = self.query_unscoped::<(i64,)>("select max(version) from trackway_migrations", &[])?;
         Ok(Schema {
             engine: self.engine().name(),
-            version: crate::migrate::known_version(),
+            version: version.first().map_or(0, |(version,)| *version),
             edges: edges(&tables, &relations),
             tables,
             relations,

@@ -149,6 +149,11 @@ macro_rules! params {
     };
 }
 
+/// The placeholders of a list that begins with this one: `?2, ?3, ?4`.
+pub fn places(from: usize, count: usize) -> String {
+    (from..from + count).map(|place| format!("?{place}")).collect::<Vec<_>>().join(", ")
+}
+
 /// A value read from a row, before it has a Rust type.
 #[derive(Debug, Clone, Copy)]
 pub enum Column<'a> {

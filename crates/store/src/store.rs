@@ -34,7 +34,7 @@ pub struct Store {
 }
 
 /// What tells a file from another one that is put in its place.
-type FileIdentity = (u64, u64);
+pub(crate) type FileIdentity = (u64, u64);
 
 impl Store {
     /// Opens a database that exists; brings an older one up to date.
@@ -173,7 +173,7 @@ impl Store {
 }
 
 #[cfg(unix)]
-fn identity_at(url: &Url) -> Option<FileIdentity> {
+pub(crate) fn identity_at(url: &Url) -> Option<FileIdentity> {
     use std::os::unix::fs::MetadataExt;
     match url {
         Url::Sqlite(path) => path.metadata().ok().map(|file| (file.dev(), file.ino())),
@@ -182,7 +182,7 @@ fn identity_at(url: &Url) -> Option<FileIdentity> {
 }
 
 #[cfg(not(unix))]
-fn identity_at(_: &Url) -> Option<FileIdentity> {
+pub(crate) fn identity_at(_: &Url) -> Option<FileIdentity> {
     None
 }
 

@@ -7,7 +7,7 @@ use trackway_actions::{
     Context,
     registry::{ACTIONS, Entry},
 };
-use trackway_domain::ErrorKind;
+use trackway_domain::{ErrorKind, Time};
 use trackway_store::params;
 use trackway_testkit::{House, Snapshot, engines, id};
 use uuid::Uuid;
@@ -21,7 +21,7 @@ const SECRET: &str = "secret";
 const REFERENCE_AS_TEXT: [(&str, &str); 3] = [("create_note", "about"), ("vote", "option"), ("send_message", "to")];
 
 /// The actions that name nothing but what they make, and so cannot reach anything.
-const WITHOUT_REFERENCES: [&str; 10] = [
+const WITHOUT_REFERENCES: [&str; 12] = [
     "set_role",
     "set_workspace",
     "set_label",
@@ -32,6 +32,8 @@ const WITHOUT_REFERENCES: [&str; 10] = [
     "import_nagger",
     "cleanup_contents",
     "cleanup_leases",
+    "cleanup_events",
+    "cleanup_messages",
 ];
 
 /// One thing of every kind, all of the same name.
@@ -174,6 +176,10 @@ engines! {
                 let action = ACTIONS.iter().find(|action| action.name == name).unwrap();
                 let _ = house.act_as(&visitor, name, required(action, &id.to_string()).into());
             }
+        }
+        // What goes by its age goes at home only.
+        for name in ["cleanup_events", "cleanup_messages"] {
+            house.act_as(&visitor, name, json!({ "before": Time::now() })).unwrap();
         }
         theirs.assert_unchanged(&house.core);
     }

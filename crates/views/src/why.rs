@@ -495,7 +495,12 @@ fn follow_observed(read: &mut Reader<'_>, entry: &Entry, now: Time, places: &mut
     };
     places.push(hop(kind, entry.id, entry.display_path.clone()));
     let run = read.one::<(Option<Id<kind::Run>>,)>(sql, params![entry.id])?;
-    match run.and_then(|(run,)| run) {
+    let run = match run.and_then(|(run,)| run) {
+        // A message that was cleaned up is known by its touch only.
+        None => maker(&touched_by(read, entry.id)?, entry),
+        run => run,
+    };
+    match run {
         Some(run) => follow_runs(read, run, now, places),
         None => made_outside_a_run(read, entry, places),
     }

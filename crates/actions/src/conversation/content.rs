@@ -4,7 +4,11 @@ use std::collections::HashMap;
 
 use sha2::{Digest, Sha256};
 use trackway_domain::{Error as Rule, kind, spawn::hex};
-use trackway_store::{Engine, Writer, params, tables::Content};
+use trackway_store::{
+    Engine, Writer, params,
+    sql::{Param, places},
+    tables::Content,
+};
 use uuid::Uuid;
 
 use crate::{context::Context, error::Result};
@@ -96,13 +100,25 @@ pub(crate) struct Swept {
 
 /// Removes the bodies that no message has any more, and their words.
 pub(crate) fn sweep(write: &mut Writer<'_>) -> Result<Swept> {
-    let unused = "contents where tenant_id = ?1 and not exists (select 1 from messages m where m.tenant_id = ?1 and m.content_id = contents.id)";
+    sweep_where(write, "true", &[])
+}
+
+/// The same among these.
+pub(crate) fn sweep_these(write: &mut Writer<'_>, contents: &[Uuid]) -> Result<Swept> {
+    let values: Vec<Param<'_>> = contents.iter().copied().map(Param::Uuid).collect();
+    sweep_where(write, &format!("id in ({})", places(2, contents.len())), &values)
+}
+
+fn sweep_where(write: &mut Writer<'_>, which: &str, params: &[Param<'_>]) -> Result<Swept> {
+    let unused = format!(
+        "contents where tenant_id = ?1 and {which} and not exists (select 1 from messages m where m.tenant_id = ?1 and m.content_id = contents.id)"
+    );
     if write.engine() == Engine::Postgres {
         // A sender that found a body holds it until its message stands: the sweep waits for it here, and looks again.
-        write.query::<(Uuid,)>(&format!("select id from {unused} for update"), &[])?;
+        write.query::<(Uuid,)>(&format!("select id from {unused} for update"), params)?;
     }
     let characters =
-        write.count(&format!("select cast(coalesce(sum(length(body)), 0) as bigint) from {unused}"), &[])?;
-    let bodies = write.execute(&format!("delete from {unused}"), &[])?;
+        write.count(&format!("select cast(coalesce(sum(length(body)), 0) as bigint) from {unused}"), params)?;
+    let bodies = write.execute(&format!("delete from {unused}"), params)?;
     Ok(Swept { bodies: i64::try_from(bodies).unwrap_or(i64::MAX), characters })
 }

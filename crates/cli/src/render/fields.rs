@@ -6,12 +6,14 @@ use trackway_domain::text;
 use super::{Page, heading};
 
 impl Page {
-    /// Short fields first, in their order; then long texts and lists under headings of their own.
+    /// Short fields first, in their order; then long texts and lists under headings of their own. Notices are told
+    /// beside the data.
     pub(super) fn fields(&self, data: &Value) -> String {
-        let Value::Object(fields) = data else {
+        let Value::Object(mut fields) = data.clone() else {
             return self.shown("", data);
         };
-        let mut lines = self.short_fields(fields);
+        fields.shift_remove("notices");
+        let mut lines = self.short_fields(&fields);
         for (name, value) in fields.iter().filter(|(_, value)| is_long(value)) {
             lines.push(String::new());
             lines.push(heading(&name.replace('_', " ")));

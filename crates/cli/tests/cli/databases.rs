@@ -5,7 +5,10 @@ use std::{fs, os::unix::fs::PermissionsExt, os::unix::process::CommandExt};
 use trackway_store::connection::Connection;
 use trackway_testkit::Engine;
 
-use crate::terminal::{Terminal, column, ran};
+use crate::{
+    hook::connection,
+    terminal::{Terminal, column, ran},
+};
 
 /// A user with a home and nothing else said.
 fn newcomer() -> Terminal {
@@ -257,4 +260,29 @@ fn a_killed_process_leaves_all_or_nothing() {
         assert_eq!((touches, events.iter().filter(|action| *action == "create_note").count()), (notes, notes));
         terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "after"]);
     }
+}
+
+/// A role of PostgreSQL that was given no more than to look.
+#[test]
+fn a_role_that_only_reads_is_told_so() {
+    let terminal = Terminal::at(Engine::Postgres);
+    let role = format!("reader_{}", uuid::Uuid::new_v4().simple());
+    let mut owner = connection(&terminal);
+    owner
+        .batch(&format!(
+            "create role {role}; grant usage on schema public to {role}; grant select on all tables in schema public to {role}"
+        ))
+        .unwrap();
+    let url = format!("{}?options=-c%20role%3D{role}", terminal.database.url_text());
+    assert_eq!(terminal.json(&["studio", "list", "--db", &url])[0]["name"], "main");
+    let ran = terminal.runs(&["studio", "set", "--name", "x", "--db", &url]);
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (
+            6,
+            "error: PostgreSQL does not let this role do that: permission denied for table studios\n\
+             hint: a role that only reads cannot write: give the URL of the role that owns the tables; nothing was changed\n"
+        )
+    );
+    owner.batch(&format!("drop owned by {role}; drop role {role}")).unwrap();
 }

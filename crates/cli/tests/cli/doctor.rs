@@ -11,10 +11,18 @@ use serde_json::{Value, json};
 use trackway_store::{Url, connection::Connection};
 use trackway_testkit::Engine;
 
-use crate::terminal::{Terminal, both_engines, column, ran, ran_with_input, text};
+use crate::{
+    hook::connection,
+    terminal::{Terminal, both_engines, column, ran, ran_with_input, text},
+};
 
 fn doctor(terminal: &Terminal) -> (i32, Value) {
     let ran = ran(terminal.command(&["doctor", "--json"]));
+    (ran.code, serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone())
+}
+
+fn fixing(terminal: &Terminal) -> (i32, Value) {
+    let ran = ran(terminal.command(&["doctor", "--fix", "--json"]));
     (ran.code, serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone())
 }
 
@@ -130,6 +138,61 @@ both_engines! {
         }
         let (code, found) = doctor(&terminal);
         assert_eq!((code, column(&found["findings"], "check")), (1, vec!["incoming".to_owned()]));
+        assert!(text(&found["findings"][0]["fix"]).contains("trackway doctor --fix"));
+        // While a move holds it, it is nobody's business.
+        let mut mover = match terminal.database.url() {
+            Url::Sqlite(path) => Connection::sqlite(Path::new(&format!("{}.incoming", path.display())), false).unwrap(),
+            Url::Postgres(_) => Connection::postgres(&terminal.database.url_text()).unwrap(),
+        };
+        let held = match mover.engine() {
+            Engine::Sqlite => "pragma locking_mode = exclusive; begin immediate; commit",
+            Engine::Postgres => "select pg_advisory_lock(1414682458)",
+        };
+        mover.batch(held).unwrap();
+        assert_eq!(ran(terminal.command(&["doctor", "--fix"])).code, 0);
+        drop(mover);
+        // The server takes a moment to notice that it is gone.
+        while doctor(&terminal).0 == 0 {}
+        let fixed = ran(terminal.command(&["doctor", "--fix"]));
+        assert_eq!((fixed.code, fixed.stdout.lines().last().unwrap()), (0, "nothing is wrong"), "{}", fixed.stdout);
+        assert_eq!(doctor(&terminal).0, 0);
+        if let Url::Sqlite(path) = terminal.database.url() {
+            assert!(!Path::new(&format!("{}.incoming", path.display())).exists());
+        }
+    }
+
+    fn a_schema_that_lacks_something_is_found_and_its_indexes_are_made_again(terminal: Terminal) {
+        let (code, found) = doctor(&terminal);
+        assert_eq!((code, &found["schema"]), (0, &json!(trackway_store::migrate::known_version())));
+        let mut connection = connection(&terminal);
+        connection.batch("drop index queue_items_ready; drop index roles_by_name").unwrap();
+        let (code, found) = doctor(&terminal);
+        assert_eq!((code, column(&found["findings"], "check")), (1, vec!["schema".to_owned(); 2]));
+        assert_eq!(column(&found["findings"], "problem"), ["the index queue_items_ready is missing", "the index roles_by_name is missing"]);
+        assert_eq!(text(&found["findings"][0]["fix"]), "trackway doctor --fix makes it again");
+        let fixed = ran(terminal.command(&["doctor", "--fix"]));
+        assert_eq!((fixed.code, fixed.stdout.lines().last().unwrap()), (0, "nothing is wrong"), "{}", fixed.stdout);
+        let index = match connection.engine() {
+            Engine::Sqlite => "select count(*) from sqlite_master where name = 'queue_items_ready'",
+            Engine::Postgres => "select count(*) from pg_indexes where schemaname = current_schema() and indexname = 'queue_items_ready'",
+        };
+        assert_eq!(connection.query::<(i64,)>(index, &[]).unwrap(), [(1,)]);
+
+        // What a unique index kept out came in without it.
+        connection.batch("drop index roles_by_name").unwrap();
+        terminal.json(&["role", "set", "--name", "a"]);
+        terminal.json(&["role", "set", "--name", "b"]);
+        connection.batch("update roles set name = 'a' where name = 'b'").unwrap();
+        let (code, fixed) = fixing(&terminal);
+        assert_eq!(code, 1);
+        assert!(text(&fixed["findings"][1]["problem"]).starts_with("the index roles_by_name cannot be made again: "), "{fixed}");
+
+        connection.batch("alter table roles rename to lost").unwrap();
+        let (code, found) = doctor(&terminal);
+        assert_eq!((code, &found["findings"][0]["problem"]), (1, &json!("the table roles is missing")));
+        assert!(text(&found["findings"][0]["fix"]).contains("trackway restore FILE"));
+        // Else it would be found again at the end of this test.
+        connection.batch("delete from trackway_migrations").unwrap();
     }
 }
 

@@ -15,7 +15,7 @@ const SESSION: &str = "5e550000-0000-4000-8000-000000000001";
 const FORK: &str = "5e550000-0000-4000-8000-000000000002";
 
 /// The tables of claude-nagger's first schema.
-const V1: &str = "
+pub const V1: &str = "
     create table schema_version (version integer primary key, applied_at text not null);
     create table subagents (agent_id text primary key, session_id text not null, agent_type text not null default 'unknown',
         role text, role_source text, created_at text not null, startup_processed integer not null default 0,

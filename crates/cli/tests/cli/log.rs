@@ -5,7 +5,7 @@ use std::fs;
 use crate::{
     hook::connection,
     mcp_client::Server,
-    terminal::{Terminal, both_engines, text},
+    terminal::{Terminal, both_engines, on_a_terminal, text},
 };
 
 both_engines! {
@@ -20,6 +20,27 @@ both_engines! {
         assert_eq!(log.lines().count(), 1, "{log}");
         assert!(log.contains("ERROR") && log.contains("method=GET path=\"/notes\" status=500") && log.contains("notes"), "{log}");
         assert!(!log.contains(&token), "{log}");
+    }
+
+    fn a_terminal_sees_what_was_done_and_nothing_of_the_log(terminal: Terminal) {
+        let begun = on_a_terminal(&terminal.command(&["init"]));
+        assert_eq!(begun.code, 0, "{}", begun.stdout);
+        assert!(begun.stdout.starts_with("next: trackway connect claude-code"), "{}", begun.stdout);
+        let seen = on_a_terminal(&terminal.command(&[]));
+        assert_eq!(seen.code, 0, "{}", seen.stdout);
+        assert!(seen.stdout.starts_with("\u{1b}[1mTrackway\u{1b}[0m "), "{:?}", seen.stdout);
+        assert!(seen.stdout.contains("\u{1b}[1mnext:\u{1b}[0m trackway demo"), "{:?}", seen.stdout);
+        terminal.json(&["workflow", "set", "--name", "w"]);
+        terminal.json(&["task", "set", "--workflow", "w", "--variant", "v", "--script", "true"]);
+        terminal.json(&["queue", "add", "--task", "v"]);
+        let worked = on_a_terminal(&terminal.command(&["work", "--once"]));
+        assert_eq!(worked.code, 0, "{}", worked.stdout);
+        assert!(worked.stdout.contains(" v completed (") && !worked.stdout.contains("tracing"), "{:?}", worked.stdout);
+        // What the log does say is one plain line.
+        let mut command = terminal.command(&["work", "--once"]);
+        command.env("TRACKWAY_LOG", "trace");
+        let told = on_a_terminal(&command);
+        assert_eq!((told.code, told.stdout.contains("panicked")), (0, false), "{}", told.stdout);
     }
 
     fn a_level_that_does_not_exist_is_said(terminal: Terminal) {

@@ -35,6 +35,7 @@ mod pages;
 mod queue;
 mod record;
 mod reference;
+mod retention;
 mod routes;
 mod runs;
 mod search;

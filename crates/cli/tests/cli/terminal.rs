@@ -1,7 +1,9 @@
 //! Someone who types commands.
 
 use std::{
+    ffi::OsStr,
     io::Write,
+    iter,
     process::{Command, Stdio},
 };
 
@@ -135,6 +137,19 @@ pub fn ran(mut command: Command) -> Ran {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// Runs a command on a terminal, as people do: what they see is all in `stdout`.
+pub fn on_a_terminal(command: &Command) -> Ran {
+    let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
+    let line: Vec<String> = iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();
+    let mut script = Command::new("script");
+    script.args(["-qec", &line.join(" "), "/dev/null"]).env_clear().env("TERM", "xterm").stdin(Stdio::null());
+    script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    script.current_dir(command.get_current_dir().unwrap());
+    let mut seen = ran(script);
+    seen.stdout = seen.stdout.replace("\r\n", "\n");
+    seen
 }
 
 /// Runs a command with a text on its standard input.

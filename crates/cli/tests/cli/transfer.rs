@@ -146,6 +146,8 @@ both_engines! {
         furnish(&terminal);
         let before = digests(&terminal);
         let exported = terminal.runs(&["export", "-"]);
+        assert_eq!(terminal.runs(&["backup", "-"]).stdout.lines().count(), exported.stdout.lines().count());
+        assert!(!terminal.home.path().join("-").exists());
         assert_eq!((exported.code, exported.stderr.as_str()), (0, ""));
         assert!(exported.stdout.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
         let target = Terminal::before_init(engine_of(&terminal));

@@ -7,7 +7,7 @@ mod dump;
 pub mod layout;
 mod row_text;
 mod rows;
-mod staging;
+pub(crate) mod staging;
 
 use std::{
     io::{Read, Seek, Write},
@@ -97,6 +97,11 @@ pub fn move_to(store: &Store, url: &Url, progress: Progress<'_>) -> Result<Vec<T
     staging.publish(&tables, &copied)
 }
 
+/// Removes what a restore or a move that was cut off left behind, unless one is under way.
+pub fn remove_left_behind(url: &Url) -> Result<()> {
+    staging::remove_left_behind(url)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;
@@ -163,6 +168,90 @@ mod tests {
         let mut read = store.read(Uuid::nil().into()).unwrap();
         assert_eq!(read.query_unscoped::<(String,)>("select handle from people", &[]).unwrap(), [("ada".to_owned(),)]);
         assert_eq!(read.query_unscoped::<(i64,)>("select count(*) from boards", &[]).unwrap(), [(0,)]);
+    }
+
+    fn people(url: &Url) -> Vec<(String,)> {
+        let store = Store::open(url.clone()).unwrap();
+        let mut read = store.read(Uuid::nil().into()).unwrap();
+        read.query_unscoped("select handle from people order by handle", &[]).unwrap()
+    }
+
+    #[test]
+    fn a_target_that_got_data_meanwhile_keeps_it() {
+        // Not there at first, there without tables, there without rows.
+        for before in ["", "file", "tables"] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("b.db");
+            let url = Url::sqlite(&path);
+            match before {
+                "file" => drop(std::fs::File::create(&path).unwrap()),
+                "tables" => drop(Store::create(url.clone()).unwrap()),
+                _ => {}
+            }
+            let exported = exported(&house(&folder.path().join("a.db")));
+            let mut meanwhile = Some(|| drop(house(&path)));
+            let refused = restore(&url, &mut Cursor::new(&exported), &mut |_, _| {
+                meanwhile.take().into_iter().for_each(|make| make());
+            });
+            let Err(Error::Rule(rule)) = refused else { panic!("{before}: {refused:?}") };
+            assert_eq!(rule.kind, trackway_domain::ErrorKind::Conflict, "{before}");
+            assert_eq!(people(&url), [("ada".to_owned(),)], "{before}");
+            assert_eq!(Store::open(url).unwrap().health().unwrap().incoming, None, "{before}");
+        }
+    }
+
+    #[test]
+    fn an_empty_target_is_filled_under_those_who_have_it_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = house(&folder.path().join("a.db"));
+        let url = Url::sqlite(folder.path().join("b.db"));
+        let copied = {
+            // As somebody leaves it who is killed while making it.
+            drop(Store::create(url.clone()).unwrap());
+            move_to(&store, &url, &mut |_, _| {}).unwrap()
+        };
+        assert_eq!(copied, export(&Store::open(url.clone()).unwrap(), &mut Vec::new(), &mut |_, _| {}).unwrap());
+        assert_eq!(people(&url), [("ada".to_owned(),)]);
+        // A log without its file would be taken for the new one's.
+        let other = folder.path().join("c.db");
+        std::fs::write(folder.path().join("c.db-wal"), "left").unwrap();
+        move_to(&store, &Url::sqlite(&other), &mut |_, _| {}).unwrap();
+        assert_eq!(people(&Url::sqlite(other)), [("ada".to_owned(),)]);
+        let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| !name.to_str().unwrap().contains("incoming")), "{left:?}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn who_waited_for_a_staging_that_took_its_place_leaves_it_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = house(&folder.path().join("a.db"));
+        let url = Url::sqlite(folder.path().join("b.db"));
+        let version = migrate::known_version();
+        let tables = layout::tables(version);
+        let mut first = Staging::open(&url, version).unwrap();
+        let mut read = store.read(Uuid::nil().into()).unwrap();
+        let mut take = |table: &TableLayout| {
+            let rows = Rows::new(table, |sql, params| read.query_unscoped(sql, params));
+            first.take(table, rows, &mut |_, _| {}).unwrap()
+        };
+        let copied: Vec<TableCopied> = tables.iter().map(&mut take).collect();
+        let second = std::thread::spawn({
+            let url = url.clone();
+            move || Staging::open(&url, version).map(drop)
+        });
+        let is_staging = |link: std::io::Result<std::path::PathBuf>| link.is_ok_and(|to| to.ends_with("b.db.incoming"));
+        let open = || {
+            let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            all.filter(|entry| is_staging(std::fs::read_link(entry.path()))).count()
+        };
+        while open() < 2 {
+            std::thread::yield_now();
+        }
+        first.publish(&tables, &copied).unwrap();
+        let waited = second.join().unwrap();
+        assert!(matches!(waited, Err(Error::Busy(_))), "{waited:?}");
+        assert_eq!(people(&url), [("ada".to_owned(),)]);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 
 use std::{
     fs::{self, File},
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
+use rusqlite::backup::Backup;
 use trackway_domain::Error as Rule;
 use uuid::Uuid;
 
@@ -23,13 +25,16 @@ use crate::{
     migrate,
     search::index_again,
     sql::Param,
+    store::identity_at,
     url::Url,
 };
 
 /// The schema in PostgreSQL, until it is whole.
-const SCHEMA: &str = "trackway_incoming";
-/// What keeps two from filling one database, and the lock of migrations.
-const LOCKS: (i64, i64) = (1_414_682_458, 1_414_682_457);
+pub(crate) const SCHEMA: &str = "trackway_incoming";
+/// What keeps two from filling one database of PostgreSQL.
+pub(crate) const FILLING: i64 = 1_414_682_458;
+/// The lock of migrations.
+const MIGRATING: i64 = 1_414_682_457;
 /// Rows that are committed together.
 const TOGETHER: usize = 2_000;
 /// Bytes that are sent together.
@@ -109,7 +114,7 @@ impl Staging {
         let mut connection = Connection::postgres(address)?;
         refuse_rows(&mut connection, url)?;
         // Waited for: the server may not have noticed yet that who held it was killed.
-        connection.query::<(bool,)>(&format!("select pg_advisory_lock({}) is null", LOCKS.0), &[])?;
+        connection.query::<(bool,)>(&format!("select pg_advisory_lock({FILLING}) is null"), &[])?;
         let target = connection.query::<(String,)>("select cast(current_schema() as text)", &[])?;
         let Some((target,)) = target.into_iter().next() else {
             return Err(Error::Database("there is no schema to make tables in".into()));
@@ -283,17 +288,18 @@ impl Staging {
         if let Err(error) = self.connection.query::<(i64,)>("pragma wal_checkpoint(truncate)", &[]) {
             return Err(self.given_up(error));
         }
-        let Self { connection, place: Place::File { target, staging }, .. } = self else {
+        let Self { connection, place: Place::File { target, staging }, url } = self else {
             return Ok(());
         };
-        drop(connection);
-        let failed = |error: std::io::Error| file_error(&target.display().to_string(), &error);
-        File::open(&staging).and_then(|file| file.sync_all()).map_err(failed)?;
-        if target.exists() {
-            // Empty, as was seen; its log would be taken for the new file's.
-            remove_database(&target);
+        // A log that was left alone would be taken for the new file's.
+        if target.exists() || with_ending(&target, "-wal").exists() {
+            return pour(connection, &staging, &target, &url);
         }
-        fs::rename(&staging, &target).map_err(failed)?;
+        let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::AlreadyExists => holds_data(&url),
+            _ => file_error(&target.display().to_string(), &error),
+        };
+        put_in_place(connection, &staging, &target).map_err(failed)?;
         sync_folder_of(&target);
         Ok(())
     }
@@ -317,7 +323,7 @@ impl Staging {
         let moves: Vec<String> =
             names.iter().map(|name| format!("alter table {SCHEMA}.{name} set schema \"{target}\"")).collect();
         self.connection
-            .batch(&format!("begin; select pg_advisory_xact_lock({}); set local lock_timeout = '30s'", LOCKS.1))?;
+            .batch(&format!("begin; select pg_advisory_xact_lock({MIGRATING}); set local lock_timeout = '30s'"))?;
         let outcome = self.publish_schema_locked(&target, &newest, &drops.join("; "), &moves.join("; "));
         match outcome {
             Ok(()) => self.connection.commit(),
@@ -352,12 +358,109 @@ impl Staging {
     }
 }
 
+/// Removes what was left behind, unless somebody is filling it.
+pub(super) fn remove_left_behind(url: &Url) -> Result<()> {
+    match url {
+        Url::Sqlite(path) => {
+            let left = incoming_of(path);
+            if !left.exists() {
+                return Ok(());
+            }
+            match exclusively(&left) {
+                Err(Error::Busy(_)) => {}
+                // One that is no database is nobody's either.
+                held => {
+                    remove_database(&left);
+                    drop(held);
+                }
+            }
+            Ok(())
+        }
+        Url::Postgres(address) => {
+            let mut connection = Connection::postgres(address)?;
+            let held = connection.query::<(bool,)>(&format!("select pg_try_advisory_lock({FILLING})"), &[])?;
+            if held == [(true,)] {
+                connection.batch(&format!("drop schema if exists {SCHEMA} cascade"))?;
+            }
+            Ok(())
+        }
+    }
+}
+
 /// Opens a file that no other process can use meanwhile.
 fn exclusively(path: &Path) -> Result<Connection> {
-    let mut connection = Connection::sqlite(path, true)?;
-    crate::store::keep_private(path);
-    connection.batch("pragma locking_mode = exclusive; pragma synchronous = full; begin immediate; commit")?;
-    Ok(connection)
+    let at = Url::sqlite(path);
+    let failed = |error: std::io::Error| file_error(&path.display().to_string(), &error);
+    // Made before it is looked at, and closed again: closing it later would give up SQLite's own locks.
+    File::options().create(true).append(true).open(path).map_err(failed)?;
+    let looked_at = identity_at(&at);
+    let locked = Connection::sqlite(path, true).and_then(|mut connection| {
+        crate::store::keep_private(path);
+        connection.batch("pragma locking_mode = exclusive; pragma synchronous = full; begin immediate; commit")?;
+        Ok(connection)
+    });
+    if identity_at(&at) != looked_at {
+        // Who held it put it in its place meanwhile: what was opened here is somebody's database now.
+        return Err(Error::Busy(format!("{} was just put in its place", path.display())));
+    }
+    locked
+}
+
+/// Fills a database that stands there and is empty, in one transaction of its own: whoever waits for it finds it filled, and
+/// what somebody wrote there meanwhile stays.
+fn pour(from: Connection, staging: &Path, target: &Path, url: &Url) -> Result<()> {
+    let mut to = exclusively(target)?;
+    if let Err(error) = refuse_rows(&mut to, url) {
+        remove_database(staging);
+        return Err(error);
+    }
+    if let (Connection::Sqlite(from), Connection::Sqlite(to)) = (&from, &mut to) {
+        // All pages in one step, which is one transaction.
+        Backup::new(from, to)?.step(-1)?;
+    }
+    drop(to);
+    remove_database(staging);
+    drop(from);
+    Ok(())
+}
+
+/// Gives it the name of the target, unless somebody made one meanwhile. It stays locked until it is there: else another
+/// would go on filling what is no longer theirs.
+fn put_in_place(connection: Connection, staging: &Path, target: &Path) -> std::io::Result<()> {
+    // On Windows an open file has to keep its name.
+    let held = (!cfg!(windows)).then_some(connection);
+    // Empty, and nobody would look for it under the new name.
+    let _ = fs::remove_file(with_ending(staging, "-wal"));
+    let outcome = rename_to_new(staging, target);
+    if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists) {
+        remove_database(staging);
+    }
+    drop(held);
+    outcome
+}
+
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    use rustix::{
+        fs::{CWD, RenameFlags, renameat_with},
+        io::Errno,
+    };
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // The file system cannot.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => link_to_new(from, to),
+        outcome => Ok(outcome?),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    link_to_new(from, to)
+}
+
+/// The same in two steps, where there is no rename that leaves what is there.
+fn link_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::hard_link(from, to)?;
+    fs::remove_file(from)
 }
 
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
@@ -383,10 +486,11 @@ fn refuse_rows(connection: &mut Connection, url: &Url) -> Result<()> {
 
 fn refuse_row(connection: &mut Connection, table: &str, url: &Url) -> Result<()> {
     let holds = connection.query::<(bool,)>(&format!("select exists (select 1 from {table})"), &[])?;
-    if holds == [(true,)] {
-        return Err(Rule::conflict(format!("the database at {url} holds data"))
-            .hint("give one that is empty or not there yet; nothing was changed")
-            .into());
-    }
-    Ok(())
+    if holds == [(true,)] { Err(holds_data(url)) } else { Ok(()) }
+}
+
+fn holds_data(url: &Url) -> Error {
+    Rule::conflict(format!("the database at {url} holds data"))
+        .hint("give one that is empty or not there yet; nothing was changed")
+        .into()
 }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt::Write as _};
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, error::Category};
 use trackway_domain::{
     Variant, text,
     words::{LinkType, Priority, TaskStatus},
@@ -129,7 +129,7 @@ fn read(issues: &str, command: &str) -> Export {
         let issue = match serde_json::from_str::<Issue>(line) {
             Ok(issue) => issue,
             Err(error) => {
-                misfits.leave_out(format!("line {number}: {error}"));
+                misfits.leave_out(format!("line {number}: {}", unreadable(&error)));
                 continue;
             }
         };
@@ -151,6 +151,18 @@ fn read(issues: &str, command: &str) -> Export {
         }
     }
     export
+}
+
+/// Why a line cannot be read, in the words of whoever wrote it and not of the parser.
+fn unreadable(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        Category::Data => "not an issue as beads writes one",
+        Category::Io | Category::Syntax | Category::Eof => "not JSON",
+    };
+    match error.column() {
+        0 => what.to_owned(),
+        column => format!("{what} (at byte {column})"),
+    }
 }
 
 /// Where a dependency leads here.

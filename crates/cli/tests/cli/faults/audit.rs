@@ -20,6 +20,10 @@ pub struct Acknowledged {
 const TOUCHED: &str =
     "('note', 'decision', 'vote', 'confirmation', 'commitment', 'message', 'stickie', 'board', 'report', 'task')";
 
+/// What is removed for good, and by what: the log goes on telling of it.
+const REMOVABLE: &str = "('session', 'run', 'subagent', 'spawn', 'message', 'file', 'report')";
+const REMOVING: &str = "('forget_session', 'cleanup_old_spawns', 'cleanup_null_role', 'cleanup_messages')";
+
 /// What changes nothing when it is said again, perhaps because who said it first was killed before the answer: one event
 /// may stand for several answers, and may be of an earlier run.
 const ONCE: &[&str] = &["confirm_read", "commit", "relate_stickies", "replace_task", "add_link", "set_package"];
@@ -68,7 +72,10 @@ pub fn audit(terminal: &Terminal, acknowledged: &[Acknowledged]) {
     };
     none(
         "events about things that are not there",
-        "events e where not exists (select 1 from registry g where g.id = e.subject_id)",
+        &format!(
+            "events e where not exists (select 1 from registry g where g.id = e.subject_id)
+             and not (e.subject_kind in {REMOVABLE} and e.position <= (select coalesce(max(position), 0) from events where action in {REMOVING}))"
+        ),
     );
     none(
         "writes in a run without a touch",

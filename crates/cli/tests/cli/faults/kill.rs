@@ -17,7 +17,7 @@ use super::{
     Chance, Group,
     audit::{Acknowledged, audit, count, doctor_finds},
     is_long, until,
-    writes::{Fate, WAYS, Writer},
+    writes::{ALL_WAYS, Fate, WAYS, Writer},
 };
 use crate::{
     ingest,
@@ -30,7 +30,7 @@ const WRITERS: usize = 3;
 
 /// Kills of each writer.
 fn kills() -> usize {
-    if is_long() { 20 * WAYS } else { WAYS }
+    if is_long() { 7 * ALL_WAYS } else { WAYS }
 }
 
 both_engines! {
@@ -40,9 +40,11 @@ both_engines! {
             (0..WRITERS).map(|number| (Writer::new(&terminal, &format!("w{number}")), chance.branch())).collect();
         for round in 0..kills() {
             thread::scope(|scope| {
-                for (writer, chance) in &mut writers {
+                for ((writer, chance), first) in writers.iter_mut().zip([0, ALL_WAYS / 3, 2 * ALL_WAYS / 3]) {
                     scope.spawn(move || {
-                        writer.write(Fate::IsKilled(chance));
+                        // All of them one after the other, where there is time; else some.
+                        let way = if is_long() { (first + round) % ALL_WAYS } else { chance.below(ALL_WAYS) };
+                        writer.write_by(way, Fate::IsKilled(chance));
                         // What comes next builds on what stands.
                         writer.write(Fate::Lives);
                     });

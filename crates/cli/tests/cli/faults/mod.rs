@@ -8,6 +8,7 @@
 mod audit;
 mod clock;
 mod disk;
+mod further_writes;
 mod kill;
 mod locked;
 mod server;
@@ -52,6 +53,10 @@ impl Chance {
         let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(end).unwrap()).unwrap()
     }
 
     fn duration_below(&mut self, end: Duration) -> Duration {

@@ -1,4 +1,5 @@
-//! Every way to write by a command, one after the other, each with how its answer names what it wrote.
+//! The ways to write by a command that make up a day, one after the other, each with how its answer names what it wrote. Others
+//! are in `further_writes`.
 
 use std::{
     fs,
@@ -10,14 +11,16 @@ use std::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Chance, Group, audit::Acknowledged};
+use super::{Chance, Group, audit::Acknowledged, further_writes::FURTHER};
 use crate::terminal::{Terminal, text};
 
 /// Somebody who writes, and remembers what was acknowledged. What it needs to go on with, it has from answers that came.
 pub struct Writer<'a> {
     pub terminal: &'a Terminal,
     name: String,
+    /// Attempts so far, and those of them that make up days.
     number: usize,
+    day: usize,
     run: Option<(Uuid, String)>,
     note: Option<String>,
     decision: Option<String>,
@@ -33,16 +36,16 @@ pub struct Writer<'a> {
 }
 
 /// A command, and what its answer would say.
-struct Attempt {
-    arguments: Vec<String>,
-    action: &'static str,
+pub struct Attempt {
+    pub arguments: Vec<String>,
+    pub action: &'static str,
     /// Where the answer names what it was about.
-    subject: Subject,
-    in_run: bool,
-    input: Option<Value>,
+    pub subject: Subject,
+    pub in_run: bool,
+    pub input: Option<Value>,
 }
 
-enum Subject {
+pub enum Subject {
     Field(&'static str),
     Known(Uuid),
     /// No event tells of it, but this row does, if there is one.
@@ -56,13 +59,46 @@ pub enum Fate<'a> {
     IsKilled(&'a mut Chance),
 }
 
-fn attempt(action: &'static str, subject: &'static str, in_run: bool, arguments: &[&str]) -> Attempt {
+pub fn attempt(action: &'static str, subject: &'static str, in_run: bool, arguments: &[&str]) -> Attempt {
     let arguments = arguments.iter().map(ToString::to_string).collect();
     Attempt { arguments, action, subject: Subject::Field(subject), in_run, input: None }
 }
 
-/// How many ways there are. An odd number: who kills every other one comes to all of them.
+/// The ways of a day. The last one is no action: an event of a session.
 pub const WAYS: usize = 29;
+/// All ways there are.
+pub const ALL_WAYS: usize = WAYS + FURTHER.len();
+/// Their actions.
+pub const DAILY: &[&str] = &[
+    "start_run",
+    "create_note",
+    "update_note",
+    "confirm_read",
+    "create_decision",
+    "vote",
+    "create_commitment",
+    "commit",
+    "send_message",
+    "record_step",
+    "record_usage",
+    "wake_run",
+    "update_report",
+    "set_stickie",
+    "relate_stickies",
+    "end_run",
+    "set_role",
+    "set_task",
+    "replace_task",
+    "add_link",
+    "set_package",
+    "queue_add",
+    "queue_take",
+    "queue_complete",
+    "create_token",
+    "set_scratchpad",
+    "set_conversation",
+    "import_beads",
+];
 /// How long a command is thought to take before one was seen.
 const LIFETIME: Duration = Duration::from_millis(40);
 /// Characters of a text: enough that SQLite's log is brought into the file now and then.
@@ -85,6 +121,7 @@ impl<'a> Writer<'a> {
             terminal,
             name: name.to_owned(),
             number: 0,
+            day: 0,
             run: None,
             note: None,
             decision: None,
@@ -98,7 +135,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn agent(&self) -> String {
+    pub fn agent(&self) -> String {
         format!("{}-bot", self.name)
     }
 
@@ -225,7 +262,7 @@ impl<'a> Writer<'a> {
         let (number, agent) = (self.number, format!("a{}", self.number));
         let call = format!("{}-call-{number}", self.name);
         let spawn = json!({ "prompt": "[ROLE:mate] mend", "description": "mend", "subagent_type": "general-purpose" });
-        let mut event = match number / WAYS % 9 {
+        let mut event = match self.day / WAYS % 9 {
             0 => json!({ "hook_event_name": "SessionStart", "source": "startup" }),
             1 => json!({ "hook_event_name": "UserPromptSubmit", "prompt": format!("go {number}") }),
             2 | 7 => json!({
@@ -257,12 +294,22 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes in the next way there is, and remembers what was acknowledged.
+    /// Writes in the next way of the day, and remembers what was acknowledged.
     pub fn write(&mut self, fate: Fate<'_>) {
+        self.day += 1;
+        self.write_by(self.day % WAYS, fate);
+    }
+
+    /// The same in any of all ways. Says how it ended, if it was begun and not killed.
+    pub fn write_by(&mut self, way: usize, fate: Fate<'_>) -> Option<i32> {
         self.number += 1;
-        let Some(attempt) = self.attempt(self.number) else { return };
+        let attempt = match way.checked_sub(WAYS).and_then(|further| FURTHER.get(further)) {
+            Some((_, further)) => further(self, &format!("{}-{}", self.name, self.number)),
+            None => self.attempt(way),
+        };
+        let attempt = attempt?;
         if attempt.in_run && self.run.is_none() {
-            return;
+            return None;
         }
         let (code, answer, said) = self.tried(&attempt, fate);
         let Some(code) = code else {
@@ -270,15 +317,18 @@ impl<'a> Writer<'a> {
             if let Some(answer) = answer {
                 self.believe(&attempt, &answer);
             }
-            return;
+            return None;
         };
         match (code, answer) {
             (0, Some(answer)) => self.believe(&attempt, &answer),
             (0, None) if attempt.action == "hook" => self.believe(&attempt, &Value::Null),
             // One that was killed may have been done: then it cannot be done again, or not by this run.
             (4 | 6, _) => self.forget(&attempt),
+            // An event that waits for another that holds the database tells of its session later.
+            (3, _) if way >= WAYS => {}
             _ => panic!("{:?}: {code} {said}", attempt.arguments),
         }
+        Some(code)
     }
 
     /// Lets the command run, or not to its end: its exit code, its answer and what else it said.
