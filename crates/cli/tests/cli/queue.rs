@@ -99,6 +99,10 @@ both_engines! {
         furnished(&terminal);
         terminal.json(&["queue", "add", "--task", "again"]);
         let shown = terminal.runs(&[]).stdout;
+        let for_an_agent = "next: 1 ready item has a task without a script, for an agent: trackway work --agent AGENT";
+        assert!(shown.contains("queue 1 ready") && shown.contains(for_an_agent), "{shown}");
+        terminal.json(&["task", "set", "--workflow", "ops", "--variant", "again", "--script", "true"]);
+        let shown = terminal.runs(&[]).stdout;
         assert!(shown.contains("queue 1 ready") && shown.contains("next: trackway work"), "{shown}");
     }
 }

@@ -217,9 +217,11 @@ both_engines! {
         for (query, message) in refused {
             assert_eq!(terminal.fails(&["search", query]), (2, message.to_owned()), "{query}");
         }
+        let minus = "-b leaves nothing out: all words of a search are wanted".to_owned();
+        assert_eq!(terminal.fails(&["search", "a -b"]), (2, minus));
         assert_eq!(terminal.runs(&["search"]).code, 2);
         assert_eq!(terminal.fails(&["search", "a", "--limit", "0"]).0, 2);
-        for query in ["c's", "'d'", "a:b", "(e)", "a^b NEAR/2", "e) near", "{a}", "a \\ b", "a & b | c", "-a -b", "content: a", "a* \"b\"*", "%a%", "'a':*", "^a", "a + b", "\"AND\"", "a;--"] {
+        for query in ["c's", "'d'", "a:b", "(e)", "a^b NEAR/2", "e) near", "{a}", "a \\ b", "a & b | c", "a - b", "a-b", "content: a", "a* \"b\"*", "%a%", "'a':*", "^a", "a + b", "\"AND\"", "a;--"] {
             let ran = terminal.runs(&["search", "--", query]);
             assert_eq!(ran.code, 0, "{query}: {}", ran.stderr);
         }
