@@ -114,7 +114,7 @@ both_engines! {
 
         assert_eq!(terminal.json(&["search", "stickleback"]), json!([]));
         assert_eq!(terminal.json(&["search", "walrus"]), json!([]));
-        assert_eq!(column(&terminal.json(&["search", "heron"]), "message_id"), [work.clone()]);
+        assert_eq!(column(&terminal.json(&["search", "heron"]), "message_id"), [work]);
         assert_eq!(terminal.fails(&["message", "get", &question]).0, 3);
         assert_eq!(terminal.fails(&["message", "get", &sent]).0, 3);
         // What a run sent is still what it made, and it is still known who sent it.

@@ -44,16 +44,22 @@ pub const FURTHER: &[(&str, Way)] = &[
         let set = [&["report", "set", "--agent", &agent, "--task", "work/again"][..], &said].concat();
         Some(attempt("set_report", "id", false, &set))
     }),
-    ("delete_role", |writer, new| writer.deletes("delete_role", "role", &["--name", new])),
-    ("delete_workflow", |writer, new| writer.deletes("delete_workflow", "workflow", &["--name", new])),
-    ("delete_workspace", |writer, new| writer.deletes("delete_workspace", "workspace", &["--name", new])),
-    ("delete_label", |writer, new| writer.deletes("delete_label", "label", &["--key", new, "--name", new])),
-    ("delete_studio", |writer, new| writer.deletes("delete_studio", "studio", &["--name", new])),
-    ("delete_agent", |writer, new| writer.deletes("delete_agent", "agent", &["--handle", new])),
-    ("delete_conversation", |writer, new| writer.deletes("delete_conversation", "conversation", &["--title", new])),
-    ("delete_board", |writer, new| writer.deletes("delete_board", "board", &["--name", new])),
-    ("delete_route", |writer, new| writer.deletes("delete_route", "route", &["--tag", new, "--task", "work/again"])),
-    ("delete_stickie", |writer, new| writer.deletes("delete_stickie", "stickie", &["--board", "wall", "--name", new])),
+    ("delete_role", |writer, new| Some(writer.deletes("delete_role", "role", &["--name", new]))),
+    ("delete_workflow", |writer, new| Some(writer.deletes("delete_workflow", "workflow", &["--name", new]))),
+    ("delete_workspace", |writer, new| Some(writer.deletes("delete_workspace", "workspace", &["--name", new]))),
+    ("delete_label", |writer, new| Some(writer.deletes("delete_label", "label", &["--key", new, "--name", new]))),
+    ("delete_studio", |writer, new| Some(writer.deletes("delete_studio", "studio", &["--name", new]))),
+    ("delete_agent", |writer, new| Some(writer.deletes("delete_agent", "agent", &["--handle", new]))),
+    ("delete_conversation", |writer, new| {
+        Some(writer.deletes("delete_conversation", "conversation", &["--title", new]))
+    }),
+    ("delete_board", |writer, new| Some(writer.deletes("delete_board", "board", &["--name", new]))),
+    ("delete_route", |writer, new| {
+        Some(writer.deletes("delete_route", "route", &["--tag", new, "--task", "work/again"]))
+    }),
+    ("delete_stickie", |writer, new| {
+        Some(writer.deletes("delete_stickie", "stickie", &["--board", "wall", "--name", new]))
+    }),
     ("delete_task", |writer, new| {
         let task = writer.task(new);
         Some(about("delete_task", &task, &["task", "delete", &task, "--yes"]))
@@ -110,20 +116,22 @@ pub const FURTHER: &[(&str, Way)] = &[
         (writer.terminal.runs(&fail).code == 0)
             .then(|| about("queue_requeue", &item, &["queue", "requeue", "--id", &item]))
     }),
-    ("pin_note", |writer, new| writer.does("pin_note", &["note", "pin"], &note(new))),
-    ("archive_note", |writer, new| writer.does("archive_note", &["note", "archive"], &note(new))),
-    ("delete_note", |writer, new| writer.does("delete_note", &["note", "delete", "--yes"], &note(new))),
+    ("pin_note", |writer, new| Some(writer.does("pin_note", &["note", "pin"], &note(new)))),
+    ("archive_note", |writer, new| Some(writer.does("archive_note", &["note", "archive"], &note(new)))),
+    ("delete_note", |writer, new| Some(writer.does("delete_note", &["note", "delete", "--yes"], &note(new)))),
     ("add_options", |writer, new| {
-        writer.does("add_options", &["decision", "add-options", "--option", "c"], &decision(new))
+        Some(writer.does("add_options", &["decision", "add-options", "--option", "c"], &decision(new)))
     }),
-    ("close_decision", |writer, new| writer.does("close_decision", &["decision", "close"], &decision(new))),
-    ("archive_decision", |writer, new| writer.does("archive_decision", &["decision", "archive"], &decision(new))),
-    ("delete_decision", |writer, new| writer.does("delete_decision", &["decision", "delete", "--yes"], &decision(new))),
+    ("close_decision", |writer, new| Some(writer.does("close_decision", &["decision", "close"], &decision(new)))),
+    ("archive_decision", |writer, new| Some(writer.does("archive_decision", &["decision", "archive"], &decision(new)))),
+    ("delete_decision", |writer, new| {
+        Some(writer.does("delete_decision", &["decision", "delete", "--yes"], &decision(new)))
+    }),
     ("archive_commitment", |writer, new| {
-        writer.does("archive_commitment", &["commitment", "archive"], &commitment(new))
+        Some(writer.does("archive_commitment", &["commitment", "archive"], &commitment(new)))
     }),
     ("delete_commitment", |writer, new| {
-        writer.does("delete_commitment", &["commitment", "delete", "--yes"], &commitment(new))
+        Some(writer.does("delete_commitment", &["commitment", "delete", "--yes"], &commitment(new)))
     }),
     ("end_experiment", |writer, new| {
         let experiment = writer.experiment(new);
@@ -273,15 +281,15 @@ impl Writer<'_> {
     }
 
     /// Makes something and deletes it.
-    fn deletes(&self, action: &'static str, noun: &str, with: &[&str]) -> Option<Attempt> {
+    fn deletes(&self, action: &'static str, noun: &str, with: &[&str]) -> Attempt {
         let id = self.made(&[&[noun, "set"], with].concat());
-        Some(about(action, &id, &[noun, "delete", &id, "--yes"]))
+        about(action, &id, &[noun, "delete", &id, "--yes"])
     }
 
     /// Makes something and does something to it.
-    fn does(&self, action: &'static str, what: &[&str], made: &[&str]) -> Option<Attempt> {
+    fn does(&self, action: &'static str, what: &[&str], made: &[&str]) -> Attempt {
         let id = self.made(made);
-        Some(about(action, &id, &[what, &[id.as_str()]].concat()))
+        about(action, &id, &[what, &[id.as_str()]].concat())
     }
 
     /// Adds an item and takes it, unless another was first: its id and its fence.
