@@ -343,7 +343,9 @@ impl<'a> Worker<'a> {
         };
         let left: Vec<LeftAlone> = left.into_iter().filter(|left| !is_served(left)).collect();
         self.told_left = !left.is_empty();
-        left.iter().for_each(|left| (self.watch)(&Event::Left(left)));
+        for left in &left {
+            (self.watch)(&Event::Left(left));
+        }
         Ok(())
     }
 
