@@ -207,7 +207,7 @@ fn first_id_after(time: Time) -> Uuid {
 /// What is yet to come would include the entry about this.
 fn refuse_to_come(before: Time, now: Time) -> Result<()> {
     if before > now {
-        return Err(Rule::usage(format!("--before {before} is yet to come")).into());
+        return Err(Rule::conflict(format!("{before} is yet to come")).into());
     }
     Ok(())
 }

@@ -151,7 +151,7 @@ fn balanced(answer: &str, start: usize) -> Option<Range<usize>> {
             b'"' => in_text = !in_text,
             _ if in_text => {}
             b'{' => depth += 1,
-            b'}' if depth == 1 => return Some(start..start + at + 1),
+            b'}' if depth <= 1 => return (depth == 1).then(|| start..start + at + 1),
             b'}' => depth -= 1,
             _ if depth == 0 => return None,
             _ => {}
@@ -250,6 +250,12 @@ mod tests {
         assert_eq!(object("{\"a\": 1}\n```json\n{\"b\": 2,}\n```"), None, "the block was meant");
         let again = "```json\n{\"a\": 1,}\n```\nI mean\n```json\n{\"a\": 2}\n```";
         assert_eq!(object(again), Some(json!({"a": 2})));
+    }
+
+    #[test]
+    fn an_end_without_a_beginning_is_nothing() {
+        assert_eq!(object("```json\n}\n```"), None);
+        assert_eq!(object("}} {\"a\": 1}"), Some(json!({"a": 1})));
     }
 
     #[test]
