@@ -7,7 +7,11 @@ use trackway_domain::{Id, kind};
 use trackway_store::Writer;
 use uuid::Uuid;
 
-use crate::{context::Context, error::Result, touched::Touched};
+use crate::{
+    context::Context,
+    error::Result,
+    touched::{Nothing, Touched},
+};
 
 /// A write. Its doc comment is its description at every door.
 pub trait Action: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static {
@@ -85,6 +89,14 @@ impl<A: Action> Done<A> {
     /// Several things changed.
     pub fn changed_several(output: A::Output, about: Vec<About>, touched: A::Touched) -> Self {
         Self { output, change: Some(Change { about, touched, detail: None }) }
+    }
+
+    /// Something changed, and the statement that did it appended it to the log. It touched nothing.
+    pub(crate) fn logged(output: A::Output) -> Self
+    where
+        A: Action<Touched = Nothing>,
+    {
+        Self { output, change: None }
     }
 
     /// Adds what changed to the event.

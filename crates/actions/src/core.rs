@@ -60,31 +60,48 @@ impl Core {
 
     /// Executes an action.
     pub fn execute<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
-        let outputs = self.transact(context, std::slice::from_ref(action), Ending::Commit)?;
-        outputs.into_iter().next().ok_or_else(|| Rule::usage("nothing to do").into())
+        only(self.transact(context, Ending::Commit, |work| work.perform_all(std::slice::from_ref(action)))?)
     }
 
     /// Executes several actions in one transaction: all or none.
     pub fn execute_all<A: Action>(&self, context: &Context, actions: &[A]) -> Result<Vec<A::Output>> {
-        self.transact(context, actions, Ending::Commit)
+        self.transact(context, Ending::Commit, |work| work.perform_all(actions))
+    }
+
+    /// Executes two actions of different kinds in one transaction: both or none.
+    pub fn execute_both<A: Action, B: Action>(
+        &self,
+        context: &Context,
+        first: &A,
+        second: &B,
+    ) -> Result<(A::Output, B::Output)> {
+        self.transact(context, Ending::Commit, |work| {
+            let first = only(work.perform_all(std::slice::from_ref(first))?)?;
+            let second = only(work.perform_all(std::slice::from_ref(second))?)?;
+            Ok((first, second))
+        })
     }
 
     /// Does everything an action does, answers as it would, and leaves no trace.
     pub fn rehearse<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
-        let outputs = self.transact(context, std::slice::from_ref(action), Ending::Rollback)?;
-        outputs.into_iter().next().ok_or_else(|| Rule::usage("nothing to do").into())
+        only(self.transact(context, Ending::Rollback, |work| work.perform_all(std::slice::from_ref(action)))?)
     }
 
-    fn transact<A: Action>(&self, context: &Context, actions: &[A], ending: Ending) -> Result<Vec<A::Output>> {
-        let attempt = |hopeful| -> Result<Vec<A::Output>> {
+    fn transact<T>(
+        &self,
+        context: &Context,
+        ending: Ending,
+        perform: impl Fn(&mut AtWork<'_, '_>) -> Result<T>,
+    ) -> Result<T> {
+        let attempt = |hopeful| -> Result<T> {
             let mut write = self.begin(context)?;
             write.hopeful = hopeful;
             let context = &settled(context, &mut write)?;
-            authorise::<A>(context, &mut write)?;
-            let dones = A::perform_all(actions, context, &mut write)?;
-            let (outputs, logged) = record_all(context, &mut write, dones)?;
+            let mut work = AtWork { context, write: &mut write, standing: None, logged: Vec::new() };
+            let outputs = perform(&mut work)?;
+            let logged = work.append()?;
             if ending == Ending::Commit {
-                self.commit(context, write, logged.last())?;
+                self.commit(context, write, logged.as_ref())?;
             }
             Ok(outputs)
         };
@@ -149,7 +166,9 @@ pub(crate) fn settled(context: &Context, write: &mut Writer<'_>) -> Result<Conte
     let mut settled = context.clone();
     if let (Some(handle), Actor::Person(person)) = (settled.newcomer.take(), context.actor) {
         let done = SetPerson::newcomer(person, &handle).perform(context, write)?;
-        let (entered, _) = record_all(context, write, vec![done])?;
+        let mut logged = Vec::new();
+        let entered = record_all(context, write, vec![done], &mut logged)?;
+        write.insert_all(&logged)?;
         settled.actor = Actor::Person(entered.first().map_or(person, |stands| stands.row.id));
     }
     Ok(settled)
@@ -169,48 +188,91 @@ pub(crate) fn again_while_others_are_first<T>(mut attempt: impl FnMut() -> Resul
     }
 }
 
-/// Default deny: a run must be running, its token valid, and the capability allowed.
-fn authorise<A: Action>(context: &Context, write: &mut Writer<'_>) -> Result<()> {
-    if let Some(token) = context.token {
-        token::check::<A>(write, token)?;
+/// Actions on their way to one commit.
+struct AtWork<'a, 'w> {
+    context: &'a Context,
+    write: &'a mut Writer<'w>,
+    /// How the acting run was found to stand, and what it was held for.
+    standing: Option<(Option<Allowance>, Standing)>,
+    logged: Vec<Logged>,
+}
+
+impl AtWork<'_, '_> {
+    fn perform_all<A: Action>(&mut self, actions: &[A]) -> Result<Vec<A::Output>> {
+        self.authorise::<A>()?;
+        let dones = A::perform_all(actions, self.context, self.write)?;
+        record_all(self.context, self.write, dones, &mut self.logged)
     }
-    match (context.actor, context.run) {
-        (Actor::Person(_), _) => Ok(capability::check_person(A::CAPABILITY)?),
-        (Actor::Agent(_), None) => Err(Rule::denied("an agent acts in a run, with the run's token").into()),
-        (Actor::Agent(agent), Some(run)) => {
-            // Held, so that the run cannot end between this look and our commit; an action about the run itself
-            // will change that row and takes it whole at once, else two of them would wait for each other.
-            let lock = match (write.engine(), capability::allowance(A::CAPABILITY)) {
-                (Engine::Sqlite, _) => "",
-                (Engine::Postgres, Some(Allowance::OwnRun)) => " for no key update of r",
-                (Engine::Postgres, _) => " for share of r",
-            };
-            let standing = write.one::<Standing>(
-                &format!(
-                    "select r.status, a.handle, a.capabilities, a.archived, r.queue_item_id, r.fence, q.lease_expires, q.lease_seconds
-                     from runs r join agents a on a.id = r.agent_id left join queue_items q on q.id = r.queue_item_id and q.fence = r.fence
-                     where r.tenant_id = ?1 and r.id = ?2 and a.id = ?3{lock}"
-                ),
-                params![run, agent],
-            )?;
-            let Some(standing) = standing else {
-                return Err(Rule::denied("there is no such run here").into());
-            };
-            if standing.status != RunStatus::Running {
-                return Err(run_is_over(standing.status).into());
+
+    /// Default deny: a run must be running, its token valid, and the capability allowed.
+    fn authorise<A: Action>(&mut self) -> Result<()> {
+        if let Some(token) = self.context.token {
+            token::check::<A>(self.write, token)?;
+        }
+        match (self.context.actor, self.context.run) {
+            (Actor::Person(_), _) => Ok(capability::check_person(A::CAPABILITY)?),
+            (Actor::Agent(_), None) => Err(Rule::denied("an agent acts in a run, with the run's token").into()),
+            (Actor::Agent(agent), Some(run)) => {
+                let allowance = capability::allowance(A::CAPABILITY);
+                let standing = match self.standing.take() {
+                    Some((held_for, standing)) if held_for == allowance => standing,
+                    _ => let_in(self.write, agent, run, allowance)?,
+                };
+                capability::check_agent(&standing.handle, standing.capabilities.as_deref(), A::CAPABILITY)?;
+                if let (Some(item), Some(fence)) = (standing.queue_item_id, standing.fence) {
+                    let lease = Lease { item, fence, expires: standing.lease_expires, seconds: standing.lease_seconds };
+                    keep_alive(self.write, &lease)?;
+                }
+                self.standing = Some((allowance, standing));
+                Ok(())
             }
-            if standing.archived {
-                return Err(Rule::denied(format!("agent {} is archived", standing.handle)).into());
-            }
-            write.after_waiting();
-            capability::check_agent(&standing.handle, standing.capabilities.as_deref(), A::CAPABILITY)?;
-            if let (Some(item), Some(fence)) = (standing.queue_item_id, standing.fence) {
-                let lease = Lease { item, fence, expires: standing.lease_expires, seconds: standing.lease_seconds };
-                keep_alive(write, &lease)?;
-            }
-            Ok(())
         }
     }
+
+    /// Appends to the log. Says what came last.
+    fn append(mut self) -> Result<Option<Logged>> {
+        self.write.insert_all(&self.logged)?;
+        Ok(self.logged.pop())
+    }
+}
+
+/// Looks at a run that wants to act, and holds it, so that it cannot end between this look and the commit; an action about
+/// the run itself will change that row and takes it whole at once, else two of them would wait for each other.
+fn let_in(
+    write: &mut Writer<'_>,
+    agent: Id<kind::Agent>,
+    run: Id<kind::Run>,
+    allowance: Option<Allowance>,
+) -> Result<Standing> {
+    let lock = match (write.engine(), allowance) {
+        (Engine::Sqlite, _) => "",
+        (Engine::Postgres, Some(Allowance::OwnRun)) => " for no key update of r",
+        (Engine::Postgres, _) => " for share of r",
+    };
+    let standing = write.one::<Standing>(
+        &format!(
+            "select r.status, a.handle, a.capabilities, a.archived, r.queue_item_id, r.fence, q.lease_expires, q.lease_seconds
+             from runs r join agents a on a.id = r.agent_id left join queue_items q on q.id = r.queue_item_id and q.fence = r.fence
+             where r.tenant_id = ?1 and r.id = ?2 and a.id = ?3{lock}"
+        ),
+        params![run, agent],
+    )?;
+    let Some(standing) = standing else {
+        return Err(Rule::denied("there is no such run here").into());
+    };
+    if standing.status != RunStatus::Running {
+        return Err(run_is_over(standing.status).into());
+    }
+    if standing.archived {
+        return Err(Rule::denied(format!("agent {} is archived", standing.handle)).into());
+    }
+    write.after_waiting();
+    Ok(standing)
+}
+
+/// The answer to the only one that was asked for.
+fn only<T>(outputs: Vec<T>) -> Result<T> {
+    outputs.into_iter().next().ok_or_else(|| Rule::usage("nothing to do").into())
 }
 
 row! {
@@ -232,14 +294,14 @@ pub(crate) fn run_is_over(status: RunStatus) -> Rule {
         .hint("unset TRACKWAY_TOKEN, then start another run: trackway run start --agent A")
 }
 
-/// Records the touches of a run and appends to the log. Says what was appended.
+/// Records the touches of a run. What is to be appended to the log comes on top of the rest.
 fn record_all<A: Action>(
     context: &Context,
     write: &mut Writer<'_>,
     dones: Vec<Done<A>>,
-) -> Result<(Vec<A::Output>, Vec<Logged>)> {
+    logged: &mut Vec<Logged>,
+) -> Result<Vec<A::Output>> {
     let mut outputs = Vec::with_capacity(dones.len());
-    let mut events = Vec::new();
     for done in dones {
         outputs.push(done.output);
         let Some(Change { about, touched, detail }) = done.change else {
@@ -251,10 +313,9 @@ fn record_all<A: Action>(
                 record_touch(write, run, touch, now, place)?;
             }
         }
-        events.extend(about.iter().map(|about| event(context, write, A::NAME, about, detail.as_ref())));
+        logged.extend(about.iter().map(|about| event(context, write, A::NAME, about, detail.as_ref())));
     }
-    write.insert_all(&events)?;
-    Ok((outputs, events))
+    Ok(outputs)
 }
 
 /// Writes a touch down, at the time it happened: an observer may come late.
@@ -290,7 +351,13 @@ pub(crate) fn append_event(
     Ok(write.insert(&event)?)
 }
 
-fn event(context: &Context, write: &Writer<'_>, action: &str, about: &About, detail: Option<&Value>) -> Logged {
+pub(crate) fn event(
+    context: &Context,
+    write: &Writer<'_>,
+    action: &str,
+    about: &About,
+    detail: Option<&Value>,
+) -> Logged {
     Logged {
         request_id: context.request,
         tenant_id: context.tenant,

@@ -49,8 +49,7 @@ fn named_run(secret: &str) -> Option<Id<kind::Run>> {
 
 /// The context of whoever holds the token of a run.
 fn enter_run(store: &Store, run: Id<kind::Run>, secret: &str) -> Result<Option<Context>> {
-    let mut reader = store.read(Uuid::nil().into())?;
-    let found = reader.query_unscoped::<(TenantId, Uuid, RunStatus, Option<Vec<u8>>)>(
+    let found = store.ask_unscoped::<(TenantId, Uuid, RunStatus, Option<Vec<u8>>)>(
         "select tenant_id, agent_id, status, token_hash from runs where id = ?1",
         params![run],
     )?;
@@ -94,19 +93,17 @@ pub(crate) fn enter(store: &Store, secret: &str, purpose: Purpose) -> Result<Con
     if let Some(run) = named_run(secret).filter(|_| purpose == Purpose::Work) {
         return Ok(enter_run(store, run, secret)?.ok_or_else(refused)?);
     }
-    let mut reader = store.read(Uuid::nil().into())?;
-    let token = reader
-        .query_unscoped::<Token>(
+    let token = store
+        .ask_unscoped::<Token>(
             &format!("{} where hash = ?1", <Token as trackway_store::Table>::select()),
             params![hash(secret)],
         )?
         .pop()
         .ok_or_else(refused)?;
-    drop(reader);
-    let mut reader = store.read(token.tenant_id)?;
     if let Some(run) = token.run_id {
-        let status =
-            reader.one::<(RunStatus,)>("select status from runs where tenant_id = ?1 and id = ?2", params![run])?;
+        let status = store
+            .read(token.tenant_id)?
+            .one::<(RunStatus,)>("select status from runs where tenant_id = ?1 and id = ?2", params![run])?;
         match status {
             Some((RunStatus::Running,)) => {}
             Some((status,)) => return Err(run_is_over(status).into()),

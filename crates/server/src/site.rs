@@ -201,7 +201,7 @@ impl Site {
 
     /// Whether the database answers.
     pub fn is_ready(&self) -> Result<(), Problem> {
-        self.core.store().read(uuid::Uuid::nil().into())?.query_unscoped::<(i64,)>("select 1", &[])?;
+        self.core.store().ask_unscoped::<(i64,)>("select 1", &[])?;
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     path::Path,
     sync::atomic::{AtomicU32, Ordering},
+    task::Poll,
     time::Duration,
 };
 
@@ -336,6 +337,17 @@ impl Connection {
         }
     }
 
+    /// Takes back the `begin` of a write transaction that has not been sent yet, if nothing came after it.
+    pub(crate) fn take_back_begin(&mut self) -> bool {
+        match self {
+            Self::Postgres(postgres) if matches!(postgres.pending.as_slice(), [begin] if begin.sql == BEGIN) => {
+                postgres.pending.clear();
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Opens a read transaction, so that an answer made of several queries is of one moment.
     pub fn begin_read(&mut self) -> Result<()> {
         match self {
@@ -359,6 +371,20 @@ impl Connection {
         }
         // A failure here means that the transaction is gone already, which is what was wanted.
         let _ = self.batch("rollback");
+    }
+
+    /// Leaves a read transaction. Nobody waits for the answer, which says nothing.
+    pub(crate) fn end_read(&mut self) {
+        match self {
+            Self::Sqlite(_) => self.rollback(),
+            Self::Postgres(postgres) => {
+                let begun = postgres.pending.is_empty();
+                postgres.pending.clear();
+                if begun && !postgres.client.is_closed() {
+                    postgres.send("rollback");
+                }
+            }
+        }
     }
 
     /// Sends what is pending.
@@ -448,6 +474,21 @@ impl Postgres {
             }
         });
         !self.is_standby && !self.is_given_up && !self.client.is_closed()
+    }
+
+    /// Sends something whose answer is dropped when it comes, with that of what is sent next.
+    fn send(&self, sql: &str) {
+        self.runtime.block_on(async {
+            let mut sending = std::pin::pin!(self.client.batch_execute(sql));
+            std::future::poll_fn(|waker| {
+                // Polled once it is on its way.
+                let _ = sending.as_mut().poll(waker);
+                Poll::Ready(())
+            })
+            .await;
+            // Who carries it gets a turn to send it.
+            tokio::task::yield_now().await;
+        });
     }
 
     /// The prepared statement of a text, when it was used before.

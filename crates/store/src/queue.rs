@@ -4,9 +4,11 @@
 //! picks, skipping what others are just taking, and marks what it picked. Rules that no transaction can check alone (one
 //! item per key, one per place of an agent) are unique indexes on both.
 
+mod at_once;
+
 use std::sync::LazyLock;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use trackway_domain::{
     Id, Time, Variant, kind,
     words::{Runner, TaskStatus},
@@ -21,6 +23,8 @@ use crate::{
     table::Table,
     tables::QueueItem,
 };
+
+pub use at_once::{Makings, NewRun};
 
 /// What makes a task `t` ready. Word for word the condition of the index `tasks_ready`, so that both engines use it, and
 /// that nobody has asked for it yet.
@@ -139,7 +143,11 @@ struct Bound<'a>(Vec<Param<'a>>);
 impl<'a> Bound<'a> {
     /// The place of a value in the text. The tenant is `?1`.
     fn place(&mut self, value: &'a impl ToParam) -> String {
-        self.0.push(value.to_param());
+        self.place_param(value.to_param())
+    }
+
+    fn place_param(&mut self, param: Param<'a>) -> String {
+        self.0.push(param);
         format!("?{}", self.0.len() + 1)
     }
 }
@@ -221,12 +229,17 @@ impl Writer<'_> {
     /// Makes ready what had to wait until now.
     pub fn make_due_items_ready(&mut self) -> Result<()> {
         let now = self.now;
-        let skip = self.skipping_what_others_hold();
         self.post(
-            &format!(
-                "update queue_items set status = 'ready' where tenant_id = ?1 and id in
-                 (select id from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2{skip})"
-            ),
+            match self.engine() {
+                Engine::Sqlite => {
+                    "update queue_items set status = 'ready' where tenant_id = ?1 and status = 'waiting' and not_before <= ?2"
+                }
+                // An array: found by their ids, not by a walk along all items of the tenant.
+                Engine::Postgres => {
+                    "update queue_items set status = 'ready' where (tenant_id = ?1) is true and id = any(array(
+                     select id from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2 for update skip locked))"
+                }
+            },
             params![now],
         )
     }
@@ -283,8 +296,7 @@ impl Writer<'_> {
                 )
             })
             .collect();
-        let mut picked = self.query::<Picked>(&ways.join(" union all "), &bound.0)?;
-        picked.sort_by_key(|item| (std::cmp::Reverse(item.priority), item.in_queue_since, item.id));
+        let mut picked = in_order(self.query::<Picked>(&ways.join(" union all "), &bound.0)?);
         picked.truncate(taker.limit);
         for (item, place) in picked.iter_mut().zip(0..) {
             item.run_id = Some(self.new_id());
@@ -301,14 +313,36 @@ impl Writer<'_> {
     }
 
     fn pick_among_others(&mut self, taker: &Taker, lease_expires: Time) -> Result<Vec<Picked>> {
-        let (now, limit) = (self.now, as_number(taker.limit));
-        let runs = json!((0..taker.limit).map(|_| self.new_id::<kind::Run>()).collect::<Vec<_>>());
-        let slots = json!(taker.slots.as_deref().unwrap_or_default());
+        let runs: Vec<_> = (0..taker.limit).map(|_| self.new_id()).collect();
+        let picking = Picking::new(taker, &runs, self.now, lease_expires);
         let mut bound = Bound::default();
+        let sql = format!("with {} {}", picking.chosen(&mut bound), picking.taken(&mut bound));
+        let picked = self.query::<Picked>(&sql, &bound.0)?;
+        Ok(in_order(picked))
+    }
+}
+
+/// How PostgreSQL picks, skipping what others are just taking, and marks what it picked.
+struct Picking<'a> {
+    taker: &'a Taker,
+    /// The ids of the runs that are made for what is picked.
+    runs: Value,
+    slots: Value,
+    now: Time,
+    lease_expires: Time,
+}
+
+impl<'a> Picking<'a> {
+    fn new(taker: &'a Taker, runs: &[Id<kind::Run>], now: Time, lease_expires: Time) -> Self {
+        Self { taker, runs: json!(runs), slots: json!(taker.slots.as_deref().unwrap_or_default()), now, lease_expires }
+    }
+
+    /// The tables from which the update takes: those that may be had, and `chosen` of them, each with its place.
+    fn chosen(&'a self, bound: &mut Bound<'a>) -> String {
         // In the text: PostgreSQL expects much of a number it is not told, and would plan anew each time.
-        let most = limit;
-        let moment = taker.moment(&mut bound, &now);
-        let ways = taker.ways(&mut bound);
+        let most = self.taker.limit;
+        let moment = self.taker.moment(bound, &self.now);
+        let ways = self.taker.ways(bound);
         let picks: Vec<String> = ways
             .iter()
             .zip(1..)
@@ -320,27 +354,36 @@ impl Writer<'_> {
             })
             .collect();
         let all: Vec<String> = (1..=ways.len()).map(|number| format!("select * from way{number}")).collect();
-        let sql = format!(
-            "with {picks},
-             chosen as (select q.id, cast(row_number() over (order by {ORDER}) - 1 as int) as place from ({all}) q order by place limit {most})
-             update queue_items q set status = 'running', fence = q.fence + 1, task_revision = t.revision, lease_seconds = {lease_seconds},
+        format!(
+            "{picks},
+             chosen as (select q.id, cast(row_number() over (order by {ORDER}) - 1 as int) as place from ({all}) q order by place limit {most})",
+            picks = picks.join(", "),
+            all = all.join(" union all "),
+        )
+    }
+
+    /// The update that marks what was chosen, and answers it.
+    fn taken(&'a self, bound: &mut Bound<'a>) -> String {
+        format!(
+            "update queue_items q set status = 'running', fence = q.fence + 1, task_revision = t.revision, lease_seconds = {lease_seconds},
              lease_expires = {lease_expires}, heartbeat_at = {now}, taken_by = a.id, slot = cast(cast({slots} as jsonb) ->> c.place as bigint),
              held_key = q.concurrency_key, run_id = cast(cast({runs} as jsonb) ->> c.place as uuid), not_before = null
              from chosen c, tasks t, agents a where q.id = c.id and t.id = q.task_id and {agent}
              returning {PICKED}",
-            picks = picks.join(", "),
-            all = all.join(" union all "),
-            lease_seconds = bound.place(&taker.lease_seconds),
-            lease_expires = bound.place(&lease_expires),
-            now = bound.place(&now),
-            agent = taker.agent(&mut bound),
-            slots = bound.place(&slots),
-            runs = bound.place(&runs),
-        );
-        let mut picked = self.query::<Picked>(&sql, &bound.0)?;
-        picked.sort_by_key(|item| (std::cmp::Reverse(item.priority), item.in_queue_since, item.id));
-        Ok(picked)
+            lease_seconds = bound.place(&self.taker.lease_seconds),
+            lease_expires = bound.place(&self.lease_expires),
+            now = bound.place(&self.now),
+            agent = self.taker.agent(bound),
+            slots = bound.place(&self.slots),
+            runs = bound.place(&self.runs),
+        )
     }
+}
+
+/// An update answers in no order.
+fn in_order(mut picked: Vec<Picked>) -> Vec<Picked> {
+    picked.sort_by_key(|item| (std::cmp::Reverse(item.priority), item.in_queue_since, item.id));
+    picked
 }
 
 fn as_number(limit: usize) -> i64 {

@@ -53,6 +53,18 @@ const CANDIDATES_MAX: usize = 10;
 impl Reader<'_> {
     /// The id that a reference names: a name first, then the end of an id; `last` is the newest run.
     pub fn resolve<K: Marker>(&mut self, reference: &Ref<K>) -> Result<Id<K>> {
+        let key = (K::KIND, reference.as_str().to_owned());
+        if let Some(known) = self.resolved.as_ref().and_then(|resolved| resolved.get(&key)) {
+            return Ok((*known).into());
+        }
+        let id = self.look_up(reference)?;
+        if let Some(resolved) = &mut self.resolved {
+            resolved.insert(key, id.uuid());
+        }
+        Ok(id)
+    }
+
+    fn look_up<K: Marker>(&mut self, reference: &Ref<K>) -> Result<Id<K>> {
         let text = reference.as_str();
         let named = NAMED.iter().find(|(kind, ..)| *kind == K::KIND);
         if let Some((_, table, column)) = named {
@@ -294,8 +306,7 @@ impl Writer<'_> {
 
 /// The tenant of a name; asked before there is a tenant to scope by.
 pub fn tenant_named(store: &crate::Store, name: &str) -> Result<TenantId> {
-    let mut reader = store.read(Uuid::nil().into())?;
-    let found = reader.query_unscoped::<(Uuid,)>("select id from tenants where name = ?1", params![name])?;
+    let found = store.ask_unscoped::<(Uuid,)>("select id from tenants where name = ?1", params![name])?;
     match found[..] {
         [(id,)] => Ok(id.into()),
         _ => Err(no_tenant(name)),
@@ -308,8 +319,7 @@ pub fn tenant_and_person(
     name: &str,
     handle: &str,
 ) -> Result<(TenantId, Option<Id<kind::Person>>)> {
-    let mut reader = store.read(Uuid::nil().into())?;
-    let found = reader.query_unscoped::<(TenantId, Option<Id<kind::Person>>)>(
+    let found = store.ask_unscoped::<(TenantId, Option<Id<kind::Person>>)>(
         "select t.id, (select p.id from people p where p.tenant_id = t.id and p.handle = ?2 and p.deleted_at is null)
          from tenants t where t.name = ?1",
         params![name, handle],

@@ -2,12 +2,14 @@
 
 use std::{
     cell::Cell,
+    collections::HashMap,
     ops::{Deref, DerefMut},
     path::Path,
     sync::{Mutex, PoisonError},
 };
 
 use trackway_domain::{Id, Time, kind};
+use uuid::Uuid;
 
 use crate::{
     bell,
@@ -123,20 +125,33 @@ impl Store {
     /// A consistent view of one moment.
     pub fn read(&self, tenant: TenantId) -> Result<Reader<'_>> {
         let mut lent = self.lend()?;
-        lent.open = true;
+        lent.open = Some(Opened::Read);
         lent.begin_read()?;
-        Ok(Reader { lent, tenant, queries: 0 })
+        Ok(Reader { lent, tenant, queries: 0, resolved: Some(HashMap::new()) })
+    }
+
+    /// Asks one question about the database itself, or about which tenants there are. One alone is of one moment by itself.
+    pub fn ask_unscoped<T: FromRow>(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        self.lend()?.query(sql, params)
     }
 
     /// A write transaction. Dropped without `commit`, it leaves no trace.
     pub fn write(&self, tenant: TenantId) -> Result<Writer<'_>> {
         let mut lent = self.lend()?;
-        lent.open = true;
+        lent.open = Some(Opened::Write);
         lent.begin_write()?;
         // Read after the lock was had: what is written later is also dated later.
         let now = Time::now();
         let (ids, unindexed) = (Cell::new(0), Vec::new());
-        Ok(Writer { reader: Reader { lent, tenant, queries: 0 }, now, hopeful: false, ids, rings: false, unindexed })
+        Ok(Writer {
+            reader: Reader { lent, tenant, queries: 0, resolved: None },
+            now,
+            hopeful: false,
+            ids,
+            rings: false,
+            is_done: false,
+            unindexed,
+        })
     }
 
     /// Does work that writes very much, on this thread, and lets SQLite's log grow meanwhile.
@@ -157,7 +172,7 @@ impl Store {
                 None => break self.connect()?,
             }
         };
-        Ok(Lent { connection: Some(connection), open: false, store: self })
+        Ok(Lent { connection: Some(connection), open: None, store: self })
     }
 
     /// One more connection, as patient as the others.
@@ -220,16 +235,24 @@ fn connect(url: &Url, create: bool, wait_ms: Option<u32>) -> Result<Connection> 
 #[derive(Debug)]
 struct Lent<'a> {
     connection: Option<Connection>,
-    /// Whether a transaction was begun and not yet committed.
-    open: bool,
+    /// The transaction that was begun and not yet committed.
+    open: Option<Opened>,
     store: &'a Store,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opened {
+    Read,
+    Write,
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if let Some(mut connection) = self.connection.take() {
-            if self.open {
-                connection.rollback();
+            match self.open {
+                Some(Opened::Read) => connection.end_read(),
+                Some(Opened::Write) => connection.rollback(),
+                None => {}
             }
             self.store.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
@@ -258,6 +281,8 @@ pub struct Reader<'a> {
     pub tenant: TenantId,
     /// Questions asked so far.
     queries: u64,
+    /// What references were found to name: at one moment it stays so. Whoever writes looks each time.
+    pub(crate) resolved: Option<HashMap<(kind::Kind, String), Uuid>>,
 }
 
 impl Reader<'_> {
@@ -337,6 +362,8 @@ pub struct Writer<'a> {
     ids: Cell<i64>,
     /// Whether workers are to hear of it.
     rings: bool,
+    /// Whether all of it happened already, by one statement.
+    is_done: bool,
     /// Bodies whose words are not in SQLite's index yet: their numbers, and the words.
     pub(crate) unindexed: Vec<(i64, String)>,
 }
@@ -365,6 +392,24 @@ impl Writer<'_> {
     pub fn post(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
         self.reader.lent.post(sql, &scoped)
+    }
+
+    /// Asks something that changes what it answers, and needs nothing else in its transaction: where nothing came before it,
+    /// PostgreSQL is spared the transaction around it. When it answers something, nothing may come after it. `?1` is the tenant.
+    pub(crate) fn query_at_once<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        let scoped = scoped(self.tenant, sql, params)?;
+        let lent = &mut self.reader.lent;
+        let is_alone = lent.take_back_begin();
+        let rows = lent.query(sql, &scoped).map_err(|error| match error {
+            // It was sent, and nobody says what became of it.
+            Error::Unreachable(why) if is_alone => Error::Unsettled(why),
+            error => error,
+        })?;
+        self.is_done = is_alone && !rows.is_empty();
+        if is_alone && rows.is_empty() {
+            lent.begin_write()?;
+        }
+        Ok(rows)
     }
 
     /// Inserts a row of SQLite and says its number. `?1` is the tenant.
@@ -401,17 +446,24 @@ impl Writer<'_> {
         self.reader.lent.post_changing(sql, &scoped)
     }
 
+    /// The same for a whole row, which holds its tenant itself.
+    pub(crate) fn post_changing_row(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+        self.reader.lent.post_changing(sql, params)
+    }
+
     pub fn commit(mut self) -> Result<()> {
         self.index_the_rest()?;
         let lent = &mut self.reader.lent;
-        lent.post(COMMIT, &[])?;
+        if !self.is_done {
+            lent.post(COMMIT, &[])?;
+        }
         if self.rings && lent.engine() == Engine::Postgres {
             // After the commit and in the same round trip. Inside the transaction it would make every commit wait
             // for the one before.
             lent.post(&bell::RING, &[])?;
         }
         lent.flush()?;
-        lent.open = false;
+        lent.open = None;
         if self.rings
             && let Url::Sqlite(path) = lent.store.url()
         {

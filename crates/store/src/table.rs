@@ -14,6 +14,8 @@ pub trait Table: FromRow {
     /// `select COLUMNS from TABLE`, to be followed by `where`.
     fn select() -> &'static str;
     fn insert_sql() -> &'static str;
+    /// The same, unless there is one like it.
+    fn insert_new_sql() -> &'static str;
     /// Inserts rows that come as one JSON array, on PostgreSQL.
     fn insert_all_sql() -> &'static str;
     /// Sets every column of the row with this row's key, within its tenant (the second column).
@@ -50,6 +52,13 @@ macro_rules! table {
                     let columns = <$name as $crate::table::Table>::COLUMNS;
                     let places: Vec<_> = (1..=columns.len()).map(|place| format!("?{place}")).collect();
                     format!("insert into {} ({}) values ({})", $table, columns.join(", "), places.join(", "))
+                });
+                &SQL
+            }
+
+            fn insert_new_sql() -> &'static str {
+                static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+                    format!("{} on conflict do nothing", <$name as $crate::table::Table>::insert_sql())
                 });
                 &SQL
             }
@@ -180,8 +189,12 @@ impl Writer<'_> {
 
     /// Inserts a row unless there is one like it, and says whether it was inserted.
     pub fn insert_new<T: Table>(&mut self, row: &T) -> Result<bool> {
-        let sql = format!("{} on conflict do nothing", T::insert_sql());
-        Ok(self.execute_row(&sql, &row.params())? > 0)
+        Ok(self.execute_row(T::insert_new_sql(), &row.params())? > 0)
+    }
+
+    /// Inserts a row without asking whether there is one like it: that refutes the transaction.
+    pub fn insert_hoped_new<T: Table>(&mut self, row: &T) -> Result<()> {
+        self.post_changing_row(T::insert_new_sql(), &row.params())
     }
 
     pub fn update<T: Table>(&mut self, row: &T) -> Result<()> {

@@ -8,7 +8,6 @@ use trackway_domain::{
     words::{Level, TaskStatus},
 };
 use trackway_store::{Engine, Reader, Result, params, row};
-use uuid::Uuid;
 
 use crate::view::View;
 
@@ -76,8 +75,9 @@ row! {
     }
 }
 
-/// The versions of one lineage, for use inside a query whose `?2` is the lineage and `?3` the limit.
-const VERSIONS: &str = "with versions as (select id, variant, status, archived, deleted_at, created_at from tasks where tenant_id = ?1 and lineage_id = ?2 order by id desc limit ?3)";
+/// The versions of one lineage, for use inside a query whose `?2` is a task of it and `?3` the limit.
+const VERSIONS: &str = "with versions as (select id, variant, status, archived, deleted_at, created_at from tasks
+    where tenant_id = ?1 and lineage_id = (select lineage_id from tasks where tenant_id = ?1 and id = ?2) order by id desc limit ?3)";
 
 impl View for TaskHistory {
     const COMMAND: (&'static str, &'static str) = ("task", "history");
@@ -85,10 +85,7 @@ impl View for TaskHistory {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<History> {
         let task = read.resolve_even_deleted(&self.task)?;
-        let lineage = read
-            .one::<(Uuid,)>("select lineage_id from tasks where tenant_id = ?1 and id = ?2", params![task])?
-            .map_or(task.uuid(), |(lineage,)| lineage);
-        let bound = params![lineage, VERSIONS_MAX];
+        let bound = params![task, VERSIONS_MAX];
         let versions = read.query::<(Id<kind::Task>, Variant, TaskStatus, bool, bool, Time)>(
             &format!("{VERSIONS} select id, variant, status, archived, deleted_at is not null, created_at from versions order by id desc"),
             bound,

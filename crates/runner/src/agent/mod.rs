@@ -14,7 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use trackway_actions::{Action, Context, Core, Result, registry, run::RecordStep, scratchpad::UpdateScratchpad};
+use trackway_actions::{
+    Action, Context, Core, Result, registry,
+    run::{RecordStep, RecordUsage},
+    scratchpad::UpdateScratchpad,
+};
 use trackway_domain::{
     Error as Rule, ErrorKind, Id, Time,
     canary::Canary,
@@ -108,8 +112,12 @@ impl Job<'_> {
         let instructions = prompt::instructions(self.acting, &marker, self.means.settings.native_tools);
         let canary = Canary::new(&marker, &instructions);
         let revision = self.revision;
-        let mut at_work = Loop { job: self, canary, instructions, steps: Vec::new(), calls: 0, revision };
-        let worked = catch_unwind(AssertUnwindSafe(|| at_work.work()));
+        let mut at_work =
+            Loop { job: self, canary, instructions, steps: Vec::new(), calls: 0, uncounted: None, revision };
+        let worked = catch_unwind(AssertUnwindSafe(|| {
+            let ended = at_work.work();
+            at_work.count_the_rest().and(ended)
+        }));
         let ended = match worked {
             Ok(Ok(ended)) => ended,
             // It was cancelled for good, or lost its lease: there is nothing left to say.
@@ -129,6 +137,8 @@ struct Loop<'a> {
     /// What was done, a line each.
     steps: Vec<String>,
     calls: i64,
+    /// What the last call used, until it is written down with the next step.
+    uncounted: Option<RecordUsage>,
     /// The revision of its scratchpad that the agent knows of.
     revision: i64,
 }
@@ -373,17 +383,26 @@ impl Loop<'_> {
         let detail = text::cut(&text::clean(detail), text::TEXT_MAX - 1);
         self.steps.push(format!("{step_type}: {}", detail.lines().next().unwrap_or_default()));
         let step = RecordStep { run: self.run.into(), step_type, detail: Some(detail) };
-        self.insist(|job| job.core.execute(job.context, &step))?;
-        Ok(())
+        match self.uncounted.take() {
+            Some(usage) => self.insist(|job| job.core.execute_both(job.context, &usage, &step).map(drop)),
+            None => self.insist(|job| job.core.execute(job.context, &step).map(drop)),
+        }
     }
 
     fn count(&mut self, used: &[Used]) -> Result<()> {
         for used in used {
+            self.count_the_rest()?;
             self.calls += 1;
-            let usage = usage(self.run, self.model(), self.means, used, self.calls);
-            self.insist(|job| job.core.execute(job.context, &usage))?;
+            self.uncounted = Some(usage(self.run, self.model(), self.means, used, self.calls));
         }
         Ok(())
+    }
+
+    fn count_the_rest(&mut self) -> Result<()> {
+        match self.uncounted.take() {
+            Some(usage) => self.insist(|job| job.core.execute(job.context, &usage).map(drop)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,0 +1,127 @@
+//! Taking by one statement on PostgreSQL: items, their runs, and what the registry and the log say of them, in one round
+//! trip that is a transaction by itself.
+
+use serde::Serialize;
+use trackway_domain::{Id, Time, ids, kind, words::Runner};
+
+use super::{Bound, Picked, Picking, Taker, in_order};
+use crate::{
+    error::Result,
+    sql::{Param, hex},
+    store::Writer,
+    table::Table,
+    tables::{Logged, Registered, Run},
+};
+
+/// What is written for each item that is taken: rows that hold all that is known before it is.
+#[derive(Debug)]
+pub struct Makings {
+    pub runs: Vec<NewRun>,
+    pub run: Run,
+    pub entry: Registered,
+    pub event: Logged,
+}
+
+/// A run that is made if there is an item for it.
+#[derive(Debug, Serialize)]
+pub struct NewRun {
+    id: Id<kind::Run>,
+    path: String,
+    short_key: i64,
+    token_hash: String,
+    link_id: Id<kind::Link>,
+}
+
+impl NewRun {
+    pub fn new(id: Id<kind::Run>, path: &str, token_hash: &[u8], link_id: Id<kind::Link>) -> Self {
+        Self { id, path: path.to_owned(), short_key: ids::short_key(id.uuid()), token_hash: hex(token_hash), link_id }
+    }
+}
+
+/// The columns of [`Picked`].
+const TAKEN: &str =
+    "id, run_id, priority, in_queue_since, fence, attempt, task_id, variant, revision, recurring, status, role_id,
+    workspace_id, initiated_by, chain_depth, agent_id, agent_role_id, runner";
+
+/// An item `k` that was taken and the run `n` that is made for it.
+const EACH: &str = "taken k join new n on n.id = k.run_id";
+
+impl Writer<'_> {
+    /// Takes what comes next, with everything that is written when something is taken. When there is something, all of this
+    /// transaction happened: nothing may come after it.
+    pub fn take_at_once(&mut self, taker: &Taker, lease_expires: Time, makings: &Makings) -> Result<Vec<Picked>> {
+        let ids: Vec<_> = makings.runs.iter().map(|run| run.id).collect();
+        let picking = Picking::new(taker, &ids, self.now, lease_expires);
+        let runs = serde_json::json!(makings.runs);
+        let now = self.now;
+        let mut bound = Bound::default();
+        let (chosen, taken) = (picking.chosen(&mut bound), picking.taken(&mut bound));
+        let run = insert_each(
+            &mut bound,
+            &makings.run,
+            &[
+                ("id", "k.run_id"),
+                ("agent_id", "k.agent_id"),
+                ("role_id", "coalesce(k.role_id, k.agent_role_id)"),
+                ("task_id", "k.task_id"),
+                ("task_revision", "k.revision"),
+                ("initiated_by", "k.initiated_by"),
+                ("cause_id", "k.id"),
+                ("chain_depth", "k.chain_depth"),
+                ("workspace_id", "k.workspace_id"),
+                ("mode", &mode_of("k.runner")),
+                ("queue_item_id", "k.id"),
+                ("fence", "k.fence"),
+                ("token_hash", "decode(n.token_hash, 'hex')"),
+            ],
+        );
+        let entry = insert_each(
+            &mut bound,
+            &makings.entry,
+            &[("id", "k.run_id"), ("display_path", "n.path"), ("short_key", "n.short_key")],
+        );
+        let event = insert_each(
+            &mut bound,
+            &makings.event,
+            &[
+                ("subject_id", "k.id"),
+                ("subject_path", &format!("'queue/' || right(cast(k.id as text), {})", ids::SHORT_DIGITS)),
+            ],
+        );
+        let now = bound.place(&now);
+        let sql = format!(
+            "with {chosen},
+             new as (select * from jsonb_to_recordset(cast({new} as jsonb)) as n (id uuid, path text, short_key bigint, token_hash text, link_id uuid)),
+             taken ({TAKEN}) as ({taken}),
+             made as ({run}), entered as ({entry}), logged as ({event}),
+             linked as (insert into agent_links (tenant_id, id, from_agent_id, to_task_id, link_type, created_at)
+                select distinct on (k.task_id) cast(?1 as uuid), n.link_id, k.agent_id, k.task_id, 'agent_task', cast({now} as timestamptz) from {EACH} order by k.task_id
+                on conflict (from_agent_id, to_task_id, link_type) do nothing),
+             started as (update tasks t set status = 'in_progress', status_since = {now} from taken k
+                where t.id = k.task_id and not t.recurring and t.status in ('open', 'groomed'))
+             select {TAKEN} from taken",
+            new = bound.place(&runs),
+        );
+        Ok(in_order(self.query_at_once::<Picked>(&sql, &bound.0)?))
+    }
+}
+
+/// Inserts a row for each item that is taken: what is said of it, the rest as it stands in the row that is given.
+fn insert_each<'a, T: Table>(bound: &mut Bound<'a>, like: &'a T, said: &[(&str, &str)]) -> String {
+    let (mut columns, mut values) = (Vec::new(), Vec::new());
+    for (column, param) in T::COLUMNS.iter().zip(like.params()) {
+        match said.iter().find(|(name, _)| name == column) {
+            Some((_, value)) => values.push((*value).to_owned()),
+            None if param == Param::Null => continue,
+            None => values.push(bound.place_param(param)),
+        }
+        columns.push(*column);
+    }
+    format!("insert into {} ({}) select {} from {EACH}", T::NAME, columns.join(", "), values.join(", "))
+}
+
+/// The mode of a run by whoever is driven by what a column says.
+fn mode_of(runner: &str) -> String {
+    let cases: Vec<_> = Runner::ALL.iter().map(|runner| format!("when '{runner}' then '{}'", runner.mode())).collect();
+    format!("case {runner} {} end", cases.join(" "))
+}
