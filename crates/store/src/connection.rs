@@ -37,6 +37,7 @@ impl Engine {
 }
 
 const BEGIN: &str = "begin";
+const BEGIN_READ: &str = "begin isolation level repeatable read read only";
 pub(crate) const COMMIT: &str = "commit";
 /// How long a visitor who must not be in the way waits for PostgreSQL: to be let in, and for each answer.
 pub(crate) const VISITOR_SECONDS: u32 = 1;
@@ -352,7 +353,7 @@ impl Connection {
     pub fn begin_read(&mut self) -> Result<()> {
         match self {
             Self::Sqlite(_) => self.post("begin", &[]),
-            Self::Postgres(_) => self.post("begin isolation level repeatable read read only", &[]),
+            Self::Postgres(_) => self.post(BEGIN_READ, &[]),
         }
     }
 
@@ -378,9 +379,9 @@ impl Connection {
         match self {
             Self::Sqlite(_) => self.rollback(),
             Self::Postgres(postgres) => {
-                let begun = postgres.pending.is_empty();
+                let is_unasked = postgres.pending.first().is_some_and(|first| first.sql == BEGIN_READ);
                 postgres.pending.clear();
-                if begun && !postgres.client.is_closed() {
+                if !is_unasked && !postgres.client.is_closed() {
                     postgres.send("rollback");
                 }
             }
