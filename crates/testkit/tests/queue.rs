@@ -11,7 +11,7 @@ use trackway_actions::{
     queue::{AddItem, Added, CompleteItem, TakeItems},
 };
 use trackway_domain::{ErrorKind, Ref, Time};
-use trackway_store::{bell::Listener, params};
+use trackway_store::{bell::Listener, params, sql::Param, tables::Run};
 use trackway_testkit::{House, engines};
 
 /// A house with a task that is run again and again, and one that is done once.
@@ -75,7 +75,58 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T>) -> (ErrorKind, String) {
     (error.kind(), error.to_string())
 }
 
+/// All that is written of what was taken but ids and times: the item, its run, what the registry and the log say of
+/// them, the links of the agent, and the task.
+fn written(house: &House, taken: &Value) -> Vec<String> {
+    let item: uuid::Uuid = taken["id"].as_str().unwrap().parse().unwrap();
+    let run: uuid::Uuid = taken["run_id"].as_str().unwrap().parse().unwrap();
+    let rows = |table: &str, columns: &str, condition: &str, bound: &[Param<'_>]| -> Vec<String> {
+        let sql = format!("select cast({columns} as text) from {table} where tenant_id = ?1 and {condition}");
+        house.read(|reader| Ok(reader.query::<(String,)>(&sql, bound)?)).into_iter().map(|(text,)| text).collect()
+    };
+    let row = house.read(|reader| Ok(reader.row::<Run>("where tenant_id = ?1 and id = ?2", params![run])?)).unwrap();
+    assert_eq!((row.id.uuid(), row.queue_item_id.unwrap().uuid(), row.cause_id), (run, item, Some(item)));
+    assert_eq!(row.token_hash.as_ref().map(Vec::len), Some(32));
+    let (id, token_hash) = (uuid::Uuid::nil().into(), None);
+    let row = Run { id, token_hash, queue_item_id: None, cause_id: None, started_at: Time::from_micros(0), ..row };
+    let short = |id: uuid::Uuid| id.simple().to_string().split_off(24);
+    let entry = rows("registry", "kind || ' ' || display_path", "id = ?2 and created_by is not null", params![run]);
+    let events = rows(
+        "events",
+        "action || ' ' || actor_kind || ' ' || subject_kind || ' ' || subject_path",
+        "subject_id = ?2",
+        params![item],
+    );
+    let links =
+        rows("agent_links", "count(*)", "from_agent_id = ?2 and to_task_id = ?3", params![row.agent_id, row.task_id]);
+    let task = rows("tasks", "status", "id = ?2", params![row.task_id]);
+    let all = [vec![format!("{row:?}")], entry, events, links, task].concat();
+    all.into_iter().map(|line| line.replace(&short(run), "RUN").replace(&short(item), "ITEM")).collect()
+}
+
 engines! {
+    fn who_takes_first_come_writes_what_an_agent_that_is_named_writes(house: House) {
+        furnished(&house);
+        house.act("set_role", json!({ "name": "builder" })).unwrap();
+        house.act("set_task", json!({ "workflow": "ops", "variant": "twice" })).unwrap();
+        for variant in ["again", "again", "once", "twice"] {
+            add(&house, json!({ "task": variant, "role": "builder", "priority": 7 }));
+        }
+
+        let taken = [json!({}), json!({ "agent": "worker" }), json!({}), json!({ "agent": "worker" })]
+            .map(|input| written(&house, &take(&house, input)[0]));
+
+        let [first, named, once, twice] = &taken;
+        assert_eq!(first, named);
+        assert_eq!(
+            first[1..],
+            ["run runs/RUN", "queue_add person queue_item queue/ITEM", "queue_take person queue_item queue/ITEM", "1", "open"]
+        );
+        assert_eq!(once[1..], twice[1..]);
+        assert_eq!(once.last().unwrap(), "in_progress");
+        assert_eq!(take(&house, json!({})), Vec::<Value>::new());
+    }
+
     fn the_most_urgent_is_taken_first_then_the_oldest(house: House) {
         furnished(&house);
         let priorities = [0, 5, -1, 5, 0];

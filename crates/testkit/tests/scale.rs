@@ -6,7 +6,8 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use serde_json::{Value, json};
-use trackway_domain::Time;
+use trackway_actions::queue::{AddItem, CompleteItem, TakeItems};
+use trackway_domain::{Ref, Time};
 use trackway_store::{connection::Connection, sql::Param};
 use trackway_testkit::{Engine, House};
 use trackway_views::registry;
@@ -34,8 +35,15 @@ fn a_day(house: &House) -> Value {
     json!({ "run": run.id, "note": note, "message": message["id"], "item": taken["id"] })
 }
 
+/// Whether the server knows how long its tables are.
+#[derive(PartialEq)]
+enum Statistics {
+    Fresh,
+    Missing,
+}
+
 /// Makes a long history of a short one: a row of the day, thousands of times, of another run each and from long ago.
-fn lengthen(url: &str) {
+fn lengthen(url: &str, statistics: &Statistics) {
     let id = |number: &str| format!("'00000000-0000-7000-8000-' || lpad(to_hex({number}), 12, '0')");
     let (own, run) = (format!("'id', {}", id("n")), format!("'run_id', {}", id("n / 5 + 1")));
     let mut connection = Connection::postgres(url).unwrap();
@@ -52,10 +60,12 @@ fn lengthen(url: &str) {
         let copied = connection.batch(&format!(
             "insert into {table} overriding system value
              select copy.* from (select to_jsonb(t) as row from {table} t limit 1) one, generate_series(1, {LONG}) n,
-             jsonb_populate_record(cast(null as {table}), one.row || jsonb_build_object({fresh})) copy;
-             analyze {table}"
+             jsonb_populate_record(cast(null as {table}), one.row || jsonb_build_object({fresh})) copy"
         ));
         copied.unwrap_or_else(|error| panic!("{table}: {error}"));
+        if *statistics == Statistics::Fresh {
+            connection.batch(&format!("analyze {table}")).unwrap();
+        }
     }
 }
 
@@ -123,11 +133,43 @@ fn deeds(house: &House) {
     run.ends(trackway_domain::words::RunStatus::Completed);
 }
 
+/// Items that are handled together.
+const BATCH: usize = 100;
+/// Rows that one of them may read, from its adding to its end.
+const READ_PER_ITEM_MAX: i64 = 100;
+
+/// A table that grew since the server last looked at it is taken for a short one.
+#[test]
+fn what_is_done_by_the_hundred_reads_its_own_rows_whatever_the_server_believes() {
+    let house = House::on(Engine::Postgres);
+    a_day(&house);
+    lengthen(&house.database.url_text(), &Statistics::Missing);
+    let by_the_hundred = |agent: Option<&str>| {
+        let all: Vec<_> = (0..BATCH).map(|_| AddItem::of(Ref::new("t"))).collect();
+        house.core.execute_all(&house.ada, &all).unwrap();
+        let take = TakeItems { agent: agent.map(Ref::new), batch: Some(100), ..TakeItems::default() };
+        let taken = house.core.execute(&house.ada, &take).unwrap();
+        assert_eq!(taken.len(), BATCH);
+        let done: Vec<_> = taken
+            .iter()
+            .map(|taken| CompleteItem { id: Ref::from(taken.id), fence: taken.fence, result: None })
+            .collect();
+        house.core.execute_all(&house.ada, &done).unwrap();
+    };
+    // Statements are prepared when they are used again, and planned for good after some uses.
+    for agent in [None, Some("worker")].repeat(7) {
+        let before = rows_read(&house);
+        by_the_hundred(agent);
+        let per_item = (rows_read(&house) - before) / i64::try_from(BATCH).unwrap();
+        assert!(per_item <= READ_PER_ITEM_MAX, "{agent:?}: an item read {per_item} rows");
+    }
+}
+
 #[test]
 fn a_long_history_is_not_read() {
     let house = House::on(Engine::Postgres);
     let day = a_day(&house);
-    lengthen(&house.database.url_text());
+    lengthen(&house.database.url_text(), &Statistics::Fresh);
     let mut too_much = Vec::new();
     let mut within = |what: String, deed: &dyn Fn()| {
         let before = rows_read(&house);

@@ -1,11 +1,15 @@
 //! The one write path: who may, what changes, what is touched, what is logged; all of it or nothing.
 
 use serde_json::{Value, json};
-use trackway_actions::{Result, studio::CreateNote};
+use trackway_actions::{
+    Result,
+    run::{RecordStep, RecordUsage},
+    studio::CreateNote,
+};
 use trackway_domain::{
     ErrorKind, Ref,
     kind::{ActionType, ResourceType},
-    words::{ActorKind, RunStatus},
+    words::{ActorKind, RunStatus, StepType},
 };
 use trackway_store::{
     params,
@@ -214,6 +218,38 @@ engines! {
         let written = house.core.rehearse(&run.context, &note("plan")).unwrap();
 
         assert_eq!((written.studio.as_str(), written.title.as_str(), written.revision), ("main", "plan", 1));
+        before.assert_unchanged(&house.core);
+    }
+
+    fn two_actions_are_one_write_or_none(house: House) {
+        let run = house.agent("ada-bot").starts();
+        let id = run.context.run.unwrap();
+        let step = |detail: &str| RecordStep {
+            run: id.into(),
+            step_type: StepType::Think,
+            detail: Some(detail.to_owned()),
+        };
+        let usage = |model: &str| RecordUsage {
+            run: id.into(),
+            model: Some(model.to_owned()),
+            message_id: Some("m1".to_owned()),
+            input_tokens: Some(1),
+            output_tokens: Some(2),
+            cache_creation_tokens: None,
+            cache_read_tokens: None,
+            cost: None,
+        };
+
+        let (used, told) = house.core.execute_both(&run.context, &usage("m"), &step("so")).unwrap();
+
+        assert_eq!((used.output_tokens, told.position), (Some(2), 1));
+        // The same message again counts once, and its step is a step.
+        let (used, told) = house.core.execute_both(&run.context, &usage("other"), &step("again")).unwrap();
+        assert_eq!((used.model.as_deref(), told.position), (Some("m"), 2));
+        let before = house.snapshot();
+        let fresh = RecordUsage { message_id: Some("m2".to_owned()), ..usage("m") };
+        let too_long = step(&"a".repeat(trackway_domain::text::TEXT_MAX + 1));
+        assert!(house.core.execute_both(&run.context, &fresh, &too_long).is_err());
         before.assert_unchanged(&house.core);
     }
 
