@@ -71,12 +71,22 @@ pub struct Postgres {
     /// Writes whose answer nobody waits for. They go out together, before the next question or commit:
     /// one round trip instead of one each.
     pending: Vec<Pending>,
+    /// Answers to questions that were not asked yet.
+    ahead: Vec<Ahead>,
     /// How long an answer is waited for, where that is not left to the server.
     answer_max: Option<Duration>,
     /// Whether an answer was not waited for any longer: what comes next on this connection would be that answer.
     is_given_up: bool,
     /// Whether a write found out that this server takes none: another one may, at the same address.
     is_standby: bool,
+}
+
+/// An answer, and the question to which it is one.
+#[derive(Debug)]
+struct Ahead {
+    sql: String,
+    params: Vec<Param<'static>>,
+    rows: Vec<tokio_postgres::Row>,
 }
 
 /// A write on its way.
@@ -171,6 +181,7 @@ impl Connection {
                 runtime,
                 statements: HashMap::new(),
                 pending: Vec::new(),
+                ahead: Vec::new(),
                 answer_max: None,
                 is_given_up: false,
                 is_standby: false,
@@ -245,14 +256,29 @@ impl Connection {
                 Ok(all)
             }
             Self::Postgres(postgres) => {
-                let statement = postgres.statement(sql)?;
-                let rows = postgres.after_pending(async |client| match statement {
-                    Some(statement) => client.query(&statement, &dynamic(params)).await,
-                    None => client.query_typed(&for_postgres(sql), &typed(params)).await,
-                })?;
+                let known = postgres.ahead.iter().position(|ahead| ahead.sql == sql && ahead.params == params);
+                let rows = match known {
+                    Some(place) => postgres.ahead.swap_remove(place).rows,
+                    None => postgres.query_all(&[(sql, params)])?.pop().unwrap_or_default(),
+                };
                 rows.iter().map(|row| T::from_row(&Row::Postgres(row))).collect()
             }
         }
+    }
+
+    /// Asks what is about to be asked, all in one round trip where there are any: the answers are kept until then. For
+    /// those who read at one moment: what is written meanwhile is not in them.
+    pub(crate) fn query_ahead(&mut self, questions: &[(&str, Vec<Param<'_>>)]) -> Result<()> {
+        if let Self::Postgres(postgres) = self {
+            let asked: Vec<_> = questions.iter().map(|(sql, params)| (*sql, params.as_slice())).collect();
+            let answers = postgres.query_all(&asked)?;
+            postgres.ahead.extend(questions.iter().zip(answers).map(|((sql, params), rows)| Ahead {
+                sql: (*sql).to_owned(),
+                params: params.iter().cloned().map(Param::into_owned).collect(),
+                rows,
+            }));
+        }
+        Ok(())
     }
 
     /// Runs a write and says how many rows it changed.
@@ -381,6 +407,7 @@ impl Connection {
             Self::Postgres(postgres) => {
                 let is_unasked = postgres.pending.first().is_some_and(|first| first.sql == BEGIN_READ);
                 postgres.pending.clear();
+                postgres.ahead.clear();
                 if !is_unasked && !postgres.client.is_closed() {
                     postgres.send("rollback");
                 }
@@ -519,6 +546,20 @@ impl Postgres {
     fn keep(&mut self, sql: Cow<'static, str>, params: &[Param<'_>], kind: PendingKind) {
         let params = params.iter().cloned().map(Param::into_owned).collect();
         self.pending.push(Pending { sql, params, kind });
+    }
+
+    /// Asks several questions in one round trip.
+    fn query_all(&mut self, questions: &[(&str, &[Param<'_>])]) -> Result<Vec<Vec<tokio_postgres::Row>>> {
+        let statements = questions.iter().map(|(sql, _)| self.statement(sql)).collect::<Result<Vec<_>>>()?;
+        self.after_pending(async |client| {
+            let asked = questions.iter().zip(&statements).map(|((sql, params), statement)| async move {
+                match statement {
+                    Some(statement) => client.query(statement, &dynamic(params)).await,
+                    None => client.query_typed(&for_postgres(sql), &typed(params)).await,
+                }
+            });
+            try_join_all(asked).await
+        })
     }
 
     /// Sends what is pending and asks a question, all in one round trip.

@@ -1,6 +1,9 @@
 //! The registry: every thing that has an id, found again by any part of it that people type.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::LazyLock,
+};
 
 use trackway_domain::{
     Error as Rule, Id, Ref,
@@ -31,6 +34,10 @@ row! {
 }
 
 const SELECT: &str = "select id, kind, studio_id, display_path, created_by, created_at, deleted_at from registry";
+
+/// Those whose short keys are from one to another.
+static ENDING: LazyLock<String> =
+    LazyLock::new(|| format!("{SELECT} where tenant_id = ?1 and short_key >= ?2 and short_key <= ?3 order by id"));
 
 /// Kinds that have names, and where the names are kept.
 const NAMED: &[(Kind, &str, &str)] = &[
@@ -68,10 +75,13 @@ impl Reader<'_> {
         let text = reference.as_str();
         let named = NAMED.iter().find(|(kind, ..)| *kind == K::KIND);
         if let Some((_, table, column)) = named {
-            let found = self.one::<(Uuid,)>(
-                &format!("select id from {table} where tenant_id = ?1 and {column} = ?2 and deleted_at is null"),
-                params![text],
-            )?;
+            let by_name =
+                format!("select id from {table} where tenant_id = ?1 and {column} = ?2 and deleted_at is null");
+            if let Some(suffix) = ids::parse_suffix(text) {
+                let (low, high) = ids::short_key_range(&suffix);
+                self.query_ahead(&[(&by_name, params![text]), (&ENDING, params![low, high])])?;
+            }
+            let found = self.one::<(Uuid,)>(&by_name, params![text])?;
             if let Some((id,)) = found {
                 return Ok(id.into());
             }
@@ -161,10 +171,7 @@ impl Reader<'_> {
             return Ok(None);
         };
         let (low, high) = ids::short_key_range(&suffix);
-        let found = self.query::<Entry>(
-            &format!("{SELECT} where tenant_id = ?1 and short_key >= ?2 and short_key <= ?3 order by id"),
-            params![low, high],
-        )?;
+        let found = self.query::<Entry>(&ENDING, params![low, high])?;
         let mut matching: Vec<Entry> = found
             .into_iter()
             .filter(|entry| kind.is_none_or(|kind| kind == entry.kind))

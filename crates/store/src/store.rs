@@ -296,6 +296,17 @@ impl Reader<'_> {
         self.lent.query(sql, &scoped(self.tenant, sql, params)?)
     }
 
+    /// Asks what is about to be asked, in one round trip where a question is one. Who writes does not: what is asked after a
+    /// write is to see it.
+    pub fn query_ahead(&mut self, questions: &[(&str, &[Param<'_>])]) -> Result<()> {
+        if self.resolved.is_none() {
+            return Ok(());
+        }
+        let questions: Result<Vec<_>> =
+            questions.iter().map(|(sql, params)| Ok((*sql, scoped(self.tenant, sql, params)?))).collect();
+        self.lent.query_ahead(&questions?)
+    }
+
     /// The first row, if there is one. `?1` is the tenant.
     pub fn one<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Option<T>> {
         Ok(self.query(sql, params)?.into_iter().next())

@@ -7,7 +7,7 @@ use trackway_domain::{
     Id, Ref, Time, Variant, cost, kind,
     words::{Level, TaskStatus},
 };
-use trackway_store::{Engine, Reader, Result, params, row};
+use trackway_store::{Engine, Reader, Result, params, row, sql::Param};
 
 use crate::view::View;
 
@@ -85,52 +85,40 @@ impl View for TaskHistory {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<History> {
         let task = read.resolve_even_deleted(&self.task)?;
-        let bound = params![task, VERSIONS_MAX];
-        let versions = read.query::<(Id<kind::Task>, Variant, TaskStatus, bool, bool, Time)>(
-            &format!("{VERSIONS} select id, variant, status, archived, deleted_at is not null, created_at from versions order by id desc"),
-            bound,
-        )?;
-        let mut revisions = grouped(
-            read.query::<Revision>(
-                &format!(
-                    "{VERSIONS} select r.task_id, r.number, r.digest, r.definition, g.display_path, r.run_id, r.created_at from versions v
-                     join task_revisions r on r.task_id = v.id left join registry g on g.id = r.actor_id order by r.number desc"
-                ),
-                bound,
-            )?,
-            |revision| revision.task_id,
-        );
-        let mut replaces = grouped(
-            read.query::<Replaces>(
-                &format!(
-                    "{VERSIONS} select e.new_task_id, o.variant, e.level, e.comment, e.created_at from versions v
-                     join task_replaces e on e.new_task_id = v.id join tasks o on o.id = e.old_task_id order by e.created_at desc, o.id"
-                ),
-                bound,
-            )?,
-            |edge| edge.task_id,
-        );
+        let bound: &[Param<'_>] = params![task, VERSIONS_MAX];
+        let texts = [
+            format!("{VERSIONS} select id, variant, status, archived, deleted_at is not null, created_at from versions order by id desc"),
+            format!(
+                "{VERSIONS} select r.task_id, r.number, r.digest, r.definition, g.display_path, r.run_id, r.created_at from versions v
+                 join task_revisions r on r.task_id = v.id left join registry g on g.id = r.actor_id order by r.number desc"
+            ),
+            format!(
+                "{VERSIONS} select e.new_task_id, o.variant, e.level, e.comment, e.created_at from versions v
+                 join task_replaces e on e.new_task_id = v.id join tasks o on o.id = e.old_task_id order by e.created_at desc, o.id"
+            ),
+            format!(
+                "{VERSIONS} select u.task_id, count(*), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
+                 from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id group by u.task_id"
+            ),
+            median_sql(read.engine()),
+            format!(
+                "{VERSIONS} select u.task_id, cast(sum(coalesce(x.input_tokens, 0) + coalesce(x.output_tokens, 0)) as bigint), sum(x.cost)
+                 from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id join run_usage x on x.tenant_id = ?1 and x.run_id = u.id group by u.task_id"
+            ),
+        ];
+        read.query_ahead(&texts.each_ref().map(|text| (text.as_str(), bound)))?;
+        let [versions, revisions, replaces, runs, medians, spent] = &texts;
+        let versions = read.query::<(Id<kind::Task>, Variant, TaskStatus, bool, bool, Time)>(versions, bound)?;
+        let mut revisions = grouped(read.query::<Revision>(revisions, bound)?, |revision| revision.task_id);
+        let mut replaces = grouped(read.query::<Replaces>(replaces, bound)?, |edge| edge.task_id);
         let runs: HashMap<_, _> = read
-            .query::<(Id<kind::Task>, i64, i64, i64)>(
-                &format!(
-                    "{VERSIONS} select u.task_id, count(*), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
-                     from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id group by u.task_id"
-                ),
-                bound,
-            )?
+            .query::<(Id<kind::Task>, i64, i64, i64)>(runs, bound)?
             .into_iter()
             .map(|(id, runs, succeeded, ended)| (id, (runs, succeeded, ended)))
             .collect();
-        let medians: HashMap<_, _> =
-            read.query::<(Id<kind::Task>, f64)>(&median_sql(read.engine()), bound)?.into_iter().collect();
+        let medians: HashMap<_, _> = read.query::<(Id<kind::Task>, f64)>(medians, bound)?.into_iter().collect();
         let spent: HashMap<_, _> = read
-            .query::<(Id<kind::Task>, Option<i64>, Option<f64>)>(
-                &format!(
-                    "{VERSIONS} select u.task_id, cast(sum(coalesce(x.input_tokens, 0) + coalesce(x.output_tokens, 0)) as bigint), sum(x.cost)
-                     from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id join run_usage x on x.tenant_id = ?1 and x.run_id = u.id group by u.task_id"
-                ),
-                bound,
-            )?
+            .query::<(Id<kind::Task>, Option<i64>, Option<f64>)>(spent, bound)?
             .into_iter()
             .map(|(id, tokens, sum)| (id, (tokens, sum.map(cost::rounded))))
             .collect();
