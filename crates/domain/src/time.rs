@@ -49,14 +49,20 @@ const LAST: &str = "9999-12-30T22:00:00Z";
 impl FromStr for Time {
     type Err = Error;
 
+    /// Reads a time, or a day: its beginning, in UTC as everything is.
     fn from_str(text: &str) -> Result<Self> {
-        text.parse::<jiff::Timestamp>().map(|timestamp| Self(timestamp.as_microsecond())).map_err(|error| {
+        let day = || format!("{text}T00:00:00Z").parse::<jiff::Timestamp>();
+        let read = text.parse().or_else(|error: jiff::Error| match day() {
+            Err(of_day) if !of_day.is_range() => Err(error),
+            day => day,
+        });
+        read.map(|timestamp| Self(timestamp.as_microsecond())).map_err(|error| {
             // A month too many is out of range as well, and no time at all.
             if error.is_range() && ["9999-", "-", "+"].iter().any(|far| text.starts_with(far)) {
                 return Error::usage(format!("{text:?} is out of range: times are from {FIRST} to {LAST}"));
             }
             Error::usage(format!("{text:?} is not a time such as 2026-02-27T09:30:00Z"))
-                .hint("a date, a time and an offset")
+                .hint("a date, a time and an offset; or a day such as 2026-02-27, from midnight in UTC on")
         })
     }
 }
@@ -106,6 +112,16 @@ mod tests {
         let error = late.parse::<Time>().unwrap_err().to_string();
         assert_eq!(error, format!("{late:?} is out of range: times are from {FIRST} to {LAST}"));
         assert!(FIRST.parse::<Time>().is_ok() && LAST.parse::<Time>().is_ok());
+    }
+
+    #[test]
+    fn a_day_is_its_beginning() {
+        let time = |text: &str| text.parse::<Time>();
+        assert_eq!(time("2026-02-27").unwrap(), time("2026-02-27T00:00:00Z").unwrap());
+        for odd in ["2026-02-30", "2026-02", "2026-02-27T09:30", "2026-02-27 ", ""] {
+            assert!(time(odd).unwrap_err().to_string().contains("is not a time such as"), "{odd:?}");
+        }
+        assert!(time("9999-12-31").unwrap_err().to_string().contains("is out of range"));
     }
 
     proptest! {
