@@ -163,7 +163,8 @@ pub fn table(rows: &[Value], columns: &[&str], noun: Option<&Noun>, empty: &str)
 pub fn thing(row: &Value, name: &str) -> Option<Cell> {
     let of = |part: &str| row.get(format!("{name}_{part}"))?.as_str();
     let (kind, id) = (of("kind")?, of("id")?);
-    let text = row.get(name).and_then(Value::as_str).map_or_else(|| format!("{kind} {}", short(id)), str::to_owned);
+    let text =
+        row.get(name).and_then(Value::as_str).map_or_else(|| format!("{} {}", words(kind), short(id)), str::to_owned);
     Some(Cell::link(place_of(kind, id), text))
 }
 

@@ -125,6 +125,8 @@ fn befores(query: &str) -> Result<[Option<usize>; 2], Problem> {
 fn facts(data: &Value) -> Vec<Block> {
     let told = |key: &str| match key {
         "cause_kind" if data["cause_id"].is_string() => blocks::thing(data, "cause"),
+        // The request that caused it has been named.
+        "queue_item_id" if data["cause_id"] == data["queue_item_id"] => None,
         key => Some(cell(key, data.get(key)?, None)),
     };
     let shown = FACTS.iter().filter(|key| **key != "outcome" || data["outcome"] != data["status"]);

@@ -63,7 +63,10 @@ engines! {
         let (kind, id) = (data["cause_kind"].as_str().unwrap(), data["cause_id"].as_str().unwrap());
         assert_eq!(kind, "queue_item");
         let page = visitor.html(&format!("/runs/{run}")).body;
-        assert!(page.contains(&format!("<dt>cause</dt><dd><a href=\"/queue/{id}\">queue_item {}</a>", &id[28..])), "{page}");
+        assert!(page.contains(&format!("<dt>cause</dt><dd><a href=\"/queue/{id}\">queue item {}</a>", &id[28..])), "{page}");
+        for page in [page, visitor.markdown(&format!("/runs/{run}")).body] {
+            assert_eq!(page.matches(&format!("/queue/{id}")).count(), 1, "it is named once: {page}");
+        }
     }
 
     fn what_went_wrong_is_shown_as_it_was_said(house: House) {
