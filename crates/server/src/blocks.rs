@@ -48,6 +48,7 @@ const NAMES: &[(&str, &str)] = &[
     ("continues", "session"),
     ("initiated_by", "person"),
     ("owner", "person"),
+    ("taken_by", "agent"),
     ("tool_use_id", "spawn"),
 ];
 
@@ -85,9 +86,9 @@ pub fn short(id: &str) -> &str {
 /// A value in its place.
 pub fn cell(key: &str, value: &Value, noun: Option<&Noun>) -> Cell {
     match value {
-        Value::Null => Cell::Nothing,
+        // What is not so is not said.
+        Value::Null | Value::Bool(false) => Cell::Nothing,
         Value::Bool(true) => Cell::Text("yes".to_owned()),
-        Value::Bool(false) => Cell::Text("no".to_owned()),
         Value::Number(number) => Cell::Number(number.to_string()),
         Value::Array(values) if values.is_empty() => Cell::Nothing,
         Value::Array(values) => Cell::Many(values.iter().map(|value| cell(key, value, noun)).collect()),
@@ -149,7 +150,8 @@ pub fn table(rows: &[Value], columns: &[&str], noun: Option<&Noun>, empty: &str)
     let cells = |row: &Value| {
         let said = |column: &String| row.as_object().is_none_or(|fields| !is_repeated(fields, column));
         let value = |column: &String| row.get(column).filter(|_| said(column)).unwrap_or(&Value::Null);
-        let made = |column: &String| thing(row, column).unwrap_or_else(|| cell(column, value(column), noun));
+        let linked = |column: &String| thing(row, column).or_else(|| beside(row.as_object()?, column));
+        let made = |column: &String| linked(column).unwrap_or_else(|| cell(column, value(column), noun));
         chosen.iter().map(|column| shortened(made(column))).collect()
     };
     Block::Table(Table {
@@ -166,6 +168,18 @@ pub fn thing(row: &Value, name: &str) -> Option<Cell> {
     let text =
         row.get(name).and_then(Value::as_str).map_or_else(|| format!("{} {}", words(kind), short(id)), str::to_owned);
     Some(Cell::link(place_of(kind, id), text))
+}
+
+/// What is called something and leads to its page by the id beside it. Where the name itself leads there, it does.
+fn beside(row: &Map<String, Value>, name: &str) -> Option<Cell> {
+    let id = row.get(&format!("{name}_id"))?.as_str()?;
+    let called = row.get(name)?;
+    if called.is_string() && NAMES.iter().any(|(known, _)| *known == name) {
+        return None;
+    }
+    let is_relation = row.contains_key("from_id") && row.contains_key("to_id");
+    let kind = if is_relation && matches!(name, "from" | "to") { "stickie" } else { name };
+    Some(Cell::link(path_of(kind, id)?, called.as_str().unwrap_or_else(|| short(id))))
 }
 
 /// A text in a row stays short.
@@ -214,8 +228,7 @@ pub fn fields(data: &Map<String, Value>, noun: Option<&Noun>, without: &[&str]) 
                 let text = serde_json::to_string_pretty(value).unwrap_or_default();
                 below.push(Block::Text { label: Some(words(key)), text, kind: TextKind::Json });
             }
-            Value::Bool(false) => {}
-            value => match cell(key, value, noun) {
+            value => match beside(data, key).unwrap_or_else(|| cell(key, value, noun)) {
                 Cell::Nothing => {}
                 cell => facts.push((words(key), cell)),
             },

@@ -73,7 +73,7 @@ fn card(board: &Board, stickie: &Stickie, priority: Option<&str>) -> String {
         })
         .collect();
     format!(
-        "<li class=card id=\"s-{id}\" draggable=true data-stickie=\"{id}\"><a href=\"/stickies/{id}\">{title}</a>{note}{code}<p class=labels>{labels}</p><form method=post action=\"/stickies/{id}/actions/update_stickie?then={then}\"><label><span class=quiet-label>Priority of {title}</span><select name=priority>{options}</select></label><button>Move</button></form></li>",
+        "<li class=card id=\"s-{id}\" draggable=true data-stickie=\"{id}\"><a href=\"/stickies/{id}\">{title}</a>{note}{code}<p class=labels>{labels}</p><form method=post action=\"/stickies/{id}/actions/update_stickie?then={then}\"><label><span class=quiet-label>Priority of {title}</span><select name=priority>{options}</select></label><button class=plain>Move</button></form></li>",
         title = escaped(&stickie.title),
         labels = labels.join(" "),
         then = escaped(&board.path),

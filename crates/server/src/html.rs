@@ -45,8 +45,22 @@ const NAVIGATION: &[(&str, &str)] = &[
 const LIST_BLANKS: usize = 3;
 
 /// Texts for which one line would be too small.
-const LONG_FIELDS: &[&str] =
-    &["body", "content", "description", "motivation", "notes", "script", "tldr", "identity", "error"];
+const LONG_FIELDS: &[&str] = &[
+    "background",
+    "body",
+    "code",
+    "content",
+    "description",
+    "error",
+    "guidelines",
+    "identity",
+    "motivation",
+    "note",
+    "notes",
+    "outcome",
+    "script",
+    "tldr",
+];
 
 /// Actions whose input is a whole folder: nobody types one.
 const NOT_TYPED: &[&str] = &["sync_board"];
@@ -111,7 +125,8 @@ fn framed(title: &str, main: &str, frame: Frame<'_>) -> String {
         .collect();
     let live = if live.is_empty() { String::new() } else { format!(" data-live=\"{}\"", escaped(&live.join(" "))) };
     let why = about.map_or_else(|| "/why".to_owned(), |id| format!("/why?of={}", encoded(id)));
-    let leave = if is_in { "<form method=post action=\"/logout\"><button>Log out</button></form>" } else { "" };
+    let leave =
+        if is_in { "<form method=post action=\"/logout\"><button class=link>Log out</button></form>" } else { "" };
     // What went wrong has no page of its own.
     let forms = if path.is_empty() {
         String::new()
@@ -159,9 +174,10 @@ pub fn block(block: &Block) -> String {
                 format!("<input type=hidden name=\"{field}\" value=\"{}\">", escaped(value))
             });
             format!(
-                "<form class=ask action=\"{to}\">{within}<label><span>{}</span><input name=\"{field}\" value=\"{}\" required></label><button>Ask</button></form>\n",
+                "<form class=ask action=\"{to}\">{within}<label><span>{}</span><input name=\"{field}\" value=\"{}\" required></label><button>{}</button></form>\n",
                 escaped(label),
                 escaped(said),
+                if *to == "/search" { "Search" } else { "Ask" },
             )
         }
         Block::Say(sentence) => format!("<p>{}</p>\n", sentences(sentence)),
@@ -498,7 +514,8 @@ fn field(name: &str, field: &Value, schema: &schemars::Schema, needed: bool, pre
             let first = format!("<input name=\"{name}\"{needed}>");
             filled.concat() + &first + &format!("<input name=\"{name}\">").repeat(blanks)
         }
-        FieldType::Text if LONG_FIELDS.contains(&name.as_str()) => {
+        // A browser takes the ends of lines out of a field of one line.
+        FieldType::Text if LONG_FIELDS.contains(&name.as_str()) || present.contains('\n') => {
             format!("<textarea name=\"{name}\" rows=5{needed}>\n{}</textarea>", escaped(&present))
         }
         FieldType::Text => match input::choices(field, schema) {

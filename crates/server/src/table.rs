@@ -65,7 +65,6 @@ fn td(table: &Table, row: &[Cell], column: usize, name: Option<usize>) -> String
 /// The columns in the order in which they are shown. One that says nothing in any row only takes the place of those that do.
 fn order(table: &Table, names: &[Option<usize>]) -> Vec<usize> {
     let says = |row: &Vec<Cell>, column: usize| match row.get(column) {
-        Some(Cell::Text(text)) => text != "no",
         Some(Cell::Nothing) | None => false,
         Some(_) => true,
     };

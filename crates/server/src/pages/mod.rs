@@ -70,17 +70,9 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: 
         Place::Wake => wake(&mut read, query, now)?,
         Place::Api => api::page(&caller),
         Place::List(noun) => list(&mut read, noun, query, now, most)?,
-        Place::One(noun, reference) => match noun.noun {
-            "run" => run::page(&mut read, reference, query)?,
-            "task" => task::page(&mut read, reference)?,
-            "agent" => agent::page(&mut read, reference, query)?,
-            "session" => session::page(&mut read, reference)?,
-            "decision" => decision::page(&mut read, reference)?,
-            "report" => report::page(&mut read, reference)?,
-            "conversation" => conversation::page(&mut read, reference)?,
-            "board" => board::page(&mut read, reference, query)?,
-            _ => generic(&mut read, noun, reference)?,
-        },
+        Place::One(noun, reference) => {
+            of_thing(&mut read, noun, reference, query).map_err(|problem| problem.leading_to(noun))?
+        }
     };
     page.actions = offers::at(place, &page.data, &caller);
     if let Place::One(..) = place {
@@ -91,6 +83,21 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: 
         page.actions.retain(|offer| matches!(offer.action.name, "update_scratchpad" | "update_report"));
     }
     Ok(page)
+}
+
+/// Makes the page of a thing.
+fn of_thing(read: &mut Reader<'_>, noun: &'static Noun, reference: &str, query: &str) -> Result<Page, Problem> {
+    match noun.noun {
+        "run" => run::page(read, reference, query),
+        "task" => task::page(read, reference),
+        "agent" => agent::page(read, reference, query),
+        "session" => session::page(read, reference),
+        "decision" => decision::page(read, reference),
+        "report" => report::page(read, reference),
+        "conversation" => conversation::page(read, reference),
+        "board" => board::page(read, reference, query),
+        _ => generic(read, noun, reference),
+    }
 }
 
 /// Asks a question of the registry.
@@ -148,9 +155,13 @@ fn path(noun: &Noun, data: &Value, reference: &str) -> String {
 fn title(noun: &Noun, data: &Value, reference: &str) -> String {
     let named = ["title", "question", "variant", "handle", "name", "key"];
     let own = named.iter().find_map(|field| data.get(field).and_then(Value::as_str)).filter(|own| !own.is_empty());
-    match own {
-        Some(own) => own.to_owned(),
-        None => format!(
+    // What is addressed by a name of its own says it, too.
+    let name =
+        noun.named_by.and_then(|field| data.get(field)).and_then(Value::as_str).filter(|name| Some(*name) != own);
+    match (own, name) {
+        (Some(own), Some(name)) => format!("{own} ({name})"),
+        (Some(own), None) => own.to_owned(),
+        (None, _) => format!(
             "{} {}",
             blocks::words(noun.noun),
             blocks::short(data.get("id").and_then(Value::as_str).unwrap_or(reference))
