@@ -30,7 +30,15 @@ impl Time {
     pub fn seconds_since(self, earlier: Self) -> i64 {
         (self.0 - earlier.0) / 1_000_000
     }
+
+    /// Whether a field of that name holds a time.
+    pub fn is_in(field: &str) -> bool {
+        field.ends_with("_at") || field.ends_with("_since") || FIELDS.contains(&field)
+    }
 }
+
+/// Fields that hold a time and are not called so.
+const FIELDS: &[&str] = &["deadline", "expires", "lease_expires", "not_before"];
 
 impl fmt::Display for Time {
     /// Milliseconds where they say it all, microseconds where they are needed: nothing is rounded away.
@@ -61,8 +69,8 @@ impl FromStr for Time {
             if error.is_range() && ["9999-", "-", "+"].iter().any(|far| text.starts_with(far)) {
                 return Error::usage(format!("{text:?} is out of range: times are from {FIRST} to {LAST}"));
             }
-            Error::usage(format!("{text:?} is not a time such as 2026-02-27T09:30:00Z"))
-                .hint("a date, a time and an offset; or a day such as 2026-02-27, from midnight in UTC on")
+            Error::usage(format!("{text:?} is not a time such as 2026-02-27 or 2026-02-27T09:30:00Z"))
+                .hint("a day, which begins at midnight in UTC; or a date, a time and an offset")
         })
     }
 }
@@ -106,7 +114,7 @@ mod tests {
     fn what_is_no_time_is_told_from_what_is_out_of_range() {
         assert_eq!(
             "soon".parse::<Time>().unwrap_err().to_string(),
-            "\"soon\" is not a time such as 2026-02-27T09:30:00Z"
+            "\"soon\" is not a time such as 2026-02-27 or 2026-02-27T09:30:00Z"
         );
         let late = "9999-12-31T23:59:59Z";
         let error = late.parse::<Time>().unwrap_err().to_string();

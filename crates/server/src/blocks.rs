@@ -1,7 +1,7 @@
 //! From the data of an answer to something to read: facts, tables and texts, with links where names are names of things.
 
 use serde_json::{Map, Value};
-use trackway_domain::text;
+use trackway_domain::{Time, text};
 use uuid::Uuid;
 
 use crate::{
@@ -65,7 +65,6 @@ const IDS: &[(&str, &str)] = &[
     ("queue_item_id", "queue"),
 ];
 
-const TIMES: &[&str] = &["lease_expires", "not_before", "in_queue_since", "status_since", "deadline", "expires"];
 const STATES: &[&str] = &["status", "outcome", "level"];
 
 /// Where a thing of a kind is.
@@ -103,7 +102,7 @@ fn text_cell(key: &str, text: &str, noun: Option<&Noun>) -> Cell {
         Some(to) => Cell::link(to, shown),
         None => Cell::Text(shown.to_owned()),
     };
-    if key.ends_with("_at") || TIMES.contains(&key) {
+    if Time::is_in(key) {
         return Cell::Time(text.to_owned());
     }
     if STATES.contains(&key) {
