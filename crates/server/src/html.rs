@@ -237,12 +237,15 @@ pub fn block(block: &Block) -> String {
     }
 }
 
-/// A sentence of ours: what stands between backticks is code.
+/// A sentence of ours: what stands between backticks is code, and leads there where it is a page.
 pub fn sentences(text: &str) -> String {
-    text.split('`')
-        .enumerate()
-        .map(|(index, part)| if index % 2 == 1 { format!("<code>{}</code>", escaped(part)) } else { escaped(part) })
-        .collect()
+    let code = |part: &str| {
+        let code = escaped(part);
+        let is_page = part.starts_with('/') && !part.starts_with("//") && !part.contains([' ', '\\']);
+        if is_page { format!("<a href=\"{code}\"><code>{code}</code></a>") } else { format!("<code>{code}</code>") }
+    };
+    let part = |(index, part): (usize, &str)| if index % 2 == 1 { code(part) } else { escaped(part) };
+    text.split('`').enumerate().map(part).collect()
 }
 
 /// What is known. What only says the title or the address again is left out.
@@ -400,8 +403,8 @@ pub fn time(at: &str) -> String {
 /// How a state looks.
 fn tone(status: &str) -> &'static str {
     match status {
-        "completed" | "succeeded" | "done" | "passed" | "active" => "good",
-        "failed" | "error" | "exception" | "timed_out" | "blocked" | "dead" => "bad",
+        "completed" | "succeeded" | "done" | "passed" | "active" | "OK" => "good",
+        "failed" | "error" | "exception" | "timed_out" | "blocked" | "dead" | "KO" => "bad",
         "running" | "in_progress" => "busy",
         "incomplete" | "cancelled" | "waiting" => "odd",
         _ => "calm",

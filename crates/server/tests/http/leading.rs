@@ -172,6 +172,6 @@ engines! {
         leads(&format!("/experiments/{experiment}"), &format!("<a href=\"/conversations/{talk}\">talk</a>"));
         leads("/agents/bob", "<a href=\"/agents/bob?from=1&amp;to=2\">2</a>");
         leads("/roles/coder", "<h1>Writes code (coder)</h1>");
-        leads("/notes/nothing", "<code>/notes</code> lists what there is");
+        leads("/notes/nothing", "<a href=\"/notes\"><code>/notes</code></a> lists what there is");
     }
 }
