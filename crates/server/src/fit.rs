@@ -164,15 +164,21 @@ fn cut_cell(cell: &mut Cell, max: usize) {
                 cells.truncate(TOGETHER);
                 cells.push(Cell::Text("…".to_owned()));
             }
-            cells.iter_mut().for_each(|cell| cut_cell(cell, max));
+            for cell in cells {
+                cut_cell(cell, max);
+            }
         }
         Cell::Nothing | Cell::Status(_) | Cell::Time(_) | Cell::Number(_) => {}
     }
 }
 
 fn cut_branch(branch: &mut Branch, max: usize) {
-    branch.cells.iter_mut().for_each(|cell| cut_cell(cell, max));
-    branch.children.iter_mut().for_each(|branch| cut_branch(branch, max));
+    for cell in &mut branch.cells {
+        cut_cell(cell, max);
+    }
+    for branch in &mut branch.children {
+        cut_branch(branch, max);
+    }
 }
 
 #[cfg(test)]
