@@ -204,6 +204,32 @@ test("stickies are moved by dragging and by keyboard, and relations are drawn", 
   await house.close();
 });
 
+test("a large board shows a part of each column, and what was moved stays in sight", async () => {
+  const house = await House.open();
+  house.run("board", "set", "--name", "release");
+  for (let number = 0; number < 52; number++) {
+    house.run("stickie", "set", "--board", "release", "--name", `thought ${number}`, "--priority", number % 2 ? "should" : "must");
+  }
+  const page = await house.visit("/boards/release");
+  const column = (word) => page.locator(`.column[data-priority="${word}"]`);
+  assert.equal(await column("must").locator(".card").count(), 10);
+  const moved = page.locator(".card", { hasText: "thought 32" });
+  // To the top of the column: a page that scrolls under the pointer would have it drop another one.
+  await moved.dragTo(column("should").locator("h2"));
+  await column("should").locator("h2", { hasText: "27" }).waitFor();
+  assert.equal(await column("should").locator(".card", { hasText: "thought 32" }).count(), 1);
+  assert.equal(await column("should").locator(".card").count(), 10);
+  await column("must").getByText("all 25").click();
+  assert.equal(await page.locator(".card").count(), 25);
+  await page.getByLabel("Priority of thought 0").selectOption("could");
+  await page.locator(".card", { hasText: "thought 0" }).getByText("Move").click();
+  await column("could").locator(".card", { hasText: "thought 0" }).waitFor();
+  assert.equal(house.run("stickie", "list", "--board", "release", "--priority", "could")[0].name, "thought 0");
+  assert.deepEqual(page.trouble, []);
+  await page.context().close();
+  assert.equal(await house.close(), 0);
+});
+
 test("the keyboard is enough", async () => {
   const house = await furnished();
   const page = await house.visit("/");

@@ -29,7 +29,7 @@ const MESSAGES_TOGETHER: i64 = 500;
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CleanupEvents {
-    /// What was logged before this time is removed, as in 2026-01-31T00:00:00Z
+    /// What was logged before this day or time is removed, as in 2026-01-31
     #[arg(long, value_name = "TIME")]
     pub before: Time,
     /// Where the next part begins.
@@ -92,7 +92,7 @@ impl Action for CleanupEvents {
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CleanupMessages {
-    /// What was said before this time is removed, as in 2026-01-31T00:00:00Z
+    /// What was said before this day or time is removed, as in 2026-01-31
     #[arg(long, value_name = "TIME")]
     pub before: Time,
     /// Where the next part ends: answers come after what they answer, and go first.

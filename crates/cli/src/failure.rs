@@ -64,7 +64,12 @@ impl From<clap::Error> for Failure {
         let text = rendered.strip_prefix("error: ").unwrap_or(&rendered).trim_end();
         let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
         let said = |line: &&str| !line.is_empty() && !line.starts_with("For more information");
-        let hint = rest.lines().map(str::trim).filter(said).collect::<Vec<_>>().join("\n      ");
+        let hint = rest
+            .lines()
+            .map(|line| line.trim().trim_start_matches("tip: "))
+            .filter(said)
+            .collect::<Vec<_>>()
+            .join("\n      ");
         Self::new(ErrorKind::Usage, message, Some(hint).filter(|hint| !hint.is_empty()))
     }
 }

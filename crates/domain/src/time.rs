@@ -30,7 +30,15 @@ impl Time {
     pub fn seconds_since(self, earlier: Self) -> i64 {
         (self.0 - earlier.0) / 1_000_000
     }
+
+    /// Whether a field of that name holds a time.
+    pub fn is_in(field: &str) -> bool {
+        field.ends_with("_at") || field.ends_with("_since") || FIELDS.contains(&field)
+    }
 }
+
+/// Fields that hold a time and are not called so.
+const FIELDS: &[&str] = &["deadline", "expires", "lease_expires", "not_before"];
 
 impl fmt::Display for Time {
     /// Milliseconds where they say it all, microseconds where they are needed: nothing is rounded away.
@@ -49,14 +57,20 @@ const LAST: &str = "9999-12-30T22:00:00Z";
 impl FromStr for Time {
     type Err = Error;
 
+    /// Reads a time, or a day: its beginning, in UTC as everything is.
     fn from_str(text: &str) -> Result<Self> {
-        text.parse::<jiff::Timestamp>().map(|timestamp| Self(timestamp.as_microsecond())).map_err(|error| {
+        let day = || format!("{text}T00:00:00Z").parse::<jiff::Timestamp>();
+        let read = text.parse().or_else(|error: jiff::Error| match day() {
+            Err(of_day) if !of_day.is_range() => Err(error),
+            day => day,
+        });
+        read.map(|timestamp| Self(timestamp.as_microsecond())).map_err(|error| {
             // A month too many is out of range as well, and no time at all.
             if error.is_range() && ["9999-", "-", "+"].iter().any(|far| text.starts_with(far)) {
                 return Error::usage(format!("{text:?} is out of range: times are from {FIRST} to {LAST}"));
             }
-            Error::usage(format!("{text:?} is not a time such as 2026-02-27T09:30:00Z"))
-                .hint("a date, a time and an offset")
+            Error::usage(format!("{text:?} is not a time such as 2026-02-27 or 2026-02-27T09:30:00Z"))
+                .hint("a day, which begins at midnight in UTC; or a date, a time and an offset")
         })
     }
 }
@@ -100,12 +114,22 @@ mod tests {
     fn what_is_no_time_is_told_from_what_is_out_of_range() {
         assert_eq!(
             "soon".parse::<Time>().unwrap_err().to_string(),
-            "\"soon\" is not a time such as 2026-02-27T09:30:00Z"
+            "\"soon\" is not a time such as 2026-02-27 or 2026-02-27T09:30:00Z"
         );
         let late = "9999-12-31T23:59:59Z";
         let error = late.parse::<Time>().unwrap_err().to_string();
         assert_eq!(error, format!("{late:?} is out of range: times are from {FIRST} to {LAST}"));
         assert!(FIRST.parse::<Time>().is_ok() && LAST.parse::<Time>().is_ok());
+    }
+
+    #[test]
+    fn a_day_is_its_beginning() {
+        let time = |text: &str| text.parse::<Time>();
+        assert_eq!(time("2026-02-27").unwrap(), time("2026-02-27T00:00:00Z").unwrap());
+        for odd in ["2026-02-30", "2026-02", "2026-02-27T09:30", "2026-02-27 ", ""] {
+            assert!(time(odd).unwrap_err().to_string().contains("is not a time such as"), "{odd:?}");
+        }
+        assert!(time("9999-12-31").unwrap_err().to_string().contains("is out of range"));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! From the data of an answer to something to read: facts, tables and texts, with links where names are names of things.
 
 use serde_json::{Map, Value};
-use trackway_domain::text;
+use trackway_domain::{Time, text};
 use uuid::Uuid;
 
 use crate::{
@@ -48,6 +48,7 @@ const NAMES: &[(&str, &str)] = &[
     ("continues", "session"),
     ("initiated_by", "person"),
     ("owner", "person"),
+    ("taken_by", "agent"),
     ("tool_use_id", "spawn"),
 ];
 
@@ -64,7 +65,6 @@ const IDS: &[(&str, &str)] = &[
     ("queue_item_id", "queue"),
 ];
 
-const TIMES: &[&str] = &["lease_expires", "not_before", "in_queue_since", "status_since", "deadline", "expires"];
 const STATES: &[&str] = &["status", "outcome", "level"];
 
 /// Where a thing of a kind is.
@@ -85,9 +85,9 @@ pub fn short(id: &str) -> &str {
 /// A value in its place.
 pub fn cell(key: &str, value: &Value, noun: Option<&Noun>) -> Cell {
     match value {
-        Value::Null => Cell::Nothing,
+        // What is not so is not said.
+        Value::Null | Value::Bool(false) => Cell::Nothing,
         Value::Bool(true) => Cell::Text("yes".to_owned()),
-        Value::Bool(false) => Cell::Text("no".to_owned()),
         Value::Number(number) => Cell::Number(number.to_string()),
         Value::Array(values) if values.is_empty() => Cell::Nothing,
         Value::Array(values) => Cell::Many(values.iter().map(|value| cell(key, value, noun)).collect()),
@@ -102,7 +102,7 @@ fn text_cell(key: &str, text: &str, noun: Option<&Noun>) -> Cell {
         Some(to) => Cell::link(to, shown),
         None => Cell::Text(shown.to_owned()),
     };
-    if key.ends_with("_at") || TIMES.contains(&key) {
+    if Time::is_in(key) {
         return Cell::Time(text.to_owned());
     }
     if STATES.contains(&key) {
@@ -149,7 +149,8 @@ pub fn table(rows: &[Value], columns: &[&str], noun: Option<&Noun>, empty: &str)
     let cells = |row: &Value| {
         let said = |column: &String| row.as_object().is_none_or(|fields| !is_repeated(fields, column));
         let value = |column: &String| row.get(column).filter(|_| said(column)).unwrap_or(&Value::Null);
-        let made = |column: &String| thing(row, column).unwrap_or_else(|| cell(column, value(column), noun));
+        let linked = |column: &String| thing(row, column).or_else(|| beside(row.as_object()?, column));
+        let made = |column: &String| linked(column).unwrap_or_else(|| cell(column, value(column), noun));
         chosen.iter().map(|column| shortened(made(column))).collect()
     };
     Block::Table(Table {
@@ -163,8 +164,21 @@ pub fn table(rows: &[Value], columns: &[&str], noun: Option<&Noun>, empty: &str)
 pub fn thing(row: &Value, name: &str) -> Option<Cell> {
     let of = |part: &str| row.get(format!("{name}_{part}"))?.as_str();
     let (kind, id) = (of("kind")?, of("id")?);
-    let text = row.get(name).and_then(Value::as_str).map_or_else(|| format!("{kind} {}", short(id)), str::to_owned);
+    let text =
+        row.get(name).and_then(Value::as_str).map_or_else(|| format!("{} {}", words(kind), short(id)), str::to_owned);
     Some(Cell::link(place_of(kind, id), text))
+}
+
+/// What is called something and leads to its page by the id beside it. Where the name itself leads there, it does.
+fn beside(row: &Map<String, Value>, name: &str) -> Option<Cell> {
+    let id = row.get(&format!("{name}_id"))?.as_str()?;
+    let called = row.get(name)?;
+    if called.is_string() && NAMES.iter().any(|(known, _)| *known == name) {
+        return None;
+    }
+    let is_relation = row.contains_key("from_id") && row.contains_key("to_id");
+    let kind = if is_relation && matches!(name, "from" | "to") { "stickie" } else { name };
+    Some(Cell::link(path_of(kind, id)?, called.as_str().unwrap_or_else(|| short(id))))
 }
 
 /// A text in a row stays short.
@@ -213,8 +227,7 @@ pub fn fields(data: &Map<String, Value>, noun: Option<&Noun>, without: &[&str]) 
                 let text = serde_json::to_string_pretty(value).unwrap_or_default();
                 below.push(Block::Text { label: Some(words(key)), text, kind: TextKind::Json });
             }
-            Value::Bool(false) => {}
-            value => match cell(key, value, noun) {
+            value => match beside(data, key).unwrap_or_else(|| cell(key, value, noun)) {
                 Cell::Nothing => {}
                 cell => facts.push((words(key), cell)),
             },

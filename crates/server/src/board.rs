@@ -2,28 +2,26 @@
 //! the script draws as arrows.
 
 use crate::{
+    blocks::grouped,
     html::escaped,
-    page::{Board, Stickie},
-    prose,
+    page::{Board, Column, Stickie},
+    prose, ways,
 };
+
+/// What each column is called, and the priority that it stands for.
+pub const COLUMNS: [(&str, Option<&str>); 5] = [
+    ("Must", Some("must")),
+    ("Should", Some("should")),
+    ("Could", Some("could")),
+    ("Won't", Some("wont")),
+    ("Not said", None),
+];
 
 /// Draws it.
 pub fn html(board: &Board) -> String {
-    let columns: String = board
-        .columns
-        .iter()
-        .map(|(title, priority, stickies)| {
-            let cards: String = stickies.iter().map(|stickie| card(board, stickie, *priority)).collect();
-            format!(
-                "<section class=column data-priority=\"{}\"><h2>{} <small>{}</small></h2><ul>{cards}</ul></section>",
-                priority.unwrap_or_default(),
-                escaped(title),
-                stickies.len(),
-            )
-        })
-        .collect();
+    let columns: String = board.columns.iter().map(|column| self::column(board, column)).collect();
     let title = |id: &str| {
-        let all = board.columns.iter().flat_map(|(_, _, stickies)| stickies);
+        let all = board.columns.iter().flat_map(|column| &column.stickies);
         all.into_iter().find(|stickie| stickie.id == id).map_or_else(|| id.to_owned(), |stickie| stickie.title.clone())
     };
     let relations: String = board
@@ -48,6 +46,17 @@ pub fn html(board: &Board) -> String {
     format!("<div class=board data-board>{columns}</div>{relations}\n")
 }
 
+fn column(board: &Board, column: &Column) -> String {
+    let cards: String = column.stickies.iter().map(|stickie| card(board, stickie, column.priority)).collect();
+    let along = column.along.as_ref().map_or_else(String::new, |(said, links)| ways::along(said, links));
+    format!(
+        "<section class=column data-priority=\"{}\"><h2>{} <small>{}</small></h2>{along}<ul>{cards}</ul></section>",
+        column.priority.unwrap_or_default(),
+        escaped(column.title),
+        grouped(i64::try_from(column.all).unwrap_or(i64::MAX)),
+    )
+}
+
 fn card(board: &Board, stickie: &Stickie, priority: Option<&str>) -> String {
     let id = escaped(&stickie.id);
     let note = stickie.note.as_deref().map(prose::html).unwrap_or_default();
@@ -56,16 +65,15 @@ fn card(board: &Board, stickie: &Stickie, priority: Option<&str>) -> String {
     let mut labels: Vec<String> =
         stickie.labels.iter().map(|label| format!("<span class=\"state calm\">{}</span>", escaped(label))).collect();
     labels.extend(stickie.score.map(|score| format!("<span class=\"state calm\">score {score}</span>")));
-    let options: String = board
-        .columns
+    let options: String = COLUMNS
         .iter()
-        .map(|(title, word, _)| {
+        .map(|(title, word)| {
             let selected = if *word == priority { " selected" } else { "" };
             format!("<option value=\"{}\"{selected}>{}</option>", word.unwrap_or_default(), escaped(title))
         })
         .collect();
     format!(
-        "<li class=card id=\"s-{id}\" draggable=true data-stickie=\"{id}\"><a href=\"/stickies/{id}\">{title}</a>{note}{code}<p class=labels>{labels}</p><form method=post action=\"/stickies/{id}/actions/update_stickie?then={then}\"><label><span class=quiet-label>Priority of {title}</span><select name=priority>{options}</select></label><button>Move</button></form></li>",
+        "<li class=card id=\"s-{id}\" draggable=true data-stickie=\"{id}\"><a href=\"/stickies/{id}\">{title}</a>{note}{code}<p class=labels>{labels}</p><form method=post action=\"/stickies/{id}/actions/update_stickie?then={then}\"><label><span class=quiet-label>Priority of {title}</span><select name=priority>{options}</select></label><button class=plain>Move</button></form></li>",
         title = escaped(&stickie.title),
         labels = labels.join(" "),
         then = escaped(&board.path),

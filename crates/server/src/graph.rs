@@ -6,12 +6,9 @@ use crate::{html::escaped, page::Version};
 const ROW: usize = 36;
 /// Where the line of versions stands.
 const TRUNK: usize = 64;
-/// Versions drawn.
-const VERSIONS_MAX: usize = 100;
 
 /// Draws it.
 pub fn html(versions: &[Version]) -> String {
-    let versions = &versions[..versions.len().min(VERSIONS_MAX)];
     let most = versions.iter().map(|version| version.all).max().unwrap_or(1).max(1);
     let rows: String = versions.iter().map(|version| row(version, most)).collect();
     format!(

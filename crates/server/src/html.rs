@@ -10,23 +10,23 @@ use trackway_domain::{
 use crate::{
     address::encoded,
     blocks::grouped,
-    board, graph,
+    board,
+    fit::{self, PAGE_MAX},
+    graph,
     input::{self, FieldType},
     markdown,
     page::{Block, Branch, Cell, Hop, Offer, Page, TextKind},
     prose, schemas, table, ways,
 };
 
-/// Bytes of the texts on a page. The rest of one is a link away.
-const TEXTS_MAX: usize = 20_000;
-/// Bytes of a text that always stand there.
-const TEXT_MIN: usize = 1_000;
-/// Places of a tree that are drawn.
-const BRANCHES_MAX: usize = 60;
+/// Bytes of a text on a page. The rest of it is a link away.
+const TEXT_MAX: usize = 20_000;
 /// Bytes of a fact from which on it takes the place of two.
 const LONG_FACT: usize = 36;
-/// Bytes of a text up to which a form begins with it; a longer one is changed on a page of its own.
-const PRESENT_MAX: usize = 4_000;
+/// Bytes of a form among others; one that begins with long texts stands on a page of its own.
+const FORM_MAX: usize = 8_000;
+/// Bytes around what a page holds: head, navigation, foot.
+const FRAME: usize = 4_000;
 /// What the bar at the top leads to.
 const NAVIGATION: &[(&str, &str)] = &[
     ("/", "Overview"),
@@ -45,8 +45,22 @@ const NAVIGATION: &[(&str, &str)] = &[
 const LIST_BLANKS: usize = 3;
 
 /// Texts for which one line would be too small.
-const LONG_FIELDS: &[&str] =
-    &["body", "content", "description", "motivation", "notes", "script", "tldr", "identity", "error"];
+const LONG_FIELDS: &[&str] = &[
+    "background",
+    "body",
+    "code",
+    "content",
+    "description",
+    "error",
+    "guidelines",
+    "identity",
+    "motivation",
+    "note",
+    "notes",
+    "outcome",
+    "script",
+    "tldr",
+];
 
 /// Actions whose input is a whole folder: nobody types one.
 const NOT_TYPED: &[&str] = &["sync_board"];
@@ -69,19 +83,20 @@ pub fn escaped(text: &str) -> String {
 
 /// A whole page.
 pub fn page(page: &Page) -> String {
-    let mut main = format!("<h1>{}</h1>\n", escaped(&page.title));
-    let mut room = TEXTS_MAX;
-    for block in &page.blocks {
-        main += &match block {
-            Block::Facts(facts) => self::facts(facts, page),
-            Block::Text { label, text, kind } => self::text(label.as_deref(), text, *kind, &page.path, &mut room),
-            block => self::block(block),
-        };
-    }
+    let forms = forms(&page.actions, &page.path);
+    let title = escaped(&page.title);
+    let room = PAGE_MAX.saturating_sub(forms.len() + 2 * title.len() + FRAME);
+    let draw = |block: &Block, most: usize| match block {
+        Block::Facts(facts) => self::facts(facts, page),
+        Block::Text { label, text, kind } => self::text(label.as_deref(), text, *kind, &page.path, most.min(TEXT_MAX)),
+        block => self::block(block),
+    };
+    let blocks: Vec<&Block> = page.blocks.iter().collect();
+    let mut main = format!("<h1>{title}</h1>\n") + &fit::drawn(&blocks, room, &page.path, &draw).concat();
     if let Some(next) = &page.next {
         main += &format!("<p class=more><a rel=next href=\"{}\">More</a></p>\n", escaped(next));
     }
-    main += &forms(&page.actions, &page.path);
+    main += &forms;
     let frame = Frame { path: &page.path, live: &page.live, about: page.about.as_deref(), is_in: true };
     framed(&page.title, &main, frame)
 }
@@ -110,7 +125,8 @@ fn framed(title: &str, main: &str, frame: Frame<'_>) -> String {
         .collect();
     let live = if live.is_empty() { String::new() } else { format!(" data-live=\"{}\"", escaped(&live.join(" "))) };
     let why = about.map_or_else(|| "/why".to_owned(), |id| format!("/why?of={}", encoded(id)));
-    let leave = if is_in { "<form method=post action=\"/logout\"><button>Log out</button></form>" } else { "" };
+    let leave =
+        if is_in { "<form method=post action=\"/logout\"><button class=link>Log out</button></form>" } else { "" };
     // What went wrong has no page of its own.
     let forms = if path.is_empty() {
         String::new()
@@ -150,7 +166,7 @@ fn framed(title: &str, main: &str, frame: Frame<'_>) -> String {
     )
 }
 
-fn block(block: &Block) -> String {
+pub fn block(block: &Block) -> String {
     match block {
         Block::Heading(title) => format!("<h2>{}</h2>\n", escaped(title)),
         Block::Ask { to, field, label, said, within } => {
@@ -158,9 +174,10 @@ fn block(block: &Block) -> String {
                 format!("<input type=hidden name=\"{field}\" value=\"{}\">", escaped(value))
             });
             format!(
-                "<form class=ask action=\"{to}\">{within}<label><span>{}</span><input name=\"{field}\" value=\"{}\" required></label><button>Ask</button></form>\n",
+                "<form class=ask action=\"{to}\">{within}<label><span>{}</span><input name=\"{field}\" value=\"{}\" required></label><button>{}</button></form>\n",
                 escaped(label),
                 escaped(said),
+                if *to == "/search" { "Search" } else { "Ask" },
             )
         }
         Block::Say(sentence) => format!("<p>{}</p>\n", sentences(sentence)),
@@ -182,12 +199,7 @@ fn block(block: &Block) -> String {
                 .collect();
             format!("<ol class=timeline>{items}</ol>\n")
         }
-        Block::Tree(branches) => {
-            let mut room = BRANCHES_MAX;
-            let drawn = tree(branches, &mut room);
-            let rest = if room == 0 { "<p class=cut>This page as JSON has all of them.</p>" } else { "" };
-            format!("<div class=tree>{drawn}</div>{rest}\n")
-        }
+        Block::Tree(branches) => format!("<div class=tree>{}</div>\n", tree(branches)),
         Block::Chain(hops) => chain(hops),
         Block::Board(board) => board::html(board),
         Block::Versions(versions) => graph::html(versions),
@@ -225,12 +237,15 @@ fn block(block: &Block) -> String {
     }
 }
 
-/// A sentence of ours: what stands between backticks is code.
+/// A sentence of ours: what stands between backticks is code, and leads there where it is a page.
 pub fn sentences(text: &str) -> String {
-    text.split('`')
-        .enumerate()
-        .map(|(index, part)| if index % 2 == 1 { format!("<code>{}</code>", escaped(part)) } else { escaped(part) })
-        .collect()
+    let code = |part: &str| {
+        let code = escaped(part);
+        let is_page = part.starts_with('/') && !part.starts_with("//") && !part.contains([' ', '\\']);
+        if is_page { format!("<a href=\"{code}\"><code>{code}</code></a>") } else { format!("<code>{code}</code>") }
+    };
+    let part = |(index, part): (usize, &str)| if index % 2 == 1 { code(part) } else { escaped(part) };
+    text.split('`').enumerate().map(part).collect()
 }
 
 /// What is known. What only says the title or the address again is left out.
@@ -253,24 +268,22 @@ fn facts(facts: &[(String, Cell)], page: &Page) -> String {
 }
 
 /// Somebody's text, as much of it as there is room for.
-fn text(label: Option<&str>, text: &str, kind: TextKind, path: &str, room: &mut usize) -> String {
+fn text(label: Option<&str>, text: &str, kind: TextKind, path: &str, most: usize) -> String {
     let drawn = |text: &str| match kind {
         TextKind::Markdown => format!("<div class=prose>{}</div>", prose::html(text)),
         TextKind::Diff => diff(text),
         TextKind::Plain | TextKind::Json => format!("<pre tabindex=0>{}</pre>", escaped(text)),
     };
-    let most = (*room).max(TEXT_MIN);
     // What is drawn is seldom less than half of what is written.
     let mut end = text.len().min(2 * most);
     let mut body = loop {
         end = text.floor_char_boundary(end);
         let body = drawn(&text[..end]);
-        if body.len() <= most + 100 || end == 0 {
+        if body.len() <= most || end == 0 {
             break body;
         }
         end /= 2;
     };
-    *room = room.saturating_sub(body.len());
     if end < text.len() {
         body += &format!(
             "<p class=cut>The first {} of {} characters. <a href=\"{}.md\">All of it</a></p>",
@@ -313,22 +326,17 @@ fn diff(text: &str) -> String {
     format!("<pre class=diff tabindex=0>{lines}</pre>")
 }
 
-fn tree(branches: &[Branch], room: &mut usize) -> String {
-    let mut items = String::new();
-    for branch in branches {
-        if *room == 0 {
-            break;
-        }
-        *room -= 1;
-        let drawn = |value: &Cell| match value {
-            Cell::Text(text) => format!("<small>{}</small>", escaped(text)),
-            value => cell(value),
-        };
+fn tree(branches: &[Branch]) -> String {
+    let drawn = |value: &Cell| match value {
+        Cell::Text(text) => format!("<small>{}</small>", escaped(text)),
+        value => cell(value),
+    };
+    let item = |branch: &Branch| {
         let cells: Vec<String> = branch.cells.iter().map(drawn).filter(|cell| !cell.is_empty()).collect();
-        let below = if branch.children.is_empty() { String::new() } else { tree(&branch.children, room) };
-        items += &format!("<li>{}{below}</li>", cells.join(" "));
-    }
-    format!("<ul>{items}</ul>")
+        let below = if branch.children.is_empty() { String::new() } else { tree(&branch.children) };
+        format!("<li>{}{below}</li>", cells.join(" "))
+    };
+    format!("<ul>{}</ul>", branches.iter().map(item).collect::<String>())
 }
 
 /// From a thing to the person who answers for it. What is not recorded in between is one thin line.
@@ -395,8 +403,8 @@ pub fn time(at: &str) -> String {
 /// How a state looks.
 fn tone(status: &str) -> &'static str {
     match status {
-        "completed" | "succeeded" | "done" | "passed" | "active" => "good",
-        "failed" | "error" | "exception" | "timed_out" | "blocked" | "dead" => "bad",
+        "completed" | "succeeded" | "done" | "passed" | "active" | "OK" => "good",
+        "failed" | "error" | "exception" | "timed_out" | "blocked" | "dead" | "KO" => "bad",
         "running" | "in_progress" => "busy",
         "incomplete" | "cancelled" | "waiting" => "odd",
         _ => "calm",
@@ -414,7 +422,7 @@ fn forms(offers: &[Offer], path: &str) -> String {
     if forms.is_empty() { forms } else { format!("<section class=actions><h2>Actions</h2>{forms}</section>\n") }
 }
 
-/// A form, open where it is the page. A long text is changed there.
+/// A form, open where it is the page. A long one is only there.
 fn form(offer: &Offer, is_page: bool) -> String {
     let name = escaped(&offer.action.name.replace('_', " "));
     let class = if offer.action.removes { " class=removes" } else { "" };
@@ -422,13 +430,6 @@ fn form(offer: &Offer, is_page: bool) -> String {
     let path = escaped(&offer.path);
     let schema = schemas::of_action(offer.action);
     let asked = || input::fields(schema).into_iter().flatten().filter(|(name, _)| !offer.preset.contains_key(*name));
-    let is_long =
-        |name: &String| offer.present.get(name).and_then(Value::as_str).is_some_and(|text| text.len() > PRESENT_MAX);
-    if !is_page && asked().any(|(name, _)| is_long(name)) {
-        return format!(
-            "<details{class}><summary>{name}</summary><p>It is long: <a href=\"{path}\">{name} on a page of its own</a>.</p></details>"
-        );
-    }
     let needed = input::required(schema);
     let fields: String = asked()
         .map(|(name, field)| match offer.choices.iter().find(|(known, _)| known == name) {
@@ -438,10 +439,16 @@ fn form(offer: &Offer, is_page: bool) -> String {
         .collect();
     let sure =
         if offer.action.removes { "<label class=check><input type=checkbox required> Yes, really</label>" } else { "" };
-    format!(
+    let form = format!(
         "<details{class}{open}><summary>{name}</summary><form method=post action=\"{path}\"><p class=about>{}</p>{fields}{sure}<button>{}</button></form></details>",
         escaped(&markdown::description(offer)),
         escaped(&button(offer)),
+    );
+    if is_page || form.len() <= FORM_MAX {
+        return form;
+    }
+    format!(
+        "<details{class}><summary>{name}</summary><p>It is long: <a href=\"{path}\">{name} on a page of its own</a>.</p></details>"
     )
 }
 
@@ -510,7 +517,8 @@ fn field(name: &str, field: &Value, schema: &schemars::Schema, needed: bool, pre
             let first = format!("<input name=\"{name}\"{needed}>");
             filled.concat() + &first + &format!("<input name=\"{name}\">").repeat(blanks)
         }
-        FieldType::Text if LONG_FIELDS.contains(&name.as_str()) => {
+        // A browser takes the ends of lines out of a field of one line.
+        FieldType::Text if LONG_FIELDS.contains(&name.as_str()) || present.contains('\n') => {
             format!("<textarea name=\"{name}\" rows=5{needed}>\n{}</textarea>", escaped(&present))
         }
         FieldType::Text => match input::choices(field, schema) {

@@ -7,6 +7,7 @@ pub mod assets;
 pub mod blocks;
 pub mod board;
 pub mod caller;
+mod fit;
 pub mod format;
 pub mod graph;
 pub mod html;

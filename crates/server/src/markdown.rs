@@ -8,10 +8,14 @@ use trackway_domain::{text, wake_context::fenced};
 
 use crate::{
     address::encoded,
+    fit::{self, PAGE_MAX},
     input,
     page::{Block, Board, Branch, Cell, Offer, Page, Table, TextKind},
     schemas,
 };
+
+/// Bytes of what a page shows, besides texts and what can be done.
+const ROOM: usize = PAGE_MAX - 20_000;
 
 /// A whole page.
 pub fn page(page: &Page) -> String {
@@ -34,15 +38,22 @@ pub fn page(page: &Page) -> String {
 
 /// What there is to know on a page.
 pub fn body(page: &Page) -> String {
-    let mut out = format!("# {}\n", line(&page.title));
-    for block in &page.blocks {
-        out.push('\n');
-        out += &self::block(block);
+    // A text is whole here: this is where the rest of one that is cut elsewhere is read.
+    let is_text = |block: &&Block| matches!(block, Block::Text { .. });
+    let draw = |block: &Block, _: usize| {
+        let mut out = format!("\n{}", self::block(block));
         if !out.ends_with('\n') {
             out.push('\n');
         }
-    }
-    out
+        out
+    };
+    let others: Vec<&Block> = page.blocks.iter().filter(|block| !is_text(block)).collect();
+    let mut others = fit::drawn(&others, ROOM, &page.path, &draw).into_iter();
+    let blocks = page
+        .blocks
+        .iter()
+        .map(|block| if is_text(&block) { draw(block, usize::MAX) } else { others.next().unwrap_or_default() });
+    format!("# {}\n{}", line(&page.title), blocks.collect::<String>())
 }
 
 /// What is at the top: where this is, and what can be done.
@@ -101,10 +112,7 @@ fn block(block: &Block) -> String {
             format!("Ask with `{to}?{field}=...{within}`: {label}.\n")
         }
         Block::Say(sentence) => format!("{sentence}\n"),
-        Block::Along { said, links } => {
-            let links: Vec<String> = links.iter().map(|(text, to)| format!("[{}]({to})", line(text))).collect();
-            format!("{said} {}\n", links.join(", "))
-        }
+        Block::Along { said, links } => along(said, links),
         Block::Ways { label, ways } => {
             let ways: Vec<String> = ways
                 .iter()
@@ -184,11 +192,20 @@ fn block(block: &Block) -> String {
     }
 }
 
+/// Where one is in something long.
+fn along(said: &str, links: &[(String, String)]) -> String {
+    let links: Vec<String> = links.iter().map(|(text, to)| format!("[{}]({to})", line(text))).collect();
+    format!("{said} {}\n", links.join(", "))
+}
+
 fn board(board: &Board) -> String {
     let mut out = String::new();
-    for (title, _, stickies) in board.columns.iter().filter(|(_, _, stickies)| !stickies.is_empty()) {
-        out += &format!("## {title}\n\n");
-        for stickie in stickies {
+    for column in board.columns.iter().filter(|column| column.all > 0) {
+        out += &format!("## {}\n\n", column.title);
+        if let Some((said, links)) = &column.along {
+            out += &format!("{}\n", along(said, links));
+        }
+        for stickie in &column.stickies {
             let labels = if stickie.labels.is_empty() {
                 String::new()
             } else {

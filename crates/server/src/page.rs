@@ -234,9 +234,21 @@ pub struct Version {
 pub struct Board {
     /// Where it is.
     pub path: String,
-    /// What each column is called, the priority that it stands for, and what is in it.
-    pub columns: Vec<(&'static str, Option<&'static str>, Vec<Stickie>)>,
+    pub columns: Vec<Column>,
     pub relations: Vec<Relation>,
+}
+
+/// The stickies of one priority.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    pub title: &'static str,
+    /// The priority that it stands for.
+    pub priority: Option<&'static str>,
+    pub stickies: Vec<Stickie>,
+    /// How many there are, shown or not.
+    pub all: usize,
+    /// How many of them are here, and where the others are, when some are not.
+    pub along: Option<(String, Vec<(String, String)>)>,
 }
 
 /// A stickie on a board.

@@ -7,7 +7,7 @@ use axum::{
 use serde_json::json;
 use trackway_domain::{Error as Rule, ErrorKind, text};
 
-use crate::{format::Format, html, markdown, page::Block, wording};
+use crate::{format::Format, html, markdown, nouns::Noun, page::Block, wording};
 
 /// Why a request failed, for the log.
 #[derive(Debug, Clone)]
@@ -48,6 +48,15 @@ impl Problem {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Says where the things are that there are, when the one asked for is not there.
+    #[must_use]
+    pub fn leading_to(mut self, noun: &Noun) -> Self {
+        if self.status == StatusCode::NOT_FOUND && self.hint.is_none() && noun.list.is_some() {
+            self.hint = Some(format!("`/{}` lists what there is", noun.path));
+        }
         self
     }
 

@@ -10,7 +10,7 @@ use axum::{
     Router,
     body::{Body, HttpBody, to_bytes},
     extract::{Request, State},
-    http::{HeaderName, HeaderValue, Method, StatusCode, header, request::Parts},
+    http::{HeaderName, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority},
     response::{IntoResponse, Response},
     routing::any,
 };
@@ -280,20 +280,21 @@ fn numbers(door: &Door, question: &Question) -> Result<Response, Problem> {
 
 /// A page of another name that was led here by its name server is refused.
 fn called_rightly(parts: &Parts, settings: &Settings) -> Result<(), Problem> {
-    let host = parts
-        .headers
-        .get(header::HOST)
-        .and_then(|value| value.to_str().ok())
-        .or_else(|| parts.uri.host())
-        .unwrap_or_default();
-    let name = caller::port(host).map_or(host, |(name, _)| name);
-    // A name may end in the dot of the root, and its letters may be large or small.
-    let name = name.strip_suffix('.').unwrap_or(name);
-    let mut known = ["localhost", "127.0.0.1", "[::1]"].into_iter().chain(settings.hosts.iter().map(String::as_str));
-    let is_known = known.any(|known| known.strip_suffix('.').unwrap_or(known).eq_ignore_ascii_case(name));
-    if is_known {
+    let is_known = |host: &str| {
+        let name = caller::port(host).map_or(host, |(name, _)| name);
+        // A name may end in the dot of the root, and its letters may be large or small.
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let mut known =
+            ["localhost", "127.0.0.1", "[::1]"].into_iter().chain(settings.hosts.iter().map(String::as_str));
+        known.any(|known| known.strip_suffix('.').unwrap_or(known).eq_ignore_ascii_case(name))
+    };
+    // A request can name a server more than once, in its headers and in its address: whoever reads which, each has to be right.
+    let named = parts.headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
+    let mut named = named.chain(parts.uri.authority().map(Authority::as_str)).peekable();
+    let is_named = named.peek().is_some();
+    let Some(host) = named.find(|host| !is_known(host)).or((!is_named).then_some("")) else {
         return Ok(());
-    }
+    };
     Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", format!("{host:?} is not a name of this server"))
         .hint("use the address that `trackway up` prints, or start it with --host NAME"))
 }

@@ -7,8 +7,6 @@ use crate::{
 
 /// Bytes of a text from which on its cell is kept wide.
 const LONG_CELL: usize = 24;
-/// Rows on a page. What has more has a list of its own, or is there as JSON.
-const ROWS_MAX: usize = 100;
 /// Columns that say what a thing is called, the likeliest first.
 const NAMING: &[&str] =
     &["title", "question", "name", "handle", "variant", "key", "tag", "one liner", "snippet", "body", "description"];
@@ -33,19 +31,12 @@ pub fn html(table: &Table) -> String {
         .rows
         .iter()
         .zip(&names)
-        .take(ROWS_MAX)
         .map(|(row, name)| {
             let cells: String = shown.iter().map(|&column| td(table, row, column, *name)).collect();
             format!("<tr>{cells}</tr>\n")
         })
         .collect();
-    let rest = match table.rows.len().saturating_sub(ROWS_MAX) {
-        0 => String::new(),
-        rest => format!("<p class=cut>And {rest} more: this page as JSON has all of them.</p>\n"),
-    };
-    format!(
-        "<div class=table tabindex=0><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n{rest}"
-    )
+    format!("<div class=table tabindex=0><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n")
 }
 
 fn td(table: &Table, row: &[Cell], column: usize, name: Option<usize>) -> String {
@@ -74,7 +65,6 @@ fn td(table: &Table, row: &[Cell], column: usize, name: Option<usize>) -> String
 /// The columns in the order in which they are shown. One that says nothing in any row only takes the place of those that do.
 fn order(table: &Table, names: &[Option<usize>]) -> Vec<usize> {
     let says = |row: &Vec<Cell>, column: usize| match row.get(column) {
-        Some(Cell::Text(text)) => text != "no",
         Some(Cell::Nothing) | None => false,
         Some(_) => true,
     };
@@ -139,12 +129,5 @@ mod tests {
         let row = vec![Cell::link("/queue/x", "0abcdef1"), Cell::link("/tasks/go", "go")];
         let html = table(&["id", "variant"], vec![row]);
         assert!(html.contains("<th scope=col>id</th><th scope=col>variant</th>"), "{html}");
-    }
-
-    #[test]
-    fn a_long_table_is_cut_and_says_so() {
-        let rows = (0..130).map(|number| vec![Cell::Number(number.to_string())]).collect();
-        let html = table(&["n"], rows);
-        assert_eq!((html.matches("<tr><td").count(), html.contains("And 30 more")), (100, true));
     }
 }

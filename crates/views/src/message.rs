@@ -48,10 +48,10 @@ pub struct Which {
     /// Only with this tag
     #[arg(long)]
     pub tag: Option<String>,
-    /// Only from this time on, as 2026-02-27T09:30:00Z
+    /// Only from this day or time on, as 2026-02-27
     #[arg(long, value_name = "TIME")]
     pub since: Option<Time>,
-    /// Only before this time
+    /// Only before this day or time
     #[arg(long, value_name = "TIME")]
     pub until: Option<Time>,
 }

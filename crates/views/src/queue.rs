@@ -13,8 +13,19 @@ use crate::{
 
 /// What a list of items shows only the beginning of.
 const LONG_TEXTS: &[&str] = &["q.description", "q.error"];
-const COLUMNS: &[&str] =
-    &["id", "status", "variant", "priority", "role", "agent", "attempt", "in_queue_since", "taken_by", "why"];
+const COLUMNS: &[&str] = &[
+    "id",
+    "status",
+    "variant",
+    "priority",
+    "role",
+    "agent",
+    "attempt",
+    "in_queue_since",
+    "not_before",
+    "taken_by",
+    "why",
+];
 
 /// Which items are wanted
 #[derive(Debug, Clone, Default, Deserialize, schemars::JsonSchema, clap::Args)]

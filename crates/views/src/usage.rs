@@ -22,7 +22,7 @@ pub struct UsageBy {
     /// What to sum by
     #[arg(long, default_value = "day")]
     pub by: By,
-    /// Only calls from this time on, as 2026-02-27T09:30:00Z
+    /// Only calls from this day or time on, as 2026-02-27
     #[arg(long, value_name = "TIME")]
     pub since: Option<Time>,
 }

@@ -58,7 +58,7 @@ pub fn command() -> Command {
             Arg::new("since")
                 .long("since")
                 .value_name("TIME")
-                .value_parser(since)
+                .value_parser(clap::value_parser!(Time))
                 .help("Only transcripts written to since then: a day, or a time"),
         )
         .arg(
@@ -125,11 +125,6 @@ pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     let mut outcome = Outcome::new(data, Shape::Fields);
     outcome.remarks = remarks;
     Ok(outcome)
-}
-
-/// A time, or a day that begins in UTC.
-fn since(text: &str) -> Result<Time, Rule> {
-    text.parse().or_else(|error| format!("{text}T00:00:00Z").parse().map_err(|_| error))
 }
 
 /// A part that was read, or the end of a file.

@@ -19,7 +19,7 @@ use std::{
 
 use clap::ArgMatches;
 use serde_json::{Value, json};
-use trackway_domain::text;
+use trackway_domain::{Time, text};
 
 use crate::{door::Outcome, failure::Failure};
 
@@ -213,7 +213,7 @@ impl Page {
         match value {
             Value::Null => String::new(),
             Value::String(text) if is_id(field) => self.short_ids.get(text).unwrap_or(text).clone(),
-            Value::String(text) if is_time(field) => to_the_second(text),
+            Value::String(text) if Time::is_in(field) => to_the_second(text),
             Value::String(text) => text::clean_line(text),
             Value::Bool(true) => "yes".to_owned(),
             Value::Bool(false) => "no".to_owned(),
@@ -242,10 +242,6 @@ fn rounded(number: f64) -> String {
 
 fn is_id(field: &str) -> bool {
     field == "id" || field == "queue_items" || field.ends_with("_id")
-}
-
-fn is_time(field: &str) -> bool {
-    field.ends_with("_at") || matches!(field, "deadline" | "status_since")
 }
 
 /// Drops the fraction of a time.

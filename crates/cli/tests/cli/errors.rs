@@ -50,6 +50,7 @@ both_engines! {
         assert_eq!(terminal.fails(&["role", "set", "--name", "a/b"]), (2, "role name \"a/b\" contains '/'".into()));
         assert_eq!(terminal.fails(&["task", "list", "--limit", "0"]).0, 2);
         assert_eq!(terminal.fails(&["fly"]).0, 2);
+        assert!(terminal.runs(&["tsk"]).stderr.contains("hint: a similar subcommand exists: 'task'"));
         assert_eq!(terminal.fails(&["task", "fly"]).0, 2);
         assert_eq!(terminal.fails(&["task", "get"]).0, 2);
         assert_eq!(terminal.json(&["task", "list"]), serde_json::json!([]));

@@ -63,6 +63,14 @@ both_engines! {
         assert_eq!(code, 6);
     }
 
+    fn what_waits_for_a_day_says_so(terminal: Terminal) {
+        furnished(&terminal);
+        let added = terminal.json(&["queue", "add", "--task", "again", "--not-before", "2999-01-31"]);
+        assert_eq!(added["status"], "waiting");
+        let list = terminal.runs(&["queue", "list"]).stdout;
+        assert!(list.contains("\tnot_before\t") && list.contains("\t2999-01-31T00:00:00Z\t"), "{list}");
+    }
+
     fn what_cannot_be_is_refused(terminal: Terminal) {
         furnished(&terminal);
         let id = text(&terminal.json(&["queue", "add", "--task", "again"])["id"]);

@@ -63,6 +63,9 @@ fn refused(parts: &Parts, body: &[u8]) -> Option<Response> {
     }
     let (code, said) = match serde_json::from_slice::<Value>(body) {
         Err(error) => (ErrorCode::PARSE_ERROR, format!("the body is not JSON: {error}")),
+        Ok(Value::Array(_)) => {
+            (ErrorCode::INVALID_REQUEST, "one message at a time: the protocol has batches no more".to_owned())
+        }
         Ok(message) if ClientJsonRpcMessage::deserialize(&message).is_err() => {
             (ErrorCode::INVALID_REQUEST, "the body is not a message of JSON-RPC 2.0".to_owned())
         }

@@ -1,12 +1,13 @@
 //! An agent: who it is, what it remembers and how that changed, what it did.
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use trackway_store::Reader;
 
 use super::{ask, blocks_of, rows};
 use crate::{
+    address::encoded,
     blocks, input, nouns,
-    page::{Block, Page, TextKind},
+    page::{Block, Cell, Page, TextKind},
     problem::Problem,
 };
 
@@ -41,7 +42,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page,
         let label = format!("From revision {} to {}", diff["from"], diff["to"]);
         let text = diff["diff"].as_str().unwrap_or_default().to_owned();
         out.push(Block::Text { label: Some(label), text, kind: TextKind::Diff });
-        out.push(blocks::table(&rows(&history), &["revision", "by", "run_id", "characters", "created_at"], None, ""));
+        out.push(revisions_of(&rows(&history), &format!("/agents/{}", encoded(&handle))));
     }
     out.push(Block::Heading("Runs".to_owned()));
     out.push(blocks::table(
@@ -65,4 +66,20 @@ pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page,
     page.blocks = out;
     page.live = vec![id];
     Ok(page)
+}
+
+/// The revisions of a scratchpad, each leading to what it changed.
+fn revisions_of(history: &[Value], path: &str) -> Block {
+    let columns = ["revision", "by", "run_id", "characters", "created_at"];
+    let mut block = blocks::table(history, &columns, None, "");
+    if let Block::Table(table) = &mut block {
+        for (row, revision) in table.rows.iter_mut().zip(history) {
+            if let (Some(cell), Some(number)) =
+                (row.first_mut(), revision["revision"].as_i64().filter(|&number| number > 1))
+            {
+                *cell = Cell::link(format!("{path}?from={}&to={number}", number - 1), number.to_string());
+            }
+        }
+    }
+    block
 }

@@ -29,6 +29,7 @@ use crate::{
     address::{Place, encoded},
     blocks,
     format::Format,
+    html,
     input::{self, Empty},
     nouns::{self, Noun},
     offers::{self, Caller},
@@ -40,8 +41,12 @@ use crate::{
 
 /// Rows of a list that is not told how many.
 const ROWS: i64 = 50;
-/// Rows of a list at most for people: more are not read, and make a page heavy. The rest is on the next one.
+/// Rows of a list at most for readers: more are not read, and make a page heavy. The rest is on the next one.
 const ROWS_READ: i64 = 100;
+/// Rows of a list at least, however long they are.
+const ROWS_LEAST: usize = 10;
+/// Bytes of the table of a list.
+const LIST_MAX: usize = 70_000;
 /// Rows of what belongs to a thing, on its page.
 const HELD: i64 = 20;
 
@@ -52,10 +57,10 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: 
     let now = Time::now();
     match place {
         Place::Overview | Place::Whoami | Place::Api => input::none_but(query, &[])?,
-        Place::One(noun, _) if !matches!(noun.noun, "agent" | "run") => input::none_but(query, &[])?,
+        Place::One(noun, _) if !matches!(noun.noun, "agent" | "board" | "run") => input::none_but(query, &[])?,
         _ => {}
     }
-    let most = (format == Format::Html).then_some(ROWS_READ);
+    let most = (format != Format::Json).then_some(ROWS_READ);
     let mut page = match place {
         Place::Overview => overview::page(&mut read, now)?,
         Place::Whoami => whoami::page(&mut read, context, At::Http, now)?,
@@ -65,17 +70,9 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: 
         Place::Wake => wake(&mut read, query, now)?,
         Place::Api => api::page(&caller),
         Place::List(noun) => list(&mut read, noun, query, now, most)?,
-        Place::One(noun, reference) => match noun.noun {
-            "run" => run::page(&mut read, reference, query)?,
-            "task" => task::page(&mut read, reference)?,
-            "agent" => agent::page(&mut read, reference, query)?,
-            "session" => session::page(&mut read, reference)?,
-            "decision" => decision::page(&mut read, reference)?,
-            "report" => report::page(&mut read, reference)?,
-            "conversation" => conversation::page(&mut read, reference)?,
-            "board" => board::page(&mut read, reference)?,
-            _ => generic(&mut read, noun, reference)?,
-        },
+        Place::One(noun, reference) => {
+            of_thing(&mut read, noun, reference, query).map_err(|problem| problem.leading_to(noun))?
+        }
     };
     page.actions = offers::at(place, &page.data, &caller);
     if let Place::One(..) = place {
@@ -86,6 +83,21 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: 
         page.actions.retain(|offer| matches!(offer.action.name, "update_scratchpad" | "update_report"));
     }
     Ok(page)
+}
+
+/// Makes the page of a thing.
+fn of_thing(read: &mut Reader<'_>, noun: &'static Noun, reference: &str, query: &str) -> Result<Page, Problem> {
+    match noun.noun {
+        "run" => run::page(read, reference, query),
+        "task" => task::page(read, reference),
+        "agent" => agent::page(read, reference, query),
+        "session" => session::page(read, reference),
+        "decision" => decision::page(read, reference),
+        "report" => report::page(read, reference),
+        "conversation" => conversation::page(read, reference),
+        "board" => board::page(read, reference, query),
+        _ => generic(read, noun, reference),
+    }
 }
 
 /// Asks a question of the registry.
@@ -143,9 +155,13 @@ fn path(noun: &Noun, data: &Value, reference: &str) -> String {
 fn title(noun: &Noun, data: &Value, reference: &str) -> String {
     let named = ["title", "question", "variant", "handle", "name", "key"];
     let own = named.iter().find_map(|field| data.get(field).and_then(Value::as_str)).filter(|own| !own.is_empty());
-    match own {
-        Some(own) => own.to_owned(),
-        None => format!(
+    // What is addressed by a name of its own says it, too.
+    let name =
+        noun.named_by.and_then(|field| data.get(field)).and_then(Value::as_str).filter(|name| Some(*name) != own);
+    match (own, name) {
+        (Some(own), Some(name)) => format!("{own} ({name})"),
+        (Some(own), None) => own.to_owned(),
+        (None, _) => format!(
             "{} {}",
             blocks::words(noun.noun),
             blocks::short(data.get("id").and_then(Value::as_str).unwrap_or(reference))
@@ -186,14 +202,16 @@ fn list(
         return Err(Rule::not_found(format!("there is no list of {}", noun.path)).into());
     };
     let entry = question((noun.noun, verb))?;
-    let answer = asked(read, entry, query, now, most)?;
+    let fitting =
+        fitting(read, entry, query, now, most, &|rows| blocks::table(rows, entry.columns, Some(noun), noun.empty))?;
+    let Fitting { answer, table, most } = fitting;
     let mut page = Page::new(format!("/{}", noun.path), noun.title, answer.data);
     let rows = rows(&page.data);
     if noun.noun == "queue" {
         page.blocks.push(queue::figures(read)?);
     }
     page.blocks.extend(filter::of(entry, &page.path, query));
-    page.blocks.push(blocks::table(&rows, entry.columns, Some(noun), noun.empty));
+    page.blocks.push(table);
     page.next = next(&page.path, query, answer.more.as_deref());
     if noun.noun == "event" && rows.len() >= limit(query, most) {
         let last = rows.last().map(|event| event["position"].to_string());
@@ -205,6 +223,33 @@ fn list(
         _ => Vec::new(),
     };
     Ok(page)
+}
+
+/// What a list answers, its table, and how many rows it was kept to.
+struct Fitting {
+    answer: Answer,
+    table: Block,
+    most: Option<i64>,
+}
+
+/// Asks for as many rows of a list as fit on a page, so that the next page goes on where this one ends.
+fn fitting(
+    read: &mut Reader<'_>,
+    entry: &Entry,
+    query: &str,
+    now: Time,
+    mut most: Option<i64>,
+    table_of: &dyn Fn(&[Value]) -> Block,
+) -> Result<Fitting, Problem> {
+    loop {
+        let answer = asked(read, entry, query, now, most)?;
+        let rows = rows(&answer.data);
+        let table = table_of(&rows);
+        if most.is_none() || rows.len() <= ROWS_LEAST || html::block(&table).len() <= LIST_MAX {
+            return Ok(Fitting { answer, table, most });
+        }
+        most = i64::try_from(rows.len() / 2).ok();
+    }
 }
 
 /// Asks with the parameters of a query, for at most so many rows.

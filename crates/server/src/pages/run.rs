@@ -125,6 +125,8 @@ fn befores(query: &str) -> Result<[Option<usize>; 2], Problem> {
 fn facts(data: &Value) -> Vec<Block> {
     let told = |key: &str| match key {
         "cause_kind" if data["cause_id"].is_string() => blocks::thing(data, "cause"),
+        // The request that caused it has been named.
+        "queue_item_id" if data["cause_id"] == data["queue_item_id"] => None,
         key => Some(cell(key, data.get(key)?, None)),
     };
     let shown = FACTS.iter().filter(|key| **key != "outcome" || data["outcome"] != data["status"]);
@@ -259,6 +261,12 @@ fn branch(run: &Value) -> Branch {
     Branch { cells, children: run["children"].as_array().into_iter().flatten().map(branch).collect() }
 }
 
+/// To the cent where that says it all.
+fn dollars(cost: f64) -> String {
+    let exact = format!("${cost:.4}");
+    exact.strip_suffix("00").map_or(exact.clone(), ToOwned::to_owned)
+}
+
 /// The sums of what was used, and the last calls. What no call told is left out.
 fn used(usage: &[Value]) -> Vec<Block> {
     if usage.is_empty() {
@@ -273,7 +281,7 @@ fn used(usage: &[Value]) -> Vec<Block> {
     }
     let costs: Vec<f64> = usage.iter().filter_map(|call| call["cost"].as_f64()).collect();
     if !costs.is_empty() {
-        facts.push(("cost".to_owned(), Cell::Number(format!("${:.4}", costs.iter().sum::<f64>()))));
+        facts.push(("cost".to_owned(), Cell::Number(dollars(costs.iter().sum()))));
     }
     let columns =
         ["model", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost", "created_at"];

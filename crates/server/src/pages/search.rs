@@ -4,7 +4,7 @@ use serde_json::Value;
 use trackway_domain::Time;
 use trackway_store::Reader;
 
-use super::{asked, next, question};
+use super::{Fitting, fitting, next, question};
 use crate::{
     blocks,
     input::{self, Empty},
@@ -16,6 +16,9 @@ use crate::{
 
 /// What a search can be kept to from a page.
 const WITHIN: &[&str] = &["conversation", "session", "experiment", "task", "agent"];
+
+/// What is said when there are no hits.
+const EMPTY: &str = "No message says that. Messages are what is searched: prompts, answers, what was sent. `word*` finds what begins so; tasks and notes have lists of their own.";
 
 /// Lays the hits out, best first.
 pub fn page(read: &mut Reader<'_>, query: &str, now: Time, most: Option<i64>) -> Result<Page, Problem> {
@@ -44,16 +47,14 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time, most: Option<i64>) ->
         ];
         return Ok(page);
     }
-    let answer = asked(read, entry, query, now, most).map_err(|problem| problem.asking(ask.clone()))?;
+    let table = |rows: &[Value]| {
+        blocks::table(rows, &["message_id", "snippet", "from", "role", "created_at"], nouns::of("message"), EMPTY)
+    };
+    let fitting = fitting(read, entry, query, now, most, &table).map_err(|problem| problem.asking(ask.clone()))?;
+    let Fitting { answer, table, .. } = fitting;
     let mut page = Page::new("/search", format!("Search: {}", words.join(" ")), answer.data);
-    let rows = page.data.as_array().cloned().unwrap_or_default();
     page.blocks.push(ask);
-    page.blocks.push(blocks::table(
-        &rows,
-        &["message_id", "snippet", "from", "role", "created_at"],
-        nouns::of("message"),
-        "No message says that. Messages are what is searched: prompts, answers, what was sent. `word*` finds what begins so; tasks and notes have lists of their own.",
-    ));
+    page.blocks.push(table);
     page.blocks.extend(answer.remarks.into_iter().map(Block::Say));
     page.next = next("/search", query, answer.more.as_deref());
     Ok(page)

@@ -129,7 +129,7 @@ engines! {
             heard(left.unwrap_or_else(|problem| problem.respond(trackway_server::format::Format::Json)))
         };
         let look = || visitor.ask(Method::GET, "/notes", &[(header::HOST, "localhost"), (header::COOKIE, &cookie), (header::ACCEPT, "text/html")], b"");
-        assert!(look().body.contains("<form method=post action=\"/logout\"><button>Log out</button></form>"));
+        assert!(look().body.contains("<form method=post action=\"/logout\"><button class=link>Log out</button></form>"));
         assert_eq!(leave(Method::GET, "http://localhost").status, 405);
         assert_eq!(leave(Method::POST, "http://evil.example").status, 403);
         assert_eq!(look().status, 200);

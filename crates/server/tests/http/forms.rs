@@ -97,4 +97,17 @@ engines! {
         assert_eq!(submit(&visitor, "/tokens/actions/revoke_token", &format!("token={token}")).status, 303);
         assert_eq!(visitor.json("/tokens").status, 401);
     }
+
+    fn the_lines_of_a_text_stay_lines_in_its_form(house: House) {
+        house.act("set_board", json!({ "name": "wall", "guidelines": "first\nsecond" })).unwrap();
+        let said = json!({ "board": "wall", "name": "one", "note": "first\nsecond", "code": "a\nb" });
+        let stickie = house.act("set_stickie", said).unwrap()["id"].as_str().unwrap().to_owned();
+        let visitor = Visitor::person(&house);
+        let form = visitor.html(&format!("/stickies/{stickie}/actions/update_stickie")).body;
+        for (name, text) in [("note", "first\nsecond"), ("code", "a\nb")] {
+            assert!(form.contains(&format!("<textarea name=\"{name}\" rows=5>\n{text}</textarea>")), "{form}");
+        }
+        let form = visitor.html("/boards/wall/actions/set_board").body;
+        assert!(form.contains("<textarea name=\"guidelines\" rows=5>\nfirst\nsecond</textarea>"), "{form}");
+    }
 }

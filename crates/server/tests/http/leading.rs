@@ -63,7 +63,10 @@ engines! {
         let (kind, id) = (data["cause_kind"].as_str().unwrap(), data["cause_id"].as_str().unwrap());
         assert_eq!(kind, "queue_item");
         let page = visitor.html(&format!("/runs/{run}")).body;
-        assert!(page.contains(&format!("<dt>cause</dt><dd><a href=\"/queue/{id}\">queue_item {}</a>", &id[28..])), "{page}");
+        assert!(page.contains(&format!("<dt>cause</dt><dd><a href=\"/queue/{id}\">queue item {}</a>", &id[28..])), "{page}");
+        for page in [page, visitor.markdown(&format!("/runs/{run}")).body] {
+            assert_eq!(page.matches(&format!("/queue/{id}")).count(), 1, "it is named once: {page}");
+        }
     }
 
     fn what_went_wrong_is_shown_as_it_was_said(house: House) {
@@ -146,5 +149,29 @@ engines! {
         let rows: Vec<_> = by_task.as_array().unwrap().iter().map(|row| (row["key"].clone(), row["cost"].to_string())).collect();
         assert_eq!(rows, [(json!("unit/go"), "1.30000015".to_owned()), (json!(null), "1.30000015".to_owned())]);
         assert_eq!(visitor.json("/runs/last").data()["cost"].to_string(), "1.30000015");
+    }
+
+    fn what_belongs_together_leads_to_each_other(house: House) {
+        let id = |made: &serde_json::Value| made["id"].as_str().unwrap().to_owned();
+        house.act("set_board", json!({ "name": "wall" })).unwrap();
+        let [one, two] = ["one", "two"].map(|name| id(&house.act("set_stickie", json!({ "board": "wall", "name": name })).unwrap()));
+        house.act("relate_stickies", json!({ "from": one, "to": two, "type": "CAUSES" })).unwrap();
+        let talk = id(&house.act("set_conversation", json!({ "title": "talk" })).unwrap());
+        let experiment = id(&house.act("set_experiment", json!({ "title": "try", "conversation": talk })).unwrap());
+        house.act("set_role", json!({ "name": "coder", "title": "Writes code" })).unwrap();
+        house.agent("bob");
+        for content in ["a", "b"] {
+            house.act("set_scratchpad", json!({ "agent": "bob", "content": content })).unwrap();
+        }
+        let visitor = Visitor::person(&house);
+        let leads = |from: &str, to: &str| {
+            let page = visitor.html(from).body;
+            assert!(page.contains(to), "{from} does not hold {to}: {page}");
+        };
+        leads(&format!("/stickies/{one}"), &format!("<a href=\"/stickies/{two}\">two</a>"));
+        leads(&format!("/experiments/{experiment}"), &format!("<a href=\"/conversations/{talk}\">talk</a>"));
+        leads("/agents/bob", "<a href=\"/agents/bob?from=1&amp;to=2\">2</a>");
+        leads("/roles/coder", "<h1>Writes code (coder)</h1>");
+        leads("/notes/nothing", "<a href=\"/notes\"><code>/notes</code></a> lists what there is");
     }
 }

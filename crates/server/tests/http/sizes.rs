@@ -73,4 +73,89 @@ engines! {
         assert!(visitor.json("/events?limit=10000").data().as_array().unwrap().len() > 120);
         assert_eq!(visitor.html("/notes?limit=0").status, 422);
     }
+
+    fn a_board_of_many_stickies_shows_what_changed_last_and_leads_to_the_rest(house: House) {
+        let id = |made: &serde_json::Value| made["id"].as_str().unwrap().to_owned();
+        house.act("set_board", json!({ "name": "wall", "background": "why <we> do this\n".repeat(2_000) })).unwrap();
+        let note = "> * one <thing> & another\n".repeat(200);
+        let stickies: Vec<String> = (0..300)
+            .map(|number| {
+                let priority = ["must", "should", "could", "wont"].get(number % 5);
+                let name = format!("{number:03} {}", "<&>".repeat(60));
+                let said = json!({ "board": "wall", "name": name, "note": note, "code": note, "labels": ["<&>".repeat(60)], "priority": priority });
+                id(&house.act("set_stickie", said).unwrap())
+            })
+            .collect();
+        for (from, to) in [(0, 1), (298, 299), (1, 298)] {
+            house.act("relate_stickies", json!({ "from": stickies[from], "to": stickies[to], "type": "CAUSES" })).unwrap();
+        }
+        let visitor = Visitor::person(&house);
+        let page = visitor.html("/boards/wall").body;
+        assert!(page.len() < PAGE_MAX, "{}", page.len());
+        assert_eq!((page.matches("<li class=card").count(), page.matches("<h2>Must <small>60</small>").count()), (50, 1));
+        assert!(page.contains("The 10 that changed last. <a href=\"/boards/wall?column=must\">all 60</a>"), "{page}");
+        assert!(page.contains(&format!("data-stickie=\"{}\"", stickies[295])) && !page.contains(&stickies[0]));
+        assert!(page.contains(&format!("data-from=\"{}\" data-to=\"{}\"", stickies[298], stickies[299])));
+        assert!(page.contains("2 of its relations are not drawn here"), "{page}");
+        assert!(page.contains(&format!("action=\"/stickies/{}/actions/update_stickie?then=/boards/wall\"", stickies[299])));
+
+        // One that was just moved is there to be seen.
+        house.act("update_stickie", json!({ "stickie": stickies[0], "priority": "should" })).unwrap();
+        assert!(visitor.html("/boards/wall").body.contains(&format!("data-stickie=\"{}\"", stickies[0])));
+
+        let column = visitor.html("/boards/wall?column=none").body;
+        assert!(column.len() < PAGE_MAX, "{}", column.len());
+        assert!(column.contains("1 to 50 of 60, oldest first. <a href=\"/boards/wall?column=none&amp;from=51\">later</a>"), "{column}");
+        let rest = visitor.html("/boards/wall?column=none&from=51").body;
+        assert_eq!(rest.matches("<li class=card").count(), 10);
+        assert!(rest.contains(&stickies[299]) && rest.contains(">earlier</a>") && !rest.contains(">later</a>"), "{rest}");
+        assert_eq!(visitor.html("/boards/wall?column=some").status, 422);
+
+        house.act("set_board", json!({ "name": "wall", "background": "" })).unwrap();
+        let markdown = visitor.markdown("/boards/wall").body;
+        assert!(markdown.len() < PAGE_MAX, "{}", markdown.len());
+        assert!(markdown.contains("[all 59](/boards/wall?column=must)"), "{markdown}");
+        assert_eq!(visitor.json("/boards/wall").data()["stickies"].as_array().unwrap().len(), 300);
+    }
+
+    fn a_small_board_is_there_as_a_whole(house: House) {
+        house.act("set_board", json!({ "name": "wall" })).unwrap();
+        for number in 0..30 {
+            house.act("set_stickie", json!({ "board": "wall", "name": format!("n{number}"), "priority": "must", "note": "short" })).unwrap();
+        }
+        let page = Visitor::person(&house).html("/boards/wall").body;
+        assert_eq!((page.matches("<li class=card").count(), page.contains("changed last")), (30, false));
+    }
+
+    fn long_rows_make_short_lists_that_go_on_where_they_end(house: House) {
+        for number in 0..120 {
+            let input = json!({ "name": format!("r{number:03}{}", "x".repeat(190)), "title": "<&>".repeat(66) });
+            house.act("set_role", input).unwrap();
+        }
+        let visitor = Visitor::person(&house);
+        for read in [Visitor::html, Visitor::markdown] {
+            let (mut path, mut names) = ("/roles?limit=100".to_owned(), 0);
+            loop {
+                let page = read(&visitor, &path).body;
+                assert!(page.len() < PAGE_MAX, "{path}: {}", page.len());
+                names += (0..120).filter(|number| page.contains(&format!("r{number:03}xxx"))).count();
+                let next = page.split("/roles?").skip(1).find(|rest| rest.contains("after=")).and_then(|rest| rest.split(['"', '`']).next());
+                let Some(next) = next else { break };
+                path = format!("/roles?{}", next.replace("&amp;", "&"));
+            }
+            assert_eq!(names, 120);
+        }
+    }
+
+    fn whatever_is_long_on_a_page_takes_its_share(house: House) {
+        let options: Vec<String> = (0..100).map(|number| format!("{number} {}", "<&>".repeat(60))).collect();
+        let input = json!({ "studio": "main", "question": "<&>".repeat(60), "description": "<&>\n".repeat(20_000), "options": options });
+        let decision = house.act("create_decision", input).unwrap()["id"].as_str().unwrap().to_owned();
+        let visitor = Visitor::person(&house);
+        let path = format!("/decisions/{decision}");
+        let page = visitor.html(&path).body;
+        assert!(page.len() < PAGE_MAX, "{}", page.len());
+        assert!(page.contains(">99 &lt;") && page.contains(&format!("<a href=\"{path}/actions/vote\">")), "{page}");
+        assert_eq!(visitor.html(&format!("{path}/actions/vote")).body.matches("type=radio").count(), 100);
+    }
 }

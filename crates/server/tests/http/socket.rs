@@ -84,6 +84,10 @@ engines! {
             let answer = served.ask(&format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"));
             assert!(answer.starts_with("HTTP/1.1 421 "), "{path}: {answer}");
         }
+        for named in ["GET /whoami HTTP/1.1\r\nHost: localhost\r\nHost: evil.example", "GET http://evil.example/whoami HTTP/1.1\r\nHost: localhost", "GET /whoami HTTP/1.1"] {
+            let answer = served.ask(&format!("{named}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"));
+            assert!(answer.starts_with("HTTP/1.1 421 "), "{named}: {answer}");
+        }
         let health = served.ask("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         assert!(health.starts_with("HTTP/1.1 200 "), "{health}");
         let ready = served.ask("GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
