@@ -161,7 +161,7 @@ pub struct CreateToken {
     /// Whose it is (you, when left out)
     #[arg(long)]
     pub person: Option<Ref<kind::Person>>,
-    /// When it stops working, as 2026-02-27T09:30:00Z (never, when left out)
+    /// When it stops working, as 2026-02-27 or 2026-02-27T09:30:00Z (never, when left out)
     #[arg(long, value_name = "TIME")]
     pub expires: Option<Time>,
     /// What it opens: all, read, or login (once, in a browser)

@@ -69,7 +69,7 @@ pub struct AddItem {
     /// How often it is tried (5)
     #[arg(long, value_name = "NUMBER")]
     pub max_attempts: Option<i64>,
-    /// Not before this time, as 2026-02-27T09:30:00Z
+    /// Not before this day or time, as 2026-02-27 or 2026-02-27T09:30:00Z
     #[arg(long, value_name = "TIME")]
     pub not_before: Option<Time>,
 }

@@ -36,7 +36,7 @@ pub struct CreateCommitment {
     /// What there is to know about it
     #[arg(long)]
     pub description: Option<String>,
-    /// Until when one may commit, as 2026-02-27T09:30:00Z
+    /// Until when one may commit, as 2026-02-27 or 2026-02-27T09:30:00Z
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<Time>,
 }

@@ -39,7 +39,7 @@ pub struct CreateDecision {
     /// What there is to know about it
     #[arg(long)]
     pub description: Option<String>,
-    /// Until when votes are taken, as 2026-02-27T09:30:00Z
+    /// Until when votes are taken, as 2026-02-27 or 2026-02-27T09:30:00Z
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<Time>,
 }
