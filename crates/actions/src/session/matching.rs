@@ -441,8 +441,12 @@ impl Observing<'_, '_> {
         )?;
         let candidates: Vec<_> = unmatched
             .iter()
-            // A spawn that failed may have started someone before, whose prompt then says so; nothing else does.
-            .filter(|spawn| spawn.error.is_none() || subagent.prompt_hash.is_some())
+            // A spawn that failed may have started someone before, whose prompt then says so; nothing else does. Nor did
+            // one start whom it comes after: 2.0 has agents from the beginning that nobody spawned, of types that are.
+            .filter(|spawn| {
+                let may_be = spawn.error.is_none() && spawn.created_at <= subagent.started_at;
+                may_be || subagent.prompt_hash.is_some()
+            })
             .map(|spawn| Unmatched {
                 id: spawn.id,
                 subagent_type: spawn.subagent_type.clone(),

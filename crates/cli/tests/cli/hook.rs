@@ -480,6 +480,18 @@ both_engines! {
         assert_eq!(roles, ["general-purpose", "general-purpose", "general-purpose", "general-purpose", "r0", "r1", "r2", "r3"]);
     }
 
+    fn a_guess_never_takes_a_spawn_for_an_agent_that_was_there_before(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        session.hears("SubagentStart", &json!({ "agent_id": "warm" }));
+        session.spawns("t1", "[ROLE:coder] code");
+        session.starts("warm");
+        let agents = || column(&terminal.json(&["spawn", "list"]), "agent_id");
+        assert_eq!(agents(), ["null"]);
+        session.starts("a1");
+        assert_eq!(agents(), ["a1"]);
+    }
+
     fn better_evidence_corrects_a_guess_and_all_of_it_is_kept(terminal: Terminal) {
         let session = Session { terminal: &terminal, id: "s1" };
         session.prompt("go");
