@@ -434,6 +434,26 @@ both_engines! {
         assert_eq!(shown, ["create old.txt", "create own", "delete old.txt"]);
     }
 
+    fn what_a_tool_left_is_not_taken_for_a_commands_work(terminal: Terminal) {
+        let project = project(&terminal);
+        git(&project, &["init", "-q", "-b", "main"]);
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        for name in ["n.ipynb", "m.ipynb"] {
+            fs::write(project.join(name), "cells").unwrap();
+            let input = json!({ "notebook_path": project.join(name), "new_source": "2" });
+            session.hears("PostToolUse", &json!({ "tool_name": "NotebookEdit", "tool_use_id": name, "tool_input": input, "tool_response": {} }));
+        }
+        fs::write(project.join("m.ipynb"), "by a command").unwrap();
+        fs::write(project.join("o.txt"), "by a command").unwrap();
+        session.hears("PostToolUse", &json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "make" }, "tool_response": {} }));
+        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        let touches = terminal.json(&["made", "last"])["touches"].clone();
+        let mut made: Vec<String> = touches.as_array().unwrap().iter().map(|touch| format!("{} {} {}", text(&touch["action_type"]), text(&touch["display_path"]), touch["times"])).collect();
+        made.sort();
+        assert_eq!(made, ["create o.txt 1", "update m.ipynb 2", "update n.ipynb 1"]);
+    }
+
     fn words_of_another_version_are_no_veto(terminal: Terminal) {
         for words in [&["hook", "--memory", "everyone"][..], &["hook", "--later"], &["hook", "x", "--memory"]] {
             let ran = ran_with_input(terminal.command(words), b"{}");
