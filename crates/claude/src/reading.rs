@@ -64,6 +64,8 @@ pub struct State {
     pub skipping: bool,
     /// What the file held at its beginning and before where reading stopped.
     pub seal: Option<String>,
+    /// When the file was last changed, as it was then.
+    pub changed: Option<String>,
 }
 
 /// Where one agent is in its turn.

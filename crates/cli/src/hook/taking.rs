@@ -130,13 +130,14 @@ impl Hook<'_> {
             .core
             .store()
             .read(self.context.tenant)?
-            .one::<(String, i64, Value)>(
-                "select identity, read_to, state from transcripts where tenant_id = ?1 and path = ?2",
+            .one::<(String, i64, Option<String>, Value)>(
+                "select identity, read_to, state ->> 'changed', state from transcripts where tenant_id = ?1 and path = ?2",
                 params![path],
             )?
-            .map(|(identity, read_to, state)| Mark {
+            .map(|(identity, read_to, changed, state)| Mark {
                 identity,
                 offset: u64::try_from(read_to).unwrap_or_default(),
+                changed,
                 state,
             });
         if !transcript::has_news(&transcript.path, mark.as_ref()) {
