@@ -11,13 +11,13 @@ use std::{
 
 use trackway_domain::{
     Time,
-    observed::{CommitFacts, Fact, Place},
+    observed::{CommitEvidence, CommitFacts, Fact, Place},
     plain_path::plain,
     words::FileChange,
     work_tree,
 };
 
-use crate::{redact::redacted, tool::commits_in_words};
+use crate::redact::redacted;
 
 /// Commits looked at in one go.
 const COMMITS_MAX: &str = "--max-count=100";
@@ -75,13 +75,18 @@ fn main_work_tree(git: &Path) -> Option<PathBuf> {
     Some(main.canonicalize().unwrap_or(main))
 }
 
+/// Where git keeps what it knows of a work tree.
+pub fn git_folder(root: &str) -> Option<PathBuf> {
+    let git = Path::new(root).join(".git");
+    match small_file(&git) {
+        Some(text) => Some(git.parent()?.join(text.strip_prefix("gitdir:")?.trim())),
+        None => git.is_dir().then_some(git),
+    }
+}
+
 /// The commit that HEAD is at, read from the files of the repository.
 pub fn head(root: &str) -> Option<String> {
-    let git = Path::new(root).join(".git");
-    let folder = match small_file(&git) {
-        Some(text) => git.parent()?.join(text.strip_prefix("gitdir:")?.trim()),
-        None => git,
-    };
+    let folder = git_folder(root)?;
     let head = small_file(&folder.join("HEAD"))?;
     let Some(name) = head.trim().strip_prefix("ref: ") else {
         return is_hash(head.trim()).then(|| head.trim().to_owned());
@@ -100,7 +105,7 @@ pub fn head(root: &str) -> Option<String> {
     loose.or_else(packed).filter(|hash| is_hash(hash))
 }
 
-fn is_hash(text: &str) -> bool {
+pub fn is_hash(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.chars().all(|digit| digit.is_ascii_hexdigit())
 }
 
@@ -182,28 +187,12 @@ fn commit(entry: &str) -> Option<CommitFacts> {
     });
     Some(CommitFacts {
         hash: hash.to_owned(),
+        evidence: CommitEvidence::Appeared,
         author: Some(redacted(author).into_owned()),
         subject: Some(redacted(subject).into_owned()),
         committed_at: date.parse::<Time>().ok(),
         files: files.collect(),
     })
-}
-
-/// The commits that `git commit` says it made, whole where the repository still has them.
-pub fn commits_said(cwd: Option<&str>, stdout: &str) -> Vec<CommitFacts> {
-    let root = cwd.and_then(|cwd| find(cwd).root).filter(|root| Path::new(root).join(".git").exists());
-    commits_in_words(stdout)
-        .map(|(hash, subject)| {
-            let known = root.as_deref().and_then(|root| commits(root, &["-1", hash]).pop());
-            known.unwrap_or_else(|| CommitFacts {
-                hash: hash.to_owned(),
-                author: None,
-                subject: Some(redacted(subject).into_owned()),
-                committed_at: None,
-                files: Vec::new(),
-            })
-        })
-        .collect()
 }
 
 /// Files of the work tree that differ from the last commit and changed in this time.
@@ -265,8 +254,5 @@ mod tests {
         assert_eq!(head(&other.to_string_lossy()), Some(hash.clone()));
         let log = commits(&main_text, &["-1"]);
         assert_eq!((log[0].hash.as_str(), log[0].subject.as_deref()), (hash.as_str(), Some("first one")));
-        let said = commits_said(Some(&main_text), &format!("[trunk {}] first one", &hash[..8]));
-        assert_eq!(said[0].hash, hash);
-        assert_eq!(commits_said(None, "[trunk 1234567] gone")[0].hash, "1234567");
     }
 }

@@ -133,7 +133,7 @@ pub fn git(project: &Path, arguments: &[&str]) {
     assert!(command.args(arguments).status().unwrap().success(), "{arguments:?}");
 }
 
-fn git_at(project: &Path, date: &str, arguments: &[&str]) {
+pub fn git_at(project: &Path, date: &str, arguments: &[&str]) {
     let mut command = Command::new("git");
     command
         .arg("-C")
