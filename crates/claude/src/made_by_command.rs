@@ -13,7 +13,7 @@ use trackway_domain::{
 use crate::{
     redact::redacted,
     tool::commits_in_words,
-    work_tree::{commits, find, git_folder, is_hash},
+    work_tree::{commits, find, git_folder, is_hash, is_older},
 };
 
 /// Bytes of a log that is read.
@@ -103,7 +103,8 @@ impl HeadLog {
             return Vec::new();
         }
         range.truncate(MOVES_MAX);
-        commits(&root, &range).into_iter().filter(|commit| ran.made(commit)).collect()
+        let is_new = |commit: &CommitFacts| ran.made(commit) && !is_older(&root, &commit.hash, ran.since);
+        commits(&root, &range).into_iter().filter(is_new).collect()
     }
 }
 

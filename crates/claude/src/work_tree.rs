@@ -84,6 +84,26 @@ pub fn git_folder(root: &str) -> Option<PathBuf> {
     }
 }
 
+/// Where git keeps what all work trees of a repository share.
+fn common_folder(folder: &Path) -> PathBuf {
+    small_file(&folder.join("commondir")).map_or_else(|| folder.to_path_buf(), |common| folder.join(common.trim()))
+}
+
+/// Whether git wrote a commit down before this time. Its own dates are whole seconds; the file of a commit, as long as it
+/// is one of its own, tells more.
+pub fn is_older(root: &str, hash: &str, at: Time) -> bool {
+    let Some((folder, name)) = hash.split_at_checked(2) else { return false };
+    let file = git_folder(root).map(|git| common_folder(&git).join("objects").join(folder).join(name));
+    file.and_then(|file| modified(&file)).is_some_and(|written| written < at)
+}
+
+/// When a file was last written to.
+fn modified(path: &Path) -> Option<Time> {
+    let at = path.symlink_metadata().and_then(|file| file.modified()).ok()?;
+    let age = at.duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(age.as_micros()).ok().map(Time::from_micros)
+}
+
 /// The commit that HEAD is at, read from the files of the repository.
 pub fn head(root: &str) -> Option<String> {
     let folder = git_folder(root)?;
@@ -94,8 +114,7 @@ pub fn head(root: &str) -> Option<String> {
     if !name.starts_with("refs/") || name.contains("..") {
         return None;
     }
-    let common =
-        small_file(&folder.join("commondir")).map_or_else(|| folder.clone(), |common| folder.join(common.trim()));
+    let common = common_folder(&folder);
     let loose = small_file(&common.join(name)).map(|hash| hash.trim().to_owned());
     let packed = || {
         let packed = fs::read_to_string(common.join("packed-refs")).ok()?;
@@ -200,13 +219,7 @@ pub fn changed_between(root: &str, since: Time, until: Time) -> Vec<(String, Fil
     let Some(status) = git(root, &["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"]) else {
         return Vec::new();
     };
-    let changed = |path: &Path| {
-        let at = path.symlink_metadata().and_then(|file| file.modified()).ok();
-        let age = at.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        age.is_some_and(|age| {
-            i64::try_from(age.as_micros()).is_ok_and(|micros| (since.micros()..=until.micros()).contains(&micros))
-        })
-    };
+    let changed = |path: &Path| modified(path).is_some_and(|at| (since..=until).contains(&at));
     let entry = |entry: &str| {
         let (mark, path) = entry.split_at_checked(3)?;
         let whole = Path::new(root).join(path);

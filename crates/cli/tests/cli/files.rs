@@ -282,7 +282,7 @@ both_engines! {
         let mut main = Writing::new(SESSION, project.to_str().unwrap());
         let mut lines = main.prompt("release");
         let mut hashes = Vec::new();
-        // Two while a command ran; the last is a stranger's, between two commands.
+        // Two while a command ran; one is a stranger's, between two commands.
         for (number, second) in [2, 5, 7].into_iter().enumerate() {
             let subject = format!("number {number}");
             git_at(&project, &format!("2026-02-27T09:00:{second:02}Z"), &["commit", "-q", "--allow-empty", "-m", &subject]);
@@ -305,7 +305,8 @@ both_engines! {
     }
 
     fn a_command_that_removes_files_of_earlier_runs_deleted_them(terminal: Terminal) {
-        let project = project(&terminal);
+        // Its first commit is of this second, too, and no command made it.
+        let project = repository(project(&terminal));
         let session = Session { terminal: &terminal, id: SESSION };
         session.hears("SessionStart", &json!({ "source": "startup" }));
         session.prompt("write");
