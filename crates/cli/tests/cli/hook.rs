@@ -9,10 +9,12 @@ use std::{
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestRunner};
 use serde_json::{Value, json};
 use trackway_claude::event::Event;
+use trackway_domain::Time;
 use trackway_store::{Url, connection::Connection};
 use trackway_testkit::{Engine, corpus};
 
 use crate::{
+    ingest::{self, Folder, Writing},
     record::record,
     terminal::{Ran, Terminal, both_engines, column, ran_with_input, text},
 };
@@ -565,6 +567,43 @@ both_engines! {
         let spawns = column(&terminal.json(&["spawn", "list"]), "id");
         assert_eq!(causes[..2], [spawns[1].clone(), spawns[0].clone()]);
         assert_eq!(terminal.json(&["subagent", "list"])[0]["run_id"], runs[0]["id"]);
+    }
+
+    fn transcripts_put_right_what_hooks_of_old_clients_cannot_say(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: ingest::SESSION };
+        session.prompt("go");
+        // Until 2.1.69 no event says which agent calls.
+        for (call, agent) in [("t1", "a1"), ("t2", "a2"), ("t3", "a3")] {
+            session.spawns(call, call);
+            session.starts(agent);
+        }
+        let failed = "API Error: 400";
+        for (call, agent) in [("t3", "a3"), ("t2", "a2"), ("t1", "a1")] {
+            session.stops(agent, failed);
+            session.returns(call, call, agent);
+        }
+        let agents = || {
+            let agents = terminal.json(&["subagent", "list"]);
+            let mut shown: Vec<_> = agents.as_array().unwrap().iter().map(|agent| format!("{} {}", text(&agent["agent_id"]), agent["depth"])).collect();
+            shown.sort();
+            shown
+        };
+        assert_eq!(agents(), ["a1 1", "a2 1", "a3 1"]);
+        let (folder, now) = (Folder::of(&terminal), Time::now().to_string());
+        let cwd = project(&terminal);
+        for (agent, called, calling) in [("a2", "t2", "t3"), ("a1", "t1", "t2")] {
+            let mut writing = Writing::new(ingest::SESSION, cwd.to_str().unwrap()).of_agent(agent);
+            let input = spawning(calling, calling)["tool_input"].clone();
+            let error = json!({ "isApiErrorMessage": true, "message": { "model": "<synthetic>", "content": [{ "type": "text", "text": failed }] } });
+            let lines = writing.prompt(called) + &writing.calls(agent, "Task", calling, &input) + &writing.line("assistant", &error);
+            let lines = (41..44).fold(lines, |lines, second| lines.replace(&format!("2026-02-27T09:01:{second}.000Z"), &now));
+            folder.append(Some(agent), &lines);
+            ingest::ingest(&terminal);
+        }
+        assert_eq!(agents(), ["a1 1", "a2 2", "a3 3"]);
+        let runs = terminal.json(&["run", "list"]);
+        assert_eq!(column(&runs, "status"), ["completed", "failed", "failed", "running"]);
+        assert_eq!(column(&runs, "final_message"), [failed, "null", "null", "null"]);
     }
 
     fn late_events_of_an_ended_session_are_taken_in(terminal: Terminal) {
