@@ -42,12 +42,9 @@ fn paths_in(command: &str, cwd: &Path) -> Vec<PathBuf> {
         let named =
             |count: usize| words[count..].iter().flatten().filter(|word| !word.is_empty() && !word.starts_with('-'));
         match (words.first().and_then(Option::as_deref), words.get(1)) {
-            (Some("cd"), Some(Some(folder))) => {
-                // The client may name the directory that the command went to.
-                if !cwd.ends_with(folder) {
-                    place.push(folder);
-                }
-            }
+            // The client may name the directory that the command went to.
+            (Some("cd"), Some(Some(folder))) if cwd.ends_with(folder) => place = cwd.to_path_buf(),
+            (Some("cd"), Some(Some(folder))) => place.push(folder),
             // Wherever that is: what follows happens there.
             (Some("cd" | "pushd" | "popd"), _) => return paths,
             (Some("rm" | "unlink"), _) => paths.extend(named(1).map(|path| plain(&place.join(path)))),
@@ -87,7 +84,6 @@ fn simple_commands(command: &str) -> Vec<Vec<Word>> {
                 is_plain = false;
                 word.get_or_insert_default();
             }
-            (Some(_), other) => word.get_or_insert_default().push(other),
             (None, '(' | ')') => break,
             (None, '<') if characters.peek() == Some(&'<') => break,
             (None, '#') if word.is_none() => while characters.next_if(|next| *next != '\n').is_some() {},
@@ -97,7 +93,7 @@ fn simple_commands(command: &str) -> Vec<Vec<Word>> {
                     commands.push(std::mem::take(&mut words));
                 }
             }
-            (None, other) => word.get_or_insert_default().push(other),
+            (_, other) => word.get_or_insert_default().push(other),
         }
     }
     words.extend(word.map(|word| is_plain.then_some(word)));

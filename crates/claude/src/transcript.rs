@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom, Take},
     path::{Path, PathBuf},
 };
 
@@ -127,7 +127,7 @@ pub fn read<E: From<io::Error>>(
     let mut file = File::open(&transcript.path)?;
     let about = file.metadata()?;
     let mut head = Vec::with_capacity(HEAD);
-    (&mut file).take(HEAD as u64).read_to_end(&mut head)?;
+    (&mut file).take(about.len().min(HEAD as u64)).read_to_end(&mut head)?;
     let identity = format!("{}{}", place_of(&about), hex(&Sha256::digest(&head)[..8]));
     let known: State = mark.and_then(|mark| serde_json::from_value(mark.state.clone()).ok()).unwrap_or_default();
     let changed = changed_at(&about);
@@ -151,7 +151,8 @@ pub fn read<E: From<io::Error>>(
         told: (0, 0),
         introduced: from > 0,
     };
-    let mut lines = Lines::new(file);
+    // As much as there is. What the system makes up as it is read has no length, and may have no end.
+    let mut lines = Lines::new(file.take(about.len().saturating_sub(from)));
     while let Some(line) = lines.next()? {
         part.line(&line, &lines);
         if (part.reading.facts.len() >= FACTS_MAX || part.offset - part.begun >= BYTES_MAX)
@@ -351,7 +352,7 @@ fn line_at(file: &mut File, offset: u64) -> Option<Vec<u8>> {
 }
 
 /// Lines of a file, one at a time, through one buffer.
-struct Lines<R = File> {
+struct Lines<R = Take<File>> {
     file: R,
     buffer: Vec<u8>,
     /// What of the buffer is not handed out yet.

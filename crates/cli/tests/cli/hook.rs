@@ -243,6 +243,16 @@ both_engines! {
         tried.unwrap();
     }
 
+    fn a_transcript_that_never_comes_is_not_waited_for(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        // Looks like a file, and whoever reads it as root waits for the kernel's next word.
+        for path in ["/proc/kmsg", "/dev/zero", "/proc/self/mem"] {
+            session.hears("Stop", &json!({ "transcript_path": path, "last_assistant_message": "done" }));
+        }
+        assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["completed"]);
+    }
+
     fn what_is_not_known_is_passed_over(terminal: Terminal) {
         let session = Session { terminal: &terminal, id: "s1" };
         for (name, more) in [
