@@ -131,10 +131,18 @@ struct Head {
     cwd: Option<String>,
 }
 
+/// The beginning of a file, as far as it has a length: what the system makes up as it is read may never come.
+fn beginning(path: &Path) -> io::Result<impl io::BufRead> {
+    use io::Read;
+    let file = fs::File::open(path)?;
+    let length = file.metadata()?.len().min(PEEK);
+    Ok(io::BufReader::new(file.take(length)))
+}
+
 /// The session and the time that the first lines tell.
 fn first_said(path: &Path) -> io::Result<(Option<String>, String)> {
-    use io::{BufRead, Read};
-    let mut reader = io::BufReader::new(fs::File::open(path)?.take(PEEK));
+    use io::BufRead;
+    let mut reader = beginning(path)?;
     let (mut session, mut time) = (None, None);
     let mut bytes = Vec::new();
     while (session.is_none() || time.is_none()) && reader.read_until(b'\n', &mut bytes)? > 0 {
@@ -149,8 +157,8 @@ fn first_said(path: &Path) -> io::Result<(Option<String>, String)> {
 
 /// Where a transcript's session happened: the first directory its lines name.
 pub fn cwd(path: &Path) -> Option<PathBuf> {
-    use io::{BufRead, Read};
-    let mut reader = io::BufReader::new(fs::File::open(path).ok()?.take(PEEK));
+    use io::BufRead;
+    let mut reader = beginning(path).ok()?;
     let mut bytes = Vec::new();
     while reader.read_until(b'\n', &mut bytes).ok()? > 0 {
         if let Some(cwd) = serde_json::from_slice::<Head>(&bytes).ok().and_then(|line| line.cwd) {

@@ -19,6 +19,7 @@ use crate::{
     lenient::{self, lenient},
     notification::{Notification, is_notification},
     redact::redacted,
+    removal::removed,
     tool::{self, Input, Response, Tool},
     transcript::{Transcript, is_not_spawned},
     work_tree,
@@ -172,6 +173,11 @@ impl Event {
                 heard.facts.extend([self.session(at), self.seen(at, Fact::Shell)]);
                 // Whatever the command is called: a script commits, too.
                 heard.look_for_commits = true;
+                let command = input.command.as_deref().filter(|_| !failed);
+                if let (Some(id), Some(command)) = (self.tool_use_id.as_deref(), command) {
+                    let removed = removed(id, command, self.cwd.as_deref());
+                    heard.facts.extend(removed.into_iter().map(|file| self.seen(at, Fact::File(file))));
+                }
             }
             return;
         }

@@ -14,8 +14,10 @@ use trackway_domain::{
 use crate::{
     lenient::lenient,
     line::{self, Block, Content, Line, Message, Origin, Progress},
+    made_by_command::{HeadLog, Ran},
     notification::{Notification, between, is_notification},
     redact::redacted,
+    removal::removed,
     tool::{self, Input, Response, Tool},
     work_tree,
 };
@@ -64,6 +66,8 @@ pub struct State {
     pub skipping: bool,
     /// What the file held at its beginning and before where reading stopped.
     pub seal: Option<String>,
+    /// When the file was last changed, as it was then.
+    pub changed: Option<String>,
 }
 
 /// Where one agent is in its turn.
@@ -89,6 +93,7 @@ struct Place {
 struct Call {
     name: String,
     input: Input,
+    at: Time,
 }
 
 /// One file being read.
@@ -100,6 +105,7 @@ pub struct Reading {
     pub state: State,
     calls: BTreeMap<String, Call>,
     progress: HashSet<(String, String)>,
+    head_log: HeadLog,
     pub facts: Vec<Seen>,
 }
 
@@ -111,6 +117,7 @@ impl Reading {
             state,
             calls: BTreeMap::new(),
             progress: HashSet::new(),
+            head_log: HeadLog::default(),
             facts: Vec::new(),
         }
     }
@@ -441,20 +448,16 @@ impl Reading {
         let (Some(id), Some(tool)) = (block.id, block.name) else { return };
         let Some(kind) = Tool::named(&tool) else { return };
         let input: Input = lenient(block.input);
-        match kind {
-            Tool::Spawn => {
-                let place = Some((self.path.clone(), self.state.lines - 1, number));
-                if let Some(spawn) = tool::spawn(&id, &input, place) {
-                    self.push(at, name, Fact::Spawn(spawn));
-                }
+        if kind == Tool::Spawn {
+            let place = Some((self.path.clone(), self.state.lines - 1, number));
+            if let Some(spawn) = tool::spawn(&id, &input, place) {
+                self.push(at, name, Fact::Spawn(spawn));
             }
-            Tool::Shell if !input.command.as_deref().is_some_and(|command| command.contains("git")) => return,
-            Tool::Shell | Tool::File => {}
         }
         self.state.pending.insert(id.clone(), offset);
         // A large one is read again when its answer comes: many may wait.
         if block.input.is_none_or(|input| input.get().len() <= CALL_KEPT_MAX) {
-            self.calls.insert(id, Call { name: tool, input });
+            self.calls.insert(id, Call { name: tool, input, at });
         }
         if self.state.pending.len() > PENDING_MAX {
             let oldest = self.state.pending.iter().min_by_key(|(_, offset)| **offset).map(|(id, _)| id.clone());
@@ -488,12 +491,29 @@ impl Reading {
                 }
             }
             Some(Tool::Shell) => {
-                let said = response.stdout.clone().unwrap_or_else(|| Content::text_of(block.content));
-                for commit in work_tree::commits_said(self.state.cwd.as_deref(), &said) {
-                    self.push(at, name, Fact::Commit(commit));
+                let printed = response.stdout.unwrap_or_else(|| Content::text_of(block.content));
+                self.commits(&call, &printed, at, name);
+                if !failed {
+                    self.removals(id, &call, at, name);
                 }
             }
             _ => {}
+        }
+    }
+
+    fn removals(&mut self, id: &str, call: &Call, at: Time, name: &str) {
+        let command = call.input.command.as_deref().unwrap_or_default();
+        for file in removed(id, command, self.state.cwd.as_deref()) {
+            self.push(at, name, Fact::File(file));
+        }
+    }
+
+    fn commits(&mut self, call: &Call, printed: &str, at: Time, name: &str) {
+        let cwd = self.state.cwd.as_deref();
+        let command = call.input.command.as_deref().unwrap_or_default();
+        let ran = Ran { cwd, command, printed, since: call.at, until: at };
+        for commit in self.head_log.commits_of(&ran) {
+            self.push(at, name, Fact::Commit(commit));
         }
     }
 
@@ -549,9 +569,10 @@ impl Reading {
 /// The call of an id in a line that is read again.
 fn call_in(line: &[u8], id: &str) -> Option<Call> {
     line::read(&String::from_utf8_lossy(line), |line| {
+        let at = line.timestamp.unwrap_or(Time::from_micros(0));
         let Content::Blocks(blocks) = line.message?.content else { return None };
         let block = blocks.into_iter().find(|block| block.id.as_deref() == Some(id))?;
-        Some(Call { name: block.name?, input: lenient(block.input) })
+        Some(Call { name: block.name?, input: lenient(block.input), at })
     })
     .ok()?
 }

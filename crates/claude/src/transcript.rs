@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom, Take},
     path::{Path, PathBuf},
 };
 
@@ -57,6 +57,8 @@ pub struct Transcript {
 pub struct Mark {
     pub identity: String,
     pub offset: u64,
+    /// When the file was last changed, as it was then.
+    pub changed: Option<String>,
     pub state: serde_json::Value,
 }
 
@@ -80,12 +82,12 @@ pub enum Flow {
 /// A line that is not JSON.
 struct Bad;
 
-/// Whether there is something to read after a mark: a look at the file, not into it.
+/// Whether there may be something to read after a mark: a look at the file, not into it. One that was changed and is as
+/// long as before may hold something else by now.
 pub fn has_news(path: &Path, mark: Option<&Mark>) -> bool {
-    match (path.metadata(), mark) {
-        (Ok(file), Some(mark)) => file.len() != mark.offset || !mark.identity.starts_with(&place_of(&file)),
-        _ => true,
-    }
+    let (Ok(file), Some(mark)) = (path.metadata(), mark) else { return true };
+    let is_changed = mark.changed.as_ref().is_some_and(|changed| *changed != changed_at(&file));
+    file.len() != mark.offset || !mark.identity.starts_with(&place_of(&file)) || is_changed
 }
 
 /// Whether a file has lain untouched for so long that nothing more is to be expected.
@@ -104,6 +106,18 @@ fn place_of(_: &std::fs::Metadata) -> String {
     "file:".to_owned()
 }
 
+/// When a file was last changed. The system's own time, which whoever copies a file over it cannot set back.
+#[cfg(unix)]
+fn changed_at(file: &std::fs::Metadata) -> String {
+    use std::os::unix::fs::MetadataExt;
+    format!("{}.{:09}", file.ctime(), file.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn changed_at(file: &std::fs::Metadata) -> String {
+    format!("{:?}", file.modified().ok())
+}
+
 /// Reads what is new, and hands it on in parts that can be written down one by one.
 pub fn read<E: From<io::Error>>(
     transcript: &Transcript,
@@ -113,9 +127,11 @@ pub fn read<E: From<io::Error>>(
     let mut file = File::open(&transcript.path)?;
     let about = file.metadata()?;
     let mut head = Vec::with_capacity(HEAD);
-    (&mut file).take(HEAD as u64).read_to_end(&mut head)?;
+    (&mut file).take(about.len().min(HEAD as u64)).read_to_end(&mut head)?;
     let identity = format!("{}{}", place_of(&about), hex(&Sha256::digest(&head)[..8]));
     let known: State = mark.and_then(|mark| serde_json::from_value(mark.state.clone()).ok()).unwrap_or_default();
+    let changed = changed_at(&about);
+    let is_changed = mark.is_some() && known.changed.as_ref() != Some(&changed);
     let mut is_sealed = |mark: &&Mark| known.seal.is_none() || known.seal == seal(&mut file, mark.offset);
     let goes_on = mark.filter(|mark| mark.identity == identity && mark.offset <= about.len()).filter(&mut is_sealed);
     let (from, state) = goes_on.map_or((0, State::default()), |mark| (mark.offset, known));
@@ -127,6 +143,7 @@ pub fn read<E: From<io::Error>>(
         reading: Reading::new(&path, transcript.agent.as_deref(), state),
         path,
         identity,
+        changed,
         anew: mark.is_some() && goes_on.is_none(),
         begun: from,
         offset: from,
@@ -134,7 +151,8 @@ pub fn read<E: From<io::Error>>(
         told: (0, 0),
         introduced: from > 0,
     };
-    let mut lines = Lines::new(file);
+    // As much as there is. What the system makes up as it is read has no length, and may have no end.
+    let mut lines = Lines::new(file.take(about.len().saturating_sub(from)));
     while let Some(line) = lines.next()? {
         part.line(&line, &lines);
         if (part.reading.facts.len() >= FACTS_MAX || part.offset - part.begun >= BYTES_MAX)
@@ -147,7 +165,7 @@ pub fn read<E: From<io::Error>>(
     if is_given_up(&about) {
         part.reading.give_up();
     }
-    if part.offset > part.begun || !part.reading.facts.is_empty() || part.anew {
+    if part.offset > part.begun || !part.reading.facts.is_empty() || part.anew || is_changed {
         sink(part.told())?;
     }
     Ok(part.tally)
@@ -161,6 +179,7 @@ struct Part<'a> {
     reading: Reading,
     path: String,
     identity: String,
+    changed: String,
     anew: bool,
     begun: u64,
     offset: u64,
@@ -215,6 +234,7 @@ impl Part<'_> {
             let at = facts.first().map_or_else(Time::now, |seen| seen.at);
             facts.splice(0..0, self.introduction(at));
         }
+        self.reading.state.changed = Some(self.changed.clone());
         self.reading.state.seal = self.again.as_mut().and_then(|file| seal(file, self.offset));
         let progress = Progress {
             path: self.path.clone(),
@@ -332,7 +352,7 @@ fn line_at(file: &mut File, offset: u64) -> Option<Vec<u8>> {
 }
 
 /// Lines of a file, one at a time, through one buffer.
-struct Lines<R = File> {
+struct Lines<R = Take<File>> {
     file: R,
     buffer: Vec<u8>,
     /// What of the buffer is not handed out yet.

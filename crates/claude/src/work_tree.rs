@@ -11,13 +11,13 @@ use std::{
 
 use trackway_domain::{
     Time,
-    observed::{CommitFacts, Fact, Place},
+    observed::{CommitEvidence, CommitFacts, Fact, Place},
     plain_path::plain,
     words::FileChange,
     work_tree,
 };
 
-use crate::{redact::redacted, tool::commits_in_words};
+use crate::redact::redacted;
 
 /// Commits looked at in one go.
 const COMMITS_MAX: &str = "--max-count=100";
@@ -75,13 +75,38 @@ fn main_work_tree(git: &Path) -> Option<PathBuf> {
     Some(main.canonicalize().unwrap_or(main))
 }
 
+/// Where git keeps what it knows of a work tree.
+pub fn git_folder(root: &str) -> Option<PathBuf> {
+    let git = Path::new(root).join(".git");
+    match small_file(&git) {
+        Some(text) => Some(git.parent()?.join(text.strip_prefix("gitdir:")?.trim())),
+        None => git.is_dir().then_some(git),
+    }
+}
+
+/// Where git keeps what all work trees of a repository share.
+fn common_folder(folder: &Path) -> PathBuf {
+    small_file(&folder.join("commondir")).map_or_else(|| folder.to_path_buf(), |common| folder.join(common.trim()))
+}
+
+/// Whether git wrote a commit down before this time. Its own dates are whole seconds; the file of a commit, as long as it
+/// is one of its own, tells more.
+pub fn is_older(root: &str, hash: &str, at: Time) -> bool {
+    let Some((folder, name)) = hash.split_at_checked(2) else { return false };
+    let file = git_folder(root).map(|git| common_folder(&git).join("objects").join(folder).join(name));
+    file.and_then(|file| modified(&file)).is_some_and(|written| written < at)
+}
+
+/// When a file was last written to.
+fn modified(path: &Path) -> Option<Time> {
+    let at = path.symlink_metadata().and_then(|file| file.modified()).ok()?;
+    let age = at.duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(age.as_micros()).ok().map(Time::from_micros)
+}
+
 /// The commit that HEAD is at, read from the files of the repository.
 pub fn head(root: &str) -> Option<String> {
-    let git = Path::new(root).join(".git");
-    let folder = match small_file(&git) {
-        Some(text) => git.parent()?.join(text.strip_prefix("gitdir:")?.trim()),
-        None => git,
-    };
+    let folder = git_folder(root)?;
     let head = small_file(&folder.join("HEAD"))?;
     let Some(name) = head.trim().strip_prefix("ref: ") else {
         return is_hash(head.trim()).then(|| head.trim().to_owned());
@@ -89,8 +114,7 @@ pub fn head(root: &str) -> Option<String> {
     if !name.starts_with("refs/") || name.contains("..") {
         return None;
     }
-    let common =
-        small_file(&folder.join("commondir")).map_or_else(|| folder.clone(), |common| folder.join(common.trim()));
+    let common = common_folder(&folder);
     let loose = small_file(&common.join(name)).map(|hash| hash.trim().to_owned());
     let packed = || {
         let packed = fs::read_to_string(common.join("packed-refs")).ok()?;
@@ -100,7 +124,7 @@ pub fn head(root: &str) -> Option<String> {
     loose.or_else(packed).filter(|hash| is_hash(hash))
 }
 
-fn is_hash(text: &str) -> bool {
+pub fn is_hash(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.chars().all(|digit| digit.is_ascii_hexdigit())
 }
 
@@ -182,6 +206,7 @@ fn commit(entry: &str) -> Option<CommitFacts> {
     });
     Some(CommitFacts {
         hash: hash.to_owned(),
+        evidence: CommitEvidence::Appeared,
         author: Some(redacted(author).into_owned()),
         subject: Some(redacted(subject).into_owned()),
         committed_at: date.parse::<Time>().ok(),
@@ -189,35 +214,12 @@ fn commit(entry: &str) -> Option<CommitFacts> {
     })
 }
 
-/// The commits that `git commit` says it made, whole where the repository still has them.
-pub fn commits_said(cwd: Option<&str>, stdout: &str) -> Vec<CommitFacts> {
-    let root = cwd.and_then(|cwd| find(cwd).root).filter(|root| Path::new(root).join(".git").exists());
-    commits_in_words(stdout)
-        .map(|(hash, subject)| {
-            let known = root.as_deref().and_then(|root| commits(root, &["-1", hash]).pop());
-            known.unwrap_or_else(|| CommitFacts {
-                hash: hash.to_owned(),
-                author: None,
-                subject: Some(redacted(subject).into_owned()),
-                committed_at: None,
-                files: Vec::new(),
-            })
-        })
-        .collect()
-}
-
 /// Files of the work tree that differ from the last commit and changed in this time.
 pub fn changed_between(root: &str, since: Time, until: Time) -> Vec<(String, FileChange)> {
     let Some(status) = git(root, &["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"]) else {
         return Vec::new();
     };
-    let changed = |path: &Path| {
-        let at = path.symlink_metadata().and_then(|file| file.modified()).ok();
-        let age = at.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        age.is_some_and(|age| {
-            i64::try_from(age.as_micros()).is_ok_and(|micros| (since.micros()..=until.micros()).contains(&micros))
-        })
-    };
+    let changed = |path: &Path| modified(path).is_some_and(|at| (since..=until).contains(&at));
     let entry = |entry: &str| {
         let (mark, path) = entry.split_at_checked(3)?;
         let whole = Path::new(root).join(path);
@@ -265,8 +267,5 @@ mod tests {
         assert_eq!(head(&other.to_string_lossy()), Some(hash.clone()));
         let log = commits(&main_text, &["-1"]);
         assert_eq!((log[0].hash.as_str(), log[0].subject.as_deref()), (hash.as_str(), Some("first one")));
-        let said = commits_said(Some(&main_text), &format!("[trunk {}] first one", &hash[..8]));
-        assert_eq!(said[0].hash, hash);
-        assert_eq!(commits_said(None, "[trunk 1234567] gone")[0].hash, "1234567");
     }
 }

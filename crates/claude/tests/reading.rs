@@ -32,7 +32,9 @@ fn read(path: &Path, agent: Option<&str>, mark: Option<&Mark>) -> (Vec<Seen>, Ma
             assert_eq!(session, SESSION);
             facts.extend(seen);
             let progress = progress.unwrap();
-            last = Mark { identity: progress.identity, offset: progress.to.cast_unsigned(), state: progress.state };
+            let changed = progress.state["changed"].as_str().map(str::to_owned);
+            let offset = progress.to.cast_unsigned();
+            last = Mark { identity: progress.identity, offset, changed, state: progress.state };
             Ok(Flow::Continue)
         });
     (facts, last, tally.unwrap())

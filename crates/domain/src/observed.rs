@@ -166,11 +166,21 @@ pub struct FileFacts {
 #[derive(Debug, Clone)]
 pub struct CommitFacts {
     pub hash: String,
+    pub evidence: CommitEvidence,
     pub author: Option<String>,
     pub subject: Option<String>,
     pub committed_at: Option<Time>,
     /// Paths from the top of the work tree, with the old path of a renamed one.
     pub files: Vec<(String, Option<String>)>,
+}
+
+/// How it is known whose command made a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitEvidence {
+    /// The command printed it.
+    Printed,
+    /// It was there after the command, and not before.
+    Appeared,
 }
 
 /// How far a transcript was read, to be kept with what was read.

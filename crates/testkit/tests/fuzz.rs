@@ -33,7 +33,8 @@ fn read(transcript: &Transcript, mark: Option<&Mark>) -> (usize, Option<Mark>) {
     transcript::read::<io::Error>(transcript, mark, |seen| {
         facts += seen.facts.len();
         let progress = seen.progress.unwrap();
-        last = Some(Mark { identity: progress.identity, offset: progress.to.cast_unsigned(), state: progress.state });
+        let offset = progress.to.cast_unsigned();
+        last = Some(Mark { identity: progress.identity, offset, changed: None, state: progress.state });
         Ok(Flow::Continue)
     })
     .unwrap();

@@ -3,7 +3,7 @@
 use trackway_domain::{
     Id, Time,
     kind::{self, ActionType, ResourceType},
-    observed::{CommitFacts, Seen, Source},
+    observed::{CommitEvidence, CommitFacts, Seen},
     text,
 };
 use trackway_store::{
@@ -68,7 +68,7 @@ impl Observing<'_, '_> {
             }
             Some(_) => {}
         }
-        if new || self.is_of_another(run, commit.id)? {
+        if new || (facts.evidence == CommitEvidence::Printed && self.is_of_another(run, commit.id)?) {
             self.touch_commit(run, commit.id, ActionType::Create, &path, seen.at)?;
         }
         for (name, old) in &facts.files {
@@ -80,11 +80,8 @@ impl Observing<'_, '_> {
     }
 
     /// Takes a commit back from another run. Several agents in one work tree look at the same repository, and the first
-    /// to look finds it; the transcript says whose command made it.
+    /// to look finds it; what a command printed says whose it is.
     fn is_of_another(&mut self, run: Id<kind::Run>, commit: Id<kind::Commit>) -> Result<bool> {
-        if self.source != Source::Transcript {
-            return Ok(false);
-        }
         let taken = self.write.execute(
             "delete from run_resources where tenant_id = ?1 and resource_type = 'commit' and resource_id = ?2 and action_type = 'create' and run_id <> ?3",
             params![commit, run],

@@ -41,6 +41,9 @@ impl Observing<'_, '_> {
         let run = self.run_of(seen)?;
         let ground = self.ground(seen)?;
         let path = recorded_path(ground.root.as_deref(), ground.cwd.as_deref(), &facts.path);
+        if let (FileChange::Delete, Some(call)) = (facts.change, &facts.tool_use_id) {
+            return self.removed(seen, facts, call, ground.workspace, &path);
+        }
         let lines = facts.written.as_ref().map(trackway_domain::line_trace::Written::to_bytes);
         let file = match self.known_file(ground.workspace, &path)? {
             Some(file) => file,
@@ -86,6 +89,50 @@ impl Observing<'_, '_> {
         }
         self.count("file_change");
         self.touch_file(run, file.id, facts.change, &path, seen.at)
+    }
+
+    /// A command took a path away: the files at it and below it that were there, as far as the record knows.
+    fn removed(
+        &mut self,
+        seen: &Seen,
+        facts: &FileFacts,
+        call: &str,
+        workspace: Id<kind::Workspace>,
+        path: &str,
+    ) -> Result<()> {
+        let there = self.write.rows::<File>(
+            "where tenant_id = ?1 and workspace_id = ?2 and (path_key = ?3 or (path_key >= ?4 and path_key < ?5))
+             and coalesce((select c.change from file_changes c where c.tenant_id = ?1 and c.file_id = files.id and c.created_at <= ?6
+                           order by c.created_at desc limit 1), ?7) <> ?7
+             order by path_key limit 1000",
+            params![workspace, text::key(path), format!("{path}/"), format!("{path}0"), seen.at, FileChange::Delete],
+        )?;
+        if there.is_empty() {
+            return Ok(());
+        }
+        let run = self.run_of(seen)?;
+        for file in there {
+            let change = FileChanged {
+                id: Id::<kind::File>::new(seen.at).uuid(),
+                tenant_id: self.context.tenant,
+                file_id: file.id,
+                run_id: run,
+                session_id: Some(self.session.id),
+                // One call takes several files away: each has a change of its own.
+                tool_use_id: Some(format!("{call} {}", file.id.uuid().simple())),
+                tool: facts.tool.clone(),
+                change: FileChange::Delete,
+                evidence: facts.evidence,
+                digest: None,
+                lines: None,
+                created_at: seen.at,
+            };
+            if self.write.insert_new(&change)? {
+                self.count("file_change");
+                self.touch_file(run, file.id, FileChange::Delete, &file.path, seen.at)?;
+            }
+        }
+        Ok(())
     }
 
     /// The change that a call made, where it was told already.

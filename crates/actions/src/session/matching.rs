@@ -24,6 +24,9 @@ const SEEN_MAX: i64 = 1_000;
 /// Characters in an id that the client made.
 const CLIENT_ID_MAX: usize = 200;
 
+/// How deep those are followed who start each other: no record ends in a circle.
+const DEPTH_MAX: i64 = 100;
+
 /// What a call answers that starts an agent in the background.
 const LAUNCHED: &str = "async_launched";
 
@@ -384,7 +387,8 @@ impl Observing<'_, '_> {
         let named = spawn::subagent_role(matched_role, subagent.tagged_role.as_deref(), subagent.agent_type.as_deref());
         (subagent.role, subagent.role_source) = named.map_or((None, None), |(role, source)| (Some(role), Some(source)));
         subagent.task_match_index = matched.and_then(|spawn| spawn.transcript_index);
-        if subagent.depth.is_none() && matched.is_some() {
+        let is_elsewhere = subagent.parent_agent_id != before.parent_agent_id;
+        if matched.is_some() && (subagent.depth.is_none() || is_elsewhere) {
             let above = match &subagent.parent_agent_id {
                 Some(parent) => self.subagent(&parent.clone(), at)?.depth,
                 None => Some(0),
@@ -395,9 +399,29 @@ impl Observing<'_, '_> {
             return Ok(());
         }
         let role_changed = subagent.role != before.role;
+        let depth = subagent.depth.filter(|_| subagent.depth != before.depth);
         self.save_subagent(subagent)?;
+        if let Some(depth) = depth {
+            self.deepen_those_of(agent_id, depth)?;
+        }
         if role_changed {
             self.place_runs(agent_id)?;
+        }
+        Ok(())
+    }
+
+    /// Whom an agent started is one deeper than it. Hooks before 2.1.69 do not say whose call it was: the transcripts do.
+    fn deepen_those_of(&mut self, agent_id: &str, depth: i64) -> Result<()> {
+        let deeper = depth.saturating_add(1);
+        let below = self.write.query::<(String,)>(
+            "select agent_id from subagents where tenant_id = ?1 and session_id = ?2 and parent_agent_id = ?3 and depth <> ?4",
+            params![self.session.id, agent_id, deeper],
+        )?;
+        for (agent,) in below.into_iter().filter(|_| deeper <= DEPTH_MAX) {
+            let mut subagent = self.subagent(&agent, self.write.now)?;
+            subagent.depth = Some(deeper);
+            self.save_subagent(subagent)?;
+            self.deepen_those_of(&agent, deeper)?;
         }
         Ok(())
     }
@@ -441,8 +465,12 @@ impl Observing<'_, '_> {
         )?;
         let candidates: Vec<_> = unmatched
             .iter()
-            // A spawn that failed may have started someone before, whose prompt then says so; nothing else does.
-            .filter(|spawn| spawn.error.is_none() || subagent.prompt_hash.is_some())
+            // A spawn that failed may have started someone before, whose prompt then says so; nothing else does. Nor did
+            // one start whom it comes after: 2.0 has agents from the beginning that nobody spawned, of types that are.
+            .filter(|spawn| {
+                let may_be = spawn.error.is_none() && spawn.created_at <= subagent.started_at;
+                may_be || subagent.prompt_hash.is_some()
+            })
             .map(|spawn| Unmatched {
                 id: spawn.id,
                 subagent_type: spawn.subagent_type.clone(),

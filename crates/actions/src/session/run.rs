@@ -464,7 +464,8 @@ impl Observing<'_, '_> {
             other => other.word(),
         };
         self.write.post(
-            "update runs set status = ?3, outcome = ?4, final_message = coalesce(?5, final_message), error = ?6, ended_at = ?7
+            // What a client of 2.1 hands to a hook as the last words of an agent that failed is the error.
+            "update runs set status = ?3, outcome = ?4, final_message = nullif(coalesce(?5, final_message), ?6), error = ?6, ended_at = ?7
              where tenant_id = ?1 and id = ?2 and not attached and (?8 or ended_at is null or ended_at <= ?7 or status = 'incomplete')",
             // The transcript is what both ways can be read from: its word stands.
             params![run, status, outcome, message, error, seen.at, self.source == Source::Transcript],

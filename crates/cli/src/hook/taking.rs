@@ -26,7 +26,7 @@ use super::{
     log,
     spool::{Spooled, spool, waiting_in},
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, ingest::modified};
 
 /// Units of UTF-16 that are told to an agent: less than the client takes.
 const CONTEXT_MAX: usize = closing::HOOK_MAX - 500;
@@ -130,13 +130,14 @@ impl Hook<'_> {
             .core
             .store()
             .read(self.context.tenant)?
-            .one::<(String, i64, Value)>(
-                "select identity, read_to, state from transcripts where tenant_id = ?1 and path = ?2",
+            .one::<(String, i64, Option<String>, Value)>(
+                "select identity, read_to, state ->> 'changed', state from transcripts where tenant_id = ?1 and path = ?2",
                 params![path],
             )?
-            .map(|(identity, read_to, state)| Mark {
+            .map(|(identity, read_to, changed, state)| Mark {
                 identity,
                 offset: u64::try_from(read_to).unwrap_or_default(),
+                changed,
                 state,
             });
         if !transcript::has_news(&transcript.path, mark.as_ref()) {
@@ -208,16 +209,22 @@ impl Hook<'_> {
             let news = match change {
                 // When a file went away nobody can tell; that it went in this run only of one that was there in it.
                 FileChange::Delete => {
-                    last.is_some_and(|last| last.change != FileChange::Delete && last.created_at >= since)
+                    last.as_ref().is_some_and(|last| last.change != FileChange::Delete && last.created_at >= since)
                 }
-                _ => digest.is_some() && last.and_then(|last| last.digest) != digest,
+                // Some clients do not say what a tool left: it is what was there when they told of it.
+                _ if last.as_ref().is_some_and(|last| last.digest.is_none() && !is_newer(&file, last.created_at)) => {
+                    false
+                }
+                _ => digest.is_some() && last.as_ref().and_then(|last| last.digest.as_ref()) != digest.as_ref(),
             };
             if Path::new(&path).starts_with(".trackway") || !news {
                 continue;
             }
+            // What git does not know yet, the record may.
+            let is_known = last.is_some_and(|last| last.change != FileChange::Delete);
             facts.push(FileFacts {
                 path: file.to_string_lossy().into_owned(),
-                change,
+                change: if is_known && change == FileChange::Create { FileChange::Update } else { change },
                 evidence: ChangeEvidence::Observed,
                 tool: None,
                 tool_use_id: None,
@@ -258,6 +265,11 @@ impl Hook<'_> {
         let reason = closing::prompt(&now.who.handle, now.who.scratchpad.as_deref(), is_subagent);
         Ok(Some(json!({ "decision": "block", "reason": reason })))
     }
+}
+
+/// Whether a file was written to after this time.
+fn is_newer(file: &Path, at: Time) -> bool {
+    modified(file).is_none_or(|modified| modified > at)
 }
 
 /// The work tree of a place and the commit it is at, when it is not where it was last seen.

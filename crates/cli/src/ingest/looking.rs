@@ -115,14 +115,14 @@ pub fn with_news(
 ) -> Result<Vec<(Transcript, Option<Mark>)>, Failure> {
     let mut marks: HashMap<String, (Mark, bool)> = HashMap::new();
     let mut read = core.store().read(context.tenant)?;
-    for (path, identity, read_to, is_open) in read.query::<(String, String, i64, bool)>(
-        "select path, identity, read_to,
+    for (path, identity, read_to, changed, is_open) in read.query::<(String, String, i64, Option<String>, bool)>(
+        "select path, identity, read_to, state ->> 'changed',
          exists (select 1 from runs r where r.tenant_id = ?1 and r.session_id = t.session_id and r.status = 'running')
          from transcripts t where tenant_id = ?1",
         &[],
     )? {
         let offset = u64::try_from(read_to).unwrap_or_default();
-        marks.insert(path, (Mark { identity, offset, state: Value::Null }, is_open));
+        marks.insert(path, (Mark { identity, offset, changed, state: Value::Null }, is_open));
     }
     let mut jobs = Vec::new();
     for transcript in transcripts {

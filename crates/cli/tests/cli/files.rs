@@ -7,9 +7,10 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use trackway_domain::Time;
 
 use crate::{
-    hook::{Session, git, project, stopping, writing},
+    hook::{Session, git, git_at, project, stopping, writing},
     ingest::{AGENT, Folder, SESSION, Writing, ingest},
     terminal::{Terminal, both_engines, column, ran, text},
 };
@@ -27,6 +28,10 @@ fn repository(path: PathBuf) -> PathBuf {
 fn commit(repository: &Path, subject: &str) -> String {
     git(repository, &["add", "."]);
     git(repository, &["commit", "-q", "--allow-empty", "-m", subject]);
+    head(repository)
+}
+
+fn head(repository: &Path) -> String {
     let printed = Command::new("git").arg("-C").arg(repository).args(["rev-parse", "HEAD"]).output().unwrap();
     String::from_utf8(printed.stdout).unwrap().trim().to_owned()
 }
@@ -270,6 +275,68 @@ both_engines! {
             let chain = terminal.json(&["why", &hash])["chain"].clone();
             assert_eq!((&chain[0]["kind"], &chain[2]["label"]), (&json!("resource"), &json!("general-purpose@project")));
         }
+    }
+
+    fn transcripts_tell_of_commits_whatever_made_them(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let mut main = Writing::new(SESSION, project.to_str().unwrap());
+        let mut lines = main.prompt("release");
+        let mut hashes = Vec::new();
+        // Two while a command ran; one is a stranger's, between two commands.
+        for (number, second) in [2, 5, 7].into_iter().enumerate() {
+            let subject = format!("number {number}");
+            git_at(&project, &format!("2026-02-27T09:00:{second:02}Z"), &["commit", "-q", "--allow-empty", "-m", &subject]);
+            hashes.push(head(&project));
+        }
+        let printed = [format!("[main {}] number 0\n", &hashes[0][..7]), "quiet\n".to_owned(), format!("[main {}] number 2\n[main 1234567] never\n", &hashes[2][..7])];
+        for (number, printed) in printed.iter().enumerate() {
+            let (message, call) = (format!("m{number}"), format!("t{number}"));
+            lines += &main.calls(&message, "Bash", &call, &json!({ "command": "make release" }));
+            lines += &main.result(&call, "", &json!({ "stdout": printed }));
+            lines += &main.says(&format!("w{number}"), None, 5, "Released.");
+        }
+        Folder::of(&terminal).append(None, &lines);
+        ingest(&terminal);
+        let mut made: Vec<String> = column(&terminal.json(&["made", "last"])["touches"], "display_path");
+        made.sort();
+        let mut wanted: Vec<String> = (0..2).map(|number| format!("{} number {number}", &hashes[number][..8])).collect();
+        wanted.sort();
+        assert_eq!(made, wanted);
+    }
+
+    fn a_command_that_removes_files_of_earlier_runs_deleted_them(terminal: Terminal) {
+        // Its first commit is of this second, too, and no command made it.
+        let project = repository(project(&terminal));
+        let session = Session { terminal: &terminal, id: SESSION };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        session.prompt("write");
+        for (call, path) in [("t1", "a.txt"), ("t2", "old/b.txt"), ("t3", "old/c.txt"), ("t4", "kept.txt"), ("t5", "older.txt")] {
+            session.hears("PostToolUse", &written(call, &project.join(path)));
+        }
+        session.hears("Stop", &json!({ "last_assistant_message": "written" }));
+        session.prompt("clean up");
+        let before = Time::now().to_string();
+        fs::remove_file(project.join("a.txt")).unwrap();
+        fs::remove_dir_all(project.join("old")).unwrap();
+        session.hears("PostToolUse", &shell("rm -rf a.txt old never.txt kept.txt"));
+        session.hears("Stop", &json!({ "last_assistant_message": "clean" }));
+        let deleted = || {
+            let touches = terminal.json(&["made", "last"])["touches"].clone();
+            let touches = touches.as_array().unwrap().iter();
+            let mut deleted: Vec<_> = touches.map(|touch| (text(&touch["action_type"]), text(&touch["display_path"]), touch["times"].to_string())).collect();
+            deleted.sort();
+            deleted
+        };
+        let wanted = ["a.txt", "old/b.txt", "old/c.txt"].map(|path| ("delete".to_owned(), path.to_owned(), "1".to_owned()));
+        assert_eq!(deleted(), wanted);
+        // The transcript tells the same once more, a little earlier.
+        let mut main = Writing::new(SESSION, project.to_str().unwrap());
+        let lines = main.prompt("clean up") + &main.calls("m1", "Bash", "b1", &json!({ "command": "rm -rf a.txt old never.txt kept.txt" }))
+            + &main.result("b1", "", &json!({ "stdout": "" }));
+        let lines = ["1", "2", "3"].iter().fold(lines, |lines, second| lines.replace(&format!("2026-02-27T09:00:0{second}.000Z"), &before));
+        Folder::of(&terminal).append(None, &lines);
+        ingest(&terminal);
+        assert_eq!(deleted(), wanted);
     }
 
     fn a_commit_is_of_the_run_whose_command_says_so(terminal: Terminal) {

@@ -9,10 +9,12 @@ use std::{
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestRunner};
 use serde_json::{Value, json};
 use trackway_claude::event::Event;
+use trackway_domain::Time;
 use trackway_store::{Url, connection::Connection};
 use trackway_testkit::{Engine, corpus};
 
 use crate::{
+    ingest::{self, Folder, Writing},
     record::record,
     terminal::{Ran, Terminal, both_engines, column, ran_with_input, text},
 };
@@ -133,7 +135,7 @@ pub fn git(project: &Path, arguments: &[&str]) {
     assert!(command.args(arguments).status().unwrap().success(), "{arguments:?}");
 }
 
-fn git_at(project: &Path, date: &str, arguments: &[&str]) {
+pub fn git_at(project: &Path, date: &str, arguments: &[&str]) {
     let mut command = Command::new("git");
     command
         .arg("-C")
@@ -239,6 +241,16 @@ both_engines! {
             Ok(())
         });
         tried.unwrap();
+    }
+
+    fn a_transcript_that_never_comes_is_not_waited_for(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        // Looks like a file, and whoever reads it as root waits for the kernel's next word.
+        for path in ["/proc/kmsg", "/dev/zero", "/proc/self/mem"] {
+            session.hears("Stop", &json!({ "transcript_path": path, "last_assistant_message": "done" }));
+        }
+        assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["completed"]);
     }
 
     fn what_is_not_known_is_passed_over(terminal: Terminal) {
@@ -434,6 +446,26 @@ both_engines! {
         assert_eq!(shown, ["create old.txt", "create own", "delete old.txt"]);
     }
 
+    fn what_a_tool_left_is_not_taken_for_a_commands_work(terminal: Terminal) {
+        let project = project(&terminal);
+        git(&project, &["init", "-q", "-b", "main"]);
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        for name in ["n.ipynb", "m.ipynb"] {
+            fs::write(project.join(name), "cells").unwrap();
+            let input = json!({ "notebook_path": project.join(name), "new_source": "2" });
+            session.hears("PostToolUse", &json!({ "tool_name": "NotebookEdit", "tool_use_id": name, "tool_input": input, "tool_response": {} }));
+        }
+        fs::write(project.join("m.ipynb"), "by a command").unwrap();
+        fs::write(project.join("o.txt"), "by a command").unwrap();
+        session.hears("PostToolUse", &json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "make" }, "tool_response": {} }));
+        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        let touches = terminal.json(&["made", "last"])["touches"].clone();
+        let mut made: Vec<String> = touches.as_array().unwrap().iter().map(|touch| format!("{} {} {}", text(&touch["action_type"]), text(&touch["display_path"]), touch["times"])).collect();
+        made.sort();
+        assert_eq!(made, ["create o.txt 1", "update m.ipynb 2", "update n.ipynb 1"]);
+    }
+
     fn words_of_another_version_are_no_veto(terminal: Terminal) {
         for words in [&["hook", "--memory", "everyone"][..], &["hook", "--later"], &["hook", "x", "--memory"]] {
             let ran = ran_with_input(terminal.command(words), b"{}");
@@ -478,6 +510,18 @@ both_engines! {
         let mut roles = column(&terminal.json(&["subagent", "list"]), "role");
         roles.sort();
         assert_eq!(roles, ["general-purpose", "general-purpose", "general-purpose", "general-purpose", "r0", "r1", "r2", "r3"]);
+    }
+
+    fn a_guess_never_takes_a_spawn_for_an_agent_that_was_there_before(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        session.hears("SubagentStart", &json!({ "agent_id": "warm" }));
+        session.spawns("t1", "[ROLE:coder] code");
+        session.starts("warm");
+        let agents = || column(&terminal.json(&["spawn", "list"]), "agent_id");
+        assert_eq!(agents(), ["null"]);
+        session.starts("a1");
+        assert_eq!(agents(), ["a1"]);
     }
 
     fn better_evidence_corrects_a_guess_and_all_of_it_is_kept(terminal: Terminal) {
@@ -533,6 +577,43 @@ both_engines! {
         let spawns = column(&terminal.json(&["spawn", "list"]), "id");
         assert_eq!(causes[..2], [spawns[1].clone(), spawns[0].clone()]);
         assert_eq!(terminal.json(&["subagent", "list"])[0]["run_id"], runs[0]["id"]);
+    }
+
+    fn transcripts_put_right_what_hooks_of_old_clients_cannot_say(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: ingest::SESSION };
+        session.prompt("go");
+        // Until 2.1.69 no event says which agent calls.
+        for (call, agent) in [("t1", "a1"), ("t2", "a2"), ("t3", "a3")] {
+            session.spawns(call, call);
+            session.starts(agent);
+        }
+        let failed = "API Error: 400";
+        for (call, agent) in [("t3", "a3"), ("t2", "a2"), ("t1", "a1")] {
+            session.stops(agent, failed);
+            session.returns(call, call, agent);
+        }
+        let agents = || {
+            let agents = terminal.json(&["subagent", "list"]);
+            let mut shown: Vec<_> = agents.as_array().unwrap().iter().map(|agent| format!("{} {}", text(&agent["agent_id"]), agent["depth"])).collect();
+            shown.sort();
+            shown
+        };
+        assert_eq!(agents(), ["a1 1", "a2 1", "a3 1"]);
+        let (folder, now) = (Folder::of(&terminal), Time::now().to_string());
+        let cwd = project(&terminal);
+        for (agent, called, calling) in [("a2", "t2", "t3"), ("a1", "t1", "t2")] {
+            let mut writing = Writing::new(ingest::SESSION, cwd.to_str().unwrap()).of_agent(agent);
+            let input = spawning(calling, calling)["tool_input"].clone();
+            let error = json!({ "isApiErrorMessage": true, "message": { "model": "<synthetic>", "content": [{ "type": "text", "text": failed }] } });
+            let lines = writing.prompt(called) + &writing.calls(agent, "Task", calling, &input) + &writing.line("assistant", &error);
+            let lines = (41..44).fold(lines, |lines, second| lines.replace(&format!("2026-02-27T09:01:{second}.000Z"), &now));
+            folder.append(Some(agent), &lines);
+            ingest::ingest(&terminal);
+        }
+        assert_eq!(agents(), ["a1 1", "a2 2", "a3 3"]);
+        let runs = terminal.json(&["run", "list"]);
+        assert_eq!(column(&runs, "status"), ["completed", "failed", "failed", "running"]);
+        assert_eq!(column(&runs, "final_message"), [failed, "null", "null", "null"]);
     }
 
     fn late_events_of_an_ended_session_are_taken_in(terminal: Terminal) {

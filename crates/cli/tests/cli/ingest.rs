@@ -276,6 +276,17 @@ both_engines! {
         let prompts = terminal.json(&["session", "show", SESSION])["prompts"].clone();
         assert_eq!(column(&prompts, "final_message"), ["Under way.", "null", "null", "Aye."]);
         assert_eq!(ingest(&terminal)["bytes"], 0);
+        // In the same place, as long as the other and dated as it was.
+        let dated = fs::metadata(folder.file(None)).unwrap().modified().unwrap();
+        let newer = new.replace("a new voyage", "another trip").replace("T09:16:", "T09:26:").replace("Aye.", "Nay.").replace("m9", "m8");
+        assert_eq!(newer.len(), new.len());
+        let mut file = File::options().write(true).open(folder.file(None)).unwrap();
+        file.write_all(newer.replace("line-", "next-").as_bytes()).unwrap();
+        file.set_modified(dated).unwrap();
+        ingest(&terminal);
+        let prompts = terminal.json(&["session", "show", SESSION])["prompts"].clone();
+        assert_eq!(column(&prompts, "final_message"), ["Under way.", "null", "null", "Aye.", "Nay."]);
+        assert_eq!(ingest(&terminal)["bytes"], 0);
     }
 
     fn bad_files_are_named_and_the_rest_is_read(terminal: Terminal) {

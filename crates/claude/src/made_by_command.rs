@@ -1,0 +1,146 @@
+//! The commits that a command in a transcript made: by what it printed, and by the log that git keeps of HEAD.
+//!
+//! A hook looks at HEAD after every command; who reads a transcript comes later. Git's own log still tells each move of
+//! HEAD in that work tree, and when.
+
+use std::fs;
+
+use trackway_domain::{
+    Time,
+    observed::{CommitEvidence, CommitFacts},
+};
+
+use crate::{
+    redact::redacted,
+    tool::commits_in_words,
+    work_tree::{commits, find, git_folder, is_hash, is_older},
+};
+
+/// Bytes of a log that is read.
+const LOG_MAX: u64 = 16 << 20;
+/// Moves that one command is asked about.
+const MOVES_MAX: usize = 100;
+const SECOND: i64 = 1_000_000;
+
+/// A command that ended.
+#[derive(Debug)]
+pub struct Ran<'a> {
+    pub cwd: Option<&'a str>,
+    pub command: &'a str,
+    pub printed: &'a str,
+    pub since: Time,
+    pub until: Time,
+}
+
+impl Ran<'_> {
+    /// Whether a second of git's lies in the time it took. A line without a time does not say how long that was.
+    fn holds(&self, second: i64) -> bool {
+        let (first, last) = (self.since.micros() / SECOND, self.until.micros() / SECOND);
+        first > 0 && (first..=last).contains(&second)
+    }
+
+    fn made(&self, commit: &CommitFacts) -> bool {
+        commit.committed_at.is_some_and(|at| self.holds(at.micros() / SECOND))
+    }
+
+    /// The commits that git says it made, whole where the repository still has them. What looks like that in the output
+    /// of anything else has to be a commit of that time, where there is a repository to ask.
+    fn commits_printed(&self, root: Option<&str>) -> Vec<CommitFacts> {
+        let is_git = self.command.contains("git");
+        let commit = |(hash, subject): (&str, &str)| {
+            let known = root.and_then(|root| commits(root, &["-1", hash]).pop());
+            let is_believed = is_git || root.is_none() || known.as_ref().is_some_and(|commit| self.made(commit));
+            let commit = known.unwrap_or_else(|| CommitFacts {
+                hash: hash.to_owned(),
+                evidence: CommitEvidence::Printed,
+                author: None,
+                subject: Some(redacted(subject).into_owned()),
+                committed_at: None,
+                files: Vec::new(),
+            });
+            is_believed.then_some(CommitFacts { evidence: CommitEvidence::Printed, ..commit })
+        };
+        commits_in_words(self.printed).filter_map(commit).collect()
+    }
+}
+
+/// A move of HEAD to a commit.
+#[derive(Debug, PartialEq, Eq)]
+struct Move {
+    to: String,
+    second: i64,
+}
+
+/// The moves of HEAD in the work tree that was asked about last.
+#[derive(Debug, Default)]
+pub struct HeadLog {
+    root: Option<String>,
+    moves: Vec<Move>,
+}
+
+impl HeadLog {
+    /// The commits that a command made.
+    pub fn commits_of(&mut self, ran: &Ran<'_>) -> Vec<CommitFacts> {
+        let root = ran.cwd.and_then(|cwd| find(cwd).root).filter(|root| git_folder(root).is_some());
+        let mut made = ran.commits_printed(root.as_deref());
+        for commit in root.map(|root| self.appeared(root, ran)).unwrap_or_default() {
+            if !made.iter().any(|known| commit.hash.starts_with(&known.hash)) {
+                made.push(commit);
+            }
+        }
+        made
+    }
+
+    /// The commits that HEAD moved to while the command ran. What was pulled in was made before.
+    fn appeared(&mut self, root: String, ran: &Ran<'_>) -> Vec<CommitFacts> {
+        if self.root.as_ref() != Some(&root) {
+            *self = Self { moves: moves(&root).unwrap_or_default(), root: Some(root.clone()) };
+        }
+        let age = format!("--max-age={}", ran.since.micros() / SECOND);
+        let mut range = vec![age.as_str()];
+        range.extend(self.moves.iter().filter(|moved| ran.holds(moved.second)).map(|moved| moved.to.as_str()));
+        if range.len() == 1 {
+            return Vec::new();
+        }
+        range.truncate(MOVES_MAX);
+        let is_new = |commit: &CommitFacts| ran.made(commit) && !is_older(&root, &commit.hash, ran.since);
+        commits(&root, &range).into_iter().filter(is_new).collect()
+    }
+}
+
+fn moves(root: &str) -> Option<Vec<Move>> {
+    let log = git_folder(root)?.join("logs/HEAD");
+    log.metadata().ok().filter(|file| file.is_file() && file.len() <= LOG_MAX)?;
+    let text = fs::read(log).ok()?;
+    Some(String::from_utf8_lossy(&text).lines().filter_map(moved).collect())
+}
+
+/// Reads `OLD NEW NAME <ADDRESS> SECONDS ZONE`, and a tab before what happened.
+fn moved(line: &str) -> Option<Move> {
+    let (about, _) = line.split_once('\t').unwrap_or((line, ""));
+    let mut hashes = about.split(' ');
+    let (from, to) = (hashes.next()?, hashes.next()?);
+    let second = about.rsplit(' ').nth(1)?.parse().ok()?;
+    (is_hash(to) && from != to).then(|| Move { to: to.to_owned(), second })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Move, moved};
+
+    #[test]
+    fn a_line_of_the_log_is_a_move_or_nothing() {
+        let (one, two) = ("1".repeat(40), "2".repeat(40));
+        for (line, wanted) in [
+            (format!("{one} {two} A B <a@b> 1772182800 +0100\tcommit: x 5 y"), Some(&two)),
+            (format!("{one} {two} A <a@b> 1772182800 +0100"), Some(&two)),
+            (format!("{one} {one} A <a@b> 1772182800 +0100\tcheckout: moving"), None),
+            (format!("{one} --output=x A <a@b> 1772182800 +0100\tcommit: y"), None),
+            (format!("{one} {two} A <a@b> soon +0100\tcommit: y"), None),
+            (String::new(), None),
+        ] {
+            let wanted = wanted.map(|to| Move { to: to.clone(), second: 1_772_182_800 });
+            assert_eq!(moved(&line), wanted, "{line}");
+        }
+    }
+}
