@@ -74,6 +74,9 @@ struct Move {
 /// The moves of HEAD in the work tree that was asked about last.
 #[derive(Debug, Default)]
 pub struct HeadLog {
+    /// Where that was asked from: most commands of a session are run in one place, and looking for its work tree each time
+    /// would cost more than reading them.
+    cwd: Option<String>,
     root: Option<String>,
     moves: Vec<Move>,
 }
@@ -81,8 +84,11 @@ pub struct HeadLog {
 impl HeadLog {
     /// The commits that a command made.
     pub fn commits_of(&mut self, ran: &Ran<'_>) -> Vec<CommitFacts> {
-        let root = ran.cwd.and_then(|cwd| find(cwd).root).filter(|root| git_folder(root).is_some());
-        let mut made = ran.commits_printed(root.as_deref());
+        if self.cwd.as_deref() != ran.cwd {
+            *self = Self::of(ran.cwd);
+        }
+        let root = self.root.as_deref();
+        let mut made = ran.commits_printed(root);
         for commit in root.map(|root| self.appeared(root, ran)).unwrap_or_default() {
             if !made.iter().any(|known| commit.hash.starts_with(&known.hash)) {
                 made.push(commit);
@@ -91,11 +97,14 @@ impl HeadLog {
         made
     }
 
+    fn of(cwd: Option<&str>) -> Self {
+        let root = cwd.and_then(|cwd| find(cwd).root).filter(|root| git_folder(root).is_some());
+        let moves = root.as_deref().and_then(moves).unwrap_or_default();
+        Self { cwd: cwd.map(str::to_owned), root, moves }
+    }
+
     /// The commits that HEAD moved to while the command ran. What was pulled in was made before.
-    fn appeared(&mut self, root: String, ran: &Ran<'_>) -> Vec<CommitFacts> {
-        if self.root.as_ref() != Some(&root) {
-            *self = Self { moves: moves(&root).unwrap_or_default(), root: Some(root.clone()) };
-        }
+    fn appeared(&self, root: &str, ran: &Ran<'_>) -> Vec<CommitFacts> {
         let age = format!("--max-age={}", ran.since.micros() / SECOND);
         let mut range = vec![age.as_str()];
         range.extend(self.moves.iter().filter(|moved| ran.holds(moved.second)).map(|moved| moved.to.as_str()));
@@ -103,8 +112,8 @@ impl HeadLog {
             return Vec::new();
         }
         range.truncate(MOVES_MAX);
-        let is_new = |commit: &CommitFacts| ran.made(commit) && !is_older(&root, &commit.hash, ran.since);
-        commits(&root, &range).into_iter().filter(is_new).collect()
+        let is_new = |commit: &CommitFacts| ran.made(commit) && !is_older(root, &commit.hash, ran.since);
+        commits(root, &range).into_iter().filter(is_new).collect()
     }
 }
 

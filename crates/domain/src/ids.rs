@@ -1,6 +1,6 @@
 //! Ids: UUIDv7, typed by what they name, shown short.
 
-use std::{cmp::Ordering, fmt, hash::Hash, marker::PhantomData};
+use std::{cell::RefCell, cmp::Ordering, fmt, hash::Hash, marker::PhantomData};
 
 use uuid::Uuid;
 
@@ -23,7 +23,7 @@ impl<K> Id<K> {
     pub fn new(now: Time) -> Self {
         let micros = u64::try_from(now.micros()).unwrap_or_default();
         let mut random = [0; 10];
-        random.copy_from_slice(&Uuid::new_v4().as_bytes()[6..]);
+        random[2..].copy_from_slice(&eight_random_bytes());
         let fraction = (micros % 1_000 * 4_096 / 1_000).to_be_bytes();
         random[..2].copy_from_slice(&fraction[6..]);
         Self::from(uuid::Builder::from_unix_timestamp_millis(micros / 1_000, &random).into_uuid())
@@ -37,6 +37,36 @@ impl<K> Id<K> {
     pub fn short(self) -> String {
         suffix(self.uuid, SHORT_DIGITS)
     }
+}
+
+/// Random bytes that were fetched together: asking the system for each id takes longer than making it.
+struct Fetched {
+    bytes: [u8; FETCHED],
+    left: usize,
+}
+
+/// How many.
+const FETCHED: usize = 1_024;
+
+thread_local! {
+    static RANDOM: RefCell<Fetched> = const { RefCell::new(Fetched { bytes: [0; FETCHED], left: 0 }) };
+}
+
+/// For ids, which are no secrets.
+fn eight_random_bytes() -> [u8; 8] {
+    let mut taken = [0; 8];
+    RANDOM.with_borrow_mut(|fetched| {
+        if fetched.left < taken.len() {
+            if getrandom::fill(&mut fetched.bytes).is_err() {
+                // Says what is the matter, if it is still the matter.
+                return taken.copy_from_slice(&Uuid::new_v4().as_bytes()[8..]);
+            }
+            fetched.left = FETCHED;
+        }
+        fetched.left -= taken.len();
+        taken.copy_from_slice(&fetched.bytes[fetched.left..fetched.left + 8]);
+    });
+    taken
 }
 
 /// The last `digits` hex digits of an id.

@@ -33,7 +33,7 @@ use crate::{
 /// Transcripts read at once.
 const READERS: usize = 2;
 /// Parts that each reader is ahead of what is written.
-const AHEAD: usize = 4;
+const AHEAD: usize = 8;
 /// Bytes of transcripts that are written down together: few enough for others to write meanwhile, as many as fit into the
 /// time a hook waits.
 const TOGETHER: i64 = 16 << 20;
