@@ -467,9 +467,10 @@ impl Observing<'_, '_> {
             .iter()
             // A spawn that failed may have started someone before, whose prompt then says so; nothing else does. Nor did
             // one start whom it comes after: 2.0 has agents from the beginning that nobody spawned, of types that are.
+            // What another tool wrote down, without a run, bears the time at which that tool read of it.
             .filter(|spawn| {
-                let may_be = spawn.error.is_none() && spawn.created_at <= subagent.started_at;
-                may_be || subagent.prompt_hash.is_some()
+                let is_first = spawn.run_id.is_none() || spawn.created_at <= subagent.started_at;
+                (spawn.error.is_none() && is_first) || subagent.prompt_hash.is_some()
             })
             .map(|spawn| Unmatched {
                 id: spawn.id,
