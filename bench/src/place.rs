@@ -46,9 +46,7 @@ impl Places {
     pub fn database(&self, engine: Engine, name: &str) -> Outcome<Database> {
         match (engine, &self.server) {
             (Engine::Sqlite, _) => {
-                let file = self.directory.join(format!("bench-{name}.db"));
-                remove_sqlite(&file);
-                Ok(Database::File(file))
+                Ok(Database::File(self.directory.join(format!("bench-{name}-{}.db", Uuid::new_v4().simple()))))
             }
             (Engine::Postgres, Some(server)) => {
                 let name = format!("trackway_bench_{name}_{}", Uuid::new_v4().simple()).replace('-', "_");
