@@ -42,7 +42,7 @@ impl Observing<'_, '_> {
         let ground = self.ground(seen)?;
         let path = recorded_path(ground.root.as_deref(), ground.cwd.as_deref(), &facts.path);
         if let (FileChange::Delete, Some(call)) = (facts.change, &facts.tool_use_id) {
-            return self.removed(seen, facts, call, ground.workspace, &path);
+            return self.removed(seen, facts, call, run, ground.workspace, &path);
         }
         let lines = facts.written.as_ref().map(trackway_domain::line_trace::Written::to_bytes);
         let file = match self.known_file(ground.workspace, &path)? {
@@ -55,20 +55,7 @@ impl Observing<'_, '_> {
                 self.new_file(ground.workspace, &path, seen.at)?
             }
         };
-        let change = FileChanged {
-            id: Id::<kind::File>::new(seen.at).uuid(),
-            tenant_id: self.context.tenant,
-            file_id: file.id,
-            run_id: run,
-            session_id: Some(self.session.id),
-            tool_use_id: facts.tool_use_id.clone(),
-            tool: facts.tool.clone(),
-            change: facts.change,
-            evidence: facts.evidence,
-            digest: facts.digest.clone(),
-            lines,
-            created_at: seen.at,
-        };
+        let change = FileChanged { lines, ..self.change(seen, facts, file.id, run) };
         let known = match &facts.tool_use_id {
             Some(_) if self.write.insert_new(&change)? => None,
             Some(_) => self.told(facts)?,
@@ -97,6 +84,7 @@ impl Observing<'_, '_> {
         seen: &Seen,
         facts: &FileFacts,
         call: &str,
+        run: Id<kind::Run>,
         workspace: Id<kind::Workspace>,
         path: &str,
     ) -> Result<()> {
@@ -107,32 +95,34 @@ impl Observing<'_, '_> {
              order by path_key limit 1000",
             params![workspace, text::key(path), format!("{path}/"), format!("{path}0"), seen.at, FileChange::Delete],
         )?;
-        if there.is_empty() {
-            return Ok(());
-        }
-        let run = self.run_of(seen)?;
         for file in there {
-            let change = FileChanged {
-                id: Id::<kind::File>::new(seen.at).uuid(),
-                tenant_id: self.context.tenant,
-                file_id: file.id,
-                run_id: run,
-                session_id: Some(self.session.id),
-                // One call takes several files away: each has a change of its own.
-                tool_use_id: Some(format!("{call} {}", file.id.uuid().simple())),
-                tool: facts.tool.clone(),
-                change: FileChange::Delete,
-                evidence: facts.evidence,
-                digest: None,
-                lines: None,
-                created_at: seen.at,
-            };
+            // One call takes several files away: each has a change of its own.
+            let tool_use_id = Some(format!("{call} {}", file.id.uuid().simple()));
+            let change = FileChanged { tool_use_id, ..self.change(seen, facts, file.id, run) };
             if self.write.insert_new(&change)? {
                 self.count("file_change");
                 self.touch_file(run, file.id, FileChange::Delete, &file.path, seen.at)?;
             }
         }
         Ok(())
+    }
+
+    /// What was seen of a file, but for the lines that were written.
+    fn change(&self, seen: &Seen, facts: &FileFacts, file: Id<kind::File>, run: Id<kind::Run>) -> FileChanged {
+        FileChanged {
+            id: Id::<kind::File>::new(seen.at).uuid(),
+            tenant_id: self.context.tenant,
+            file_id: file,
+            run_id: run,
+            session_id: Some(self.session.id),
+            tool_use_id: facts.tool_use_id.clone(),
+            tool: facts.tool.clone(),
+            change: facts.change,
+            evidence: facts.evidence,
+            digest: facts.digest.clone(),
+            lines: None,
+            created_at: seen.at,
+        }
     }
 
     /// The change that a call made, where it was told already.
