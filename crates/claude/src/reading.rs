@@ -480,19 +480,20 @@ impl Reading {
         let Some(offset) = self.state.pending.remove(id) else { return };
         let call = self.calls.remove(id).or_else(|| again(offset).and_then(|line| call_in(&line, id)));
         let Some(call) = call else { return };
-        let response: Response = lenient(line.tool_use_result);
         let failed = block.is_error == Some(true);
         match Tool::named(&call.name) {
-            Some(Tool::Spawn) => self.spawn_result(id, block.content, &response, failed, at, name),
+            Some(Tool::Spawn) => {
+                self.spawn_result(id, block.content, &lenient(line.tool_use_result), failed, at, name);
+            }
             Some(Tool::File) if !failed => {
+                let response: Response = lenient(line.tool_use_result);
                 let said = Content::text_of(block.content);
                 if let Some(file) = tool::file(&call.name, Some(id), &call.input, &response, Some(&said)) {
                     self.push(at, name, Fact::File(file));
                 }
             }
             Some(Tool::Shell) => {
-                let printed = response.stdout.unwrap_or_else(|| Content::text_of(block.content));
-                self.commits(&call, &printed, at, name);
+                self.commits(&call, &printed(line, block), at, name);
                 if !failed {
                     self.removals(id, &call, at, name);
                 }
@@ -564,6 +565,16 @@ impl Reading {
             self.push(at, "", Fact::Match { tool_use_id, agent_id, evidence: Evidence::AgentProgress });
         }
     }
+}
+
+/// What a command printed, as far as it may tell of a commit. Most of it is long and does not: to see that costs less
+/// than to take it out of its quotes.
+fn printed(line: &Line<'_>, block: &Block<'_>) -> String {
+    let tells = |raw: &RawValue| tool::may_tell_commits(raw.get());
+    if !line.tool_use_result.is_some_and(tells) && !block.content.is_some_and(tells) {
+        return String::new();
+    }
+    lenient::<Response>(line.tool_use_result).stdout.unwrap_or_else(|| Content::text_of(block.content))
 }
 
 /// The call of an id in a line that is read again.

@@ -1,6 +1,6 @@
 //! Calls of tools, as hooks and transcripts show them: what they change, and whom they start.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -157,23 +157,21 @@ pub fn digest_of_file(path: &Path) -> Option<String> {
 
 /// The content after an edit.
 fn edited(original: &str, input: &Input) -> Option<String> {
-    let mut content = original.to_owned();
     let one = Edit {
         old_string: input.old_string.clone().unwrap_or_default(),
         new_string: input.new_string.clone().unwrap_or_default(),
         replace_all: input.replace_all,
     };
-    for edit in input.edits.as_deref().unwrap_or(std::slice::from_ref(&one)) {
-        if !content.contains(&edit.old_string) {
-            return None;
-        }
-        content = if edit.replace_all == Some(true) {
-            content.replace(&edit.old_string, &edit.new_string)
+    let mut content = Cow::Borrowed(original);
+    for Edit { old_string, new_string, replace_all } in input.edits.as_deref().unwrap_or(std::slice::from_ref(&one)) {
+        let (before, after) = content.split_once(old_string)?;
+        content = Cow::Owned(if *replace_all == Some(true) {
+            content.replace(old_string, new_string)
         } else {
-            content.replacen(&edit.old_string, &edit.new_string, 1)
-        };
+            [before, new_string, after].concat()
+        });
     }
-    Some(content)
+    Some(content.into_owned())
 }
 
 /// The lines a call wrote: by its patch, else by what it was given.
@@ -211,10 +209,21 @@ pub fn agent_in_words(said: &str) -> Option<&str> {
     Some(&rest[..end.unwrap_or(rest.len())]).filter(|agent| !agent.is_empty())
 }
 
+/// What stands between a commit's hash and its subject.
+const BEFORE_SUBJECT: &str = "] ";
+
+/// Whether a text, in quotes or not, may hold what `git commit` says.
+pub fn may_tell_commits(text: &str) -> bool {
+    memchr::memmem::find(text.as_bytes(), BEFORE_SUBJECT.as_bytes()).is_some()
+}
+
 /// The commit that `git commit` says it made: the beginning of its hash, and its subject.
 pub fn commits_in_words(stdout: &str) -> impl Iterator<Item = (&str, &str)> {
-    stdout.lines().filter_map(|line| {
-        let (place, subject) = line.strip_prefix('[')?.split_once("] ")?;
+    // Most of what commands print is long, and has no bracket.
+    memchr::memchr_iter(b'[', stdout.as_bytes()).filter_map(|start| {
+        let (above, line) = stdout.split_at(start);
+        let line = line[1..].lines().next().filter(|_| above.is_empty() || above.ends_with('\n'))?;
+        let (place, subject) = line.split_once(BEFORE_SUBJECT)?;
         let hash = place.rsplit(' ').next()?;
         let is_hash = (7..=40).contains(&hash.len()) && hash.chars().all(|digit| digit.is_ascii_hexdigit());
         (is_hash && place.contains(' ')).then_some((hash, subject))

@@ -434,7 +434,7 @@ fn leave_a_short_log(connection: &rusqlite::Connection) -> Result<()> {
 }
 
 /// Bytes in the log of a SQLite file.
-fn log_bytes(file: &Path) -> u64 {
+pub(crate) fn log_bytes(file: &Path) -> u64 {
     let mut log = file.as_os_str().to_owned();
     log.push("-wal");
     std::fs::metadata(log).map_or(0, |log| log.len())

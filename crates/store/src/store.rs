@@ -5,7 +5,12 @@ use std::{
     collections::HashMap,
     ops::{Deref, DerefMut},
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
 };
 
 use trackway_domain::{Id, Time, kind};
@@ -13,13 +18,18 @@ use uuid::Uuid;
 
 use crate::{
     bell,
-    connection::{COMMIT, Connection, Engine, VISITOR_SECONDS},
+    connection::{COMMIT, Connection, Engine, VISITOR_SECONDS, log_bytes},
     error::{Error, Result},
     migrate,
     moment::Clock,
     sql::{FromRow, Param},
     url::Url,
 };
+
+/// How often a log that may grow long is looked at.
+const LOG_LOOK: Duration = Duration::from_millis(20);
+/// Bytes by which it grew before they are brought into the file.
+const LOG_PIECE: u64 = 16 << 20;
 
 pub type TenantId = Id<kind::Tenant>;
 
@@ -154,12 +164,32 @@ impl Store {
         })
     }
 
-    /// Does work that writes very much, on this thread, and lets SQLite's log grow meanwhile.
+    /// Does work that writes very much, on this thread, and lets SQLite's log grow meanwhile. What is in the log is
+    /// brought into the file beside that work: at its end the disk would be waited for with nothing else to do.
     pub fn while_much_is_written<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         self.lend()?.keep_long_log(true)?;
-        let done = work();
+        let (done, is_done) = mpsc::channel::<()>();
+        let outcome = thread::scope(|scope| {
+            scope.spawn(|| self.shorten_log_until(is_done));
+            let outcome = work();
+            drop(done);
+            outcome
+        });
         self.lend()?.keep_long_log(false)?;
-        Ok(done)
+        Ok(outcome)
+    }
+
+    /// Brings the log into the file as it grows. That it fails is nobody's loss: whoever closes last does it too.
+    fn shorten_log_until(&self, is_done: Receiver<()>) {
+        let Url::Sqlite(path) = &self.url else { return };
+        let mut brought = 0;
+        while is_done.recv_timeout(LOG_LOOK) == Err(RecvTimeoutError::Timeout) {
+            let length = log_bytes(path);
+            if length >= brought + LOG_PIECE {
+                brought = length;
+                let _ = self.connect().and_then(|mut connection| connection.batch("pragma wal_checkpoint(passive)"));
+            }
+        }
     }
 
     fn lend(&self) -> Result<Lent<'_>> {

@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 use trackway_actions::queue::{AddItem, CompleteItem, TakeItems};
 use trackway_domain::{Ref, Time};
-use trackway_store::{connection::Connection, sql::Param};
+use trackway_store::{Url, connection::Connection, sql::Param};
 use trackway_testkit::{Engine, House};
 use trackway_views::registry;
 
@@ -221,4 +221,25 @@ fn plans(texts: impl Iterator<Item = String>) -> Vec<(String, String)> {
         plans.extend(explained.into_iter().flatten().map(|(.., step)| (text.clone(), step)));
     }
     plans
+}
+
+/// Who writes very much does not have all of SQLite's log to bring in when done: most of it went in beside the writing.
+#[test]
+fn a_long_log_goes_into_the_file_while_it_grows() {
+    let house = House::on(Engine::Sqlite);
+    house.studio("main");
+    let Url::Sqlite(file) = house.database.url() else { panic!("this is a file") };
+    let length = || file.metadata().unwrap().len();
+    let (before, body) = (length(), "x".repeat(100_000));
+    let went_in = house.core.store().while_much_is_written(|| {
+        for number in 0..200 {
+            let note = json!({ "studio": "main", "title": format!("n{number}"), "body": body });
+            house.act("create_note", note).unwrap();
+        }
+        (0..1_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            length() > before + (8 << 20)
+        })
+    });
+    assert!(went_in.unwrap(), "{} bytes, {before} before", length());
 }

@@ -32,6 +32,9 @@ use crate::{
 
 /// Transcripts read at once.
 const READERS: usize = 2;
+/// How far readers stand behind who writes.
+#[cfg(target_os = "linux")]
+const READERS_BEHIND: i32 = 10;
 /// Parts that each reader is ahead of what is written.
 const AHEAD: usize = 8;
 /// Bytes of transcripts that are written down together: few enough for others to write meanwhile, as many as fit into the
@@ -233,6 +236,10 @@ fn unread(transcript: &Transcript, mark: Option<&Mark>) -> u64 {
 
 /// Reads every so many files.
 fn read_some(jobs: &[(Transcript, Option<Mark>)], first: usize, parts: &SyncSender<Part>) {
+    // There is one who writes, and it takes longest: where processors are few, readers do not keep it from its work.
+    // Elsewhere than on Linux this would be said of the whole process.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(READERS_BEHIND);
     for (transcript, mark) in jobs.iter().skip(first).step_by(READERS) {
         let tally = transcript::read(transcript, mark.as_ref(), |observation| {
             Ok::<_, std::io::Error>(match parts.send(Part::Read(observation)) {
