@@ -128,10 +128,20 @@ const PICKED: &str = "q.id, q.run_id, q.priority, q.in_queue_since, q.fence, q.a
 
 /// Nobody holds the key of `q`, and no other that could be taken comes before it. One that holds the key itself (it was
 /// in back-off) comes before all.
-const KEY_IS_FREE: &str = "(q.concurrency_key is null or q.held_key is not null or (
-    not exists (select 1 from queue_items h where h.tenant_id = ?1 and h.held_key = q.concurrency_key)
-    and not exists (select 1 from queue_items e where e.tenant_id = ?1 and e.status = 'ready' and e.concurrency_key = q.concurrency_key
-        and (e.priority > q.priority or (e.priority = q.priority and (e.in_queue_since, e.id) < (q.in_queue_since, q.id))))))";
+fn key_is_free(engine: Engine) -> String {
+    // PostgreSQL is left no other way than the index of held keys, which are few: another one that begins with the tenant looks
+    // as good to it while there is little, and so does a table of all keys, made for each take, if the holder is only like `q`.
+    let holder = match engine {
+        Engine::Sqlite => "h.tenant_id = ?1",
+        Engine::Postgres => "(h.tenant_id = ?1) is true and h.id <> q.id",
+    };
+    format!(
+        "(q.concurrency_key is null or q.held_key is not null or (
+         not exists (select 1 from queue_items h where {holder} and h.held_key = q.concurrency_key)
+         and not exists (select 1 from queue_items e where e.tenant_id = ?1 and e.status = 'ready' and e.concurrency_key = q.concurrency_key
+            and (e.priority > q.priority or (e.priority = q.priority and (e.in_queue_since, e.id) < (q.in_queue_since, q.id))))))"
+    )
+}
 
 /// The order of the queue.
 const ORDER: &str = "q.priority desc, q.in_queue_since, q.id";
@@ -284,6 +294,7 @@ impl Writer<'_> {
         let mut bound = Bound::default();
         let most = bound.place(&limit);
         let (agent, moment) = (taker.agent(&mut bound), taker.moment(&mut bound, &now));
+        let key_is_free = key_is_free(Engine::Sqlite);
         let ways: Vec<String> = taker
             .ways(&mut bound)
             .iter()
@@ -291,7 +302,7 @@ impl Writer<'_> {
                 // In this order, which is the order of the index.
                 format!(
                     "select * from (select {PICKED} from queue_items q cross join tasks t cross join agents a
-                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {KEY_IS_FREE}{moment}
+                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {key_is_free}{moment}
                      and t.id = q.task_id and {agent} order by {ORDER} limit {most})"
                 )
             })
@@ -342,6 +353,7 @@ impl<'a> Picking<'a> {
         // In the text: PostgreSQL expects much of a number it is not told, and would plan anew each time.
         let most = self.taker.limit;
         let moment = self.taker.moment(bound, &self.now);
+        let key_is_free = key_is_free(Engine::Postgres);
         let ways = self.taker.ways(bound);
         let picks: Vec<String> = ways
             .iter()
@@ -349,7 +361,7 @@ impl<'a> Picking<'a> {
             .map(|(way, number)| {
                 format!(
                     "way{number} as (select q.id, q.priority, q.in_queue_since from queue_items q
-                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {KEY_IS_FREE}{moment} order by {ORDER} limit {most} for update skip locked)"
+                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {key_is_free}{moment} order by {ORDER} limit {most} for update skip locked)"
                 )
             })
             .collect();

@@ -133,36 +133,50 @@ fn deeds(house: &House) {
     run.ends(trackway_domain::words::RunStatus::Completed);
 }
 
-/// Items that are handled together.
-const BATCH: usize = 100;
-/// Rows that one of them may read, from its adding to its end.
+/// Rows that an item may read, from its adding to its end.
 const READ_PER_ITEM_MAX: i64 = 100;
 
 /// A table that grew since the server last looked at it is taken for a short one.
-#[test]
-fn what_is_done_by_the_hundred_reads_its_own_rows_whatever_the_server_believes() {
+fn an_item_reads_its_own_rows(batch: usize) {
     let house = House::on(Engine::Postgres);
     a_day(&house);
-    lengthen(&house.database.url_text(), &Statistics::Missing);
-    let by_the_hundred = |agent: Option<&str>| {
-        let all: Vec<_> = (0..BATCH).map(|_| AddItem::of(Ref::new("t"))).collect();
+    let work = |agent: Option<&str>, is_keyed: bool| {
+        let key = |number| is_keyed.then(|| format!("k{number}"));
+        let add = |number| AddItem { concurrency_key: key(number), ..AddItem::of(Ref::new("t")) };
+        let all: Vec<_> = (0..batch).map(add).collect();
         house.core.execute_all(&house.ada, &all).unwrap();
-        let take = TakeItems { agent: agent.map(Ref::new), batch: Some(100), ..TakeItems::default() };
+        let wanted = i64::try_from(batch).unwrap();
+        let take = TakeItems { agent: agent.map(Ref::new), batch: Some(wanted), ..TakeItems::default() };
         let taken = house.core.execute(&house.ada, &take).unwrap();
-        assert_eq!(taken.len(), BATCH);
+        assert_eq!(taken.len(), batch);
         let done: Vec<_> = taken
             .iter()
             .map(|taken| CompleteItem { id: Ref::from(taken.id), fence: taken.fence, result: None })
             .collect();
         house.core.execute_all(&house.ada, &done).unwrap();
     };
-    // Statements are prepared when they are used again, and planned for good after some uses.
-    for agent in [None, Some("worker")].repeat(7) {
-        let before = rows_read(&house);
-        by_the_hundred(agent);
-        let per_item = (rows_read(&house) - before) / i64::try_from(BATCH).unwrap();
-        assert!(per_item <= READ_PER_ITEM_MAX, "{agent:?}: an item read {per_item} rows");
+    // Statements are prepared when they are used again, and planned for good after some uses: here while there is little.
+    let ways = [(None, false), (Some("worker"), false), (None, true), (Some("worker"), true)].repeat(7);
+    for (agent, is_keyed) in &ways {
+        work(*agent, *is_keyed);
     }
+    lengthen(&house.database.url_text(), &Statistics::Missing);
+    for (agent, is_keyed) in ways {
+        let before = rows_read(&house);
+        work(agent, is_keyed);
+        let per_item = (rows_read(&house) - before) / i64::try_from(batch).unwrap();
+        assert!(per_item <= READ_PER_ITEM_MAX, "{agent:?}, keys {is_keyed}: an item read {per_item} rows");
+    }
+}
+
+#[test]
+fn an_item_reads_its_own_rows_whatever_the_server_believes() {
+    an_item_reads_its_own_rows(1);
+}
+
+#[test]
+fn a_hundred_items_read_their_own_rows_whatever_the_server_believes() {
+    an_item_reads_its_own_rows(100);
 }
 
 #[test]

@@ -97,8 +97,8 @@ impl Writer<'_> {
              linked as (insert into agent_links (tenant_id, id, from_agent_id, to_task_id, link_type, created_at)
                 select distinct on (k.task_id) cast(?1 as uuid), n.link_id, k.agent_id, k.task_id, 'agent_task', cast({now} as timestamptz) from {EACH} order by k.task_id
                 on conflict (from_agent_id, to_task_id, link_type) do nothing),
-             started as (update tasks t set status = 'in_progress', status_since = {now} from taken k
-                where t.id = k.task_id and not t.recurring and t.status in ('open', 'groomed'))
+             started as (update tasks set status = 'in_progress', status_since = {now}
+                where id = any(array(select task_id from taken)) and not recurring and status in ('open', 'groomed'))
              select {TAKEN} from taken",
             new = bound.place(&runs),
         );
