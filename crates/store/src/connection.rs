@@ -114,6 +114,8 @@ enum PendingKind {
     Beside,
     /// The same, and all of it fails unless it changes a row.
     BesideAndChanging,
+    /// A look, and all of it fails unless it finds a row.
+    BesideAndFinding,
 }
 
 impl std::fmt::Debug for Postgres {
@@ -362,6 +364,20 @@ impl Connection {
             },
             Self::Postgres(postgres) => {
                 postgres.keep(Cow::Borrowed(sql), params, PendingKind::BesideAndChanging);
+                Ok(())
+            }
+        }
+    }
+
+    /// The same for a look that must find a row, and may hold it.
+    pub(crate) fn post_finding(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => match self.query::<(i64,)>(sql, params)?.as_slice() {
+                [] => Err(Error::Refuted("nothing was found".into())),
+                _ => Ok(()),
+            },
+            Self::Postgres(postgres) => {
+                postgres.keep(Cow::Borrowed(sql), params, PendingKind::BesideAndFinding);
                 Ok(())
             }
         }
@@ -678,8 +694,8 @@ fn joined(pending: Vec<Pending>) -> Vec<Pending> {
 }
 
 fn as_one(mut group: Vec<Pending>) -> Option<Pending> {
-    let must_change = group.iter().any(|part| part.kind == PendingKind::BesideAndChanging);
-    if group.len() < 2 && !must_change {
+    let is_plain = group.iter().all(|part| part.kind == PendingKind::Beside);
+    if group.len() < 2 && is_plain {
         return group.pop();
     }
     let mut sql = String::with_capacity(64 + group.iter().map(|part| part.sql.len() + 32).sum::<usize>());
@@ -692,6 +708,8 @@ fn as_one(mut group: Vec<Pending>) -> Option<Pending> {
         push_shifted(&mut sql, &part.sql, params.len());
         if part.kind == PendingKind::BesideAndChanging {
             sql.push_str(" returning 1");
+        }
+        if part.kind != PendingKind::Beside {
             checks.push(number);
         }
         params.extend(part.params);

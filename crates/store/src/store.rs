@@ -513,6 +513,13 @@ impl Writer<'_> {
         self.reader.lent.post_changing(sql, &scoped)
     }
 
+    /// A look without which nothing of the transaction happens: it fails as [`Error::Refuted`] unless it finds a row, which
+    /// it may hold. `?1` is the tenant.
+    pub fn post_finding(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+        let scoped = scoped(self.tenant, sql, params)?;
+        self.reader.lent.post_finding(sql, &scoped)
+    }
+
     /// The same for a whole row, which holds its tenant itself.
     pub(crate) fn post_changing_row(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         self.reader.lent.post_changing(sql, params)

@@ -117,6 +117,7 @@ impl Job<'_> {
             canary,
             instructions,
             steps: Vec::new(),
+            last: None,
             calls: 0,
             uncounted: None,
             revision,
@@ -144,6 +145,8 @@ struct Loop<'a> {
     instructions: String,
     /// What was done, a line each.
     steps: Vec<String>,
+    /// The position of the last step that was written down.
+    last: Option<i64>,
     calls: i64,
     /// What the last call used, until it is written down with the next step.
     uncounted: Option<RecordUsage>,
@@ -390,11 +393,13 @@ impl Loop<'_> {
     fn step(&mut self, step_type: StepType, detail: &str) -> Result<()> {
         let detail = text::cut(&text::clean(detail), text::TEXT_MAX - 1);
         self.steps.push(format!("{step_type}: {}", detail.lines().next().unwrap_or_default()));
-        let step = RecordStep { run: self.run.into(), step_type, detail: Some(detail) };
-        match self.uncounted.take() {
-            Some(usage) => self.insist(|job| job.core.execute_both(job.context, &usage, &step).map(drop)),
-            None => self.insist(|job| job.core.execute(job.context, &step).map(drop)),
-        }
+        let step = RecordStep { run: self.run.into(), step_type, detail: Some(detail), after: self.last };
+        let written = match self.uncounted.take() {
+            Some(usage) => self.insist(|job| Ok(job.core.execute_both(job.context, &usage, &step)?.1)),
+            None => self.insist(|job| job.core.execute(job.context, &step)),
+        }?;
+        self.last = Some(written.position);
+        Ok(())
     }
 
     fn count(&mut self, used: &[Used]) -> Result<()> {
