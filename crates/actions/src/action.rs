@@ -27,6 +27,8 @@ pub trait Action: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static
     const LONG_TEXT: Option<LongText> = None;
     /// Whether it takes something away, so that people are asked first.
     const REMOVES: bool = false;
+    /// Whether it only tells of the run that acts: nothing has to be known of that run but that it may.
+    const ONLY_TELLS: bool = false;
     /// What it touches. There is no default: forgetting attribution does not compile.
     type Touched: Touched;
     type Output: Serialize;

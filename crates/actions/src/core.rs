@@ -17,7 +17,7 @@ use crate::{
     context::{Actor, Context, Credential},
     error::Result,
     people::SetPerson,
-    queue::{Lease, keep_alive},
+    queue::{Lease, keep_alive, keep_alive_unasked},
     settling,
     token::{self, Purpose},
     touched::{Recorded, Touched},
@@ -97,7 +97,7 @@ impl Core {
             let mut write = self.begin(context)?;
             write.hopeful = hopeful;
             let context = &settled(context, &mut write)?;
-            let mut work = AtWork { context, write: &mut write, standing: None, logged: Vec::new() };
+            let mut work = AtWork { context, write: &mut write, standing: None, is_held: false, logged: Vec::new() };
             let outputs = perform(&mut work)?;
             let logged = work.append()?;
             if ending == Ending::Commit {
@@ -194,6 +194,8 @@ struct AtWork<'a, 'w> {
     write: &'a mut Writer<'w>,
     /// How the acting run was found to stand, and what it was held for.
     standing: Option<(Option<Allowance>, Standing)>,
+    /// Whether the acting run is held without having been asked about: all of it is refuted unless it may act.
+    is_held: bool,
     logged: Vec<Logged>,
 }
 
@@ -214,6 +216,13 @@ impl AtWork<'_, '_> {
             (Actor::Agent(_), None) => Err(Rule::denied("an agent acts in a run, with the run's token").into()),
             (Actor::Agent(agent), Some(run)) => {
                 let allowance = capability::allowance(A::CAPABILITY);
+                if A::ONLY_TELLS && self.write.hopeful && allowance == Some(Allowance::OwnRun) {
+                    if !self.is_held {
+                        hold(self.write, agent, run)?;
+                        self.is_held = true;
+                    }
+                    return Ok(());
+                }
                 let standing = match self.standing.take() {
                     Some((held_for, standing)) if held_for == allowance => standing,
                     _ => let_in(self.write, agent, run, allowance)?,
@@ -268,6 +277,19 @@ fn let_in(
     }
     write.after_waiting();
     Ok(standing)
+}
+
+/// The same for a run that only tells of itself, which needs nothing but to be running under a lease: it is held by the statement
+/// that writes, without asking first. One that somebody else holds is waited for the careful way: the time is read afterwards.
+fn hold(write: &mut Writer<'_>, agent: Id<kind::Agent>, run: Id<kind::Run>) -> Result<()> {
+    let now = write.now;
+    write.post_finding(
+        "select 1 from runs r join agents a on a.id = r.agent_id left join queue_items q on q.id = r.queue_item_id and q.fence = r.fence
+         where (r.tenant_id = ?1) is true and r.id = ?2 and r.agent_id = ?3 and r.status = 'running' and not a.archived
+         and (r.queue_item_id is null or q.lease_expires > ?4) for no key update of r skip locked",
+        params![run, agent, now],
+    )?;
+    keep_alive_unasked(write, run)
 }
 
 /// The answer to the only one that was asked for.

@@ -332,7 +332,8 @@ impl Execution<'_> {
 
     /// Writes a step down, which is also a sign of life. A run that lost its lease has nothing more to say.
     fn step(&self, context: &Context, step_type: StepType, detail: &str) {
-        let step = RecordStep { run: self.taken.run_id.into(), step_type, detail: Some(detail.to_owned()) };
+        let step =
+            RecordStep { run: self.taken.run_id.into(), step_type, detail: Some(detail.to_owned()), after: None };
         match self.insist(|| self.core.execute(context, &step)) {
             Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Conflict) => {
                 self.reins.wish(Wish::Stop);

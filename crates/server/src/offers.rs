@@ -30,16 +30,24 @@ pub struct Caller {
     capabilities: Option<Vec<String>>,
 }
 
+/// What an agent may.
+const CAPABILITIES: &str = "select handle, capabilities from agents where tenant_id = ?1 and id = ?2";
+
 impl Caller {
+    /// Says that it will be asked who they are.
+    pub fn expect(read: &mut Reader<'_>, context: &Context) -> Result<(), Problem> {
+        match context.actor {
+            Actor::Person(_) => Ok(()),
+            Actor::Agent(agent) => Ok(read.expect(CAPABILITIES, params![agent])?),
+        }
+    }
+
     pub fn of(read: &mut Reader<'_>, context: &Context) -> Result<Self, Problem> {
         let (handle, capabilities) = match context.actor {
             Actor::Person(_) => (String::new(), None),
-            Actor::Agent(agent) => read
-                .one::<(String, Option<Vec<String>>)>(
-                    "select handle, capabilities from agents where tenant_id = ?1 and id = ?2",
-                    params![agent],
-                )?
-                .unwrap_or_default(),
+            Actor::Agent(agent) => {
+                read.one::<(String, Option<Vec<String>>)>(CAPABILITIES, params![agent])?.unwrap_or_default()
+            }
         };
         Ok(Self { context: context.clone(), handle, capabilities })
     }

@@ -71,8 +71,12 @@ pub struct Postgres {
     /// Writes whose answer nobody waits for. They go out together, before the next question or commit:
     /// one round trip instead of one each.
     pending: Vec<Pending>,
-    /// Answers to questions that were not asked yet.
-    ahead: Vec<Ahead>,
+    /// Questions that are about to be asked: they travel with the next one.
+    expected: Vec<Question>,
+    /// Answers to questions that were expected.
+    known: Vec<(Question, Vec<tokio_postgres::Row>)>,
+    /// Whether questions without an answer are put off, and whether one was (see [`Connection::put_off`]).
+    put_off: Option<bool>,
     /// How long an answer is waited for, where that is not left to the server.
     answer_max: Option<Duration>,
     /// Whether an answer was not waited for any longer: what comes next on this connection would be that answer.
@@ -81,12 +85,17 @@ pub struct Postgres {
     is_standby: bool,
 }
 
-/// An answer, and the question to which it is one.
+/// A question that somebody will ask.
 #[derive(Debug)]
-struct Ahead {
+struct Question {
     sql: String,
     params: Vec<Param<'static>>,
-    rows: Vec<tokio_postgres::Row>,
+}
+
+impl Question {
+    fn is(&self, sql: &str, params: &[Param<'_>]) -> bool {
+        self.sql == sql && self.params == params
+    }
 }
 
 /// A write on its way.
@@ -105,6 +114,8 @@ enum PendingKind {
     Beside,
     /// The same, and all of it fails unless it changes a row.
     BesideAndChanging,
+    /// A look, and all of it fails unless it finds a row.
+    BesideAndFinding,
 }
 
 impl std::fmt::Debug for Postgres {
@@ -181,7 +192,9 @@ impl Connection {
                 runtime,
                 statements: HashMap::new(),
                 pending: Vec::new(),
-                ahead: Vec::new(),
+                expected: Vec::new(),
+                known: Vec::new(),
+                put_off: None,
                 answer_max: None,
                 is_given_up: false,
                 is_standby: false,
@@ -256,29 +269,49 @@ impl Connection {
                 Ok(all)
             }
             Self::Postgres(postgres) => {
-                let known = postgres.ahead.iter().position(|ahead| ahead.sql == sql && ahead.params == params);
-                let rows = match known {
-                    Some(place) => postgres.ahead.swap_remove(place).rows,
-                    None => postgres.query_all(&[(sql, params)])?.pop().unwrap_or_default(),
-                };
-                rows.iter().map(|row| T::from_row(&Row::Postgres(row))).collect()
+                let read =
+                    |rows: &[tokio_postgres::Row]| rows.iter().map(|row| T::from_row(&Row::Postgres(row))).collect();
+                if let Some(rows) = postgres.known(sql, params) {
+                    return read(rows);
+                }
+                if let Some(any) = &mut postgres.put_off {
+                    *any = true;
+                    postgres.expect(sql, params);
+                    return Err(Error::PutOff);
+                }
+                let rows = postgres.query_beside_expected(Some((sql, params)))?;
+                postgres.known(sql, params).map_or_else(|| read(&rows), read)
             }
         }
     }
 
-    /// Asks what is about to be asked, all in one round trip where there are any: the answers are kept until then. For
-    /// those who read at one moment: what is written meanwhile is not in them.
-    pub(crate) fn query_ahead(&mut self, questions: &[(&str, Vec<Param<'_>>)]) -> Result<()> {
+    /// Says that a question will be asked. Where that is a round trip it travels with the next one, and the answer is kept.
+    /// For those who read at one moment: what is written meanwhile is not in it.
+    pub(crate) fn expect(&mut self, sql: &str, params: &[Param<'_>]) {
         if let Self::Postgres(postgres) = self {
-            let asked: Vec<_> = questions.iter().map(|(sql, params)| (*sql, params.as_slice())).collect();
-            let answers = postgres.query_all(&asked)?;
-            postgres.ahead.extend(questions.iter().zip(answers).map(|((sql, params), rows)| Ahead {
-                sql: (*sql).to_owned(),
-                params: params.iter().cloned().map(Param::into_owned).collect(),
-                rows,
-            }));
+            postgres.expect(sql, params);
         }
-        Ok(())
+    }
+
+    /// From now on a question whose answer is not known fails, and is expected; or no longer. Where asking takes no round
+    /// trip nothing is put off.
+    pub(crate) fn put_off(&mut self, is_so: bool) {
+        if let Self::Postgres(postgres) = self {
+            postgres.put_off = is_so.then_some(false);
+        }
+    }
+
+    /// Whether a question was put off since that began.
+    pub(crate) fn has_put_off(&self) -> bool {
+        matches!(self, Self::Postgres(postgres) if postgres.put_off == Some(true))
+    }
+
+    /// Asks what is expected, in one round trip.
+    pub(crate) fn ask_expected(&mut self) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(postgres) => postgres.query_beside_expected(None).map(drop),
+        }
     }
 
     /// Runs a write and says how many rows it changed.
@@ -331,6 +364,20 @@ impl Connection {
             },
             Self::Postgres(postgres) => {
                 postgres.keep(Cow::Borrowed(sql), params, PendingKind::BesideAndChanging);
+                Ok(())
+            }
+        }
+    }
+
+    /// The same for a look that must find a row, and may hold it.
+    pub(crate) fn post_finding(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => match self.query::<(i64,)>(sql, params)?.as_slice() {
+                [] => Err(Error::Refuted("nothing was found".into())),
+                _ => Ok(()),
+            },
+            Self::Postgres(postgres) => {
+                postgres.keep(Cow::Borrowed(sql), params, PendingKind::BesideAndFinding);
                 Ok(())
             }
         }
@@ -407,7 +454,9 @@ impl Connection {
             Self::Postgres(postgres) => {
                 let is_unasked = postgres.pending.first().is_some_and(|first| first.sql == BEGIN_READ);
                 postgres.pending.clear();
-                postgres.ahead.clear();
+                postgres.expected.clear();
+                postgres.known.clear();
+                postgres.put_off = None;
                 if !is_unasked && !postgres.client.is_closed() {
                     postgres.send("rollback");
                 }
@@ -548,6 +597,29 @@ impl Postgres {
         self.pending.push(Pending { sql, params, kind });
     }
 
+    fn expect(&mut self, sql: &str, params: &[Param<'_>]) {
+        if self.known(sql, params).is_none() && !self.expected.iter().any(|question| question.is(sql, params)) {
+            let params = params.iter().cloned().map(Param::into_owned).collect();
+            self.expected.push(Question { sql: sql.to_owned(), params });
+        }
+    }
+
+    /// The answer to a question that was expected and has been asked.
+    fn known(&self, sql: &str, params: &[Param<'_>]) -> Option<&[tokio_postgres::Row]> {
+        self.known.iter().find(|(question, _)| question.is(sql, params)).map(|(_, rows)| rows.as_slice())
+    }
+
+    /// Asks what is expected, and a question that may be one of them; else it says the answer.
+    fn query_beside_expected(&mut self, own: Option<(&str, &[Param<'_>])>) -> Result<Vec<tokio_postgres::Row>> {
+        let expected = std::mem::take(&mut self.expected);
+        let own = own.filter(|(sql, params)| !expected.iter().any(|question| question.is(sql, params)));
+        let asked = expected.iter().map(|question| (question.sql.as_str(), question.params.as_slice())).chain(own);
+        let mut answers = self.query_all(&asked.collect::<Vec<_>>())?;
+        let rows = own.and_then(|_| answers.pop()).unwrap_or_default();
+        self.known.extend(expected.into_iter().zip(answers));
+        Ok(rows)
+    }
+
     /// Asks several questions in one round trip.
     fn query_all(&mut self, questions: &[(&str, &[Param<'_>])]) -> Result<Vec<Vec<tokio_postgres::Row>>> {
         let statements = questions.iter().map(|(sql, _)| self.statement(sql)).collect::<Result<Vec<_>>>()?;
@@ -622,8 +694,8 @@ fn joined(pending: Vec<Pending>) -> Vec<Pending> {
 }
 
 fn as_one(mut group: Vec<Pending>) -> Option<Pending> {
-    let must_change = group.iter().any(|part| part.kind == PendingKind::BesideAndChanging);
-    if group.len() < 2 && !must_change {
+    let is_plain = group.iter().all(|part| part.kind == PendingKind::Beside);
+    if group.len() < 2 && is_plain {
         return group.pop();
     }
     let mut sql = String::with_capacity(64 + group.iter().map(|part| part.sql.len() + 32).sum::<usize>());
@@ -636,6 +708,8 @@ fn as_one(mut group: Vec<Pending>) -> Option<Pending> {
         push_shifted(&mut sql, &part.sql, params.len());
         if part.kind == PendingKind::BesideAndChanging {
             sql.push_str(" returning 1");
+        }
+        if part.kind != PendingKind::Beside {
             checks.push(number);
         }
         params.extend(part.params);

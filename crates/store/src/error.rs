@@ -47,6 +47,9 @@ pub enum Error {
     /// What a hopeful transaction went by does not hold; nothing was changed.
     #[error("what it went by does not hold: {0}")]
     Refuted(String),
+    /// The answer is not there yet: it is asked for together with others.
+    #[error("the question is asked later")]
+    PutOff,
     #[error("the database failed: {0}")]
     Database(String),
     #[error("a stored value cannot be read: {0}")]
@@ -71,6 +74,7 @@ impl Error {
             Self::NotAllowed(_) => ErrorKind::Denied,
             // Not busy, which means that nothing happened and that trying again is safe.
             Self::Unsettled(_)
+            | Self::PutOff
             | Self::NotOurs(_)
             | Self::Pooled(_)
             | Self::Refused(_)
@@ -116,7 +120,9 @@ impl Error {
             Self::ReadOnly(_) => "check the permissions of the file and its directory; nothing was changed",
             Self::Damaged(_) => "take another copy of it; nothing was changed",
             Self::Address { .. } => "see the guide to PostgreSQL for what a URL can say",
-            Self::Taken(_) | Self::Refuted(_) | Self::Database(_) | Self::Value(_) | Self::File(_) => return None,
+            Self::Taken(_) | Self::Refuted(_) | Self::PutOff | Self::Database(_) | Self::Value(_) | Self::File(_) => {
+                return None;
+            }
         };
         Some(hint.to_owned())
     }

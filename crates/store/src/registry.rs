@@ -66,6 +66,8 @@ impl Reader<'_> {
         }
         let id = self.look_up(reference)?;
         if let Some(resolved) = &mut self.resolved {
+            // What was found by its name is asked about by its id next.
+            resolved.insert((K::KIND, id.to_string()), id.uuid());
             resolved.insert(key, id.uuid());
         }
         Ok(id)
@@ -79,7 +81,7 @@ impl Reader<'_> {
                 format!("select id from {table} where tenant_id = ?1 and {column} = ?2 and deleted_at is null");
             if let Some(suffix) = ids::parse_suffix(text) {
                 let (low, high) = ids::short_key_range(&suffix);
-                self.query_ahead(&[(&by_name, params![text]), (&ENDING, params![low, high])])?;
+                self.expect(&ENDING, params![low, high])?;
             }
             let found = self.one::<(Uuid,)>(&by_name, params![text])?;
             if let Some((id,)) = found {

@@ -304,6 +304,9 @@ impl DerefMut for Lent<'_> {
     }
 }
 
+/// How often questions that are answered side by side begin anew. Whoever asks something else each time is answered the plain way.
+const ROUNDS_MAX: usize = 5;
+
 /// Reads, scoped to one tenant.
 #[derive(Debug)]
 pub struct Reader<'a> {
@@ -326,15 +329,38 @@ impl Reader<'_> {
         self.lent.query(sql, &scoped(self.tenant, sql, params)?)
     }
 
-    /// Asks what is about to be asked, in one round trip where a question is one. Who writes does not: what is asked after a
-    /// write is to see it.
-    pub fn query_ahead(&mut self, questions: &[(&str, &[Param<'_>])]) -> Result<()> {
-        if self.resolved.is_none() {
-            return Ok(());
+    /// Says that a question will be asked. Where that is a round trip it travels with the next one. Who writes does not: what is
+    /// asked after a write is to see it.
+    pub fn expect(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
+        if self.resolved.is_some() {
+            self.lent.expect(sql, &scoped(self.tenant, sql, params)?);
         }
-        let questions: Result<Vec<_>> =
-            questions.iter().map(|(sql, params)| Ok((*sql, scoped(self.tenant, sql, params)?))).collect();
-        self.lent.query_ahead(&questions?)
+        Ok(())
+    }
+
+    /// Answers questions that do not wait for each other. Where a question is a round trip, each goes on as far as it can, then what
+    /// all of them miss is asked at once, and they begin anew, knowing more.
+    pub fn side_by_side<T>(&mut self, questions: &[impl Fn(&mut Self) -> Result<T>]) -> Result<Vec<T>> {
+        let mut answers: Vec<Option<T>> = questions.iter().map(|_| None).collect();
+        let is_worth_it = self.resolved.is_some() && self.engine() == Engine::Postgres;
+        for _ in 0..if is_worth_it { ROUNDS_MAX } else { 0 } {
+            for (question, answer) in questions.iter().zip(&mut answers).filter(|(_, answer)| answer.is_none()) {
+                self.lent.put_off(true);
+                let outcome = question(self);
+                // Whatever it says: it went by something that it does not know.
+                let is_unfinished = self.lent.has_put_off();
+                self.lent.put_off(false);
+                if !is_unfinished {
+                    *answer = Some(outcome?);
+                }
+            }
+            if answers.iter().all(Option::is_some) {
+                break;
+            }
+            self.lent.ask_expected()?;
+        }
+        let rest = questions.iter().zip(answers);
+        rest.map(|(question, answer)| answer.map_or_else(|| question(self), Ok)).collect()
     }
 
     /// The first row, if there is one. `?1` is the tenant.
@@ -485,6 +511,13 @@ impl Writer<'_> {
     pub fn post_changing(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
         self.reader.lent.post_changing(sql, &scoped)
+    }
+
+    /// A look without which nothing of the transaction happens: it fails as [`Error::Refuted`] unless it finds a row, which
+    /// it may hold. `?1` is the tenant.
+    pub fn post_finding(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+        let scoped = scoped(self.tenant, sql, params)?;
+        self.reader.lent.post_finding(sql, &scoped)
     }
 
     /// The same for a whole row, which holds its tenant itself.

@@ -302,6 +302,29 @@ engines! {
         assert_eq!(run_of(&house, &item), ("completed".into(), Some("completed".into())));
     }
 
+    fn a_step_extends_the_lease_once_a_tenth_of_it_has_passed(house: House) {
+        furnished(&house);
+        add(&house, json!({ "task": "again" }));
+        let item = take(&house, json!({ "lease": 10 })).remove(0);
+        let run = holder(&house, &item);
+        let step = || house.act_as(&run, "record_step", json!({ "run": item["run_id"], "type": "think" })).unwrap();
+        let lease = || {
+            let id: uuid::Uuid = item["id"].as_str().unwrap().parse().unwrap();
+            let read = "select lease_expires, heartbeat_at from queue_items where tenant_id = ?1 and id = ?2";
+            house.read(|reader| Ok(reader.one::<(Time, Time)>(read, params![id])?)).unwrap()
+        };
+        let taken = lease();
+
+        step();
+        assert_eq!(lease(), taken);
+
+        thread::sleep(Duration::from_millis(1_100));
+        step();
+        let (expires, heartbeat) = lease();
+        assert_eq!(expires, heartbeat.plus_seconds(10));
+        assert!(heartbeat > taken.1.plus_seconds(1));
+    }
+
     fn items_with_one_key_never_overlap_and_keep_their_order(house: House) {
         furnished(&house);
         let keyed = |priority| json!({ "task": "again", "concurrency_key": "deploy", "priority": priority });

@@ -228,6 +228,7 @@ engines! {
             run: id.into(),
             step_type: StepType::Think,
             detail: Some(detail.to_owned()),
+            after: None,
         };
         let usage = |model: &str| RecordUsage {
             run: id.into(),
@@ -250,6 +251,20 @@ engines! {
         let fresh = RecordUsage { message_id: Some("m2".to_owned()), ..usage("m") };
         let too_long = step(&"a".repeat(trackway_domain::text::TEXT_MAX + 1));
         assert!(house.core.execute_both(&run.context, &fresh, &too_long).is_err());
+        before.assert_unchanged(&house.core);
+    }
+
+    fn a_step_comes_after_the_last_one_whatever_its_writer_knows(house: House) {
+        let run = house.agent("ada-bot").starts();
+        let step = |after| RecordStep { run: run.id.into(), step_type: StepType::Think, detail: None, after };
+        let position = |after| run.does(step(after)).unwrap().position;
+
+        assert_eq!([Some(0), Some(1), Some(1), None, Some(4)].map(position), [1, 2, 3, 4, 5]);
+
+        run.ends(RunStatus::Completed);
+        let before = house.snapshot();
+        let over = (ErrorKind::Denied, "the run is completed: its token ended with it".to_owned());
+        assert_eq!(refusal(run.does(step(Some(5)))), over);
         before.assert_unchanged(&house.core);
     }
 

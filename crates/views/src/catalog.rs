@@ -168,14 +168,11 @@ impl View for ListLinks {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let task = read.resolve(&self.task)?;
-        // Two questions, an index each.
+        // Two selections, an index each.
         let live = "l.deleted_at is null and f.deleted_at is null and t.deleted_at is null";
-        let mut links = Vec::new();
-        for end in ["from_task_id", "to_task_id"] {
-            links.extend(
-                read.shown::<LinkShown>(&format!("where l.tenant_id = ?1 and l.{end} = ?2 and {live}"), params![task])?,
-            );
-        }
+        let [from, to] = ["from_task_id", "to_task_id"]
+            .map(|end| format!("{} where l.tenant_id = ?1 and l.{end} = ?2 and {live}", LinkShown::select()));
+        let mut links = read.query::<LinkShown>(&format!("{from} union all {to}"), params![task])?;
         links.sort_by_key(|shown| shown.link.id);
         let relation = |shown: &LinkShown| {
             if shown.link.from_task_id == task { shown.link.link_type.word() } else { shown.link.link_type.inverse() }

@@ -92,10 +92,7 @@ impl View for TaskHistory {
                 "{VERSIONS} select r.task_id, r.number, r.digest, r.definition, g.display_path, r.run_id, r.created_at from versions v
                  join task_revisions r on r.task_id = v.id left join registry g on g.id = r.actor_id order by r.number desc"
             ),
-            format!(
-                "{VERSIONS} select e.new_task_id, o.variant, e.level, e.comment, e.created_at from versions v
-                 join task_replaces e on e.new_task_id = v.id join tasks o on o.id = e.old_task_id order by e.created_at desc, o.id"
-            ),
+            replaces_sql(),
             format!(
                 "{VERSIONS} select u.task_id, count(*), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
                  from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id group by u.task_id"
@@ -106,7 +103,7 @@ impl View for TaskHistory {
                  from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id join run_usage x on x.tenant_id = ?1 and x.run_id = u.id group by u.task_id"
             ),
         ];
-        read.query_ahead(&texts.each_ref().map(|text| (text.as_str(), bound)))?;
+        texts.iter().try_for_each(|text| read.expect(text, bound))?;
         let [versions, revisions, replaces, runs, medians, spent] = &texts;
         let versions = read.query::<(Id<kind::Task>, Variant, TaskStatus, bool, bool, Time)>(versions, bound)?;
         let mut revisions = grouped(read.query::<Revision>(revisions, bound)?, |revision| revision.task_id);
@@ -147,6 +144,47 @@ impl View for TaskHistory {
         };
         Ok(History { versions: versions.into_iter().map(version).collect() })
     }
+}
+
+fn replaces_sql() -> String {
+    format!(
+        "{VERSIONS} select e.new_task_id, o.variant, e.level, e.comment, e.created_at from versions v
+         join task_replaces e on e.new_task_id = v.id join tasks o on o.id = e.old_task_id order by e.created_at desc, o.id"
+    )
+}
+
+/// How the runs of a version went.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Outcomes {
+    pub variant: Variant,
+    pub replaces: Vec<Replaces>,
+    pub runs: i64,
+    pub succeeded: i64,
+    /// Runs that have not ended.
+    pub running: i64,
+}
+
+/// How the runs of every version of a task went, newest first: of its history what can be told without reading all of it.
+pub fn outcomes(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Vec<Outcomes>> {
+    let bound: &[Param<'_>] = params![task, VERSIONS_MAX];
+    let replaces = replaces_sql();
+    read.expect(&replaces, bound)?;
+    let versions = read.query::<(Id<kind::Task>, Variant, i64, i64, i64)>(
+        &format!(
+            "{VERSIONS} select v.id, v.variant, count(u.id), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
+             from versions v left join runs u on u.tenant_id = ?1 and u.task_id = v.id group by v.id, v.variant order by v.id desc"
+        ),
+        bound,
+    )?;
+    let mut replaces = grouped(read.query::<Replaces>(&replaces, bound)?, |edge| edge.task_id);
+    let outcome = |(id, variant, runs, succeeded, ended)| Outcomes {
+        variant,
+        replaces: replaces.remove(&id).unwrap_or_default(),
+        runs,
+        succeeded,
+        running: runs - ended,
+    };
+    Ok(versions.into_iter().map(outcome).collect())
 }
 
 fn grouped<T>(rows: Vec<T>, key: impl Fn(&T) -> Id<kind::Task>) -> HashMap<Id<kind::Task>, Vec<T>> {

@@ -9,7 +9,7 @@ use trackway_domain::{
     words::{MessageStatus, RunStatus, StepType},
 };
 use trackway_store::{
-    Reader, Result, params,
+    Reader, Result, params, row,
     shown::RunShown,
     sql::Param,
     table::Shown,
@@ -74,6 +74,27 @@ pub struct RunListed {
     pub run: RunShown,
     /// Done, and yet nothing was changed but what is written for every run: its output, its last answer.
     pub no_effect: bool,
+}
+
+row! {
+    /// A run in a few words.
+    pub struct RunInShort {
+        id: Id<kind::Run>,
+        agent: String,
+        status: RunStatus,
+        outcome: Option<String>,
+        started_at: Time,
+        ended_at: Option<Time>,
+    }
+}
+
+/// The newest runs on a task.
+pub fn latest_on(read: &mut Reader<'_>, task: Id<kind::Task>, limit: i64) -> Result<Vec<RunInShort>> {
+    read.query(
+        "select u.id, a.handle, u.status, u.outcome, u.started_at, u.ended_at from runs u join agents a on a.id = u.agent_id
+         where u.tenant_id = ?1 and u.task_id = ?2 order by u.id desc limit ?3",
+        params![task, limit],
+    )
 }
 
 /// How much runs touched by themselves: not the message with their output, and not the answer to their closing prompt,

@@ -91,6 +91,19 @@ pub(crate) fn keep_alive(write: &mut Writer<'_>, lease: &Lease) -> Result<()> {
     Ok(())
 }
 
+/// The same, on PostgreSQL, for one whose lease was not looked at.
+pub(crate) fn keep_alive_unasked(write: &mut Writer<'_>, run: Id<kind::Run>) -> Result<()> {
+    let now = write.now;
+    write.post_beside(
+        // What `is_worth_extending` says.
+        "update queue_items q set lease_expires = cast(?3 as timestamptz) + q.lease_seconds * interval '1 s', heartbeat_at = ?3
+         from runs r where (r.tenant_id = ?1) is true and r.id = ?2 and q.id = r.queue_item_id and q.fence = r.fence and q.status = 'running'
+         and not ?3 between q.lease_expires - q.lease_seconds * interval '1 s' and q.lease_expires - q.lease_seconds * interval '0.9 s'",
+        params![run, now],
+    )?;
+    Ok(())
+}
+
 /// Return queue items whose holders were not heard of any more
 ///
 /// Whoever takes next does the same first; this is for a queue that nobody takes from.

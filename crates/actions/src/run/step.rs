@@ -25,11 +25,16 @@ pub struct RecordStep {
     /// What happened
     #[arg(long)]
     pub detail: Option<String>,
+    /// The position of the last step, where whoever tells of the next one knows it: nobody has to ask for it then.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub after: Option<i64>,
 }
 
 impl Action for RecordStep {
     const NAME: &'static str = "record_step";
     const COMMAND: (&'static str, &'static str) = ("run", "step");
+    const ONLY_TELLS: bool = true;
     type Touched = Nothing;
     type Output = Step;
 
@@ -37,7 +42,15 @@ impl Action for RecordStep {
         let run = told_about(context, write, &self.run)?;
         let detail = self.detail.as_deref().map(|detail| text::body("detail", detail, text::TEXT_MAX)).transpose()?;
         let now = write.now;
-        let step = append(write, run, self.step_type, detail, now)?;
+        let step = match self.after.filter(|_| write.hopeful) {
+            Some(last) => {
+                let (tenant_id, step_type, position) = (write.tenant, self.step_type, last + 1);
+                let step = Step { run_id: run, tenant_id, position, step_type, detail, created_at: now };
+                write.insert_hoped_new(&step)?;
+                step
+            }
+            None => append(write, run, self.step_type, detail, now)?,
+        };
         Ok(Done::changed(step, &resource(run), Nothing))
     }
 }

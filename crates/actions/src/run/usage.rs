@@ -49,6 +49,7 @@ pub struct RecordUsage {
 impl Action for RecordUsage {
     const NAME: &'static str = "record_usage";
     const COMMAND: (&'static str, &'static str) = ("run", "usage");
+    const ONLY_TELLS: bool = true;
     type Touched = Nothing;
     type Output = Usage;
 

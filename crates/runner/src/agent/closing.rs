@@ -6,7 +6,7 @@ use trackway_actions::run::{Closing, RecordUsage};
 use trackway_domain::{Id, canary::Canary, closing, kind};
 use trackway_views::assignment::Acting;
 
-use super::{Means, ask_aside, model_of, usage};
+use super::{Means, aside::Aside, model_of, usage};
 use crate::{
     executor::{Reins, Wish},
     model::{Request, Turn},
@@ -50,7 +50,7 @@ impl Last<'_> {
         };
         let failed = |error: String| Closing::Failed { error };
         let waits = || Instant::now() < self.until && !matches!(self.reins.wished(), Wish::Stop | Wish::Release);
-        let Some(answer) = ask_aside(&self.means.model, request, self.until, waits) else {
+        let Some(answer) = Aside::new(&self.means.model).ask(request, self.until, waits) else {
             let closing = failed("no answer in the time there was".to_owned());
             return Closed { closing, usage: Vec::new(), leaked: false };
         };

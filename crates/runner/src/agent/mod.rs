@@ -1,5 +1,6 @@
 //! The agent executor: a model in a loop, with pages and actions as its tools.
 
+mod aside;
 mod closing;
 mod prompt;
 mod spending;
@@ -9,8 +10,7 @@ mod tools;
 use std::{
     ops::Deref,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, mpsc},
-    thread,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -39,9 +39,10 @@ pub use talk::PAGE_MAX;
 use crate::{
     executor::{Ended, Reins, Wish},
     insist::insist,
-    model::{Answer, Model, ModelSettings, Patience, Reply, Request, Trouble, Used},
+    model::{Answer, Model, ModelSettings, Reply, Request, Trouble, Used},
     pages::Pages,
 };
+use aside::Aside;
 pub use spending::has_spent_enough;
 use spending::usage;
 use talk::{Shown, Talk};
@@ -54,8 +55,6 @@ const CALLS_MAX: usize = 16;
 /// Characters of what a model says and of what an action answers that a step shows.
 const THOUGHT_SHOWN: usize = 4_000;
 const ANSWER_SHOWN: usize = 300;
-/// How often a waiting loop looks whether it should stop.
-const GLANCE: Duration = Duration::from_millis(20);
 /// How long a call that is under way may go on once the run is to be cancelled: its usage is worth knowing.
 const LAST_CALL: Duration = Duration::from_secs(10);
 /// Turns left at which the model is told how many there are.
@@ -112,8 +111,17 @@ impl Job<'_> {
         let instructions = prompt::instructions(self.acting, &marker, self.means.settings.native_tools);
         let canary = Canary::new(&marker, &instructions);
         let revision = self.revision;
-        let mut at_work =
-            Loop { job: self, canary, instructions, steps: Vec::new(), calls: 0, uncounted: None, revision };
+        let mut at_work = Loop {
+            job: self,
+            aside: Aside::new(&self.means.model),
+            canary,
+            instructions,
+            steps: Vec::new(),
+            last: None,
+            calls: 0,
+            uncounted: None,
+            revision,
+        };
         let worked = catch_unwind(AssertUnwindSafe(|| {
             let ended = at_work.work();
             at_work.count_the_rest().and(ended)
@@ -132,10 +140,13 @@ impl Job<'_> {
 /// A run on its way from woken to over.
 struct Loop<'a> {
     job: Job<'a>,
+    aside: Aside<'a>,
     canary: Canary,
     instructions: String,
     /// What was done, a line each.
     steps: Vec<String>,
+    /// The position of the last step that was written down.
+    last: Option<i64>,
     calls: i64,
     /// What the last call used, until it is written down with the next step.
     uncounted: Option<RecordUsage>,
@@ -242,15 +253,15 @@ impl Loop<'_> {
         model_of(self.acting, self.means)
     }
 
-    fn ask(&self, talk: &Talk) -> Option<Answer> {
+    fn ask(&mut self, talk: &Talk) -> Option<Answer> {
         let request = Request {
             model: self.model().to_owned(),
             system: self.instructions.clone(),
             turns: talk.turns().to_vec(),
             tools: if self.means.settings.native_tools { TOOLS } else { &[] },
         };
-        let mut cancelled_at = None;
-        ask_aside(&self.means.model, request, self.deadline, || match self.reins.wished() {
+        let (reins, mut cancelled_at) = (self.reins, None);
+        self.aside.ask(request, self.job.deadline, || match reins.wished() {
             Wish::GoOn => true,
             Wish::Cancel => cancelled_at.get_or_insert_with(Instant::now).elapsed() < LAST_CALL,
             Wish::Release | Wish::Stop => false,
@@ -382,11 +393,13 @@ impl Loop<'_> {
     fn step(&mut self, step_type: StepType, detail: &str) -> Result<()> {
         let detail = text::cut(&text::clean(detail), text::TEXT_MAX - 1);
         self.steps.push(format!("{step_type}: {}", detail.lines().next().unwrap_or_default()));
-        let step = RecordStep { run: self.run.into(), step_type, detail: Some(detail) };
-        match self.uncounted.take() {
-            Some(usage) => self.insist(|job| job.core.execute_both(job.context, &usage, &step).map(drop)),
-            None => self.insist(|job| job.core.execute(job.context, &step).map(drop)),
-        }
+        let step = RecordStep { run: self.run.into(), step_type, detail: Some(detail), after: self.last };
+        let written = match self.uncounted.take() {
+            Some(usage) => self.insist(|job| Ok(job.core.execute_both(job.context, &usage, &step)?.1)),
+            None => self.insist(|job| job.core.execute(job.context, &step)),
+        }?;
+        self.last = Some(written.position);
+        Ok(())
     }
 
     fn count(&mut self, used: &[Used]) -> Result<()> {
@@ -402,36 +415,6 @@ impl Loop<'_> {
         match self.uncounted.take() {
             Some(usage) => self.insist(|job| job.core.execute(job.context, &usage).map(drop)),
             None => Ok(()),
-        }
-    }
-}
-
-/// Asks the model in a thread of its own, so that nobody has to wait for one that hangs. None when nobody waits any more.
-fn ask_aside(
-    model: &Arc<dyn Model>,
-    request: Request,
-    until: Instant,
-    mut waits: impl FnMut() -> bool,
-) -> Option<Answer> {
-    let (model, patience) = (Arc::clone(model), Patience::until(until));
-    let (send, answered) = mpsc::channel();
-    let asking = patience.clone();
-    thread::spawn(move || {
-        // Nobody may be waiting any more.
-        let _ = send.send(model.ask(&request, &asking));
-    });
-    loop {
-        match answered.recv_timeout(GLANCE) {
-            Ok(answer) => return Some(answer),
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                let outcome = Err(Trouble::Failed("asking the model failed in a way that should not be".to_owned()));
-                return Some(Answer { outcome, used: Vec::new(), retried: Vec::new() });
-            }
-            Err(mpsc::RecvTimeoutError::Timeout) if waits() => {}
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                patience.give_up();
-                return None;
-            }
         }
     }
 }

@@ -19,6 +19,7 @@ mod why;
 
 pub use whoami::{At, page as whoami_at};
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use trackway_actions::context::Context;
 use trackway_domain::{Error as Rule, Time};
@@ -53,7 +54,7 @@ const HELD: i64 = 20;
 /// Makes the page of a place.
 pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: Format) -> Result<Page, Problem> {
     let mut read = site.core.store().read(context.tenant)?;
-    let caller = Caller::of(&mut read, context)?;
+    Caller::expect(&mut read, context)?;
     let now = Time::now();
     match place {
         Place::Overview | Place::Whoami | Place::Api => input::none_but(query, &[])?,
@@ -68,13 +69,13 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: 
         Place::Search => search::page(&mut read, query, now, most)?,
         Place::Usage => usage::page(&mut read, query, now)?,
         Place::Wake => wake(&mut read, query, now)?,
-        Place::Api => api::page(&caller),
+        Place::Api => api::page(&Caller::of(&mut read, context)?),
         Place::List(noun) => list(&mut read, noun, query, now, most)?,
         Place::One(noun, reference) => {
-            of_thing(&mut read, noun, reference, query).map_err(|problem| problem.leading_to(noun))?
+            of_thing(&mut read, noun, reference, query, format).map_err(|problem| problem.leading_to(noun))?
         }
     };
-    page.actions = offers::at(place, &page.data, &caller);
+    page.actions = offers::at(place, &page.data, &Caller::of(&mut read, context)?);
     if let Place::One(..) = place {
         page.about = page.data["id"].as_str().map(ToOwned::to_owned);
     }
@@ -86,10 +87,16 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: 
 }
 
 /// Makes the page of a thing.
-fn of_thing(read: &mut Reader<'_>, noun: &'static Noun, reference: &str, query: &str) -> Result<Page, Problem> {
+fn of_thing(
+    read: &mut Reader<'_>,
+    noun: &'static Noun,
+    reference: &str,
+    query: &str,
+    format: Format,
+) -> Result<Page, Problem> {
     match noun.noun {
         "run" => run::page(read, reference, query),
-        "task" => task::page(read, reference),
+        "task" => task::page(read, reference, format),
         "agent" => agent::page(read, reference, query),
         "session" => session::page(read, reference),
         "decision" => decision::page(read, reference),
@@ -103,6 +110,27 @@ fn of_thing(read: &mut Reader<'_>, noun: &'static Noun, reference: &str, query: 
 /// Asks a question of the registry.
 pub fn ask(read: &mut Reader<'_>, command: (&str, &str), input: Value) -> Result<Answer, Problem> {
     Ok((question(command)?.with_json)(read, input, Time::now())?)
+}
+
+/// A question whose answer is laid out.
+type Asked<'a> = Box<dyn Fn(&mut Reader<'_>) -> trackway_store::Result<Value> + 'a>;
+
+/// A question of the registry, to be asked with others.
+fn asked_with<'a>(command: (&str, &str), input: Value) -> Result<Asked<'a>, Problem> {
+    // One time however often it is begun anew: it is to be the same question.
+    let (entry, now) = (question(command)?, Time::now());
+    Ok(Box::new(move |read| Ok((entry.with_json)(read, input.clone(), now)?.data)))
+}
+
+/// Asks several questions that do not wait for each other.
+fn ask_all<const N: usize>(read: &mut Reader<'_>, questions: [Asked<'_>; N]) -> Result<[Value; N], Problem> {
+    let mut answers = read.side_by_side(&questions)?.into_iter();
+    Ok(std::array::from_fn(|_| answers.next().unwrap_or_default()))
+}
+
+/// What is shown, as data.
+fn value(shown: impl Serialize) -> trackway_store::Result<Value> {
+    Ok(serde_json::to_value(shown).map_err(|error| Rule::usage(error.to_string()))?)
 }
 
 fn question(command: (&str, &str)) -> Result<&'static Entry, Problem> {

@@ -1,25 +1,41 @@
 //! A task: what is to be done, its versions and how each of them went, what it is linked to, what was reported.
 
 use serde_json::{Value, json};
+use trackway_domain::{Ref, kind};
 use trackway_store::Reader;
+use trackway_views::{history, run};
 
-use super::{ask, blocks_of, rows};
+use super::{Asked, ask_all, asked_with, blocks_of, rows, value};
 use crate::{
     address::encoded,
-    blocks, nouns,
+    blocks,
+    format::Format,
+    nouns,
     page::{Block, Cell, Page, Version},
     problem::Problem,
 };
 
-/// Lays a task out.
-pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
-    let mut data = ask(read, ("task", "get"), json!({ "task": reference }))?.data;
-    let id = data["id"].as_str().unwrap_or(reference).to_owned();
+/// Reports and runs that are shown, the newest.
+const LATEST: i64 = 10;
+
+/// Lays a task out. Only as JSON is all of it read: the rest of it is shown nowhere else.
+pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Page, Problem> {
+    let task = read.resolve(&Ref::<kind::Task>::new(reference))?;
+    let id = task.to_string();
+    let latest = json!({ "task": id, "limit": LATEST });
+    let get = asked_with(("task", "get"), json!({ "task": id }))?;
+    let links = asked_with(("link", "list"), json!({ "task": id }))?;
+    let reports = asked_with(("report", "list"), latest.clone())?;
+    let (history, runs): (Asked<'_>, Asked<'_>) = match format {
+        Format::Json => (asked_with(("task", "history"), json!({ "task": id }))?, asked_with(("run", "list"), latest)?),
+        Format::Markdown | Format::Html => (
+            Box::new(|read| Ok(json!({ "versions": value(history::outcomes(read, task)?)? }))),
+            Box::new(|read| value(run::latest_on(read, task, LATEST)?)),
+        ),
+    };
+    let [mut data, mut history, links, reports, runs] = ask_all(read, [get, history, links, reports, runs])?;
     let variant = data["variant"].as_str().unwrap_or(reference).to_owned();
-    let versions = ask(read, ("task", "history"), json!({ "task": id }))?.data["versions"].take();
-    let links = ask(read, ("link", "list"), json!({ "task": id }))?.data;
-    let reports = ask(read, ("report", "list"), json!({ "task": id, "limit": 10 }))?.data;
-    let runs = ask(read, ("run", "list"), json!({ "task": id, "limit": 10 }))?.data;
+    let versions = history["versions"].take();
     let mut out = blocks_of(&data, nouns::of("task"), &["id", "title", "variant"]);
     let wake = Cell::link(format!("/wake?task={}", encoded(&variant)), "What an agent would be told");
     out.push(Block::Facts(vec![("wake".to_owned(), wake)]));
@@ -51,10 +67,12 @@ pub fn page(read: &mut Reader<'_>, reference: &str) -> Result<Page, Problem> {
         .as_str()
         .filter(|title| !title.is_empty())
         .map_or_else(|| variant.clone(), |title| format!("{title} ({variant})"));
-    data["versions"] = versions;
-    data["links"] = links;
-    data["reports"] = reports;
-    data["runs"] = runs;
+    if format == Format::Json {
+        data["versions"] = versions;
+        data["links"] = links;
+        data["reports"] = reports;
+        data["runs"] = runs;
+    }
     let path = blocks::path_of("task", &variant).unwrap_or_default();
     let mut page = Page::new(path, title, data);
     page.blocks = out;
