@@ -101,17 +101,19 @@ fn look(
 pub fn identify(path: &Path) -> io::Result<Option<(Transcript, String)>> {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let agent = stem.strip_prefix("agent-").map(str::to_owned);
-    let (session_said, first) = first_said(path)?;
+    let head = Head::of(path)?;
     let folder = path.parent().filter(|folder| folder.file_name().is_some_and(|name| name == "subagents"));
     let above = folder.and_then(|folder| folder.parent()?.file_name()).map(|name| name.to_string_lossy().into_owned());
     let session = match (&agent, above) {
-        // Copies of another session's lines keep that one's id: the name of the file is what counts.
-        (None, _) if is_uuid(&stem) => Some(stem),
+        // Copies of another session's lines keep that one's id: the name of the file is what counts. But 2.0.0 goes on
+        // with a session (`-c`) in a file of another name, which then no line in it gives.
+        (None, _) if is_uuid(&stem) && (!head.goes_on || names(path, &stem)?) => Some(stem),
         (Some(_), Some(above)) => Some(above),
-        _ => session_said,
+        _ => head.session,
     };
     let limited = |name: &String| (1..=200).contains(&name.chars().count()) && !name.contains(char::is_control);
-    Ok(session.filter(limited).map(|session| (Transcript { path: path.to_path_buf(), session, agent }, first)))
+    let found = |session| (Transcript { path: path.to_path_buf(), session, agent }, head.first);
+    Ok(session.filter(limited).map(found))
 }
 
 fn is_uuid(text: &str) -> bool {
@@ -122,13 +124,24 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// What the first lines tell.
+/// What one of the first lines tells.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Head {
+struct HeadLine {
     session_id: Option<String>,
     timestamp: Option<Time>,
     cwd: Option<String>,
+    parent_uuid: Option<String>,
+}
+
+/// What the first lines tell together.
+#[derive(Debug, Default)]
+struct Head {
+    session: Option<String>,
+    /// The first time.
+    first: String,
+    /// Whether it begins with an answer to a line of another file.
+    goes_on: bool,
 }
 
 /// The beginning of a file, as far as it has a length: what the system makes up as it is read may never come.
@@ -139,20 +152,31 @@ fn beginning(path: &Path) -> io::Result<impl io::BufRead> {
     Ok(io::BufReader::new(file.take(length)))
 }
 
-/// The session and the time that the first lines tell.
-fn first_said(path: &Path) -> io::Result<(Option<String>, String)> {
-    use io::BufRead;
-    let mut reader = beginning(path)?;
-    let (mut session, mut time) = (None, None);
-    let mut bytes = Vec::new();
-    while (session.is_none() || time.is_none()) && reader.read_until(b'\n', &mut bytes)? > 0 {
-        if let Ok(line) = serde_json::from_slice::<Head>(&bytes) {
-            session = session.or_else(|| line.session_id.clone());
-            time = time.or_else(|| line.timestamp.map(|time| time.to_string()));
+impl Head {
+    fn of(path: &Path) -> io::Result<Self> {
+        use io::BufRead;
+        let mut reader = beginning(path)?;
+        let (mut head, mut first) = (Self::default(), None);
+        let mut bytes = Vec::new();
+        while (head.session.is_none() || first.is_none()) && reader.read_until(b'\n', &mut bytes)? > 0 {
+            if let Ok(line) = serde_json::from_slice::<HeadLine>(&bytes) {
+                head.goes_on |= head.session.is_none() && line.session_id.is_some() && line.parent_uuid.is_some();
+                head.session = head.session.or(line.session_id);
+                first = first.or(line.timestamp);
+            }
+            bytes.clear();
         }
-        bytes.clear();
+        head.first = first.map(|time| time.to_string()).unwrap_or_default();
+        Ok(head)
     }
-    Ok((session, time.unwrap_or_default()))
+}
+
+/// Whether the beginning of a file names a session.
+fn names(path: &Path, session: &str) -> io::Result<bool> {
+    use io::Read;
+    let mut bytes = Vec::new();
+    beginning(path)?.read_to_end(&mut bytes)?;
+    Ok(memchr::memmem::find(&bytes, session.as_bytes()).is_some())
 }
 
 /// Where a transcript's session happened: the first directory its lines name.
@@ -161,7 +185,7 @@ pub fn cwd(path: &Path) -> Option<PathBuf> {
     let mut reader = beginning(path).ok()?;
     let mut bytes = Vec::new();
     while reader.read_until(b'\n', &mut bytes).ok()? > 0 {
-        if let Some(cwd) = serde_json::from_slice::<Head>(&bytes).ok().and_then(|line| line.cwd) {
+        if let Some(cwd) = serde_json::from_slice::<HeadLine>(&bytes).ok().and_then(|line| line.cwd) {
             return Some(PathBuf::from(cwd));
         }
         bytes.clear();

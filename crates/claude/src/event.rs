@@ -233,11 +233,21 @@ impl Event {
         if is_not_spawned(agent) {
             return;
         }
-        heard.facts.push(self.session(at));
+        // A client of 2.0 warms agents up for a session that it then leaves for the one it resumes. As long as not a word
+        // stands in its transcript, that there is one is for others to say.
+        if !self.is_wordless() {
+            heard.facts.push(self.session(at));
+        }
         heard.facts.push(self.seen(
             at,
             Fact::SubagentStart { agent_type: self.agent_type.as_deref().map(|named| redacted(named).into_owned()) },
         ));
+    }
+
+    /// Whether nothing stands in the session's transcript yet.
+    fn is_wordless(&self) -> bool {
+        let length = |path: &String| Path::new(path).metadata().map_or(0, |file| file.len());
+        self.transcript_path.as_ref().is_some_and(|path| length(path) == 0)
     }
 
     fn stop(&self, at: Time, heard: &mut Heard) {
@@ -284,11 +294,11 @@ impl Event {
         let beside = own.with_file_name(format!("agent-{agent}.jsonl"));
         let below = own.with_extension("").join("subagents").join(format!("agent-{agent}.jsonl"));
         let path = [said, Some(below), Some(beside)].into_iter().flatten().find(|path| path.is_file())?;
-        Some(Transcript {
-            path: discover::real(&path),
-            session: self.session_id.clone(),
-            agent: Some(agent.to_owned()),
-        })
+        let path = discover::real(&path);
+        // A client of 2.0 may come to another session while an agent warms up: its file is of the one it began in.
+        let began_in = discover::identify(&path).ok().flatten().map(|(transcript, _)| transcript.session);
+        let session = began_in.unwrap_or_else(|| self.session_id.clone());
+        Some(Transcript { path, session, agent: Some(agent.to_owned()) })
     }
 
     /// All transcripts of the session.
@@ -307,22 +317,21 @@ impl Event {
         found
     }
 
-    /// Files of its agents beside a session's own, where version 2.0 keeps them. All sessions of a project do, so that
-    /// only those are looked into that may be of this one.
+    /// Files of its agents beside a session's own, where version 2.0 keeps them, and the one in which 2.0.0 goes on with
+    /// it. All sessions of a project are there, so that only those files are looked into that may be of this one.
     fn beside(&self, own: &Path) -> Vec<Transcript> {
         let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
         let since = changed(own).and_then(|at| at.checked_sub(BESIDE));
         let entries = own.parent().and_then(|folder| folder.read_dir().ok()).into_iter().flatten().flatten();
-        let agents = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("agent-"));
-        let lately = agents.map(|entry| entry.path()).filter(|path| changed(path) >= since);
+        let transcripts = entries
+            .map(|entry| entry.path())
+            .filter(|path| path != own && path.extension().is_some_and(|extension| extension == "jsonl"));
+        let lately = transcripts.filter(|path| changed(path) >= since);
         let of_session = |path: PathBuf| {
             let (transcript, _) = discover::identify(&path).ok()??;
-            (transcript.agent.is_some() && transcript.session == self.session_id).then_some(transcript)
+            (transcript.session == self.session_id).then_some(transcript)
         };
-        lately
-            .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
-            .filter_map(of_session)
-            .collect()
+        lately.filter_map(of_session).collect()
     }
 }
 

@@ -62,6 +62,8 @@ pub struct State {
     pending: BTreeMap<String, u64>,
     /// Agents in the background, and the calls that launched them.
     launched: BTreeMap<String, String>,
+    /// Whether the client only warms up the agent whose file this is.
+    warms_up: bool,
     /// Whether reading stopped inside of a line that is too long: what is left of it is no line.
     pub skipping: bool,
     /// What the file held at its beginning and before where reading stopped.
@@ -143,10 +145,14 @@ impl Reading {
         self.state.lines += 1;
     }
 
-    /// The end of what there is: an agent that said its last words has come to rest.
+    /// The end of what there is: an agent that said its last words has come to rest. Nobody waits for one that is warmed
+    /// up, and when 2.1.2 resumes a session, its words stand in a file of that one.
     pub fn pause(&mut self) {
         for name in self.state.agents.keys().cloned().collect::<Vec<_>>() {
             self.rest_unless_rested(&name);
+        }
+        if self.state.warms_up {
+            self.give_up();
         }
     }
 
@@ -297,10 +303,12 @@ impl Reading {
             };
         }
         if first {
+            let warms_up = text == "Warmup";
+            self.state.warms_up = warms_up && self.agent.is_some();
             let facts = SubagentFacts {
                 prompt_hash: Some(prompt_hash(text)),
                 tagged_role: tagged_role(&redacted(text)),
-                not_spawned: text == "Warmup",
+                not_spawned: warms_up,
                 ..SubagentFacts::default()
             };
             self.push(at, name, Fact::Subagent(facts));

@@ -203,6 +203,16 @@ fn an_agents_own_file_may_begin_without_its_prompt() {
 }
 
 #[test]
+fn nobody_waits_for_an_agent_that_is_warmed_up() {
+    // 2.1.2, when it comes to another session before the answer does.
+    let asked = prompt("s1", None, true, "Warmup");
+    assert_eq!(told(Some("a1"), std::slice::from_ref(&asked)), ["a1: prompt Warmup", "a1: rests incomplete"]);
+    let answered = told(Some("a1"), &[asked, says("s2", "s1", true, "warm")]);
+    assert_eq!(answered.last().map(String::as_str), Some("a1: rests completed warm"));
+    assert_eq!(told(Some("a1"), &[prompt("s1", None, true, "go")]), ["a1: prompt go"]);
+}
+
+#[test]
 fn a_prompt_that_is_written_late_is_of_the_run_that_began() {
     // 2.1.40: the answer stands before the prompt.
     let lines = [says("s2", "s1", true, "done"), prompt("s1", None, true, "[ROLE:mate] go")];

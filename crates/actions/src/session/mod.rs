@@ -170,15 +170,16 @@ enum RunKey {
 }
 
 impl<'a, 'w> Observing<'a, 'w> {
-    /// Finds or makes the session. None when the only fact is that something unknown has ended.
+    /// Finds or makes the session. None when the only fact is that something unknown has begun in it or ended.
     fn open(context: &'a Context, write: &'a mut Writer<'w>, observation: &Observation) -> Result<Option<Self>> {
         let known =
             write.row_locked::<Session>("where tenant_id = ?1 and session_id = ?2", params![observation.session])?;
         let first = observation.facts.first().map_or(write.now, |seen| seen.at);
         let begins = observation.progress.is_some()
-            || observation.facts.iter().any(|seen| {
-                !matches!(seen.fact, Fact::SessionEnd | Fact::Rest { .. } | Fact::Closing { .. })
-                    && !matches!(&seen.fact, Fact::Session(facts) if facts.source.as_deref() == Some("resume"))
+            || observation.facts.iter().any(|seen| match &seen.fact {
+                Fact::SessionEnd | Fact::Rest { .. } | Fact::Closing { .. } | Fact::SubagentStart { .. } => false,
+                Fact::Session(facts) => facts.source.as_deref() != Some("resume"),
+                _ => true,
             });
         let new = known.is_none();
         let session = match known {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub const SESSION: &str = "11111111-1111-4111-8111-111111111111";
-const OTHER: &str = "22222222-2222-4222-8222-222222222222";
+pub const OTHER: &str = "22222222-2222-4222-8222-222222222222";
 pub const AGENT: &str = "a0123456789abcdef";
 
 /// A session that is being written: the next line has the next second and the next id.
