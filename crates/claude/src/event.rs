@@ -100,6 +100,12 @@ impl Event {
         matches!(self.hook_event_name.as_str(), "Stop" | "SubagentStop")
     }
 
+    /// Whether the client may write on in the transcripts and tell of nothing more: from 2.1 on it stops before its last
+    /// words are written, and one that is killed does not even say that it ends.
+    pub fn may_be_last(&self) -> bool {
+        self.is_stop() || matches!(self.hook_event_name.as_str(), "StopFailure" | "SessionEnd")
+    }
+
     /// The facts in it, as one observation.
     pub fn observation(&self, facts: Vec<Seen>) -> Observation {
         Observation { session: self.session_id.clone(), source: Source::Hook, facts, progress: None }

@@ -2,10 +2,11 @@
 //!
 //! Opening a database costs a hook several times what the event does. So the first hook, once its own event is taken,
 //! leaves a keeper behind, and those after it hand theirs over a socket. A keeper is never needed: whoever gets no answer
-//! from it takes the event alone. It goes when no event came for a while, and when the program or the database is not
+//! from it takes the event alone. What is written into a transcript after the last event, it reads. It goes when no event came for a while, and when the program or the database is not
 //! what it was when it started.
 
 use std::{
+    collections::HashMap,
     ffi::OsString,
     fs::{self, File},
     io::{Read, Write},
@@ -17,7 +18,7 @@ use std::{
     path::PathBuf,
     process::{Command, ExitCode, Stdio},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -27,8 +28,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 use trackway_actions::Core;
 use trackway_claude::{event::Event, tool};
+use trackway_domain::{Time, words::Memory};
 
-use super::{Arrival, EVENT_MAX, PATIENCE_MS, Place, log, spool, user_folder};
+use super::{Arrival, EVENT_MAX, PATIENCE_MS, Place, log, spool, taking::reading_on, user_folder};
 use crate::{environment, location::Location, user};
 
 /// The hidden command that keeps.
@@ -38,7 +40,7 @@ pub const COMMAND: &str = "keep-open-for-hooks";
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// How long a keeper stays without an event.
 const STAYS: Duration = Duration::from_mins(10);
-/// How often it looks whether it should go.
+/// How often it looks whether it should go, and how long a session is quiet before its transcripts are read on.
 const LOOKS_EVERY: Duration = Duration::from_secs(5);
 /// Events that are taken at the same time.
 const AT_ONCE: usize = 4;
@@ -160,18 +162,16 @@ pub fn keep(arguments: &[OsString]) -> ExitCode {
     let Ok(listener) = UnixListener::bind(&socket) else { return ExitCode::FAILURE };
     let came = AtomicUsize::new(0);
     let busy = AtomicUsize::new(0);
-    let post = Arc::new(Post { core, place, program: program(), socket, came, busy });
+    let resting = Mutex::default();
+    let post = Arc::new(Post { core, place, program: program(), socket, came, busy, resting });
     for _ in 0..AT_ONCE {
         let (post, listener) = (Arc::clone(&post), listener.try_clone());
         thread::spawn(move || {
             for stream in listener.iter().flat_map(UnixListener::incoming).flatten() {
                 post.came.fetch_add(1, Ordering::SeqCst);
                 post.busy.fetch_add(1, Ordering::SeqCst);
-                let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| post.serve(stream)));
+                post.unharmed(|| post.serve(stream));
                 post.busy.fetch_sub(1, Ordering::SeqCst);
-                if taken.is_err() {
-                    log(&post.place.folder, "keeper", "the keeper failed in a way that should not be");
-                }
             }
         });
     }
@@ -187,9 +187,18 @@ struct Post {
     socket: PathBuf,
     came: AtomicUsize,
     busy: AtomicUsize,
+    /// Sessions that may tell of nothing more: since when, and how they are read on.
+    resting: Mutex<HashMap<String, (Instant, Vec<u8>)>>,
 }
 
 impl Post {
+    /// Does something that may fail in ways that should not be.
+    fn unharmed(&self, work: impl FnOnce()) {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
+            log(&self.place.folder, "keeper", "the keeper failed in a way that should not be");
+        }
+    }
+
     /// Takes one event. Who sent it and gets no answer takes it alone.
     fn serve(&self, mut stream: UnixStream) {
         let mut bytes = Vec::new();
@@ -213,6 +222,29 @@ impl Post {
         answer.extend_from_slice(said.as_bytes());
         // Who is gone took it alone: what an event says is written once, however often it comes.
         let _ = stream.write_all(&answer);
+        if event.may_be_last() {
+            let later = reading_on(&event).to_string().into_bytes();
+            self.resting().insert(event.session_id, (Instant::now(), later));
+        }
+    }
+
+    fn resting(&self) -> MutexGuard<'_, HashMap<String, (Instant, Vec<u8>)>> {
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what was written into the transcripts of sessions after their last event.
+    fn read_on(&self) {
+        let is_quiet = |_: &String, (since, _): &mut (Instant, Vec<u8>)| since.elapsed() >= LOOKS_EVERY;
+        let quiet: Vec<Vec<u8>> = self.resting().extract_if(is_quiet).map(|(_, (_, later))| later).collect();
+        if quiet.is_empty() || !self.core.store().is_as_opened().unwrap_or(false) {
+            return;
+        }
+        for bytes in quiet {
+            let Ok(event) = Event::parse(&bytes) else { continue };
+            let arrival = Arrival { at: Time::now(), memory: Memory::Off, token: None, bytes };
+            let outcome = self.place.apply(&self.core, &event, &arrival);
+            self.place.settle(&event, &arrival, outcome);
+        }
     }
 
     /// Until there is nothing to stay for.
@@ -227,6 +259,7 @@ impl Post {
             if last.elapsed() > STAYS || !self.socket.exists() || !self.core.store().is_in_place() {
                 return;
             }
+            self.unharmed(|| self.read_on());
         }
     }
 

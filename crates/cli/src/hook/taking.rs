@@ -154,10 +154,7 @@ impl Hook<'_> {
 
     /// A session that ends has little time: the next call reads the rest of it.
     fn read_later(&self, event: &Event, at: Time) {
-        let later = json!({
-            "hook_event_name": "PreCompact", "session_id": event.session_id, "transcript_path": event.transcript_path, "cwd": event.cwd,
-        });
-        let spooled = Spooled { at, memory: Memory::Off, event: later.to_string() };
+        let spooled = Spooled { at, memory: Memory::Off, event: reading_on(event).to_string() };
         if let Err(error) = spool(self.folder, &spooled) {
             log(self.folder, &event.hook_event_name, &format!("the rest of the transcript is for ingest: {error}"));
         }
@@ -265,6 +262,13 @@ impl Hook<'_> {
         let reason = closing::prompt(&now.who.handle, now.who.scratchpad.as_deref(), is_subagent);
         Ok(Some(json!({ "decision": "block", "reason": reason })))
     }
+}
+
+/// An event upon which nothing is done but to read on in the session's transcripts.
+pub(super) fn reading_on(event: &Event) -> Value {
+    json!({
+        "hook_event_name": "PreCompact", "session_id": event.session_id, "transcript_path": event.transcript_path, "cwd": event.cwd,
+    })
 }
 
 /// Whether a file was written to after this time.

@@ -15,6 +15,7 @@ use trackway_testkit::Engine;
 
 use crate::{
     hook::{Session, whole_session},
+    ingest::{Folder, SESSION, Writing},
     record::record,
     terminal::{Ran, Terminal, both_engines, column, ran_with_input},
 };
@@ -144,6 +145,20 @@ both_engines! {
             kept.hears("UserPromptSubmit", &json!({ "prompt": "go" }));
             kept.agents().len() == 64
         });
+    }
+
+    fn what_is_written_after_the_last_event_is_read(terminal: Terminal) {
+        let kept = Kept(Session { terminal: &terminal, id: SESSION });
+        let folder = Folder::of(&terminal);
+        let mut writing = Writing::new(SESSION, "/ship");
+        folder.append(None, &writing.prompt("set sail"));
+        kept.hears("SessionStart", &json!({ "source": "startup" }));
+        kept.keeper();
+        kept.hears("Stop", &json!({ "transcript_path": folder.file(None), "last_assistant_message": "Under way." }));
+        // So 2.1.53 does it, and then it is killed.
+        folder.append(None, &writing.says("m1", Some("end_turn"), 40, "Under way."));
+        let used = || terminal.json(&["usage"])[0]["output_tokens"].clone();
+        until("the last words are counted", || used() == json!(40));
     }
 
     fn a_keeper_goes_with_the_home_it_is_of(terminal: Terminal) {
