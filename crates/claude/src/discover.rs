@@ -1,6 +1,7 @@
 //! Which transcripts there are: found by their names, whatever version wrote them.
 
 use std::{
+    collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
     time::SystemTime,
@@ -42,9 +43,13 @@ pub fn find(path: &Path, wanted: &mut dyn FnMut(&Path) -> bool) -> Found {
     // A transcript has one name, whichever way led to it: what was read of it is found by that.
     let path = &real(path);
     look(path, 0, wanted, &mut found, &mut dated);
-    // A session that repeats another's lines is younger than it.
-    dated.sort_by(|(age, one), (other_age, other)| {
-        (one.agent.is_some(), age, &one.path).cmp(&(other.agent.is_some(), other_age, &other.path))
+    // A session that repeats another's lines is younger than it, and so is one that takes away what another's agent wrote.
+    dated.sort_by(|(age, _), (other_age, _)| age.cmp(other_age));
+    let own = dated.iter().rev().filter(|(_, transcript)| transcript.agent.is_none());
+    let began: HashMap<_, _> = own.map(|(age, transcript)| (transcript.session.clone(), age.clone())).collect();
+    dated.sort_by_cached_key(|(age, Transcript { path, session, agent })| {
+        let began = began.get(session).unwrap_or(age);
+        (began.clone(), session.clone(), agent.is_some(), age.clone(), path.clone())
     });
     found.transcripts = dated.into_iter().map(|(_, transcript)| transcript).collect();
     found

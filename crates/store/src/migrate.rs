@@ -18,6 +18,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (7, "agents", include_str!("../migrations/0007_agents.sql")),
     (8, "doors", include_str!("../migrations/0008_doors.sql")),
     (9, "doors_indexes", include_str!("../migrations/0009_doors_indexes.sql")),
+    (10, "whose", include_str!("../migrations/0010_whose.sql")),
 ];
 
 /// The schema this program knows.

@@ -501,6 +501,7 @@ table! {
         ended_at: Option<Time>,
         hooked_at: Option<Time>,
         #[serde(skip)] shell_at: Option<Time>,
+        #[serde(skip)] removals: Option<String>,
     }
 }
 

@@ -15,7 +15,7 @@ use trackway_store::{
     tables::{File, FileChanged},
 };
 
-use super::Observing;
+use super::{Observing, removal::Removal};
 use crate::{core::record_touch, error::Result, touched::Recorded};
 
 /// Characters of a path that the registry shows.
@@ -42,7 +42,16 @@ impl Observing<'_, '_> {
         let ground = self.ground(seen)?;
         let path = recorded_path(ground.root.as_deref(), ground.cwd.as_deref(), &facts.path);
         if let (FileChange::Delete, Some(call)) = (facts.change, &facts.tool_use_id) {
-            return self.removed(seen, facts, call, run, ground.workspace, &path);
+            let removal = Removal {
+                at: seen.at,
+                run: run.uuid(),
+                call: call.clone(),
+                tool: facts.tool.clone(),
+                workspace: ground.workspace.uuid(),
+                path,
+                whole: facts.path.clone(),
+            };
+            return self.removed(removal);
         }
         let lines = facts.written.as_ref().map(trackway_domain::line_trace::Written::to_bytes);
         let file = match self.known_file(ground.workspace, &path)? {
@@ -75,36 +84,9 @@ impl Observing<'_, '_> {
             return self.know_better(known, run, facts, change.lines);
         }
         self.count("file_change");
-        self.touch_file(run, file.id, facts.change, &path, seen.at)
-    }
-
-    /// A command took a path away: the files at it and below it that were there, as far as the record knows.
-    fn removed(
-        &mut self,
-        seen: &Seen,
-        facts: &FileFacts,
-        call: &str,
-        run: Id<kind::Run>,
-        workspace: Id<kind::Workspace>,
-        path: &str,
-    ) -> Result<()> {
-        let there = self.write.rows::<File>(
-            "where tenant_id = ?1 and workspace_id = ?2 and (path_key = ?3 or (path_key >= ?4 and path_key < ?5))
-             and coalesce((select c.change from file_changes c where c.tenant_id = ?1 and c.file_id = files.id and c.created_at <= ?6
-                           order by c.created_at desc limit 1), ?7) <> ?7
-             order by path_key limit 1000",
-            params![workspace, text::key(path), format!("{path}/"), format!("{path}0"), seen.at, FileChange::Delete],
-        )?;
-        for file in there {
-            // One call takes several files away: each has a change of its own.
-            let tool_use_id = Some(format!("{call} {}", file.id.uuid().simple()));
-            let change = FileChanged { tool_use_id, ..self.change(seen, facts, file.id, run) };
-            if self.write.insert_new(&change)? {
-                self.count("file_change");
-                self.touch_file(run, file.id, FileChange::Delete, &file.path, seen.at)?;
-            }
-        }
-        Ok(())
+        self.touch_file(run, file.id, facts.change, &path, seen.at)?;
+        let whole = Path::new(ground.root.as_deref().unwrap_or_default()).join(&path);
+        self.removed_later(&whole, seen.at)
     }
 
     /// What was seen of a file, but for the lines that were written.
@@ -176,7 +158,7 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
-    fn touch_file(
+    pub(super) fn touch_file(
         &mut self,
         run: Id<kind::Run>,
         file: Id<kind::File>,

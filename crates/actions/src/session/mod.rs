@@ -13,6 +13,7 @@ mod import;
 mod matching;
 mod message;
 mod place;
+mod removal;
 mod run;
 mod usage;
 
@@ -35,6 +36,7 @@ use trackway_store::{
 };
 use uuid::Uuid;
 
+use self::removal::Removal;
 use crate::{
     action::About,
     context::Context,
@@ -152,6 +154,8 @@ struct Observing<'a, 'w> {
     workspaces: HashMap<String, Id<kind::Workspace>>,
     /// Files by their workspaces and paths.
     files: HashMap<(Id<kind::Workspace>, String), File>,
+    /// What commands in the transcripts of the session took away.
+    removals: Vec<Removal>,
     /// Prompts of another session that this one repeats, with what followed them.
     repeated: HashSet<String>,
     /// The first message that answers each prompt, of a client whose repeated lines are known by that only.
@@ -192,6 +196,7 @@ impl<'a, 'w> Observing<'a, 'w> {
             write,
             source: observation.source,
             kept: session.clone(),
+            removals: session.removals.as_deref().map(Removal::read).unwrap_or_default(),
             session,
             session_changed: false,
             subagents: HashMap::new(),

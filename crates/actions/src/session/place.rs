@@ -67,6 +67,7 @@ pub(super) fn new_session(context: &Context, write: &mut Writer<'_>, name: &str,
         ended_at: None,
         hooked_at: None,
         shell_at: None,
+        removals: None,
     };
     write.insert(&session)?;
     write.register(session.id, None, &session.session_id, Some(context.actor.id()))?;

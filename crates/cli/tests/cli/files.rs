@@ -11,7 +11,7 @@ use trackway_domain::Time;
 
 use crate::{
     hook::{Session, git, git_at, project, stopping, writing},
-    ingest::{AGENT, Folder, SESSION, Writing, ingest},
+    ingest::{AGENT, Folder, OTHER, SESSION, Writing, ingest},
     terminal::{Terminal, both_engines, column, ran, text},
 };
 
@@ -337,6 +337,54 @@ both_engines! {
         Folder::of(&terminal).append(None, &lines);
         ingest(&terminal);
         assert_eq!(deleted(), wanted);
+    }
+
+    fn a_file_that_an_agent_wrote_and_another_removed_is_deleted(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let folder = Folder::of(&terminal);
+        let writing = |session| Writing::new(session, project.to_str().unwrap());
+        let mut agent = writing(SESSION).of_agent(AGENT);
+        let mut written = agent.prompt("write");
+        for (call, path) in [("t1", "a.txt"), ("t2", "b.txt"), ("t3", "kept.txt")] {
+            written += &agent.calls(call, "Write", call, &json!({ "file_path": project.join(path), "content": "x\n" }));
+            written += &agent.result(call, "File created", &json!({ "type": "create", "structuredPatch": [] }));
+        }
+        // The transcript of who removes it is read first: before the agent's is there, and because it is of the session.
+        for (session, prompt, call, path) in [(SESSION, "clean", "t4", "a.txt"), (OTHER, "and the rest", "t5", "b.txt")] {
+            let mut main = writing(session);
+            (0..200).for_each(|_| drop(main.line("time-passes", &json!({}))));
+            let lines = main.prompt(prompt) + &main.calls(call, "Bash", call, &json!({ "command": format!("rm {path}") }))
+                + &main.result(call, "", &json!({ "stdout": "" }));
+            folder.write(&format!("{session}.jsonl"), lines.as_bytes());
+            if session == SESSION {
+                ingest(&terminal);
+                folder.append(Some(AGENT), &written);
+            }
+        }
+        ingest(&terminal);
+        let mut runs = column(&terminal.json(&["run", "list"]), "id");
+        runs.sort();
+        assert_eq!(made(&terminal, &runs[0]), ["create a.txt", "create b.txt", "create kept.txt"]);
+        let mut deleted = runs[1..].iter().map(|run| made(&terminal, run)).collect::<Vec<_>>();
+        deleted.sort();
+        assert_eq!(deleted, [["delete a.txt"], ["delete b.txt"]]);
+    }
+
+    fn a_workspace_that_is_removed_takes_its_files_along(terminal: Terminal) {
+        let gone = repository(terminal.home.path().join("work/gone"));
+        let inner = repository(gone.join("inner"));
+        let beside = repository(terminal.home.path().join("work/gone-not"));
+        let session = Session { terminal: &terminal, id: SESSION };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        session.prompt("write");
+        for (call, path) in [("t1", gone.join("a.txt")), ("t2", inner.join("b.txt")), ("t3", beside.join("c.txt"))] {
+            session.hears("PostToolUse", &written(call, &path));
+        }
+        session.hears("Stop", &json!({ "last_assistant_message": "written" }));
+        session.prompt("clean up");
+        fs::remove_dir_all(&gone).unwrap();
+        session.hears("PostToolUse", &at(terminal.home.path(), shell("rm -rf work/gone")));
+        assert_eq!(made(&terminal, "last"), ["delete a.txt", "delete b.txt"]);
     }
 
     fn a_commit_is_of_the_run_whose_command_says_so(terminal: Terminal) {
