@@ -5,15 +5,13 @@
 
 use std::fs;
 
-use trackway_domain::{
-    Time,
-    observed::{CommitEvidence, CommitFacts},
-};
+use trackway_domain::{Time, observed::CommitFacts, words::CommitEvidence};
 
 use crate::{
     redact::redacted,
+    removal::{is_keyword, simple_commands},
     tool::commits_in_words,
-    work_tree::{commits, find, git_folder, is_hash, is_older},
+    work_tree::{commits, find, git_folder, is_hash, written_at},
 };
 
 /// Bytes of a log that is read.
@@ -64,6 +62,15 @@ impl Ran<'_> {
     }
 }
 
+/// Whether a command names what makes a commit. A script that does is called anything.
+fn names_commit(command: &str) -> bool {
+    let commits = |word: &str| matches!(word, "commit" | "merge" | "cherry-pick" | "revert" | "am" | "rebase");
+    simple_commands(command).iter().any(|words| {
+        let mut words = words.iter().flatten().skip_while(|word| is_keyword(word) || word.contains('='));
+        words.next().is_some_and(|program| program == "git") && words.any(|word| commits(word))
+    })
+}
+
 /// A move of HEAD to a commit.
 #[derive(Debug, PartialEq, Eq)]
 struct Move {
@@ -89,9 +96,16 @@ impl HeadLog {
         }
         let root = self.root.as_deref();
         let mut made = ran.commits_printed(root);
-        for commit in root.map(|root| self.appeared(root, ran)).unwrap_or_default() {
+        let appeared = root.map(|root| self.appeared(root, ran)).unwrap_or_default();
+        if appeared.is_empty() {
+            return made;
+        }
+        // A command that names one and prints it has no other to make.
+        let is_named = made.is_empty() && names_commit(ran.command);
+        let evidence = if is_named { CommitEvidence::Named } else { CommitEvidence::Appeared };
+        for commit in appeared {
             if !made.iter().any(|known| commit.hash.starts_with(&known.hash)) {
-                made.push(commit);
+                made.push(CommitFacts { evidence, ..commit });
             }
         }
         made
@@ -112,8 +126,14 @@ impl HeadLog {
             return Vec::new();
         }
         range.truncate(MOVES_MAX);
-        let is_new = |commit: &CommitFacts| ran.made(commit) && !is_older(root, &commit.hash, ran.since);
-        commits(root, &range).into_iter().filter(is_new).collect()
+        let is_own = |commit: &CommitFacts| {
+            let written = written_at(root, &commit.hash);
+            // A repository that was copied has younger files.
+            let is_copied = |written| commit.committed_at.is_some_and(|at| written > at.plus_seconds(2));
+            let is_in_time = |written| written >= ran.since && (written <= ran.until || is_copied(written));
+            ran.made(commit) && written.is_none_or(is_in_time)
+        };
+        commits(root, &range).into_iter().filter(is_own).collect()
     }
 }
 
@@ -135,7 +155,22 @@ fn moved(line: &str) -> Option<Move> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Move, moved};
+    use super::{Move, moved, names_commit};
+
+    #[test]
+    fn a_command_names_a_commit_or_may_make_one_all_the_same() {
+        for command in [
+            "git commit -qm x",
+            "cd sub && git -C .. -c user.name=a commit --quiet -m \"$(cat <<'EOF'\nx\nEOF\n)\"",
+            "GIT_EDITOR=true git rebase main",
+            "if make; then git merge --no-ff x; fi",
+        ] {
+            assert!(names_commit(command), "{command}");
+        }
+        for command in ["./release.sh", "git log", "echo git commit", "commit", "grep commit .git/HEAD", ""] {
+            assert!(!names_commit(command), "{command}");
+        }
+    }
 
     #[test]
     fn a_line_of_the_log_is_a_move_or_nothing() {

@@ -57,15 +57,15 @@ fn paths_in(command: &str, cwd: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn is_keyword(word: &str) -> bool {
+pub(crate) fn is_keyword(word: &str) -> bool {
     matches!(word, "then" | "do" | "else" | "sudo")
 }
 
 /// A word; none where only the shell knows what it stands for.
-type Word = Option<String>;
+pub(crate) type Word = Option<String>;
 
 /// The words of each command in a line, up to what would need a shell to take apart.
-fn simple_commands(command: &str) -> Vec<Vec<Word>> {
+pub(crate) fn simple_commands(command: &str) -> Vec<Vec<Word>> {
     let (mut commands, mut words) = (Vec::new(), Vec::new());
     let mut characters = command.chars().peekable();
     // The word being read, and whether it stands for itself.

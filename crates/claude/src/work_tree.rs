@@ -11,9 +11,9 @@ use std::{
 
 use trackway_domain::{
     Time,
-    observed::{CommitEvidence, CommitFacts, Fact, Place},
+    observed::{CommitFacts, Fact, Place},
     plain_path::plain,
-    words::FileChange,
+    words::{CommitEvidence, FileChange},
     work_tree,
 };
 
@@ -89,12 +89,11 @@ fn common_folder(folder: &Path) -> PathBuf {
     small_file(&folder.join("commondir")).map_or_else(|| folder.to_path_buf(), |common| folder.join(common.trim()))
 }
 
-/// Whether git wrote a commit down before this time. Its own dates are whole seconds; the file of a commit, as long as it
-/// is one of its own, tells more.
-pub fn is_older(root: &str, hash: &str, at: Time) -> bool {
-    let Some((folder, name)) = hash.split_at_checked(2) else { return false };
-    let file = git_folder(root).map(|git| common_folder(&git).join("objects").join(folder).join(name));
-    file.and_then(|file| modified(&file)).is_some_and(|written| written < at)
+/// When git wrote a commit down. Its own dates are whole seconds; the file of a commit, as long as it has one of its own,
+/// tells more.
+pub fn written_at(root: &str, hash: &str) -> Option<Time> {
+    let (folder, name) = hash.split_at_checked(2)?;
+    modified(&common_folder(&git_folder(root)?).join("objects").join(folder).join(name))
 }
 
 /// When a file was last written to.
@@ -206,7 +205,7 @@ fn commit(entry: &str) -> Option<CommitFacts> {
     });
     Some(CommitFacts {
         hash: hash.to_owned(),
-        evidence: CommitEvidence::Appeared,
+        evidence: CommitEvidence::Found,
         author: Some(redacted(author).into_owned()),
         subject: Some(redacted(subject).into_owned()),
         committed_at: date.parse::<Time>().ok(),

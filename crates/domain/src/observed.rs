@@ -5,7 +5,7 @@
 use crate::{
     Time,
     line_trace::Written,
-    words::{ChangeEvidence, Evidence, FileChange, RunStatus},
+    words::{ChangeEvidence, CommitEvidence, Evidence, FileChange, RunStatus},
 };
 
 /// Facts about one session.
@@ -172,15 +172,6 @@ pub struct CommitFacts {
     pub committed_at: Option<Time>,
     /// Paths from the top of the work tree, with the old path of a renamed one.
     pub files: Vec<(String, Option<String>)>,
-}
-
-/// How it is known whose command made a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommitEvidence {
-    /// The command printed it.
-    Printed,
-    /// It was there after the command, and not before.
-    Appeared,
 }
 
 /// How far a transcript was read, to be kept with what was read.

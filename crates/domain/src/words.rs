@@ -332,6 +332,20 @@ words! {
 }
 
 words! {
+    /// How it is known whose command made a commit, the weakest first.
+    pub enum CommitEvidence {
+        /// It was there after the command, and not when somebody looked before.
+        Found = "found",
+        /// It was made while the command ran.
+        Appeared = "appeared",
+        /// So it was, and the command's words name what makes one.
+        Named = "named",
+        /// The command printed it.
+        Printed = "printed",
+    }
+}
+
+words! {
     /// Whose runs end with the end-of-run prompt, when the hooks of a client start them.
     #[derive(Default)]
     pub enum Memory {

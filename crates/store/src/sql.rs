@@ -355,6 +355,7 @@ word_columns!(
     words::ActorKind,
     words::AgentLinkType,
     words::ChangeEvidence,
+    words::CommitEvidence,
     words::CommitmentStatus,
     words::DecisionStatus,
     words::Evidence,

@@ -5,10 +5,10 @@ use trackway_domain::{
     Duration, Id, Time, Variant, ids,
     kind::{self, ActionType, ResourceType},
     words::{
-        ActorKind, AgentLinkType, ChangeEvidence, CommitmentStatus, DecisionStatus, Evidence, ExperimentStatus,
-        FileChange, Heading, ItemStatus, Level, Lifecycle, LinkType, MessageStatus, Priority, RelationType, RoleOrigin,
-        RoleSource, RunMode, RunStatus, Runner, SpawnRoleSource, StepType, StickiePriority, TaskStatus, TestcaseStatus,
-        TokenScope,
+        ActorKind, AgentLinkType, ChangeEvidence, CommitEvidence, CommitmentStatus, DecisionStatus, Evidence,
+        ExperimentStatus, FileChange, Heading, ItemStatus, Level, Lifecycle, LinkType, MessageStatus, Priority,
+        RelationType, RoleOrigin, RoleSource, RunMode, RunStatus, Runner, SpawnRoleSource, StepType, StickiePriority,
+        TaskStatus, TestcaseStatus, TokenScope,
     },
 };
 use uuid::Uuid;
@@ -661,6 +661,7 @@ table! {
         subject: Option<String>,
         committed_at: Option<Time>,
         created_at: Time,
+        #[serde(skip)] evidence: Option<CommitEvidence>,
     }
 }
 

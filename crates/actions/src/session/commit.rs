@@ -1,10 +1,13 @@
 //! Commits, linked to the run that made them and to the runs whose changes they hold.
 
+use std::cmp::Ordering;
+
 use trackway_domain::{
     Id, Time,
     kind::{self, ActionType, ResourceType},
-    observed::{CommitEvidence, CommitFacts, Seen},
+    observed::{CommitFacts, Seen},
     text,
+    words::CommitEvidence,
 };
 use trackway_store::{
     params,
@@ -43,7 +46,13 @@ impl Observing<'_, '_> {
             subject: None,
             committed_at: None,
             created_at: seen.at,
+            evidence: None,
         });
+        // What was written down before there was evidence yields to what is printed, as it did then.
+        let before = commit.evidence.unwrap_or(CommitEvidence::Named);
+        if new || facts.evidence > before {
+            commit.evidence = Some(facts.evidence);
+        }
         if hash.len() > commit.hash.len() {
             commit.hash = hash;
         }
@@ -68,8 +77,16 @@ impl Observing<'_, '_> {
             }
             Some(_) => {}
         }
-        if new || (facts.evidence == CommitEvidence::Printed && self.is_of_another(run, commit.id)?) {
-            self.touch_commit(run, commit.id, ActionType::Create, &path, seen.at)?;
+        let maker = match facts.evidence.cmp(&before) {
+            _ if new || facts.evidence == CommitEvidence::Printed => Some(run),
+            Ordering::Greater => Some(run),
+            Ordering::Equal => self.maker_of_two(seen, run, commit.id)?,
+            Ordering::Less => None,
+        };
+        if let Some(maker) = maker
+            && (new || self.is_of_another(maker, commit.id)?)
+        {
+            self.touch_commit(maker, commit.id, ActionType::Create, &path, seen.at)?;
         }
         for (name, old) in &facts.files {
             let name = recorded_path(root, root, name);
@@ -79,8 +96,27 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
+    /// Who made a commit that another run of this session was seen to make as well as this one: nothing says which of them
+    /// it was, but both worked for the main agent.
+    fn maker_of_two(
+        &mut self,
+        seen: &Seen,
+        run: Id<kind::Run>,
+        commit: Id<kind::Commit>,
+    ) -> Result<Option<Id<kind::Run>>> {
+        let other = self.write.one::<(Id<kind::Run>,)>(
+            "select t.run_id from run_resources t join runs r on r.tenant_id = ?1 and r.id = t.run_id
+             where t.tenant_id = ?1 and t.resource_type = 'commit' and t.resource_id = ?2 and t.action_type = 'create' and t.run_id <> ?3 and r.session_id = ?4 limit 1",
+            params![commit, run, self.session.id],
+        )?;
+        match other {
+            Some(_) => Ok(self.newest_main_run(seen.prompt.id.as_deref(), seen.at)?.map(|(main, _)| main)),
+            None => Ok(None),
+        }
+    }
+
     /// Takes a commit back from another run. Several agents in one work tree look at the same repository, and the first
-    /// to look finds it; what a command printed says whose it is.
+    /// to look finds it; better evidence says whose it is.
     fn is_of_another(&mut self, run: Id<kind::Run>, commit: Id<kind::Commit>) -> Result<bool> {
         let taken = self.write.execute(
             "delete from run_resources where tenant_id = ?1 and resource_type = 'commit' and resource_id = ?2 and action_type = 'create' and run_id <> ?3",

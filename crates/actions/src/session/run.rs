@@ -392,7 +392,11 @@ impl Observing<'_, '_> {
     }
 
     /// The main agent's run at a time, which a subagent's run is part of until its spawn says better.
-    fn newest_main_run(&mut self, prompt_id: Option<&str>, at: Time) -> Result<Option<(Id<kind::Run>, i64)>> {
+    pub(super) fn newest_main_run(
+        &mut self,
+        prompt_id: Option<&str>,
+        at: Time,
+    ) -> Result<Option<(Id<kind::Run>, i64)>> {
         const SELECT: &str =
             "select id, chain_depth from runs where tenant_id = ?1 and session_id = ?2 and subagent_id is null";
         let session = self.session.id;

@@ -410,6 +410,35 @@ both_engines! {
         assert_eq!(column(&touches, "action_type"), ["create"]);
     }
 
+    fn a_quiet_commit_is_of_who_named_it_and_else_of_no_agent(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let folder = Folder::of(&terminal);
+        let mut main = Writing::new(SESSION, project.to_str().unwrap());
+        folder.append(None, &main.prompt("go"));
+        let hashes = [42, 44].map(|second| {
+            git_at(&project, &format!("2026-02-27T09:01:{second}Z"), &["commit", "-q", "--allow-empty", "-m", "quiet"]);
+            head(&project)
+        });
+        // Both run commands at the same time, twice.
+        for (agent, role, commands) in
+            [("a1", "cook", ["make", "./cook.sh"]), ("a2", "smith", ["git commit -qm quiet", "./forge.sh"]), ("a3", "guard", ["ls", "git log"])]
+        {
+            let mut working = Writing::new(SESSION, project.to_str().unwrap()).of_agent(agent);
+            let mut lines = working.prompt(&format!("[ROLE:{role}] work"));
+            for (call, command) in ["t1", "t2"].map(|call| format!("{agent}{call}")).iter().zip(commands) {
+                lines += &working.calls(call, "Bash", call, &json!({ "command": command }));
+                lines += &working.result(call, "", &json!({ "stdout": "" }));
+            }
+            folder.append(Some(agent), &lines);
+            ingest(&terminal);
+        }
+        let agent_of = |hash: &str| text(&terminal.json(&["why", hash])["chain"][2]["label"]);
+        assert_eq!(hashes.each_ref().map(|hash| agent_of(hash)), ["smith@project", "main@project"]);
+        for hash in &hashes {
+            assert_eq!(column(&terminal.json(&["why", hash])["touched_by"], "action_type"), ["create"]);
+        }
+    }
+
     fn the_maker_of_a_file_is_who_created_it_last_or_changed_it_last(terminal: Terminal) {
         let folder = Folder::of(&terminal);
         let mut main = Writing::new(SESSION, "/ship");
