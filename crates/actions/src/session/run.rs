@@ -26,6 +26,8 @@ use crate::{error::Result, run::resource};
 const APART_MAX: i64 = 120_000_000;
 /// How far apart two hooks may tell of one start, where settings hold two of ours, in microseconds.
 const TWICE_MAX: i64 = 2_000_000;
+/// Runs below each other.
+const DEPTH_MAX: i64 = 100;
 /// Turns of a session are not ours to limit.
 const MAX_STEPS: i64 = 200;
 
@@ -560,6 +562,19 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
+    /// A run was put below another one: those below it are as much deeper.
+    fn take_along(&mut self, run: Id<kind::Run>) -> Result<()> {
+        Ok(self.write.post(
+            "with recursive below (id, depth) as (
+                 select id, chain_depth from runs where tenant_id = ?1 and id = ?2
+                 union all
+                 select r.id, b.depth + 1 from below b join runs r on r.tenant_id = ?1 and r.parent_run_id = b.id where b.depth < ?3)
+             update runs set chain_depth = (select max(b.depth) from below b where b.id = runs.id)
+             where tenant_id = ?1 and id in (select id from below where id <> ?2)",
+            params![run, DEPTH_MAX],
+        )?)
+    }
+
     /// Puts an agent's runs where its spawns say: below the run whose call it was, under the role it was given.
     pub(super) fn place_runs(&mut self, agent_id: &str) -> Result<()> {
         let Some(subagent) = self.subagents.get(agent_id).filter(|_| !self.newcomers.contains(agent_id)).cloned()
@@ -616,6 +631,9 @@ impl Observing<'_, '_> {
             }
             self.write.post(&format!("update runs set {set} where tenant_id = ?1 and id = ?2"), &params)?;
             self.agents_of_runs.remove(&run.id);
+            if parent.is_some_and(|parent| run.parent_run_id != Some(parent)) {
+                self.take_along(run.id)?;
+            }
         }
         Ok(())
     }

@@ -611,6 +611,8 @@ both_engines! {
             ingest::ingest(&terminal);
         }
         assert_eq!(agents(), ["a1 1", "a2 2", "a3 3"]);
+        let depths = connection(&terminal).query::<(i64,)>("select chain_depth from runs order by id", &[]).unwrap();
+        assert_eq!(depths, [(0,), (1,), (2,), (3,)]);
         let runs = terminal.json(&["run", "list"]);
         assert_eq!(column(&runs, "status"), ["completed", "failed", "failed", "running"]);
         assert_eq!(column(&runs, "final_message"), [failed, "null", "null", "null"]);
