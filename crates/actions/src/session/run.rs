@@ -279,7 +279,7 @@ impl Observing<'_, '_> {
                     && tie.prompt_id == beginning.prompt.id
                     && (tie.prompt_line.is_none() || beginning.prompt.line.is_none())
             })
-            .or_else(|| ties.iter().rev().find(|tie| self.is_same(tie, beginning)))
+            .or_else(|| ties.iter().rev().find(|tie| self.is_same(tie, subagent, beginning)))
             // Whoever began it ends it: until then, all that is asked here is asked in it.
             .or_else(|| ties.iter().find(|tie| subagent.is_none() && tie.attached && tie.status == RunStatus::Running));
         let (run, new) = match same {
@@ -301,7 +301,7 @@ impl Observing<'_, '_> {
     }
 
     /// Whether the other source told of this run: at about this time, with this prompt where both know it.
-    fn is_same(&self, tie: &Tie, beginning: &Beginning<'_>) -> bool {
+    fn is_same(&self, tie: &Tie, subagent: Option<&Subagent>, beginning: &Beginning<'_>) -> bool {
         let apart = (tie.started_at.micros() - beginning.at.micros()).abs();
         let untold = match self.source {
             Source::Hook => !tie.hooked || (apart <= TWICE_MAX && tie.status == RunStatus::Running),
@@ -313,7 +313,9 @@ impl Observing<'_, '_> {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,
         };
-        untold && near && agrees(&beginning.hash, &tie.prompt_hash) && agrees(&beginning.prompt.id, &tie.prompt_id)
+        // While an agent is in the background, the main agent goes on to other prompts, and those are named.
+        let asked = subagent.is_some() || agrees(&beginning.prompt.id, &tie.prompt_id);
+        untold && near && asked && agrees(&beginning.hash, &tie.prompt_hash)
     }
 
     fn tie(&mut self, tie: Tie, beginning: &Beginning<'_>) -> Result<Id<kind::Run>> {

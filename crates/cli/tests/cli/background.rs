@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     hook::{Session, project, spawning, stopping},
     ingest::{Folder, SESSION, Writing, ingest},
+    left_sessions::now,
     terminal::{Terminal, both_engines, column, text},
 };
 
@@ -36,6 +37,18 @@ fn is_the_persons_word(terminal: &Terminal, path: &str) {
 }
 
 both_engines! {
+    fn an_agent_is_in_one_run_whatever_the_main_agent_is_asked_meanwhile(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: SESSION };
+        session.prompt("set sail");
+        session.spawns("t1", "row");
+        // Its transcript names the prompt that came while it started, as 2.1.220 does.
+        session.hears("SubagentStart", &json!({ "agent_id": "a1", "agent_type": "general-purpose", "prompt_id": "p0" }));
+        let mut rowing = Writing::new(SESSION, project(&terminal).to_str().unwrap()).of_agent("a1");
+        Folder::of(&terminal).append(Some("a1"), &now(&(rowing.prompt("row") + &rowing.says("n1", Some("end_turn"), 5, "Rowed."))));
+        ingest(&terminal);
+        assert_eq!(column(&terminal.json(&["run", "list"]), "final_message"), ["Rowed.", "null"]);
+    }
+
     fn a_transcript_tells_how_each_ended(terminal: Terminal) {
         let folder = Folder::of(&terminal);
         let mut main = Writing::new(SESSION, "/ship");

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Lines as they are written now: hooks and transcripts tell of one moment.
-fn now(lines: &str) -> String {
+pub fn now(lines: &str) -> String {
     let mut lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for line in &mut lines {
         line["timestamp"] = json!(Time::now().to_string());
