@@ -96,9 +96,9 @@ pub(crate) fn keep_alive_unasked(write: &mut Writer<'_>, run: Id<kind::Run>) -> 
     let now = write.now;
     write.post_beside(
         // What `is_worth_extending` says.
-        "update queue_items q set lease_expires = cast(?3 as timestamptz) + q.lease_seconds * interval '1 s', heartbeat_at = ?3
-         from runs r where (r.tenant_id = ?1) is true and r.id = ?2 and q.id = r.queue_item_id and q.fence = r.fence and q.status = 'running'
-         and not ?3 between q.lease_expires - q.lease_seconds * interval '1 s' and q.lease_expires - q.lease_seconds * interval '0.9 s'",
+        "update queue_items set lease_expires = cast(?3 as timestamptz) + lease_seconds * interval '1 s', heartbeat_at = ?3
+         where (id, fence) = (select queue_item_id, fence from runs where (tenant_id = ?1) is true and id = ?2) and (status = 'running') is true
+         and not ?3 between lease_expires - lease_seconds * interval '1 s' and lease_expires - lease_seconds * interval '0.9 s'",
         params![run, now],
     )?;
     Ok(())
