@@ -542,12 +542,14 @@ impl Reading {
             self.push(at, name, Fact::SpawnResult { tool_use_id, status: "failed".into(), error });
             return;
         }
-        let status = response.status.clone().unwrap_or_else(|| "completed".into());
+        let is_launched = response.is_async == Some(true) || tool::is_launched_in_words(&said);
+        let unsaid = if is_launched { "async_launched" } else { "completed" };
+        let status = response.status.clone().unwrap_or_else(|| unsaid.to_owned());
         self.push(at, name, Fact::SpawnResult { tool_use_id: tool_use_id.clone(), status, error: None });
         match response.agent_id.as_deref().or_else(|| tool::agent_in_words(&said)) {
             Some(agent) => {
                 let agent_id = agent.to_owned();
-                if response.is_async == Some(true) && self.state.launched.len() < PENDING_MAX {
+                if is_launched && self.state.launched.len() < PENDING_MAX {
                     self.state.launched.insert(agent_id.clone(), tool_use_id.clone());
                 }
                 self.push(at, name, Fact::Match { tool_use_id, agent_id, evidence: Evidence::ToolResult });

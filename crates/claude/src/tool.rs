@@ -209,6 +209,11 @@ pub fn agent_in_words(said: &str) -> Option<&str> {
     Some(&rest[..end.unwrap_or(rest.len())]).filter(|agent| !agent.is_empty())
 }
 
+/// Whether a spawn's answer says that its agent goes on in the background. In an agent's own transcript nothing but the words does.
+pub fn is_launched_in_words(said: &str) -> bool {
+    said.starts_with("Async agent launched")
+}
+
 /// What stands between a commit's hash and its subject.
 const BEFORE_SUBJECT: &str = "] ";
 

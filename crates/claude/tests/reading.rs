@@ -312,6 +312,18 @@ fn an_agent_in_the_background_ends_with_its_notification() {
 }
 
 #[test]
+fn an_agent_launches_others_in_words() {
+    let said = "Async agent launched successfully. (This is internal.)\nagentId: a1 (internal ID)\nIt is working in the background.";
+    let lines = [
+        prompt("u1", None, false, "go"),
+        calls("u2", "u1", false, &[("t1", "Agent", spawn("one"))]),
+        returns("u3", "u2", false, "t1", said, Value::Null),
+    ];
+    let told = told(Some("a0"), &lines);
+    assert_eq!(told[told.len() - 2..], ["a0: t1 async_launched", "a0: t1 = a1 by tool_result"]);
+}
+
+#[test]
 fn what_is_no_prompt_begins_nothing() {
     let mut lines = vec![prompt("u1", None, false, "go"), says("u2", "u1", false, "done")];
     for (number, text) in [

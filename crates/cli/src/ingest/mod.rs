@@ -7,7 +7,7 @@ mod watch;
 use std::{
     collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    sync::mpsc::{SyncSender, sync_channel},
     thread,
     time::UNIX_EPOCH,
 };
@@ -35,7 +35,9 @@ const READERS: usize = 2;
 /// How far readers stand behind who writes.
 #[cfg(target_os = "linux")]
 const READERS_BEHIND: i32 = 10;
-/// Parts that each reader is ahead of what is written.
+/// Bytes of transcripts that a reader hands on together: most transcripts are short.
+const HANDED_ON: i64 = 2 << 20;
+/// How often each reader has handed something on that is not written yet.
 const AHEAD: usize = 8;
 /// Bytes of transcripts that are written down together: few enough for others to write meanwhile, as many as fit into the
 /// time a hook waits.
@@ -193,14 +195,14 @@ impl<'a> Ingesting<'a> {
         self.core.store().while_much_is_written(|| {
             thread::scope(|scope| {
                 // Reading and writing at once: some understand lines while one keeps rows.
-                let readers: Vec<Receiver<Part>> = (0..READERS)
+                let readers = (0..READERS)
                     .map(|first| {
                         let (sender, parts) = sync_channel(AHEAD);
                         scope.spawn(move || read_some(jobs, first, &sender));
-                        parts
+                        parts.into_iter().flatten()
                     })
                     .collect();
-                write_all(self.core, self.context, jobs, &readers, read, &mut bar)
+                write_all(self.core, self.context, jobs, readers, read, &mut bar)
             })
         })??;
         bar.finish();
@@ -235,22 +237,33 @@ fn unread(transcript: &Transcript, mark: Option<&Mark>) -> u64 {
 }
 
 /// Reads every so many files.
-fn read_some(jobs: &[(Transcript, Option<Mark>)], first: usize, parts: &SyncSender<Part>) {
+fn read_some(jobs: &[(Transcript, Option<Mark>)], first: usize, parts: &SyncSender<Vec<Part>>) {
     // There is one who writes, and it takes longest: where processors are few, readers do not keep it from its work.
     // Elsewhere than on Linux this would be said of the whole process.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(READERS_BEHIND);
+    let (mut read, mut bytes, mut flow) = (Vec::new(), 0, Flow::Continue);
     for (transcript, mark) in jobs.iter().skip(first).step_by(READERS) {
         let tally = transcript::read(transcript, mark.as_ref(), |observation| {
-            Ok::<_, std::io::Error>(match parts.send(Part::Read(observation)) {
-                Ok(()) => Flow::Continue,
-                Err(_) => Flow::Stop,
-            })
+            bytes += length(&observation);
+            read.push(Part::Read(observation));
+            if bytes >= HANDED_ON {
+                bytes = 0;
+                flow = parts.send(std::mem::take(&mut read)).map_or(Flow::Stop, |()| Flow::Continue);
+            }
+            Ok::<_, std::io::Error>(flow)
         });
-        if parts.send(Part::End(tally)).is_err() {
+        if flow == Flow::Stop {
             return;
         }
+        read.push(Part::End(tally));
     }
+    let _ = parts.send(read);
+}
+
+/// Bytes that a part was read from.
+fn length(observation: &Observation) -> i64 {
+    observation.progress.as_ref().map_or(0, |progress| progress.to - progress.from)
 }
 
 /// Writes down what was read, in the order of the files. A hook may have read it meanwhile: then it is in the record
@@ -259,17 +272,17 @@ fn write_all(
     core: &Core,
     context: &Context,
     jobs: &[(Transcript, Option<Mark>)],
-    readers: &[Receiver<Part>],
+    mut readers: Vec<impl Iterator<Item = Part>>,
     ingested: &mut Ingested,
     bar: &mut Bar,
 ) -> Result<(), Failure> {
     let (mut waiting, mut bytes) = (Vec::new(), 0);
-    for ((transcript, _), parts) in jobs.iter().zip(readers.iter().cycle()) {
+    for ((transcript, _), number) in jobs.iter().zip((0..READERS).cycle()) {
         let path = transcript.path.display();
-        for part in parts {
+        for part in readers[number].by_ref() {
             match part {
                 Part::Read(observation) => {
-                    bytes += observation.progress.as_ref().map_or(0, |progress| progress.to - progress.from);
+                    bytes += length(&observation);
                     waiting.push(observation);
                     if bytes >= TOGETHER {
                         write_together(core, context, &waiting, ingested)?;
