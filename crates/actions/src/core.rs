@@ -68,18 +68,14 @@ impl Core {
         self.transact(context, Ending::Commit, |work| work.perform_all(actions))
     }
 
-    /// Executes two actions of different kinds in one transaction: both or none.
+    /// Executes actions of two kinds in one transaction: all or none.
     pub fn execute_both<A: Action, B: Action>(
         &self,
         context: &Context,
-        first: &A,
-        second: &B,
-    ) -> Result<(A::Output, B::Output)> {
-        self.transact(context, Ending::Commit, |work| {
-            let first = only(work.perform_all(std::slice::from_ref(first))?)?;
-            let second = only(work.perform_all(std::slice::from_ref(second))?)?;
-            Ok((first, second))
-        })
+        first: &[A],
+        second: &[B],
+    ) -> Result<(Vec<A::Output>, Vec<B::Output>)> {
+        self.transact(context, Ending::Commit, |work| Ok((work.perform_all(first)?, work.perform_all(second)?)))
     }
 
     /// Does everything an action does, answers as it would, and leaves no trace.

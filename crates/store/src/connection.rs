@@ -112,8 +112,8 @@ enum PendingKind {
     Alone,
     /// Sees nothing of its neighbours, so they can be one statement.
     Beside,
-    /// The same, and all of it fails unless it changes a row.
-    BesideAndChanging,
+    /// The same, and all of it fails unless it changes so many rows.
+    BesideAndChanging(usize),
     /// A look, and all of it fails unless it finds a row.
     BesideAndFinding,
 }
@@ -355,15 +355,15 @@ impl Connection {
         }
     }
 
-    /// The same, which must change a row: else all of the transaction is refuted.
-    pub(crate) fn post_changing(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+    /// The same, which must change so many rows: else all of the transaction is refuted.
+    pub(crate) fn post_changing(&mut self, sql: Cow<'static, str>, params: &[Param<'_>], rows: usize) -> Result<()> {
         match self {
-            Self::Sqlite(_) => match self.execute(sql, params)? {
-                0 => Err(Error::Refuted("nothing to change".into())),
+            Self::Sqlite(_) => match usize::try_from(self.execute(&sql, params)?) {
+                Ok(changed) if changed < rows => Err(Error::Refuted("nothing to change".into())),
                 _ => Ok(()),
             },
             Self::Postgres(postgres) => {
-                postgres.keep(Cow::Borrowed(sql), params, PendingKind::BesideAndChanging);
+                postgres.keep(sql, params, PendingKind::BesideAndChanging(rows));
                 Ok(())
             }
         }
@@ -706,17 +706,20 @@ fn as_one(mut group: Vec<Pending>) -> Option<Pending> {
         sql.push_str(&number.to_string());
         sql.push_str(" as (");
         push_shifted(&mut sql, &part.sql, params.len());
-        if part.kind == PendingKind::BesideAndChanging {
-            sql.push_str(" returning 1");
-        }
-        if part.kind != PendingKind::Beside {
-            checks.push(number);
+        match part.kind {
+            PendingKind::BesideAndChanging(rows) => {
+                sql.push_str(" returning 1");
+                checks.push((number, rows));
+            }
+            PendingKind::BesideAndFinding => checks.push((number, 1)),
+            PendingKind::Beside | PendingKind::Alone => {}
         }
         params.extend(part.params);
     }
     sql.push_str(") select 1");
-    for number in checks {
-        sql.push_str(&format!(" / (select count(*) from p{number})"));
+    for (number, rows) in checks {
+        // Fewer are none.
+        sql.push_str(&format!(" / (select count(*) / {rows} from p{number})"));
     }
     Some(Pending { sql: Cow::Owned(sql), params, kind: PendingKind::Alone })
 }

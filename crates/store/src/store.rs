@@ -1,6 +1,7 @@
 //! An opened database: connections handed out for reading, and for the one write path.
 
 use std::{
+    borrow::Cow,
     cell::Cell,
     collections::HashMap,
     ops::{Deref, DerefMut},
@@ -510,7 +511,7 @@ impl Writer<'_> {
     /// row is changed. `?1` is the tenant.
     pub fn post_changing(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
-        self.reader.lent.post_changing(sql, &scoped)
+        self.reader.lent.post_changing(Cow::Borrowed(sql), &scoped, 1)
     }
 
     /// A look without which nothing of the transaction happens: it fails as [`Error::Refuted`] unless it finds a row, which
@@ -520,9 +521,9 @@ impl Writer<'_> {
         self.reader.lent.post_finding(sql, &scoped)
     }
 
-    /// The same for a whole row, which holds its tenant itself.
-    pub(crate) fn post_changing_row(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
-        self.reader.lent.post_changing(sql, params)
+    /// The same for whole rows, which hold their tenant themselves, each of which must be new.
+    pub(crate) fn post_new_rows(&mut self, sql: Cow<'static, str>, params: &[Param<'_>], rows: usize) -> Result<()> {
+        self.reader.lent.post_changing(sql, params, rows)
     }
 
     pub fn commit(mut self) -> Result<()> {

@@ -1,9 +1,11 @@
 //! Tables and views as Rust structs: a field is a column.
 
+use std::borrow::Cow;
+
 use crate::{
     connection::Engine,
     error::{Error, Result},
-    sql::{FromRow, Param, ToParam},
+    sql::{FromRow, Param, ToParam, places},
     store::{Reader, Writer},
 };
 
@@ -192,9 +194,21 @@ impl Writer<'_> {
         Ok(self.execute_row(T::insert_new_sql(), &row.params())? > 0)
     }
 
-    /// Inserts a row without asking whether there is one like it: that refutes the transaction.
-    pub fn insert_hoped_new<T: Table>(&mut self, row: &T) -> Result<()> {
-        self.post_changing_row(T::insert_new_sql(), &row.params())
+    /// Inserts rows without asking whether there is one like them: that refutes the transaction.
+    pub fn insert_hoped_new<T: Table>(&mut self, rows: &[T]) -> Result<()> {
+        let sql = match rows {
+            [] => return Ok(()),
+            [_] => Cow::Borrowed(T::insert_new_sql()),
+            _ => {
+                let width = T::COLUMNS.len();
+                let row = |number| format!("({})", places(number * width + 1, width));
+                let values: Vec<_> = (0..rows.len()).map(row).collect();
+                let (columns, values) = (T::COLUMNS.join(", "), values.join(", "));
+                Cow::Owned(format!("insert into {} ({columns}) values {values} on conflict do nothing", T::NAME))
+            }
+        };
+        let params: Vec<_> = rows.iter().flat_map(Table::params).collect();
+        self.post_new_rows(sql, &params, rows.len())
     }
 
     pub fn update<T: Table>(&mut self, row: &T) -> Result<()> {

@@ -241,16 +241,16 @@ engines! {
             cost: None,
         };
 
-        let (used, told) = house.core.execute_both(&run.context, &usage("m"), &step("so")).unwrap();
+        let (used, told) = house.core.execute_both(&run.context, &[usage("m")], &[step("so")]).unwrap();
 
-        assert_eq!((used.output_tokens, told.position), (Some(2), 1));
+        assert_eq!((used[0].output_tokens, told[0].position), (Some(2), 1));
         // The same message again counts once, and its step is a step.
-        let (used, told) = house.core.execute_both(&run.context, &usage("other"), &step("again")).unwrap();
-        assert_eq!((used.model.as_deref(), told.position), (Some("m"), 2));
+        let (used, told) = house.core.execute_both(&run.context, &[usage("other")], &[step("again")]).unwrap();
+        assert_eq!((used[0].model.as_deref(), told[0].position), (Some("m"), 2));
         let before = house.snapshot();
         let fresh = RecordUsage { message_id: Some("m2".to_owned()), ..usage("m") };
         let too_long = step(&"a".repeat(trackway_domain::text::TEXT_MAX + 1));
-        assert!(house.core.execute_both(&run.context, &fresh, &too_long).is_err());
+        assert!(house.core.execute_both(&run.context, &[fresh], &[too_long]).is_err());
         before.assert_unchanged(&house.core);
     }
 
@@ -260,11 +260,19 @@ engines! {
         let position = |after| run.does(step(after)).unwrap().position;
 
         assert_eq!([Some(0), Some(1), Some(1), None, Some(4)].map(position), [1, 2, 3, 4, 5]);
+        // Several at once: as they were said to be, unless something came between.
+        let positions = |after: [Option<i64>; 2]| {
+            let told = house.core.execute_all(&run.context, &after.map(step)).unwrap();
+            told.iter().map(|step| step.position).collect::<Vec<_>>()
+        };
+        assert_eq!(positions([Some(5), Some(6)]), [6, 7]);
+        assert_eq!(positions([Some(6), Some(7)]), [8, 9]);
+        assert_eq!(positions([None, Some(9)]), [10, 11]);
 
         run.ends(RunStatus::Completed);
         let before = house.snapshot();
         let over = (ErrorKind::Denied, "the run is completed: its token ended with it".to_owned());
-        assert_eq!(refusal(run.does(step(Some(5)))), over);
+        assert_eq!(refusal(run.does(step(Some(11)))), over);
         before.assert_unchanged(&house.core);
     }
 

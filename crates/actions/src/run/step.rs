@@ -40,18 +40,40 @@ impl Action for RecordStep {
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let run = told_about(context, write, &self.run)?;
-        let detail = self.detail.as_deref().map(|detail| text::body("detail", detail, text::TEXT_MAX)).transpose()?;
-        let now = write.now;
-        let step = match self.after.filter(|_| write.hopeful) {
-            Some(last) => {
-                let (tenant_id, step_type, position) = (write.tenant, self.step_type, last + 1);
-                let step = Step { run_id: run, tenant_id, position, step_type, detail, created_at: now };
-                write.insert_hoped_new(&step)?;
-                step
-            }
-            None => append(write, run, self.step_type, detail, now)?,
-        };
+        let (detail, now) = (self.checked_detail()?, write.now);
+        let step = append(write, run, self.step_type, detail, now)?;
         Ok(Done::changed(step, &resource(run), Nothing))
+    }
+
+    /// Where all of them know what came before, nobody asks.
+    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
+        let known: Option<Vec<i64>> = actions.iter().map(|action| action.after).collect();
+        let Some(known) = known.filter(|_| write.hopeful) else {
+            return actions.iter().map(|action| action.perform(context, write)).collect();
+        };
+        let step = |(action, last): (&Self, i64)| {
+            Ok(Step {
+                run_id: told_about(context, write, &action.run)?,
+                tenant_id: write.tenant,
+                position: last + 1,
+                step_type: action.step_type,
+                detail: action.checked_detail()?,
+                created_at: write.now,
+            })
+        };
+        let steps = actions.iter().zip(known).map(step).collect::<Result<Vec<Step>>>()?;
+        write.insert_hoped_new(&steps)?;
+        let done = |step: Step| {
+            let run = resource(step.run_id);
+            Done::changed(step, &run, Nothing)
+        };
+        Ok(steps.into_iter().map(done).collect())
+    }
+}
+
+impl RecordStep {
+    fn checked_detail(&self) -> Result<Option<String>> {
+        Ok(self.detail.as_deref().map(|detail| text::body("detail", detail, text::TEXT_MAX)).transpose()?)
     }
 }
 

@@ -101,7 +101,7 @@ impl RecordUsage {
             created_at: write.now,
         };
         match present {
-            None if write.hopeful => write.insert_hoped_new(&usage)?,
+            None if write.hopeful => write.insert_hoped_new(std::slice::from_ref(&usage))?,
             None => write.insert(&usage)?,
             Some(_) => write.update(&usage)?,
         }

@@ -119,14 +119,13 @@ impl Job<'_> {
             steps: Vec::new(),
             last: None,
             calls: 0,
+            untold: Vec::new(),
             uncounted: None,
             revision,
         };
-        let worked = catch_unwind(AssertUnwindSafe(|| {
-            let ended = at_work.work();
-            at_work.count_the_rest().and(ended)
-        }));
-        let ended = match worked {
+        let worked = catch_unwind(AssertUnwindSafe(|| at_work.work()));
+        let told = at_work.tell();
+        let ended = match worked.map(|ended| told.and(ended)) {
             Ok(Ok(ended)) => ended,
             // It was cancelled for good, or lost its lease: there is nothing left to say.
             Ok(Err(error)) if error.kind() == ErrorKind::Denied => Ended::Lost,
@@ -148,7 +147,8 @@ struct Loop<'a> {
     /// The position of the last step that was written down.
     last: Option<i64>,
     calls: i64,
-    /// What the last call used, until it is written down with the next step.
+    /// Steps that are written down with the next one, and what the last call used.
+    untold: Vec<RecordStep>,
     uncounted: Option<RecordUsage>,
     /// The revision of its scratchpad that the agent knows of.
     revision: i64,
@@ -205,7 +205,12 @@ impl Loop<'_> {
             let next = match answer.outcome {
                 Ok(reply) => {
                     self.thought(&reply)?;
-                    match wanted(&reply) {
+                    let wanted = wanted(&reply);
+                    // Before anything is done. What is only read is told of at once, with the thought that led to it.
+                    if !wanted.begins_with_reading() {
+                        self.tell()?;
+                    }
+                    match wanted {
                         Wanted::Unreadable(why) => {
                             talk.hears(reply);
                             Err(why)
@@ -378,7 +383,7 @@ impl Loop<'_> {
     /// Writes down what the model said: one step for each turn.
     fn thought(&mut self, reply: &Reply) -> Result<()> {
         if let Some(leak) = self.leak(reply) {
-            self.step(StepType::Think, "(withheld)")?;
+            self.keep(StepType::Think, "(withheld)");
             return self
                 .step(StepType::SecurityWarning, &format!("the answer repeats {}; it was refused", leak.described()));
         }
@@ -387,35 +392,41 @@ impl Loop<'_> {
         if !names.is_empty() {
             said.push_str(&format!("{}calls {}", if said.is_empty() { "" } else { "\n" }, names.join(", ")));
         }
-        self.step(StepType::Think, if said.is_empty() { "(nothing)" } else { &said })
+        self.keep(StepType::Think, if said.is_empty() { "(nothing)" } else { &said });
+        Ok(())
     }
 
     fn step(&mut self, step_type: StepType, detail: &str) -> Result<()> {
+        self.keep(step_type, detail);
+        self.tell()
+    }
+
+    /// Keeps a step until the next one is told.
+    fn keep(&mut self, step_type: StepType, detail: &str) {
         let detail = text::cut(&text::clean(detail), text::TEXT_MAX - 1);
         self.steps.push(format!("{step_type}: {}", detail.lines().next().unwrap_or_default()));
-        let step = RecordStep { run: self.run.into(), step_type, detail: Some(detail), after: self.last };
-        let written = match self.uncounted.take() {
-            Some(usage) => self.insist(|job| Ok(job.core.execute_both(job.context, &usage, &step)?.1)),
-            None => self.insist(|job| job.core.execute(job.context, &step)),
-        }?;
-        self.last = Some(written.position);
+        let after = self.untold.last().map_or(self.last, |step| step.after.map(|last| last + 1));
+        self.untold.push(RecordStep { run: self.run.into(), step_type, detail: Some(detail), after });
+    }
+
+    /// Writes down what was not told yet.
+    fn tell(&mut self) -> Result<()> {
+        let (usage, steps) = (self.uncounted.take(), std::mem::take(&mut self.untold));
+        if usage.is_none() && steps.is_empty() {
+            return Ok(());
+        }
+        let (_, written) = self.insist(|job| job.core.execute_both(job.context, usage.as_slice(), &steps))?;
+        self.last = written.last().map(|step| step.position).or(self.last);
         Ok(())
     }
 
     fn count(&mut self, used: &[Used]) -> Result<()> {
         for used in used {
-            self.count_the_rest()?;
+            self.tell()?;
             self.calls += 1;
             self.uncounted = Some(usage(self.run, self.model(), self.means, used, self.calls));
         }
         Ok(())
-    }
-
-    fn count_the_rest(&mut self) -> Result<()> {
-        match self.uncounted.take() {
-            Some(usage) => self.insist(|job| job.core.execute(job.context, &usage).map(drop)),
-            None => Ok(()),
-        }
     }
 }
 

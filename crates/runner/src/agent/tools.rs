@@ -76,6 +76,18 @@ pub enum Wanted {
     Unreadable(String),
 }
 
+impl Wanted {
+    /// Whether it reads before it does anything.
+    pub fn begins_with_reading(&self) -> bool {
+        let first = match self {
+            Self::Calls(calls) => calls.first().and_then(|(_, intent)| intent.as_ref().ok()),
+            Self::InText(intent) => Some(intent),
+            Self::Unreadable(_) => None,
+        };
+        matches!(first, Some(Intent::FetchPage { .. } | Intent::Search { .. }))
+    }
+}
+
 /// Reads a reply: native calls first, else a fenced json block, else the first balanced object.
 pub fn wanted(reply: &Reply) -> Wanted {
     if !reply.calls.is_empty() {
