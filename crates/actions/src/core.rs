@@ -39,6 +39,9 @@ enum Ending {
     Rollback,
 }
 
+/// What each of several actions answers.
+type Outputs<A> = Vec<<A as Action>::Output>;
+
 impl Core {
     pub fn new(store: Store) -> Self {
         Self { store }
@@ -74,7 +77,7 @@ impl Core {
         context: &Context,
         first: &[A],
         second: &[B],
-    ) -> Result<(Vec<A::Output>, Vec<B::Output>)> {
+    ) -> Result<(Outputs<A>, Outputs<B>)> {
         self.transact(context, Ending::Commit, |work| Ok((work.perform_all(first)?, work.perform_all(second)?)))
     }
 
@@ -196,7 +199,7 @@ struct AtWork<'a, 'w> {
 }
 
 impl AtWork<'_, '_> {
-    fn perform_all<A: Action>(&mut self, actions: &[A]) -> Result<Vec<A::Output>> {
+    fn perform_all<A: Action>(&mut self, actions: &[A]) -> Result<Outputs<A>> {
         self.authorise::<A>()?;
         let dones = A::perform_all(actions, self.context, self.write)?;
         record_all(self.context, self.write, dones, &mut self.logged)

@@ -11,6 +11,7 @@ use trackway_domain::{
 };
 use trackway_store::{
     params,
+    sql::Param,
     tables::{File, FileChanged},
 };
 use uuid::Uuid;
@@ -69,17 +70,17 @@ impl Observing<'_, '_> {
     /// workspaces that were there.
     fn take_away(&mut self, removal: &Removal) -> Result<()> {
         let Removal { at, run, call, tool, workspace, path, whole } = removal;
-        let there = self.write.rows::<File>(
-            "where tenant_id = ?1
-             and (workspace_id = ?2 and (path_key = ?3 or (path_key >= ?4 and path_key < ?5))
-                  or workspace_id in (select w.id from workspaces w where w.tenant_id = ?1 and substr(w.directory || '/', 1, length(?8)) = ?8))
-             and coalesce((select c.change from file_changes c where c.tenant_id = ?1 and c.file_id = files.id and c.created_at <= ?6
-                           order by c.created_at desc limit 1), ?7) <> ?7
-             order by path_key limit 1000",
-            params![
-                workspace, text::key(path), format!("{path}/"), format!("{path}0"), at, FileChange::Delete, format!("{whole}/")
-            ],
+        let mut there = self.files_left(
+            "workspace_id = ?2 and (path_key = ?5 or (path_key >= ?6 and path_key < ?7))",
+            params![workspace, at, FileChange::Delete, text::key(path), format!("{path}/"), format!("{path}0")],
         )?;
+        let gone = self.write.query::<(Uuid,)>(
+            "select id from workspaces where tenant_id = ?1 and substr(directory || '/', 1, length(?2)) = ?2",
+            params![format!("{whole}/")],
+        )?;
+        for (workspace,) in gone {
+            there.extend(self.files_left("workspace_id = ?2", params![workspace, at, FileChange::Delete])?);
+        }
         let run = Id::from(*run);
         for file in there {
             let change = FileChanged {
@@ -103,5 +104,18 @@ impl Observing<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// The files of a workspace that were there at a time: `?3`. `?4` is the change after which one is not.
+    fn files_left(&mut self, which: &str, params: &[Param<'_>]) -> Result<Vec<File>> {
+        Ok(self.write.rows::<File>(
+            &format!(
+                "where tenant_id = ?1 and {which}
+                 and coalesce((select c.change from file_changes c where c.tenant_id = ?1 and c.file_id = files.id and c.created_at <= ?3
+                               order by c.created_at desc limit 1), ?4) <> ?4
+                 order by path_key limit 1000"
+            ),
+            params,
+        )?)
     }
 }
