@@ -2,8 +2,8 @@
 //!
 //! Opening a database costs a hook several times what the event does. So the first hook, once its own event is taken,
 //! leaves a keeper behind, and those after it hand theirs over a socket. A keeper is never needed: whoever gets no answer
-//! from it takes the event alone. What is written into a transcript after the last event, it reads. It goes when no event came for a while, and when the program or the database is not
-//! what it was when it started.
+//! from it takes the event alone. What is written into a transcript after the last event, it reads. It goes when no event
+//! came for a while, and when the program or the database is not what it was when it started.
 
 use std::{
     collections::HashMap,
