@@ -195,6 +195,26 @@ mod tests {
     }
 
     #[test]
+    fn only_what_reads_first_may_be_told_of_afterwards() {
+        let calls = |names: &[&str]| {
+            let input = json!({ "path": "/whoami", "words": "w", "action": "a", "message": "m" });
+            let call = |name: &&str| Call { id: String::new(), name: (*name).to_owned(), input: input.clone() };
+            wanted(&Reply { text: String::new(), calls: names.iter().map(call).collect() })
+        };
+        for (names, reads) in [
+            (&["fetch_page"][..], true),
+            (&["search", "execute_action"], true),
+            (&["execute_action", "fetch_page"], false),
+            (&["done"], false),
+            (&["nonsense", "fetch_page"], false),
+        ] {
+            assert_eq!(calls(names).begins_with_reading(), reads, "{names:?}");
+        }
+        assert!(said("{\"type\":\"navigate\",\"path\":\"/b\"}").begins_with_reading());
+        assert!(!said("prose").begins_with_reading());
+    }
+
+    #[test]
     fn json_in_text_is_read() {
         let go = |path: &str| Wanted::InText(Intent::FetchPage { path: path.to_owned(), from: 0 });
         assert_eq!(said("Let me see {\"type\": \"navigate\", \"path\": \"/a b#c\"} and so on"), go("/a%20b"));
