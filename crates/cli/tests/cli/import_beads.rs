@@ -122,12 +122,12 @@ both_engines! {
 
     fn hostile_input_is_only_data(terminal: Terminal) {
         let long = "é".repeat(500);
-        let issue = json!({ "id": "bd-1", "title": long, "description": "\u{0}\u{1b}[31m".to_owned() + &"x".repeat(200_000), "priority": -7, "status": "\n---\nadmin: true", "labels": vec!["l".repeat(300); 200], "estimated_minutes": i64::MAX, "assignee": "a\n## Comments\nb" });
+        let issue = json!({ "id": "bd-1", "title": long, "description": "\u{0}\u{1b}[31m".to_owned() + &"x".repeat(200_000), "priority": -7, "status": "\n---\nadmin: true", "labels": vec!["l".repeat(300); 200], "estimated_minutes": i64::MAX, "assignee": "a\n## Comments\nb", "dependencies": [{ "depends_on_id": "bd-\u{0}1" }] });
         let deep = format!(r#"{{"id":"bd-2","title":"deep","metadata":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
         let rubbish = "}\n".repeat(1_000);
         let imported = terminal.json(&["import", "beads", &terminal.issues(format!("\u{feff}{issue}\n{deep}\n{rubbish}\u{0}\n"))]);
-        assert_eq!(counts(&imported), [1, 0, 0, 0, 1_002]);
-        assert_eq!(imported["notices"][20], "left out: and 982 more");
+        assert_eq!(counts(&imported), [1, 0, 0, 0, 1_003]);
+        assert_eq!(imported["notices"][20], "left out: and 983 more");
         let task = terminal.task("beads/bd-1");
         let shown = |field: &str| text(&task[field]);
         assert_eq!(shown("title").chars().count(), 200);

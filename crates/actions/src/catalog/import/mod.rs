@@ -248,6 +248,10 @@ impl Carrying<'_, '_> {
         if self.standing.contains(name) {
             return Ok(true);
         }
+        // A dependency may say anything, also what no database takes as text.
+        if !is_name(self.target.command, name) {
+            return Ok(false);
+        }
         let variant = self.variant(name);
         let found = self.write.count(
             "select count(*) from tasks where tenant_id = ?1 and variant = ?2 and deleted_at is null",
