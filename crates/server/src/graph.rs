@@ -48,11 +48,12 @@ fn arcs(versions: &[Version]) -> String {
 fn row(version: &Version, most: i64) -> String {
     let share = |count: i64| count * 1_000 / most;
     let (good, bad) = (share(version.good), share(version.all - version.good - version.running));
+    let newest = if version.newest_only { "the newest " } else { "" };
     let said = match (version.all, version.running) {
         (0, _) => "not run yet".to_owned(),
-        (all, 0) => format!("{} of {all}", version.good),
+        (all, 0) => format!("{} of {newest}{all}", version.good),
         (all, running) if all == running => format!("{running} running"),
-        (all, running) => format!("{} of {}, {running} running", version.good, all - running),
+        (all, running) => format!("{} of {newest}{}, {running} running", version.good, all - running),
     };
     let levels: Vec<&str> = version.replaces.iter().map(|(_, level)| level.as_str()).collect();
     let here = if version.is_here { " class=here" } else { "" };
@@ -72,7 +73,7 @@ mod tests {
 
     fn version(name: &str, good: i64, running: i64, all: i64) -> Version {
         let (name, to) = (name.to_owned(), format!("/tasks/{name}"));
-        Version { name, to, is_here: false, replaces: Vec::new(), good, running, all }
+        Version { name, to, is_here: false, replaces: Vec::new(), good, running, all, newest_only: false }
     }
 
     #[test]
@@ -82,5 +83,7 @@ mod tests {
         for said in [">1 of 3, 1 running<", ">not run yet<", ">2 running<"] {
             assert!(html.contains(said), "{said}: {html}");
         }
+        let html = super::html(&[Version { newest_only: true, ..version("d", 900, 10, 1_000) }]);
+        assert!(html.contains(">900 of the newest 990, 10 running<"), "{html}");
     }
 }

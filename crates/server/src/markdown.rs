@@ -175,10 +175,11 @@ fn block(block: &Block) -> String {
                 let replaces: Vec<String> =
                     version.replaces.iter().map(|(name, level)| format!(", {level} of {}", line(name))).collect();
                 format!(
-                    "- [{}]({}): {} of {} runs completed{}\n",
+                    "- [{}]({}): {} of {}{} runs completed{}\n",
                     line(&version.name),
                     version.to,
                     version.good,
+                    if version.newest_only { "the newest " } else { "" },
                     version.all,
                     replaces.concat()
                 )

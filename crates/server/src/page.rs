@@ -227,6 +227,8 @@ pub struct Version {
     pub good: i64,
     pub running: i64,
     pub all: i64,
+    /// Whether these are the newest of more.
+    pub newest_only: bool,
 }
 
 /// A board as it hangs on the wall.

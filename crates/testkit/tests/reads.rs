@@ -5,6 +5,7 @@
 use std::cell::Cell;
 
 use serde_json::json;
+use trackway_actions::queue::{AddItem, CompleteItem, FailItem, TakeItems};
 use trackway_domain::{Id, Ref, Time, kind, words::RunStatus};
 use trackway_store::{Error, Reader, Result, params};
 use trackway_testkit::{House, engines};
@@ -86,12 +87,45 @@ engines! {
                 variant: version.variant,
                 replaces: version.replaces,
                 runs: version.runs,
+                newest_only: version.newest_only,
                 succeeded: version.succeeded,
                 running: version.running,
             })
             .collect();
         assert_eq!(short, full);
         assert_eq!(short.iter().map(|version| (version.runs, version.succeeded, version.running)).collect::<Vec<_>>(), [(3, 1, 1), (1, 1, 0)]);
+    }
+
+    fn of_a_thousand_runs_and_more_the_newest_are_looked_at(house: House) {
+        house.workflow("build");
+        house.act("set_task", json!({ "workflow": "build", "variant": "again", "recurring": true })).unwrap();
+        let ran = |count: usize, succeeds: bool| {
+            let items: Vec<_> = (0..count).map(|_| AddItem::of(Ref::new("again"))).collect();
+            house.core.execute_all(&house.ada, &items).unwrap();
+            let take = TakeItems { batch: i64::try_from(count).ok(), ..TakeItems::default() };
+            let taken = house.core.execute(&house.ada, &take).unwrap();
+            let held = taken.iter().map(|taken| (Ref::from(taken.id), taken.fence));
+            if succeeds {
+                let done: Vec<_> = held.map(|(id, fence)| CompleteItem { id, fence, result: None }).collect();
+                house.core.execute_all(&house.ada, &done).unwrap();
+            } else {
+                let failed: Vec<_> = held.map(|(id, fence)| FailItem { id, fence, error: "no".into(), for_good: true }).collect();
+                house.core.execute_all(&house.ada, &failed).unwrap();
+            }
+        };
+        let looked_at = || {
+            let history = house.read(|read| Ok(TaskHistory { task: Ref::new("again") }.answer(read, Time::now())?));
+            let version = &history.versions[0];
+            let short = house.read(|read| Ok(history::outcomes(read, version.id)?));
+            assert_eq!((short[0].runs, short[0].newest_only, short[0].succeeded), (version.runs, version.newest_only, version.succeeded));
+            (version.runs, version.newest_only, version.succeeded, version.success_share, TaskHistory::remarks(&history).len())
+        };
+
+        ran(3, false);
+        ran(997, true);
+        assert_eq!(looked_at(), (1_000, false, 997, Some(0.997), 0));
+        ran(2, true);
+        assert_eq!(looked_at(), (1_000, true, 999, Some(0.999), 1));
     }
 
     fn runs_in_short_are_the_newest_of_the_list(house: House) {

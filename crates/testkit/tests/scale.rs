@@ -212,6 +212,21 @@ fn a_long_history_is_not_read() {
     assert_eq!(scans, Vec::<&(String, String)>::new());
 }
 
+/// What became of a task that ran thousands of times is told of the newest of its runs.
+#[test]
+fn the_history_of_a_task_is_read_to_a_bound() {
+    let house = House::on(Engine::Postgres);
+    a_day(&house);
+    lengthen(&house.database.url_text(), &Statistics::Fresh);
+    let before = rows_read(&house);
+    let history = ask(&house, ("task", "history"), &json!({ "task": "t" }));
+    let read = rows_read(&house) - before;
+    let [version] = history["versions"].as_array().unwrap().as_slice() else { panic!("{history}") };
+    assert_eq!((&version["runs"], &version["newest_only"]), (&json!(1_000), &json!(true)));
+    // For each of three figures: where the newest begin, and these.
+    assert!(read <= 3 * 2 * READ_MAX + 100, "it read {read} rows");
+}
+
 /// Whether a step of a plan reads all of a table of the history, unless an order and a limit end it.
 fn scans_history(text: &str, step: &str) -> bool {
     let Some(name) = step.strip_prefix("SCAN ") else { return false };

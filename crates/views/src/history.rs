@@ -8,13 +8,18 @@ use trackway_domain::{
     words::{Level, TaskStatus},
 };
 use trackway_store::{Engine, Reader, Result, params, row, sql::Param};
+use uuid::Uuid;
 
 use crate::view::View;
 
 /// Versions shown.
 const VERSIONS_MAX: i64 = 200;
+/// Runs of a version that are looked at: what a task costs to look at does not grow with how often it ran.
+const RUNS_MAX: i64 = 1_000;
 
 /// Show every version of a task, newest first, with how its runs went
+///
+/// Of a version that ran more than 1,000 times, the newest 1,000 runs are looked at.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct TaskHistory {
     /// Any version of the task
@@ -39,6 +44,8 @@ pub struct Version {
     pub archived: bool,
     pub deleted: bool,
     pub runs: i64,
+    /// Whether there are older ones, which were not looked at.
+    pub newest_only: bool,
     pub succeeded: i64,
     /// Runs that have not ended.
     pub running: i64,
@@ -79,13 +86,20 @@ row! {
 const VERSIONS: &str = "with versions as (select id, variant, status, archived, deleted_at, created_at from tasks
     where tenant_id = ?1 and lineage_id = (select lineage_id from tasks where tenant_id = ?1 and id = ?2) order by id desc limit ?3)";
 
+/// The same, each with the newest of the runs that are not looked at: those with a greater id are. `?4` is less than any id, `?5`
+/// how many are looked at.
+const COUNTED: &str = "counted as materialized (select v.id, v.variant, coalesce(
+    (select b.id from runs b where b.tenant_id = ?1 and b.task_id = v.id order by b.id desc limit 1 offset ?5), ?4) as before from versions v)";
+
+/// The runs `u` of a version `v` that are looked at.
+const RUNS: &str = "runs u on u.tenant_id = ?1 and u.task_id = v.id and u.id > v.before";
+
 impl View for TaskHistory {
     const COMMAND: (&'static str, &'static str) = ("task", "history");
     type Output = History;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<History> {
         let task = read.resolve_even_deleted(&self.task)?;
-        let bound: &[Param<'_>] = params![task, VERSIONS_MAX];
         let texts = [
             format!("{VERSIONS} select id, variant, status, archived, deleted_at is not null, created_at from versions order by id desc"),
             format!(
@@ -94,33 +108,35 @@ impl View for TaskHistory {
             ),
             replaces_sql(),
             format!(
-                "{VERSIONS} select u.task_id, count(*), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
-                 from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id group by u.task_id"
+                "{VERSIONS}, {COUNTED} select v.id, v.before <> ?4, count(*), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
+                 from counted v join {RUNS} group by v.id, v.before"
             ),
             median_sql(read.engine()),
-            format!(
-                "{VERSIONS} select u.task_id, cast(sum(coalesce(x.input_tokens, 0) + coalesce(x.output_tokens, 0)) as bigint), sum(x.cost)
-                 from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id join run_usage x on x.tenant_id = ?1 and x.run_id = u.id group by u.task_id"
-            ),
+            spent_sql(),
         ];
-        texts.iter().try_for_each(|text| read.expect(text, bound))?;
+        let nil = Uuid::nil();
+        let (of_versions, of_runs): (&[Param<'_>], &[Param<'_>]) =
+            (params![task, VERSIONS_MAX], params![task, VERSIONS_MAX, nil, RUNS_MAX]);
         let [versions, revisions, replaces, runs, medians, spent] = &texts;
-        let versions = read.query::<(Id<kind::Task>, Variant, TaskStatus, bool, bool, Time)>(versions, bound)?;
-        let mut revisions = grouped(read.query::<Revision>(revisions, bound)?, |revision| revision.task_id);
-        let mut replaces = grouped(read.query::<Replaces>(replaces, bound)?, |edge| edge.task_id);
+        for (texts, bound) in [([versions, revisions, replaces], of_versions), ([runs, medians, spent], of_runs)] {
+            texts.iter().try_for_each(|text| read.expect(text, bound))?;
+        }
+        let versions = read.query::<(Id<kind::Task>, Variant, TaskStatus, bool, bool, Time)>(versions, of_versions)?;
+        let mut revisions = grouped(read.query::<Revision>(revisions, of_versions)?, |revision| revision.task_id);
+        let mut replaces = grouped(read.query::<Replaces>(replaces, of_versions)?, |edge| edge.task_id);
         let runs: HashMap<_, _> = read
-            .query::<(Id<kind::Task>, i64, i64, i64)>(runs, bound)?
+            .query::<(Id<kind::Task>, bool, i64, i64, i64)>(runs, of_runs)?
             .into_iter()
-            .map(|(id, runs, succeeded, ended)| (id, (runs, succeeded, ended)))
+            .map(|(id, newest_only, runs, succeeded, ended)| (id, (newest_only, runs, succeeded, ended)))
             .collect();
-        let medians: HashMap<_, _> = read.query::<(Id<kind::Task>, f64)>(medians, bound)?.into_iter().collect();
+        let medians: HashMap<_, _> = read.query::<(Id<kind::Task>, f64)>(medians, of_runs)?.into_iter().collect();
         let spent: HashMap<_, _> = read
-            .query::<(Id<kind::Task>, Option<i64>, Option<f64>)>(spent, bound)?
+            .query::<(Id<kind::Task>, Option<i64>, Option<f64>)>(spent, of_runs)?
             .into_iter()
             .map(|(id, tokens, sum)| (id, (tokens, sum.map(cost::rounded))))
             .collect();
         let version = |(id, variant, status, archived, deleted, created_at)| {
-            let (runs, succeeded, ended) = runs.get(&id).copied().unwrap_or_default();
+            let (newest_only, runs, succeeded, ended) = runs.get(&id).copied().unwrap_or_default();
             let (tokens, cost) = spent.get(&id).copied().unwrap_or_default();
             let changes = revisions.remove(&id).unwrap_or_default();
             Version {
@@ -132,6 +148,7 @@ impl View for TaskHistory {
                 archived,
                 deleted,
                 runs,
+                newest_only,
                 succeeded,
                 running: runs - ended,
                 success_share: (ended > 0).then(|| succeeded as f64 / ended as f64),
@@ -143,6 +160,12 @@ impl View for TaskHistory {
             }
         };
         Ok(History { versions: versions.into_iter().map(version).collect() })
+    }
+
+    fn remarks(output: &History) -> Vec<String> {
+        let remark = "where a version ran more than 1,000 times, only the newest 1,000 runs were looked at";
+        let newest_only = output.versions.iter().any(|version| version.newest_only);
+        newest_only.then(|| remark.to_owned()).into_iter().collect()
     }
 }
 
@@ -159,6 +182,8 @@ pub struct Outcomes {
     pub variant: Variant,
     pub replaces: Vec<Replaces>,
     pub runs: i64,
+    /// Whether there are older ones, which were not looked at.
+    pub newest_only: bool,
     pub succeeded: i64,
     /// Runs that have not ended.
     pub running: i64,
@@ -166,21 +191,23 @@ pub struct Outcomes {
 
 /// How the runs of every version of a task went, newest first: of its history what can be told without reading all of it.
 pub fn outcomes(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Vec<Outcomes>> {
-    let bound: &[Param<'_>] = params![task, VERSIONS_MAX];
     let replaces = replaces_sql();
-    read.expect(&replaces, bound)?;
-    let versions = read.query::<(Id<kind::Task>, Variant, i64, i64, i64)>(
+    read.expect(&replaces, params![task, VERSIONS_MAX])?;
+    let nil = Uuid::nil();
+    let versions = read.query::<(Id<kind::Task>, Variant, bool, i64, i64, i64)>(
         &format!(
-            "{VERSIONS} select v.id, v.variant, count(u.id), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
-             from versions v left join runs u on u.tenant_id = ?1 and u.task_id = v.id group by v.id, v.variant order by v.id desc"
+            "{VERSIONS}, {COUNTED} select v.id, v.variant, v.before <> ?4, count(u.id), count(case when u.status = 'completed' then 1 end),
+             count(u.ended_at) from counted v left join {RUNS} group by v.id, v.variant, v.before order by v.id desc"
         ),
-        bound,
+        params![task, VERSIONS_MAX, nil, RUNS_MAX],
     )?;
-    let mut replaces = grouped(read.query::<Replaces>(&replaces, bound)?, |edge| edge.task_id);
-    let outcome = |(id, variant, runs, succeeded, ended)| Outcomes {
+    let replaces = read.query::<Replaces>(&replaces, params![task, VERSIONS_MAX])?;
+    let mut replaces = grouped(replaces, |edge| edge.task_id);
+    let outcome = |(id, variant, newest_only, runs, succeeded, ended)| Outcomes {
         variant,
         replaces: replaces.remove(&id).unwrap_or_default(),
         runs,
+        newest_only,
         succeeded,
         running: runs - ended,
     };
@@ -195,6 +222,17 @@ fn grouped<T>(rows: Vec<T>, key: impl Fn(&T) -> Id<kind::Task>) -> HashMap<Id<ki
     groups
 }
 
+/// What each version spent, run by run: PostgreSQL would rather read what everybody ever spent than look a thousand runs up.
+fn spent_sql() -> String {
+    let of_run =
+        |what: &str| format!("(select sum({what}) from run_usage x where x.tenant_id = ?1 and x.run_id = u.id)");
+    format!(
+        "{VERSIONS}, {COUNTED} select v.id, cast(sum({}) as bigint), sum({}) from counted v join {RUNS} group by v.id",
+        of_run("coalesce(x.input_tokens, 0) + coalesce(x.output_tokens, 0)"),
+        of_run("x.cost"),
+    )
+}
+
 /// The middle duration of the ended runs of each version. Only the length of an interval is said differently.
 fn median_sql(engine: Engine) -> String {
     let seconds = match engine {
@@ -202,11 +240,11 @@ fn median_sql(engine: Engine) -> String {
         Engine::Postgres => "cast(extract(epoch from u.ended_at - u.started_at) as double precision)",
     };
     format!(
-        "{VERSIONS}, timed as (
+        "{VERSIONS}, {COUNTED}, timed as (
              select u.task_id as task_id, {seconds} as seconds,
                  row_number() over (partition by u.task_id order by u.ended_at - u.started_at) as place,
                  count(*) over (partition by u.task_id) as total
-             from versions v join runs u on u.tenant_id = ?1 and u.task_id = v.id where u.ended_at is not null
+             from counted v join {RUNS} where u.ended_at is not null
          )
          select task_id, avg(seconds) from timed where place in ((total + 1) / 2, (total + 2) / 2) group by task_id"
     )

@@ -91,6 +91,7 @@ fn version(version: &Value, here: &str) -> Version {
         good: version["succeeded"].as_i64().unwrap_or(0),
         running: version["running"].as_i64().unwrap_or(0),
         all: version["runs"].as_i64().unwrap_or(0),
+        newest_only: version["newest_only"] == true,
         name,
     }
 }
