@@ -365,11 +365,14 @@ impl<'a> Picking<'a> {
                 )
             })
             .collect();
+        let picks = picks.join(", ");
+        if (ways.len(), most) == (1, 1) {
+            return format!("{picks}, chosen as (select id, 0 as place from way1)");
+        }
         let all: Vec<String> = (1..=ways.len()).map(|number| format!("select * from way{number}")).collect();
         format!(
             "{picks},
              chosen as (select q.id, cast(row_number() over (order by {ORDER}) - 1 as int) as place from ({all}) q order by place limit {most})",
-            picks = picks.join(", "),
             all = all.join(" union all "),
         )
     }

@@ -2,6 +2,7 @@
 //! trip that is a transaction by itself.
 
 use serde::Serialize;
+use serde_json::Value;
 use trackway_domain::{Id, Time, ids, kind, words::Runner};
 
 use super::{Bound, Picked, Picking, Taker, in_order};
@@ -38,13 +39,51 @@ impl NewRun {
     }
 }
 
+/// Where a statement finds what is known of the runs.
+struct Source {
+    /// The tables it reads them from, each as a part of `with`.
+    tables: String,
+    /// An item `k` that was taken, with the run that is made for it.
+    each: &'static str,
+    path: String,
+    short_key: String,
+    token_hash: String,
+    link_id: String,
+}
+
+impl Source {
+    /// One run is not put into a table and looked up there.
+    fn one<'a>(run: &'a NewRun, bound: &mut Bound<'a>) -> Self {
+        Self {
+            tables: String::new(),
+            each: "taken k",
+            path: bound.place(&run.path),
+            short_key: bound.place(&run.short_key),
+            token_hash: bound.place(&run.token_hash),
+            link_id: format!("cast({} as uuid)", bound.place(&run.link_id)),
+        }
+    }
+
+    fn many<'a>(runs: &'a Value, bound: &mut Bound<'a>) -> Self {
+        let column = |name: &str| format!("n.{name}");
+        Self {
+            tables: format!(
+                "new as (select * from jsonb_to_recordset(cast({} as jsonb)) as n (id uuid, path text, short_key bigint, token_hash text, link_id uuid)),",
+                bound.place(runs)
+            ),
+            each: "taken k join new n on n.id = k.run_id",
+            path: column("path"),
+            short_key: column("short_key"),
+            token_hash: column("token_hash"),
+            link_id: column("link_id"),
+        }
+    }
+}
+
 /// The columns of [`Picked`].
 const TAKEN: &str =
     "id, run_id, priority, in_queue_since, fence, attempt, task_id, variant, revision, recurring, status, role_id,
     workspace_id, initiated_by, chain_depth, agent_id, agent_role_id, runner";
-
-/// An item `k` that was taken and the run `n` that is made for it.
-const EACH: &str = "taken k join new n on n.id = k.run_id";
 
 impl Writer<'_> {
     /// Takes what comes next, with everything that is written when something is taken. When there is something, all of this
@@ -52,12 +91,18 @@ impl Writer<'_> {
     pub fn take_at_once(&mut self, taker: &Taker, lease_expires: Time, makings: &Makings) -> Result<Vec<Picked>> {
         let ids: Vec<_> = makings.runs.iter().map(|run| run.id).collect();
         let picking = Picking::new(taker, &ids, self.now, lease_expires);
-        let runs = serde_json::json!(makings.runs);
+        let rows = serde_json::json!(makings.runs);
         let now = self.now;
         let mut bound = Bound::default();
         let (chosen, taken) = (picking.chosen(&mut bound), picking.taken(&mut bound));
+        let source = match makings.runs.as_slice() {
+            [run] => Source::one(run, &mut bound),
+            _ => Source::many(&rows, &mut bound),
+        };
+        let Source { tables, each, path, short_key, token_hash, link_id } = &source;
         let run = insert_each(
             &mut bound,
+            each,
             &makings.run,
             &[
                 ("id", "k.run_id"),
@@ -72,16 +117,18 @@ impl Writer<'_> {
                 ("mode", &mode_of("k.runner")),
                 ("queue_item_id", "k.id"),
                 ("fence", "k.fence"),
-                ("token_hash", "decode(n.token_hash, 'hex')"),
+                ("token_hash", &format!("decode({token_hash}, 'hex')")),
             ],
         );
         let entry = insert_each(
             &mut bound,
+            each,
             &makings.entry,
-            &[("id", "k.run_id"), ("display_path", "n.path"), ("short_key", "n.short_key")],
+            &[("id", "k.run_id"), ("display_path", path), ("short_key", short_key)],
         );
         let event = insert_each(
             &mut bound,
+            each,
             &makings.event,
             &[
                 ("subject_id", "k.id"),
@@ -91,23 +138,21 @@ impl Writer<'_> {
         let now = bound.place(&now);
         let sql = format!(
             "with {chosen},
-             new as (select * from jsonb_to_recordset(cast({new} as jsonb)) as n (id uuid, path text, short_key bigint, token_hash text, link_id uuid)),
-             taken ({TAKEN}) as ({taken}),
+             {tables} taken ({TAKEN}) as ({taken}),
              made as ({run}), entered as ({entry}), logged as ({event}),
              linked as (insert into agent_links (tenant_id, id, from_agent_id, to_task_id, link_type, created_at)
-                select distinct on (k.task_id) cast(?1 as uuid), n.link_id, k.agent_id, k.task_id, 'agent_task', cast({now} as timestamptz) from {EACH} order by k.task_id
+                select distinct on (k.task_id) cast(?1 as uuid), {link_id}, k.agent_id, k.task_id, 'agent_task', cast({now} as timestamptz) from {each} order by k.task_id
                 on conflict (from_agent_id, to_task_id, link_type) do nothing),
              started as (update tasks set status = 'in_progress', status_since = {now}
                 where id = any(array(select task_id from taken)) and not recurring and status in ('open', 'groomed'))
-             select {TAKEN} from taken",
-            new = bound.place(&runs),
+             select {TAKEN} from taken"
         );
         Ok(in_order(self.query_at_once::<Picked>(&sql, &bound.0)?))
     }
 }
 
 /// Inserts a row for each item that is taken: what is said of it, the rest as it stands in the row that is given.
-fn insert_each<'a, T: Table>(bound: &mut Bound<'a>, like: &'a T, said: &[(&str, &str)]) -> String {
+fn insert_each<'a, T: Table>(bound: &mut Bound<'a>, each: &str, like: &'a T, said: &[(&str, &str)]) -> String {
     let (mut columns, mut values) = (Vec::new(), Vec::new());
     for (column, param) in T::COLUMNS.iter().zip(like.params()) {
         match said.iter().find(|(name, _)| name == column) {
@@ -117,7 +162,7 @@ fn insert_each<'a, T: Table>(bound: &mut Bound<'a>, like: &'a T, said: &[(&str, 
         }
         columns.push(*column);
     }
-    format!("insert into {} ({}) select {} from {EACH}", T::NAME, columns.join(", "), values.join(", "))
+    format!("insert into {} ({}) select {} from {each}", T::NAME, columns.join(", "), values.join(", "))
 }
 
 /// The mode of a run by whoever is driven by what a column says.
