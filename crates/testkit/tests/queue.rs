@@ -125,6 +125,12 @@ engines! {
         assert_eq!(once[1..], twice[1..]);
         assert_eq!(once.last().unwrap(), "in_progress");
         assert_eq!(take(&house, json!({})), Vec::<Value>::new());
+
+        for _ in 0..2 {
+            add(&house, json!({ "task": "again", "role": "builder", "priority": 7 }));
+        }
+        let together: Vec<_> = take(&house, json!({ "batch": 3 })).iter().map(|taken| written(&house, taken)).collect();
+        assert_eq!(together, [first.clone(), first.clone()]);
     }
 
     fn the_most_urgent_is_taken_first_then_the_oldest(house: House) {
