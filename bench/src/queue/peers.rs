@@ -62,7 +62,7 @@ impl Peer {
     fn items(&self, load: Load) -> usize {
         match (self, load.batch) {
             (Self::Procrastinate { .. }, _) => 400,
-            (Self::Node { name: "pg-boss", .. } | Self::Apalis { .. }, 1) => 1_000,
+            (Self::Node { name: "pg-boss", .. }, 1) | (Self::Apalis { .. }, _) => 1_000,
             _ => load.items,
         }
     }
