@@ -258,11 +258,11 @@ impl Connection {
 
     /// The same for a plain insert or update of rows that its neighbours do not touch or look at: on PostgreSQL they
     /// become one statement.
-    pub(crate) fn post_beside(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+    pub(crate) fn post_beside(&mut self, sql: Cow<'static, str>, params: &[Param<'_>]) -> Result<()> {
         match self {
-            Self::Sqlite(_) => self.execute(sql, params).map(drop),
+            Self::Sqlite(_) => self.execute(&sql, params).map(drop),
             Self::Postgres(postgres) => {
-                postgres.keep(Cow::Borrowed(sql), params, PendingKind::Beside);
+                postgres.keep(sql, params, PendingKind::Beside);
                 Ok(())
             }
         }

@@ -233,7 +233,7 @@ impl Writer<'_> {
                 *param = variant.to_param();
             }
         }
-        self.post_new_row(&SQL, &params)
+        self.post_new_row(SQL.as_str(), &params)
     }
 
     /// Makes ready what had to wait until now.

@@ -24,6 +24,8 @@ pub enum Param<'a> {
     Uuid(Uuid),
     Time(Time),
     Json(String),
+    /// Values of one type, for PostgreSQL only.
+    List(Vec<Self>),
 }
 
 impl Param<'_> {
@@ -38,25 +40,7 @@ impl Param<'_> {
             Param::Uuid(value) => Param::Uuid(value),
             Param::Time(value) => Param::Time(value),
             Param::Json(value) => Param::Json(value),
-        }
-    }
-}
-
-impl Param<'_> {
-    /// The value as PostgreSQL reads it in JSON.
-    pub(crate) fn as_json(&self) -> String {
-        let text = |text: &str| serde_json::Value::from(text).to_string();
-        match self {
-            Param::Null => "null".to_owned(),
-            Param::Bool(value) => value.to_string(),
-            Param::Int(value) => value.to_string(),
-            Param::Real(value) => value.to_string(),
-            Param::Text(value) => text(value),
-            Param::Bytes(value) => format!("\"\\\\x{}\"", hex(value)),
-            // Neither holds anything that JSON would escape.
-            Param::Uuid(value) => format!("\"{value}\""),
-            Param::Time(value) => format!("\"{value}\""),
-            Param::Json(value) => value.clone(),
+            Param::List(values) => Param::List(values.into_iter().map(Param::into_owned).collect()),
         }
     }
 
@@ -72,6 +56,18 @@ impl Param<'_> {
             Param::Uuid(_) => Type::UUID,
             Param::Time(_) => Type::TIMESTAMPTZ,
             Param::Json(_) => Type::JSONB,
+            Param::List(values) => {
+                match values.iter().find(|value| **value != Param::Null).map_or(Type::TEXT, Param::postgres_type) {
+                    Type::BOOL => Type::BOOL_ARRAY,
+                    Type::INT8 => Type::INT8_ARRAY,
+                    Type::FLOAT8 => Type::FLOAT8_ARRAY,
+                    Type::BYTEA => Type::BYTEA_ARRAY,
+                    Type::UUID => Type::UUID_ARRAY,
+                    Type::TIMESTAMPTZ => Type::TIMESTAMPTZ_ARRAY,
+                    Type::JSONB => Type::JSONB_ARRAY,
+                    _ => Type::TEXT_ARRAY,
+                }
+            }
         }
     }
 }
@@ -109,6 +105,7 @@ impl ToSql for Param<'_> {
                 out.extend_from_slice(&[1]);
                 out.extend_from_slice(value.as_bytes());
             }
+            Param::List(values) => return values.to_sql(ty, out),
         }
         Ok(IsNull::No)
     }
@@ -132,6 +129,7 @@ impl rusqlite::ToSql for Param<'_> {
             Param::Uuid(value) => ValueRef::Blob(value.as_bytes()),
             Param::Time(value) => ValueRef::Integer(value.micros()),
             Param::Json(value) => ValueRef::Text(value.as_bytes()),
+            Param::List(_) => return Err(rusqlite::Error::ToSqlConversionFailure("SQLite has no lists".into())),
         }))
     }
 }

@@ -497,14 +497,14 @@ impl Writer<'_> {
     }
 
     /// The same for a new row (see [`Connection::post_beside`]).
-    pub(crate) fn post_new_row(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
-        self.reader.lent.post_beside(sql, params)
+    pub(crate) fn post_new_row(&mut self, sql: impl Into<Cow<'static, str>>, params: &[Param<'_>]) -> Result<()> {
+        self.reader.lent.post_beside(sql.into(), params)
     }
 
     /// A plain insert or update of rows that its neighbours neither touch nor look at. `?1` is the tenant.
     pub fn post_beside(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
-        self.reader.lent.post_beside(sql, &scoped)
+        self.reader.lent.post_beside(Cow::Borrowed(sql), &scoped)
     }
 
     /// The same, without which nothing else of the transaction happens either: it fails as [`Error::Refuted`] unless a

@@ -18,8 +18,6 @@ pub trait Table: FromRow {
     fn insert_sql() -> &'static str;
     /// The same, unless there is one like it.
     fn insert_new_sql() -> &'static str;
-    /// Inserts rows that come as one JSON array, on PostgreSQL.
-    fn insert_all_sql() -> &'static str;
     /// Sets every column of the row with this row's key, within its tenant (the second column).
     fn update_sql() -> &'static str;
     fn params(&self) -> Vec<Param<'_>>;
@@ -61,14 +59,6 @@ macro_rules! table {
             fn insert_new_sql() -> &'static str {
                 static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
                     format!("{} on conflict do nothing", <$name as $crate::table::Table>::insert_sql())
-                });
-                &SQL
-            }
-
-            fn insert_all_sql() -> &'static str {
-                static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-                    let columns = <$name as $crate::table::Table>::COLUMNS.join(", ");
-                    format!("insert into {table} ({columns}) select {columns} from jsonb_populate_recordset(null::{table}, cast(?1 as jsonb))", table = $table)
                 });
                 &SQL
             }
@@ -174,19 +164,17 @@ impl Writer<'_> {
         if self.engine() == Engine::Sqlite || rows.len() < 2 {
             return rows.iter().try_for_each(|row| self.insert(row));
         }
-        let objects: Vec<String> = rows
-            .iter()
-            .map(|row| {
-                let fields = T::COLUMNS.iter().zip(row.params());
-                // What is not said is null.
-                let fields: Vec<String> = fields
-                    .filter(|(_, param)| !matches!(param, Param::Null))
-                    .map(|(column, param)| format!("\"{column}\":{}", param.as_json()))
-                    .collect();
-                format!("{{{}}}", fields.join(","))
-            })
-            .collect();
-        self.post_new_row(T::insert_all_sql(), &[Param::Json(format!("[{}]", objects.join(",")))])
+        // A list for each column; those that say nothing of any row are left out.
+        let mut lists: Vec<Vec<Param<'_>>> = T::COLUMNS.iter().map(|_| Vec::with_capacity(rows.len())).collect();
+        for row in rows {
+            lists.iter_mut().zip(row.params()).for_each(|(list, param)| list.push(param));
+        }
+        let said = T::COLUMNS.iter().zip(lists).filter(|(_, list)| list.iter().any(|param| *param != Param::Null));
+        let (columns, lists): (Vec<&str>, Vec<_>) = said.map(|(column, list)| (*column, Param::List(list))).unzip();
+        let places = lists.iter().zip(1..).map(|(list, place)| format!("cast(?{place} as {})", list.postgres_type()));
+        let (columns, places) = (columns.join(", "), places.collect::<Vec<_>>().join(", "));
+        let sql = format!("insert into {} ({columns}) select * from unnest({places})", T::NAME);
+        self.post_new_row(sql, &lists)
     }
 
     /// Inserts a row unless there is one like it, and says whether it was inserted.

@@ -31,8 +31,8 @@ pub(super) fn joined(pending: Vec<Pending>) -> Vec<Pending> {
     let mut out: Vec<Pending> = Vec::with_capacity(pending.len());
     let mut group: Vec<Pending> = Vec::new();
     for one in pending {
-        // One table, one part: two would have no order.
-        let goes_on = one.kind != PendingKind::Alone && group.iter().all(|other| other.sql != one.sql);
+        // New rows of one table, one part: two would have no order.
+        let goes_on = one.kind != PendingKind::Alone && group.iter().all(|other| what(&other.sql) != what(&one.sql));
         if !goes_on {
             out.extend(as_one(std::mem::take(&mut group)));
         }
@@ -40,6 +40,14 @@ pub(super) fn joined(pending: Vec<Pending>) -> Vec<Pending> {
     }
     out.extend(as_one(group));
     out
+}
+
+/// What a statement is about: all of it, or the table it adds to.
+fn what(sql: &str) -> &str {
+    match sql.strip_prefix("insert into ").and_then(|rest| rest.split_once(' ')) {
+        Some((table, _)) => table,
+        None => sql,
+    }
 }
 
 fn as_one(mut group: Vec<Pending>) -> Option<Pending> {

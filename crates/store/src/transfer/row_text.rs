@@ -191,6 +191,7 @@ fn text(table: &TableLayout, values: &[Param<'_>], json: impl Fn(&str) -> Result
             Param::Uuid(value) => format!("\"{value}\""),
             Param::Time(value) => format!("\"{value}\""),
             Param::Json(value) => json(value)?,
+            Param::List(_) => return Err(Error::Value("a column holds no lists".into())),
         };
         if out.len() > 1 {
             out.push(',');
