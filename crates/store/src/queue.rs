@@ -8,7 +8,6 @@ mod at_once;
 
 use std::sync::LazyLock;
 
-use serde_json::{Value, json};
 use trackway_domain::{
     Id, Time, Variant, kind,
     words::{Runner, TaskStatus},
@@ -18,7 +17,7 @@ use crate::{
     connection::Engine,
     error::Result,
     params, row,
-    sql::{Param, ToParam},
+    sql::{Param, ToParam, list},
     store::Writer,
     table::Table,
     tables::QueueItem,
@@ -325,7 +324,7 @@ impl Writer<'_> {
 
     fn pick_among_others(&mut self, taker: &Taker, lease_expires: Time) -> Result<Vec<Picked>> {
         let runs: Vec<_> = (0..taker.limit).map(|_| self.new_id()).collect();
-        let picking = Picking::new(taker, &runs, self.now, lease_expires);
+        let picking = Picking { taker, runs: &runs, now: self.now, lease_expires };
         let mut bound = Bound::default();
         let sql = format!("with {} {}", picking.chosen(&mut bound), picking.taken(&mut bound));
         let picked = self.query::<Picked>(&sql, &bound.0)?;
@@ -337,17 +336,12 @@ impl Writer<'_> {
 struct Picking<'a> {
     taker: &'a Taker,
     /// The ids of the runs that are made for what is picked.
-    runs: Value,
-    slots: Value,
+    runs: &'a [Id<kind::Run>],
     now: Time,
     lease_expires: Time,
 }
 
 impl<'a> Picking<'a> {
-    fn new(taker: &'a Taker, runs: &[Id<kind::Run>], now: Time, lease_expires: Time) -> Self {
-        Self { taker, runs: json!(runs), slots: json!(taker.slots.as_deref().unwrap_or_default()), now, lease_expires }
-    }
-
     /// The tables from which the update takes: those that may be had, and `chosen` of them, each with its place.
     fn chosen(&'a self, bound: &mut Bound<'a>) -> String {
         // In the text: PostgreSQL expects much of a number it is not told, and would plan anew each time.
@@ -367,12 +361,12 @@ impl<'a> Picking<'a> {
             .collect();
         let picks = picks.join(", ");
         if (ways.len(), most) == (1, 1) {
-            return format!("{picks}, chosen as (select id, 0 as place from way1)");
+            return format!("{picks}, chosen as (select id, 1 as place from way1)");
         }
         let all: Vec<String> = (1..=ways.len()).map(|number| format!("select * from way{number}")).collect();
         format!(
             "{picks},
-             chosen as (select q.id, cast(row_number() over (order by {ORDER}) - 1 as int) as place from ({all}) q order by place limit {most})",
+             chosen as (select q.id, cast(row_number() over (order by {ORDER}) as int) as place from ({all}) q order by place limit {most})",
             all = all.join(" union all "),
         )
     }
@@ -381,16 +375,16 @@ impl<'a> Picking<'a> {
     fn taken(&'a self, bound: &mut Bound<'a>) -> String {
         format!(
             "update queue_items q set status = 'running', fence = q.fence + 1, task_revision = t.revision, lease_seconds = {lease_seconds},
-             lease_expires = {lease_expires}, heartbeat_at = {now}, taken_by = a.id, slot = cast(cast({slots} as jsonb) ->> c.place as bigint),
-             held_key = q.concurrency_key, run_id = cast(cast({runs} as jsonb) ->> c.place as uuid), not_before = null
+             lease_expires = {lease_expires}, heartbeat_at = {now}, taken_by = a.id, slot = (cast({slots} as bigint[]))[c.place],
+             held_key = q.concurrency_key, run_id = (cast({runs} as uuid[]))[c.place], not_before = null
              from chosen c, tasks t, agents a where q.id = c.id and t.id = q.task_id and {agent}
              returning {PICKED}",
             lease_seconds = bound.place(&self.taker.lease_seconds),
             lease_expires = bound.place(&self.lease_expires),
             now = bound.place(&self.now),
             agent = self.taker.agent(bound),
-            slots = bound.place(&self.slots),
-            runs = bound.place(&self.runs),
+            slots = bound.place_param(list(self.taker.slots.iter().flatten())),
+            runs = bound.place_param(list(self.runs)),
         )
     }
 }

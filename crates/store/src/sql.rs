@@ -139,6 +139,11 @@ pub trait ToParam {
     fn to_param(&self) -> Param<'_>;
 }
 
+/// Binds values of one type, for PostgreSQL only.
+pub fn list<'a, T: ToParam + 'a>(values: impl IntoIterator<Item = &'a T>) -> Param<'a> {
+    Param::List(values.into_iter().map(ToParam::to_param).collect())
+}
+
 /// Binds values: `params![context.tenant, id, name]`.
 #[macro_export]
 macro_rules! params {

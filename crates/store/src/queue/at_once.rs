@@ -1,14 +1,12 @@
 //! Taking by one statement on PostgreSQL: items, their runs, and what the registry and the log say of them, in one round
 //! trip that is a transaction by itself.
 
-use serde::Serialize;
-use serde_json::Value;
 use trackway_domain::{Id, Time, ids, kind, words::Runner};
 
 use super::{Bound, Picked, Picking, Taker, in_order};
 use crate::{
     error::Result,
-    sql::{Param, hex},
+    sql::{Param, list},
     store::Writer,
     table::Table,
     tables::{Logged, Registered, Run},
@@ -24,18 +22,24 @@ pub struct Makings {
 }
 
 /// A run that is made if there is an item for it.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct NewRun {
     id: Id<kind::Run>,
     path: String,
     short_key: i64,
-    token_hash: String,
+    token_hash: Vec<u8>,
     link_id: Id<kind::Link>,
 }
 
 impl NewRun {
     pub fn new(id: Id<kind::Run>, path: &str, token_hash: &[u8], link_id: Id<kind::Link>) -> Self {
-        Self { id, path: path.to_owned(), short_key: ids::short_key(id.uuid()), token_hash: hex(token_hash), link_id }
+        Self {
+            id,
+            path: path.to_owned(),
+            short_key: ids::short_key(id.uuid()),
+            token_hash: token_hash.to_owned(),
+            link_id,
+        }
     }
 }
 
@@ -64,12 +68,17 @@ impl Source {
         }
     }
 
-    fn many<'a>(runs: &'a Value, bound: &mut Bound<'a>) -> Self {
+    fn many<'a>(runs: &'a [NewRun], bound: &mut Bound<'a>) -> Self {
         let column = |name: &str| format!("n.{name}");
         Self {
             tables: format!(
-                "new as (select * from jsonb_to_recordset(cast({} as jsonb)) as n (id uuid, path text, short_key bigint, token_hash text, link_id uuid)),",
-                bound.place(runs)
+                "new as (select * from unnest(cast({} as uuid[]), cast({} as text[]), cast({} as bigint[]), cast({} as bytea[]), cast({} as uuid[]))
+                 as n (id, path, short_key, token_hash, link_id)),",
+                bound.place_param(list(runs.iter().map(|run| &run.id))),
+                bound.place_param(list(runs.iter().map(|run| &run.path))),
+                bound.place_param(list(runs.iter().map(|run| &run.short_key))),
+                bound.place_param(list(runs.iter().map(|run| &run.token_hash))),
+                bound.place_param(list(runs.iter().map(|run| &run.link_id))),
             ),
             each: "taken k join new n on n.id = k.run_id",
             path: column("path"),
@@ -90,14 +99,13 @@ impl Writer<'_> {
     /// transaction happened: nothing may come after it.
     pub fn take_at_once(&mut self, taker: &Taker, lease_expires: Time, makings: &Makings) -> Result<Vec<Picked>> {
         let ids: Vec<_> = makings.runs.iter().map(|run| run.id).collect();
-        let picking = Picking::new(taker, &ids, self.now, lease_expires);
-        let rows = serde_json::json!(makings.runs);
+        let picking = Picking { taker, runs: &ids, now: self.now, lease_expires };
         let now = self.now;
         let mut bound = Bound::default();
         let (chosen, taken) = (picking.chosen(&mut bound), picking.taken(&mut bound));
         let source = match makings.runs.as_slice() {
             [run] => Source::one(run, &mut bound),
-            _ => Source::many(&rows, &mut bound),
+            runs => Source::many(runs, &mut bound),
         };
         let Source { tables, each, path, short_key, token_hash, link_id } = &source;
         let run = insert_each(
@@ -117,7 +125,7 @@ impl Writer<'_> {
                 ("mode", &mode_of("k.runner")),
                 ("queue_item_id", "k.id"),
                 ("fence", "k.fence"),
-                ("token_hash", &format!("decode({token_hash}, 'hex')")),
+                ("token_hash", token_hash),
             ],
         );
         let entry = insert_each(
