@@ -42,7 +42,7 @@ const BEGIN_READ: &str = "begin isolation level repeatable read read only";
 pub(crate) const COMMIT: &str = "commit";
 /// How long a visitor who must not be in the way waits for PostgreSQL: to be let in, and for each answer.
 pub(crate) const VISITOR_SECONDS: u32 = 1;
-/// Prepared statements kept per SQLite connection: all of ours fit.
+/// Prepared statements kept per connection: all that are used every day fit.
 const STATEMENTS_KEPT: usize = 512;
 /// Kilobytes of a SQLite file that a connection keeps in memory, when it comes to look at so much.
 const CACHE_MAX_KB: u32 = 32 << 10;

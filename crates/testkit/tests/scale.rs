@@ -252,6 +252,22 @@ fn plans(texts: impl Iterator<Item = String>) -> Vec<(String, String)> {
     plans
 }
 
+/// A connection that stays for weeks does not keep every text that it was ever asked.
+#[test]
+fn texts_are_kept_to_a_bound() {
+    let house = House::on(Engine::Postgres);
+    let (kept, people) = house.read(|read| {
+        for number in 0..700 {
+            let text = format!("select count(*) + {number} from people where tenant_id = ?1");
+            assert_eq!((read.count(&text, &[])?, read.count(&text, &[])?), (number + 1, number + 1));
+        }
+        let kept = read.query_unscoped::<(i64,)>("select count(*) from pg_prepared_statements", &[])?[0].0;
+        Ok((kept, read.count("select count(*) from people where tenant_id = ?1", &[])?))
+    });
+    assert!((100..=512).contains(&kept), "{kept} statements are kept");
+    assert_eq!(people, 1);
+}
+
 /// Who writes very much does not have all of SQLite's log to bring in when done: most of it went in beside the writing.
 #[test]
 fn a_long_log_goes_into_the_file_while_it_grows() {

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use tokio_postgres::{Client, Statement, types::Type};
 
 use super::{
-    BEGIN_READ, COMMIT,
+    BEGIN_READ, COMMIT, STATEMENTS_KEPT,
     pending::{Pending, PendingKind, joined, without_needless_transaction},
 };
 use crate::{
@@ -143,6 +143,10 @@ impl Postgres {
                 Ok(Some(statement))
             }
             None => {
+                // Texts are made of parts, and there is no end of ways to put them together.
+                if self.statements.len() >= STATEMENTS_KEPT {
+                    self.statements.clear();
+                }
                 self.statements.insert(sql.to_owned(), None);
                 Ok(None)
             }
