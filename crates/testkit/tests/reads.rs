@@ -4,12 +4,12 @@
 
 use std::cell::Cell;
 
-use serde_json::json;
+use serde_json::{Map, json};
 use trackway_actions::queue::{AddItem, CompleteItem, FailItem, TakeItems};
-use trackway_domain::{Id, Ref, Time, kind, words::RunStatus};
+use trackway_domain::{ErrorKind, Id, Ref, Time, kind, words::RunStatus};
 use trackway_store::{Error, Reader, Result, params};
 use trackway_testkit::{House, engines};
-use trackway_views::{View, history, history::TaskHistory, page::Page, run, run::ListRuns};
+use trackway_views::{View, history, history::TaskHistory, page::Page, registry::VIEWS, run, run::ListRuns};
 
 fn versions_of(name: &str) -> impl Fn(&mut Reader<'_>) -> Result<Vec<String>> {
     let task = Ref::new(name);
@@ -126,6 +126,22 @@ engines! {
         assert_eq!(looked_at(), (1_000, false, 997, Some(0.997), 0));
         ran(2, true);
         assert_eq!(looked_at(), (1_000, true, 999, Some(0.999), 1));
+    }
+
+    fn no_question_takes_a_text_that_none_can_be(house: House) {
+        let mut asked = 0;
+        for view in VIEWS {
+            let schema = (view.schema)().to_value();
+            for field in schema["properties"].as_object().into_iter().flat_map(Map::keys) {
+                for said in [json!("a\0b"), json!(["\0"])] {
+                    let input = json!({ (field.as_str()): said });
+                    let outcome = house.read(|read| Ok((view.with_json)(read, input.clone(), Time::now())));
+                    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Usage, "{:?} {input}", view.command);
+                    asked += 1;
+                }
+            }
+        }
+        assert!(asked > 100, "{asked}");
     }
 
     fn runs_in_short_are_the_newest_of_the_list(house: House) {

@@ -74,9 +74,22 @@ const fn entry<V: View>() -> Entry {
             ask(&view, read, now)
         },
         with_json: |read, input, now| {
+            if holds_nul(&input) {
+                return Err(Rule::usage("a text cannot hold the character NUL").into());
+            }
             let view: V = serde_json::from_value(input).map_err(|error| Rule::usage(error.to_string()))?;
             ask(&view, read, now)
         },
+    }
+}
+
+/// Whether a text of it holds what no text here does: SQLite would find nothing, PostgreSQL fails.
+fn holds_nul(input: &Value) -> bool {
+    match input {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(values) => values.iter().any(holds_nul),
+        Value::Object(fields) => fields.values().any(holds_nul),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
