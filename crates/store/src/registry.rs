@@ -57,6 +57,11 @@ const NAMES_SEARCHED: i64 = 2_000;
 /// Candidates listed for an ambiguous id.
 const CANDIDATES_MAX: usize = 10;
 
+/// Whether a text can be a name: none is kept with a NUL, and PostgreSQL fails at one.
+fn can_name(text: &str) -> bool {
+    !text.contains('\0')
+}
+
 impl Reader<'_> {
     /// The id that a reference names: a name first, then the end of an id; `last` is the newest run.
     pub fn resolve<K: Marker>(&mut self, reference: &Ref<K>) -> Result<Id<K>> {
@@ -144,7 +149,7 @@ impl Reader<'_> {
             _ => (kinds.to_vec(), text),
         };
         let mut found = Vec::new();
-        for (kind, table, column) in NAMED.iter().filter(|(kind, ..)| wanted.contains(kind)) {
+        for (kind, table, column) in NAMED.iter().filter(|(kind, ..)| wanted.contains(kind) && can_name(name)) {
             let sql = format!("select id from {table} where tenant_id = ?1 and {column} = ?2 and deleted_at is null");
             found.extend(self.one::<(Uuid,)>(&sql, params![name])?.map(|(id,)| (*kind, id)));
         }
@@ -199,6 +204,9 @@ impl Reader<'_> {
 
     /// Whatever a text names: a variant first, then the end of an id, then a path; `last` is the newest run.
     pub fn anything(&mut self, text: &str) -> Result<Option<Entry>> {
+        if !can_name(text) {
+            return Ok(None);
+        }
         if text == "last" {
             let run = self.resolve(&Ref::<kind::Run>::new(text))?;
             return self.entry(run.uuid());

@@ -142,6 +142,9 @@ engines! {
             }
         }
         assert!(asked > 100, "{asked}");
+        assert_eq!(house.read(|read| Ok(read.anything("a\0b")?)), None);
+        let among = house.read(|read| Ok(read.resolve_among("task:a\0b", &[kind::Kind::Task])));
+        assert!(matches!(&among, Err(Error::Rule(rule)) if rule.kind == ErrorKind::NotFound), "{among:?}");
     }
 
     fn runs_in_short_are_the_newest_of_the_list(house: House) {

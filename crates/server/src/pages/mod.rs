@@ -53,6 +53,9 @@ const HELD: i64 = 20;
 
 /// Makes the page of a place.
 pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: Format) -> Result<Page, Problem> {
+    if query.contains("%00") {
+        return Err(Rule::usage("a text cannot hold the character NUL").into());
+    }
     let mut read = site.core.store().read(context.tenant)?;
     Caller::expect(&mut read, context)?;
     let now = Time::now();
@@ -94,6 +97,9 @@ fn of_thing(
     query: &str,
     format: Format,
 ) -> Result<Page, Problem> {
+    if reference.contains('\0') {
+        return Err(Rule::not_found(format!("there is no {} {reference:?}", noun.noun)).into());
+    }
     match noun.noun {
         "run" => run::page(read, reference, query),
         "task" => task::page(read, reference, format),

@@ -206,6 +206,9 @@ engines! {
             ("/tasks/%FF", 404),
             ("/tasks/..%2F..%2Fetc%2Fpasswd", 404),
             ("/runs/%00", 404),
+            ("/spawns/a%00b", 404),
+            ("/routes?tag=a%00b", 422),
+            ("/why?of=%00", 422),
             ("/scratchpads", 404),
         ] {
             let heard = visitor.json(path);
