@@ -53,6 +53,7 @@ const HELD: i64 = 20;
 
 /// Makes the page of a place.
 pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: Format) -> Result<Page, Problem> {
+    // Not every page asks by way of the registry, which refuses it too.
     if query.contains("%00") {
         return Err(Rule::usage("a text cannot hold the character NUL").into());
     }
