@@ -91,8 +91,16 @@ const VERSIONS: &str = "with versions as (select id, variant, status, archived, 
 const COUNTED: &str = "counted as materialized (select v.id, v.variant, coalesce(
     (select b.id from runs b where b.tenant_id = ?1 and b.task_id = v.id order by b.id desc limit 1 offset ?5), ?4) as before from versions v)";
 
-/// The runs `u` of a version `v` that are looked at.
-const RUNS: &str = "runs u on u.tenant_id = ?1 and u.task_id = v.id and u.id > v.before";
+/// The runs `u` of a version `v` that are looked at. PostgreSQL is told to look them up for each version: it would rather read the runs
+/// of all tasks since then, or all runs of the version, when it takes either for few.
+fn runs_of(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Sqlite => "runs u on u.tenant_id = ?1 and u.task_id = v.id and u.id > v.before",
+        Engine::Postgres => {
+            "lateral (select * from runs r where r.tenant_id = ?1 and r.task_id = v.id and r.id > v.before order by r.id desc limit ?5) u on true"
+        }
+    }
+}
 
 impl View for TaskHistory {
     const COMMAND: (&'static str, &'static str) = ("task", "history");
@@ -100,6 +108,7 @@ impl View for TaskHistory {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<History> {
         let task = read.resolve_even_deleted(&self.task)?;
+        let runs = runs_of(read.engine());
         let texts = [
             format!("{VERSIONS} select id, variant, status, archived, deleted_at is not null, created_at from versions order by id desc"),
             format!(
@@ -109,10 +118,10 @@ impl View for TaskHistory {
             replaces_sql(),
             format!(
                 "{VERSIONS}, {COUNTED} select v.id, v.before <> ?4, count(*), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
-                 from counted v join {RUNS} group by v.id, v.before"
+                 from counted v join {runs} group by v.id, v.before"
             ),
             median_sql(read.engine()),
-            spent_sql(),
+            spent_sql(runs),
         ];
         let nil = Uuid::nil();
         let (of_versions, of_runs): (&[Param<'_>], &[Param<'_>]) =
@@ -193,11 +202,11 @@ pub struct Outcomes {
 pub fn outcomes(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Vec<Outcomes>> {
     let replaces = replaces_sql();
     read.expect(&replaces, params![task, VERSIONS_MAX])?;
-    let nil = Uuid::nil();
+    let (nil, runs) = (Uuid::nil(), runs_of(read.engine()));
     let versions = read.query::<(Id<kind::Task>, Variant, bool, i64, i64, i64)>(
         &format!(
             "{VERSIONS}, {COUNTED} select v.id, v.variant, v.before <> ?4, count(u.id), count(case when u.status = 'completed' then 1 end),
-             count(u.ended_at) from counted v left join {RUNS} group by v.id, v.variant, v.before order by v.id desc"
+             count(u.ended_at) from counted v left join {runs} group by v.id, v.variant, v.before order by v.id desc"
         ),
         params![task, VERSIONS_MAX, nil, RUNS_MAX],
     )?;
@@ -223,11 +232,11 @@ fn grouped<T>(rows: Vec<T>, key: impl Fn(&T) -> Id<kind::Task>) -> HashMap<Id<ki
 }
 
 /// What each version spent, run by run: PostgreSQL would rather read what everybody ever spent than look a thousand runs up.
-fn spent_sql() -> String {
+fn spent_sql(runs: &str) -> String {
     let of_run =
         |what: &str| format!("(select sum({what}) from run_usage x where x.tenant_id = ?1 and x.run_id = u.id)");
     format!(
-        "{VERSIONS}, {COUNTED} select v.id, cast(sum({}) as bigint), sum({}) from counted v join {RUNS} group by v.id",
+        "{VERSIONS}, {COUNTED} select v.id, cast(sum({}) as bigint), sum({}) from counted v join {runs} group by v.id",
         of_run("coalesce(x.input_tokens, 0) + coalesce(x.output_tokens, 0)"),
         of_run("x.cost"),
     )
@@ -239,12 +248,13 @@ fn median_sql(engine: Engine) -> String {
         Engine::Sqlite => "(u.ended_at - u.started_at) / 1000000.0",
         Engine::Postgres => "cast(extract(epoch from u.ended_at - u.started_at) as double precision)",
     };
+    let runs = runs_of(engine);
     format!(
         "{VERSIONS}, {COUNTED}, timed as (
              select u.task_id as task_id, {seconds} as seconds,
                  row_number() over (partition by u.task_id order by u.ended_at - u.started_at) as place,
                  count(*) over (partition by u.task_id) as total
-             from counted v join {RUNS} where u.ended_at is not null
+             from counted v join {runs} where u.ended_at is not null
          )
          select task_id, avg(seconds) from timed where place in ((total + 1) / 2, (total + 2) / 2) group by task_id"
     )
