@@ -284,7 +284,7 @@ fn hold(write: &mut Writer<'_>, agent: Id<kind::Agent>, run: Id<kind::Run>) -> R
     let now = write.now;
     write.post_finding(
         "select 1 from runs r join agents a on a.id = r.agent_id left join queue_items q on q.id = r.queue_item_id and q.fence = r.fence
-         where (r.tenant_id = ?1) is true and r.id = ?2 and r.agent_id = ?3 and r.status = 'running' and not a.archived
+         where r.tenant_id = ?1 and r.id = ?2 and r.agent_id = ?3 and r.status = 'running' and not a.archived
          and (r.queue_item_id is null or q.lease_expires > ?4) for no key update of r skip locked",
         params![run, agent, now],
     )?;

@@ -39,6 +39,8 @@ impl Engine {
 
 const BEGIN: &str = "begin";
 const BEGIN_READ: &str = "begin isolation level repeatable read read only";
+/// Lists are asked for in as many ways as there are people: what is good for one name is not for the next.
+const PLAN_AS_ASKED: &str = "set local plan_cache_mode = auto";
 pub(crate) const COMMIT: &str = "commit";
 /// How long a visitor who must not be in the way waits for PostgreSQL: to be let in, and for each answer.
 pub(crate) const VISITOR_SECONDS: u32 = 1;
@@ -339,7 +341,10 @@ impl Connection {
     pub fn begin_read(&mut self) -> Result<()> {
         match self {
             Self::Sqlite(_) => self.post("begin", &[]),
-            Self::Postgres(_) => self.post(BEGIN_READ, &[]),
+            Self::Postgres(_) => {
+                self.post(BEGIN_READ, &[])?;
+                self.post(PLAN_AS_ASKED, &[])
+            }
         }
     }
 

@@ -245,7 +245,7 @@ impl Writer<'_> {
                 }
                 // An array: found by their ids, not by a walk along all items of the tenant.
                 Engine::Postgres => {
-                    "update queue_items set status = 'ready' where (tenant_id = ?1) is true and id = any(array(
+                    "update queue_items set status = 'ready' where tenant_id = ?1 and id = any(array(
                      select id from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2 for update skip locked))"
                 }
             },

@@ -89,12 +89,14 @@ impl Address {
         config.application_name("trackway");
         // It waits for others as long as SQLite does, and notices as soon as we do when we are gone, to let go of what we held.
         // There is an index for whatever is asked every day: a plan that reads a whole table, made while it was short, would
-        // be kept while it grows long. Such plans are not worth compiling either.
+        // be kept while it grows long. Such plans are not worth compiling either. What is written is planned once, whatever the
+        // values: making the plan of a take takes longer than taking, and the server, which compares what it expects of a plan
+        // today with what it expected of others long ago, would soon make one for each.
         // What was given in the URL comes after, and wins.
         let given = config.get_options().unwrap_or_default();
         let (silence_ms, idle, every) = (SILENCE_MAX.as_millis(), ASK_AFTER.as_secs(), ASK_EVERY.as_secs());
         config.options(format!(
-            "-c lock_timeout=5s -c enable_seqscan=off -c jit=off -c tcp_user_timeout={silence_ms} -c tcp_keepalives_idle={idle} \
+            "-c lock_timeout=5s -c enable_seqscan=off -c jit=off -c plan_cache_mode=force_generic_plan -c tcp_user_timeout={silence_ms} -c tcp_keepalives_idle={idle} \
              -c tcp_keepalives_interval={every} -c tcp_keepalives_count={ASK_TIMES} {given}"
         ));
         // Of several, the one that takes writes is meant.

@@ -66,7 +66,7 @@ macro_rules! table {
             fn update_sql() -> &'static str {
                 static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
                     let sets: Vec<_> = <$name as $crate::table::Table>::COLUMNS[1..].iter().enumerate().map(|(index, column)| format!("{column} = ?{}", index + 2)).collect();
-                    format!("update {} set {} where {} = ?1 and tenant_id = ?2", $table, sets.join(", "), stringify!($first))
+                    format!("update {} set {} where tenant_id = ?2 and {} = ?1", $table, sets.join(", "), stringify!($first))
                 });
                 &SQL
             }

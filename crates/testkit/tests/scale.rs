@@ -67,6 +67,8 @@ fn lengthen(url: &str, statistics: &Statistics) {
             connection.batch(&format!("analyze {table}")).unwrap();
         }
     }
+    // What all this read is told now, not when the server gets round to it.
+    connection.batch("select pg_stat_force_next_flush()").unwrap();
 }
 
 /// Rows of the history that the server read so far.
@@ -76,6 +78,15 @@ fn rows_read(house: &House) -> i64 {
     let sum = format!(
         "select cast(coalesce((select sum(seq_tup_read) from pg_stat_user_tables where relname in ({tables})), 0)
          + coalesce((select sum(idx_tup_read) from pg_stat_user_indexes where relname in ({tables})), 0) as bigint)"
+    );
+    house.read(|read| Ok(read.query_unscoped::<(i64,)>(&sum, &[])?[0].0))
+}
+
+/// Pages of the history's indexes that the server looked at so far: a walk along an index reads no row where it finds none.
+fn pages_read(house: &House) -> i64 {
+    let tables = HISTORY.map(|table| format!("'{table}'")).join(", ");
+    let sum = format!(
+        "select cast(coalesce(sum(idx_blks_hit + idx_blks_read), 0) as bigint) from pg_statio_user_indexes where relname in ({tables})"
     );
     house.read(|read| Ok(read.query_unscoped::<(i64,)>(&sum, &[])?[0].0))
 }
@@ -135,6 +146,8 @@ fn deeds(house: &House) {
 
 /// Rows that an item may read, from its adding to its end.
 const READ_PER_ITEM_MAX: i64 = 100;
+/// Pages of indexes that an item may look at: to find its rows, and to enter them.
+const PAGES_PER_ITEM_MAX: i64 = 200;
 
 /// A table that grew since the server last looked at it is taken for a short one.
 fn an_item_reads_its_own_rows(batch: usize) {
@@ -162,10 +175,13 @@ fn an_item_reads_its_own_rows(batch: usize) {
     }
     lengthen(&house.database.url_text(), &Statistics::Missing);
     for (agent, is_keyed) in ways {
-        let before = rows_read(&house);
+        let before = (rows_read(&house), pages_read(&house));
         work(agent, is_keyed);
-        let per_item = (rows_read(&house) - before) / i64::try_from(batch).unwrap();
-        assert!(per_item <= READ_PER_ITEM_MAX, "{agent:?}, keys {is_keyed}: an item read {per_item} rows");
+        let after = (rows_read(&house), pages_read(&house));
+        let per_item = |before, after| (after - before) / i64::try_from(batch).unwrap();
+        let (rows, pages) = (per_item(before.0, after.0), per_item(before.1, after.1));
+        assert!(rows <= READ_PER_ITEM_MAX, "{agent:?}, keys {is_keyed}: an item read {rows} rows");
+        assert!(pages <= PAGES_PER_ITEM_MAX, "{agent:?}, keys {is_keyed}: an item looked at {pages} pages");
     }
 }
 
@@ -210,6 +226,46 @@ fn a_long_history_is_not_read() {
     assert!(plans.len() > 40, "{}", plans.len());
     let scans: Vec<_> = plans.iter().filter(|(text, step)| scans_history(text, step)).collect();
     assert_eq!(scans, Vec::<&(String, String)>::new());
+}
+
+/// Plans that were made while there was little walk along nothing when there is much.
+#[test]
+fn what_is_done_every_day_walks_along_no_index() {
+    let house = House::on(Engine::Postgres);
+    a_day(&house);
+    let pages = || {
+        rows_read(&house);
+        let before = pages_read(&house);
+        deeds(&house);
+        rows_read(&house);
+        pages_read(&house) - before
+    };
+    let short: Vec<_> = (0..7).map(|_| pages()).collect();
+    lengthen(&house.database.url_text(), &Statistics::Missing);
+    let long: Vec<_> = (0..7).map(|_| pages()).collect();
+    // Trees of indexes are higher then, and that is all.
+    assert!(long.iter().min().unwrap() <= &(2 * short.iter().min().unwrap()), "{short:?} pages, then {long:?}");
+}
+
+/// The server would plan each write for its own values once it has counted its rows anew.
+#[test]
+fn what_is_written_is_planned_once() {
+    let house = House::on(Engine::Postgres);
+    a_day(&house);
+    let days = || (0..7).for_each(|_| deeds(&house));
+    days();
+    lengthen(&house.database.url_text(), &Statistics::Fresh);
+    days();
+    let planned = |often| {
+        house.read(|read| {
+            Ok(read.query_unscoped::<(String,)>(
+                &format!("select statement from pg_prepared_statements where statement ~ 'insert|update' and {often}"),
+                &[],
+            )?)
+        })
+    };
+    assert_eq!(planned("custom_plans > 0"), []);
+    assert!(planned("generic_plans > 7").len() > 7);
 }
 
 /// What became of a task that ran thousands of times is told of the newest of its runs.

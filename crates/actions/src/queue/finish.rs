@@ -164,7 +164,7 @@ impl CompleteItem {
                 "update queue_items q set status = 'completed', result = case when x.said then coalesce(x.result, 'null') end, error = null,
                  finished_at = ?3, slot = null, lease_expires = null
                  from jsonb_to_recordset(cast(?2 as jsonb)) as x (id uuid, fence bigint, result jsonb, said boolean)
-                 where (q.tenant_id = ?1) is true and q.id = any(array(select cast(i ->> 'id' as uuid) from jsonb_array_elements(cast(?2 as jsonb)) i))
+                 where q.tenant_id = ?1 and q.id = any(array(select cast(i ->> 'id' as uuid) from jsonb_array_elements(cast(?2 as jsonb)) i))
                  and q.id = x.id and q.fence = x.fence and ",
                 straight!("q", "?3", "?4"),
                 " returning q.id, q.run_id"
@@ -174,8 +174,8 @@ impl CompleteItem {
         let runs: Vec<Uuid> = done.iter().filter_map(|(_, run)| *run).collect();
         write.post_beside(
             "update runs set status = 'completed', outcome = 'completed', final_message = null, error = null, ended_at = ?3, token_hash = null
-             where (tenant_id = ?1) is true and (status = 'running') is true
-             and id = any(array(select cast(i as uuid) from jsonb_array_elements_text(cast(?2 as jsonb)) i))",
+             where tenant_id = ?1 and id = any(array(select cast(i as uuid) from jsonb_array_elements_text(cast(?2 as jsonb)) i))
+             and (status = 'running') is true",
             params![json!(runs), now],
         )?;
         let mut done: HashSet<Uuid> = done.into_iter().map(|(id, _)| id).collect();
