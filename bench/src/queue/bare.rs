@@ -11,10 +11,28 @@ use crate::{
     place::{Database, Places},
 };
 
-pub fn rate(places: &Places, engine: Engine, load: Load) -> Outcome<f64> {
+/// How the statements reach PostgreSQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Prepared once, as ours are.
+    Prepared,
+    /// Each as a text, as pgbench sends them unless told otherwise.
+    Simple,
+}
+
+impl Protocol {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Prepared => "prepared",
+            Self::Simple => "simple",
+        }
+    }
+}
+
+pub fn rate(places: &Places, engine: Engine, load: Load, protocol: Protocol) -> Outcome<f64> {
     match engine {
         Engine::Sqlite => sqlite(places, load),
-        Engine::Postgres => postgres(places, load),
+        Engine::Postgres => postgres(places, load, protocol),
     }
 }
 
@@ -37,12 +55,13 @@ const WORK_ONE: &str = "with picked as (select id from bare where status = 'read
     update bare b set status = 'running', fence = fence + 1, lease_expires = now() + interval '300 s' from picked p where b.id = p.id returning b.id, b.fence \\gset
 update bare set status = 'completed', finished_at = now(), lease_expires = null where id = :id and fence = :fence and status = 'running';\n";
 
-fn postgres(places: &Places, load: Load) -> Outcome<f64> {
+fn postgres(places: &Places, load: Load, protocol: Protocol) -> Outcome<f64> {
     let database = places.database(Engine::Postgres, "bare")?;
     database.connection()?.batch(POSTGRES_TABLE)?;
     let (add, work) = if load.batch == 1 { (ADD_ONE, WORK_ONE) } else { (ADD, WORK) };
     let calls = load.items / load.batch / load.workers;
-    let took = pgbench(places, &database, add, load, calls)? + pgbench(places, &database, work, load, calls)?;
+    let run = |script| pgbench(places, &database, script, load, protocol, calls);
+    let took = run(add)? + run(work)?;
     let left = database.connection()?.query::<(i64,)>("select count(*) from bare where status <> 'completed'", &[])?;
     match left.first() {
         Some((0,)) => Ok((calls * load.workers * load.batch) as f64 / took),
@@ -51,12 +70,20 @@ fn postgres(places: &Places, load: Load) -> Outcome<f64> {
 }
 
 /// Seconds that pgbench took, without the time to connect.
-fn pgbench(places: &Places, database: &Database, script: &str, load: Load, calls: usize) -> Outcome<f64> {
+fn pgbench(
+    places: &Places,
+    database: &Database,
+    script: &str,
+    load: Load,
+    protocol: Protocol,
+    calls: usize,
+) -> Outcome<f64> {
     let Database::Server { url, .. } = database else { return Err("pgbench needs a server".into()) };
     let file = places.directory().join("bare.sql");
     fs::write(&file, script.replace("BATCH", &load.batch.to_string()))?;
     let done = Command::new(program()?)
-        .args(["--no-vacuum", "--protocol=prepared", "--jobs=2"])
+        .args(["--no-vacuum", "--jobs=2"])
+        .arg(format!("--protocol={}", protocol.name()))
         .arg(format!("--client={}", load.workers))
         .arg(format!("--transactions={calls}"))
         .arg(format!("--file={}", file.display()))

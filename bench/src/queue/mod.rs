@@ -17,6 +17,7 @@ use crate::{
     place::Places,
     table::{Table, verdict},
 };
+use bare::Protocol;
 use ours::Ours;
 use peers::Peer;
 
@@ -70,36 +71,47 @@ fn rates(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
         "\nItems per second, median of {} rounds in turn, each side in a database of its own on the same server: all are \
          added, then all are taken and completed, by so many at once, each call with one item or with {BATCH}. Ours is an \
          item, a run, two registry entries and three events; a take finds its agent and makes the run's token. Bare: one table, `for \
-         update skip locked`, three statements (under pgbench, prepared; on SQLite with the same pragmas), nothing else. Targets: \
-         one by one 0.6 of bare on PostgreSQL and 0.5 on SQLite, by the hundred 0.5; ahead of every other.",
+         update skip locked`, three statements (on SQLite with the same pragmas; on PostgreSQL under pgbench, as it sends them by itself, each as a text, and \
+         prepared, as ours are), nothing else. Targets: one by one 0.6 of bare on PostgreSQL and 0.5 on SQLite, by the hundred 0.5; \
+         ahead of every other.",
         size.rounds
     );
     let peers = others.peers();
     for engine in places.engines() {
         println!("\n### {}", engine.name());
-        let mut headings = vec!["workers", "per call", "bare", "trackway", "trackway / bare"];
+        let bare: &[(Protocol, [&str; 2])] = match engine {
+            Engine::Sqlite => &[(Protocol::Prepared, ["bare", "trackway / bare"])],
+            Engine::Postgres => &[
+                (Protocol::Simple, ["bare", "trackway / bare"]),
+                (Protocol::Prepared, ["bare, prepared", "trackway / that"]),
+            ],
+        };
+        let mut headings = vec!["workers", "per call", "trackway"];
+        headings.extend(bare.iter().flat_map(|(_, headings)| headings));
         let here: Vec<&Peer> = peers.iter().filter(|peer| peer.engine() == engine).collect();
         headings.extend(here.iter().map(|peer| peer.name()));
         headings.push("met");
         let mut table = Table::with(&headings);
         for load in loads(engine, size) {
-            let mut found = vec![Vec::new(); here.len() + 2];
+            let (mut ours, mut theirs) = (Vec::new(), vec![Vec::new(); bare.len() + here.len()]);
             for _ in 0..size.rounds {
-                found[0].push(bare::rate(places, engine, load)?);
-                found[1].push(Ours::found(places, engine)?.rate(load)?);
-                for (peer, rates) in here.iter().zip(&mut found[2..]) {
+                ours.push(Ours::found(places, engine)?.rate(load)?);
+                let (bares, peers) = theirs.split_at_mut(bare.len());
+                for ((protocol, _), rates) in bare.iter().zip(bares) {
+                    rates.push(bare::rate(places, engine, load, *protocol)?);
+                }
+                for (peer, rates) in here.iter().zip(peers) {
                     rates.push(peer.rate(places, load)?);
                 }
             }
-            let medians: Vec<f64> = found.into_iter().map(median).collect();
-            let share = medians[1] / medians[0];
+            let (ours, theirs) = (median(ours), theirs.into_iter().map(median).collect::<Vec<f64>>());
+            let (bares, peers) = theirs.split_at(bare.len());
             let wanted = if load.batch == 1 && engine == Engine::Postgres { 0.6 } else { 0.5 };
-            let ahead = medians[2..].iter().all(|peer| medians[1] > *peer);
-            let mut row = vec![load.workers.to_string(), load.batch.to_string()];
-            row.extend(medians[..2].iter().map(|rate| shown(*rate)));
-            row.push(format!("{share:.2}"));
-            row.extend(medians[2..].iter().map(|rate| shown(*rate)));
-            row.push(verdict(share >= wanted && ahead));
+            let is_ahead = peers.iter().all(|peer| ours > *peer);
+            let mut row = vec![load.workers.to_string(), load.batch.to_string(), shown(ours)];
+            row.extend(bares.iter().flat_map(|bare| [shown(*bare), format!("{:.2}", ours / bare)]));
+            row.extend(peers.iter().map(|rate| shown(*rate)));
+            row.push(verdict(ours / bares[0] >= wanted && is_ahead));
             table.add(row);
         }
         table.print();
