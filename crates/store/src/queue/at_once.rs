@@ -53,6 +53,8 @@ struct Source {
     short_key: String,
     token_hash: String,
     link_id: String,
+    /// One of each task.
+    once: &'static str,
 }
 
 impl Source {
@@ -65,6 +67,7 @@ impl Source {
             short_key: bound.place(&run.short_key),
             token_hash: bound.place(&run.token_hash),
             link_id: format!("cast({} as uuid)", bound.place(&run.link_id)),
+            once: "",
         }
     }
 
@@ -85,6 +88,7 @@ impl Source {
             short_key: column("short_key"),
             token_hash: column("token_hash"),
             link_id: column("link_id"),
+            once: "distinct on (k.task_id)",
         }
     }
 }
@@ -107,7 +111,7 @@ impl Writer<'_> {
             [run] => Source::one(run, &mut bound),
             runs => Source::many(runs, &mut bound),
         };
-        let Source { tables, each, path, short_key, token_hash, link_id } = &source;
+        let Source { tables, each, path, short_key, token_hash, link_id, once } = &source;
         let run = insert_each(
             &mut bound,
             each,
@@ -149,10 +153,12 @@ impl Writer<'_> {
              {tables} taken ({TAKEN}) as ({taken}),
              made as ({run}), entered as ({entry}), logged as ({event}),
              linked as (insert into agent_links (tenant_id, id, from_agent_id, to_task_id, link_type, created_at)
-                select distinct on (k.task_id) cast(?1 as uuid), {link_id}, k.agent_id, k.task_id, 'agent_task', cast({now} as timestamptz) from {each} order by k.task_id
+                select {once} cast(?1 as uuid), {link_id}, k.agent_id, k.task_id, 'agent_task', cast({now} as timestamptz) from {each}
+                where not exists (select 1 from agent_links l where l.from_agent_id = k.agent_id and l.to_task_id = k.task_id and l.link_type = 'agent_task')
                 on conflict (from_agent_id, to_task_id, link_type) do nothing),
              started as (update tasks set status = 'in_progress', status_since = {now}
-                where id = any(array(select task_id from taken)) and not recurring and status in ('open', 'groomed'))
+                where id = any(array(select task_id from taken where not recurring and status in ('open', 'groomed')))
+                and not recurring and status in ('open', 'groomed'))
              select {TAKEN} from taken"
         );
         Ok(in_order(self.query_at_once::<Picked>(&sql, &bound.0)?))
