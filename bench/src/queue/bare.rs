@@ -27,6 +27,14 @@ impl Protocol {
             Self::Simple => "simple",
         }
     }
+
+    /// A list of ids, as it stands in the next statement: as a value, or in the text.
+    fn ids(self) -> &'static str {
+        match self {
+            Self::Prepared => "coalesce(cast(array_agg(id) as text), '{}')",
+            Self::Simple => "quote_literal(coalesce(cast(array_agg(id) as text), '{}'))",
+        }
+    }
 }
 
 pub fn rate(places: &Places, engine: Engine, load: Load, protocol: Protocol) -> Outcome<f64> {
@@ -46,7 +54,7 @@ const ADD: &str = "insert into bare (task) select 'again' from generate_series(1
 
 const WORK: &str = "with picked as (select id from bare where status = 'ready' order by priority desc, since, id limit BATCH for update skip locked),
     taken as (update bare b set status = 'running', fence = fence + 1, lease_expires = now() + interval '300 s' from picked p where b.id = p.id returning b.id)
-    select coalesce(cast(array_agg(id) as text), '{}') as ids from taken \\gset
+    select IDS as ids from taken \\gset
 update bare set status = 'completed', finished_at = now(), lease_expires = null where id = any(cast(:ids as bigint[])) and status = 'running';\n";
 
 const ADD_ONE: &str = "insert into bare (task) values ('again');\n";
@@ -80,7 +88,7 @@ fn pgbench(
 ) -> Outcome<f64> {
     let Database::Server { url, .. } = database else { return Err("pgbench needs a server".into()) };
     let file = places.directory().join("bare.sql");
-    fs::write(&file, script.replace("BATCH", &load.batch.to_string()))?;
+    fs::write(&file, script.replace("BATCH", &load.batch.to_string()).replace("IDS", protocol.ids()))?;
     let done = Command::new(program()?)
         .args(["--no-vacuum", "--jobs=2"])
         .arg(format!("--protocol={}", protocol.name()))
