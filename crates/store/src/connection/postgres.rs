@@ -257,7 +257,8 @@ pub(super) fn for_postgres(sql: &str) -> String {
     let mut rest = sql;
     while let Some(found) = rest.find(TENANT) {
         let (before, from) = rest.split_at(found);
-        let alias = before.bytes().rev().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'.').count();
+        let alias =
+            before.bytes().rev().take_while(|byte| byte.is_ascii_alphanumeric() || b"._".contains(byte)).count();
         let (before, alias) = before.split_at(found - alias);
         let digits = from[TENANT.len()..].bytes().take_while(u8::is_ascii_digit).count();
         let (is_tenants, after) = from.split_at(TENANT.len() + digits);
@@ -298,6 +299,7 @@ mod tests {
             ("where q.tenant_id = ?1 and t.id = q.task_id", "where q.tenant_id = $1 and t.id = q.task_id"),
             ("where x.tenant_id = ?1 and x.run_id = ?2", "where x.tenant_id = $1 and x.run_id = $2"),
             ("where tenant_id = ?1", "where tenant_id = $1"),
+            ("where old_tenant_id = ?1 and id = ?2", "where old_tenant_id = $1 and id = $2"),
             ("é tenant_id = ?1 and id = (select 1)", "é (tenant_id = $1) is true and id = (select 1)"),
             ("", ""),
         ] {

@@ -53,8 +53,9 @@ struct Source {
     short_key: String,
     token_hash: String,
     link_id: String,
-    /// One of each task.
+    /// One of each task, and these in an order that all takers keep: two who link the same tasks do not wait for each other.
     once: &'static str,
+    in_turn: &'static str,
 }
 
 impl Source {
@@ -68,6 +69,7 @@ impl Source {
             token_hash: bound.place(&run.token_hash),
             link_id: format!("cast({} as uuid)", bound.place(&run.link_id)),
             once: "",
+            in_turn: "",
         }
     }
 
@@ -89,6 +91,7 @@ impl Source {
             token_hash: column("token_hash"),
             link_id: column("link_id"),
             once: "distinct on (k.task_id)",
+            in_turn: "order by k.task_id",
         }
     }
 }
@@ -111,7 +114,7 @@ impl Writer<'_> {
             [run] => Source::one(run, &mut bound),
             runs => Source::many(runs, &mut bound),
         };
-        let Source { tables, each, path, short_key, token_hash, link_id, once } = &source;
+        let Source { tables, each, path, short_key, token_hash, link_id, once, in_turn } = &source;
         let run = insert_each(
             &mut bound,
             each,
@@ -155,7 +158,7 @@ impl Writer<'_> {
              linked as (insert into agent_links (tenant_id, id, from_agent_id, to_task_id, link_type, created_at)
                 select {once} cast(?1 as uuid), {link_id}, k.agent_id, k.task_id, 'agent_task', cast({now} as timestamptz) from {each}
                 where not exists (select 1 from agent_links l where l.from_agent_id = k.agent_id and l.to_task_id = k.task_id and l.link_type = 'agent_task')
-                on conflict (from_agent_id, to_task_id, link_type) do nothing),
+                {in_turn} on conflict (from_agent_id, to_task_id, link_type) do nothing),
              started as (update tasks set status = 'in_progress', status_since = {now}
                 where id = any(array(select task_id from taken where not recurring and status in ('open', 'groomed')))
                 and not recurring and status in ('open', 'groomed'))
