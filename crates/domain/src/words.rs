@@ -377,6 +377,11 @@ impl ItemStatus {
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
+
+    /// Whether nobody needs to look at it any more.
+    pub fn is_settled(self) -> bool {
+        matches!(self, Self::Completed | Self::Cancelled)
+    }
 }
 
 words! {

@@ -7,11 +7,12 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
 use trackway_actions::context::Context;
+use trackway_domain::words::ItemStatus;
 use trackway_store::linked_tasks::UNAVAILABLE;
+use trackway_views::queue::unsettled;
 
-use crate::{pages, problem::Problem, site::Site};
+use crate::{problem::Problem, site::Site};
 
 /// Upper ends of the buckets of how long requests take, in seconds.
 const BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
@@ -45,7 +46,7 @@ impl Metrics {
 
     /// Everything as text.
     pub fn text(&self, site: &Site, context: &Context) -> Result<String, Problem> {
-        let size = pages::ask(&mut site.core.store().read(context.tenant)?, ("queue", "size"), json!({}))?.data;
+        let items = unsettled(&mut site.core.store().read(context.tenant)?)?;
         let mut out = String::new();
         let mut line = |text: &str| {
             let _ = writeln!(out, "{text}");
@@ -53,9 +54,10 @@ impl Metrics {
         line("# HELP trackway_build_info The version that runs");
         line("# TYPE trackway_build_info gauge");
         line(&format!("trackway_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
-        line("# HELP trackway_queue_items Queue items by status");
+        line("# HELP trackway_queue_items Queue items that are not finished or failed for good, by status");
         line("# TYPE trackway_queue_items gauge");
-        for (status, count) in size["by_status"].as_object().into_iter().flatten() {
+        for status in ItemStatus::ALL.iter().filter(|status| !status.is_settled()) {
+            let count = items.iter().find(|(with, _)| with == status).map_or(0, |(_, count)| *count);
             line(&format!("trackway_queue_items{{status=\"{status}\"}} {count}"));
         }
         line("# HELP trackway_linked_unavailable_total Linked tasks and reports that could not be told");

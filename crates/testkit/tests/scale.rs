@@ -7,10 +7,13 @@
 
 use serde_json::{Value, json};
 use trackway_actions::queue::{AddItem, CompleteItem, TakeItems};
-use trackway_domain::{Ref, Time};
+use trackway_domain::{Ref, Time, words::ItemStatus};
 use trackway_store::{Url, connection::Connection, sql::Param};
 use trackway_testkit::{Engine, House};
-use trackway_views::registry;
+use trackway_views::{
+    queue::{settled, unsettled},
+    registry,
+};
 
 /// Tables that grow with what happens.
 const HISTORY: [&str; 8] =
@@ -221,6 +224,10 @@ fn a_long_history_is_not_read() {
     for (command, input) in questions(&day) {
         within(format!("{command:?} {input}"), &|| drop(ask(&house, command, &input)));
     }
+    within("what is not settled".into(), &|| assert_eq!(house.read(|read| Ok(unsettled(read)?)), []));
+    within("what is".into(), &|| {
+        assert_eq!(house.read(|read| Ok(settled(read, READ_MAX / 2)?)), [(ItemStatus::Completed, READ_MAX / 2)]);
+    });
     within("a day's work".into(), &|| deeds(&house));
     assert_eq!(too_much, Vec::<String>::new());
 

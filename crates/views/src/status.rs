@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{
-    Time,
-    words::{ItemStatus, RunStatus},
-};
+use trackway_domain::{Time, words::RunStatus};
 use trackway_store::{Reader, Result, params, shown::RunShown};
 
 use crate::{
     assignment::{self, LeftAlone},
+    queue,
     task::Ready,
     view::View,
 };
@@ -56,12 +54,8 @@ impl View for Status {
             params![RunStatus::Running],
         )?;
         let ready = Ready { limit: Some(SHOWN) }.answer(read, now)?;
-        let queue = read.query::<(ItemStatus, i64)>(
-            "select status, count(*) from queue_items where tenant_id = ?1 and status in ('waiting', 'blocked', 'ready', 'running', 'failed') group by status",
-            &[],
-        )?;
         Ok(Standing {
-            queue: queue.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
+            queue: queue::unsettled(read)?.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
             left_alone: assignment::left_alone(read)?,
             running_total: running_total.map_or(0, |(total,)| total),
             running,

@@ -1,24 +1,31 @@
 //! What the list of queue items begins with: how many there are of each sort.
 
-use serde_json::json;
+use std::collections::BTreeMap;
 
 use trackway_store::Reader;
+use trackway_views::queue::{settled, unsettled};
 
-use super::ask;
 use crate::{
     page::{Block, Figure},
     problem::Problem,
 };
 
-/// How many items wait, run and failed.
+/// So many of those that are over are counted: there may be millions, and the page is made anew whenever an item changes.
+const COUNTED_MAX: i64 = 10_000;
+
+/// How many items wait, run, failed and are over.
 pub fn figures(read: &mut Reader<'_>) -> Result<Block, Problem> {
-    let size = ask(read, ("queue", "size"), json!({}))?.data;
-    let counts = size["by_status"].as_object().cloned().unwrap_or_default();
-    let figures = counts.iter().map(|(status, count)| Figure {
-        label: status.clone(),
-        value: count.to_string(),
+    let over = settled(read, COUNTED_MAX + 1)?.into_iter().map(|(status, count)| {
+        let counted = if count > COUNTED_MAX { format!("{COUNTED_MAX}+") } else { count.to_string() };
+        (status.to_string(), counted)
+    });
+    let open = unsettled(read)?.into_iter().map(|(status, count)| (status.to_string(), count.to_string()));
+    let counts: BTreeMap<String, String> = open.chain(over).collect();
+    let figures = counts.into_iter().map(|(status, value)| Figure {
+        value,
         to: format!("/queue?status={status}"),
-        is_alarming: status == "failed" && count != 0,
+        is_alarming: status == "failed",
+        label: status,
     });
     Ok(Block::Figures(figures.collect()))
 }

@@ -110,6 +110,25 @@ engines! {
         assert!(served.ask("GET /assets/..%2Fsecret HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 404 "));
     }
 
+    fn numbers_are_for_who_may_enter(house: House) {
+        house.workflow("ops");
+        house.act("set_task", json!({ "workflow": "ops", "variant": "t", "recurring": true })).unwrap();
+        for _ in 0..3 {
+            house.act("queue_add", json!({ "task": "t" })).unwrap();
+        }
+        let taken = house.act("queue_take", json!({ "batch": 2 })).unwrap();
+        house.act("queue_complete", json!({ "id": taken[0]["id"], "fence": taken[0]["fence"] })).unwrap();
+
+        let served = Served::over(&house);
+        let asked = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+        assert!(served.ask(&format!("{asked}\r\n")).starts_with("HTTP/1.1 401 "));
+        let token = Visitor::person(&house).token.unwrap();
+        let told = served.ask(&format!("{asked}Authorization: Bearer {token}\r\n\r\n"));
+        let items: Vec<_> = told.lines().filter_map(|line| line.strip_prefix("trackway_queue_items")).collect();
+        assert_eq!(items, ["{status=\"waiting\"} 0", "{status=\"blocked\"} 0", "{status=\"ready\"} 1", "{status=\"running\"} 1", "{status=\"failed\"} 0"]);
+        assert!(told.contains("trackway_http_requests_total{status=\"401\"} 1\n"), "{told}");
+    }
+
     fn a_body_that_is_too_large_is_refused(house: House) {
         let served = Served::over(&house);
         let token = Visitor::person(&house).token.unwrap();
