@@ -250,21 +250,21 @@ impl View for SizeOfQueue {
 
 /// How many items want something from somebody, by status: those that are not finished, and those that failed for good.
 pub fn unsettled(read: &mut Reader<'_>) -> Result<Vec<(ItemStatus, i64)>> {
-    Ok(read.query(
+    read.query(
         "select status, count(*) from queue_items
          where tenant_id = ?1 and status in ('waiting', 'blocked', 'ready', 'running', 'failed') group by status",
         &[],
-    )?)
+    )
 }
 
 /// How many items are over and want nothing more, by status. There are ever more of these: so many are counted at most.
 pub fn settled(read: &mut Reader<'_>, most: i64) -> Result<Vec<(ItemStatus, i64)>> {
-    Ok(read.query(
+    read.query(
         "select status, count(*) from (select status from queue_items where tenant_id = ?1 and status = 'completed' limit ?2) done group by status
          union all
          select status, count(*) from (select status from queue_items where tenant_id = ?1 and status = 'cancelled' limit ?2) gone group by status",
         params![most],
-    )?)
+    )
 }
 
 /// Show what each worker holds
