@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -85,8 +86,12 @@ impl ModelConfig {
 impl Config {
     /// Reads a file; one that is not there says nothing.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let Ok(text) = std::fs::read_to_string(path) else {
-            return Ok(Self::default());
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Self::default());
+            }
+            Err(error) => return Err(Rule::usage(format!("{} cannot be read: {error}", path.display())).into()),
         };
         let mut config: Self = toml::from_str(&text).map_err(|error| {
             let first = error.message().lines().next().unwrap_or_default().to_owned();

@@ -51,7 +51,10 @@ impl Location {
 
     /// The same for whoever is in a directory, with what was said.
     pub fn find_from(directory: Option<&Path>, db: Option<String>, tenant: Option<String>) -> Result<Self, Failure> {
-        let folder = directory.and_then(project_folder);
+        let folder = match directory.map_or(Ok(None), project_folder) {
+            Err(_) if db.is_some() => None,
+            folder => folder?,
+        };
         let top = folder.as_ref().and_then(|folder| folder.parent()).map(Path::to_path_buf);
         let project = folder.as_ref().map_or(Ok(Config::default()), |folder| Config::read(&folder.join(CONFIG)))?;
         let user = user_config()?;
@@ -120,10 +123,22 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// The nearest `.trackway` upward that holds a database or says where one is.
-fn project_folder(here: &Path) -> Option<PathBuf> {
-    let holds = |folder: &PathBuf| folder.join(FILE).exists() || folder.join(CONFIG).exists();
-    here.ancestors().map(|directory| directory.join(FOLDER)).find(holds)
+/// The nearest `.trackway` upward that holds a database or says where one is. One that is there and closed to this user is
+/// not passed by: what is meant for the project would go into another database.
+fn project_folder(here: &Path) -> Result<Option<PathBuf>, Failure> {
+    for folder in here.ancestors().map(|directory| directory.join(FOLDER)).filter(|folder| folder.is_dir()) {
+        let holds = |file| folder.join(file).try_exists();
+        match holds(FILE).and_then(|holds_one| Ok(holds_one || holds(CONFIG)?)) {
+            Ok(true) => return Ok(Some(folder)),
+            Ok(false) => (),
+            Err(error) => {
+                return Err(Rule::denied(format!("{} cannot be entered: {error}", folder.display()))
+                    .hint("it belongs to somebody else; ask them, or say which database: --db sqlite:PATH")
+                    .into());
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn user_config() -> Result<Config, Failure> {

@@ -52,6 +52,45 @@ fn the_nearest_project_wins_over_the_user() {
 }
 
 #[test]
+fn a_project_that_is_closed_to_somebody_is_not_passed_by() {
+    let terminal = newcomer();
+    let home = terminal.home.path();
+    let project = home.join("project");
+    fs::create_dir(&project).unwrap();
+    assert_eq!(typed(&terminal, &project, &["init"]).code, 0);
+    for open in [home, project.as_path()] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let folder = project.join(".trackway");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    // The superuser may enter anywhere, so someone else tries.
+    let tried = |arguments: &[&str]| {
+        let mut command = terminal.command(arguments);
+        command.env_remove("TRACKWAY_DB").current_dir(&project).uid(65_534).gid(65_534);
+        ran(command)
+    };
+    let refused = tried(&["role", "set", "--name", "x"]);
+    assert_eq!(
+        (refused.code, refused.stderr),
+        (6, format!("error: {} cannot be entered: Permission denied (os error 13)\nhint: it belongs to somebody else; ask them, or say which database: --db sqlite:PATH\n", folder.display()))
+    );
+    assert!(!home.join(".local/share/trackway").exists(), "nothing went elsewhere");
+    let elsewhere = format!("sqlite:{}", home.join("own.db").display());
+    assert_eq!(tried(&["init", "--db", &elsewhere]).code, 0);
+    assert_eq!(tried(&["role", "set", "--name", "x", "--db", &elsewhere]).code, 0);
+    // A configuration that cannot be read may say anything.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let config = folder.join("config.toml");
+    fs::write(&config, "db = \"sqlite:elsewhere\"").unwrap();
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
+    let refused = tried(&["role", "list"]);
+    assert_eq!(
+        (refused.code, refused.stderr),
+        (2, format!("error: {} cannot be read: Permission denied (os error 13)\n", config.display()))
+    );
+}
+
+#[test]
 fn flags_win_over_environment_over_project_over_user() {
     let terminal = newcomer();
     let home = terminal.home.path();
