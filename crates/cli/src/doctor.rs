@@ -190,7 +190,7 @@ fn stuck_leases(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Fai
 }
 
 /// When hooks were put into the settings that count here, as far as the files tell.
-fn connected_since() -> Option<Time> {
+pub fn connected_since() -> Option<Time> {
     connected_settings().filter_map(|path| modified(&path)).min()
 }
 

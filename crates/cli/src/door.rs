@@ -215,6 +215,7 @@ impl House {
         outcome.remarks = answer.remarks;
         if view.command == ("", "status") {
             outcome.data["database"] = json!(self.core.store().url().to_string());
+            outcome.data["hooks"] = json!(doctor::connected_since().is_some());
         }
         Ok(self.with_short_ids(outcome, tenant, matches))
     }

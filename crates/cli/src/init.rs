@@ -14,7 +14,7 @@ use trackway_store::{Store, Url};
 use crate::{
     door::Outcome,
     failure::Failure,
-    location::{project_file, user_file},
+    location::{Location, project_file, user_file},
     render::Shape,
     user,
 };
@@ -36,6 +36,7 @@ pub fn init(matches: &ArgMatches) -> Result<Outcome, Failure> {
         None if user => Url::sqlite(user_file()?),
         None => Url::sqlite(project_file(&env::current_dir()?)),
     };
+    let before = if said.is_none() && !user { used_before(&url) } else { None };
     let core = Core::new(Store::create(url.clone())?);
     if let (Url::Sqlite(file), None, false) = (&url, said, user) {
         keep_out_of_git(file)?;
@@ -52,10 +53,25 @@ pub fn init(matches: &ArgMatches) -> Result<Outcome, Failure> {
         "new": founded == Founded::Tenant,
     });
     let mut outcome = Outcome::new(data, Shape::Fields);
+    if let Some(before) = before.filter(|_| founded == Founded::Tenant) {
+        outcome.remarks.push(format!(
+            "note: until now {before} was used here, and it keeps what it holds; trackway ingest brings earlier sessions of Claude Code into this one"
+        ));
+    }
     if std::io::stderr().is_terminal() {
         outcome.remarks.push(NEXT.to_owned());
     }
     Ok(outcome)
+}
+
+/// The database that commands typed here have used so far, where there is another.
+fn used_before(new: &Url) -> Option<Url> {
+    let used = Location::find_from(env::current_dir().ok().as_deref(), None, None).ok()?.url;
+    let is_there = match &used {
+        Url::Sqlite(file) => file.exists(),
+        Url::Postgres(_) => true,
+    };
+    (is_there && used.whole() != new.whole()).then_some(used)
 }
 
 /// The record is not part of the project's source.

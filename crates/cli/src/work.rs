@@ -22,6 +22,7 @@ use trackway_domain::{
 use trackway_runner::{
     Event, Note, Serves, Settings, Stopping, agent::Means, executor::Ended, service, signals::Signals, worker,
 };
+use trackway_store::shown::TaskShown;
 use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
 
 use crate::{
@@ -133,16 +134,19 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     let role = matches.get_one::<String>("role").map(Ref::<kind::Role>::new);
     let workspace = matches.get_one::<String>("workspace").map(Ref::<kind::Workspace>::new);
     let agent = matches.get_one::<String>("agent");
-    let task = house.core.read(&context, |reader| {
-        let task = reader.resolve(&given)?;
-        Ok(match &role {
+    let (asked, shown) = house.core.read(&context, |reader| {
+        let asked = reader.resolve(&given)?;
+        let task = match &role {
             Some(role) => {
-                let pinned = ResolvePackage { role: role.clone(), variant: task.into() };
+                let pinned = ResolvePackage { role: role.clone(), variant: asked.into() };
                 pinned.answer(reader, Time::now())?.task_id
             }
-            None => task::latest(reader, task)?.id,
-        })
+            None => task::latest(reader, asked)?.id,
+        };
+        Ok((asked, reader.shown_by_id::<TaskShown>("t", task)?))
     })?;
+    let (task, variant) = (shown.task.id, &shown.task.variant);
+    let is_blank = shown.task.script.as_deref().is_none_or(|script| script.trim().is_empty());
     if matches.get_flag("detach") {
         let add = AddItem { workspace, agent: agent.map(Ref::new), ..AddItem::of(task.into()) };
         return Ok(Outcome::new(json!(house.core.execute(&context, &add)?), Shape::Fields));
@@ -160,6 +164,14 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
         means: model::means(config, || model::site(house.core.store().url())),
         claude_settings: claude_code(),
     };
+    if agent.is_none() && is_blank {
+        return Err(Rule::conflict(format!("task {variant} has no script"))
+            .hint(format!(
+                "give it one: trackway task set --workflow {} --variant {variant} --script ...; or let an agent do it: trackway task run {variant} --agent A",
+                shown.workflow
+            ))
+            .into());
+    }
     service::check(&house.core, &context, &settings)?;
     // Before anything is taken: from then on a signal must not just end this.
     let (tell, notes) = mpsc::channel();
@@ -186,8 +198,10 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     let data = serde_json::to_value(shown).map_err(|error| Rule::usage(error.to_string()))?;
     let completed = data["status"] == RunStatus::Completed.word();
     let error = data["error"].as_str().map(|error| format!(": {}", first_line(error)));
-    let remark =
-        format!("run {} {}{}", run.short(), data["status"].as_str().unwrap_or_default(), error.unwrap_or_default());
+    // Another version may have taken its place.
+    let of = if task == asked { String::new() } else { format!(" of {variant}") };
+    let status = data["status"].as_str().unwrap_or_default();
+    let remark = format!("run {}{of} {status}{}", run.short(), error.unwrap_or_default());
     let data = if json { data } else { Value::String(String::new()) };
     let mut outcome = Outcome::new(data, Shape::Text);
     outcome.failed = !completed;

@@ -55,9 +55,7 @@ struct Running {
 /// Runs a script to its end, whatever that is. `write` gets its output in pieces; what it kept comes back.
 pub fn run(start: &Start<'_>, reins: &Reins, write: &mut dyn FnMut(&str)) -> (Ended, String) {
     let Some(script) = start.assignment.script.as_deref().filter(|script| !script.trim().is_empty()) else {
-        let variant = &start.assignment.variant;
-        let error =
-            format!("task {variant} has no script; give it one: trackway task set --variant {variant} --script ...");
+        let error = format!("task {} has no script; trackway task set --script gives it one", start.assignment.variant);
         return (Ended::Impossible { error }, String::new());
     };
     match begin(start, script) {

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Time, words::RunStatus};
-use trackway_store::{Reader, Result, params, shown::RunShown};
+use trackway_store::{
+    Reader, Result, params,
+    shown::{RunShown, TaskShown},
+};
 
 use crate::{
     assignment::{self, LeftAlone},
@@ -30,6 +33,12 @@ pub struct Standing {
     pub running: Vec<RunShown>,
     pub failed_today: Vec<RunShown>,
     pub ready: Vec<String>,
+    /// The first of them that has a script.
+    pub ready_to_run: Option<String>,
+    /// The run that began last.
+    pub last_run: Option<RunShown>,
+    /// When a hook last told of something.
+    pub hooked_at: Option<Time>,
     /// Queue items that are not finished, and those that failed for good, by status.
     pub queue: BTreeMap<String, i64>,
     /// What is ready there and not for the worker.
@@ -53,14 +62,24 @@ impl View for Status {
             "select count(*) from runs where tenant_id = ?1 and status = ?2",
             params![RunStatus::Running],
         )?;
-        let ready = Ready { limit: Some(SHOWN) }.answer(read, now)?;
+        let ready = Ready { limit: Some(SHOWN) }.answer(read, now)?.rows;
+        let has_script =
+            |shown: &&TaskShown| shown.task.script.as_deref().is_some_and(|script| !script.trim().is_empty());
+        let last_run = read.shown::<RunShown>("where u.tenant_id = ?1 order by u.id desc limit 1", &[])?.pop();
+        let hooked_at = read.one::<(Time,)>(
+            "select hooked_at from sessions where tenant_id = ?1 and hooked_at is not null order by started_at desc limit 1",
+            &[],
+        )?;
         Ok(Standing {
             queue: queue::unsettled(read)?.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
             left_alone: assignment::left_alone(read)?,
             running_total: running_total.map_or(0, |(total,)| total),
             running,
             failed_today,
-            ready: ready.rows.into_iter().map(|shown| shown.task.variant.to_string()).collect(),
+            ready_to_run: ready.iter().find(has_script).map(|shown| shown.task.variant.to_string()),
+            ready: ready.iter().map(|shown| shown.task.variant.to_string()).collect(),
+            last_run,
+            hooked_at: hooked_at.map(|(at,)| at),
         })
     }
 }

@@ -1,9 +1,12 @@
 //! Where things stand, and what to do next.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use trackway_views::assignment::LeftAlone;
 
 use super::{Page, dim, heading};
+
+/// What is shown of the run that began last.
+const LAST: &[&str] = &["id", "agent", "role", "task", "status", "ended_at"];
 
 impl Page {
     pub(super) fn status(&self, data: &Value) -> String {
@@ -15,6 +18,10 @@ impl Page {
             } else {
                 parts.push(dim(&format!("nothing {title}")));
             }
+        }
+        let (last, has_run) = (&data["last_run"], data["last_run"].is_object());
+        if has_run && data["running_total"] == 0 {
+            parts.push(format!("{}\n{}", heading("last run"), self.rows(&json!([last]), LAST)));
         }
         let queue = data["queue"].as_object().cloned().unwrap_or_default();
         if queue.is_empty() {
@@ -36,17 +43,31 @@ impl Page {
                 .to_owned()
         } else if let Some(first) = ready.first() {
             parts.push(format!("{} {}", heading("ready"), ready.join(", ")));
-            format!("trackway task run {first}, or trackway ready --claim")
+            match data["ready_to_run"].as_str() {
+                Some(first) => format!("trackway task run {first}, or trackway ready --claim"),
+                None => format!("trackway ready --claim takes {first}"),
+            }
         } else {
             parts.push(dim("nothing is ready"));
             if queue.contains_key("blocked") {
                 "trackway queue list --status blocked says why; trackway queue requeue lets one go on".to_owned()
+            } else if queue.is_empty() && has_run {
+                "trackway made last lists what the last run made; trackway why FILE says where a file comes from"
+                    .to_owned()
             } else if queue.is_empty() {
                 "trackway demo tells a small story; trackway --help lists everything".to_owned()
             } else {
                 "trackway queue list shows what runs and what waits".to_owned()
             }
         };
+        parts.push(match (&data["hooked_at"], &data["hooks"]) {
+            (Value::Null, Value::Bool(true)) => dim("hooks are installed, and none has fired yet"),
+            (Value::Null, _) => dim("no hooks: trackway connect claude-code records what Claude Code does"),
+            (at, hooks) => {
+                let here = if *hooks == true { "" } else { "; there are none in the settings here" };
+                format!("{} fired last at {}{here}", heading("hooks"), self.shown("hooked_at", at))
+            }
+        });
         parts.push(format!("{} {next}", heading("next:")));
         parts.join("\n")
     }

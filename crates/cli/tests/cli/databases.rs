@@ -47,7 +47,14 @@ fn the_nearest_project_wins_over_the_user() {
         "name\ttitle\tdescription\ttags\torigin\n"
     );
     // Again is no harm.
-    assert_eq!(typed(&terminal, &project, &["init"]).code, 0);
+    assert_eq!(typed(&terminal, &project, &["init"]).stderr, "");
+    // What was used before is said: its record does not come along.
+    let nested = typed(&terminal, &deep, &["init"]);
+    let expected = format!(
+        "note: until now sqlite:{} was used here, and it keeps what it holds; trackway ingest brings earlier sessions of Claude Code into this one\n",
+        project.join(".trackway/trackway.db").display()
+    );
+    assert_eq!((nested.code, nested.stderr), (0, expected));
     assert_eq!(typed(&terminal, &project, &["init", "--user"]).code, 0);
 }
 
@@ -72,7 +79,13 @@ fn a_project_that_is_closed_to_somebody_is_not_passed_by() {
     let refused = tried(&["role", "set", "--name", "x"]);
     assert_eq!(
         (refused.code, refused.stderr),
-        (6, format!("error: {} cannot be entered: Permission denied (os error 13)\nhint: it belongs to somebody else; ask them, or say which database: --db sqlite:PATH\n", folder.display()))
+        (
+            6,
+            format!(
+                "error: {} cannot be entered: Permission denied (os error 13)\nhint: it belongs to somebody else; ask them, or say which database: --db sqlite:PATH\n",
+                folder.display()
+            )
+        )
     );
     assert!(!home.join(".local/share/trackway").exists(), "nothing went elsewhere");
     let elsewhere = format!("sqlite:{}", home.join("own.db").display());

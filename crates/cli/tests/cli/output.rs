@@ -82,9 +82,13 @@ worker [ID]  completed, [TOOK], as coder, on unit/go, 1 touched
 Trackway [URL]
 nothing running
 nothing failed in the last day
+last run
+id	agent	role	task	status	ended_at
+[ID]	worker	coder	unit/go	completed	[TIME]
 nothing in the queue
 ready unit/go
-next: trackway task run unit/go, or trackway ready --claim
+no hooks: trackway connect claude-code records what Claude Code does
+next: trackway ready --claim takes unit/go
 
 "#]]);
         snapbox::assert_data_eq!(shown(&["task", "history", "unit/go"]), str![[r#"

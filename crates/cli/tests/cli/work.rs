@@ -111,7 +111,6 @@ both_engines! {
             ("deaf", &format!("trap '' TERM; sleep {deaf} & wait; sleep {deaf}"), "1s", 1, "timed_out", "timed out after 1s"),
             ("parricide", &format!("sleep {parricide} & kill -9 $PPID; sleep {parricide}"), "1m", 1, "failed", "the script killed its parent"),
             ("absent", "definitely-no-such-program", "1m", 1, "failed", "exit code 127"),
-            ("none", " ", "1m", 1, "failed", "task none has no script"),
             ("bytes", "printf 'a\\377b\\0c\\n'", "1m", 0, "completed", ""),
         ] {
             define(&terminal, variant, script, &["--timeout", timeout]);
@@ -127,7 +126,20 @@ both_engines! {
         }
         let detail = text(&last_run(&terminal)["steps"][0]["detail"]);
         assert_eq!(detail, "a\u{fffd}bc\n");
-        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1, "failed": 7 }));
+        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1, "failed": 6 }));
+    }
+
+    fn a_task_without_a_script_is_refused_and_nothing_is_left(terminal: Terminal) {
+        define(&terminal, "none", " ", &[]);
+        let refused = runs_task(&terminal, &["none"]);
+        let hint = "give it one: trackway task set --workflow ops --variant none --script ...; or let an agent do it: trackway task run none --agent A";
+        assert_eq!((refused.code, refused.stderr), (4, format!("error: task none has no script\nhint: {hint}\n")));
+        assert_eq!(terminal.json(&["queue", "size"])["total"], 0);
+        assert_eq!(terminal.json(&["run", "list"]), json!([]));
+        // The version that runs is said when it is not the one that was named.
+        terminal.json(&["task", "set", "--workflow", "ops", "--variant", "some", "--script", "true", "--replaces", "none"]);
+        let ran = runs_task(&terminal, &["none"]);
+        assert!(ran.code == 0 && ran.stderr.contains(" of some completed\n"), "{}", ran.stderr);
     }
 
     fn what_a_script_leaves_behind_is_ended(terminal: Terminal) {
