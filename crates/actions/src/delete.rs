@@ -23,6 +23,7 @@ use crate::{
     },
     context::Context,
     error::Result,
+    founding::WORKER,
     studio,
     touched::{Nothing, Touch, did},
 };
@@ -88,6 +89,16 @@ delete_definition!(
     DeleteRole, "delete_role" by "delete", "role", "roles", kind::Role, |write, id| {
         write.lock_catalog()?;
         let role = present(write, id)?;
+        let used = write.one::<(i64, i64)>(
+            "select (select count(*) from tasks where tenant_id = ?1 and role_id = ?2 and deleted_at is null),
+             (select count(*) from queue_items where tenant_id = ?1 and role_id = ?2 and finished_at is null)",
+            params![id],
+        )?;
+        if let Some((tasks, items)) = used.filter(|used| *used != (0, 0)) {
+            return Err(Rule::conflict(format!("{tasks} task(s) and {items} queue item(s) are for this role"))
+                .hint("trackway task list --role and trackway queue list --role show them; give them another role first")
+                .into());
+        }
         unpin(write, "role_id", id)?;
         role
     } -> Role
@@ -139,7 +150,9 @@ delete_definition!(
 delete_definition!(
     /// Delete an agent that is not running
     DeleteAgent, "delete_agent" by "delete_agent", "agent", "agents", kind::Agent, |write, id| {
-        present::<Agent, _>(write, id)?;
+        if present::<Agent, _>(write, id)?.handle == WORKER {
+            return Err(Rule::conflict("whatever names no agent is taken by the worker: it stays").into());
+        }
         let running = write.count("select count(*) from runs where tenant_id = ?1 and agent_id = ?2 and status = 'running'", params![id])?;
         if running > 0 {
             return Err(Rule::conflict(format!("the agent has {running} running run(s)")).hint("trackway run cancel").into());
@@ -211,7 +224,7 @@ impl Action for DeleteTask {
         )?;
         // What runs may finish; what only waits has nothing left to wait for.
         write.post(
-            "update queue_items set status = 'cancelled', why = 'the task was deleted', held_key = null, finished_at = ?3
+            "update queue_items set status = 'cancelled', error = 'the task was deleted', held_key = null, finished_at = ?3
              where tenant_id = ?1 and task_id = ?2 and status in ('waiting', 'blocked', 'ready')",
             params![task.id, now],
         )?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Duration, Id, Ref, Time, kind, words::ItemStatus};
-use trackway_store::{Reader, Result, params, row, shown::QueueItemShown, table::Shown};
+use trackway_store::{Reader, Result, params, row, shown::QueueItemShown, sql::ToParam, table::Shown};
 
 use crate::{
     page::{Filter, LIMIT_MAX, Listed, Order, Page, cut_texts},
@@ -25,6 +25,7 @@ const COLUMNS: &[&str] = &[
     "not_before",
     "taken_by",
     "why",
+    "error",
 ];
 
 /// Which items are wanted
@@ -155,6 +156,10 @@ impl View for ListItems {
     }
 }
 
+/// Nobody holds the key of `q`.
+const KEY_IS_FREE: &str = "(q.concurrency_key is null or q.held_key is not null
+    or not exists (select 1 from queue_items h where h.tenant_id = ?1 and h.held_key = q.concurrency_key))";
+
 /// Show what would be taken next, in that order
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct PeekItems {
@@ -175,12 +180,16 @@ impl View for PeekItems {
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Self::Output> {
         let limit = Page { limit: self.limit, after: None }.limit_or(10)?;
         let wanted = self.which.resolve(read)?;
+        let status = wanted.status.or(Some(ItemStatus::Ready));
+        let wanted = WantedItems { status: None, ..wanted };
         let mut filter = wanted.filter().always("q.tenant_id = ?1");
-        let due;
-        if self.which.status.is_none() {
-            // What waits until a time that has come is ready for whoever takes.
-            due = now;
-            filter = filter.and("(q.status = 'ready' or (q.status = 'waiting' and q.not_before <= ?))", Some(&due));
+        if status == Some(ItemStatus::Ready) {
+            // What waits until a time that has come is ready for whoever takes; what waits for its key is not.
+            filter = filter
+                .and("(q.status = 'ready' or (q.status = 'waiting' and q.not_before <= ?))", Some(&now))
+                .always(KEY_IS_FREE);
+        } else {
+            filter = filter.and("q.status = ?", status.as_ref());
         }
         let (conditions, mut bound) = filter.numbered(2);
         let wanted_and_one = limit + 1;
@@ -196,6 +205,9 @@ impl View for PeekItems {
         let shown = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = (rows.len() > shown).then(|| format!("--limit {}", (limit * 10).min(10_000)));
         rows.truncate(shown);
+        if status == Some(ItemStatus::Ready) {
+            rows.iter_mut().for_each(|row| row.item.status = ItemStatus::Ready);
+        }
         Ok(Listed { rows, more })
     }
 
@@ -227,14 +239,24 @@ impl View for SizeOfQueue {
     type Output = Size;
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Size> {
-        let wanted = self.which.resolve(read)?;
-        let (conditions, bound) = wanted.filter().always("q.tenant_id = ?1").numbered(2);
-        let counts = read.query::<(ItemStatus, i64)>(
-            &format!("select q.status, count(*) from queue_items q where {conditions} group by q.status"),
+        let mut wanted = self.which.resolve(read)?;
+        let status = wanted.status.take_if(|status| matches!(status, ItemStatus::Ready | ItemStatus::Waiting));
+        let mut filter = wanted.filter().always("q.tenant_id = ?1");
+        if status.is_some() {
+            filter = filter.always("q.status in ('ready', 'waiting')");
+        }
+        let (conditions, mut bound) = filter.numbered(2);
+        bound.push(now.to_param());
+        let stands = stands(bound.len() + 1);
+        let mut counts = read.query::<(ItemStatus, i64)>(
+            &format!("select {stands} as stands, count(*) from queue_items q where {conditions} group by stands"),
             &bound,
         )?;
+        counts.retain(|(counted, _)| status.is_none_or(|status| status == *counted));
         let oldest = read.one::<(Option<Time>,)>(
-            &format!("select min(q.in_queue_since) from queue_items q where {conditions} and q.status = 'ready'"),
+            &format!(
+                "select min(q.in_queue_since) from queue_items q where {conditions} and q.status in ('ready', 'waiting') and {stands} = 'ready'"
+            ),
             &bound,
         )?;
         let since = oldest.and_then(|(since,)| since);
@@ -248,12 +270,20 @@ impl View for SizeOfQueue {
     }
 }
 
+/// How an item `q` stands at a time: what waits until then is ready for whoever takes.
+fn stands(now: usize) -> String {
+    format!("case when q.status = 'waiting' and q.not_before <= ?{now} then 'ready' else q.status end")
+}
+
 /// How many items want something from somebody, by status: those that are not finished, and those that failed for good.
-pub fn unsettled(read: &mut Reader<'_>) -> Result<Vec<(ItemStatus, i64)>> {
+pub fn unsettled(read: &mut Reader<'_>, now: Time) -> Result<Vec<(ItemStatus, i64)>> {
     read.query(
-        "select status, count(*) from queue_items
-         where tenant_id = ?1 and status in ('waiting', 'blocked', 'ready', 'running', 'failed') group by status",
-        &[],
+        &format!(
+            "select {} as stands, count(*) from queue_items q
+             where q.tenant_id = ?1 and q.status in ('waiting', 'blocked', 'ready', 'running', 'failed') group by stands",
+            stands(2)
+        ),
+        params![now],
     )
 }
 

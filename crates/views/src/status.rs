@@ -71,7 +71,10 @@ impl View for Status {
             &[],
         )?;
         Ok(Standing {
-            queue: queue::unsettled(read)?.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
+            queue: queue::unsettled(read, now)?
+                .into_iter()
+                .map(|(status, count)| (status.to_string(), count))
+                .collect(),
             left_alone: assignment::left_alone(read)?,
             running_total: running_total.map_or(0, |(total,)| total),
             running,

@@ -15,7 +15,7 @@ use trackway_store::{
 };
 use uuid::Uuid;
 
-use super::resource;
+use super::{lease::return_expired, resource};
 use crate::{
     action::{Action, Done},
     context::{Actor, Context},
@@ -173,11 +173,7 @@ impl AddItem {
             message: write.resolve_optional(self.message.as_ref())?,
             is_sent_now: false,
             route: None,
-            // The worker takes what names no agent: to name it is to name none.
-            agent: match &self.agent {
-                Some(agent) if agent.as_str() == WORKER => None,
-                agent => write.resolve_optional(agent.as_ref())?,
-            },
+            agent: only_taker(write, self.agent.as_ref())?,
             max_attempts: within("--max-attempts", self.max_attempts.unwrap_or(ATTEMPTS), 1, ATTEMPTS_MAX)?,
             not_before: self.not_before,
         })
@@ -327,10 +323,11 @@ impl Adding {
 
     fn add(&mut self, context: &Context, write: &mut Writer<'_>, new: NewItem) -> Result<Added> {
         if let Some(key) = &new.dedup_key {
-            let present = write.one::<(Id<kind::QueueItem>, ItemStatus)>(
-                "select id, status from queue_items where tenant_id = ?1 and dedup_key = ?2 and finished_at is null",
-                params![key],
-            )?;
+            let mut present = unfinished(write, key)?;
+            if matches!(present, Some((_, ItemStatus::Running))) && return_expired(context, write)? > 0 {
+                // Whoever had it was not heard of any more: it may have been the last attempt.
+                present = unfinished(write, key)?;
+            }
             let present = present.map(|(id, status)| Added { id, status, duplicate: true, notices: Vec::new() });
             if let Some(present) = present.or_else(|| self.keys.get(key).cloned()) {
                 return Ok(Added { duplicate: true, ..present });
@@ -416,6 +413,28 @@ impl Adding {
             .collect();
         write.insert_all(&entries)?;
         Ok(())
+    }
+}
+
+/// The item with a dedup key that is not finished.
+fn unfinished(write: &mut Writer<'_>, key: &str) -> Result<Option<(Id<kind::QueueItem>, ItemStatus)>> {
+    Ok(write.one(
+        "select id, status from queue_items where tenant_id = ?1 and dedup_key = ?2 and finished_at is null",
+        params![key],
+    )?)
+}
+
+/// The agent that alone may take an item, where one is named. The worker takes what names no agent: to name it is to name
+/// none.
+fn only_taker(write: &mut Writer<'_>, agent: Option<&Ref<kind::Agent>>) -> Result<Option<Id<kind::Agent>>> {
+    let Some(agent) = agent.filter(|agent| agent.as_str() != WORKER) else { return Ok(None) };
+    let id = write.resolve(agent)?;
+    let archived = "select handle from agents where tenant_id = ?1 and id = ?2 and archived";
+    match write.one::<(String,)>(archived, params![id])? {
+        Some((handle,)) => Err(Rule::conflict(format!("agent {handle} is archived, and takes nothing"))
+            .hint(format!("trackway agent set --handle {handle} --archived false brings it back"))
+            .into()),
+        None => Ok(Some(id)),
     }
 }
 

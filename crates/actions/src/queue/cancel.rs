@@ -7,7 +7,7 @@ use trackway_domain::{
 };
 use trackway_store::Writer;
 
-use super::{Ending, ItemStands, item, resource, settle, settle::task_is_there};
+use super::{Ending, ItemStands, is_claim, item, resource, settle, settle::task_is_there};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -88,11 +88,18 @@ impl Action for RequeueItem {
         if let Some(key) = item.dedup_key.as_deref().filter(|_| item.finished_at.is_some()) {
             super::refuse_second(write, key)?;
         }
+        if item.status == ItemStatus::Blocked {
+            // It says why it is blocked.
+            item.why = None;
+        }
+        if is_claim(&item) {
+            item.agent_id = None;
+        }
         item.status = ItemStatus::Ready;
         item.attempt = 1;
         item.not_before = None;
         item.finished_at = None;
-        item.why = None;
+        item.taken_by = None;
         item.held_key = None;
         item.in_queue_since = write.now;
         write.update(&item)?;

@@ -12,7 +12,7 @@ use trackway_store::{
 };
 
 use super::{
-    NewItem, Taken, enqueue,
+    NewItem, Taken, claim_key, enqueue,
     lease::return_expired,
     resource,
     take::{begin, free_slots, roles, taking_agent},
@@ -60,6 +60,9 @@ impl Action for Claim {
         return_expired(context, write)?;
         let slots = free_slots(write, &agent)?;
         if slots.as_ref().is_some_and(Vec::is_empty) {
+            if self.task.is_none() {
+                return Ok(Done::unchanged(Vec::new()));
+            }
             return Err(Rule::conflict(format!("agent {} holds as many items as it may", agent.handle))
                 .hint(format!(
                     "trackway queue held shows them; trackway agent set --handle {} --max-items NUMBER",
@@ -81,9 +84,13 @@ impl Action for Claim {
             workspace,
             // What fails is open again for whoever claims next.
             max_attempts: 1,
+            dedup_key: is_once(write, task)?.then(|| claim_key(task)),
             ..NewItem::of(task)
         };
         let added = enqueue(context, write, new)?;
+        if added.duplicate {
+            refuse_held(write, added.id)?;
+        }
         let taker = Taker {
             who: Who::Known(agent.id),
             roles,
@@ -104,6 +111,26 @@ impl Action for Claim {
         let taken = begin(context, write, &taker, picked)?;
         let about = taken.iter().map(|taken| About::from(&resource(taken.id))).collect();
         Ok(Done::changed_several(taken, about, Nothing))
+    }
+}
+
+/// Whether a task is done once, and not again and again.
+fn is_once(write: &mut Writer<'_>, task: Id<kind::Task>) -> Result<bool> {
+    Ok(write.count("select count(*) from tasks where tenant_id = ?1 and id = ?2 and not recurring", params![task])? > 0)
+}
+
+/// Refuses a task that somebody has claimed.
+fn refuse_held(write: &mut Writer<'_>, item: Id<kind::QueueItem>) -> Result<()> {
+    let held = write.one::<(String, String)>(
+        "select t.variant, a.handle from queue_items q join tasks t on t.id = q.task_id join agents a on a.id = q.taken_by
+         where q.tenant_id = ?1 and q.id = ?2 and q.status = 'running'",
+        params![item],
+    )?;
+    match held {
+        Some((variant, holder)) => Err(Rule::conflict(format!("task {variant} is claimed by {holder} already"))
+            .hint(format!("its queue item is {}; trackway queue held shows who holds what", item.short()))
+            .into()),
+        None => Ok(()),
     }
 }
 

@@ -108,7 +108,7 @@ macro_rules! straight {
             ")
              and exists (select 1 from tasks t where t.id = ",
             $item,
-            ".task_id and (t.recurring or t.status <> 'in_progress'))"
+            ".task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed')))"
         )
     };
 }
@@ -253,6 +253,9 @@ impl Action for FailItem {
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let error = text::body("error", &self.error, text::TEXT_MAX)?;
+        if error.trim().is_empty() {
+            return Err(Rule::usage("error is empty").hint("say what went wrong").into());
+        }
         let again = if self.for_good { Again::Never } else { Again::WhileAttemptsAreLeft };
         let item = held(write, &self.id, self.fence)?;
         require_own_item(context, &item)?;

@@ -16,7 +16,7 @@ pub use finish::{CompleteItem, FailItem, ReleaseItem};
 pub(crate) use finish::{checked_result, parse_json};
 pub use lease::{CleanupLeases, HeartbeatItem};
 pub(crate) use lease::{Lease, keep_alive, keep_alive_unasked};
-pub(crate) use settle::{Again, Ending, settle, settle_with_run};
+pub(crate) use settle::{Again, Ending, require_lease, settle, settle_with_run};
 pub use take::{TakeItems, Taken};
 
 use serde::Serialize;
@@ -41,6 +41,16 @@ impl From<&QueueItem> for ItemStands {
 
 pub(crate) fn resource(id: Id<kind::QueueItem>) -> Resource<kind::QueueItem> {
     Resource::outside(id, format!("queue/{}", id.short()))
+}
+
+/// The dedup key of the item that a claim of a task makes: a task is claimed by one at a time.
+fn claim_key(task: Id<kind::Task>) -> String {
+    format!("claim of {task}")
+}
+
+/// Whether an item is what a claim made.
+fn is_claim(item: &QueueItem) -> bool {
+    item.dedup_key.as_ref() == Some(&claim_key(item.task_id))
 }
 
 /// The id that a reference to an item names. A whole id needs no look-up: what is done with it looks anyway.
@@ -76,7 +86,11 @@ fn check_held(item: &QueueItem, fence: i64, write: &Writer<'_>) -> Result<()> {
             "{fence} is not the fence of queue item {short}, which is {} now",
             item.fence
         ))
-        .hint("it was taken again since; whoever took it last goes on with it")
+        .hint(if fence < item.fence {
+            "it was taken again since; whoever took it last goes on with it"
+        } else {
+            "nobody was given that one; it is told when the item is taken"
+        })
         .into());
     }
     if item.lease_expires.is_none_or(|expires| expires <= write.now) {

@@ -12,6 +12,7 @@ use trackway_store::{
     tables::{QueueItem, Run, Task},
 };
 
+use super::{check_held, is_claim};
 use crate::{catalog::task::release_blocked, error::Result};
 
 /// How a taker let go of an item.
@@ -64,17 +65,25 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
                 item.status = ItemStatus::Failed;
             }
         }
+        // A claim that is given back leaves the task to whoever claims it next.
+        Ending::Released if is_claim(&item) => {
+            item.status = ItemStatus::Cancelled;
+            item.error = Some("released".to_owned());
+        }
         Ending::Released => {
             item.status = ItemStatus::Ready;
             write.ring();
         }
         Ending::Cancelled { why } => {
             item.status = ItemStatus::Cancelled;
-            item.why = why.clone().or(item.why);
+            // Why it was asked for stays as it was said.
+            item.error = why.clone().or(item.error);
         }
     }
     if item.status.is_finished() {
         item.finished_at = Some(write.now);
+    } else {
+        item.taken_by = None;
     }
     // An item in back-off holds its key: what comes after it stays after it.
     if item.status != ItemStatus::Waiting && item.held_key.take().is_some() {
@@ -98,27 +107,47 @@ pub(super) fn task_is_there(write: &mut Writer<'_>, item: &QueueItem) -> Result<
 
 /// A task that is done once is in progress while its item is held, then done or open again.
 fn move_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
-    let found = write.row::<Task>(
-        "where tenant_id = ?1 and id = ?2 and not recurring and status = 'in_progress' and deleted_at is null",
-        params![item.task_id],
-    )?;
-    if found.is_none() {
+    let is_done = item.status == ItemStatus::Completed;
+    let moves = |task: &Task| match task.status {
+        TaskStatus::InProgress => true,
+        // Somebody opened it again meanwhile, and now it is done.
+        TaskStatus::Open | TaskStatus::Groomed => is_done,
+        _ => false,
+    };
+    let once = "where tenant_id = ?1 and id = ?2 and not recurring and deleted_at is null";
+    if !write.row::<Task>(once, params![item.task_id])?.is_some_and(|task| moves(&task)) {
         return Ok(());
     }
     // Others count what blocks what while this is held.
     write.lock_catalog()?;
-    let Some(before) = write.row_locked::<Task>(
-        "where tenant_id = ?1 and id = ?2 and status = 'in_progress' and deleted_at is null",
-        params![item.task_id],
-    )?
-    else {
+    let Some(before) = write.row_locked::<Task>(once, params![item.task_id])?.filter(moves) else {
         return Ok(());
     };
+    let others = write.count(
+        "select count(*) from queue_items where tenant_id = ?1 and task_id = ?2 and finished_at is null and status = 'running' and id <> ?3",
+        params![item.task_id, item.id],
+    )?;
+    if others > 0 && !is_done {
+        // Somebody else is still at it.
+        return Ok(());
+    }
     let mut after = before.clone();
-    after.status = if item.status == ItemStatus::Completed { TaskStatus::Done } else { TaskStatus::Open };
+    after.status = if is_done { TaskStatus::Done } else { TaskStatus::Open };
     after.status_since = write.now;
     write.update(&after)?;
     release_blocked(write, &before, &after)
+}
+
+/// Refuses what is said of a run whose lease is over: its item goes back to the queue, and the run ends as timed out.
+pub(crate) fn require_lease(write: &mut Writer<'_>, run: &Run) -> Result<()> {
+    let (Some(item), Some(fence)) = (run.queue_item_id, run.fence) else {
+        return Ok(());
+    };
+    let held = write.row_locked::<QueueItem>(
+        "where tenant_id = ?1 and id = ?2 and fence = ?3 and status = 'running'",
+        params![item, fence],
+    )?;
+    held.map_or(Ok(()), |held| check_held(&held, fence, write))
 }
 
 /// Ends the item of a run that ended by itself.

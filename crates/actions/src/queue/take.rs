@@ -301,9 +301,9 @@ fn why_not(write: &mut Writer<'_>, id: Id<kind::QueueItem>, agent: &Agent) -> Re
             Rule::conflict(format!("agent {} holds as many items as it may", agent.handle))
                 .hint(format!("trackway agent set --handle {} --max-items NUMBER", agent.handle))
         }
-        ItemStatus::Ready if item.concurrency_key.is_some() => {
-            refused("waits for another with the same concurrency key".into())
+        ItemStatus::Ready if item.role_id.is_some() && item.role_id != agent.role_id && agent.handle != WORKER => {
+            refused(format!("is for another role than that of agent {}", agent.handle))
         }
-        ItemStatus::Ready => refused(format!("is for another role than that of agent {}", agent.handle)),
+        ItemStatus::Ready => refused("waits for another with the same concurrency key".into()),
     })
 }

@@ -46,6 +46,9 @@ impl Action for EndRun {
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let run = RunningRun::find(context, write, &self.run)?;
         context.require_own_run(run.id())?;
+        if self.status != RunStatus::Cancelled {
+            queue::require_lease(write, &run.0)?;
+        }
         let shown = self.end(write, &run, Again::WhileAttemptsAreLeft)?;
         Ok(Done::changed(shown, &run.resource(), Nothing))
     }

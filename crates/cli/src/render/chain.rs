@@ -33,7 +33,8 @@ impl Page {
             lines.push(dim(&format!("not recorded: {}", missing.join(", ").replace('_', " "))));
         }
         let others = data["touched_by"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if others.len() > 1 {
+        let is_in_chain = |run: &Value| hops.iter().any(|hop| hop["kind"] == "run" && hop["id"] == *run);
+        if others.iter().any(|touch| !is_in_chain(&touch["run_id"])) || others.len() > 1 {
             lines.push(String::new());
             lines.push(heading("touched by"));
             lines.push(self.rows(&data["touched_by"], &["run_id", "action_type", "times", "first_at"]));

@@ -100,7 +100,102 @@ both_engines! {
         assert_eq!(terminal.json(&["event", "list"]), before);
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "ready": 1 }));
         terminal.json(&["task", "delete", "again", "--yes"]);
-        assert_eq!(terminal.json(&["queue", "get", &id])["why"], "the task was deleted");
+        assert_eq!(terminal.json(&["queue", "get", &id])["error"], "the task was deleted");
+    }
+
+    fn a_claimed_task_has_one_holder_and_is_open_when_given_back(terminal: Terminal) {
+        furnished(&terminal);
+        for agent in ["ada", "bob"] {
+            terminal.json(&["agent", "set", "--handle", agent]);
+        }
+        let ada = ["ready", "--claim", "--agent", "ada"];
+        let claimed = terminal.json(&ada)[0].clone();
+        let (id, fence) = (text(&claimed["id"]), claimed["fence"].to_string());
+        assert_eq!(terminal.json(&ada), json!([]), "it holds as many as it may");
+        let named = ["claim", "--task", "once", "--agent", "bob"];
+        assert_eq!(terminal.fails(&named), (4, "task once is claimed by ada already".into()));
+        assert_eq!(terminal.json(&["queue", "release", "--id", &id, "--fence", &fence])["status"], "cancelled");
+        assert_eq!(terminal.json(&["task", "get", "once"])["status"], "open");
+        assert_eq!(column(&terminal.json(&["ready"]), "variant"), ["once"]);
+        let claimed = terminal.json(&named)[0].clone();
+        assert_eq!(terminal.json(&["queue", "held"])[0]["agent"], "bob");
+        // One who was asked besides, and fails, takes nothing from who is at it.
+        terminal.json(&["queue", "add", "--task", "once", "--max-attempts", "1"]);
+        let other = terminal.json(&["queue", "take"])[0].clone();
+        terminal.json(&["queue", "fail", "--id", &text(&other["id"]), "--fence", "1", "--error", "no"]);
+        assert_eq!(terminal.json(&["task", "get", "once"])["status"], "in_progress");
+        // Whoever completes it has done it, even if somebody opened it meanwhile.
+        terminal.json(&["task", "set", "--workflow", "ops", "--variant", "once", "--status", "open"]);
+        terminal.json(&["queue", "complete", "--id", &text(&claimed["id"]), "--fence", "1"]);
+        assert_eq!(terminal.json(&["task", "get", "once"])["status"], "done");
+    }
+
+    fn what_was_asked_for_is_kept(terminal: Terminal) {
+        furnished(&terminal);
+        let id = text(&terminal.json(&["queue", "add", "--task", "again", "--why", "release day", "--max-attempts", "1"])["id"]);
+        let told = |id: &str| {
+            let item = terminal.json(&["queue", "get", id]);
+            (item["why"].clone(), item["error"].clone(), item["taken_by"].clone())
+        };
+        terminal.json(&["queue", "take"]);
+        terminal.json(&["queue", "release", "--id", &id, "--fence", "1"]);
+        assert_eq!(told(&id), (json!("release day"), Value::Null, Value::Null), "nobody has it");
+        terminal.json(&["queue", "take"]);
+        assert_eq!(terminal.fails(&["queue", "fail", "--id", &id, "--fence", "2", "--error", " "]), (2, "error is empty".into()));
+        terminal.json(&["queue", "fail", "--id", &id, "--fence", "2", "--error", "no"]);
+        terminal.json(&["queue", "requeue", "--id", &id]);
+        terminal.json(&["queue", "cancel", "--id", &id, "--why", "no need"]);
+        assert_eq!(told(&id), (json!("release day"), json!("no need"), Value::Null));
+        terminal.json(&["queue", "requeue", "--id", &id]);
+        assert_eq!(told(&id).0, "release day");
+    }
+
+    fn a_lease_that_is_over_binds_nobody(terminal: Terminal) {
+        furnished(&terminal);
+        let add = ["queue", "add", "--task", "again", "--dedup-key", "k", "--max-attempts", "1"];
+        let first = text(&terminal.json(&add)["id"]);
+        let taken = terminal.json(&["queue", "take", "--lease", "1"])[0].clone();
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        let late = terminal.fails(&["run", "end", &text(&taken["run_id"]), "--status", "completed"]);
+        assert_eq!(late, (4, format!("the lease of queue item {} is over", &first[first.len() - 8..])));
+        let second = terminal.json(&add);
+        assert_eq!((&second["status"], &second["duplicate"]), (&json!("ready"), &json!(false)), "the last attempt of the first is over");
+        assert_eq!(terminal.json(&["run", "show", &text(&taken["run_id"])])["status"], "timed_out");
+        assert_eq!(terminal.json(&["queue", "get", &first])["status"], "failed");
+    }
+
+    fn what_is_due_is_ready(terminal: Terminal) {
+        furnished(&terminal);
+        let soon = trackway_domain::Time::now().plus_seconds(1).to_string();
+        terminal.json(&["queue", "add", "--task", "again", "--not-before", &soon]);
+        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "waiting": 1 }));
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        let size = terminal.json(&["queue", "size"]);
+        assert!(size["by_status"] == json!({ "ready": 1 }) && size["oldest_ready_since"].is_string(), "{size}");
+        assert_eq!(terminal.json(&["queue", "size", "--status", "waiting"])["total"], 0);
+        for peek in [vec!["queue", "peek"], vec!["queue", "peek", "--status", "ready"]] {
+            assert_eq!(column(&terminal.json(&peek), "status"), ["ready"], "{peek:?}");
+        }
+        assert!(terminal.runs(&[]).stdout.contains("queue 1 ready"));
+        // What waits for another with its key is not next.
+        for _ in 0..2 {
+            terminal.json(&["queue", "add", "--task", "again", "--concurrency-key", "c"]);
+        }
+        assert_eq!(terminal.json(&["queue", "peek"]).as_array().unwrap().len(), 3);
+        assert_eq!(terminal.json(&["queue", "take", "--batch", "9"]).as_array().unwrap().len(), 2);
+        assert_eq!(terminal.json(&["queue", "peek"]), json!([]));
+    }
+
+    fn what_nobody_could_take_is_refused(terminal: Terminal) {
+        furnished(&terminal);
+        terminal.json(&["agent", "set", "--handle", "eve", "--archived", "true"]);
+        assert_eq!(terminal.fails(&["queue", "add", "--task", "again", "--agent", "eve"]), (4, "agent eve is archived, and takes nothing".into()));
+        let id = text(&terminal.json(&["queue", "add", "--task", "again", "--role", "coder", "--concurrency-key", "q"])["id"]);
+        terminal.json(&["agent", "set", "--handle", "bob"]);
+        let refused = terminal.fails(&["queue", "take", "--id", &id, "--agent", "bob"]);
+        assert_eq!(refused, (4, format!("queue item {} is for another role than that of agent bob", &id[id.len() - 8..])));
+        assert_eq!(terminal.fails(&["role", "delete", "coder", "--yes"]), (4, "0 task(s) and 1 queue item(s) are for this role".into()));
+        assert_eq!(terminal.fails(&["agent", "delete", "worker", "--yes"]), (4, "whatever names no agent is taken by the worker: it stays".into()));
     }
 
     fn where_things_stand_names_the_queue(terminal: Terminal) {

@@ -243,7 +243,7 @@ fn list(
     let mut page = Page::new(format!("/{}", noun.path), noun.title, answer.data);
     let rows = rows(&page.data);
     if noun.noun == "queue" {
-        page.blocks.push(queue::figures(read)?);
+        page.blocks.push(queue::figures(read, now)?);
     }
     page.blocks.extend(filter::of(entry, &page.path, query));
     page.blocks.push(table);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use trackway_domain::Time;
 use trackway_store::Reader;
 use trackway_views::queue::{settled, unsettled};
 
@@ -14,12 +15,12 @@ use crate::{
 const COUNTED_MAX: i64 = 10_000;
 
 /// How many items wait, run, failed and are over.
-pub fn figures(read: &mut Reader<'_>) -> Result<Block, Problem> {
+pub fn figures(read: &mut Reader<'_>, now: Time) -> Result<Block, Problem> {
     let over = settled(read, COUNTED_MAX + 1)?.into_iter().map(|(status, count)| {
         let counted = if count > COUNTED_MAX { format!("{COUNTED_MAX}+") } else { count.to_string() };
         (status.to_string(), counted)
     });
-    let open = unsettled(read)?.into_iter().map(|(status, count)| (status.to_string(), count.to_string()));
+    let open = unsettled(read, now)?.into_iter().map(|(status, count)| (status.to_string(), count.to_string()));
     let counts: BTreeMap<String, String> = open.chain(over).collect();
     let figures = counts.into_iter().map(|(status, value)| Figure {
         value,
