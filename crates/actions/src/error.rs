@@ -36,6 +36,11 @@ impl Error {
         }
     }
 
+    /// Whether the database does not let us in, by its own word.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Store(trackway_store::Error::Refused(_)))
+    }
+
     /// Whether it waits for somebody to make room, or to give leave to write.
     pub fn is_for_want_of_room(&self) -> bool {
         matches!(self, Self::Store(store) if store.is_for_want_of_room())

@@ -282,7 +282,7 @@ fn line(event: &Event<'_>) -> Option<String> {
                 }
                 Ended::Released => "given back".to_owned(),
                 Ended::Unready { error } => format!("given back: {}", first_line(error)),
-                Ended::Lost => "cancelled, or taken by another".to_owned(),
+                Ended::Lost => "given up: cancelled, taken by another, or the database did not answer".to_owned(),
             };
             format!("{} {} {how} ({:.1}s)", taken.id.short(), taken.variant, took.as_secs_f64())
         }

@@ -381,7 +381,7 @@ impl Execution<'_> {
     }
 
     fn insist<T>(&self, deed: impl FnMut() -> Result<T>) -> Result<T> {
-        insist(self.settings.lease_seconds, deed)
+        insist(self.settings.lease_seconds, &self.reins, deed)
     }
 
     fn credential(&self) -> Credential {

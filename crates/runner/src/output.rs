@@ -7,6 +7,8 @@ use std::{
 
 /// Characters of output that are kept of one run.
 pub const OUTPUT_MAX: usize = 1_000_000;
+/// Bytes of the end of what is past that, which are kept too.
+const TAIL_BYTES: usize = 4_000;
 /// Bytes that make a step.
 const STEP_BYTES: usize = 16_000;
 /// How long output waits for more before it becomes a step.
@@ -21,23 +23,43 @@ pub struct Gathering {
     left: usize,
     /// Whether there was more than that.
     cut: bool,
+    /// The end of what is past the limit, and how much that is in bytes.
+    tail: Vec<u8>,
+    dropped: usize,
     /// Everything that was kept.
     kept: String,
 }
 
 impl Default for Gathering {
     fn default() -> Self {
-        Self { bytes: Vec::new(), since: None, left: OUTPUT_MAX, cut: false, kept: String::new() }
+        Self {
+            bytes: Vec::new(),
+            since: None,
+            left: OUTPUT_MAX,
+            cut: false,
+            tail: Vec::new(),
+            dropped: 0,
+            kept: String::new(),
+        }
     }
 }
 
 impl Gathering {
-    /// Takes output in. What is past the limit is dropped.
+    /// Takes output in. What is past the limit is dropped, but for its end, which mostly says what went wrong.
     pub fn push(&mut self, output: &[u8]) {
-        if !self.cut && !output.is_empty() {
+        if self.cut {
+            self.drop_but_the_end(output);
+        } else if !output.is_empty() {
             self.bytes.extend_from_slice(output);
             self.since.get_or_insert_with(Instant::now);
         }
+    }
+
+    fn drop_but_the_end(&mut self, output: &[u8]) {
+        self.tail.extend_from_slice(output);
+        let over = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..over);
+        self.dropped += over;
     }
 
     /// A piece, when there is enough of it or it has waited.
@@ -48,7 +70,20 @@ impl Gathering {
 
     /// What is left at the end.
     pub fn rest(&mut self) -> Option<String> {
-        self.take(true)
+        let rest = self.take(true);
+        if self.tail.is_empty() {
+            return rest;
+        }
+        let tail = mem::take(&mut self.tail);
+        // It may begin within a character.
+        let begins = tail.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or_default();
+        let end = String::from_utf8_lossy(&tail[begins..]);
+        let end = match self.dropped {
+            0 => end.into_owned(),
+            dropped => format!("[{dropped} bytes left out]\n{end}"),
+        };
+        self.kept.push_str(&end);
+        Some(rest.unwrap_or_default() + &end)
     }
 
     /// Everything that was kept, for the message that holds it.
@@ -66,6 +101,9 @@ impl Gathering {
         let mut text = String::from_utf8_lossy(now).into_owned();
         let length = text.chars().count();
         if length > self.left {
+            let beyond: String = text.chars().skip(self.left).collect();
+            self.drop_but_the_end(beyond.as_bytes());
+            self.drop_but_the_end(later);
             text = text.chars().take(self.left).collect();
             text.push_str(&format!("\n[output cut at {OUTPUT_MAX} characters]\n"));
             self.cut = true;
@@ -125,8 +163,10 @@ mod tests {
             gathering.push(&[b'x'; 1_000]);
             gathering.take(false);
         }
-        assert_eq!(gathering.rest(), None);
+        gathering.push("日本: the end".as_bytes());
+        let rest = gathering.rest().unwrap();
+        assert!(rest.starts_with("[1015 bytes left out]\nxxx") && rest.ends_with("xxx日本: the end"), "{rest}");
         let kept = gathering.into_kept();
-        assert_eq!(&kept[OUTPUT_MAX..], "\n[output cut at 1000000 characters]\n");
+        assert_eq!(kept[OUTPUT_MAX..], format!("\n[output cut at 1000000 characters]\n{rest}"));
     }
 }

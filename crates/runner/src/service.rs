@@ -98,6 +98,7 @@ fn named(core: &Core, context: &Context, agent: &str) -> Result<Served> {
         return Ok(THE_WORKER);
     }
     let runner = core.read(context, |reader| Ok(assignment::runner_of(reader, agent)?))?;
-    let unnamed = if runner == Some(Runner::Shell) { Unnamed::Scripted } else { Unnamed::All };
+    // A script is run, and not thought about.
+    let unnamed = if runner == Some(Runner::Shell) { Unnamed::Scripted } else { Unnamed::Unscripted };
     Ok(Served { agent: Some(agent.to_owned()), unnamed })
 }

@@ -2,8 +2,9 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
+    fs::{File, Permissions},
     io::{PipeReader, Read, Write},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
@@ -26,6 +27,8 @@ use crate::{
 const SHELL: &str = "sh";
 /// How often a job looks whether it should stop.
 const GLANCE: Duration = Duration::from_millis(50);
+/// Pieces of output that may still come when all is over: those in the channel, in the pipe and between them.
+const PIECES_LEFT_MAX: usize = 64;
 /// Characters of output that an error repeats.
 const TAIL: usize = 500;
 
@@ -76,7 +79,13 @@ fn begin(start: &Start<'_>, script: &str) -> Result<Running, String> {
         let what = what.to_owned();
         move |error: std::io::Error| format!("{what}: {error}")
     };
-    let folder = tempfile::Builder::new().prefix("trackway-run-").tempdir().map_err(at("a folder for the script"))?;
+    // What is asked, and how it is done, is between the worker and the script.
+    let only_us = Permissions::from_mode(0o700);
+    let folder = tempfile::Builder::new()
+        .prefix(supervise::FOLDER)
+        .permissions(only_us)
+        .tempdir()
+        .map_err(at("a folder for the script"))?;
     let (script_file, input_file) = (folder.path().join("script"), folder.path().join("input"));
     let save = |path: &Path, text: &str| File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
     save(&script_file, script).map_err(at("the script"))?;
@@ -137,10 +146,11 @@ fn follow(start: &Start<'_>, mut running: Running, reins: &Reins, write: &mut dy
         if let Ok(output) = &heard {
             gathering.push(output);
         }
-        let now = Instant::now();
-        if let Some(piece) = gathering.piece(now) {
+        if let Some(piece) = gathering.piece(Instant::now()) {
             write(&piece);
         }
+        // Writing may have taken long.
+        let now = Instant::now();
         if stopped.is_none() {
             stopped = match reins.wished() {
                 Wish::GoOn if now < deadline => None,
@@ -161,6 +171,14 @@ fn follow(start: &Start<'_>, mut running: Running, reins: &Reins, write: &mut dy
         if heard.is_err() && matches!(running.child.try_wait(), Ok(Some(_))) {
             end_leftovers(start);
             give_up.get_or_insert(now + Duration::from_secs(1));
+        }
+    }
+    // What was said while something else was written, or waited for.
+    for _ in 0..PIECES_LEFT_MAX {
+        let Ok(output) = running.output.recv_timeout(GLANCE) else { break };
+        gathering.push(&output);
+        if let Some(piece) = gathering.piece(Instant::now()) {
+            write(&piece);
         }
     }
     let status = running.child.try_wait().ok().flatten().or_else(|| {

@@ -7,6 +7,17 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
+/// Lets none of the signals end us that a terminal sends to all that runs in it. They are caught and not ignored: what is
+/// ignored would be by what we start, too.
+pub fn outlive() -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let _entered = runtime.enter();
+    for kind in [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()] {
+        drop(signal(kind)?);
+    }
+    Ok(())
+}
+
 /// Somebody who hears them instead of being ended by them.
 #[derive(Debug)]
 pub struct Signals {

@@ -5,7 +5,7 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
+    fs::{self, File},
     io::Read,
     os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
@@ -17,10 +17,13 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::leftovers;
+use crate::{leftovers, signals};
 
 /// The hidden command that does this.
 pub const COMMAND: &str = "supervise";
+
+/// How the name of the folder begins that a script and its input are in.
+pub const FOLDER: &str = "trackway-run-";
 
 /// How long a script may take to end once it was asked to.
 pub const GRACE: Duration = Duration::from_secs(5);
@@ -37,12 +40,14 @@ enum Heard {
 /// Runs a program with a file as its input until it ends or standard input does. Answers with its exit code; a program
 /// that was killed by a signal answers as shells do.
 pub fn supervise(arguments: &[OsString]) -> i32 {
-    let [input, program, rest @ ..] = arguments else {
+    let [input_file, program, rest @ ..] = arguments else {
         return NOT_STARTED;
     };
+    // They are for the worker, which says when the script is to end.
+    let _ = signals::outlive();
     leftovers::adopt_orphans();
     let run = std::env::var(leftovers::RUN).unwrap_or_default();
-    let input = File::open(Path::new(input)).map_or_else(|_| Stdio::null(), Stdio::from);
+    let input = File::open(Path::new(input_file)).map_or_else(|_| Stdio::null(), Stdio::from);
     let mut child = match Command::new(program).args(rest).process_group(0).stdin(input).spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -75,8 +80,17 @@ pub fn supervise(arguments: &[OsString]) -> i32 {
     leftovers::signal_group(leader, Signal::KILL);
     leftovers::end_all_below_us();
     leftovers::end_all_of(&run);
+    remove_folder(Path::new(input_file));
     match ended {
         Some(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
         None => 128 + Signal::KILL.as_raw(),
+    }
+}
+
+/// Removes what the script was made of: a worker that was killed does not.
+fn remove_folder(input: &Path) {
+    let is_ours = |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(FOLDER));
+    if let Some(folder) = input.parent().filter(is_ours) {
+        let _ = fs::remove_dir_all(folder);
     }
 }

@@ -182,6 +182,7 @@ pub fn work_on(
             left_out: BTreeSet::new(),
             is_idle: false,
             told_left: false,
+            was_let_in: false,
         };
         loop {
             taken.extend(worker.take()?);
@@ -258,6 +259,8 @@ struct Worker<'a> {
     /// Whether nothing was there the last time.
     is_idle: bool,
     told_left: bool,
+    /// Whether the database ever answered: who was let in once will be again.
+    was_let_in: bool,
 }
 
 impl<'a> Worker<'a> {
@@ -356,13 +359,17 @@ impl<'a> Worker<'a> {
     ) -> trackway_actions::Result<Option<T>> {
         match deed(self) {
             Ok(done) => {
+                self.was_let_in = true;
                 if self.trouble.take().is_some() {
                     (self.watch)(&Event::Recovered);
                 }
                 Ok(Some(done))
             }
             // One who never could write anything is told so; later, a disk that is full may be made room on.
-            Err(error) if error.is_passing() && (self.tally.taken > 0 || !error.is_for_want_of_room()) => {
+            Err(error)
+                if (error.is_passing() && (self.tally.taken > 0 || !error.is_for_want_of_room()))
+                    || (error.is_refusal() && self.was_let_in) =>
+            {
                 match self.trouble {
                     None => {
                         (self.watch)(&Event::Trouble(&error));
@@ -377,7 +384,8 @@ impl<'a> Worker<'a> {
     }
 
     fn is_done(&self) -> bool {
-        let is_last = self.settings.once && self.trouble.is_none();
+        // Whoever takes nothing more need not know whether the database answers again.
+        let is_last = self.settings.once && (self.trouble.is_none() || self.settings.concurrency == 0);
         self.jobs.is_empty() && (self.stop.is_some() || is_last)
     }
 
@@ -491,7 +499,7 @@ impl<'a> Worker<'a> {
             match core.execute(context, &beat) {
                 Ok(_) => job.beat = Instant::now(),
                 // Asked again at the next look, as long as the lease lasts.
-                Err(error) if error.is_passing() => {}
+                Err(error) if error.is_passing() || error.is_refusal() => {}
                 Err(_) => job.reins.wish(Wish::Stop),
             }
         }

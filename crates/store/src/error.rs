@@ -165,6 +165,8 @@ impl From<tokio_postgres::Error> for Error {
             Some(code) if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
                 Self::Again(text)
             }
+            // It takes no connections for now.
+            Some(code) if *code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => Self::Unreachable(text),
             Some(code) if ["28", "3D"].iter().any(|class| code.code().starts_with(class)) => Self::Refused(text),
             Some(code) if ["08", "57P", "53300"].iter().any(|class| code.code().starts_with(class)) => {
                 Self::Unreachable(text)

@@ -98,7 +98,7 @@ fn a_machine_that_is_cut_off_loses_its_lease_and_comes_back() {
     let late = left.types(&["queue", "complete", "--id", &item, "--fence", "1"]);
     assert_eq!(late.code, 4, "{}", late.stderr);
     until(|| left.said().contains("the database answers again").then_some(()));
-    until(|| left.said().contains("cancelled, or taken by another").then_some(()));
+    until(|| left.said().contains("given up: cancelled, taken by another").then_some(()));
     assert_eq!(fs::read_to_string(left.home().join("made")).unwrap().trim(), text(&shown["run_id"]));
 
     // And it works on.

@@ -1,14 +1,17 @@
 //! The worker and the scripts it runs, as processes.
 
 use std::{
+    os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
+use trackway_store::{Url, connection::Connection};
 use trackway_testkit::{CrashingServer, Engine};
 
+use crate::hook::connection;
 use crate::terminal::{Terminal, both_engines, column, text};
 
 /// A worker that is ended with its test.
@@ -197,8 +200,48 @@ both_engines! {
         assert_eq!(ran.code, 0);
         let run = last_run(&terminal);
         let steps = run["steps"].as_array().unwrap();
-        let kept: usize = steps.iter().filter(|step| step["type"] == "shell").map(|step| text(&step["detail"]).len()).sum();
-        assert_eq!(kept, 1_000_000 + "\n[output cut at 1000000 characters]\n".len());
+        let kept: String = steps.iter().filter(|step| step["type"] == "shell").map(|step| text(&step["detail"])).collect();
+        let end = format!("\n[output cut at 1000000 characters]\n[{} bytes left out]\n{}\nend\n", 200_000_005 - 1_000_000 - 4_000, "x".repeat(3_995));
+        assert_eq!((kept.len(), &kept[1_000_000..]), (1_000_000 + end.len(), end.as_str()));
+        assert_eq!(run["final_message"], "end");
+        // The end says what went wrong.
+        define(&terminal, "fails", "yes abcdefghij | head -c 1200000; echo REAL ERROR >&2; exit 9", &[]);
+        runs_task(&terminal, &["fails"]);
+        let error = text(&last_run(&terminal)["error"]);
+        assert!(error.starts_with("exit code 9\n") && error.ends_with("REAL ERROR"), "{error}");
+    }
+
+    fn what_is_said_while_the_database_waits_is_kept(terminal: Terminal) {
+        define(&terminal, "burst", "echo 1; sleep 0.8; echo 2; sleep 0.4; for i in 3 4 5 6; do echo $i; sleep 0.2; done; echo RESULT", &[]);
+        let mut others = connection(&terminal);
+        let holding = thread::scope(|scope| {
+            let running = scope.spawn(|| runs_task(&terminal, &["burst"]));
+            until(|| (terminal.json(&["run", "list"])[0]["status"] == "running").then_some(()));
+            thread::sleep(Duration::from_millis(500));
+            let hold = if matches!(terminal.database.url(), Url::Sqlite(_)) { "begin immediate" } else { "begin; lock table run_steps in access exclusive mode" };
+            others.batch(hold).unwrap();
+            thread::sleep(Duration::from_millis(3_000));
+            others.batch("commit").unwrap();
+            running.join().unwrap()
+        });
+        assert_eq!((holding.code, holding.stdout.as_str()), (0, "1\n2\n3\n4\n5\n6\nRESULT\n"));
+        let run = last_run(&terminal);
+        let kept: String = run["steps"].as_array().unwrap().iter().filter(|step| step["type"] == "shell").map(|step| text(&step["detail"])).collect();
+        assert_eq!(kept, "1\n2\n3\n4\n5\n6\nRESULT\n");
+    }
+
+    fn what_a_script_is_made_of_is_its_own_and_goes_with_it(terminal: Terminal) {
+        let (mark, place) = (mark(1), tempfile::tempdir().unwrap());
+        let told = place.path().join("told");
+        define(&terminal, "where", &format!("stat -c '%a %n' $(dirname $0) > {0}.new; mv {0}.new {0}; sleep {mark}", told.display()), &[]);
+        terminal.json(&["queue", "add", "--task", "where"]);
+        let mut worker = Worker::start(&terminal, &[]);
+        let said = until(|| std::fs::read_to_string(&told).ok());
+        let (mode, folder) = said.trim().split_once(' ').unwrap();
+        assert_eq!(mode, "700", "{folder}");
+        worker.0.kill().unwrap();
+        worker.ends();
+        until(|| (!std::path::Path::new(folder).exists() && !is_running(&mark)).then_some(()));
     }
 
     fn a_script_runs_where_its_workspace_is(terminal: Terminal) {
@@ -239,6 +282,21 @@ both_engines! {
         worker.signal("-TERM");
         assert_eq!(worker.ends(), Some(0));
         // It was let finish, and nothing new was begun.
+        assert_eq!(status(&terminal, &slow), "completed");
+    }
+
+    fn a_terminal_interrupts_the_worker_and_not_its_scripts(terminal: Terminal) {
+        define(&terminal, "slow", "sleep 1; echo slow", &[]);
+        let slow = text(&terminal.json(&["queue", "add", "--task", "slow", "--max-attempts", "1"])["id"]);
+        let mut command = terminal.command(&["work"]);
+        // A terminal signals all that run in its foreground.
+        command.env("PATH", std::env::var_os("PATH").unwrap()).process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut worker = Worker(command.spawn().unwrap());
+        until(|| (status(&terminal, &slow) == "running").then_some(()));
+        thread::sleep(Duration::from_millis(300));
+        let group = format!("-{}", worker.0.id());
+        assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+        assert_eq!(worker.ends(), Some(0));
         assert_eq!(status(&terminal, &slow), "completed");
     }
 
@@ -324,4 +382,34 @@ fn a_worker_outlives_a_crash_of_its_server() {
     until(|| (data(at(&["queue", "size"]))["by_status"] == json!({ "completed": 8 })).then_some(()));
     let attempts = column(&data(at(&["queue", "list"])), "attempt");
     assert_eq!(attempts, vec!["1"; 8], "nothing had to be done twice");
+}
+
+/// A server that lets nobody in for a while, as when somebody maintains it.
+#[test]
+fn who_works_waits_for_a_server_that_lets_nobody_in() {
+    let terminal = Terminal::at(Engine::Postgres);
+    define(&terminal, "slow", "for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done", &[]);
+    let item = text(&terminal.json(&["queue", "add", "--task", "slow"])["id"]);
+    let mut worker = Worker::start(&terminal, &[]);
+    until(|| (status(&terminal, &item) == "running").then_some(()));
+    let mut command = terminal.command(&["task", "run", "slow"]);
+    command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = Worker(command.spawn().unwrap());
+    until(|| (terminal.json(&["queue", "held"]).as_array().unwrap().len() == 2).then_some(()));
+
+    let url = terminal.database.url_text();
+    let (server, name) = url.rsplit_once('/').unwrap();
+    let mut maintainer = Connection::postgres(&format!("{server}/postgres")).unwrap();
+    maintainer.batch(&format!("alter database {name} allow_connections false")).unwrap();
+    maintainer
+        .batch(&format!("select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'"))
+        .unwrap();
+    thread::sleep(Duration::from_secs(4));
+    maintainer.batch(&format!("alter database {name} allow_connections true")).unwrap();
+
+    assert_eq!(until(|| running.0.try_wait().unwrap()).code(), Some(0));
+    until(|| (status(&terminal, &item) == "completed").then_some(()));
+    assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 2 }));
+    worker.signal("-TERM");
+    assert_eq!(worker.ends(), Some(0));
 }

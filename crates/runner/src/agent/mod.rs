@@ -102,7 +102,7 @@ impl std::fmt::Debug for Job<'_> {
 
 impl Job<'_> {
     fn insist<T>(&self, mut deed: impl FnMut(&Self) -> Result<T>) -> Result<T> {
-        insist(self.lease_seconds, || deed(self))
+        insist(self.lease_seconds, self.reins, || deed(self))
     }
 
     /// Works until the end, whatever that is.
