@@ -30,7 +30,9 @@ pub fn command() -> Command {
 /// Serves until standard input ends.
 pub fn mcp(matches: &ArgMatches) -> Result<Outcome, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let served = runtime.block_on(mcp::stdio::serve(mcp::Mcp::new(entrance(matches.clone()))));
+    // Held until the runtime is gone: a connection to PostgreSQL is not closed inside another's.
+    let opened = Arc::new(Opened::default());
+    let served = runtime.block_on(mcp::stdio::serve(mcp::Mcp::new(entrance(matches.clone(), opened.clone()))));
     // A thread that waits for input nobody will send is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     served?;
@@ -38,9 +40,11 @@ pub fn mcp(matches: &ArgMatches) -> Result<Outcome, Failure> {
     Ok(Outcome::new(Value::String(String::new()), Shape::Document))
 }
 
+/// The database and the tenant, once somebody asked.
+type Opened = Mutex<Option<(Arc<Core>, String)>>;
+
 /// Opens the database at the first request that finds it, and looks at each who is asking.
-fn entrance(matches: ArgMatches) -> impl Fn() -> Result<Entered, Problem> + Send + Sync + 'static {
-    let opened: Mutex<Option<(Arc<Core>, String)>> = Mutex::default();
+fn entrance(matches: ArgMatches, opened: Arc<Opened>) -> impl Fn() -> Result<Entered, Problem> + Send + Sync + 'static {
     move || {
         let enter = || -> Result<_, Failure> {
             let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);

@@ -149,7 +149,7 @@ pub fn table(rows: &[Value], columns: &[&str], noun: Option<&Noun>, empty: &str)
     let cells = |row: &Value| {
         let said = |column: &String| row.as_object().is_none_or(|fields| !is_repeated(fields, column));
         let value = |column: &String| row.get(column).filter(|_| said(column)).unwrap_or(&Value::Null);
-        let linked = |column: &String| thing(row, column).or_else(|| beside(row.as_object()?, column));
+        let linked = |column: &String| thing(row, column).or_else(|| beside(row.as_object()?, column, noun));
         let made = |column: &String| linked(column).unwrap_or_else(|| cell(column, value(column), noun));
         chosen.iter().map(|column| shortened(made(column))).collect()
     };
@@ -170,10 +170,11 @@ pub fn thing(row: &Value, name: &str) -> Option<Cell> {
 }
 
 /// What is called something and leads to its page by the id beside it. Where the name itself leads there, it does.
-fn beside(row: &Map<String, Value>, name: &str) -> Option<Cell> {
+fn beside(row: &Map<String, Value>, name: &str, noun: Option<&Noun>) -> Option<Cell> {
     let id = row.get(&format!("{name}_id"))?.as_str()?;
     let called = row.get(name)?;
-    if called.is_string() && NAMES.iter().any(|(known, _)| *known == name) {
+    let is_link = noun.is_some_and(|noun| noun.noun == "link");
+    if called.is_string() && (is_link || NAMES.iter().any(|(known, _)| *known == name)) {
         return None;
     }
     let is_relation = row.contains_key("from_id") && row.contains_key("to_id");
@@ -227,7 +228,7 @@ pub fn fields(data: &Map<String, Value>, noun: Option<&Noun>, without: &[&str]) 
                 let text = serde_json::to_string_pretty(value).unwrap_or_default();
                 below.push(Block::Text { label: Some(words(key)), text, kind: TextKind::Json });
             }
-            value => match beside(data, key).unwrap_or_else(|| cell(key, value, noun)) {
+            value => match beside(data, key, noun).unwrap_or_else(|| cell(key, value, noun)) {
                 Cell::Nothing => {}
                 cell => facts.push((words(key), cell)),
             },

@@ -65,6 +65,7 @@ row! {
         task_id: Option<Uuid>,
         agent_id: Option<Uuid>,
         session_id: Option<Uuid>,
+        queue_item_id: Option<Uuid>,
     }
 }
 
@@ -298,14 +299,14 @@ fn changed(site: &Site, tenant: TenantId, known: &BTreeSet<i64>) -> Result<Optio
 /// The newest of the log, in order.
 fn newest(site: &Site, tenant: TenantId) -> Result<Vec<Happened>, Problem> {
     let rows = site.core.store().read(tenant)?.query::<Logged>(
-        "select e.position, e.action, e.subject_kind, e.subject_id, e.created_at, e.run_id, u.parent_run_id, u.task_id, u.agent_id, u.session_id
+        "select e.position, e.action, e.subject_kind, e.subject_id, e.created_at, e.run_id, u.parent_run_id, u.task_id, u.agent_id, u.session_id, u.queue_item_id
          from (select * from events where tenant_id = ?1 order by position desc limit ?2) e
          left join runs u on u.id = case when e.subject_kind = 'run' then e.subject_id else e.run_id end
          order by e.position",
         params![COMPARED],
     )?;
     let happened = |row: Logged| Happened {
-        within: [row.run_id, row.parent_run_id, row.task_id, row.agent_id, row.session_id]
+        within: [row.run_id, row.parent_run_id, row.task_id, row.agent_id, row.session_id, row.queue_item_id]
             .into_iter()
             .flatten()
             .collect(),

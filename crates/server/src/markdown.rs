@@ -28,7 +28,9 @@ pub fn page(page: &Page) -> String {
         out += &format!("\nWhy it is here: `/why?of={}`\n", encoded(id));
     }
     if !page.actions.is_empty() {
-        out += &format!("\n## Actions\n\n`GET {}/actions` describes them all.\n\n", page.path.trim_end_matches('/'));
+        // The page of one action leads to the others of its place.
+        let place = page.path.rsplit_once("/actions/").map_or(page.path.as_str(), |(place, _)| place);
+        out += &format!("\n## Actions\n\n`GET {}/actions` describes them all.\n\n", place.trim_end_matches('/'));
         for offer in &page.actions {
             out += &format!("- `POST {}` {}\n", offer.path, description(offer));
         }

@@ -83,7 +83,12 @@ pub fn at(place: &Place, data: &Value, caller: &Caller) -> Vec<Offer> {
 
 /// The actions of a place, whoever asks.
 pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Vec<Offer> {
-    let base = place.path();
+    // Another run may be the last by the time somebody does it.
+    let last = match (place, data["id"].as_str()) {
+        (Place::One(noun, reference), Some(id)) if noun.noun == "run" && reference == "last" => Some(id),
+        _ => None,
+    };
+    let base = last.map_or_else(|| place.path(), |id| format!("/runs/{id}"));
     let offer = |action: &'static Entry, preset: Map<String, Value>| Offer {
         action,
         path: format!("{}/actions/{}", base.trim_end_matches('/'), action.name),
@@ -114,7 +119,7 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
                 .map(|(action, field)| Offer {
                     present: present(noun, action, data),
                     choices: choices(data),
-                    ..offer(action, preset(action, field, reference, data))
+                    ..offer(action, preset(action, field, last.unwrap_or(reference), data))
                 })
                 .collect()
         }

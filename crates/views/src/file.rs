@@ -108,6 +108,18 @@ pub fn maker(read: &mut Reader<'_>, file: Uuid) -> Result<Option<Id<kind::Run>>>
     Ok(made.map(|(run,)| run))
 }
 
+/// The newest commit with a file in it that a run made, and that run.
+pub fn committed_in(read: &mut Reader<'_>, file: Uuid) -> Result<Option<(Entry, Id<kind::Run>)>> {
+    let found = read.one::<(Uuid, Id<kind::Run>)>(
+        "select c.id, u.run_id from commit_files f join commits c on c.id = f.commit_id
+         join run_resources u on u.tenant_id = ?1 and u.resource_id = c.id
+         where f.tenant_id = ?1 and f.file_id = ?2 order by c.created_at desc, u.first_at limit 1",
+        params![file],
+    )?;
+    let Some((commit, run)) = found else { return Ok(None) };
+    Ok(read.entry(commit)?.map(|entry| (entry, run)))
+}
+
 /// Where a file of the record should be.
 pub fn on_disk(read: &mut Reader<'_>, file: Uuid) -> Result<Option<PathBuf>> {
     let found = read.one::<(Option<String>, String)>(

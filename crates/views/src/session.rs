@@ -32,9 +32,9 @@ pub struct ListSessions {
     #[serde(default = "hundred")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: i64,
-    /// Go on with those that began before this time
-    #[arg(long, value_name = "TIME")]
-    pub before: Option<Time>,
+    /// Go on with those that began before this time, or before this session
+    #[arg(long, value_name = "TIME|SESSION")]
+    pub before: Option<String>,
 }
 
 fn hundred() -> i64 {
@@ -55,9 +55,22 @@ impl View for ListSessions {
         let mut conditions = String::new();
         let one_more = self.limit + 1;
         let mut params: Vec<_> = params![one_more].to_vec();
-        if let Some(before) = &self.before {
-            params.push(before.to_param());
+        let (time, session): (Option<Time>, _) = match self.before.as_deref().map(|before| (before, before.parse())) {
+            None => (None, None),
+            Some((_, Ok(time))) => (Some(time), None),
+            // Several may have begun at the same time.
+            Some((before, Err(_))) => (None, Some(read.resolve(&Ref::<kind::Session>::new(before))?)),
+        };
+        if let Some(time) = &time {
+            params.push(time.to_param());
             conditions += &format!(" and e.started_at < ?{}", params.len() + 1);
+        }
+        if let Some(session) = &session {
+            params.push(session.to_param());
+            conditions += &format!(
+                " and (e.started_at, e.id) < (select b.started_at, b.id from sessions b where b.tenant_id = ?1 and b.id = ?{})",
+                params.len() + 1
+            );
         }
         if let Some(workspace) = &workspace {
             params.push(workspace.to_param());
@@ -71,7 +84,7 @@ impl View for ListSessions {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let more = rows.len() > limit;
         rows.truncate(limit);
-        let more = rows.last().filter(|_| more).map(|last| format!("--before {}", last.session.started_at));
+        let more = rows.last().filter(|_| more).map(|last| format!("--before {}", last.session.id));
         Ok(Listed { rows, more })
     }
 

@@ -254,9 +254,18 @@ pub fn chain(read: &mut Reader<'_>, entry: &Entry, now: Time) -> Result<Chain> {
                 _ => "",
             };
             chain.places.push(hop("resource", entry.id, format!("{} {}{observed}", entry.kind, entry.display_path)));
-            match maker {
-                Some(run) => follow_runs(read, run, now, &mut chain.places)?,
-                None => made_outside_a_run(read, entry, &mut chain.places)?,
+            let commit = match (entry.kind, maker) {
+                (Kind::File, None) => file::committed_in(read, entry.id)?,
+                _ => None,
+            };
+            match (maker, commit) {
+                (Some(run), _) => follow_runs(read, run, now, &mut chain.places)?,
+                // All that is known of it is that a run put it into a commit.
+                (None, Some((commit, run))) => {
+                    chain.places.push(hop("resource", commit.id, format!("{} {}", commit.kind, commit.display_path)));
+                    follow_runs(read, run, now, &mut chain.places)?;
+                }
+                (None, None) => made_outside_a_run(read, entry, &mut chain.places)?,
             }
         }
     }

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use trackway_domain::{Error as Rule, Id, Ref, Variant, kind, words::Level};
 use trackway_store::{
     Writer, params,
-    replacements::up_to,
     tables::{Package, Task},
 };
 
@@ -176,8 +175,8 @@ impl Action for UpgradePackages {
         let mut moved = Vec::new();
         let mut touched = Vec::new();
         for package in pins.into_iter().filter(|pin| role.is_none_or(|role| role == pin.role_id)) {
-            let path = write.replacement_path(package.task_id)?;
-            let (Some(from), Some(to)) = (path.first(), up_to(&path, self.level)) else {
+            let path = write.replacement_path_up_to(package.task_id, self.level)?;
+            let (Some(from), Some(to)) = (path.first(), path.last()) else {
                 continue;
             };
             if to.id == from.id {

@@ -29,6 +29,22 @@ fn versions(terminal: &Terminal, levels: &[(&str, &str)]) {
 }
 
 both_engines! {
+    fn a_fork_is_taken_where_the_step_is_small_enough(terminal: Terminal) {
+        terminal.json(&["role", "set", "--name", "coder"]);
+        terminal.json(&["workflow", "set", "--name", "q"]);
+        for variant in ["p/1", "p/2", "p/3", "p/4"] {
+            terminal.json(&["task", "set", "--workflow", "q", "--variant", variant]);
+        }
+        for (new, old, level) in [("p/2", "p/1", "patch"), ("p/3", "p/1", "major"), ("p/4", "p/2", "minor")] {
+            terminal.json(&["task", "replace", new, old, "--level", level]);
+        }
+        let upgraded = |level: &str| {
+            terminal.json(&["package", "set", "--role", "coder", "--task", "p/1"]);
+            column(&terminal.json(&["package", "upgrade", "--level", level]), "to")
+        };
+        assert_eq!((upgraded("patch"), upgraded("minor"), upgraded("major")), (vec!["p/2".into()], vec!["p/4".into()], vec!["p/3".into()]));
+    }
+
     fn init_makes_what_must_be_there(terminal: Terminal) {
         let again = terminal.json(&["init"]);
         assert_eq!(again["new"], false);

@@ -161,6 +161,22 @@ both_engines! {
         assert_eq!(why_from(&terminal, &empty, &format!("https://example.org/o/r/commit/{hash}")), shown);
     }
 
+    fn what_a_command_wrote_and_committed_is_known_by_its_commit(terminal: Terminal) {
+        let project = repository(project(&terminal));
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.prompt("go");
+        fs::write(project.join("gen.txt"), "made\n").unwrap();
+        git(&project, &["add", "-A"]);
+        let hash = commit(&project, "made it");
+        session.hears("PostToolUse", &shell("echo made > gen.txt; git add -A; git commit"));
+        session.hears("Stop", &json!({}));
+        let why = terminal.json(&["why", project.join("gen.txt").to_str().unwrap()]);
+        let kinds = column(&why["chain"], "kind");
+        assert_eq!(kinds[..3], ["resource", "resource", "run"], "{why}");
+        assert_eq!(column(&why["chain"], "label")[..2], ["file gen.txt".to_owned(), format!("commit {} made it", &hash[..8])]);
+        assert_eq!(kinds.last().unwrap(), "person");
+    }
+
     fn an_agent_in_a_work_tree_of_its_own_works_on_the_repository(terminal: Terminal) {
         let project = repository(project(&terminal));
         let tree = work_tree(&project, "agent-a1");

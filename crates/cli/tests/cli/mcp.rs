@@ -142,6 +142,14 @@ both_engines! {
         });
     }
 
+    fn it_ends_well_when_its_input_ends(terminal: Terminal) {
+        let ready = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ready","arguments":{}}}"#;
+        let said = [&HELLO.replace("VERSION", "2025-06-18"), r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, ready, ""].join("\n");
+        let (ran, answers) = answers(&terminal, said.as_bytes());
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        assert_eq!(of(&answers, 2)["result"]["isError"], false);
+    }
+
     fn a_token_in_the_environment_is_who_acts(terminal: Terminal) {
         task(&terminal, "seams");
         let (run, token) = terminal.starts(&["--agent", "worker", "--task", "seams"]);

@@ -254,7 +254,8 @@ fn list(
     }
     page.live = match noun.noun {
         "run" | "message" => vec![noun.noun.to_owned()],
-        "queue" => vec!["queue_item".to_owned()],
+        // The end of a run is the end of its item.
+        "queue" => vec!["queue_item".to_owned(), "run".to_owned()],
         _ => Vec::new(),
     };
     Ok(page)

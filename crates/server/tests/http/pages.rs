@@ -70,6 +70,23 @@ fn furnished(house: &House) -> Vec<String> {
 }
 
 engines! {
+    fn a_link_leads_to_its_tasks(house: House) {
+        furnished(&house);
+        house.act("add_link", json!({ "from": "unit/go", "to": "unit/go.md", "type": "blocks" })).unwrap();
+        let visitor = Visitor::person(&house);
+        let page = visitor.markdown("/tasks/unit/go").body;
+        assert!(page.contains("| [unit/go](/tasks/unit/go) | blocks | [unit/go.md](/tasks/unit/go.md) |"), "{page}");
+        let action = visitor.markdown("/tasks/unit/go/actions/add_link").body;
+        assert!(action.contains("`GET /tasks/unit/go/actions` describes them all"), "{action}");
+    }
+
+    fn what_is_done_on_the_page_of_the_last_run_is_done_to_that_one(house: House) {
+        let first = house.agent("bob").starts().id.to_string();
+        let page = Visitor::person(&house).html("/runs/last").body;
+        assert!(page.contains(&format!("action=\"/runs/{first}/actions/cancel_run\"")), "{page}");
+        assert!(!page.contains("/runs/last/actions"), "{page}");
+    }
+
     fn every_page_is_there_in_every_form(house: House) {
         let paths = furnished(&house);
         let visitor = Visitor::person(&house);

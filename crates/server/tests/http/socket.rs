@@ -110,6 +110,22 @@ engines! {
         assert!(served.ask("GET /assets/..%2Fsecret HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 404 "));
     }
 
+    fn the_end_of_a_run_is_told_of_its_item(house: House) {
+        house.workflow("ops");
+        house.act("set_task", json!({ "workflow": "ops", "variant": "t", "recurring": true })).unwrap();
+        house.act("queue_add", json!({ "task": "t" })).unwrap();
+        let taken = house.act("queue_take", json!({})).unwrap()[0].clone();
+        let mut served = Served::over(&house);
+        let token = Visitor::person(&house).token.unwrap();
+        let stream = served.send(&format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"));
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        lines.find(|line| line == "event: change").unwrap();
+        house.act("end_run", json!({ "run": taken["run_id"], "status": "completed" })).unwrap();
+        let told = lines.find(|line| line.starts_with("data: ") && line.contains("end_run")).unwrap();
+        assert!(told.contains(taken["id"].as_str().unwrap()), "{told}");
+        served.ends();
+    }
+
     fn numbers_are_for_who_may_enter(house: House) {
         house.workflow("ops");
         house.act("set_task", json!({ "workflow": "ops", "variant": "t", "recurring": true })).unwrap();
