@@ -233,15 +233,14 @@ fn silent_sessions(read: &mut Reader<'_>, connected: Time) -> Result<Vec<Finding
     Ok(sessions.into_iter().filter_map(silent).collect())
 }
 
-/// Transcripts of sessions that no hook ever told of, while none told of any other.
+/// Transcripts of sessions that no hook ever told of, and that went on after the last one told of any other.
 fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<Option<Finding>, Failure> {
     let Some(folder) = discover::default_folder().filter(|folder| folder.exists()) else { return Ok(None) };
     let (db, tenant) = (std::env::var(environment::DATABASE).ok(), std::env::var(environment::TENANT).ok());
+    let heard = read.one::<(Option<Time>,)>("select max(hooked_at) from sessions where tenant_id = ?1", &[])?;
     for settings in connected_settings() {
-        let Some(since) = modified(&settings) else { continue };
-        if read.count("select count(*) from sessions where tenant_id = ?1 and hooked_at > ?2", params![since])? > 0 {
-            continue;
-        }
+        let Some(connected) = modified(&settings) else { continue };
+        let since = heard.and_then(|(heard,)| heard).map_or(connected, |heard| heard.max(connected));
         // Those of a project are read by clients that start there, the user's by all.
         let top =
             settings.parent().and_then(Path::parent).filter(|top| location::project_top().as_deref() == Some(top));

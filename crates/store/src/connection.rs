@@ -19,6 +19,7 @@ use self::{
 use crate::{
     error::{Error, Result},
     sql::{FromRow, Param, Row},
+    url::Url,
 };
 
 /// Which engine is behind a connection.
@@ -119,7 +120,30 @@ impl Connection {
 
     /// Connects to PostgreSQL.
     pub fn postgres(url: &str) -> Result<Self> {
-        Ok(Self::Postgres(Box::new(Postgres::connect(url)?)))
+        let connected = Postgres::connect(url).map_err(|error| match error {
+            Error::Missing(_) => Error::Missing(Url::Postgres(url.to_owned()).to_string()),
+            error => error,
+        });
+        Ok(Self::Postgres(Box::new(connected?)))
+    }
+
+    /// The same, and makes the database first where its server has none of that name.
+    pub fn postgres_made(url: &str) -> Result<Self> {
+        let missing = match Self::postgres(url) {
+            Err(missing @ Error::Missing(_)) => missing,
+            opened => return opened,
+        };
+        let (place, options) = url.split_once('?').map_or((url, None), |(place, options)| (place, Some(options)));
+        let Some((server, name)) = place.rsplit_once('/') else { return Err(missing) };
+        let options = options.map_or_else(String::new, |options| format!("?{options}"));
+        let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy().replace('"', "\"\"");
+        let made = Self::postgres(&format!("{server}/postgres{options}"))
+            .and_then(|mut server| server.batch(&format!("create database \"{name}\"")));
+        // Somebody else may have made it meanwhile. If nobody did, that is what there is to say.
+        Self::postgres(url).map_err(|error| match (made, error) {
+            (Err(why), Error::Missing(_)) => why,
+            (_, error) => error,
+        })
     }
 
     pub fn engine(&self) -> Engine {

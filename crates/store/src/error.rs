@@ -167,7 +167,8 @@ impl From<tokio_postgres::Error> for Error {
             }
             // It takes no connections for now.
             Some(code) if *code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => Self::Unreachable(text),
-            Some(code) if ["28", "3D"].iter().any(|class| code.code().starts_with(class)) => Self::Refused(text),
+            Some(code) if *code == SqlState::INVALID_CATALOG_NAME => Self::Missing(text),
+            Some(code) if code.code().starts_with("28") => Self::Refused(text),
             Some(code) if ["08", "57P", "53300"].iter().any(|class| code.code().starts_with(class)) => {
                 Self::Unreachable(text)
             }

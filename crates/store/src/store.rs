@@ -258,6 +258,7 @@ fn connect(url: &Url, create: bool, wait_ms: Option<u32>) -> Result<Connection> 
     let hurried = wait_ms.map(|_| url.answering_within(VISITOR_SECONDS));
     match hurried.as_ref().unwrap_or(url) {
         Url::Sqlite(path) => Connection::sqlite(path, create),
+        Url::Postgres(url) if create => Connection::postgres_made(url),
         Url::Postgres(url) => Connection::postgres(url),
     }
 }

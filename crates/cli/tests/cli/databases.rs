@@ -210,10 +210,30 @@ fn what_is_not_there_is_said() {
     assert!(message.starts_with("PostgreSQL cannot be reached") && !message.contains("secret"), "{message}");
     let terminal = Terminal::before_init(Engine::Postgres);
     assert_eq!(terminal.fails(&["role", "list"]).0, 3);
-    let (code, message) =
-        terminal.fails(&["role", "list", "--db", &terminal.database.url_text().replace("trackway_test_", "no_such_")]);
-    assert_eq!(code, 1);
-    assert!(message.contains("does not exist"), "{message}");
+    let none = terminal.database.url_text().replace("trackway_test_", "no_such_");
+    let (code, message) = terminal.fails(&["role", "list", "--db", &none]);
+    assert_eq!(code, 3);
+    assert!(message.starts_with("there is no database at postgres://"), "{message}");
+}
+
+#[test]
+fn a_database_that_its_server_does_not_have_is_made() {
+    let terminal = Terminal::at(Engine::Postgres);
+    terminal.json(&["role", "set", "--name", "coder"]);
+    let url = terminal.database.url_text();
+    let (server, own) = url.rsplit_once('/').unwrap();
+    let mut postgres = Connection::postgres(&format!("{server}/postgres")).unwrap();
+    let (made, restored) = (format!("{own}_made"), format!("{own}_restored"));
+    let at = |name: &str| format!("{server}/{name}");
+    terminal.json(&["init", "--db", &at(&made)]);
+    assert_eq!(terminal.json(&["role", "list", "--db", &at(&made)]), serde_json::json!([]));
+    let file = terminal.home.path().join("backup.jsonl");
+    terminal.json(&["backup", file.to_str().unwrap()]);
+    terminal.json(&["restore", file.to_str().unwrap(), "--db", &at(&restored)]);
+    assert_eq!(column(&terminal.json(&["role", "list", "--db", &at(&restored)]), "name"), ["coder"]);
+    for name in [made, restored] {
+        postgres.batch(&format!("drop database {name} with (force)")).unwrap();
+    }
 }
 
 #[test]

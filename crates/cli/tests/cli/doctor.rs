@@ -78,9 +78,12 @@ both_engines! {
         let finding = &found["findings"][0];
         assert_eq!((code, text(&finding["check"]).as_str()), (1, "hooks"), "{found}");
         assert!(text(&finding["problem"]).starts_with("3 sessions went on after hooks were put into "), "{finding}");
-        // One that is heard shows that they work.
+        // One that is heard shows that they work, until another is not.
         hears(&terminal, &json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/ship", "prompt": "go" }));
         assert_eq!(doctor(&terminal).1["findings"], json!([]));
+        modified(&write(4, "/ship"), SystemTime::now() + Duration::from_mins(10));
+        let findings = doctor(&terminal).1["findings"].clone();
+        assert!(text(&findings[0]["problem"]).starts_with("1 sessions went on after hooks were put into "), "{findings}");
     }
 
     fn a_record_that_does_not_hold_together_is_a_finding(terminal: Terminal) {

@@ -111,7 +111,7 @@ impl Staging {
     }
 
     fn schema(url: &Url, address: &str, version: i64) -> Result<Self> {
-        let mut connection = Connection::postgres(address)?;
+        let mut connection = Connection::postgres_made(address)?;
         refuse_rows(&mut connection, url)?;
         // Waited for: the server may not have noticed yet that who held it was killed.
         connection.query::<(bool,)>(&format!("select pg_advisory_lock({FILLING}) is null"), &[])?;
