@@ -23,7 +23,6 @@ use crate::{
     },
     context::Context,
     error::Result,
-    founding::WORKER,
     studio,
     touched::{Nothing, Touch, did},
 };
@@ -150,9 +149,7 @@ delete_definition!(
 delete_definition!(
     /// Delete an agent that is not running
     DeleteAgent, "delete_agent" by "delete_agent", "agent", "agents", kind::Agent, |write, id| {
-        if present::<Agent, _>(write, id)?.handle == WORKER {
-            return Err(Rule::conflict("whatever names no agent is taken by the worker: it stays").into());
-        }
+        present::<Agent, _>(write, id)?;
         let running = write.count("select count(*) from runs where tenant_id = ?1 and agent_id = ?2 and status = 'running'", params![id])?;
         if running > 0 {
             return Err(Rule::conflict(format!("the agent has {running} running run(s)")).hint("trackway run cancel").into());

@@ -96,7 +96,7 @@ pub fn move_to(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> 
     let mut bar = Bar::new();
     let copied = transfer::move_to(house.core.store(), &url, &mut |table, rows| bar.at(table, rows))?;
     let mut outcome = answered(&copied);
-    outcome.remarks.push(format!("note: {url} holds everything now; this database stayed as it is"));
+    outcome.remarks.push(format!("note: {url} holds everything now; this database stayed as it is, and is still the one that is used here: give the other with --db, TRACKWAY_DB or `db` in config.toml"));
     Ok(outcome)
 }
 

@@ -77,6 +77,7 @@ pub fn arguments() -> Vec<Arg> {
 
 /// How a worker is to work, for the agents it is told or else for these.
 pub fn settings(matches: &ArgMatches, means: Result<Means, String>, usual: Serves) -> Result<Settings, Failure> {
+    require_time(matches, "timeout")?;
     let agents: Vec<String> = matches.get_many::<String>("agent").into_iter().flatten().cloned().collect();
     Ok(Settings {
         serves: if agents.is_empty() { usual } else { Serves::Agents(agents) },
@@ -148,7 +149,7 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     let (task, variant) = (shown.task.id, &shown.task.variant);
     let is_blank = shown.task.script.as_deref().is_none_or(|script| script.trim().is_empty());
     if matches.get_flag("detach") {
-        let add = AddItem { workspace, agent: agent.map(Ref::new), ..AddItem::of(task.into()) };
+        let add = AddItem { workspace, role, agent: agent.map(Ref::new), ..AddItem::of(task.into()) };
         return Ok(Outcome::new(json!(house.core.execute(&context, &add)?), Shape::Fields));
     }
     let settings = Settings {
@@ -164,6 +165,7 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
         means: model::means(config, || model::site(house.core.store().url())),
         claude_settings: claude_code(),
     };
+    require_time(matches, "timeout")?;
     if agent.is_none() && is_blank {
         return Err(Rule::conflict(format!("task {variant} has no script"))
             .hint(format!(
@@ -176,7 +178,8 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     // Before anything is taken: from then on a signal must not just end this.
     let (tell, notes) = mpsc::channel();
     listen_for_signals(tell.clone())?;
-    let claim = Claim { task: Some(task.into()), workspace, lease: Some(LEASE_SECONDS), agent: agent.map(Ref::new) };
+    let claim =
+        Claim { task: Some(task.into()), workspace, role, lease: Some(LEASE_SECONDS), agent: agent.map(Ref::new) };
     let taken = house.core.execute(&context, &claim)?;
     let Some(taken) = taken.into_iter().next() else {
         return Err(Rule::conflict("the task cannot be run now").into());
@@ -228,6 +231,14 @@ pub fn people_only(house: &House) -> Result<Context, Failure> {
         return Err(Rule::denied("a run cannot be a worker").hint("unset TRACKWAY_TOKEN").into());
     }
     Ok(context)
+}
+
+/// Refuses no time at all, in which nothing can be done.
+fn require_time(matches: &ArgMatches, name: &str) -> Result<(), Failure> {
+    if duration(matches, name).is_zero() {
+        return Err(Rule::usage(format!("--{name} is no time at all")).hint("give it in full: 30s, 10m, 1h30m").into());
+    }
+    Ok(())
 }
 
 fn duration(matches: &ArgMatches, name: &str) -> Duration {

@@ -101,6 +101,9 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Rule(rule) => return rule.hint.clone(),
+            Self::Url(given) if !given.contains("://") && given.contains(['/', '.']) => {
+                return Some(format!("for a file: sqlite:{given}"));
+            }
             Self::Url(_) => "use sqlite:PATH or postgres://USER@HOST/DATABASE",
             Self::Missing(_) => "make it with: trackway init (with the same --db)",
             Self::NotOurs(_) => "give another file with --db; this one was left as it is",

@@ -206,7 +206,9 @@ impl View for PeekItems {
         let more = (rows.len() > shown).then(|| format!("--limit {}", (limit * 10).min(10_000)));
         rows.truncate(shown);
         if status == Some(ItemStatus::Ready) {
-            rows.iter_mut().for_each(|row| row.item.status = ItemStatus::Ready);
+            for row in &mut rows {
+                row.item.status = ItemStatus::Ready;
+            }
         }
         Ok(Listed { rows, more })
     }

@@ -11,7 +11,7 @@ use trackway_domain::{
 };
 use trackway_store::{
     Reader, Result, params,
-    registry::Entry,
+    registry::{Entry, SUFFIX_HINT, is_short_suffix},
     row,
     shown::RunShown,
     tables::{Run, Spawn},
@@ -192,6 +192,9 @@ fn page_of(kind: Kind) -> String {
 fn not_found(thing: &str) -> Rule {
     let error = Rule::not_found(format!("nothing is recorded about {thing:?}"));
     let path = thing.rsplit_once(':').map_or(thing, |(path, _)| path);
+    if is_short_suffix(thing) {
+        return error.hint(SUFFIX_HINT);
+    }
     if file::is_on_disk(thing) || file::is_on_disk(path) || thing.contains('/') {
         error.hint(
             "what agents did before is in their transcripts: trackway ingest; what they do from now on is recorded after: trackway connect claude-code",

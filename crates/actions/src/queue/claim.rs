@@ -40,6 +40,9 @@ pub struct Claim {
     /// The workspace it happens in (the task's, when it is not said)
     #[arg(long)]
     pub workspace: Option<Ref<kind::Workspace>>,
+    /// The role it is done in (the agent's, when it is not said)
+    #[arg(long)]
+    pub role: Option<Ref<kind::Role>>,
     /// How long it is yours without a sign of life, in seconds (300)
     #[arg(long, value_name = "SECONDS")]
     #[schemars(range(min = 1, max = queue::LEASE_SECONDS_MAX))]
@@ -56,6 +59,7 @@ impl Action for Claim {
         let lease_seconds = lease(self.lease)?;
         let agent = taking_agent(context, write, self.agent.as_ref())?;
         let workspace = write.resolve_optional(self.workspace.as_ref())?;
+        let role = write.resolve_optional(self.role.as_ref())?;
         // What somebody claimed and left is open again.
         return_expired(context, write)?;
         let slots = free_slots(write, &agent)?;
@@ -82,6 +86,7 @@ impl Action for Claim {
             // The worker takes nothing that names an agent.
             agent: (roles != Roles::All).then_some(agent.id),
             workspace,
+            role,
             // What fails is open again for whoever claims next.
             max_attempts: 1,
             dedup_key: is_once(write, task)?.then(|| claim_key(task)),

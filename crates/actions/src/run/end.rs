@@ -62,21 +62,24 @@ impl EndRun {
                 .hint("one of: completed, failed, cancelled, timed_out, incomplete")
                 .into());
         }
+        // One that was told to stop did not get done, whatever it said last.
+        let is_late = self.status == RunStatus::Completed && run.0.cancel_wanted_at.is_some();
+        let status = if is_late { RunStatus::Cancelled } else { self.status };
         let line = |field, given: &Option<String>| {
             given.as_deref().map(|given| text::line(field, given, text::LINE_MAX)).transpose()
         };
         let body = |field, given: &Option<String>| {
             given.as_deref().map(|given| text::body(field, given, text::TEXT_MAX)).transpose()
         };
-        let outcome = line("outcome", &self.outcome)?.unwrap_or_else(|| self.status.to_string());
+        let outcome = line("outcome", &self.outcome)?.filter(|_| !is_late).unwrap_or_else(|| status.to_string());
         let (message, error) = (body("message", &self.message)?, body("error", &self.error)?);
         let result = queue::checked_result(self.result.as_ref())?;
-        let ending = match self.status {
+        let ending = match status {
             RunStatus::Completed => Ending::Completed { result },
             RunStatus::Cancelled => Ending::Cancelled { why: Some("its run was cancelled".into()) },
             _ => Ending::Failed { error: error.clone().unwrap_or_else(|| outcome.clone()), again },
         };
-        end_with(write, run.id(), self.status, &outcome, message.as_deref(), error.as_deref())?;
+        end_with(write, run.id(), status, &outcome, message.as_deref(), error.as_deref())?;
         queue::settle_with_run(write, &run.0, &ending)?;
         Ok(write.shown_by_id::<RunShown>("u", run.id())?)
     }

@@ -103,9 +103,11 @@ pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Resul
         project: location.project.clone().filter(|_| given.is_empty()),
         exclude: location.exclude.clone(),
         paths: if given.is_empty() {
-            let folder = discover::default_folder()
-                .filter(|folder| folder.exists())
-                .ok_or_else(|| Rule::not_found("Claude Code has left no transcripts here").hint("give a PATH"))?;
+            let folder = discover::default_folder().unwrap_or_default();
+            if !folder.exists() {
+                let none = format!("Claude Code has left no transcripts in {}", folder.display());
+                return Err(Rule::not_found(none).hint("give a PATH").into());
+            }
             vec![folder]
         } else {
             given

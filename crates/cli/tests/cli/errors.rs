@@ -118,12 +118,26 @@ both_engines! {
     fn init_puts_back_what_is_missing(terminal: Terminal) {
         terminal.json(&["studio", "delete", "main", "--yes"]);
         terminal.json(&["agent", "delete", "worker", "--yes"]);
+        let refused = terminal.runs(&["queue", "take"]);
+        assert_eq!((refused.code, refused.stderr.as_str()), (3, "error: there is no agent \"worker\"\nhint: trackway init makes it again\n"));
         let mut command = terminal.command(&["init", "--json"]);
         command.env("USER", "bob");
         assert_eq!(crate::terminal::ran(command).code, 0);
         assert_eq!(column(&terminal.json(&["studio", "list"]), "name"), ["main"]);
         assert_eq!(column(&terminal.json(&["agent", "list"]), "handle"), ["worker"]);
         assert_eq!(column(&terminal.json(&["person", "list"]), "handle"), ["ada", "bob"]);
+    }
+
+    fn a_hint_says_what_to_do(terminal: Terminal) {
+        for (arguments, hint) in [
+            (vec!["agent", "set", "--handle", "a", "--role", "reporter"], "there is none yet: trackway role set --name reporter"),
+            (vec!["queue", "get", "b6eee"], "of an id at least the last 6 digits are needed"),
+            (vec!["why", "77b2"], "of an id at least the last 6 digits are needed"),
+            (vec!["role", "list", "--db", "./foo.db"], "for a file: sqlite:./foo.db"),
+        ] {
+            let ran = terminal.runs(&arguments);
+            assert!(ran.code != 0 && ran.stderr.ends_with(&format!("\nhint: {hint}\n")), "{arguments:?}: {}", ran.stderr);
+        }
     }
 
     fn a_name_is_read_before_an_id(terminal: Terminal) {

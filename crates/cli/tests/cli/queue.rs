@@ -195,7 +195,6 @@ both_engines! {
         let refused = terminal.fails(&["queue", "take", "--id", &id, "--agent", "bob"]);
         assert_eq!(refused, (4, format!("queue item {} is for another role than that of agent bob", &id[id.len() - 8..])));
         assert_eq!(terminal.fails(&["role", "delete", "coder", "--yes"]), (4, "0 task(s) and 1 queue item(s) are for this role".into()));
-        assert_eq!(terminal.fails(&["agent", "delete", "worker", "--yes"]), (4, "whatever names no agent is taken by the worker: it stays".into()));
     }
 
     fn where_things_stand_names_the_queue(terminal: Terminal) {

@@ -220,7 +220,7 @@ both_engines! {
             thread::sleep(Duration::from_millis(500));
             let hold = if matches!(terminal.database.url(), Url::Sqlite(_)) { "begin immediate" } else { "begin; lock table run_steps in access exclusive mode" };
             others.batch(hold).unwrap();
-            thread::sleep(Duration::from_millis(3_000));
+            thread::sleep(Duration::from_secs(3));
             others.batch("commit").unwrap();
             running.join().unwrap()
         });
@@ -263,6 +263,9 @@ both_engines! {
         assert_eq!(runs_task(&terminal, &["greet/1"]).stdout, "two\n");
         terminal.json(&["package", "set", "--role", "coder", "--task", "greet/1"]);
         assert_eq!(runs_task(&terminal, &["--variant", "greet/2", "--role", "coder"]).stdout, "one\n");
+        assert_eq!(last_run(&terminal)["role"], "coder");
+        assert_eq!(terminal.fails(&["task", "run", "greet/2", "--timeout", "0s"]).0, 2);
+        assert_eq!(terminal.fails(&["task", "set", "--workflow", "ops", "--variant", "greet/2", "--timeout", "0s"]), (2, "a timeout is a second at least".into()));
         let queued = terminal.json(&["task", "run", "greet/1", "--detach"]);
         assert_eq!(queued["status"], "ready");
         assert_eq!(terminal.fails(&["task", "run", "nothing"]).0, 3);

@@ -160,6 +160,21 @@ engines! {
         assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is cancelled"));
     }
 
+    fn what_a_model_says_after_it_was_cancelled_does_not_count(lab: Lab) {
+        lab.queue();
+        let turns = json!([[{ "delay_ms": 1_500 }, { "tool": "done", "input": { "message": "done all the same" } }]]);
+        let actors = json!([{ "match": "[Trackway: end of run]", "turns": [remembers("I was stopped.", "Stopped.")] }, { "match": "What you need", "turns": turns }]);
+        std::thread::scope(|scope| {
+            let lab = &lab;
+            scope.spawn(move || {
+                crate::lab::until(|| lab.house.act("cancel_run", json!({ "run": "last" })).is_ok());
+            });
+            lab.works_with(&Way::default(), &json!({ "actors": actors }), |_| {})
+        });
+        let run = lab.last_run();
+        assert_eq!((how(&run), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
+    }
+
     fn cancelled_now_nobody_is_asked(lab: Lab) {
         lab.queue();
         let actors = json!([{ "match": "What you need", "turns": [[{ "hang": 30 }]] }]);

@@ -297,7 +297,7 @@ impl Writer<'_> {
         let item = self.made(&[&["queue", "add", "--task", "work/again"], with].concat());
         let ran = self.terminal.runs(&["queue", "take", "--id", &item, "--lease", "2", "--json"]);
         assert!(matches!(ran.code, 0 | 4), "{}", ran.stderr);
-        let answer: serde_json::Value = serde_json::from_str(&ran.stdout).ok()?;
+        let answer: Value = serde_json::from_str(&ran.stdout).ok()?;
         Some([item, answer["data"][0]["fence"].as_i64()?.to_string()])
     }
 
