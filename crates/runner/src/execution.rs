@@ -13,7 +13,7 @@ use trackway_actions::{
     context::Secret,
     conversation::SendMessage,
     queue::{FailItem, ReleaseItem, Taken},
-    run::{CloseRun, Closing, EndRun, LastStep, RecordStep, RevokeRunToken, WakeRun},
+    run::{CancelRun, CloseRun, Closing, EndRun, LastStep, RecordStep, RevokeRunToken, WakeRun},
 };
 use trackway_domain::{
     Error as Rule, ErrorKind, Ref, closing, text,
@@ -79,10 +79,22 @@ impl Execution<'_> {
             None => self.end(&over.ended),
         }));
         let outcome = ended.unwrap_or(Ok(Outcome::Lost)).unwrap_or(Outcome::Lost);
+        if outcome == Outcome::Lost {
+            self.cancel_if_wanted();
+        }
         // Told once it is written: one that was lost meanwhile did not end as it thinks.
         let ended = if outcome == Outcome::Lost { &Ended::Lost } else { &over.ended };
         (self.watch)(&Event::Ended { taken: &self.taken, ended, took: begun.elapsed() });
         outcome
+    }
+
+    /// Ends a run that was cancelled before it could be begun: its token opened nothing any more, and nobody else ends it.
+    fn cancel_if_wanted(&self) {
+        let run = self.taken.run_id;
+        let stopped = self.core.read(self.context, |reader| Ok(assignment::stopped(reader, &[run])?));
+        if stopped.is_ok_and(|stopped| stopped.iter().any(|(_, has_ended)| !has_ended)) {
+            let _ = self.core.execute(self.context, &CancelRun { run: run.into(), now: true });
+        }
     }
 
     fn run(&self) -> Result<Over> {

@@ -226,6 +226,9 @@ fn offer(site: &Site, context: &Context, place: &Place, name: &str) -> Result<Of
     let mut there = offers::everywhere(place, &data, context.run);
     match there.iter().position(|offer| offer.action.name == name) {
         Some(index) if caller.may(there[index].action) => Ok(there.swap_remove(index)),
+        Some(_) if caller.only_reads => {
+            Err(Problem::new(StatusCode::FORBIDDEN, "denied", "the token is for reading only"))
+        }
         Some(_) if registry::named(name).is_some() => {
             let whom = if caller.is_person() { "people" } else { "this agent" };
             Err(Problem::new(StatusCode::FORBIDDEN, "denied", format!("{name} is not for {whom}")).hint(match name {

@@ -84,8 +84,9 @@ fn parameters(offer: &Offer) -> Value {
             continue;
         }
         let said = field.get("description").and_then(Value::as_str).unwrap_or_default();
+        let one_of = input::choices(field, schema).map(|words| format!("one of {}", words.join(", ")));
         let kind = match input::field_type(field) {
-            input::FieldType::Text => "text",
+            input::FieldType::Text => one_of.as_deref().unwrap_or("text"),
             input::FieldType::Whole => "whole number",
             input::FieldType::Number => "number",
             input::FieldType::Flag => "true or false",

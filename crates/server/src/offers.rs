@@ -9,7 +9,7 @@ use trackway_domain::{
     Id,
     capability::{self, Allowance},
     kind,
-    words::RunStatus,
+    words::{RunStatus, TokenScope},
 };
 use trackway_store::{Reader, params};
 
@@ -28,14 +28,21 @@ pub struct Caller {
     pub context: Context,
     handle: String,
     capabilities: Option<Vec<String>>,
+    /// Whether their token is for reading.
+    pub only_reads: bool,
 }
 
 /// What an agent may.
 const CAPABILITIES: &str = "select handle, capabilities from agents where tenant_id = ?1 and id = ?2";
+/// What a token is for.
+const SCOPE: &str = "select scope from tokens where tenant_id = ?1 and id = ?2";
 
 impl Caller {
     /// Says that it will be asked who they are.
     pub fn expect(read: &mut Reader<'_>, context: &Context) -> Result<(), Problem> {
+        if let Some(token) = context.token {
+            read.expect(SCOPE, params![token])?;
+        }
         match context.actor {
             Actor::Person(_) => Ok(()),
             Actor::Agent(agent) => Ok(read.expect(CAPABILITIES, params![agent])?),
@@ -43,13 +50,18 @@ impl Caller {
     }
 
     pub fn of(read: &mut Reader<'_>, context: &Context) -> Result<Self, Problem> {
+        let scope = match context.token {
+            Some(token) => read.one::<(TokenScope,)>(SCOPE, params![token])?,
+            None => None,
+        };
+        let only_reads = scope.is_some_and(|(scope,)| scope == TokenScope::Read);
         let (handle, capabilities) = match context.actor {
             Actor::Person(_) => (String::new(), None),
             Actor::Agent(agent) => {
                 read.one::<(String, Option<Vec<String>>)>(CAPABILITIES, params![agent])?.unwrap_or_default()
             }
         };
-        Ok(Self { context: context.clone(), handle, capabilities })
+        Ok(Self { context: context.clone(), handle, capabilities, only_reads })
     }
 
     pub fn is_person(&self) -> bool {
@@ -58,6 +70,9 @@ impl Caller {
 
     /// Whether the one table of who may do what allows it.
     pub fn may(&self, action: &Entry) -> bool {
+        if self.only_reads {
+            return false;
+        }
         match self.context.actor {
             // An agent's own, and nobody else's.
             Actor::Person(_) if action.name == "update_scratchpad" || action.name == "update_report" => false,

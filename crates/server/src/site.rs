@@ -201,11 +201,22 @@ impl Site {
 
     /// Whether the database answers.
     pub fn is_ready(&self) -> Result<(), Problem> {
+        self.require_in_place()?;
         self.core.store().ask_unscoped::<(i64,)>("select 1", &[])?;
         Ok(())
     }
 
+    /// Refuses to go on with a file that was removed or replaced: what is written into it nobody would find again.
+    fn require_in_place(&self) -> Result<(), Problem> {
+        if self.core.store().is_in_place() {
+            return Ok(());
+        }
+        let why = "the database file that this server opened was removed or replaced; start the server again";
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "gone", why))
+    }
+
     pub(crate) fn context(&self, question: &Question) -> Result<Context, Problem> {
+        self.require_in_place()?;
         let (token, by) = caller::token(&question.headers)?;
         caller::refuse_foreign_pages(question, by)?;
         caller::enter(&self.core, token)

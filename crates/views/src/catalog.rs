@@ -125,7 +125,8 @@ pub struct ListTokens {
 
 impl View for ListTokens {
     const COMMAND: (&'static str, &'static str) = ("token", "list");
-    const COLUMNS: &'static [&'static str] = &["id", "actor", "name", "expires_at", "revoked_at", "created_at"];
+    const COLUMNS: &'static [&'static str] =
+        &["id", "actor", "name", "scope", "expires_at", "revoked_at", "created_at"];
     type Output = Listed<TokenShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {

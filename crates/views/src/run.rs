@@ -47,7 +47,8 @@ impl View for ListRuns {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let agent = read.resolve_optional(self.agent.as_ref())?;
-        let task = read.resolve_optional(self.task.as_ref())?;
+        // What ran stays, whatever became of the task.
+        let task = self.task.as_ref().map(|task| read.resolve_even_deleted(task)).transpose()?;
         let filter = Filter::default()
             .and("u.agent_id = ?", agent.as_ref())
             .and("u.task_id = ?", task.as_ref())

@@ -379,6 +379,8 @@ pub fn counts(read: &mut Reader<'_>) -> Result<Vec<SessionCounts>> {
 #[derive(Debug)]
 pub struct Standing {
     pub run_id: Id<kind::Run>,
+    /// Whether that one has not ended.
+    pub is_open: bool,
     pub started_at: Time,
     pub asked_at: Option<Time>,
     pub who: StandingAgent,
@@ -399,6 +401,7 @@ row! {
         root: Option<String>,
         shell_at: Option<Time>,
         spawned: bool,
+        is_open: bool,
     }
 }
 
@@ -439,7 +442,7 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
     // Two questions, and the order of the first given: SQLite takes longer to plan all of it than to do it.
     let Some(run) = read.one::<StandingRun>(
         &format!(
-            "select u.id, u.agent_id, u.role_id, u.started_at, u.asked_at, e.root, {shell}, {spawned} from sessions e {join} cross join runs u
+            "select u.id, u.agent_id, u.role_id, u.started_at, u.asked_at, e.root, {shell}, {spawned}, u.ended_at is null from sessions e {join} cross join runs u
              where e.tenant_id = ?1 and e.session_id = ?2 and u.tenant_id = ?1 and u.session_id = e.id and {which} order by u.id desc limit 1"
         ),
         &params,
@@ -453,6 +456,7 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
     )?;
     Ok(who.map(|who| Standing {
         run_id: run.run_id,
+        is_open: run.is_open,
         started_at: run.started_at,
         asked_at: run.asked_at,
         who,

@@ -27,7 +27,8 @@ use crate::{
 
 /// Claim the most urgent ready task, or the one you name, and get a run and its token for it
 ///
-/// The task is in progress until its queue item is completed, which makes it done, or fails, which opens it again.
+/// The task is in progress until its queue item is completed, which makes it done, or fails or is released, which opens it
+/// again.
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -40,8 +41,9 @@ pub struct Claim {
     /// The workspace it happens in (the task's, when it is not said)
     #[arg(long)]
     pub workspace: Option<Ref<kind::Workspace>>,
-    /// The role it is done in (the agent's, when it is not said)
-    #[arg(long)]
+    /// The role it is done in, for `task run` (the agent's, when it is not said).
+    #[arg(skip)]
+    #[serde(skip)]
     pub role: Option<Ref<kind::Role>>,
     /// How long it is yours without a sign of life, in seconds (300)
     #[arg(long, value_name = "SECONDS")]

@@ -240,7 +240,7 @@ impl Hook<'_> {
         }
         let now = self.standing(event)?;
         if starts {
-            let run = now.as_ref().map(|now| now.run_id);
+            let run = now.as_ref().filter(|now| now.is_open).map(|now| now.run_id);
             let known = now.map(|now| now.who);
             let Some(who) = known.map_or_else(|| self.main_agent(event), |known| Ok(Some(known)))? else {
                 return Ok(None);

@@ -20,7 +20,7 @@ impl Page {
             let fit = match line.get("fit").and_then(Value::as_str) {
                 Some("exact") => "it stands as the run wrote it",
                 Some("moved") => "the run wrote it; what stands around it has changed since",
-                _ => "no recorded run wrote this line as it is now",
+                _ => "no recorded run wrote this line as it is now; without its number, why says who changed the file",
             };
             let text = self.shown("text", line.get("text").unwrap_or(&Value::Null));
             lines.insert(1.min(lines.len()), format!("  {:<10} {text}  {}", "line", dim(fit)));

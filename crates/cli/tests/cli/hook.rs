@@ -218,6 +218,24 @@ fn garbage() -> Vec<Vec<u8>> {
 }
 
 both_engines! {
+    fn sessions_that_began_together_are_all_listed(terminal: Terminal) {
+        for number in 1..=5 {
+            Session { terminal: &terminal, id: &format!("s{number}") }.prompt("go");
+        }
+        connection(&terminal).batch("update sessions set started_at = (select max(started_at) from sessions)").unwrap();
+        let (mut all, mut before) = (Vec::new(), Vec::new());
+        loop {
+            let list: Vec<&str> = ["session", "list", "--limit", "2", "--json"].into_iter().chain(before.iter().map(String::as_str)).collect();
+            let page: Value = serde_json::from_str(&terminal.runs(&list).stdout).unwrap();
+            all.extend(column(&page["data"], "id"));
+            let Some(more) = page["more"].as_str() else { break };
+            before = more.split(' ').map(str::to_owned).collect();
+        }
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 5, "{all:?}");
+    }
+
     fn garbage_is_a_line_in_the_log_and_nothing_else(terminal: Terminal) {
         let log = user_folder(&terminal).join("hook.log");
         for (number, input) in garbage().iter().enumerate() {

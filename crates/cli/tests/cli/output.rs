@@ -104,7 +104,7 @@ unit/go	[ID]	1		1	1	1	[..]
         let ran = terminal.runs(&["role", "get", "x", "--json"]);
         assert_eq!(
             ran.stderr,
-            "{\"schema_version\":1,\"error\":{\"code\":\"not_found\",\"message\":\"there is no role \\\"x\\\"\",\"hint\":\"trackway role list\"}}\n"
+            "{\"schema_version\":1,\"error\":{\"code\":\"not_found\",\"message\":\"there is no role \\\"x\\\"\",\"hint\":\"there is none yet: trackway role set --name x\"}}\n"
         );
     }
 

@@ -48,9 +48,11 @@ both_engines! {
         let early = terminal.json(&["run", "list"])[0].clone();
         assert_eq!((text(&early["agent"]), text(&early["status"])), ("main@project".to_owned(), "running".to_owned()));
         assert_eq!(column(&terminal.json(&["made", &text(&early["id"])])["touches"], "display_path"), ["early.txt"]);
-        // One that goes on has a run to name.
-        let told = context(&first.hears("SessionStart", &json!({ "source": "resume" })));
-        assert!(told.starts_with("Trackway records this work. Agent: main@project, of ada. Run: "), "{told}");
+        // One whose run goes on has a run to name.
+        let told = |session: &Session<'_>| context(&session.hears("SessionStart", &json!({ "source": "resume" })));
+        let named = format!("Trackway records this work. Agent: main@project, of ada. Run: {}.", &text(&early["id"])[28..]);
+        assert!(told(&second).starts_with(&named), "{}", told(&second));
+        assert!(!told(&first).contains("Run: "), "{}", told(&first));
     }
 
     fn nothing_that_is_told_is_longer_than_the_client_takes(terminal: Terminal) {

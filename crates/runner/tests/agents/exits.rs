@@ -164,12 +164,28 @@ engines! {
         lab.queue();
         let turns = json!([[{ "delay_ms": 1_500 }, { "tool": "done", "input": { "message": "done all the same" } }]]);
         let actors = json!([{ "match": "[Trackway: end of run]", "turns": [remembers("I was stopped.", "Stopped.")] }, { "match": "What you need", "turns": turns }]);
+        let is_asked = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let lab = &lab;
+            let (lab, is_asked) = (&lab, &is_asked);
             scope.spawn(move || {
-                crate::lab::until(|| lab.house.act("cancel_run", json!({ "run": "last" })).is_ok());
+                crate::lab::until(|| is_asked.load(Ordering::Relaxed) && steps(&lab.last_run()).contains(&"wake"));
+                lab.house.act("cancel_run", json!({ "run": "last" })).unwrap();
             });
-            lab.works_with(&Way::default(), &json!({ "actors": actors }), |_| {})
+            lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
+                if matches!(event, Event::Took(_)) { is_asked.store(true, Ordering::Relaxed) }
+            })
+        });
+        let run = lab.last_run();
+        assert_eq!((how(&run), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
+    }
+
+    fn one_that_is_cancelled_before_it_begins_is_cancelled(lab: Lab) {
+        lab.queue();
+        let actors = json!([{ "match": "What you need", "turns": [done("never")] }]);
+        lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
+            if matches!(event, Event::Took(_)) {
+                lab.house.act("cancel_run", json!({ "run": "last" })).unwrap();
+            }
         });
         let run = lab.last_run();
         assert_eq!((how(&run), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));

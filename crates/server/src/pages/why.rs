@@ -30,7 +30,8 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Probl
         let mut page = Page::new("/why", "Why is this here?", Value::Null);
         page.blocks.push(ask);
         page.blocks.push(Block::Say(
-            "For example `/why?of=src/main.rs`, `/why?of=src/main.rs:12`, or the id of anything.".to_owned(),
+            "For example a file of your project, a line of it as `PATH:12`, a commit, or the id of anything."
+                .to_owned(),
         ));
         return Ok(page);
     };

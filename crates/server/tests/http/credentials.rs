@@ -56,6 +56,11 @@ engines! {
         assert_eq!(visitor.json("/runs").status, 200);
         let refused = visitor.act("/notes/actions/create_note", &json!({ "studio": "main", "title": "t" }));
         assert_eq!((refused.status, refused.json()["error"]["message"].clone()), (403, json!("the token is for reading only")));
+        // What it may not do is not offered.
+        house.workflow("ops");
+        house.act("set_task", json!({ "workflow": "ops", "variant": "lint" })).unwrap();
+        assert!(!visitor.html("/tasks/lint").body.contains("<form method=post action=\"/tasks/"));
+        assert!(!visitor.markdown("/tasks/lint").body.contains("set_task"));
     }
 
     fn a_login_link_works_once(house: House) {

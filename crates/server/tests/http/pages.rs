@@ -78,6 +78,7 @@ engines! {
         assert!(page.contains("| [unit/go](/tasks/unit/go) | blocks | [unit/go.md](/tasks/unit/go.md) |"), "{page}");
         let action = visitor.markdown("/tasks/unit/go/actions/add_link").body;
         assert!(action.contains("`GET /tasks/unit/go/actions` describes them all"), "{action}");
+        assert!(action.contains("(one of blocks, "), "{action}");
     }
 
     fn what_is_done_on_the_page_of_the_last_run_is_done_to_that_one(house: House) {

@@ -205,3 +205,26 @@ engines! {
         }
     }
 }
+
+#[test]
+fn a_file_that_was_taken_away_is_not_written_to() {
+    let house = House::on(trackway_testkit::Engine::Sqlite);
+    let served = Served::over(&house);
+    let token = Visitor::person(&house).token.unwrap();
+    let file = std::path::PathBuf::from(house.database.url_text().strip_prefix("sqlite:").unwrap());
+    let aside = file.with_extension("aside");
+    std::fs::rename(&file, &aside).unwrap();
+    let note = r#"{"studio":"main","title":"lost"}"#;
+    let post = format!(
+        "POST /notes/actions/create_note HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{note}",
+        note.len()
+    );
+    let refused = served.ask(&post);
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("was removed or replaced"), "{refused}");
+    let ready = "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert!(served.ask(ready).starts_with("HTTP/1.1 503 "));
+    std::fs::rename(&aside, &file).unwrap();
+    assert!(served.ask(ready).starts_with("HTTP/1.1 200 "));
+    let made = served.ask(&post);
+    assert!(made.starts_with("HTTP/1.1 200 "), "{made}");
+}
