@@ -83,9 +83,11 @@ pub fn perform(
 ) -> Result<Reply, Problem> {
     let offer = offer(site, context, place, name)?;
     let mut given = body(question, offer.action, Empty::Clears(&offer.present))?;
+    // By the name in the path it is the same thing.
+    let is_named = |other: &Value| matches!(place, Place::One(_, reference) if other == reference.as_str());
     for (field, value) in &offer.preset {
         match given.get(field) {
-            Some(other) if other != value => {
+            Some(other) if other != value && !is_named(other) => {
                 return Err(Rule::usage(format!("{field} is {value} on this page"))
                     .hint(format!("leave {field} out, or post to /api/v1/actions/{name}"))
                     .into());

@@ -186,8 +186,11 @@ async fn answered(door: Door, request: Request) -> Response {
     if let Some(healthy) = health(&door, &parts).await {
         return healthy;
     }
-    let format =
-        Format::of_ending(parts.uri.path()).map_or_else(|| Format::of_accept(&parts.headers), |(_, format)| format);
+    let format = match Format::of_ending(parts.uri.path()) {
+        _ if parts.uri.path().starts_with("/api/") => Format::Json,
+        Some((_, format)) => format,
+        None => Format::of_accept(&parts.headers),
+    };
     if let Err(problem) = called_rightly(&parts, &door.settings) {
         return problem.respond(format);
     }

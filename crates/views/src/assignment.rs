@@ -13,6 +13,7 @@ row! {
         title: Option<String>,
         script: Option<String>,
         shell: Option<String>,
+        /// None for no time at all, too.
         timeout: Option<Duration>,
         directory: Option<String>,
         workspace: Option<String>,
@@ -27,7 +28,7 @@ row! {
 /// What a run is to do. The task is as it is now: its revision was resolved when the item was taken.
 pub fn of_run(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Assignment>> {
     read.one(
-        "select t.variant, t.title, t.script, t.shell, t.timeout, w.directory, w.name, a.runner, q.message_id, c.body, r.queue_item_id, q.description
+        "select t.variant, t.title, t.script, t.shell, nullif(t.timeout, 0), w.directory, w.name, a.runner, q.message_id, c.body, r.queue_item_id, q.description
          from runs r join tasks t on t.id = r.task_id join agents a on a.id = r.agent_id
          left join workspaces w on w.id = r.workspace_id left join queue_items q on q.id = r.queue_item_id
          left join messages m on m.id = q.message_id left join contents c on c.id = m.content_id

@@ -34,6 +34,7 @@ pub struct ListSessions {
     pub limit: i64,
     /// Go on with those that began before this time, or before this session
     #[arg(long, value_name = "TIME|SESSION")]
+    #[schemars(length(min = 1))]
     pub before: Option<String>,
 }
 

@@ -247,9 +247,6 @@ impl SetTask {
         task.shell = self.shell.line("shell", text::LINE_MAX)?.apply(task.shell.take());
         task.script = self.script.body("script", SCRIPT_MAX)?.apply(task.script.take());
         task.timeout = self.timeout.clone().apply(task.timeout);
-        if task.timeout.is_some_and(|timeout| timeout.seconds() < 1) {
-            return Err(Rule::usage("a timeout is a second at least").hint("give it as 30s, 10m or 1h30m").into());
-        }
         task.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(task.role_id);
         task.workspace_id =
             self.workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(task.workspace_id);

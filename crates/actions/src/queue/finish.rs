@@ -238,6 +238,7 @@ pub struct FailItem {
     pub fence: i64,
     /// What went wrong
     #[arg(long)]
+    #[schemars(length(min = 1, max = text::TEXT_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub error: String,
     /// Do not try again, whatever attempts are left
     #[arg(long)]

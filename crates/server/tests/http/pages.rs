@@ -81,6 +81,12 @@ engines! {
         assert!(action.contains("(one of blocks, "), "{action}");
     }
 
+    fn a_page_takes_the_name_it_goes_by(house: House) {
+        let visitor = Visitor::person(&house);
+        let note = |studio: &str| visitor.act("/studios/main/actions/create_note", &json!({ "studio": studio, "title": studio })).status;
+        assert_eq!((note("main"), note("other")), (200, 422));
+    }
+
     fn what_is_done_on_the_page_of_the_last_run_is_done_to_that_one(house: House) {
         let first = house.agent("bob").starts().id.to_string();
         let page = Visitor::person(&house).html("/runs/last").body;
