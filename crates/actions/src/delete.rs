@@ -95,7 +95,7 @@ delete_definition!(
         )?;
         if let Some((tasks, items)) = used.filter(|used| *used != (0, 0)) {
             return Err(Rule::conflict(format!("{tasks} task(s) and {items} queue item(s) are for this role"))
-                .hint("trackway task list --role and trackway queue list --role show them; give them another role first")
+                .hint("trackway task list --role and trackway queue list --role show them: give the tasks another role, and let the items finish or cancel them")
                 .into());
         }
         unpin(write, "role_id", id)?;

@@ -84,14 +84,19 @@ impl ModelConfig {
 }
 
 impl Config {
-    /// Reads a file; one that is not there says nothing.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
+    /// Reads a file; one that is not there says nothing. One that may not be read may say anything: it is an error for who
+    /// depends on it.
+    pub fn read(path: &Path, is_needed: bool) -> Result<Self, Failure> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(error) if !is_needed || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(Self::default());
             }
-            Err(error) => return Err(Rule::usage(format!("{} cannot be read: {error}", path.display())).into()),
+            Err(error) => {
+                return Err(Rule::usage(format!("{} cannot be read: {error}", path.display()))
+                    .hint("to do without it, say which database: --db or TRACKWAY_DB")
+                    .into());
+            }
         };
         let mut config: Self = toml::from_str(&text).map_err(|error| {
             let first = error.message().lines().next().unwrap_or_default().to_owned();

@@ -56,8 +56,10 @@ impl Location {
             folder => folder?,
         };
         let top = folder.as_ref().and_then(|folder| folder.parent()).map(Path::to_path_buf);
-        let project = folder.as_ref().map_or(Ok(Config::default()), |folder| Config::read(&folder.join(CONFIG)))?;
-        let user = user_config()?;
+        let is_needed = db.is_none();
+        let project =
+            folder.as_ref().map_or(Ok(Config::default()), |folder| Config::read(&folder.join(CONFIG), is_needed))?;
+        let user = user_config(is_needed)?;
         let tenant = tenant.or(project.tenant).or(user.tenant);
         let exclude = [project.exclude, user.exclude].concat();
         let is_server = project.db.as_deref().is_some_and(|url| !url.starts_with("sqlite:"));
@@ -141,9 +143,9 @@ fn project_folder(here: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(None)
 }
 
-fn user_config() -> Result<Config, Failure> {
+fn user_config(is_needed: bool) -> Result<Config, Failure> {
     match etcetera::choose_base_strategy() {
-        Ok(user) => Config::read(&user.config_dir().join("trackway").join(CONFIG)),
+        Ok(user) => Config::read(&user.config_dir().join("trackway").join(CONFIG), is_needed),
         Err(_) => Ok(Config::default()),
     }
 }

@@ -174,8 +174,12 @@ fn follow(start: &Start<'_>, mut running: Running, reins: &Reins, write: &mut dy
         }
     }
     // What was said while something else was written, or waited for.
+    let until = Instant::now() + GRACE;
     for _ in 0..PIECES_LEFT_MAX {
         let Ok(output) = running.output.recv_timeout(GLANCE) else { break };
+        if Instant::now() > until {
+            break;
+        }
         gathering.push(&output);
         if let Some(piece) = gathering.piece(Instant::now()) {
             write(&piece);

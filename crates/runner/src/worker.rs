@@ -182,7 +182,7 @@ pub fn work_on(
             left_out: BTreeSet::new(),
             is_idle: false,
             told_left: false,
-            was_let_in: false,
+            was_let_in: !taken.is_empty(),
         };
         loop {
             taken.extend(worker.take()?);
@@ -493,13 +493,16 @@ impl<'a> Worker<'a> {
             let _ = self.look_for_ended();
         }
         let every = self.beat_every();
+        let lease = every * 3;
         let (core, context) = (self.core, self.context);
         for job in self.jobs.values_mut().filter(|job| job.beat.elapsed() >= every) {
             let beat = HeartbeatItem { id: job.taken.id.into(), fence: job.taken.fence, lease: None };
             match core.execute(context, &beat) {
                 Ok(_) => job.beat = Instant::now(),
                 // Asked again at the next look, as long as the lease lasts.
-                Err(error) if error.is_passing() || error.is_refusal() => {}
+                Err(error) if error.is_passing() => {}
+                // Others may still be let in, and take it.
+                Err(error) if error.is_refusal() && job.beat.elapsed() < lease => {}
                 Err(_) => job.reins.wish(Wish::Stop),
             }
         }

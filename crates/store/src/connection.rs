@@ -134,7 +134,10 @@ impl Connection {
             opened => return opened,
         };
         let (place, options) = url.split_once('?').map_or((url, None), |(place, options)| (place, Some(options)));
-        let Some((server, name)) = place.rsplit_once('/') else { return Err(missing) };
+        let named =
+            place.split_once("://").and_then(|(_, rest)| rest.split_once('/')).filter(|(_, name)| !name.is_empty());
+        let Some((_, name)) = named else { return Err(missing) };
+        let server = &place[..place.len() - name.len() - 1];
         let options = options.map_or_else(String::new, |options| format!("?{options}"));
         let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy().replace('"', "\"\"");
         let made = Self::postgres(&format!("{server}/postgres{options}"))

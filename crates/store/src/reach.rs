@@ -61,6 +61,12 @@ pub(crate) async fn connect(url: &str) -> Result<(Client, Carrier)> {
         };
         failures.push((candidate.to_string(), failure));
     }
+    let is_missing = |failure: &(String, Error)| matches!(failure.1, Error::Missing(_));
+    // A name may have several addresses, and all of them are one server.
+    let is_one = address.config.get_hosts().len() <= 1 && failures.iter().any(is_missing);
+    if is_one || (!failures.is_empty() && failures.iter().all(is_missing)) {
+        return Err(Error::Missing(without_password(url)));
+    }
     Err(together(failures))
 }
 

@@ -18,6 +18,8 @@ use crate::{
 
 /// Runs shown of each sort.
 const SHOWN: i64 = 5;
+/// Sessions that are asked when a hook spoke of them.
+const SESSIONS: i64 = 50;
 /// How far back failures are shown.
 const RECENT_SECONDS: i64 = 86_400;
 
@@ -37,7 +39,7 @@ pub struct Standing {
     pub ready_to_run: Option<String>,
     /// The run that began last.
     pub last_run: Option<RunShown>,
-    /// When a hook last told of something.
+    /// When a hook last told of one of the newest sessions.
     pub hooked_at: Option<Time>,
     /// Queue items that are not finished, and those that failed for good, by status.
     pub queue: BTreeMap<String, i64>,
@@ -66,9 +68,9 @@ impl View for Status {
         let has_script =
             |shown: &&TaskShown| shown.task.script.as_deref().is_some_and(|script| !script.trim().is_empty());
         let last_run = read.shown::<RunShown>("where u.tenant_id = ?1 order by u.id desc limit 1", &[])?.pop();
-        let hooked_at = read.one::<(Time,)>(
-            "select hooked_at from sessions where tenant_id = ?1 and hooked_at is not null order by started_at desc limit 1",
-            &[],
+        let hooked_at = read.one::<(Option<Time>,)>(
+            "select max(hooked_at) from (select hooked_at from sessions where tenant_id = ?1 order by started_at desc limit ?2) s",
+            params![SESSIONS],
         )?;
         Ok(Standing {
             queue: queue::unsettled(read, now)?
@@ -82,7 +84,7 @@ impl View for Status {
             ready_to_run: ready.iter().find(has_script).map(|shown| shown.task.variant.to_string()),
             ready: ready.iter().map(|shown| shown.task.variant.to_string()).collect(),
             last_run,
-            hooked_at: hooked_at.map(|(at,)| at),
+            hooked_at: hooked_at.and_then(|(at,)| at),
         })
     }
 }

@@ -8,14 +8,14 @@ use trackway_domain::{
 use trackway_store::{
     Engine, Writer, params,
     queue::{Roles, Taker, Unnamed, Who},
-    tables::QueueItem,
+    tables::Task,
 };
 
 use super::{
     NewItem, Taken, claim_key, enqueue,
     lease::return_expired,
     resource,
-    take::{begin, free_slots, roles, taking_agent},
+    take::{begin, free_slots, roles, taking_agent, why_not},
     usable_task,
 };
 use crate::{
@@ -84,6 +84,9 @@ impl Action for Claim {
         let Some(task) = task else {
             return Ok(Done::unchanged(Vec::new()));
         };
+        // Held from here on, whoever claims it by name or by its turn.
+        let held = write.row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![task])?;
+        let is_once = held.is_some_and(|task| !task.recurring);
         let new = NewItem {
             // The worker takes nothing that names an agent.
             agent: (roles != Roles::All).then_some(agent.id),
@@ -91,12 +94,13 @@ impl Action for Claim {
             role,
             // What fails is open again for whoever claims next.
             max_attempts: 1,
-            dedup_key: is_once(write, task)?.then(|| claim_key(task)),
+            dedup_key: is_once.then(|| claim_key(task)),
             ..NewItem::of(task)
         };
         let added = enqueue(context, write, new)?;
         if added.duplicate {
             refuse_held(write, added.id)?;
+            write.make_due_items_ready()?;
         }
         let taker = Taker {
             who: Who::Known(agent.id),
@@ -109,21 +113,12 @@ impl Action for Claim {
         };
         let picked = write.pick_items(&taker, queue::lease_end(write.now, lease_seconds))?;
         if picked.is_empty() {
-            let blocked = write.row::<QueueItem>("where tenant_id = ?1 and id = ?2", params![added.id])?;
-            return Err(Rule::conflict(
-                blocked.and_then(|item| item.why).unwrap_or_else(|| "it cannot be taken".into()),
-            )
-            .into());
+            return Err(why_not(write, added.id, &agent)?.into());
         }
         let taken = begin(context, write, &taker, picked)?;
         let about = taken.iter().map(|taken| About::from(&resource(taken.id))).collect();
         Ok(Done::changed_several(taken, about, Nothing))
     }
-}
-
-/// Whether a task is done once, and not again and again.
-fn is_once(write: &mut Writer<'_>, task: Id<kind::Task>) -> Result<bool> {
-    Ok(write.count("select count(*) from tasks where tenant_id = ?1 and id = ?2 and not recurring", params![task])? > 0)
 }
 
 /// Refuses a task that somebody has claimed.

@@ -272,7 +272,7 @@ pub(super) fn begin(
 }
 
 /// Why an item that was asked for by id cannot be taken.
-fn why_not(write: &mut Writer<'_>, id: Id<kind::QueueItem>, agent: &Agent) -> Result<Rule> {
+pub(super) fn why_not(write: &mut Writer<'_>, id: Id<kind::QueueItem>, agent: &Agent) -> Result<Rule> {
     let Some(item) = write.row::<QueueItem>("where tenant_id = ?1 and id = ?2", params![id])? else {
         return Ok(Rule::not_found("there is no such queue item"));
     };

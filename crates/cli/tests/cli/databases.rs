@@ -99,8 +99,15 @@ fn a_project_that_is_closed_to_somebody_is_not_passed_by() {
     let refused = tried(&["role", "list"]);
     assert_eq!(
         (refused.code, refused.stderr),
-        (2, format!("error: {} cannot be read: Permission denied (os error 13)\n", config.display()))
+        (
+            2,
+            format!(
+                "error: {} cannot be read: Permission denied (os error 13)\nhint: to do without it, say which database: --db or TRACKWAY_DB\n",
+                config.display()
+            )
+        )
     );
+    assert_eq!(tried(&["role", "list", "--db", &elsewhere]).code, 0);
 }
 
 #[test]
