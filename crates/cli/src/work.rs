@@ -147,7 +147,6 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
         Ok((asked, reader.shown_by_id::<TaskShown>("t", task)?))
     })?;
     let (task, variant) = (shown.task.id, &shown.task.variant);
-    let is_blank = shown.task.script.as_deref().is_none_or(|script| script.trim().is_empty());
     if matches.get_flag("detach") {
         let add = AddItem { workspace, role, agent: agent.map(Ref::new), ..AddItem::of(task.into()) };
         return Ok(Outcome::new(json!(house.core.execute(&context, &add)?), Shape::Fields));
@@ -166,7 +165,7 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
         claude_settings: claude_code(),
     };
     require_time(matches, "timeout")?;
-    if agent.is_none() && is_blank {
+    if agent.is_none() && !shown.task.has_script() {
         return Err(Rule::conflict(format!("task {variant} has no script"))
             .hint(format!(
                 "give it one: trackway task set --workflow {} --variant {variant} --script ...; or let an agent do it: trackway task run {variant} --agent A",

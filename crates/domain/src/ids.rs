@@ -17,6 +17,12 @@ pub const SHORT_DIGITS: usize = 8;
 /// How few hex digits a suffix may have.
 pub const SUFFIX_DIGITS_MIN: usize = 6;
 
+/// What to say to who typed the end of an id, and less of it than is looked for.
+pub fn too_short(text: &str) -> Option<String> {
+    let is_short = (1..SUFFIX_DIGITS_MIN).contains(&text.len()) && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_short.then(|| format!("of an id at least the last {SUFFIX_DIGITS_MIN} digits are needed"))
+}
+
 impl<K> Id<K> {
     /// A new id that sorts by the time given, to the microsecond: the twelve bits below the millisecond hold its
     /// fraction (RFC 9562, method 3), so that the newest is the last even within a millisecond.

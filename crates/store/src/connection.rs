@@ -19,7 +19,6 @@ use self::{
 use crate::{
     error::{Error, Result},
     sql::{FromRow, Param, Row},
-    url::Url,
 };
 
 /// Which engine is behind a connection.
@@ -120,11 +119,7 @@ impl Connection {
 
     /// Connects to PostgreSQL.
     pub fn postgres(url: &str) -> Result<Self> {
-        let connected = Postgres::connect(url).map_err(|error| match error {
-            Error::Missing(_) => Error::Missing(Url::Postgres(url.to_owned()).to_string()),
-            error => error,
-        });
-        Ok(Self::Postgres(Box::new(connected?)))
+        Ok(Self::Postgres(Box::new(Postgres::connect(url)?)))
     }
 
     /// The same, and makes the database first where its server has none of that name.

@@ -252,7 +252,10 @@ impl Reader<'_> {
     pub fn unknown(&mut self, kind: Kind, text: &str) -> Result<Rule> {
         let error = Rule::not_found(format!("there is no {} {text:?}", kind.word().replace('_', " ")));
         let Some((_, table, column)) = NAMED.iter().find(|(named, ..)| *named == kind) else {
-            return Ok(if is_short_suffix(text) { error.hint(SUFFIX_HINT) } else { error });
+            return Ok(match ids::too_short(text) {
+                Some(hint) => error.hint(hint),
+                None => error,
+            });
         };
         let names = self.query::<(String,)>(
             &format!(
@@ -262,9 +265,7 @@ impl Reader<'_> {
         )?;
         let close = close_matches(text, names.iter().map(|(name,)| name.as_str()));
         let naming = if kind == Kind::Agent { "--handle" } else { "--name" };
-        Ok(if kind == Kind::Agent && text == "worker" {
-            error.hint("trackway init makes it again")
-        } else if names.is_empty() && matches!(kind, Kind::Role | Kind::Workflow | Kind::Agent) {
+        Ok(if names.is_empty() && matches!(kind, Kind::Role | Kind::Workflow | Kind::Agent) {
             error.hint(format!("there is none yet: trackway {kind} set {naming} {text}"))
         } else if close.is_empty() {
             error.hint(format!("trackway {kind} list"))
@@ -296,14 +297,6 @@ impl Reader<'_> {
         }
         Ok(forms)
     }
-}
-
-/// What to say to who typed less of an id than is looked for.
-pub const SUFFIX_HINT: &str = "of an id at least the last 6 digits are needed";
-
-/// Whether a text may be the end of an id, and is too short to be looked for.
-pub fn is_short_suffix(text: &str) -> bool {
-    (1..6).contains(&text.len()) && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 impl Writer<'_> {

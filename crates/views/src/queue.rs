@@ -180,16 +180,16 @@ impl View for PeekItems {
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Self::Output> {
         let limit = Page { limit: self.limit, after: None }.limit_or(10)?;
         let wanted = self.which.resolve(read)?;
-        let status = wanted.status.or(Some(ItemStatus::Ready));
+        let status = wanted.status.unwrap_or(ItemStatus::Ready);
         let wanted = WantedItems { status: None, ..wanted };
         let mut filter = wanted.filter().always("q.tenant_id = ?1");
-        if status == Some(ItemStatus::Ready) {
+        if status == ItemStatus::Ready {
             // What waits until a time that has come is ready for whoever takes; what waits for its key is not.
             filter = filter
                 .and("(q.status = 'ready' or (q.status = 'waiting' and q.not_before <= ?))", Some(&now))
                 .always(KEY_IS_FREE);
         } else {
-            filter = filter.and("q.status = ?", status.as_ref());
+            filter = filter.and("q.status = ?", Some(&status));
         }
         let (conditions, mut bound) = filter.numbered(2);
         let wanted_and_one = limit + 1;
@@ -205,7 +205,7 @@ impl View for PeekItems {
         let shown = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = (rows.len() > shown).then(|| format!("--limit {}", (limit * 10).min(10_000)));
         rows.truncate(shown);
-        if status == Some(ItemStatus::Ready) {
+        if status == ItemStatus::Ready {
             for row in &mut rows {
                 row.item.status = ItemStatus::Ready;
             }

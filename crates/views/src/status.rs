@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Time, words::RunStatus};
-use trackway_store::{
-    Reader, Result, params,
-    shown::{RunShown, TaskShown},
-};
+use trackway_store::{Reader, Result, params, shown::RunShown};
 
 use crate::{
     assignment::{self, LeftAlone},
@@ -65,8 +62,6 @@ impl View for Status {
             params![RunStatus::Running],
         )?;
         let ready = Ready { limit: Some(SHOWN) }.answer(read, now)?.rows;
-        let has_script =
-            |shown: &&TaskShown| shown.task.script.as_deref().is_some_and(|script| !script.trim().is_empty());
         let last_run = read.shown::<RunShown>("where u.tenant_id = ?1 order by u.id desc limit 1", &[])?.pop();
         let hooked_at = read.one::<(Option<Time>,)>(
             "select max(hooked_at) from (select hooked_at from sessions where tenant_id = ?1 order by started_at desc limit ?2) s",
@@ -81,7 +76,10 @@ impl View for Status {
             running_total: running_total.map_or(0, |(total,)| total),
             running,
             failed_today,
-            ready_to_run: ready.iter().find(has_script).map(|shown| shown.task.variant.to_string()),
+            ready_to_run: ready
+                .iter()
+                .find(|shown| shown.task.has_script())
+                .map(|shown| shown.task.variant.to_string()),
             ready: ready.iter().map(|shown| shown.task.variant.to_string()).collect(),
             last_run,
             hooked_at: hooked_at.and_then(|(at,)| at),

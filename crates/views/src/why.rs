@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Duration, Error as Rule, Id, Time,
+    Duration, Error as Rule, Id, Time, ids,
     kind::{self, ActionType, Kind},
     text,
 };
 use trackway_store::{
     Reader, Result, params,
-    registry::{Entry, SUFFIX_HINT, is_short_suffix},
+    registry::Entry,
     row,
     shown::RunShown,
     tables::{Run, Spawn},
@@ -192,8 +192,8 @@ fn page_of(kind: Kind) -> String {
 fn not_found(thing: &str) -> Rule {
     let error = Rule::not_found(format!("nothing is recorded about {thing:?}"));
     let path = thing.rsplit_once(':').map_or(thing, |(path, _)| path);
-    if is_short_suffix(thing) {
-        return error.hint(SUFFIX_HINT);
+    if let Some(hint) = ids::too_short(thing) {
+        return error.hint(hint);
     }
     if file::is_on_disk(thing) || file::is_on_disk(path) || thing.contains('/') {
         error.hint(

@@ -15,7 +15,7 @@ use trackway_store::{
 };
 use uuid::Uuid;
 
-use super::{lease::return_expired, resource};
+use super::{lease::return_expired, resource, unfinished};
 use crate::{
     action::{Action, Done},
     context::{Actor, Context},
@@ -414,14 +414,6 @@ impl Adding {
         write.insert_all(&entries)?;
         Ok(())
     }
-}
-
-/// The item with a dedup key that is not finished.
-fn unfinished(write: &mut Writer<'_>, key: &str) -> Result<Option<(Id<kind::QueueItem>, ItemStatus)>> {
-    Ok(write.one(
-        "select id, status from queue_items where tenant_id = ?1 and dedup_key = ?2 and finished_at is null",
-        params![key],
-    )?)
 }
 
 /// The agent that alone may take an item, where one is named. The worker takes what names no agent: to name it is to name

@@ -101,14 +101,18 @@ fn check_held(item: &QueueItem, fence: i64, write: &Writer<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The item with a dedup key that is not finished.
+fn unfinished(write: &mut Writer<'_>, key: &str) -> Result<Option<(Id<kind::QueueItem>, ItemStatus)>> {
+    Ok(write.one(
+        "select id, status from queue_items where tenant_id = ?1 and dedup_key = ?2 and finished_at is null",
+        params![key],
+    )?)
+}
+
 /// Only one unfinished item may have a dedup key.
 fn refuse_second(write: &mut Writer<'_>, key: &str) -> Result<()> {
-    let other = write.one::<(Id<kind::QueueItem>,)>(
-        "select id from queue_items where tenant_id = ?1 and dedup_key = ?2 and finished_at is null",
-        params![key],
-    )?;
-    match other {
-        Some((other,)) => {
+    match unfinished(write, key)? {
+        Some((other, _)) => {
             Err(Rule::conflict(format!("queue item {} has the dedup key {key:?} now", other.short())).into())
         }
         None => Ok(()),

@@ -140,31 +140,29 @@ fn move_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
 
 /// Refuses what is said of a run whose lease is over: its item goes back to the queue, and the run ends as timed out.
 pub(crate) fn require_lease(write: &mut Writer<'_>, run: &Run) -> Result<()> {
-    let (Some(item), Some(fence)) = (run.queue_item_id, run.fence) else {
-        return Ok(());
-    };
-    let held = write.row_locked::<QueueItem>(
-        "where tenant_id = ?1 and id = ?2 and fence = ?3 and status = 'running'",
-        params![item, fence],
-    )?;
-    held.map_or(Ok(()), |held| check_held(&held, fence, write))
+    held_by(write, run)?.map_or(Ok(()), |held| check_held(&held, held.fence, write))
 }
 
 /// Ends the item of a run that ended by itself.
 pub(crate) fn settle_with_run(write: &mut Writer<'_>, run: &Run, ending: &Ending) -> Result<()> {
-    let (Some(item), Some(fence)) = (run.queue_item_id, run.fence) else {
+    if run.queue_item_id.is_none() {
         return Ok(());
-    };
-    let held = write.row_locked::<QueueItem>(
-        "where tenant_id = ?1 and id = ?2 and fence = ?3 and status = 'running'",
-        params![item, fence],
-    )?;
-    if let Some(held) = held {
+    }
+    if let Some(held) = held_by(write, run)? {
         settle(write, &held, ending)?;
     }
     // Its worker is to hear of it.
     write.ring();
     Ok(())
+}
+
+/// The item that a run still holds, locked.
+fn held_by(write: &mut Writer<'_>, run: &Run) -> Result<Option<QueueItem>> {
+    let (Some(item), Some(fence)) = (run.queue_item_id, run.fence) else {
+        return Ok(None);
+    };
+    Ok(write
+        .row_locked("where tenant_id = ?1 and id = ?2 and fence = ?3 and status = 'running'", params![item, fence])?)
 }
 
 /// A share between 0 and 1.

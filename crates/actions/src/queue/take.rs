@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, Variant, kind,
+    Error as Rule, ErrorKind, Id, Ref, Time, Variant, kind,
     queue::{self, BATCH_MAX, lease, lease_end, within},
     words::{ItemStatus, Runner, TaskStatus},
 };
@@ -25,7 +25,7 @@ use crate::{
     agent_link,
     context::{Actor, Context},
     core::event,
-    error::Result,
+    error::{Error, Result},
     founding::WORKER,
     run, token,
     touched::Nothing,
@@ -198,7 +198,12 @@ pub(super) fn taking_agent(
             return Ok(agent);
         }
     }
-    run::acting_agent(context, write, &reference)
+    match run::acting_agent(context, write, &reference) {
+        Err(Error::Rule(unknown)) if reference.as_str() == WORKER && unknown.kind == ErrorKind::NotFound => {
+            Err(unknown.hint("trackway init makes it again").into())
+        }
+        acting => acting,
+    }
 }
 
 pub(super) fn roles(agent: &Agent) -> Roles {

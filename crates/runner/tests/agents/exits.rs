@@ -18,7 +18,7 @@ use trackway_runner::{
 };
 use trackway_testkit::engines;
 
-use crate::lab::{Lab, Way, done, how, remembers, said, steps, ways};
+use crate::lab::{Lab, Way, Worked, done, how, remembers, said, steps, ways};
 
 /// A model, and pages, that fail in ways that should not be.
 #[derive(Debug)]
@@ -42,6 +42,25 @@ impl Pages for Panics {
     fn post(&self, _: &str, _: &str, _: &Value) -> PageAnswer {
         panic!("an action")
     }
+}
+
+/// Works with a model that takes these turns, and cancels the run once it has come to a step.
+fn cancelled_at(lab: &Lab, step: &str, turns: &Value) -> Worked {
+    let last = json!({ "match": "[Trackway: end of run]", "turns": [remembers("I was stopped.", "Stopped.")] });
+    let actors = json!([last, { "match": "What you need", "turns": turns }]);
+    let is_taken = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let is_there = || is_taken.load(Ordering::Relaxed) && steps(&lab.last_run()).contains(&step);
+        scope.spawn(move || {
+            crate::lab::until(is_there);
+            lab.house.act("cancel_run", json!({ "run": "last" })).unwrap();
+        });
+        lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
+            if matches!(event, Event::Took(_)) {
+                is_taken.store(true, Ordering::Relaxed);
+            }
+        })
+    })
 }
 
 engines! {
@@ -136,20 +155,8 @@ engines! {
 
     fn cancelling_stops_before_the_next_call_and_lets_it_remember(lab: Lab) {
         lab.queue();
-        let is_asked = AtomicBool::new(false);
         let turns = json!([[{ "delay_ms": 300 }, { "tool": "fetch_page", "input": { "path": "/queue" } }]]);
-        let actors = json!([{ "match": "[Trackway: end of run]", "turns": [remembers("I was stopped.", "Stopped.")] }, { "match": "What you need", "turns": turns }]);
-        let worked = std::thread::scope(|scope| {
-            let lab = &lab;
-            let is_asked = &is_asked;
-            scope.spawn(move || {
-                crate::lab::until(|| is_asked.load(Ordering::Relaxed) && steps(&lab.last_run()).contains(&"think"));
-                lab.house.act("cancel_run", json!({ "run": "last" })).unwrap();
-            });
-            lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
-                if matches!(event, Event::Took(_)) { is_asked.store(true, Ordering::Relaxed) }
-            })
-        });
+        let worked = cancelled_at(&lab, "think", &turns);
         let run = lab.last_run();
         assert_eq!(how(&run), ("cancelled", "cancelled"), "{run:#?}");
         assert_eq!(steps(&run)[..3], ["wake", "fetch_page", "think"]);
@@ -163,18 +170,7 @@ engines! {
     fn what_a_model_says_after_it_was_cancelled_does_not_count(lab: Lab) {
         lab.queue();
         let turns = json!([[{ "delay_ms": 1_500 }, { "tool": "done", "input": { "message": "done all the same" } }]]);
-        let actors = json!([{ "match": "[Trackway: end of run]", "turns": [remembers("I was stopped.", "Stopped.")] }, { "match": "What you need", "turns": turns }]);
-        let is_asked = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let (lab, is_asked) = (&lab, &is_asked);
-            scope.spawn(move || {
-                crate::lab::until(|| is_asked.load(Ordering::Relaxed) && steps(&lab.last_run()).contains(&"wake"));
-                lab.house.act("cancel_run", json!({ "run": "last" })).unwrap();
-            });
-            lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
-                if matches!(event, Event::Took(_)) { is_asked.store(true, Ordering::Relaxed) }
-            })
-        });
+        cancelled_at(&lab, "wake", &turns);
         let run = lab.last_run();
         assert_eq!((how(&run), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
     }

@@ -120,6 +120,11 @@ impl Task {
     pub fn usable(&self) -> bool {
         self.deleted_at.is_none() && !self.archived
     }
+
+    /// Whether there is something to run.
+    pub fn has_script(&self) -> bool {
+        self.script.as_deref().is_some_and(|script| !script.trim().is_empty())
+    }
 }
 
 table! {
