@@ -18,7 +18,7 @@ use crate::{
     table::{Table, verdict},
 };
 use bare::Protocol;
-use ours::Ours;
+use ours::{Completing, Ours};
 use peers::Peer;
 
 pub use peers::Others;
@@ -38,6 +38,9 @@ pub struct Size {
     /// Which parts, of rates, waits, history, idle
     #[arg(long, value_delimiter = ',', default_value = "rates,waits,history,idle")]
     parts: Vec<String>,
+    /// On which engines, where there is a server: sqlite, postgres
+    #[arg(long, value_delimiter = ',', default_value = "sqlite,postgres")]
+    engines: Vec<String>,
     /// How many workers at once, on PostgreSQL
     #[arg(long, value_delimiter = ',', default_value = "1,8,32")]
     workers: Vec<usize>,
@@ -77,7 +80,9 @@ fn rates(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
         size.rounds
     );
     let peers = others.peers();
-    for engine in places.engines() {
+    let is_wanted =
+        |engine: &Engine| size.engines.iter().any(|wanted| engine.name().to_lowercase().starts_with(wanted));
+    for engine in places.engines().filter(is_wanted) {
         println!("\n### {}", engine.name());
         let bare: &[(Protocol, [&str; 2])] = match engine {
             Engine::Sqlite => &[(Protocol::Prepared, ["bare", "trackway / bare"])],
@@ -86,16 +91,18 @@ fn rates(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
                 (Protocol::Prepared, ["bare, prepared", "trackway / that"]),
             ],
         };
-        let mut headings = vec!["workers", "per call", "trackway"];
+        let mut headings = vec!["workers", "per call", "trackway, apart", "trackway"];
         headings.extend(bare.iter().flat_map(|(_, headings)| headings));
         let here: Vec<&Peer> = peers.iter().filter(|peer| peer.engine() == engine).collect();
         headings.extend(here.iter().map(|peer| peer.name()));
         headings.push("met");
         let mut table = Table::with(&headings);
         for load in loads(engine, size) {
-            let (mut ours, mut theirs) = (Vec::new(), vec![Vec::new(); bare.len() + here.len()]);
+            let (mut apart, mut ours) = (Vec::new(), Vec::new());
+            let mut theirs = vec![Vec::new(); bare.len() + here.len()];
             for _ in 0..size.rounds {
-                ours.push(Ours::found(places, engine)?.rate(load)?);
+                apart.push(Ours::found(places, engine)?.rate(load, Completing::Apart)?);
+                ours.push(Ours::found(places, engine)?.rate(load, Completing::WithTheNext)?);
                 let (bares, peers) = theirs.split_at_mut(bare.len());
                 for ((protocol, _), rates) in bare.iter().zip(bares) {
                     rates.push(bare::rate(places, engine, load, *protocol)?);
@@ -108,7 +115,7 @@ fn rates(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
             let (bares, peers) = theirs.split_at(bare.len());
             let wanted = if load.batch == 1 && engine == Engine::Postgres { 0.6 } else { 0.5 };
             let is_ahead = peers.iter().all(|peer| ours > *peer);
-            let mut row = vec![load.workers.to_string(), load.batch.to_string(), shown(ours)];
+            let mut row = vec![load.workers.to_string(), load.batch.to_string(), shown(median(apart)), shown(ours)];
             row.extend(bares.iter().flat_map(|bare| [shown(*bare), format!("{:.2}", ours / bare)]));
             row.extend(peers.iter().map(|rate| shown(*rate)));
             row.push(verdict(ours / bares[0] >= wanted && is_ahead));

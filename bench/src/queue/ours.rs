@@ -5,7 +5,7 @@ use trackway_actions::{
     Core,
     queue::{AddItem, CompleteItem, TakeItems},
 };
-use trackway_domain::{Ref, Time, kind};
+use trackway_domain::{Ref, Time, kind, queue::Fenced};
 use trackway_store::{
     Engine, Store,
     sql::{Param, ToParam},
@@ -28,12 +28,22 @@ pub struct Ours {
     pub house: House,
 }
 
+/// When an item is completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completing {
+    /// By a call of its own.
+    Apart,
+    /// By the call that takes the next (`queue take --done`).
+    WithTheNext,
+}
+
 /// One who adds, takes and completes.
 #[derive(Debug)]
 struct Hand<'a> {
     core: Core,
     house: &'a House,
     batch: usize,
+    completing: Completing,
 }
 
 impl Hand<'_> {
@@ -56,15 +66,21 @@ impl Hand<'_> {
     /// Takes and completes until there is nothing left.
     fn work(&self) -> Outcome<()> {
         let batch = i64::try_from(self.batch)?;
-        let take = TakeItems { batch: Some(batch), ..TakeItems::default() };
+        let mut take = TakeItems { batch: Some(batch), ..TakeItems::default() };
         loop {
             let taken = self.core.execute(&self.house.person, &take)?;
+            if taken.is_empty() {
+                return Ok(());
+            }
+            if self.completing == Completing::WithTheNext {
+                take.done = taken.iter().map(|taken| Fenced { id: Ref::from(taken.id), fence: taken.fence }).collect();
+                continue;
+            }
             let done: Vec<CompleteItem> = taken
                 .iter()
                 .map(|taken| CompleteItem { id: Ref::from(taken.id), fence: taken.fence, result: None })
                 .collect();
             match done.as_slice() {
-                [] => return Ok(()),
                 [one] => {
                     self.core.execute(&self.house.person, one)?;
                 }
@@ -81,12 +97,13 @@ impl Ours {
         Ok(Self { house })
     }
 
-    fn hands(&self, load: Load) -> Outcome<Vec<Hand<'_>>> {
+    fn hands(&self, load: Load, completing: Completing) -> Outcome<Vec<Hand<'_>>> {
         let hand = |_| {
             let hand = Hand {
                 core: Core::new(Store::open(self.house.database.url())?),
                 house: &self.house,
                 batch: load.batch,
+                completing,
             };
             // A connection prepares what it is asked for the second time.
             for _ in 0..3 {
@@ -99,8 +116,8 @@ impl Ours {
     }
 
     /// Items per second, from the first that is added to the last that is completed.
-    pub fn rate(&self, load: Load) -> Outcome<f64> {
-        let hands = self.hands(load)?;
+    pub fn rate(&self, load: Load, completing: Completing) -> Outcome<f64> {
+        let hands = self.hands(load, completing)?;
         let (took, ()) = once(|| {
             together(load.workers, |number| hands[number].add(load.items / load.workers))?;
             together(load.workers, |number| hands[number].work())
@@ -111,7 +128,7 @@ impl Ours {
 
     /// Items per second that are taken and completed.
     pub fn take_rate(&self, load: Load) -> Outcome<f64> {
-        let hands = self.hands(load)?;
+        let hands = self.hands(load, Completing::Apart)?;
         together(load.workers, |number| hands[number].add(load.items / load.workers))?;
         let (took, ()) = once(|| together(load.workers, |number| hands[number].work()))?;
         Ok((load.items / load.workers * load.workers) as f64 / took.as_secs_f64())

@@ -164,13 +164,23 @@ impl Core {
 pub(crate) fn settled(context: &Context, write: &mut Writer<'_>) -> Result<Context> {
     let mut settled = context.clone();
     if let (Some(handle), Actor::Person(person)) = (settled.newcomer.take(), context.actor) {
-        let done = SetPerson::newcomer(person, &handle).perform(context, write)?;
-        let mut logged = Vec::new();
-        let entered = record_all(context, write, vec![done], &mut logged)?;
-        write.insert_all(&logged)?;
+        let entered = perform_within(&[SetPerson::newcomer(person, &handle)], context, write)?;
         settled.actor = Actor::Person(entered.first().map_or(person, |stands| stands.row.id));
     }
     Ok(settled)
+}
+
+/// Performs actions that are part of another, whose right to do so was looked at, with all that is recorded of them.
+pub(crate) fn perform_within<A: Action>(
+    actions: &[A],
+    context: &Context,
+    write: &mut Writer<'_>,
+) -> Result<Outputs<A>> {
+    let dones = A::perform_all(actions, context, write)?;
+    let mut logged = Vec::new();
+    let outputs = record_all(context, write, dones, &mut logged)?;
+    write.insert_all(&logged)?;
+    Ok(outputs)
 }
 
 /// Does all of it again while another writer was in the way, a few times.

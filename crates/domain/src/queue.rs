@@ -1,6 +1,8 @@
 //! The queue's rules: limits, leases, and how long to wait after a failure.
 
-use crate::{Error, Result, Time};
+use std::str::FromStr;
+
+use crate::{Error, Ref, Result, Time, kind};
 
 /// How long a taker holds an item without a sign of life, in seconds.
 pub const LEASE_SECONDS: i64 = 300;
@@ -32,6 +34,46 @@ pub fn back_off_micros(attempt: i64, jitter: f64) -> i64 {
     #[expect(clippy::cast_possible_truncation, reason = "a share of five minutes")]
     let moved = (jitter.clamp(0.0, 1.0) * 2.0 * fifth as f64) as i64;
     (base - fifth + moved).min(BACK_OFF_MAX_MICROS)
+}
+
+/// An item that somebody holds, and the fence that they were given with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fenced {
+    pub id: Ref<kind::QueueItem>,
+    pub fence: i64,
+}
+
+impl FromStr for Fenced {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parts = text.rsplit_once(':').filter(|(id, _)| !id.trim().is_empty());
+        match parts.map(|(id, fence)| (id, fence.trim().parse())) {
+            Some((id, Ok(fence))) => Ok(Self { id: Ref::new(id.trim()), fence }),
+            _ => Err(Error::usage(format!("{text:?} is not an item and its fence, as 1f2e3d4c:1"))
+                .hint("both are told when the item is taken")),
+        }
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Fenced {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for Fenced {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Fenced".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "description": "A queue item and its fence, as ID:FENCE", "pattern": r"^.*\S.*:\s*-?[0-9]+\s*$" })
+    }
 }
 
 /// When a lease that begins now is over.
@@ -71,6 +113,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn an_item_and_its_fence_are_read() {
+        let fenced: Fenced = " 1f2e3d4c : 12 ".parse().unwrap();
+        assert_eq!(fenced, Fenced { id: Ref::new("1f2e3d4c"), fence: 12 });
+        for wrong in ["", ":", "1f2e3d4c", "1f2e3d4c:", ":1", " :1", "a:b", "a:1.5", "a:99999999999999999999"] {
+            let error = wrong.parse::<Fenced>().unwrap_err();
+            assert_eq!(error.to_string(), format!("{wrong:?} is not an item and its fence, as 1f2e3d4c:1"));
+        }
+    }
 
     #[test]
     fn back_off_doubles_up_to_five_minutes() {

@@ -289,6 +289,7 @@ impl<'a> Worker<'a> {
                 lease: Some(self.settings.lease_seconds),
                 batch: i64::try_from(free).ok(),
                 id: None,
+                done: Vec::new(),
                 unnamed: served.unnamed,
             };
             let taken = match self.patiently(|worker| worker.core.execute(worker.context, &take)) {

@@ -19,6 +19,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (8, "doors", include_str!("../migrations/0008_doors.sql")),
     (9, "doors_indexes", include_str!("../migrations/0009_doors_indexes.sql")),
     (10, "whose", include_str!("../migrations/0010_whose.sql")),
+    (11, "lean_queue", include_str!("../migrations/0011_lean_queue.sql")),
 ];
 
 /// The schema this program knows.

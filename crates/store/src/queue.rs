@@ -23,7 +23,7 @@ use crate::{
     tables::QueueItem,
 };
 
-pub use at_once::{Makings, NewRun};
+pub use at_once::{DoneBefore, Makings, NewRun};
 
 /// What makes a task `t` ready. Word for word the condition of the index `tasks_ready`, so that both engines use it, and
 /// that nobody has asked for it yet.
@@ -31,6 +31,30 @@ pub const READY_TASK: &str =
     "t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced
     and t.open_blockers = 0 and t.status in ('open', 'groomed')
     and not exists (select 1 from queue_items i where i.tenant_id = ?1 and i.task_id = t.id and i.finished_at is null)";
+
+/// What makes an item one that is completed straight away: nobody has to hear of it but its run. The holder is the run that acts,
+/// where one does. `item` is the item's table, the others are places of values.
+pub fn goes_straight(item: &str, now: &str, run: Option<&str>) -> String {
+    let own = run.map_or_else(String::new, |run| format!(" and (cast({run} as uuid) is null or run_id = {run})"));
+    // `is true`: found by its id, not by a walk along all that are held, or all of a tenant, however few PostgreSQL believes those
+    // to be.
+    format!(
+        "({item}.status = 'running') is true and ({item}.lease_expires > {now}) is true and {item}.held_key is null{own}
+         and exists (select 1 from tasks t where t.id = {item}.task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed')))"
+    )
+}
+
+/// What is written into an item that is completed, beside its result.
+pub fn completes_item(now: &str) -> String {
+    format!("status = 'completed', error = null, finished_at = {now}, slot = null, lease_expires = null")
+}
+
+/// What is written into the run of an item that is completed.
+pub fn completes_run(now: &str) -> String {
+    format!(
+        "status = 'completed', outcome = 'completed', final_message = null, error = null, ended_at = {now}, token_hash = null"
+    )
+}
 
 /// Expired leases looked at in one go.
 const EXPIRED_MAX: i64 = 100;
@@ -141,6 +165,12 @@ fn key_is_free(engine: Engine) -> String {
             and (e.priority > q.priority or (e.priority = q.priority and (e.in_queue_since, e.id) < (q.in_queue_since, q.id))))))"
     )
 }
+
+/// On PostgreSQL: whoever was at this version of `q` was done with it before our moment. What `skip locked` does with one that was taken
+/// just after that moment is to lock what became of it, and pass it by; who took it cannot complete it until we are done. So
+/// it is passed by before. What somebody was at and left as it was is there again for the next moment.
+const IS_UNTOUCHED: &str = " and age(q.xmax) > (select age(cast(pg_snapshot_xmax(pg_current_snapshot()) as xid)))
+    and q.xmax <> all(array(select cast(x as xid) from pg_snapshot_xip(pg_current_snapshot()) x))";
 
 /// The order of the queue.
 const ORDER: &str = "q.priority desc, q.in_queue_since, q.id";
@@ -324,7 +354,7 @@ impl Writer<'_> {
 
     fn pick_among_others(&mut self, taker: &Taker, lease_expires: Time) -> Result<Vec<Picked>> {
         let runs: Vec<_> = (0..taker.limit).map(|_| self.new_id()).collect();
-        let picking = Picking { taker, runs: &runs, now: self.now, lease_expires };
+        let picking = Picking { taker, runs: &runs, now: self.now, lease_expires, also: "" };
         let mut bound = Bound::default();
         let sql = format!("with {} {}", picking.chosen(&mut bound), picking.taken(&mut bound));
         let picked = self.query::<Picked>(&sql, &bound.0)?;
@@ -339,6 +369,8 @@ struct Picking<'a> {
     runs: &'a [Id<kind::Run>],
     now: Time,
     lease_expires: Time,
+    /// What else must be so of an item.
+    also: &'static str,
 }
 
 impl<'a> Picking<'a> {
@@ -347,7 +379,7 @@ impl<'a> Picking<'a> {
         // In the text: PostgreSQL expects much of a number it is not told, and would plan anew each time.
         let most = self.taker.limit;
         let moment = self.taker.moment(bound, &self.now);
-        let key_is_free = key_is_free(Engine::Postgres);
+        let (key_is_free, also) = (key_is_free(Engine::Postgres), self.also);
         let ways = self.taker.ways(bound);
         let picks: Vec<String> = ways
             .iter()
@@ -355,7 +387,7 @@ impl<'a> Picking<'a> {
             .map(|(way, number)| {
                 format!(
                     "way{number} as (select q.id, q.priority, q.in_queue_since from queue_items q
-                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {key_is_free}{moment} order by {ORDER} limit {most} for update skip locked)"
+                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {key_is_free}{moment}{also} order by {ORDER} limit {most} for update skip locked)"
                 )
             })
             .collect();

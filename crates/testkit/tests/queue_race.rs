@@ -97,23 +97,31 @@ impl Workers {
     }
 }
 
+/// Many processes take what there is: each item goes to one of them, and stands so in the end.
+fn race(house: &House, way: &str, in_the_end: &str) {
+    filled(house, RACE_ITEMS);
+    let url = house.database.url_text();
+    let racing: Vec<Child> = (0..TAKERS).map(|_| taker(&[way, &url]).stdout(Stdio::piped()).spawn().unwrap()).collect();
+    let taken: Vec<String> = racing
+        .into_iter()
+        .flat_map(|child| {
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success());
+            String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(taken.len(), RACE_ITEMS);
+    assert_eq!(taken.iter().collect::<HashSet<_>>().len(), RACE_ITEMS);
+    assert_eq!(counts(house), [(in_the_end.to_owned(), i64::try_from(RACE_ITEMS).unwrap())]);
+}
+
 engines! {
     fn each_item_goes_to_one_of_many_processes(house: House) {
-        filled(&house, RACE_ITEMS);
-        let url = house.database.url_text();
-        let racing: Vec<Child> =
-            (0..TAKERS).map(|_| taker(&["take", &url]).stdout(Stdio::piped()).spawn().unwrap()).collect();
-        let taken: Vec<String> = racing
-            .into_iter()
-            .flat_map(|child| {
-                let output = child.wait_with_output().unwrap();
-                assert!(output.status.success());
-                String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
-            })
-            .collect();
-        assert_eq!(taken.len(), RACE_ITEMS);
-        assert_eq!(taken.iter().collect::<HashSet<_>>().len(), RACE_ITEMS);
-        assert_eq!(counts(&house), [("running".to_owned(), i64::try_from(RACE_ITEMS).unwrap())]);
+        race(&house, "take", "running");
+    }
+
+    fn each_item_is_done_by_one_of_many_that_take_the_next(house: House) {
+        race(&house, "done", "completed");
     }
 
     fn killed_workers_lose_nothing(house: House) {

@@ -1,6 +1,6 @@
 //! Ending what was taken: completed, failed, or given back. The fence tells the holder from one who was too late.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::LazyLock};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,7 +8,11 @@ use trackway_domain::{
     Error as Rule, Id, Ref, kind, text,
     words::{ItemStatus, RunStatus},
 };
-use trackway_store::{Engine, Writer, params, tables::QueueItem};
+use trackway_store::{
+    Engine, Writer, params,
+    queue::{completes_item, completes_run, goes_straight},
+    tables::QueueItem,
+};
 use uuid::Uuid;
 
 use super::{Again, Ending, ItemStands, check_held, held, id_of, item, resource, settle};
@@ -91,27 +95,14 @@ impl Action for CompleteItem {
     }
 }
 
-/// What makes an item one that can be completed straight away: nobody has to hear of it but its run. The holder is the
-/// run that acts, where one does.
-macro_rules! straight {
-    ($item:literal, $now:literal, $run:literal) => {
-        concat!(
-            // `is true`: found by its id, not by a walk along all that are held, or all of a tenant, however few PostgreSQL
-            // believes those to be.
-            "(status = 'running') is true and (lease_expires > ",
-            $now,
-            ") is true and held_key is null
-             and (cast(",
-            $run,
-            " as uuid) is null or run_id = ",
-            $run,
-            ")
-             and exists (select 1 from tasks t where t.id = ",
-            $item,
-            ".task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed')))"
-        )
-    };
-}
+/// Completes an item that goes the straight way: its fence is `?3`, its result `?4`, the time `?5`, the run that acts `?6`.
+static STRAIGHT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "update queue_items set result = ?4, {} where tenant_id = ?1 and id = ?2 and fence = ?3 and {}",
+        completes_item("?5"),
+        goes_straight("queue_items", "?5", Some("?6"))
+    )
+});
 
 impl CompleteItem {
     fn done(id: Id<kind::QueueItem>) -> Done<Self> {
@@ -126,21 +117,15 @@ impl CompleteItem {
         id: Id<kind::QueueItem>,
         result: Option<&Value>,
     ) -> Result<()> {
+        static RUN: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "update runs set {} where tenant_id = ?1 and id = (select run_id from queue_items where tenant_id = ?1 and id = ?2) and status = 'running'",
+                completes_run("?3")
+            )
+        });
         let (now, own) = (write.now, context.run);
-        write.post_changing(
-            concat!(
-                "update queue_items set status = 'completed', result = ?4, error = null, finished_at = ?5, slot = null, lease_expires = null
-                 where tenant_id = ?1 and id = ?2 and fence = ?3 and ",
-                straight!("queue_items", "?5", "?6")
-            ),
-            params![id, self.fence, result, now, own],
-        )?;
-        write.post_beside(
-            "update runs set status = 'completed', outcome = 'completed', final_message = null, error = null, ended_at = ?3, token_hash = null
-             where tenant_id = ?1 and id = (select run_id from queue_items where tenant_id = ?1 and id = ?2) and status = 'running'",
-            params![id, now],
-        )?;
-        Ok(())
+        write.post_changing(STRAIGHT.as_str(), params![id, self.fence, result, now, own])?;
+        Ok(write.post_beside(RUN.as_str(), params![id, now])?)
     }
 
     /// Many by one statement; those that do not go the straight way, each its own way.
@@ -150,6 +135,23 @@ impl CompleteItem {
         context: &Context,
         write: &mut Writer<'_>,
     ) -> Result<Vec<Done<Self>>> {
+        static ITEMS: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "update queue_items q set result = case when x.said then coalesce(x.result, 'null') end, {}
+                 from jsonb_to_recordset(cast(?2 as jsonb)) as x (id uuid, fence bigint, result jsonb, said boolean)
+                 where q.tenant_id = ?1 and q.id = any(array(select cast(i ->> 'id' as uuid) from jsonb_array_elements(cast(?2 as jsonb)) i))
+                 and q.id = x.id and q.fence = x.fence and {} returning q.id, q.run_id",
+                completes_item("?3"),
+                goes_straight("q", "?3", Some("?4"))
+            )
+        });
+        static RUNS: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "update runs set {} where tenant_id = ?1 and id = any(array(select cast(i as uuid) from jsonb_array_elements_text(cast(?2 as jsonb)) i))
+                 and (status = 'running') is true",
+                completes_run("?3")
+            )
+        });
         let (now, own) = (write.now, context.run);
         let asked = actions
             .iter()
@@ -159,25 +161,9 @@ impl CompleteItem {
                 Ok(json!({ "id": id, "fence": action.fence, "result": result, "said": result.is_some() }))
             })
             .collect::<Result<Vec<Value>>>()?;
-        let done = write.query::<(Uuid, Option<Uuid>)>(
-            concat!(
-                "update queue_items q set status = 'completed', result = case when x.said then coalesce(x.result, 'null') end, error = null,
-                 finished_at = ?3, slot = null, lease_expires = null
-                 from jsonb_to_recordset(cast(?2 as jsonb)) as x (id uuid, fence bigint, result jsonb, said boolean)
-                 where q.tenant_id = ?1 and q.id = any(array(select cast(i ->> 'id' as uuid) from jsonb_array_elements(cast(?2 as jsonb)) i))
-                 and q.id = x.id and q.fence = x.fence and ",
-                straight!("q", "?3", "?4"),
-                " returning q.id, q.run_id"
-            ),
-            params![Value::Array(asked), now, own],
-        )?;
+        let done = write.query::<(Uuid, Option<Uuid>)>(&ITEMS, params![Value::Array(asked), now, own])?;
         let runs: Vec<Uuid> = done.iter().filter_map(|(_, run)| *run).collect();
-        write.post_beside(
-            "update runs set status = 'completed', outcome = 'completed', final_message = null, error = null, ended_at = ?3, token_hash = null
-             where tenant_id = ?1 and id = any(array(select cast(i as uuid) from jsonb_array_elements_text(cast(?2 as jsonb)) i))
-             and (status = 'running') is true",
-            params![json!(runs), now],
-        )?;
+        write.post_beside(RUNS.as_str(), params![json!(runs), now])?;
         let mut done: HashSet<Uuid> = done.into_iter().map(|(id, _)| id).collect();
         actions
             .iter()
@@ -199,17 +185,9 @@ impl CompleteItem {
         id: Id<kind::QueueItem>,
         result: Option<&Value>,
     ) -> Result<Option<Id<kind::Run>>> {
-        let now = write.now;
-        let own = context.run;
-        let done = write.one::<(Option<Id<kind::Run>>,)>(
-            concat!(
-                "update queue_items set status = 'completed', result = ?4, error = null, finished_at = ?5, slot = null, lease_expires = null
-                 where tenant_id = ?1 and id = ?2 and fence = ?3 and ",
-                straight!("queue_items", "?5", "?6"),
-                " returning run_id"
-            ),
-            params![id, self.fence, result, now, own],
-        )?;
+        static SQL: LazyLock<String> = LazyLock::new(|| format!("{} returning run_id", *STRAIGHT));
+        let (now, own) = (write.now, context.run);
+        let done = write.one::<(Option<Id<kind::Run>>,)>(&SQL, params![id, self.fence, result, now, own])?;
         Ok(done.and_then(|(run,)| run))
     }
 }

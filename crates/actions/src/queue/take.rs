@@ -5,17 +5,18 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Error as Rule, ErrorKind, Id, Ref, Time, Variant, kind,
-    queue::{self, BATCH_MAX, lease, lease_end, within},
+    queue::{self, BATCH_MAX, Fenced, lease, lease_end, within},
     words::{ItemStatus, Runner, TaskStatus},
 };
 use trackway_store::{
     Writer, params,
-    queue::{Makings, NewRun, Picked, Roles, Taker, Unnamed, Who},
+    queue::{DoneBefore, Makings, NewRun, Picked, Roles, Taker, Unnamed, Who},
     tables::{Agent, QueueItem, Registered, Run},
 };
 use uuid::Uuid;
 
 use super::{
+    CompleteItem, id_of,
     lease::{count_from_now, return_expired},
     resource,
     settle::start_task,
@@ -24,7 +25,7 @@ use crate::{
     action::{About, Action, Done},
     agent_link,
     context::{Actor, Context},
-    core::event,
+    core::{event, perform_within},
     error::{Error, Result},
     founding::WORKER,
     run, token,
@@ -34,7 +35,7 @@ use crate::{
 /// Take what comes next from the queue, and get a run and its token for it
 ///
 /// Without an agent it is the worker who takes: whatever names no agent. Put the token into `TRACKWAY_TOKEN` to act in
-/// the run; end it with `queue complete` or `queue fail`.
+/// the run; end it with `queue complete` or `queue fail`, or with `--done` when you take the next.
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct TakeItems {
@@ -52,6 +53,10 @@ pub struct TakeItems {
     /// Only this item
     #[arg(long)]
     pub id: Option<Ref<kind::QueueItem>>,
+    /// An item that you took and have done: it is completed before the next is taken, or neither is; repeat for several
+    #[arg(long = "done", value_name = "ID:FENCE", num_args = 1..)]
+    #[serde(default)]
+    pub done: Vec<Fenced>,
     /// Which of the items that name no agent; for whoever executes what it takes
     #[arg(skip)]
     #[serde(skip)]
@@ -98,9 +103,15 @@ impl Action for TakeItems {
         let limit = within("--batch", self.batch.unwrap_or(1), 1, BATCH_MAX)?;
         let limit = usize::try_from(limit).unwrap_or(1);
         let lease_seconds = lease(self.lease)?;
-        if let (None, None, Actor::Person(_)) = (&self.agent, &self.id, context.actor) {
-            // The straight way, by one statement, for whom most wait.
-            let taker = Taker {
+        within("--done", i64::try_from(self.done.len()).unwrap_or(i64::MAX), 0, BATCH_MAX)?;
+        if let (Actor::Agent(_), [_, ..]) = (context.actor, self.done.as_slice()) {
+            return Err(Rule::denied("a run's token ends with its queue item, and takes nothing after it")
+                .hint("trackway queue complete, then take as yourself")
+                .into());
+        }
+        // The straight way, by one statement, for whom most wait.
+        let straight = match (&self.agent, &self.id, context.actor) {
+            (None, None, Actor::Person(_)) => Some(Taker {
                 who: Who::Named(WORKER),
                 roles: Roles::All,
                 unnamed: self.unnamed,
@@ -108,17 +119,21 @@ impl Action for TakeItems {
                 limit,
                 slots: None,
                 lease_seconds,
-            };
-            if write.hopeful {
-                let taken = take_at_once(context, write, &taker)?;
-                if !taken.is_empty() {
-                    return Ok(Done::logged(taken));
-                }
-            } else {
-                let picked = write.pick_items(&taker, lease_end(write.now, lease_seconds))?;
-                if !picked.is_empty() {
-                    return Ok(done(begin(context, write, &taker, picked)?));
-                }
+            }),
+            _ => None,
+        };
+        if let Some(taker) = straight.as_ref().filter(|_| write.hopeful) {
+            let taken = take_at_once(context, write, taker, &self.done)?;
+            if !taken.is_empty() {
+                return Ok(Done::logged(taken));
+            }
+        } else {
+            self.complete_done(context, write)?;
+        }
+        if let Some(taker) = straight.filter(|_| !write.hopeful) {
+            let picked = write.pick_items(&taker, lease_end(write.now, lease_seconds))?;
+            if !picked.is_empty() {
+                return Ok(done(begin(context, write, &taker, picked)?));
             }
         }
         let agent = taking_agent(context, write, self.agent.as_ref())?;
@@ -145,8 +160,21 @@ impl Action for TakeItems {
     }
 }
 
-/// Takes, makes the runs and logs it, by one statement.
-fn take_at_once(context: &Context, write: &mut Writer<'_>, taker: &Taker) -> Result<Vec<Taken>> {
+impl TakeItems {
+    /// Completes what the taker is done with.
+    fn complete_done(&self, context: &Context, write: &mut Writer<'_>) -> Result<()> {
+        let done =
+            self.done.iter().map(|Fenced { id, fence }| CompleteItem { id: id.clone(), fence: *fence, result: None });
+        let done: Vec<CompleteItem> = done.collect();
+        perform_within(&done, context, write)?;
+        Ok(())
+    }
+}
+
+/// Takes, makes the runs and logs it, by one statement, which also completes what was done before. Answers something if there was
+/// something to complete; else that is refuted.
+fn take_at_once(context: &Context, write: &mut Writer<'_>, taker: &Taker, done: &[Fenced]) -> Result<Vec<Taken>> {
+    let held = done.iter().map(|Fenced { id, fence }| Ok((id_of(write, id)?, *fence))).collect::<Result<Vec<_>>>()?;
     let mut secrets = HashMap::new();
     let mut new_run = || -> Result<NewRun> {
         let id = write.new_id();
@@ -163,6 +191,8 @@ fn take_at_once(context: &Context, write: &mut Writer<'_>, taker: &Taker) -> Res
         run: Run { cause_kind: Some(kind::Kind::QueueItem.to_string()), ..made },
         entry: Registered::new(write, context.actor.id(), some_run, ""),
         event: event(context, write, TakeItems::NAME, &About::from(&some_item), None),
+        done: (!held.is_empty())
+            .then(|| DoneBefore::new(held, event(context, write, CompleteItem::NAME, &About::from(&some_item), None))),
     };
     let lease_expires = lease_end(write.now, taker.lease_seconds);
     let picked = write.take_at_once(taker, lease_expires, &makings)?;

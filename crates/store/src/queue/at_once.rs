@@ -1,9 +1,10 @@
 //! Taking by one statement on PostgreSQL: items, their runs, and what the registry and the log say of them, in one round
 //! trip that is a transaction by itself.
 
+use serde_json::{Value, json};
 use trackway_domain::{Id, Time, ids, kind, words::Runner};
 
-use super::{Bound, Picked, Picking, Taker, in_order};
+use super::{Bound, IS_UNTOUCHED, Picked, Picking, Taker, completes_item, completes_run, goes_straight, in_order};
 use crate::{
     error::Result,
     sql::{Param, list},
@@ -19,6 +20,65 @@ pub struct Makings {
     pub run: Run,
     pub entry: Registered,
     pub event: Logged,
+    pub done: Option<DoneBefore>,
+}
+
+/// Items that the taker held until now, and completes by taking the next.
+#[derive(Debug)]
+pub struct DoneBefore {
+    /// Each once, with its fence.
+    held: Vec<(Id<kind::QueueItem>, i64)>,
+    /// The same for PostgreSQL to take apart, where there are several.
+    listed: Value,
+    count: i64,
+    event: Logged,
+}
+
+impl DoneBefore {
+    pub fn new(held: Vec<(Id<kind::QueueItem>, i64)>, event: Logged) -> Self {
+        let listed = held.iter().map(|(id, fence)| json!({ "id": id, "fence": fence })).collect();
+        let count = i64::try_from(held.len()).unwrap_or(i64::MAX);
+        Self { held, listed: Value::Array(listed), count, event }
+    }
+
+    /// The parts of a statement that complete them, end their runs and log it.
+    fn parts<'a>(&'a self, bound: &mut Bound<'a>, now: &str) -> String {
+        let (from, which) = match self.held.as_slice() {
+            [(id, fence)] => {
+                let (id, fence) = (bound.place(id), bound.place(fence));
+                (String::new(), format!("d.id = {id} and d.fence = {fence}"))
+            }
+            _ => {
+                let listed = bound.place(&self.listed);
+                (
+                    format!("from jsonb_to_recordset(cast({listed} as jsonb)) as x (id uuid, fence bigint)"),
+                    format!(
+                        "d.id = any(array(select cast(i ->> 'id' as uuid) from jsonb_array_elements(cast({listed} as jsonb)) i))
+                         and d.id = x.id and d.fence = x.fence"
+                    ),
+                )
+            }
+        };
+        let path = path_of_item("k");
+        let event = insert_each(bound, "completed k", &self.event, &[("subject_id", "k.id"), ("subject_path", &path)]);
+        format!(
+            "completed as (update queue_items d set result = null, {item} {from}
+                where d.tenant_id = ?1 and {which} and {straight} returning d.id, d.run_id),
+             ended as (update runs set {run} where tenant_id = ?1 and id = any(array(select run_id from completed)) and (status = 'running') is true),
+             told as ({event} returning 1),",
+            item = completes_item(now),
+            straight = goes_straight("d", now, None),
+            run = completes_run(now),
+        )
+    }
+
+    /// What refutes the statement unless all of them were completed and something was taken. It is 1.
+    fn check<'a>(&'a self, bound: &mut Bound<'a>) -> String {
+        let count = bound.place(&self.count);
+        format!(
+            "1 / ((select count(*) from completed) / cast({count} as bigint) * (select least(count(*), 1) from taken))"
+        )
+    }
 }
 
 /// A run that is made if there is an item for it.
@@ -103,10 +163,11 @@ const TAKEN: &str =
 
 impl Writer<'_> {
     /// Takes what comes next, with everything that is written when something is taken. When there is something, all of this
-    /// transaction happened: nothing may come after it.
+    /// transaction happened: nothing may come after it. Where something is to be completed first and that cannot be, or nothing is there
+    /// to be taken, it is refuted.
     pub fn take_at_once(&mut self, taker: &Taker, lease_expires: Time, makings: &Makings) -> Result<Vec<Picked>> {
         let ids: Vec<_> = makings.runs.iter().map(|run| run.id).collect();
-        let picking = Picking { taker, runs: &ids, now: self.now, lease_expires };
+        let picking = Picking { taker, runs: &ids, now: self.now, lease_expires, also: IS_UNTOUCHED };
         let now = self.now;
         let mut bound = Bound::default();
         let (chosen, taken) = (picking.chosen(&mut bound), picking.taken(&mut bound));
@@ -141,18 +202,21 @@ impl Writer<'_> {
             &makings.entry,
             &[("id", "k.run_id"), ("display_path", path), ("short_key", short_key)],
         );
-        let event = insert_each(
-            &mut bound,
-            each,
-            &makings.event,
-            &[
-                ("subject_id", "k.id"),
-                ("subject_path", &format!("'queue/' || right(cast(k.id as text), {})", ids::SHORT_DIGITS)),
-            ],
-        );
         let now = bound.place(&now);
+        let (done, answer, each_after) = match &makings.done {
+            None => (String::new(), "taken".to_owned(), (*each).to_owned()),
+            // What was completed is logged before what is taken.
+            Some(done) => (
+                done.parts(&mut bound, &now),
+                format!("(select {} as is_so) c left join taken on true where c.is_so = 1", done.check(&mut bound)),
+                format!("{each} cross join (select count(*) from told) o"),
+            ),
+        };
+        let path = path_of_item("k");
+        let event =
+            insert_each(&mut bound, &each_after, &makings.event, &[("subject_id", "k.id"), ("subject_path", &path)]);
         let sql = format!(
-            "with {chosen},
+            "with {done} {chosen},
              {tables} taken ({TAKEN}) as ({taken}),
              made as ({run}), entered as ({entry}), logged as ({event}),
              linked as (insert into agent_links (tenant_id, id, from_agent_id, to_task_id, link_type, created_at)
@@ -162,10 +226,15 @@ impl Writer<'_> {
              started as (update tasks set status = 'in_progress', status_since = {now}
                 where id = any(array(select task_id from taken where not recurring and status in ('open', 'groomed')))
                 and not recurring and status in ('open', 'groomed'))
-             select {TAKEN} from taken"
+             select {TAKEN} from {answer}"
         );
         Ok(in_order(self.query_at_once::<Picked>(&sql, &bound.0)?))
     }
+}
+
+/// The display path of an item.
+fn path_of_item(item: &str) -> String {
+    format!("'queue/' || right(cast({item}.id as text), {})", ids::SHORT_DIGITS)
 }
 
 /// Inserts a row for each item that is taken: what is said of it, the rest as it stands in the row that is given.

@@ -1,6 +1,7 @@
 //! A process that takes from a queue, for tests that race and kill such processes.
 //!
 //!     taker take URL          takes one item after the other until there are none, and prints their ids
+//!     taker done URL          the same, and each is done when the next is taken
 //!     taker work URL LEASE    takes, writes a note in the run, completes; until it is killed
 
 #![expect(clippy::unwrap_used, reason = "only tests use this, and a panic is how a test fails")]
@@ -14,16 +15,17 @@ use trackway_actions::{
     queue::{CompleteItem, TakeItems, Taken},
     studio::CreateNote,
 };
-use trackway_domain::Ref;
+use trackway_domain::{Ref, queue::Fenced};
 use trackway_store::{Store, Url};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["take", url] => take(url),
+        ["take", url] => take(url, false),
+        ["done", url] => take(url, true),
         ["work", url, lease] => work(url, lease.parse().unwrap()),
-        _ => panic!("taker take URL | work URL LEASE"),
+        _ => panic!("taker take URL | done URL | work URL LEASE"),
     }
 }
 
@@ -45,13 +47,17 @@ fn user() -> Credential {
     Credential::User { tenant: "local".into(), handle: "ada".into() }
 }
 
-fn take(url: &str) {
+fn take(url: &str, is_done: bool) {
     let core = open(url);
     let context = insist(|| core.enter(&user())).unwrap();
+    let mut take = TakeItems::default();
     loop {
-        let taken = insist(|| core.execute(&context, &TakeItems::default())).unwrap();
+        let taken = insist(|| core.execute(&context, &take)).unwrap();
         let Some(taken) = taken.first() else { return };
         println!("{}", taken.id);
+        if is_done {
+            take.done = vec![Fenced { id: taken.id.into(), fence: taken.fence }];
+        }
     }
 }
 

@@ -1,0 +1,3 @@
+-- A run names the queue item that it was made for in the statement that takes the item, and items are never deleted: checking that
+-- the item is there cost PostgreSQL a query and a lock for each take (decision 14).
+-- postgres: alter table runs drop constraint runs_queue_item_id_fkey;
