@@ -72,7 +72,8 @@ pub fn measure(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
 fn rates(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
     println!(
         "\nItems per second, median of {} rounds in turn, each side in a database of its own on the same server: all are \
-         added, then all are taken and completed, by so many at once, each call with one item or with {BATCH}. Ours is an \
+         added, then all are taken and completed, by so many at once, each call with one item or with {BATCH}: what is done is completed by the \
+         call that takes the next (`queue take --done`), or, apart, by a call of its own. Ours is an \
          item, a run, two registry entries and three events; a take finds its agent and makes the run's token. Bare: one table, `for \
          update skip locked`, three statements (on SQLite with the same pragmas; on PostgreSQL under pgbench, as it sends them by itself, each as a text, and \
          prepared, as ours are), nothing else. Targets: one by one 0.6 of bare on PostgreSQL and 0.5 on SQLite, by the hundred 0.5; \

@@ -166,11 +166,11 @@ fn key_is_free(engine: Engine) -> String {
     )
 }
 
-/// On PostgreSQL: whoever was at this version of `q` was done with it before our moment. What `skip locked` does with one that was taken
-/// just after that moment is to lock what became of it, and pass it by; who took it cannot complete it until we are done. So
-/// it is passed by before. What somebody was at and left as it was is there again for the next moment.
-const IS_UNTOUCHED: &str = " and age(q.xmax) > (select age(cast(pg_snapshot_xmax(pg_current_snapshot()) as xid)))
-    and q.xmax <> all(array(select cast(x as xid) from pg_snapshot_xip(pg_current_snapshot()) x))";
+/// On PostgreSQL: nobody was at this version of `q` but who wrote it, or they were done with it before our moment. What `skip locked` does with one
+/// that was taken just after that moment is to lock what became of it, and pass it by; who took it cannot complete it until
+/// we are done. So it is passed by before. What somebody locked and left as it was is there again for the next moment; or, while a long
+/// transaction keeps the server from saying which ones are over, after a thousand others.
+const IS_UNTOUCHED: &str = " and (q.xmax = q.xmin or age(q.xmax) > (select least(age(cast(pg_snapshot_xmin(pg_current_snapshot()) as xid)), 1000)))";
 
 /// The order of the queue.
 const ORDER: &str = "q.priority desc, q.in_queue_since, q.id";
