@@ -72,7 +72,7 @@ impl schemars::JsonSchema for Fenced {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "description": "A queue item and its fence, as ID:FENCE", "pattern": r"^.*\S.*:\s*-?[0-9]+\s*$" })
+        schemars::json_schema!({ "type": "string", "description": "A queue item and its fence, as ID:FENCE", "pattern": r"^[0-9A-Fa-f-]{6,36}:[0-9]{1,18}$" })
     }
 }
 

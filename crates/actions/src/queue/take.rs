@@ -56,6 +56,7 @@ pub struct TakeItems {
     /// An item that you took and have done: it is completed before the next is taken, or neither is; repeat for several
     #[arg(long = "done", value_name = "ID:FENCE", num_args = 1..)]
     #[serde(default)]
+    #[schemars(length(max = BATCH_MAX))]
     pub done: Vec<Fenced>,
     /// Which of the items that name no agent; for whoever executes what it takes
     #[arg(skip)]
