@@ -72,8 +72,8 @@ pub fn measure(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
 fn rates(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
     println!(
         "\nItems per second, median of {} rounds in turn, each side in a database of its own on the same server: all are \
-         added, then all are taken and completed, by so many at once, each call with one item or with {BATCH}: what is done is completed by the \
-         call that takes the next (`queue take --done`), or, apart, by a call of its own. Ours is an \
+         added, then all are taken and completed, by so many at once, each call with one item or with {BATCH}. The last columns are ours \
+         where what is done is completed by the call that takes the next (`queue take --done`), which none of the others does: the verdict is not of them. Ours is an \
          item, a run, two registry entries and three events; a take finds its agent and makes the run's token. Bare: one table, `for \
          update skip locked`, three statements (on SQLite with the same pragmas; on PostgreSQL under pgbench, as it sends them by itself, each as a text, and \
          prepared, as ours are), nothing else. Targets: one by one 0.6 of bare on PostgreSQL and 0.5 on SQLite, by the hundred 0.5; \
@@ -92,18 +92,18 @@ fn rates(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
                 (Protocol::Prepared, ["bare, prepared", "trackway / that"]),
             ],
         };
-        let mut headings = vec!["workers", "per call", "trackway, apart", "trackway"];
+        let mut headings = vec!["workers", "per call", "trackway"];
         headings.extend(bare.iter().flat_map(|(_, headings)| headings));
         let here: Vec<&Peer> = peers.iter().filter(|peer| peer.engine() == engine).collect();
         headings.extend(here.iter().map(|peer| peer.name()));
-        headings.push("met");
+        headings.extend(["met", "with --done", "that / bare"]);
         let mut table = Table::with(&headings);
         for load in loads(engine, size) {
-            let (mut apart, mut ours) = (Vec::new(), Vec::new());
+            let (mut ours, mut at_once) = (Vec::new(), Vec::new());
             let mut theirs = vec![Vec::new(); bare.len() + here.len()];
             for _ in 0..size.rounds {
-                apart.push(Ours::found(places, engine)?.rate(load, Completing::Apart)?);
-                ours.push(Ours::found(places, engine)?.rate(load, Completing::WithTheNext)?);
+                ours.push(Ours::found(places, engine)?.rate(load, Completing::Apart)?);
+                at_once.push(Ours::found(places, engine)?.rate(load, Completing::WithTheNext)?);
                 let (bares, peers) = theirs.split_at_mut(bare.len());
                 for ((protocol, _), rates) in bare.iter().zip(bares) {
                     rates.push(bare::rate(places, engine, load, *protocol)?);
@@ -116,10 +116,12 @@ fn rates(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
             let (bares, peers) = theirs.split_at(bare.len());
             let wanted = if load.batch == 1 && engine == Engine::Postgres { 0.6 } else { 0.5 };
             let is_ahead = peers.iter().all(|peer| ours > *peer);
-            let mut row = vec![load.workers.to_string(), load.batch.to_string(), shown(median(apart)), shown(ours)];
+            let mut row = vec![load.workers.to_string(), load.batch.to_string(), shown(ours)];
             row.extend(bares.iter().flat_map(|bare| [shown(*bare), format!("{:.2}", ours / bare)]));
             row.extend(peers.iter().map(|rate| shown(*rate)));
             row.push(verdict(ours / bares[0] >= wanted && is_ahead));
+            let at_once = median(at_once);
+            row.extend([shown(at_once), format!("{:.2}", at_once / bares[0])]);
             table.add(row);
         }
         table.print();
