@@ -53,7 +53,7 @@ pub struct TakeItems {
     /// Only this item
     #[arg(long)]
     pub id: Option<Ref<kind::QueueItem>>,
-    /// An item that you took and have done: it is completed before the next is taken, or neither is; repeat for several
+    /// An item that you took and have done, as ID:FENCE: it is completed before the next is taken, and if it cannot be, nothing is; repeat for several
     #[arg(long = "done", value_name = "ID:FENCE", num_args = 1..)]
     #[serde(default)]
     #[schemars(length(max = BATCH_MAX))]
@@ -123,18 +123,21 @@ impl Action for TakeItems {
             }),
             _ => None,
         };
-        if let Some(taker) = straight.as_ref().filter(|_| write.hopeful) {
-            let taken = take_at_once(context, write, taker, &self.done)?;
-            if !taken.is_empty() {
-                return Ok(Done::logged(taken));
+        match straight {
+            Some(taker) if write.hopeful => {
+                let taken = take_at_once(context, write, &taker, &self.done)?;
+                if !taken.is_empty() {
+                    return Ok(Done::logged(taken));
+                }
             }
-        } else {
-            self.complete_done(context, write)?;
-        }
-        if let Some(taker) = straight.filter(|_| !write.hopeful) {
-            let picked = write.pick_items(&taker, lease_end(write.now, lease_seconds))?;
-            if !picked.is_empty() {
-                return Ok(done(begin(context, write, &taker, picked)?));
+            straight => {
+                self.complete_done(context, write)?;
+                if let Some(taker) = straight {
+                    let picked = write.pick_items(&taker, lease_end(write.now, lease_seconds))?;
+                    if !picked.is_empty() {
+                        return Ok(done(begin(context, write, &taker, picked)?));
+                    }
+                }
             }
         }
         let agent = taking_agent(context, write, self.agent.as_ref())?;
