@@ -84,6 +84,13 @@ pub struct News {
 }
 
 impl News {
+    /// Of what happened the newest that can be told of at once.
+    fn newest_of(position: i64, mut events: Vec<Happened>) -> Self {
+        let is_cut = events.len() > TOLD_MAX;
+        events.drain(..events.len().saturating_sub(TOLD_MAX));
+        Self::new(position, events, is_cut)
+    }
+
     fn new(position: i64, events: Vec<Happened>, is_cut: bool) -> Self {
         let mut told = json!({ "position": position, "events": events });
         if is_cut {
@@ -123,13 +130,17 @@ impl Live {
     /// A stream that says when something happened, and what, as long as who asked for it may know.
     pub async fn stream(&self, question: Question) -> Result<Response, Problem> {
         let (token, _) = caller::token(&question.headers)?;
+        let heard = question.headers.get("last-event-id").map(|last| last.to_str().ok()?.trim().parse::<i64>().ok());
         let site = self.site.clone();
         let entered = tokio::task::spawn_blocking(move || site.context(&question));
         let tenant = entered.await.map_err(Problem::crashed)??.tenant;
         let pass = self.pass(token);
         let (position, news) = self.watch(tenant).await?;
-        // The first one says that the stream is open.
-        let opened = News::new(position, Vec::new(), false);
+        // The first one says that the stream is open, and to who was here before what happened since.
+        let opened = match heard {
+            None => News::new(position, Vec::new(), false),
+            Some(last) => self.since(tenant, last, position).await?,
+        };
         let listener = Listener { pass, news, stop: self.stop.clone(), position };
         let events = stream::unfold((listener, Some(opened)), |(mut listener, first)| async move {
             let told = match first {
@@ -142,13 +153,25 @@ impl Live {
         Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
     }
 
+    /// What happened after what somebody heard last, up to where the log has come.
+    async fn since(&self, tenant: TenantId, last: Option<i64>, position: i64) -> Result<News, Problem> {
+        // Nothing that this log says: what was missed is not known.
+        let Some(last) = last.filter(|last| (0..=position).contains(last)) else {
+            return Ok(News::new(position, Vec::new(), true));
+        };
+        let site = self.site.clone();
+        let found = tokio::task::spawn_blocking(move || newest(&site, tenant, last)).await.map_err(Problem::crashed)??;
+        let missed = found.into_iter().filter(|event| event.position <= position).collect();
+        Ok(News::newest_of(position, missed))
+    }
+
     /// How far the log of a tenant has come, and everything from there on.
     pub async fn watch(&self, tenant: TenantId) -> Result<(i64, broadcast::Receiver<News>), Problem> {
         if let Some(joined) = self.joined(tenant) {
             return Ok(joined);
         }
         let site = self.site.clone();
-        let known = tokio::task::spawn_blocking(move || newest(&site, tenant)).await.map_err(Problem::crashed)??;
+        let known = tokio::task::spawn_blocking(move || newest(&site, tenant, 0)).await.map_err(Problem::crashed)??;
         let known: BTreeSet<i64> = known.into_iter().map(|event| event.position).collect();
         let mut watched = self.watched();
         let entry = watched.entry(tenant).or_insert_with(|| {
@@ -272,14 +295,12 @@ async fn look(live: Live, tenant: TenantId) {
         if let Some(log) = watched.get_mut(&tenant) {
             let before = std::mem::replace(&mut log.known, found.iter().map(|event| event.position).collect());
             let oldest = before.first().copied().unwrap_or(i64::MIN);
-            let mut new: Vec<Happened> = found
+            let new: Vec<Happened> = found
                 .into_iter()
                 .filter(|event| event.position > oldest && !before.contains(&event.position))
                 .collect();
-            let is_cut = new.len() > TOLD_MAX;
-            new.drain(..new.len().saturating_sub(TOLD_MAX));
             if !new.is_empty() {
-                let _ = log.news.send(News::new(log.position(), new, is_cut));
+                let _ = log.news.send(News::newest_of(log.position(), new));
             }
         }
     }
@@ -293,17 +314,17 @@ fn changed(site: &Site, tenant: TenantId, known: &BTreeSet<i64>) -> Result<Optio
     )?;
     let (newest_known, sum) = (known.last().copied().unwrap_or(0), known.iter().sum::<i64>());
     let is_known = mark.is_none_or(|mark| (mark.0.unwrap_or(0), mark.1.unwrap_or(0)) == (newest_known, sum));
-    if is_known { Ok(None) } else { newest(site, tenant).map(Some) }
+    if is_known { Ok(None) } else { newest(site, tenant, 0).map(Some) }
 }
 
-/// The newest of the log, in order.
-fn newest(site: &Site, tenant: TenantId) -> Result<Vec<Happened>, Problem> {
+/// The newest of the log after a position, in order.
+fn newest(site: &Site, tenant: TenantId, after: i64) -> Result<Vec<Happened>, Problem> {
     let rows = site.core.store().read(tenant)?.query::<Logged>(
         "select e.position, e.action, e.subject_kind, e.subject_id, e.created_at, e.run_id, u.parent_run_id, u.task_id, u.agent_id, u.session_id, u.queue_item_id
-         from (select * from events where tenant_id = ?1 order by position desc limit ?2) e
+         from (select * from events where tenant_id = ?1 and position > ?3 order by position desc limit ?2) e
          left join runs u on u.id = case when e.subject_kind = 'run' then e.subject_id else e.run_id end
          order by e.position",
-        params![COMPARED],
+        params![COMPARED, after],
     )?;
     let happened = |row: Logged| Happened {
         within: [row.run_id, row.parent_run_id, row.task_id, row.agent_id, row.session_id, row.queue_item_id]

@@ -467,15 +467,19 @@ engines! {
         }
         let item = take(&house, json!({})).remove(0);
         let run = holder(&house, &item);
-        let last = house.act_as(&run, "queue_add", json!({ "task": "once" })).unwrap();
+        let last = house.act_as(&run, "queue_add", json!({ "task": "once", "why": "the gate is open" })).unwrap();
         assert_eq!(last["status"], "blocked");
         let (why, depth): (String, i64) = house.read(|reader| {
             Ok(reader.one("select why, chain_depth from queue_items where tenant_id = ?1 and status = 'blocked'", &[])?.unwrap())
         });
         assert_eq!(depth, 17);
-        assert_eq!(why, format!("the chain is 17 deep, past the limit of 16: {}once", "again → ".repeat(17)));
+        assert_eq!(why, format!("the chain is 17 deep, past the limit of 16: {}once\nthe gate is open", "again → ".repeat(17)));
         assert_eq!(take(&house, json!({})), Vec::<Value>::new());
         assert_eq!(house.act("queue_requeue", json!({ "id": last["id"] })).unwrap()["status"], "ready");
+        let why = house.read(|reader| {
+            Ok(reader.one::<(String,)>("select why from queue_items where tenant_id = ?1 and chain_depth = 17", &[])?.unwrap())
+        });
+        assert_eq!(why.0, "the gate is open");
     }
 
     fn a_task_that_is_done_once_moves_with_its_item(house: House) {

@@ -341,7 +341,9 @@ impl Adding {
             let chain = chain_of(write, cause.as_ref(), new.task)?;
             notices
                 .push(format!("the chain is {chain_depth} deep, past the limit of {CHAIN_MAX}: the item is blocked"));
-            why = Some(format!("the chain is {chain_depth} deep, past the limit of {CHAIN_MAX}: {chain}"));
+            let chain = format!("the chain is {chain_depth} deep, past the limit of {CHAIN_MAX}: {chain}");
+            // What was asked for stands below, and is all that stays once it is requeued.
+            why = Some(why.map_or(chain.clone(), |asked| format!("{chain}\n{asked}")));
             ItemStatus::Blocked
         } else if new.not_before.is_some_and(|time| time > write.now) {
             ItemStatus::Waiting

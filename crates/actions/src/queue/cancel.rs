@@ -89,8 +89,8 @@ impl Action for RequeueItem {
             super::refuse_second(write, key)?;
         }
         if item.status == ItemStatus::Blocked {
-            // It says why it is blocked.
-            item.why = None;
+            // The first line says why it is blocked, what follows is why it was asked for.
+            item.why = item.why.as_deref().and_then(|why| Some(why.split_once('\n')?.1.to_owned()));
         }
         if is_claim(&item) {
             item.agent_id = None;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use trackway_server::{Settings, Site, serve};
 use trackway_testkit::{House, engines};
@@ -165,6 +165,49 @@ engines! {
         assert!(told.contains("\"kind\":\"note\""), "{told}");
         // An open stream does not keep the server from stopping.
         served.ends();
+    }
+
+    fn who_comes_back_is_told_what_it_missed(house: House) {
+        let served = Served::over(&house);
+        let token = Visitor::person(&house).token.unwrap();
+        let first = |last: &str| -> Value {
+            let stream = served.send(&format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{last}\r\n"));
+            let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+            assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
+            let told = lines.find(|line| line.starts_with("data: ")).unwrap();
+            serde_json::from_str(told.strip_prefix("data: ").unwrap()).unwrap()
+        };
+        let back = |last: &Value| first(&format!("Last-Event-ID: {last}\r\n"));
+        let titles = |told: &Value| told["events"].as_array().unwrap().iter().map(|event| event["id"].clone()).collect::<Vec<_>>();
+        let note = |title: &str| house.act("create_note", json!({ "studio": "main", "title": title })).unwrap()["id"].clone();
+        let before = first("")["position"].clone();
+        let made = vec![note("one"), note("two")];
+        // Whoever is there may not have looked since: it is told then.
+        let missed = loop {
+            let told = back(&before);
+            if told["position"].as_i64() >= before.as_i64().map(|before| before + 2) {
+                break told;
+            }
+        };
+        assert_eq!((titles(&missed), &missed["cut"]), (made, &Value::Null));
+        let now = missed["position"].clone();
+        assert_eq!(back(&now), json!({ "position": now, "events": [] }));
+        for number in 0..60 {
+            note(&number.to_string());
+        }
+        let many = loop {
+            let told = back(&now);
+            if told["position"].as_i64() >= now.as_i64().map(|now| now + 60) {
+                break told;
+            }
+        };
+        assert_eq!((titles(&many).len(), &many["cut"]), (50, &json!(true)));
+        // What this log never said.
+        let newest = many["position"].clone();
+        for last in ["-1", "999999999999", "999999999999999999999999", "none", "1 or 2", ""] {
+            let told = first(&format!("Last-Event-ID: {last}\r\n"));
+            assert_eq!(told, json!({ "position": newest, "events": [], "cut": true }), "{last:?}");
+        }
     }
 
     fn a_stream_ends_with_its_token(house: House) {
