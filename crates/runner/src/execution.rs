@@ -17,7 +17,7 @@ use trackway_actions::{
 };
 use trackway_domain::{
     Error as Rule, ErrorKind, Ref, closing, text,
-    words::{MessageStatus, Runner, StepType},
+    words::{MessageStatus, RunStatus, Runner, StepType},
 };
 use trackway_store::Reader;
 use trackway_views::assignment::{self, Acting, Assignment};
@@ -82,8 +82,12 @@ impl Execution<'_> {
         if outcome == Outcome::Lost {
             self.cancel_if_wanted();
         }
-        // Told once it is written: one that was lost meanwhile did not end as it thinks.
-        let ended = if outcome == Outcome::Lost { &Ended::Lost } else { &over.ended };
+        // Told once it is written: one that was lost or cancelled meanwhile did not end as it thinks.
+        let ended = match outcome {
+            Outcome::Lost => &Ended::Lost,
+            Outcome::Cancelled => &Ended::Cancelled,
+            _ => &over.ended,
+        };
         (self.watch)(&Event::Ended { taken: &self.taken, ended, took: begun.elapsed() });
         outcome
     }
@@ -258,7 +262,9 @@ impl Execution<'_> {
         let mut close = CloseRun { steps: last_step(ended).into_iter().collect(), ..closed(ended, end) };
         let asks = agent.acting.end_of_run && !matches!(ended, Ended::SpendLimit { .. });
         let until = Instant::now() + CLOSING;
-        for asked in 1..=ASKED_MAX {
+        let mut asked = 0;
+        let shown = loop {
+            asked += 1;
             if asks {
                 self.ask_to_close(ended, agent, until, &mut close)?;
             }
@@ -271,19 +277,12 @@ impl Execution<'_> {
                 Err(error) if error.kind() == ErrorKind::Usage && close.closing.is_some() => {
                     // What the agent said cannot be kept. How its run ended stands all the same.
                     close.closing = Some(Closing::Failed { error: error.to_string() });
-                    self.insist(|| self.core.execute(&agent.context, &close))?;
-                    break;
+                    break self.insist(|| self.core.execute(&agent.context, &close))?;
                 }
-                closed => {
-                    closed?;
-                    break;
-                }
+                closed => break closed?,
             }
-        }
-        Ok(match ended {
-            Ended::Completed { .. } => Outcome::Completed,
-            _ => Outcome::Failed,
-        })
+        };
+        Ok(outcome(shown.run.status))
     }
 
     fn ask_to_close(&self, ended: &Ended, agent: &Asked, until: Instant, close: &mut CloseRun) -> Result<()> {
@@ -371,21 +370,17 @@ impl Execution<'_> {
             }
             ended => match ended.of_run(self.taken.run_id) {
                 None => Ok(Outcome::Lost),
-                Some(end) => {
-                    self.write(&closed(ended, end))?;
-                    Ok(if matches!(ended, Ended::Completed { .. }) { Outcome::Completed } else { Outcome::Failed })
-                }
+                Some(end) => Ok(outcome(self.write(&closed(ended, end))?.run.status)),
             },
         }
     }
 
     /// Writes how it ended, in the run itself: whoever has no lease any more is refused.
-    fn write<A: Action>(&self, action: &A) -> Result<()> {
+    fn write<A: Action>(&self, action: &A) -> Result<A::Output> {
         self.insist(|| {
             let context = self.core.enter(&self.credential())?;
             self.core.execute(&context, action)
-        })?;
-        Ok(())
+        })
     }
 
     fn read<T>(&self, question: impl Fn(&mut Reader<'_>) -> Result<T>) -> Result<T> {
@@ -427,6 +422,15 @@ impl Execution<'_> {
 /// What fits into one variable of the environment, which systems limit to 128 KiB.
 fn short_enough(description: &str) -> String {
     if description.len() < 100_000 { description.to_owned() } else { text::cut(description, 24_000) }
+}
+
+/// How a job came out, by the end of its run as it was written.
+fn outcome(status: RunStatus) -> Outcome {
+    match status {
+        RunStatus::Completed => Outcome::Completed,
+        RunStatus::Cancelled => Outcome::Cancelled,
+        _ => Outcome::Failed,
+    }
 }
 
 /// The end of a run as it is written down, with nothing else to say.

@@ -86,6 +86,8 @@ pub enum Note {
 pub enum Outcome {
     Completed,
     Failed,
+    /// Somebody wanted it to end, also where that was heard only after it was done.
+    Cancelled,
     Released,
     /// Given back, since there is nothing to do it with here.
     Unable,
@@ -428,7 +430,7 @@ impl<'a> Worker<'a> {
                 }
                 *match outcome {
                     Outcome::Completed => &mut self.tally.completed,
-                    Outcome::Failed => &mut self.tally.failed,
+                    Outcome::Failed | Outcome::Cancelled => &mut self.tally.failed,
                     Outcome::Released | Outcome::Unable => &mut self.tally.released,
                     Outcome::Lost => &mut self.tally.lost,
                 } += 1;

@@ -175,6 +175,31 @@ engines! {
         assert_eq!((how(&run), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
     }
 
+    fn what_was_cancelled_at_its_last_moment_is_told_as_cancelled(lab: Lab) {
+        lab.queue();
+        let mut last = remembers("I was done.", "Done.");
+        last.as_array_mut().unwrap().insert(0, json!({ "delay_ms": 3_000 }));
+        let actors = json!([{ "match": "[Trackway: end of run]", "turns": [last] }, { "match": "What you need", "turns": [done("all done")] }]);
+        let told = std::sync::Mutex::new(Vec::new());
+        let worked = std::thread::scope(|scope| {
+            let lab = &lab;
+            lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| match event {
+                Event::Took(_) => {
+                    // It is done by then, and asked what it learned.
+                    scope.spawn(move || {
+                        std::thread::sleep(Duration::from_millis(1_500));
+                        lab.house.act("cancel_run", json!({ "run": "last" })).unwrap();
+                    });
+                }
+                Event::Ended { ended, .. } => told.lock().unwrap().push((*ended).clone()),
+                _ => {}
+            })
+        });
+        let run = lab.last_run();
+        assert_eq!((how(&run), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
+        assert_eq!((told.into_inner().unwrap(), worked.tally.completed, worked.tally.failed), (vec![Ended::Cancelled], 0, 1));
+    }
+
     fn one_that_is_cancelled_before_it_begins_is_cancelled(lab: Lab) {
         lab.queue();
         let actors = json!([{ "match": "What you need", "turns": [done("never")] }]);
