@@ -1,12 +1,14 @@
 //! A text that is too long for an argument: from a file, or from standard input.
 
 use std::{
+    borrow::Cow,
     fs::File,
     io::{IsTerminal, Read},
     path::{Path, PathBuf},
 };
 
 use clap::{Arg, ArgMatches, parser::ValueSource};
+use encoding_rs::{Encoding, UTF_8};
 use trackway_actions::{LongText, registry::Entry};
 use trackway_domain::Error as Rule;
 
@@ -114,5 +116,29 @@ fn within(name: &str, from: impl Read, limit: Limit) -> Result<String, Failure> 
     if bytes.len() as u64 > limit.bytes() {
         return Err(limit.passed_by(name));
     }
-    String::from_utf8(bytes).map_err(|_| Rule::usage(format!("{name} is not text in UTF-8")).into())
+    let text = decoded(bytes).ok_or_else(|| Rule::usage(format!("{name} is not text in UTF-8")))?;
+    if text.len() as u64 > limit.bytes() { Err(limit.passed_by(name)) } else { Ok(text) }
+}
+
+/// Text in UTF-8, in the UTF-16 that its first bytes tell of, or, where it is XML, in the encoding that it says it has.
+fn decoded(bytes: Vec<u8>) -> Option<String> {
+    let (encoding, mark) = match Encoding::for_bom(&bytes) {
+        Some((encoding, mark)) if encoding != UTF_8 => (encoding, mark),
+        _ => match String::from_utf8(bytes) {
+            Ok(text) => return Some(text),
+            Err(error) => return in_encoding(declared(error.as_bytes())?, error.as_bytes()),
+        },
+    };
+    in_encoding(encoding, bytes.get(mark..)?)
+}
+
+fn in_encoding(encoding: &'static Encoding, bytes: &[u8]) -> Option<String> {
+    encoding.decode_without_bom_handling_and_without_replacement(bytes).map(Cow::into_owned)
+}
+
+/// The encoding in the declaration of XML.
+fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
+    let declaration = bytes.strip_prefix(b"<?xml")?.split(|byte| *byte == b'>').next()?;
+    let rest = std::str::from_utf8(declaration).ok()?.split_once("encoding")?.1;
+    Encoding::for_label(rest.split(['"', '\'']).nth(1)?.as_bytes())
 }

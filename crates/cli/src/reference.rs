@@ -117,7 +117,10 @@ fn http() -> String {
         ("/usage?by=day", "tokens and cost, by day, task, agent or model"),
         ("/wake?task=TASK&agent=AGENT", "what an agent would be told if it woke"),
         ("/api", "every question and action, to read and to try"),
-        ("/live", "what happens, as server-sent events; who comes back with `Last-Event-ID` is told first what it missed"),
+        (
+            "/live",
+            "what happens, as server-sent events; who comes back with `Last-Event-ID` is told first what it missed",
+        ),
         ("/mcp", "the Model Context Protocol"),
         ("/login?code=CODE, POST /logout", "a browser's login"),
         ("/healthz, /readyz, /metrics", "for whoever watches the process"),

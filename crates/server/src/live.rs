@@ -160,7 +160,8 @@ impl Live {
             return Ok(News::new(position, Vec::new(), true));
         };
         let site = self.site.clone();
-        let found = tokio::task::spawn_blocking(move || newest(&site, tenant, last)).await.map_err(Problem::crashed)??;
+        let found =
+            tokio::task::spawn_blocking(move || newest(&site, tenant, last)).await.map_err(Problem::crashed)??;
         let missed = found.into_iter().filter(|event| event.position <= position).collect();
         Ok(News::newest_of(position, missed))
     }

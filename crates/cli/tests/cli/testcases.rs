@@ -27,7 +27,7 @@ const REPORT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 "#;
 
 impl Terminal {
-    fn report(&self, content: &str) -> String {
+    fn report(&self, content: impl AsRef<[u8]>) -> String {
         let path = self.home.path().join("junit.xml");
         fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
@@ -40,6 +40,33 @@ impl Terminal {
 }
 
 both_engines! {
+    fn a_report_is_read_in_the_encoding_that_it_has(terminal: Terminal) {
+        let experiment = terminal.experiment();
+        let report = |encoding: &str, title: &str| format!("<?xml version='1.0' encoding='{encoding}'?>\n<testsuite><testcase name='{title}'/></testsuite>");
+        let narrow = |text: &str| text.chars().map(|character| u8::try_from(u32::from(character)).unwrap()).collect::<Vec<u8>>();
+        let little = |text: &str| [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        let big = |text: &str| [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_be_bytes).collect::<Vec<u8>>();
+        let import = |bytes: Vec<u8>| terminal.json(&["testcase", "import", &terminal.report(bytes), "--experiment", &experiment]);
+        for bytes in [
+            narrow(&report("ISO-8859-1", "gießt")),
+            narrow(&report("windows-1252", "brüht")),
+            little(&report("utf-16", "zieht 茶")),
+            big(&report("UTF-16", "kocht 🍵")),
+            report("UTF-8", "schäumt").into_bytes(),
+        ] {
+            import(bytes);
+        }
+        let titles = column(&terminal.json(&["testcase", "list", "--experiment", &experiment]), "title");
+        assert_eq!(titles, ["schäumt", "kocht 🍵", "zieht 茶", "brüht", "gießt"]);
+        let mut halved = little(&report("utf-16", "x"));
+        halved.pop();
+        for bytes in [narrow(&report("UTF-8", "gießt")), narrow(&report("no-such", "gießt")), narrow("<testsuite><testcase name='ß'/></testsuite>"), halved] {
+            let (code, said) = terminal.fails(&["testcase", "import", &terminal.report(bytes)]);
+            assert!(code == 2 && said.contains("is not text in UTF-8"), "{code} {said}");
+        }
+        assert_eq!(terminal.json(&["testcase", "list"]).as_array().map_or(0, Vec::len), 5);
+    }
+
     fn a_result_is_recorded_and_corrected(terminal: Terminal) {
         terminal.json(&["role", "set", "--name", "tester"]);
         let experiment = terminal.experiment();
