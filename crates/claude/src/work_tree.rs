@@ -196,11 +196,12 @@ fn commit(entry: &str) -> Option<CommitFacts> {
     let mut fields = entry.split('\u{2}');
     let (hash, author, date, subject, files) =
         (fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let kept = |path: &str| redacted(path).into_owned();
     let files = files.lines().filter_map(|line| {
         let mut parts = line.split('\t');
         match (parts.next()?.chars().next()?, parts.next()?, parts.next()) {
-            ('R', old, Some(new)) => Some((new.to_owned(), Some(old.to_owned()))),
-            (_, path, _) => Some((path.to_owned(), None)),
+            ('R', old, Some(new)) => Some((kept(new), Some(kept(old)))),
+            (_, path, _) => Some((kept(path), None)),
         }
     });
     Some(CommitFacts {
@@ -266,5 +267,24 @@ mod tests {
         assert_eq!(head(&other.to_string_lossy()), Some(hash.clone()));
         let log = commits(&main_text, &["-1"]);
         assert_eq!((log[0].hash.as_str(), log[0].subject.as_deref()), (hash.as_str(), Some("first one")));
+    }
+
+    #[test]
+    fn secrets_in_the_names_of_files_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_string_lossy().into_owned();
+        let run = |arguments: &[&str]| {
+            git(&root, &[&["-c", "user.name=a", "-c", "user.email=a@b"], arguments].concat()).expect("git works")
+        };
+        let secret = format!("ghp_{}", "a1".repeat(18));
+        run(&["init", "-q", "-b", "trunk"]);
+        fs::write(folder.path().join(format!("{secret}.txt")), "text").unwrap();
+        run(&["add", "."]);
+        run(&["commit", "-q", "-m", "made"]);
+        run(&["mv", &format!("{secret}.txt"), "plain.txt"]);
+        run(&["commit", "-q", "-m", "moved"]);
+        let files: Vec<_> = commits(&root, &["-2"]).into_iter().map(|commit| commit.files).collect();
+        let hidden = "[redacted].txt".to_owned();
+        assert_eq!(files, [vec![(hidden.clone(), None)], vec![("plain.txt".to_owned(), Some(hidden))]]);
     }
 }

@@ -370,6 +370,12 @@ mod tests {
     }
 
     #[test]
+    fn a_number_may_be_larger_than_any_machine_counts() {
+        assert!(parse("[1e310]").is_ok());
+        assert_eq!(refusal("1e310["), "line 1, column 6: '[' after the end of the document");
+    }
+
+    #[test]
     fn nothing_written_is_no_value() {
         for text in ["", " \r\n\t", "\u{feff}", "\u{feff}\n"] {
             assert_eq!(parse(text), Ok(None));
@@ -381,10 +387,10 @@ mod tests {
         #[test]
         fn agrees_with_the_reference(text in r#"[\[\]{},:" 0-9.eE+\\\-ntrua]{0,24}"#) {
             let reference = serde_json::from_str::<Value>(&text);
-            // Numbers out of range are a matter of the reference's types, not of the text.
-            let out_of_range = reference.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
+            // Numbers out of range are a matter of the reference's types, not of the text, and it reads no further.
+            prop_assume!(!reference.as_ref().is_err_and(|error| error.to_string().contains("out of range")));
             let blank = text.trim().is_empty();
-            prop_assert_eq!(parse(&text).is_ok(), reference.is_ok() || out_of_range || blank, "{}", text);
+            prop_assert_eq!(parse(&text).is_ok(), reference.is_ok() || blank, "{}", text);
         }
 
         #[test]

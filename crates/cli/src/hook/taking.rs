@@ -201,7 +201,7 @@ impl Hook<'_> {
         let mut read = self.core.store().read(self.context.tenant)?;
         for (path, change) in work_tree::changed_between(root, since, until).into_iter().take(OBSERVED_MAX) {
             let file = Path::new(root).join(&path);
-            let last = last_change(&mut read, workspace, &path)?;
+            let last = last_change(&mut read, workspace, &redacted(&path))?;
             let digest = tool::digest_of_file(&file);
             let news = match change {
                 // When a file went away nobody can tell; that it went in this run only of one that was there in it.
@@ -220,7 +220,7 @@ impl Hook<'_> {
             // What git does not know yet, the record may.
             let is_known = last.is_some_and(|last| last.change != FileChange::Delete);
             facts.push(FileFacts {
-                path: file.to_string_lossy().into_owned(),
+                path: redacted(&file.to_string_lossy()).into_owned(),
                 change: if is_known && change == FileChange::Create { FileChange::Update } else { change },
                 evidence: ChangeEvidence::Observed,
                 tool: None,

@@ -217,6 +217,17 @@ fn garbage() -> Vec<Vec<u8>> {
     ]
 }
 
+/// A secret is not in the file of SQLite, in whatever column.
+fn nowhere_in_the_file(terminal: &Terminal, secret: &str) {
+    let Url::Sqlite(path) = terminal.database.url() else { return };
+    for file in
+        fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file())
+    {
+        let bytes = fs::read(&file).unwrap();
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "{}", file.display());
+    }
+}
+
 both_engines! {
     fn sessions_that_began_together_are_all_listed(terminal: Terminal) {
         for number in 1..=5 {
@@ -360,13 +371,29 @@ both_engines! {
             "pushed with [redacted]", "use [redacted] to push", "used [redacted]",
         ]);
         assert!(!record(&terminal).contains(&secret));
-        // Not in the file either, in whatever column.
-        if let Url::Sqlite(path) = terminal.database.url() {
-            for file in fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
-                let bytes = fs::read(&file).unwrap();
-                assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "{}", file.display());
-            }
-        }
+        nowhere_in_the_file(&terminal, &secret);
+    }
+
+    fn secrets_in_the_names_of_files_are_left_out(terminal: Terminal) {
+        let secret = format!("ghp_{}", "a1".repeat(18));
+        let project = project(&terminal);
+        git(&project, &["init", "-q", "-b", "main"]);
+        git(&project, &["commit", "-q", "--allow-empty", "-m", "before"]);
+        let session = Session { terminal: &terminal, id: "s1" };
+        session.hears("SessionStart", &json!({ "source": "startup" }));
+        session.prompt("go");
+        fs::write(project.join(format!("{secret}.txt")), "committed").unwrap();
+        git(&project, &["add", "."]);
+        git(&project, &["commit", "-q", "-m", "own"]);
+        fs::write(project.join(format!("by-{secret}.txt")), "left").unwrap();
+        session.hears("PostToolUse", &json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "make; git commit" }, "tool_response": {} }));
+        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        let touches = terminal.json(&["made", "last"])["touches"].clone();
+        let mut made: Vec<String> = touches.as_array().unwrap().iter().map(|touch| text(&touch["display_path"])).filter(|path| !path.ends_with(" own")).collect();
+        made.sort();
+        assert_eq!(made, ["by-[redacted].txt"]);
+        assert!(!record(&terminal).contains(&secret));
+        nowhere_in_the_file(&terminal, &secret);
     }
 
     fn a_stop_of_nobody_makes_nothing(terminal: Terminal) {
