@@ -71,10 +71,17 @@ impl WhichItems {
 }
 
 impl WantedItems {
-    /// Conditions on an item `q`.
-    fn filter(&self) -> Filter<'_> {
-        Filter::default()
-            .and("q.status = ?", self.status.as_ref())
+    /// Conditions on an item `q`, as it stands at a time.
+    fn filter<'a>(&'a self, now: &'a Time) -> Filter<'a> {
+        let filter = Filter::default();
+        let standing = match self.status {
+            Some(ItemStatus::Ready) => filter
+                .always("q.status in ('ready', 'waiting')")
+                .and("(q.status = 'ready' or q.not_before <= ?)", Some(now)),
+            Some(ItemStatus::Waiting) => filter.always("q.status = 'waiting'").and("q.not_before > ?", Some(now)),
+            _ => filter.and("q.status = ?", self.status.as_ref()),
+        };
+        standing
             .and("q.task_id = ?", self.task.as_ref())
             .and("q.role_id = ?", self.role.as_ref())
             .and("? in (q.agent_id, q.taken_by)", self.agent.as_ref())
@@ -117,13 +124,15 @@ impl View for GetItem {
     const ALIAS: Option<&'static str> = Some("show");
     type Output = ItemWithRuns;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ItemWithRuns> {
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<ItemWithRuns> {
         let id = read.resolve(&self.item)?;
         let runs = read.query(
             "select id, fence, status, outcome, started_at, ended_at from runs where tenant_id = ?1 and queue_item_id = ?2 order by id desc limit ?3",
             params![id, RUNS_MAX],
         )?;
-        Ok(ItemWithRuns { item: read.shown_by_id("q", id)?, runs })
+        let mut item = read.shown_by_id("q", id)?;
+        stand(&mut item, now);
+        Ok(ItemWithRuns { item, runs })
     }
 }
 
@@ -143,12 +152,15 @@ impl View for ListItems {
     const COLUMNS: &'static [&'static str] = COLUMNS;
     type Output = Listed<QueueItemShown>;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Self::Output> {
         let wanted = self.which.resolve(read)?;
         let select = cut_texts(QueueItemShown::select(), LONG_TEXTS);
-        self.page.read(read, &select, "q", wanted.filter(), Order::NewestFirst, |shown: &QueueItemShown| {
-            shown.item.id.uuid()
-        })
+        let id = |shown: &QueueItemShown| shown.item.id.uuid();
+        let mut listed = self.page.read(read, &select, "q", wanted.filter(&now), Order::NewestFirst, id)?;
+        for shown in &mut listed.rows {
+            stand(shown, now);
+        }
+        Ok(listed)
     }
 
     fn more(output: &Self::Output) -> Option<String> {
@@ -181,15 +193,11 @@ impl View for PeekItems {
         let limit = Page { limit: self.limit, after: None }.limit_or(10)?;
         let wanted = self.which.resolve(read)?;
         let status = wanted.status.unwrap_or(ItemStatus::Ready);
-        let wanted = WantedItems { status: None, ..wanted };
-        let mut filter = wanted.filter().always("q.tenant_id = ?1");
+        let wanted = WantedItems { status: Some(status), ..wanted };
+        let mut filter = wanted.filter(&now).always("q.tenant_id = ?1");
         if status == ItemStatus::Ready {
-            // What waits until a time that has come is ready for whoever takes; what waits for its key is not.
-            filter = filter
-                .and("(q.status = 'ready' or (q.status = 'waiting' and q.not_before <= ?))", Some(&now))
-                .always(KEY_IS_FREE);
-        } else {
-            filter = filter.and("q.status = ?", Some(&status));
+            // What waits for its key is not ready for whoever takes.
+            filter = filter.always(KEY_IS_FREE);
         }
         let (conditions, mut bound) = filter.numbered(2);
         let wanted_and_one = limit + 1;
@@ -205,10 +213,8 @@ impl View for PeekItems {
         let shown = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = (rows.len() > shown).then(|| format!("--limit {}", (limit * 10).min(10_000)));
         rows.truncate(shown);
-        if status == ItemStatus::Ready {
-            for row in &mut rows {
-                row.item.status = ItemStatus::Ready;
-            }
+        for shown in &mut rows {
+            stand(shown, now);
         }
         Ok(Listed { rows, more })
     }
@@ -241,20 +247,14 @@ impl View for SizeOfQueue {
     type Output = Size;
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Size> {
-        let mut wanted = self.which.resolve(read)?;
-        let status = wanted.status.take_if(|status| matches!(status, ItemStatus::Ready | ItemStatus::Waiting));
-        let mut filter = wanted.filter().always("q.tenant_id = ?1");
-        if status.is_some() {
-            filter = filter.always("q.status in ('ready', 'waiting')");
-        }
-        let (conditions, mut bound) = filter.numbered(2);
+        let wanted = self.which.resolve(read)?;
+        let (conditions, mut bound) = wanted.filter(&now).always("q.tenant_id = ?1").numbered(2);
         bound.push(now.to_param());
         let stands = stands(bound.len() + 1);
-        let mut counts = read.query::<(ItemStatus, i64)>(
+        let counts = read.query::<(ItemStatus, i64)>(
             &format!("select {stands} as stands, count(*) from queue_items q where {conditions} group by stands"),
             &bound,
         )?;
-        counts.retain(|(counted, _)| status.is_none_or(|status| status == *counted));
         let oldest = read.one::<(Option<Time>,)>(
             &format!(
                 "select min(q.in_queue_since) from queue_items q where {conditions} and q.status in ('ready', 'waiting') and {stands} = 'ready'"
@@ -272,7 +272,15 @@ impl View for SizeOfQueue {
     }
 }
 
-/// How an item `q` stands at a time: what waits until then is ready for whoever takes.
+/// Says of an item how it stands at a time: what waits until then is ready for whoever takes.
+fn stand(shown: &mut QueueItemShown, now: Time) {
+    let item = &mut shown.item;
+    if item.status == ItemStatus::Waiting && item.not_before.is_some_and(|time| time <= now) {
+        item.status = ItemStatus::Ready;
+    }
+}
+
+/// How an item `q` stands at a time, in the same way.
 fn stands(now: usize) -> String {
     format!("case when q.status = 'waiting' and q.not_before <= ?{now} then 'ready' else q.status end")
 }

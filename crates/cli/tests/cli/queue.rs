@@ -167,12 +167,18 @@ both_engines! {
     fn what_is_due_is_ready(terminal: Terminal) {
         furnished(&terminal);
         let soon = trackway_domain::Time::now().plus_seconds(1).to_string();
-        terminal.json(&["queue", "add", "--task", "again", "--not-before", &soon]);
+        let item = text(&terminal.json(&["queue", "add", "--task", "again", "--not-before", &soon])["id"]);
+        let listed = |status: &str| column(&terminal.json(&["queue", "list", "--status", status]), "status");
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "waiting": 1 }));
+        assert_eq!((listed("waiting"), listed("ready")), (vec!["waiting".to_owned()], vec![]));
         std::thread::sleep(std::time::Duration::from_millis(1_100));
         let size = terminal.json(&["queue", "size"]);
         assert!(size["by_status"] == json!({ "ready": 1 }) && size["oldest_ready_since"].is_string(), "{size}");
         assert_eq!(terminal.json(&["queue", "size", "--status", "waiting"])["total"], 0);
+        assert_eq!(terminal.json(&["queue", "size", "--status", "ready"])["by_status"], json!({ "ready": 1 }));
+        assert_eq!((listed("waiting"), listed("ready")), (vec![], vec!["ready".to_owned()]));
+        assert_eq!(column(&terminal.json(&["queue", "list"]), "status"), ["ready"]);
+        assert_eq!(terminal.json(&["queue", "get", &item])["status"], "ready");
         for peek in [vec!["queue", "peek"], vec!["queue", "peek", "--status", "ready"]] {
             assert_eq!(column(&terminal.json(&peek), "status"), ["ready"], "{peek:?}");
         }
