@@ -56,11 +56,14 @@ struct WantedItems {
     role: Option<Id<kind::Role>>,
     agent: Option<Id<kind::Agent>>,
     workspace: Option<Id<kind::Workspace>>,
+    /// Whether something waits whose time has come, and nobody took since.
+    is_any_due: bool,
 }
 
 impl WhichItems {
-    fn resolve(&self, read: &mut Reader<'_>) -> Result<WantedItems> {
+    fn resolve(&self, read: &mut Reader<'_>, now: Time) -> Result<WantedItems> {
         Ok(WantedItems {
+            is_any_due: due(read, now)? > 0,
             status: self.status,
             task: read.resolve_optional(self.task.as_ref())?,
             role: read.resolve_optional(self.role.as_ref())?,
@@ -75,9 +78,12 @@ impl WantedItems {
     fn filter<'a>(&'a self, now: &'a Time) -> Filter<'a> {
         let filter = Filter::default();
         let standing = match self.status {
-            Some(ItemStatus::Ready) => filter
-                .always("q.status in ('ready', 'waiting')")
-                .and("(q.status = 'ready' or q.not_before <= ?)", Some(now)),
+            // Two ways in, each along an index of its own.
+            Some(ItemStatus::Ready) if self.is_any_due => filter.and(
+                "q.id in (select r.id from queue_items r where r.tenant_id = ?1 and r.status = 'ready'
+                 union all select w.id from queue_items w where w.tenant_id = ?1 and w.status = 'waiting' and w.not_before <= ?)",
+                Some(now),
+            ),
             Some(ItemStatus::Waiting) => filter.always("q.status = 'waiting'").and("q.not_before > ?", Some(now)),
             _ => filter.and("q.status = ?", self.status.as_ref()),
         };
@@ -153,7 +159,7 @@ impl View for ListItems {
     type Output = Listed<QueueItemShown>;
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Self::Output> {
-        let wanted = self.which.resolve(read)?;
+        let wanted = self.which.resolve(read, now)?;
         let select = cut_texts(QueueItemShown::select(), LONG_TEXTS);
         let id = |shown: &QueueItemShown| shown.item.id.uuid();
         let mut listed = self.page.read(read, &select, "q", wanted.filter(&now), Order::NewestFirst, id)?;
@@ -191,7 +197,7 @@ impl View for PeekItems {
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Self::Output> {
         let limit = Page { limit: self.limit, after: None }.limit_or(10)?;
-        let wanted = self.which.resolve(read)?;
+        let wanted = self.which.resolve(read, now)?;
         let status = wanted.status.unwrap_or(ItemStatus::Ready);
         let wanted = WantedItems { status: Some(status), ..wanted };
         let mut filter = wanted.filter(&now).always("q.tenant_id = ?1");
@@ -247,7 +253,7 @@ impl View for SizeOfQueue {
     type Output = Size;
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Size> {
-        let wanted = self.which.resolve(read)?;
+        let wanted = self.which.resolve(read, now)?;
         let (conditions, mut bound) = wanted.filter(&now).always("q.tenant_id = ?1").numbered(2);
         bound.push(now.to_param());
         let stands = stands(bound.len() + 1);
@@ -293,16 +299,21 @@ pub fn unsettled(read: &mut Reader<'_>, now: Time) -> Result<Vec<(ItemStatus, i6
         &[],
     )?;
     // Apart, so that each is counted along an index of its own.
-    let due = read.count(
-        "select count(*) from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2",
-        params![now],
-    )?;
+    let due = due(read, now)?;
     let mut counts: BTreeMap<ItemStatus, i64> = counts.into_iter().collect();
     if due > 0 {
         *counts.entry(ItemStatus::Waiting).or_default() -= due;
         *counts.entry(ItemStatus::Ready).or_default() += due;
     }
     Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
+}
+
+/// How many items wait until a time that has come.
+fn due(read: &mut Reader<'_>, now: Time) -> Result<i64> {
+    read.count(
+        "select count(*) from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2",
+        params![now],
+    )
 }
 
 /// How many items are over and want nothing more, by status. There are ever more of these: so many are counted at most.
