@@ -35,8 +35,11 @@ both_engines! {
         assert_eq!(terminal.json(&["note", "show", &id])["body"], json!(body));
         let ran = ran_with_input(terminal.command(&create), format!("{body}x").as_bytes());
         assert_eq!((ran.code, ran.stderr.contains("body has 1000001 characters, the limit is 1000000")), (2, true));
-        let ran = ran_with_input(terminal.command(&create), b"\xff\xfe");
-        assert_eq!(ran.code, 2);
+        let ran = ran_with_input(terminal.command(&create), b"\xff\xff");
+        assert_eq!((ran.code, ran.stderr.contains("is not text in UTF-8")), (2, true), "{}", ran.stderr);
+        let ran = ran_with_input(terminal.command(&create), b"\xff\xfeh\0i\0");
+        let id = text(&serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"]["id"]);
+        assert_eq!(terminal.json(&["note", "show", &id])["body"], "hi");
     }
 
     fn votes_are_counted_in_order(terminal: Terminal) {
