@@ -18,6 +18,7 @@ pub mod replacements;
 pub mod results;
 pub mod schema;
 pub mod search;
+mod shared_commit;
 pub mod shown;
 pub mod soundness;
 pub mod sql;

@@ -11,7 +11,7 @@ use std::{
         mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use trackway_domain::{Id, Time, kind};
@@ -23,10 +23,13 @@ use crate::{
     error::{Error, Result},
     migrate,
     moment::Clock,
+    shared_commit::{Company, Turn, Turns},
     sql::{FromRow, Param},
     url::Url,
 };
 
+/// How long others are waited for, as usual.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a log that may grow long is looked at.
 const LOG_LOOK: Duration = Duration::from_millis(20);
 /// Bytes by which it grew before they are brought into the file.
@@ -38,12 +41,28 @@ pub type TenantId = Id<kind::Tenant>;
 #[derive(Debug)]
 pub struct Store {
     url: Url,
-    idle: Mutex<Vec<Connection>>,
+    idle: Idle,
+    /// Of those who write to a SQLite file, which has one writer at a time.
+    turns: Turns,
     /// How long others are waited for, when it is not as long as usual.
     wait_ms: Option<u32>,
     /// The file that was opened.
     file: Option<FileIdentity>,
     clock: Clock,
+}
+
+/// Connections that nobody uses. The one that was used last is lent first.
+#[derive(Debug)]
+pub(crate) struct Idle(Mutex<Vec<Connection>>);
+
+impl Idle {
+    fn pop(&self) -> Option<Connection> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    pub fn push(&self, connection: Connection) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+    }
 }
 
 /// What tells a file from another one that is put in its place.
@@ -113,13 +132,14 @@ impl Store {
 
     /// Closes at the end of a process (see [`Connection::leave`]).
     pub fn leave(self) {
-        let idle = self.idle.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let idle = self.idle.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         idle.into_iter().for_each(Connection::leave);
     }
 
     fn over(url: Url, connection: Connection, wait_ms: Option<u32>) -> Self {
         let file = identity_at(&url);
-        Self { url, idle: Mutex::new(vec![connection]), wait_ms, file, clock: Clock::default() }
+        let idle = Idle(Mutex::new(vec![connection]));
+        Self { url, idle, turns: Turns::default(), wait_ms, file, clock: Clock::default() }
     }
 
     pub fn url(&self) -> &Url {
@@ -148,9 +168,15 @@ impl Store {
 
     /// A write transaction. Dropped without `commit`, it leaves no trace.
     pub fn write(&self, tenant: TenantId) -> Result<Writer<'_>> {
-        let mut lent = self.lend()?;
-        lent.open = Some(Opened::Write);
-        lent.begin_write()?;
+        let lent = match self.engine() {
+            Engine::Sqlite => self.join()?,
+            Engine::Postgres => {
+                let mut lent = self.lend()?;
+                lent.open = Some(Opened::Write);
+                lent.begin_write()?;
+                lent
+            }
+        };
         // Read after the lock was had: what is written later is also dated later.
         let now = Time::now();
         let (ids, unindexed) = (Cell::new(0), Vec::new());
@@ -163,6 +189,38 @@ impl Store {
             is_done: false,
             unindexed,
         })
+    }
+
+    /// Waits for the turn to write to a SQLite file, and begins: in a transaction of its own, or behind those whose work is not
+    /// committed yet.
+    fn join(&self) -> Result<Lent<'_>> {
+        let came = Instant::now();
+        let patience = self.wait_ms.map_or(PATIENCE, |wait_ms| Duration::from_millis(wait_ms.into()));
+        match self.turns.begin(patience)? {
+            Turn::First(company) => {
+                let mut lent = self.lend_begun(came).inspect_err(|_| self.turns.end())?;
+                lent.open = Some(Opened::Shared(company));
+                Ok(lent)
+            }
+            Turn::Next(mut connection, company) => match company.begin(&mut connection) {
+                Ok(()) => Ok(Lent { connection: Some(connection), open: Some(Opened::Shared(company)), store: self }),
+                Err(error) => {
+                    self.turns.take_back(&self.idle, connection, company);
+                    Err(error)
+                }
+            },
+        }
+    }
+
+    /// A connection to a SQLite file with a transaction. Whoever must not be in the way has waited since they came.
+    fn lend_begun(&self, came: Instant) -> Result<Lent<'_>> {
+        let mut lent = self.lend()?;
+        if let Some(wait_ms) = self.wait_ms {
+            let waited_ms = u32::try_from(came.elapsed().as_millis()).unwrap_or(u32::MAX);
+            lent.wait_at_most(wait_ms.saturating_sub(waited_ms))?;
+        }
+        lent.begin_write()?;
+        Ok(lent)
     }
 
     /// Does work that writes very much, on this thread, and lets SQLite's log grow meanwhile. What is in the log is
@@ -195,8 +253,7 @@ impl Store {
 
     fn lend(&self) -> Result<Lent<'_>> {
         let connection = loop {
-            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            match idle {
+            match self.idle.pop() {
                 Some(connection) if connection.is_open() => break connection,
                 // When a server goes away, all that rest are of no use.
                 Some(_) => {}
@@ -211,6 +268,11 @@ impl Store {
         let mut connection = connect(&self.url, false, self.wait_ms)?;
         self.wait_ms.map_or(Ok(()), |wait_ms| connection.wait_at_most(wait_ms))?;
         Ok(connection)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -272,21 +334,39 @@ struct Lent<'a> {
     store: &'a Store,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Opened {
     Read,
     Write,
+    /// Of a SQLite file, with the work of those who came before.
+    Shared(Company),
+}
+
+impl Lent<'_> {
+    /// The connection and the company of one whose work is done, where there is company.
+    fn leave_shared(&mut self) -> Option<(Connection, Company)> {
+        match self.open.take() {
+            Some(Opened::Shared(company)) => Some((self.connection.take()?, company)),
+            open => {
+                self.open = open;
+                None
+            }
+        }
+    }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if let Some(mut connection) = self.connection.take() {
-            match self.open {
+            match self.open.take() {
                 Some(Opened::Read) => connection.end_read(),
                 Some(Opened::Write) => connection.rollback(),
+                Some(Opened::Shared(company)) => {
+                    return self.store.turns.take_back(&self.store.idle, connection, company);
+                }
                 None => {}
             }
-            self.store.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            self.store.idle.push(connection);
         }
     }
 }
@@ -530,21 +610,25 @@ impl Writer<'_> {
     pub fn commit(mut self) -> Result<()> {
         self.index_the_rest()?;
         let lent = &mut self.reader.lent;
+        if let Some((connection, company)) = lent.leave_shared() {
+            lent.store.turns.keep(&lent.store.idle, connection, company)?;
+            if self.rings
+                && let Url::Sqlite(path) = lent.store.url()
+            {
+                bell::ring_beside(path);
+            }
+            return Ok(());
+        }
         if !self.is_done {
             lent.post(COMMIT, &[])?;
         }
-        if self.rings && lent.engine() == Engine::Postgres {
+        if self.rings {
             // After the commit and in the same round trip. Inside the transaction it would make every commit wait
             // for the one before.
             lent.post(&bell::RING, &[])?;
         }
         lent.flush()?;
         lent.open = None;
-        if self.rings
-            && let Url::Sqlite(path) = lent.store.url()
-        {
-            bell::ring_beside(path);
-        }
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use trackway_actions::{Credential, Result};
 use trackway_domain::{ErrorKind, kind};
 use trackway_store::{params, tables::Note};
-use trackway_testkit::{House, engines, id};
+use trackway_testkit::{House, RunHand, engines, id};
 use uuid::Uuid;
 
 /// Rounds of a race: one round could pass by luck.
@@ -42,7 +42,39 @@ fn conflict(message: &str) -> (ErrorKind, String) {
     (ErrorKind::Conflict, message.to_owned())
 }
 
+/// Those who write at once, and how much each of them does.
+const CROWD: usize = 12;
+const DEEDS: usize = 25;
+
 engines! {
+    fn of_many_who_write_at_once_each_has_its_own_way(house: House) {
+        let ada = house.agent("ada-bot");
+        let runs: Vec<_> = (0..CROWD).map(|_| ada.starts()).collect();
+        let seen = house.events().len();
+        let count = |sql: &str, id: Uuid| house.read(|reader| Ok(reader.count(sql, params![id])?));
+        let works = |run: &RunHand<'_>| {
+            for deed in 0..DEEDS {
+                let refused = run.act("create_note", json!({ "studio": "nowhere", "title": "plan", "body": "" }));
+                assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
+                let note = run.notes("main", &format!("plan {deed}"), "soup first");
+                let found = count("select count(*) from notes where tenant_id = ?1 and id = ?2", note.uuid());
+                assert_eq!(found, 1, "what was answered is there, whoever asks");
+            }
+        };
+
+        thread::scope(|scope| {
+            let working: Vec<_> = runs.iter().map(|run| scope.spawn(|| works(run))).collect();
+            working.into_iter().for_each(joined);
+        });
+
+        let touches = "select count(*) from run_resources where tenant_id = ?1 and run_id = ?2";
+        let touched: Vec<i64> = runs.iter().map(|run| count(touches, run.id.uuid())).collect();
+        assert_eq!(touched, [25; CROWD]);
+        let logged = house.events().split_off(seen);
+        assert_eq!(logged.iter().filter(|(action, _)| action == "create_note").count(), CROWD * DEEDS);
+        assert_eq!(logged.len(), CROWD * DEEDS);
+    }
+
     fn two_who_define_one_role_at_once_define_it_once(house: House) {
         for round in 0..ROUNDS {
             let name = format!("coder-{round}");
