@@ -376,7 +376,9 @@ engines! {
         house.act("set_agent", json!({ "handle": "ada-bot", "max_items": 3 })).unwrap();
         assert_eq!(take(&house, json!({ "agent": "ada-bot", "batch": 10 })).len(), 2);
         assert_eq!(take(&house, json!({ "agent": "ada-bot" })).len(), 0);
-        assert_eq!(take(&house, json!({ "batch": 10 })).len(), 2);
+        // What those who lost the race had in hand may be passed by once, while others on the server are at work (decision 14, point 11).
+        let rest: Vec<usize> = (0..2).map(|_| take(&house, json!({ "batch": 10 })).len()).collect();
+        assert_eq!(rest.iter().sum::<usize>(), 2, "{rest:?}");
     }
 
     fn items_go_to_whom_they_name(house: House) {
