@@ -1,4 +1,7 @@
-//! Our queue, in this process: a connection for each worker.
+//! Our queue, in this process: a connection to PostgreSQL for each worker, and one store for all who work on a SQLite file, as in
+//! `trackway work` and `trackway up`.
+
+use std::sync::Arc;
 
 use serde_json::json;
 use trackway_actions::{
@@ -40,7 +43,7 @@ pub enum Completing {
 /// One who adds, takes and completes.
 #[derive(Debug)]
 struct Hand<'a> {
-    core: Core,
+    core: Arc<Core>,
     house: &'a House,
     batch: usize,
     completing: Completing,
@@ -98,13 +101,14 @@ impl Ours {
     }
 
     fn hands(&self, load: Load, completing: Completing) -> Outcome<Vec<Hand<'_>>> {
+        let open = || -> Outcome<Arc<Core>> { Ok(Arc::new(Core::new(Store::open(self.house.database.url())?))) };
+        let shared = open()?;
         let hand = |_| {
-            let hand = Hand {
-                core: Core::new(Store::open(self.house.database.url())?),
-                house: &self.house,
-                batch: load.batch,
-                completing,
+            let core = match self.house.engine() {
+                Engine::Sqlite => Arc::clone(&shared),
+                Engine::Postgres => open()?,
             };
+            let hand = Hand { core, house: &self.house, batch: load.batch, completing };
             // A connection prepares what it is asked for the second time.
             for _ in 0..3 {
                 hand.add(load.batch)?;
