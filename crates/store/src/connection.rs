@@ -348,6 +348,11 @@ impl Connection {
         }
     }
 
+    /// Whether SQLite is in a transaction. When it cannot go on it leaves one by itself.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        matches!(self, Self::Sqlite(connection) if !connection.is_autocommit())
+    }
+
     /// Takes back the `begin` of a write transaction that has not been sent yet, if nothing came after it.
     pub(crate) fn take_back_begin(&mut self) -> bool {
         match self {

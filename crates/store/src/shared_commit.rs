@@ -2,8 +2,8 @@
 //!
 //! SQLite writes every page that a transaction changed, and those who come at once mostly change the same ones: the ends of the
 //! log, of the registry, of their indexes. So whoever is done while others wait leaves the transaction open to the next, and
-//! the last one commits for all. Each has a savepoint, and takes back nothing but its own work; nobody is told that it
-//! happened before it did, and when it does not happen, each tries again for itself (decision 32).
+//! the last one commits for all. Each has a savepoint, and takes back nothing but its own work. Nobody is answered before what
+//! they did, or saw of others, is committed; when it is not, each tries again for itself (decision 32).
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -16,18 +16,25 @@ use crate::{
     store::Idle,
 };
 
-/// How many share one commit: other processes are to have their turn, too.
-const COMPANY_MAX: usize = 64;
+/// How long a transaction is left to the next: those whose work is in it wait, and other processes are to have their turn, too.
+const LEFT_FOR: Duration = Duration::from_millis(10);
 /// The work of one writer in a transaction that holds that of others.
 const SAVEPOINT: &str = "savepoint member";
 const KEEP: &str = "release savepoint member";
 const TAKE_BACK: &str = "rollback to savepoint member; release savepoint member";
 
 /// Whose turn it is to write.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Turns {
     state: Mutex<State>,
     is_free: Condvar,
+    left_for: Duration,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { state: Mutex::default(), is_free: Condvar::new(), left_for: LEFT_FOR }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -48,8 +55,9 @@ pub(crate) enum Turn {
 }
 
 /// Those whose work is in a transaction that is not committed yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Company {
+    since: Instant,
     members: usize,
     commit: Arc<Commit>,
 }
@@ -82,13 +90,13 @@ impl Turns {
         state.is_taken = true;
         Ok(match state.left.take() {
             Some((connection, company)) => Turn::Next(connection, company),
-            None => Turn::First(Company::default()),
+            None => Turn::First(Company { since: Instant::now(), members: 0, commit: Arc::default() }),
         })
     }
 
     /// Keeps what a writer did: commits it, or waits until somebody else has.
     pub fn keep(&self, idle: &Idle, mut connection: Connection, mut company: Company) -> Result<()> {
-        if let Err(error) = company.mark(&mut connection, KEEP) {
+        if let Err(error) = company.keep(&mut connection) {
             self.take_back(idle, connection, company);
             return Err(error);
         }
@@ -100,14 +108,14 @@ impl Turns {
         }
     }
 
-    /// Takes back what a writer did. The work of others stays.
+    /// Takes back what a writer did. The work of others is committed: what the writer is told may come of having seen it.
     pub fn take_back(&self, idle: &Idle, mut connection: Connection, company: Company) {
         // For want of room SQLite takes back everything by itself: then the others try again, each for themselves.
         if company.members == 0 || connection.batch(TAKE_BACK).is_err() {
             connection.rollback();
             self.end_with(idle, connection);
-            company.tell(Err("another writer had no room".into()));
-        } else if let Some((connection, company)) = self.leave(connection, company) {
+            company.tell(Err("the transaction failed under another writer".into()));
+        } else {
             // Told to those whose work it is.
             let _ = self.commit(idle, connection, company);
         }
@@ -119,10 +127,10 @@ impl Turns {
         self.is_free.notify_one();
     }
 
-    /// Leaves the transaction to whoever waits. If nobody does, or it was shared enough, it comes back.
+    /// Leaves the transaction to whoever waits. If nobody does, or it was left long enough, it comes back.
     fn leave(&self, connection: Connection, company: Company) -> Option<(Connection, Company)> {
         let mut state = locked(&self.state);
-        if state.waiting == 0 || company.members >= COMPANY_MAX {
+        if state.waiting == 0 || company.since.elapsed() >= self.left_for {
             return Some((connection, company));
         }
         state.left = Some((connection, company));
@@ -149,14 +157,17 @@ impl Turns {
 }
 
 impl Company {
-    /// Marks where the work of a writer begins.
+    /// Marks where the work of a writer begins. Who is alone in a transaction needs no mark in it.
     pub fn begin(&self, connection: &mut Connection) -> Result<()> {
-        self.mark(connection, SAVEPOINT)
+        if self.members == 0 { Ok(()) } else { connection.post(SAVEPOINT, &[]) }
     }
 
-    /// Who is alone in a transaction needs no mark in it.
-    fn mark(&self, connection: &mut Connection, mark: &str) -> Result<()> {
-        if self.members == 0 { Ok(()) } else { connection.post(mark, &[]) }
+    /// Keeps the work since then, if it is still there.
+    fn keep(&self, connection: &mut Connection) -> Result<()> {
+        if !connection.is_in_transaction() {
+            return Err(Error::Database("SQLite took back the transaction".into()));
+        }
+        if self.members == 0 { Ok(()) } else { connection.post(KEEP, &[]) }
     }
 
     fn tell(self, outcome: Outcome) {
@@ -216,7 +227,9 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let url = Url::sqlite(folder.path().join("shared.db"));
             let store = Store::create(url.clone()).unwrap();
-            let store = wait_ms.map_or(store, |wait_ms| Store::open_patient(url, wait_ms).unwrap());
+            let mut store = wait_ms.map_or(store, |wait_ms| Store::open_patient(url, wait_ms).unwrap());
+            // However long this machine takes to go on.
+            store.turns.left_for = Duration::MAX;
             Self { store, _folder: folder }
         }
 
@@ -247,7 +260,7 @@ mod tests {
         }
 
         fn until_waiting(&self, count: usize) {
-            while locked(&self.store.turns().state).waiting < count {
+            while locked(&self.store.turns.state).waiting < count {
                 thread::yield_now();
             }
         }
@@ -373,13 +386,57 @@ mod tests {
     }
 
     #[test]
-    fn so_many_share_a_commit_and_no_more() {
+    fn who_was_refused_for_what_another_did_finds_it_there() {
+        let scene = Scene::new(None);
+        let [seen] = thread::scope(|scope| {
+            let first = scene.writes(scope, "first", commits);
+            first.has_begun();
+            let refused = scene.writes(scope, "second", |_| Err(Error::Taken("first".into())));
+            scene.until_waiting(1);
+            first.goes_on();
+            refused.has_begun();
+            // Somebody who could go on with the transaction.
+            let third = scene.writes(scope, "third", commits);
+            scene.until_waiting(1);
+            refused.goes_on();
+            assert!(matches!(refused.ended(), Ok(Err(Error::Taken(_)))));
+            let seen = scene.names();
+            third.goes_on();
+            assert!(matches!((first.ended(), third.ended()), (Ok(Ok(())), Ok(Ok(())))));
+            [seen]
+        });
+        assert_eq!(seen, ["first"]);
+        assert_eq!(scene.names(), ["first", "third"]);
+    }
+
+    #[test]
+    fn a_transaction_that_is_gone_is_left_to_nobody() {
+        let scene = Scene::new(None);
+        thread::scope(|scope| {
+            let first = scene.writes(scope, "first", |mut write| {
+                // What SQLite does by itself when it cannot read, of which the writer made nothing.
+                write.execute_row("rollback", &[])?;
+                write.commit()
+            });
+            first.has_begun();
+            let second = scene.writes(scope, "second", commits);
+            scene.until_waiting(1);
+            first.goes_on();
+            second.goes_on();
+            assert!(matches!((first.ended(), second.ended()), (Ok(Err(Error::Database(_))), Ok(Ok(())))));
+        });
+        assert_eq!(scene.names(), ["second"]);
+    }
+
+    #[test]
+    fn a_transaction_is_left_so_long_and_no_longer() {
         let turns = Turns::default();
-        let company = Company { members: COMPANY_MAX - 1, commit: Arc::default() };
-        let connection = || Connection::sqlite(std::path::Path::new(":memory:"), true).unwrap();
         locked(&turns.state).waiting = 1;
-        assert!(turns.leave(connection(), company).is_none());
-        let company = Company { members: COMPANY_MAX, commit: Arc::default() };
-        assert!(turns.leave(connection(), company).is_some());
+        let is_left = |since: Instant| {
+            let connection = Connection::sqlite(std::path::Path::new(":memory:"), true).unwrap();
+            turns.leave(connection, Company { since, members: 1, commit: Arc::default() }).is_none()
+        };
+        assert!(is_left(Instant::now() + LEFT_FOR));
+        assert!(!is_left(Instant::now().checked_sub(LEFT_FOR).unwrap()));
     }
 }

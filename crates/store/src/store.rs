@@ -43,7 +43,7 @@ pub struct Store {
     url: Url,
     idle: Idle,
     /// Of those who write to a SQLite file, which has one writer at a time.
-    turns: Turns,
+    pub(crate) turns: Turns,
     /// How long others are waited for, when it is not as long as usual.
     wait_ms: Option<u32>,
     /// The file that was opened.
@@ -268,11 +268,6 @@ impl Store {
         let mut connection = connect(&self.url, false, self.wait_ms)?;
         self.wait_ms.map_or(Ok(()), |wait_ms| connection.wait_at_most(wait_ms))?;
         Ok(connection)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn turns(&self) -> &Turns {
-        &self.turns
     }
 
     pub(crate) fn clock(&self) -> &Clock {
