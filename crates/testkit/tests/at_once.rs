@@ -69,7 +69,7 @@ engines! {
 
         let touches = "select count(*) from run_resources where tenant_id = ?1 and run_id = ?2";
         let touched: Vec<i64> = runs.iter().map(|run| count(touches, run.id.uuid())).collect();
-        assert_eq!(touched, [25; CROWD]);
+        assert_eq!(touched, [i64::try_from(DEEDS).unwrap(); CROWD]);
         let logged = house.events().split_off(seen);
         assert_eq!(logged.iter().filter(|(action, _)| action == "create_note").count(), CROWD * DEEDS);
         assert_eq!(logged.len(), CROWD * DEEDS);
