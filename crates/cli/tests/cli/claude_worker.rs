@@ -1,6 +1,7 @@
 //! A worker that starts Claude Code: the session is the run.
 
 use serde_json::{Value, json};
+use trackway_testkit::write_program;
 
 use crate::terminal::{Ran, Terminal, both_engines, column, ran_with_input, text};
 
@@ -17,11 +18,9 @@ fn hook(terminal: &Terminal, token: &str, name: &str, more: &Value) -> Ran {
 
 both_engines! {
     fn what_a_session_costs_is_counted_and_limited(terminal: Terminal) {
-        use std::{fs, os::unix::fs::PermissionsExt};
         let client = terminal.home.path().join("client");
         let result = json!({ "type": "result", "result": "Tea.", "session_id": "s", "num_turns": 1, "total_cost_usd": 0.6, "modelUsage": { "opus": { "costUSD": 0.6 } } });
-        fs::write(&client, format!("#!/bin/sh\ncat > /dev/null\necho '{result}'\n")).unwrap();
-        fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&client, &format!("#!/bin/sh\ncat > /dev/null\necho '{result}'\n"));
         terminal.json(&["workflow", "set", "--name", "build"]);
         terminal.json(&["task", "set", "--workflow", "build", "--variant", "tea", "--recurring", "true"]);
         terminal.json(&["agent", "set", "--handle", "coder", "--runner", "claude_code", "--spend-limit", "0.5"]);
@@ -71,7 +70,7 @@ both_engines! {
 }
 
 mod real_client {
-    use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+    use std::{fs, path::PathBuf};
 
     use trackway_testkit::{claude_client::ClaudeClient, scripted_model::ModelRequest};
 
@@ -92,8 +91,7 @@ mod real_client {
         let (scenario, requests) = (home.join("scenario.json"), home.join("requests.jsonl"));
         let actors = json!([{ "match": "Work on your task now", "turns": turns }]);
         fs::write(&scenario, json!({ "actors": actors }).to_string()).unwrap();
-        fs::write(&client, ClaudeClient::version(NEWEST).script(&scenario, &requests)).unwrap();
-        fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&client, &ClaudeClient::version(NEWEST).script(&scenario, &requests));
         terminal.json(&["workspace", "set", "--name", "kitchen", "--dir", project.to_str().unwrap()]);
         terminal.json(&["workflow", "set", "--name", "build"]);
         terminal.json(&[

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use snapbox::str;
-use trackway_testkit::Engine;
+use trackway_testkit::{Engine, copy_program, write_program};
 
 use crate::terminal::{Ran, Terminal, ran};
 
@@ -529,8 +529,7 @@ fn an_old_client_is_not_given_events_it_does_not_know() {
     let desk = Desk::new();
     let bin = desk.home().join("bin");
     fs::create_dir(&bin).unwrap();
-    fs::write(bin.join("claude"), "#!/bin/sh\necho '1.0.128 (Claude Code)'\n").unwrap();
-    fs::set_permissions(bin.join("claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&bin.join("claude"), "#!/bin/sh\necho '1.0.128 (Claude Code)'\n");
     // A link on the path lasts longer than what it leads to.
     symlink(env!("CARGO_BIN_EXE_trackway"), bin.join("trackway")).unwrap();
     let mut command = desk.command("connect claude-code");
@@ -551,7 +550,7 @@ fn an_old_client_is_not_given_events_it_does_not_know() {
 fn a_binary_that_would_not_be_known_again_is_refused() {
     let desk = Desk::new();
     let other = desk.home().join("tw");
-    fs::copy(env!("CARGO_BIN_EXE_trackway"), &other).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_trackway").as_ref(), &other);
     let mut command = std::process::Command::new(other);
     command.args(["connect", "claude-code"]).env_clear().env("HOME", desk.home()).current_dir(desk.project());
     let ran = ran(command);

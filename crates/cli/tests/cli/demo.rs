@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use snapbox::{Assert, Data, data::DataFormat};
-use trackway_testkit::Engine;
+use trackway_testkit::{Engine, copy_program};
 
 use crate::terminal::Terminal;
 
@@ -40,7 +40,7 @@ fn the_picture_is_up_to_date() {
 fn the_demo_is_told_by_a_program_of_another_name() {
     let terminal = Terminal::before_init(Engine::Sqlite);
     let program = terminal.home.path().join("tw");
-    std::fs::copy(env!("CARGO_BIN_EXE_trackway"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_trackway").as_ref(), &program);
     let mut command = std::process::Command::new(&program);
     command.arg("demo").env_clear().env("HOME", terminal.home.path()).env("TMPDIR", terminal.home.path());
     command.env("USER", "sam").current_dir(terminal.home.path());

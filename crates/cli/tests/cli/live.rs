@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +12,7 @@ use trackway_testkit::{
     Engine,
     claude_client::{ClaudeClient, ClientCall, ClientResult, versions},
     scripted_model::Scenario,
+    write_program,
 };
 
 use crate::{
@@ -35,8 +35,7 @@ impl Desk {
         // What connect asks for the version; starting the client itself takes a second on Node.
         let claude = desk.home().join("bin/claude");
         fs::create_dir(claude.parent().unwrap()).unwrap();
-        fs::write(&claude, format!("#!/bin/sh\necho '{version} (Claude Code)'\n")).unwrap();
-        fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&claude, &format!("#!/bin/sh\necho '{version} (Claude Code)'\n"));
         let mut command = desk.terminal.command(&[&["connect", "claude-code", "--project"], connect].concat());
         command.env("PATH", format!("{}:/usr/bin:/bin", claude.parent().unwrap().display()));
         let output = command.current_dir(desk.project()).output().unwrap();

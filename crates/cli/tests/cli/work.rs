@@ -3,6 +3,7 @@
 use std::{
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -74,9 +75,11 @@ fn status(terminal: &Terminal, item: &str) -> String {
     text(&terminal.json(&["queue", "get", item])["status"])
 }
 
-/// A length of sleep that no other test sleeps.
-fn mark(number: u32) -> String {
-    (std::process::id() * 100 + number).to_string()
+/// A duration for `sleep` that no other test uses, so that its process can be found by its arguments. Tests of one
+/// binary share a process, so the process id alone is not unique.
+fn unique_seconds() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{}{:04}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Whether any process has this among its arguments.
@@ -106,7 +109,7 @@ both_engines! {
     }
 
     fn how_a_script_ends_is_how_its_run_ends(terminal: Terminal) {
-        let [slow, deaf, parricide] = [1, 2, 3].map(mark);
+        let [slow, deaf, parricide] = [(); 3].map(|()| unique_seconds());
         for (variant, script, timeout, code, status, error) in [
             ("fails", "echo why >&2; exit 3", "1m", 1, "failed", "exit code 3\nwhy"),
             ("killed", "kill -9 $$", "1m", 1, "failed", "exit code 137"),
@@ -146,7 +149,7 @@ both_engines! {
     }
 
     fn what_a_script_leaves_behind_is_ended(terminal: Terminal) {
-        let [child, own, hidden, bare, orphan] = [1, 2, 3, 4, 5].map(mark);
+        let [child, own, hidden, bare, orphan] = [(); 5].map(|()| unique_seconds());
         let script = format!("sleep {child} & setsid sleep {own} & (setsid nohup sleep {hidden} >/dev/null 2>&1 &); setsid env -i sleep {bare} & echo left");
         define(&terminal, "litter", &script, &[]);
         let ran = runs_task(&terminal, &["litter"]);
@@ -181,7 +184,7 @@ both_engines! {
     }
 
     fn a_task_that_is_interrupted_is_cancelled(terminal: Terminal) {
-        let mark = mark(1);
+        let mark = unique_seconds();
         define(&terminal, "endless", &format!("sleep {mark}"), &[]);
         let mut command = terminal.command(&["task", "run", "endless"]);
         command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -231,7 +234,7 @@ both_engines! {
     }
 
     fn what_a_script_is_made_of_is_its_own_and_goes_with_it(terminal: Terminal) {
-        let (mark, place) = (mark(1), tempfile::tempdir().unwrap());
+        let (mark, place) = (unique_seconds(), tempfile::tempdir().unwrap());
         let told = place.path().join("told");
         define(&terminal, "where", &format!("stat -c '%a %n' $(dirname $0) > {0}.new; mv {0}.new {0}; sleep {mark}", told.display()), &[]);
         terminal.json(&["queue", "add", "--task", "where"]);
@@ -306,7 +309,7 @@ both_engines! {
     }
 
     fn a_worker_in_a_hurry_gives_back_what_it_has(terminal: Terminal) {
-        let mark = mark(1);
+        let mark = unique_seconds();
         define(&terminal, "endless", &format!("sleep {mark}"), &[]);
         let item = text(&terminal.json(&["queue", "add", "--task", "endless"])["id"]);
         let mut worker = Worker::start(&terminal, &["--grace", "0s"]);
@@ -320,7 +323,7 @@ both_engines! {
     }
 
     fn cancelling_ends_the_script(terminal: Terminal) {
-        let mark = mark(1);
+        let mark = unique_seconds();
         define(&terminal, "endless", &format!("sleep {mark}"), &[]);
         let _worker = Worker::start(&terminal, &["--concurrency", "2"]);
         let item = text(&terminal.json(&["queue", "add", "--task", "endless"])["id"]);

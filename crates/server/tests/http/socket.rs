@@ -1,77 +1,21 @@
 //! What only a real socket shows.
 
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
-    thread::{self, JoinHandle},
-    time::Duration,
-};
+use std::io::{BufRead, BufReader};
 
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use trackway_server::{Settings, Site, serve};
+use trackway_server::Settings;
 use trackway_testkit::{House, engines};
 
-use crate::visitor::{Visitor, site};
+use crate::{served::Served, visitor::Visitor};
 
-/// A server on a port of its own.
-pub struct Served {
-    pub address: SocketAddr,
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
-    // The connections of PostgreSQL are not closed inside the server.
-    _site: Site,
-}
-
-impl Served {
-    pub fn over(house: &House) -> Self {
-        Self::with(house, Settings { hosts: vec!["trackway.example".into()], ..Settings::default() })
-    }
-
-    pub fn with(house: &House, settings: Settings) -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, stopped) = watch::channel(false);
-        let site = site(house);
-        let kept = site.clone();
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(1)
-                .max_blocking_threads(64)
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                serve(listener, site, settings, stopped).await.unwrap();
-            });
-        });
-        Self { address, stop, thread: Some(thread), _site: kept }
-    }
-
-    pub fn send(&self, request: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        stream
-    }
-
-    pub fn ask(&self, request: &str) -> String {
-        let mut answer = String::new();
-        let _ = self.send(request).read_to_string(&mut answer);
-        answer
-    }
-
-    pub fn ends(&mut self) {
-        self.stop.send(true).unwrap();
-        self.thread.take().unwrap().join().unwrap();
-    }
+/// A server that also answers to the name `trackway.example`.
+fn serve_example(house: &House) -> Served {
+    Served::with(house, Settings { hosts: vec!["trackway.example".into()], ..Settings::default() })
 }
 
 engines! {
     fn only_names_of_this_server_are_answered(house: House) {
-        let served = Served::over(&house);
+        let served = serve_example(&house);
         let token = Visitor::person(&house).token.unwrap();
         for (host, status) in [
             ("127.0.0.1", 200), ("localhost:1", 200), ("LOCALHOST", 200), ("localhost.", 200), ("Trackway.Example.:80", 200), ("[::1]:7878", 200), ("trackway.example", 200),
@@ -95,7 +39,7 @@ engines! {
     }
 
     fn a_page_brings_what_keeps_it_safe(house: House) {
-        let served = Served::over(&house);
+        let served = serve_example(&house);
         let answer = served.ask("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\nConnection: close\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
         for header in ["content-security-policy: default-src 'none'; style-src 'self'; script-src 'self';", "x-content-type-options: nosniff", "cache-control: no-store", "referrer-policy: same-origin"] {
@@ -115,7 +59,7 @@ engines! {
         house.act("set_task", json!({ "workflow": "ops", "variant": "t", "recurring": true })).unwrap();
         house.act("queue_add", json!({ "task": "t" })).unwrap();
         let taken = house.act("queue_take", json!({})).unwrap()[0].clone();
-        let mut served = Served::over(&house);
+        let mut served = serve_example(&house);
         let token = Visitor::person(&house).token.unwrap();
         let stream = served.send(&format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"));
         let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
@@ -135,7 +79,7 @@ engines! {
         let taken = house.act("queue_take", json!({ "batch": 2 })).unwrap();
         house.act("queue_complete", json!({ "id": taken[0]["id"], "fence": taken[0]["fence"] })).unwrap();
 
-        let served = Served::over(&house);
+        let served = serve_example(&house);
         let asked = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
         assert!(served.ask(&format!("{asked}\r\n")).starts_with("HTTP/1.1 401 "));
         let token = Visitor::person(&house).token.unwrap();
@@ -146,7 +90,7 @@ engines! {
     }
 
     fn a_body_that_is_too_large_is_refused(house: House) {
-        let served = Served::over(&house);
+        let served = serve_example(&house);
         let token = Visitor::person(&house).token.unwrap();
         let head = format!("POST /notes/actions/create_note HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json\r\nConnection: close\r\nContent-Length: 7000000\r\n\r\n");
         let answer = served.ask(&head);
@@ -154,7 +98,7 @@ engines! {
     }
 
     fn what_happens_is_told_while_it_happens(house: House) {
-        let mut served = Served::over(&house);
+        let mut served = serve_example(&house);
         let token = Visitor::person(&house).token.unwrap();
         let stream = served.send(&format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"));
         let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
@@ -168,7 +112,7 @@ engines! {
     }
 
     fn who_comes_back_is_told_what_it_missed(house: House) {
-        let served = Served::over(&house);
+        let served = serve_example(&house);
         let token = Visitor::person(&house).token.unwrap();
         let first = |last: &str| -> Value {
             let stream = served.send(&format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{last}\r\n"));
@@ -211,7 +155,7 @@ engines! {
     }
 
     fn a_stream_ends_with_its_token(house: House) {
-        let served = Served::over(&house);
+        let served = serve_example(&house);
         let made = house.act("create_token", json!({ "name": "watcher" })).unwrap();
         let token = made["token"].as_str().unwrap();
         let stream = served.send(&format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"));
@@ -225,7 +169,7 @@ engines! {
     }
 
     fn what_is_no_message_is_refused_in_the_words_of_the_protocol(house: House) {
-        let served = Served::over(&house);
+        let served = serve_example(&house);
         let token = Visitor::person(&house).token.unwrap();
         for (body, code) in [("{", -32_700), ("", -32_700), ("[1]", -32_600), ("{\"jsonrpc\":\"2.0\"}", -32_600)] {
             let answer = served.ask(&format!(
@@ -252,7 +196,7 @@ engines! {
 #[test]
 fn a_file_that_was_taken_away_is_not_written_to() {
     let house = House::on(trackway_testkit::Engine::Sqlite);
-    let served = Served::over(&house);
+    let served = serve_example(&house);
     let token = Visitor::person(&house).token.unwrap();
     let file = std::path::PathBuf::from(house.database.url_text().strip_prefix("sqlite:").unwrap());
     let aside = file.with_extension("aside");

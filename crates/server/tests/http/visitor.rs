@@ -1,16 +1,15 @@
 //! Somebody who asks a site.
 
-use std::sync::Arc;
-
 use axum::{
     body::to_bytes,
     http::{HeaderName, HeaderValue, Method, header},
 };
 use serde_json::{Value, json};
-use trackway_actions::{Core, Credential};
+use trackway_actions::Credential;
 use trackway_server::{Question, Site};
-use trackway_store::Store;
 use trackway_testkit::{House, RunHand};
+
+use crate::served::site;
 
 /// A site over the database of a house, and the token that is shown there.
 pub struct Visitor {
@@ -39,10 +38,6 @@ impl Heard {
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
-}
-
-pub fn site(house: &House) -> Site {
-    Site::new(Arc::new(Core::new(Store::open(house.database.url()).unwrap())))
 }
 
 impl Visitor {

@@ -1,9 +1,14 @@
-//! Many clients at once, and clients that are slow: others do not notice, and nothing grows.
+//! Many clients at once and slow clients: the server stays responsive and its memory does not grow.
+//!
+//! These tests measure their own process, so they have a binary to themselves.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -16,9 +21,15 @@ use tokio::{
 use trackway_server::Settings;
 use trackway_testkit::{House, engines};
 
-use crate::{socket::Served, visitor::Visitor};
+use crate::served::Served;
+
+#[path = "../http/served.rs"]
+mod served;
 
 const STREAMS: u32 = 1_000;
+
+/// Held by the tests that open and count sockets: memory and file descriptors belong to the whole process.
+static MEASURED: Mutex<()> = Mutex::new(());
 
 /// As `trackway up` does it; the clients are in this process, too.
 fn allow_many_files() -> bool {
@@ -75,6 +86,10 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     }
 }
 
+fn person_token(house: &House) -> String {
+    house.act("create_token", json!({ "name": "test" })).unwrap()["token"].as_str().unwrap().to_owned()
+}
+
 const PATIENCE: Duration = Duration::from_millis(400);
 
 fn impatient(connections: usize) -> Settings {
@@ -85,13 +100,14 @@ const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: cl
 
 engines! {
     fn a_thousand_who_watch_all_hear_of_it(house: House) {
+        let _alone = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
         if !allow_many_files() {
             return; // The system does not let this process have as many.
         }
         // What was before does not count as news.
         house.act("create_note", json!({ "studio": "main", "title": "long before" })).unwrap();
-        let served = Served::with(&house, Settings { connections: 1_010, ..Settings::default() });
-        let token = Visitor::person(&house).token.unwrap();
+        let mut served = Served::with(&house, Settings { connections: 1_010, ..Settings::default() });
+        let token = person_token(&house);
         let (memory, sockets) = (resident_kilobytes(), open_sockets());
         let request = format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -128,11 +144,13 @@ engines! {
         assert!(served.ask(HEALTH).starts_with("HTTP/1.1 200 "));
         // Those to PostgreSQL stay, at most one for each thread that may wait.
         eventually("connections that were closed are let go", || open_sockets() < sockets + 500);
+        served.ends();
     }
 
     fn a_connection_too_many_is_told_so(house: House) {
+        let _alone = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
         let served = Served::with(&house, impatient(3));
-        let token = Visitor::person(&house).token.unwrap();
+        let token = person_token(&house);
         let watching = format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
         let mut open: Vec<_> = (0..3).map(|_| served.send(&watching)).collect();
         for stream in &mut open {
@@ -147,6 +165,7 @@ engines! {
     }
 
     fn who_is_slow_to_ask_holds_nobody_up_and_is_let_go(house: House) {
+        let _alone = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
         let served = Served::with(&house, impatient(100));
         let mut slow: Vec<_> = (0..50).map(|_| served.send("GET /whoami HTTP/1.1\r\nHost: local")).collect();
         let silent = served.send("");
@@ -163,8 +182,9 @@ engines! {
     }
 
     fn a_body_that_trickles_is_not_waited_for(house: House) {
+        let _alone = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
         let served = Served::with(&house, impatient(100));
-        let token = Visitor::person(&house).token.unwrap();
+        let token = person_token(&house);
         let head = |length: &str, token: &str| {
             format!("POST /notes/actions/create_note HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json\r\n{length}\r\n\r\n")
         };
@@ -188,6 +208,7 @@ engines! {
     }
 
     fn who_does_not_read_what_it_was_sent_is_let_go(house: House) {
+        let _alone = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
         let served = Served::with(&house, impatient(1));
         let mut deaf = TcpStream::connect(served.address).unwrap();
         deaf.set_write_timeout(Some(Duration::from_millis(200))).unwrap();

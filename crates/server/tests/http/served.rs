@@ -1,0 +1,70 @@
+//! A server over the database of a test.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::sync::watch;
+use trackway_actions::Core;
+use trackway_server::{Settings, Site, serve};
+use trackway_store::Store;
+use trackway_testkit::House;
+
+pub fn site(house: &House) -> Site {
+    Site::new(Arc::new(Core::new(Store::open(house.database.url()).unwrap())))
+}
+
+/// A server that listens on a free port.
+pub struct Served {
+    pub address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+    // The connections of PostgreSQL are not closed inside the server.
+    _site: Site,
+}
+
+impl Served {
+    pub fn with(house: &House, settings: Settings) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let site = site(house);
+        let kept = site.clone();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .max_blocking_threads(64)
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                serve(listener, site, settings, stopped).await.unwrap();
+            });
+        });
+        Self { address, stop, thread: Some(thread), _site: kept }
+    }
+
+    pub fn send(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
+    pub fn ask(&self, request: &str) -> String {
+        let mut answer = String::new();
+        let _ = self.send(request).read_to_string(&mut answer);
+        answer
+    }
+
+    pub fn ends(&mut self) {
+        self.stop.send(true).unwrap();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}

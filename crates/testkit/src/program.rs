@@ -1,0 +1,23 @@
+//! Executable files for tests.
+
+use std::{
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// Writes an executable file. A separate process writes it: other tests fork at any time, and a fork of this process
+/// would inherit the descriptor that is open for writing, so that executing the file fails with "Text file busy".
+pub fn write_program(path: &Path, text: &str) {
+    let mut install = Command::new("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+    let mut install = install.spawn().unwrap();
+    install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(install.wait().unwrap().success(), "cannot write {}", path.display());
+}
+
+/// Copies an executable file, also by a separate process.
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg(from).arg(to).status().unwrap();
+    assert!(status.success(), "cannot copy {}", from.display());
+}
