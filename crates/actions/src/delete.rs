@@ -9,18 +9,14 @@ use trackway_store::{
         TaskShown, WorkflowShown,
     },
     tables::{
-        Agent, Commitment, Conversation, Decision, Experiment, Label, Note, Package, Role, Route, Studio, Task,
-        Workflow, Workspace,
+        Agent, Commitment, Conversation, Decision, Experiment, Label, Note, Package, Role, Route, Studio, Workflow,
+        Workspace,
     },
 };
 
 use crate::{
     action::{Action, Done, Resource},
-    catalog::{
-        self,
-        replacement::{refresh_replaced, replaced_by},
-        task::{live_task, release_blocked},
-    },
+    catalog::{self, lineage::refresh_versions, task::live_task},
     context::Context,
     error::Result,
     studio,
@@ -219,15 +215,7 @@ impl Action for DeleteTask {
             "update task_variants set released_at = ?3 where tenant_id = ?1 and variant = ?2 and released_at is null",
             params![task.variant, now],
         )?;
-        // What runs may finish; what only waits has nothing left to wait for.
-        write.post(
-            "update queue_items set status = 'cancelled', error = 'the task was deleted', held_key = null, finished_at = ?3
-             where tenant_id = ?1 and task_id = ?2 and status in ('waiting', 'blocked', 'ready')",
-            params![task.id, now],
-        )?;
-        release_blocked(write, &task, &Task { deleted_at: Some(now), ..task.clone() })?;
-        let olds = replaced_by(write, task.id)?;
-        refresh_replaced(write, olds)?;
+        refresh_versions(write, task.lineage_id)?;
         let resource = catalog::task::resource(&task);
         Ok(Done::changed(shown, &resource, Touch::one(resource.clone())))
     }

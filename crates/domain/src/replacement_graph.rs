@@ -1,12 +1,71 @@
-//! Paths through edges between tasks: replacements and blocking links must not form a circle.
+//! Paths through edges between tasks: replacements and blocking links must not form a circle; and which version of a task is
+//! the current one.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, VecDeque},
+    hash::Hash,
+};
 
-use crate::{Error, Id, kind::Task};
+use crate::{Error, Id, Time, kind::Task};
 
-/// The shortest way from one task to another along directed edges, both ends included.
-pub fn path(edges: &[(Id<Task>, Id<Task>)], from: Id<Task>, to: Id<Task>) -> Option<Vec<Id<Task>>> {
-    let mut onward: HashMap<Id<Task>, Vec<Id<Task>>> = HashMap::new();
+/// A task of a lineage, as far as versions go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    pub id: Id<Task>,
+    /// Neither archived nor deleted.
+    pub live: bool,
+}
+
+/// A newer version replaces an older one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replacement {
+    pub new: Id<Task>,
+    pub old: Id<Task>,
+    pub created_at: Time,
+}
+
+/// The current version as seen from each version of a lineage, without those from which no live version can be reached.
+///
+/// From a version, the newest replacement that leads to a live version is followed, of equally new ones that by the smallest
+/// id. A version without such a replacement is its own current version if it is live.
+pub fn current_versions(versions: &[Version], replacements: &[Replacement]) -> HashMap<Id<Task>, Id<Task>> {
+    let mut successors: HashMap<Id<Task>, Vec<&Replacement>> = HashMap::new();
+    let mut predecessors: HashMap<Id<Task>, Vec<Id<Task>>> = HashMap::new();
+    for replacement in replacements {
+        successors.entry(replacement.old).or_default().push(replacement);
+        predecessors.entry(replacement.new).or_default().push(replacement.old);
+    }
+    for newer in successors.values_mut() {
+        newer.sort_by_key(|replacement| (Reverse(replacement.created_at), replacement.new));
+    }
+    let mut open: HashMap<Id<Task>, usize> = successors.iter().map(|(old, newer)| (*old, newer.len())).collect();
+    let live: HashMap<Id<Task>, bool> = versions.iter().map(|version| (version.id, version.live)).collect();
+    // Newest versions first: a version is visited once all that replace it have been.
+    let mut waiting: VecDeque<Id<Task>> =
+        versions.iter().map(|version| version.id).filter(|id| !successors.contains_key(id)).collect();
+    let mut current = HashMap::new();
+    while let Some(id) = waiting.pop_front() {
+        let newer = successors.get(&id).into_iter().flatten().find_map(|replacement| current.get(&replacement.new));
+        let own = live.get(&id).copied().unwrap_or_default().then_some(id);
+        if let Some(answer) = newer.copied().or(own) {
+            current.insert(id, answer);
+        }
+        for old in predecessors.get(&id).into_iter().flatten() {
+            if let Some(left) = open.get_mut(old) {
+                *left -= 1;
+                if *left == 0 {
+                    waiting.push_back(*old);
+                }
+            }
+        }
+    }
+    current
+}
+
+/// The shortest way from one node to another along directed edges, both ends included.
+pub fn path<N: Copy + Eq + Hash>(edges: &[(N, N)], from: N, to: N) -> Option<Vec<N>> {
+    let mut onward: HashMap<N, Vec<N>> = HashMap::new();
     for (start, end) in edges {
         onward.entry(*start).or_default().push(*end);
     }
@@ -47,6 +106,26 @@ mod tests {
 
     fn id(number: u8) -> Id<Task> {
         Uuid::from_u128(number.into()).into()
+    }
+
+    #[test]
+    fn the_newest_replacement_that_leads_to_a_live_version_is_followed() {
+        let at = |second: i64| Time::from_micros(second * 1_000_000);
+        let replaces = |new, old, second| Replacement { new: id(new), old: id(old), created_at: at(second) };
+        let versions = |live: [bool; 5]| (1..).zip(live).map(|(number, live)| Version { id: id(number), live }).collect();
+        // 1 <- 2 <- 4 and, later, 1 <- 3; 5 is alone. 2 and 3 were made one after the other.
+        let edges = [replaces(2, 1, 1), replaces(3, 1, 2), replaces(4, 2, 3)];
+        let current = |live: [bool; 5]| {
+            let versions: Vec<Version> = versions(live);
+            let current = current_versions(&versions, &edges);
+            (1..=5).map(|number| current.get(&id(number)).map(|task| task.uuid().as_u128())).collect::<Vec<_>>()
+        };
+        assert_eq!(current([true; 5]), [Some(3), Some(4), Some(3), Some(4), Some(5)]);
+        assert_eq!(current([true, true, false, true, false]), [Some(4), Some(4), None, Some(4), None]);
+        assert_eq!(current([true, true, false, false, true]), [Some(2), Some(2), None, None, Some(5)]);
+        assert_eq!(current([true, false, false, false, true]), [Some(1), None, None, None, Some(5)]);
+        let equally_new = [replaces(3, 1, 1), replaces(2, 1, 1)];
+        assert_eq!(current_versions(&versions([true; 5]), &equally_new).get(&id(1)), Some(&id(2)));
     }
 
     #[test]

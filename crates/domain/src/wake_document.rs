@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    Duration, Id, Time, kind, text,
+    Duration, Id, Time, Variant, kind, text,
     words::{LinkType, Priority, TaskStatus},
 };
 
@@ -39,8 +39,18 @@ pub struct LinkedTask {
     pub language_code: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub relations: Vec<&'static str>,
+    /// The version that the link names, if it is an older one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linked_as: Option<LinkedAs>,
     #[serde(flatten)]
     pub report: Option<LinkedReport>,
+}
+
+/// The version of a linked task that a link names.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LinkedAs {
+    pub id: Id<kind::Task>,
+    pub variant: Variant,
 }
 
 /// A label: its key, and what it is called.
@@ -224,6 +234,7 @@ mod tests {
             labels: vec![LabelNamed { id: "ui".to_owned(), name: "Interface".to_owned() }],
             language_code: None,
             relations: vec!["blocks"],
+            linked_as: None,
             report: report.map(|content| LinkedReport {
                 id: Uuid::from_u128(number).into(),
                 agent_id: Uuid::from_u128(7).into(),
@@ -243,7 +254,10 @@ mod tests {
             relations: Vec::new(),
             ..row(1, 0, None)
         };
-        let tasks = LinkedTasks { linked_from: vec![bare], linked_to: vec![row(2, 0, Some("said \"so\"\n"))] };
+        let linked_as =
+            Some(LinkedAs { id: Uuid::from_u128(3).into(), variant: Variant::select(None, Some("unit/go")).unwrap() });
+        let older = LinkedTask { linked_as, ..row(2, 0, Some("said \"so\"\n")) };
+        let tasks = LinkedTasks { linked_from: vec![bare], linked_to: vec![older] };
         assert_eq!(
             tasks.document(),
             r#"{
@@ -281,6 +295,10 @@ mod tests {
             "relations": [
                 "blocks"
             ],
+            "linkedAs": {
+                "id": "00000000-0000-0000-0000-000000000003",
+                "variant": "unit/go"
+            },
             "taskAgentId": "00000000-0000-0000-0000-000000000007",
             "latestTaskAgentReport": "said \"so\"\n",
             "latestTaskAgentReportCreatedAt": "2026-02-27T09:30:00.000Z"

@@ -75,6 +75,7 @@ impl Ended {
             outcome,
             error: error.map(cut),
             result,
+            keep_open: false,
         })
     }
 

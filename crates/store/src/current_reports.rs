@@ -2,6 +2,8 @@
 
 use trackway_domain::{Id, Time, kind, report::CURRENT, text::BLANKS};
 
+use uuid::Uuid;
+
 use crate::{
     error::Result,
     params, row,
@@ -12,24 +14,44 @@ use crate::{
 /// Whose reports are looked up.
 #[derive(Debug, Clone, Copy)]
 pub enum Tasks {
-    /// Of one task.
+    /// Of this version of a task.
     One(Id<kind::Task>),
-    /// Of all tasks that are linked with this one.
+    /// Of all versions of a task.
+    Lineage(Id<kind::Task>),
+    /// Of all versions of each task that is linked with this one.
     LinkedWith(Id<kind::Task>),
 }
 
-/// The tasks one hop from the task `?2`, as `near (id)`.
-pub(crate) const NEAR: &str = "near (id) as (
-    select from_task_id from task_links where tenant_id = ?1 and to_task_id = ?2 and deleted_at is null
-    union select to_task_id from task_links where tenant_id = ?1 and from_task_id = ?2 and deleted_at is null)";
+/// The current versions one hop from the task `?2`, as `near (id, lineage_id)`.
+pub(crate) const NEAR: &str = "near (id, lineage_id) as (
+    select distinct c.id, c.lineage_id from (
+        select from_task_id as id from task_links where tenant_id = ?1 and to_task_id = ?2 and deleted_at is null
+        union select to_task_id from task_links where tenant_id = ?1 and from_task_id = ?2 and deleted_at is null
+    ) l cross join tasks n cross join tasks c where n.id = l.id and c.id = n.current_id)";
 
-/// Only the task `?2` itself.
-const ITSELF: &str = "near (id) as (select id from tasks where tenant_id = ?1 and id = ?2)";
+impl Tasks {
+    /// The versions whose reports count, as `versions (id, lineage_id, created_at)`. `?2` is the task.
+    fn versions(self) -> String {
+        const COLUMNS: &str = "versions (id, lineage_id, created_at)";
+        match self {
+            Self::One(_) => format!("{COLUMNS} as (select id, lineage_id, created_at from tasks where tenant_id = ?1 and id = ?2)"),
+            Self::Lineage(_) => format!(
+                "{COLUMNS} as (select id, lineage_id, created_at from tasks where tenant_id = ?1 and deleted_at is null
+                 and lineage_id = (select lineage_id from tasks where tenant_id = ?1 and id = ?2))"
+            ),
+            Self::LinkedWith(_) => format!(
+                "{NEAR}, {COLUMNS} as (select v.id, v.lineage_id, v.created_at from (select distinct lineage_id from near) g cross join tasks v
+                 where v.tenant_id = ?1 and v.lineage_id = g.lineage_id and v.deleted_at is null)"
+            ),
+        }
+    }
+}
 
 row! {
     /// The report that speaks for a task.
     pub struct CurrentReport {
         task_id: Id<kind::Task>,
+        lineage_id: Uuid,
         agent_id: Id<kind::Agent>,
         report_id: Id<kind::Report>,
         content: String,
@@ -38,21 +60,20 @@ row! {
 }
 
 impl Reader<'_> {
-    /// The current report of each task that has one: of its agents, newest link first, then the smaller id of the link, the
-    /// first whose current report on it is not blank.
+    /// The current report of each lineage that has one: of the newest version that has one, and there of its agents, newest link
+    /// first, then the smaller id of the link, the first whose current report on it is not blank.
     pub fn current_reports(&mut self, tasks: Tasks) -> Result<Vec<CurrentReport>> {
-        let (near, task) = match tasks {
-            Tasks::One(task) => (ITSELF, task),
-            Tasks::LinkedWith(task) => (NEAR, task),
-        };
+        let (Tasks::One(task) | Tasks::Lineage(task) | Tasks::LinkedWith(task)) = tasks;
+        let versions = tasks.versions();
         // SQLite reads cross joins in the order they are written in: from the few tasks to their many rows.
         self.query(
             &format!(
-                "with {near} select task_id, agent_id, report_id, content, created_at from (
-                     select l.to_task_id as task_id, l.from_agent_id as agent_id, p.id as report_id, p.content as content, p.created_at as created_at,
-                     row_number() over (partition by l.to_task_id order by l.created_at desc, l.id) as place
-                     from near n cross join agent_links l cross join report_heads h cross join reports p
-                     where l.tenant_id = ?1 and l.to_task_id = n.id and l.link_type = 'agent_task'
+                "with {versions} select task_id, lineage_id, agent_id, report_id, content, created_at from (
+                     select v.id as task_id, v.lineage_id as lineage_id, l.from_agent_id as agent_id, p.id as report_id, p.content as content,
+                     p.created_at as created_at,
+                     row_number() over (partition by v.lineage_id order by v.created_at desc, v.id desc, l.created_at desc, l.id) as place
+                     from versions v cross join agent_links l cross join report_heads h cross join reports p
+                     where l.tenant_id = ?1 and l.to_task_id = v.id and l.link_type = 'agent_task'
                      and h.agent_id = l.from_agent_id and h.task_id = l.to_task_id and h.scope = ?3
                      and p.id = h.report_id and trim(p.content, ?4) <> ''
                  ) ranked where place = 1"

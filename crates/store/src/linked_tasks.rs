@@ -1,6 +1,7 @@
 //! The tasks around a task, for the linked-task document: a fixed number of queries for any number of links.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, HashMap},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -8,20 +9,27 @@ use std::{
 use serde_json::json;
 use trackway_domain::{
     Duration, Id, Time, Variant, kind,
-    wake_document::{LabelNamed, LinkedReport, LinkedTask, LinkedTasks, relation, time_spent},
+    wake_document::{LabelNamed, LinkedAs, LinkedReport, LinkedTask, LinkedTasks, relation, time_spent},
     words::{LinkType, Priority, TaskStatus},
 };
+
+use uuid::Uuid;
 
 use crate::{
     connection::Engine,
     current_reports::{CurrentReport, NEAR, Tasks},
     error::Result,
-    params, row,
+    params,
+    replacements::Has,
+    row,
     store::Reader,
 };
 
 /// When something went on: from, to.
 type Intervals = Vec<(Time, Time)>;
+
+/// The lineage of each task in the lists.
+type Lineages = HashMap<Id<kind::Task>, Uuid>;
 
 /// What was found, and what could not be.
 #[derive(Debug, Default)]
@@ -56,10 +64,15 @@ impl Linked {
 }
 
 row! {
-    /// A link and the task at its other end.
+    /// A link of a task, the version that it names at its other end, and the current version of that.
     pub struct Neighbour {
         outgoing: bool,
         link_type: LinkType,
+        linked_at: Time,
+        link_id: Id<kind::Link>,
+        named_id: Id<kind::Task>,
+        named_variant: Variant,
+        lineage_id: Uuid,
         id: Id<kind::Task>,
         variant: Variant,
         title: Option<String>,
@@ -73,27 +86,47 @@ row! {
     }
 }
 
-const NEIGHBOUR: &str = "l.link_type, t.id, t.variant, t.title, t.status, t.status_since, t.priority, t.estimate, t.created_at, t.labels, t.language
-    from task_links l cross join tasks t where l.tenant_id = ?1 and l.deleted_at is null and t.deleted_at is null and not t.archived";
+const NEIGHBOUR: &str = "l.link_type, l.created_at, l.id, n.id, n.variant, n.lineage_id,
+    t.id, t.variant, t.title, t.status, t.status_since, t.priority, t.estimate, t.created_at, t.labels, t.language
+    from task_links l cross join tasks n cross join tasks t where l.tenant_id = ?1 and l.deleted_at is null and t.id = n.current_id
+    and n.lineage_id <> (select lineage_id from tasks where tenant_id = ?1 and id = ?2)";
+
+impl Neighbour {
+    /// Whether the link names an older version than the one that is shown.
+    fn names_older(&self) -> bool {
+        self.named_id != self.id
+    }
+
+    fn linked_as(&self) -> Option<LinkedAs> {
+        self.names_older().then(|| LinkedAs { id: self.named_id, variant: self.named_variant.clone() })
+    }
+}
 
 impl Reader<'_> {
-    /// The tasks around a task. Whatever cannot be read is said, and takes nothing else with it.
+    /// The tasks around a task, by its own links, else by those of the version before it. Whatever cannot be read is reported as a
+    /// problem and does not affect the rest.
     pub fn linked_tasks(&mut self, task: Id<kind::Task>, now: Time) -> Linked {
-        let lists = self.attempt(|read| read.linked_lists(task, now));
-        let mut tasks = match lists {
-            Ok(tasks) => tasks,
+        let lists = self.attempt(|read| {
+            Ok(match read.version_that_has(task, Has::Links)? {
+                Some(version) => Some((version.id, read.linked_lists(version.id, now)?)),
+                None => None,
+            })
+        });
+        let (origin, (mut tasks, lineages)) = match lists {
+            Ok(Some(found)) => found,
+            Ok(None) => return Linked::default(),
             Err(error) => return Linked { failure: Some(error.to_string()), ..Linked::default() }.logged(),
         };
         if tasks.is_empty() {
             return Linked::default();
         }
-        let (reports, without_report) = match self.attempt(|read| read.current_reports(Tasks::LinkedWith(task))) {
+        let (reports, without_report) = match self.attempt(|read| read.current_reports(Tasks::LinkedWith(origin))) {
             Ok(reports) => (reports, Vec::new()),
             Err(_) => self.reports_one_by_one(&tasks),
         };
-        let reports: HashMap<_, _> = reports.into_iter().map(|report| (report.task_id, report)).collect();
+        let reports: HashMap<_, _> = reports.into_iter().map(|report| (report.lineage_id, report)).collect();
         for row in tasks.linked_from.iter_mut().chain(&mut tasks.linked_to) {
-            row.report = reports.get(&row.id).map(linked_report);
+            row.report = lineages.get(&row.id).and_then(|lineage| reports.get(lineage)).map(linked_report);
         }
         Linked { tasks, failure: None, without_report }.logged()
     }
@@ -105,7 +138,7 @@ impl Reader<'_> {
         ids.dedup();
         let (mut reports, mut without) = (Vec::new(), Vec::new());
         for id in ids {
-            match self.attempt(|read| read.current_reports(Tasks::One(id))) {
+            match self.attempt(|read| read.current_reports(Tasks::Lineage(id))) {
                 Ok(found) => reports.extend(found),
                 Err(error) => without.push((id, error.to_string())),
             }
@@ -113,35 +146,44 @@ impl Reader<'_> {
         (reports, without)
     }
 
-    fn linked_lists(&mut self, task: Id<kind::Task>, now: Time) -> Result<LinkedTasks> {
-        let neighbours = self.query::<Neighbour>(
+    /// Both lists, one row for each lineage, and the lineage of each row.
+    fn linked_lists(&mut self, task: Id<kind::Task>, now: Time) -> Result<(LinkedTasks, Lineages)> {
+        let mut neighbours = self.query::<Neighbour>(
             &format!(
-                "select false, {NEIGHBOUR} and l.to_task_id = ?2 and t.id = l.from_task_id
-                 union all select true, {NEIGHBOUR} and l.from_task_id = ?2 and t.id = l.to_task_id"
+                "select false, {NEIGHBOUR} and l.to_task_id = ?2 and n.id = l.from_task_id
+                 union all select true, {NEIGHBOUR} and l.from_task_id = ?2 and n.id = l.to_task_id"
             ),
             params![task],
         )?;
         if neighbours.is_empty() {
-            return Ok(LinkedTasks::default());
+            return Ok(Default::default());
         }
         let names = self.label_names(&neighbours)?;
         let spent = self.time_spent_nearby(task, now)?;
-        let mut lists = [BTreeMap::new(), BTreeMap::new()];
+        // Of several links to one lineage the row shows the one that names the current version, else the newest.
+        neighbours.sort_by_key(|neighbour| {
+            (neighbour.names_older(), Reverse(neighbour.linked_at), Reverse(neighbour.link_id))
+        });
+        let mut lists: [BTreeMap<Uuid, (Neighbour, Vec<LinkType>)>; 2] = Default::default();
         for neighbour in neighbours {
-            let (id, outgoing) = (neighbour.id, neighbour.outgoing);
-            let link_type = neighbour.link_type;
-            let (_, types) = lists[usize::from(outgoing)].entry(id).or_insert_with(|| (neighbour, Vec::new()));
+            let (lineage, link_type) = (neighbour.lineage_id, neighbour.link_type);
+            let list = &mut lists[usize::from(neighbour.outgoing)];
+            let (_, types) = list.entry(lineage).or_insert_with(|| (neighbour, Vec::new()));
             types.push(link_type);
         }
+        let shown = lists.iter().flat_map(BTreeMap::values);
+        let lineages = shown.map(|(neighbour, _)| (neighbour.id, neighbour.lineage_id)).collect();
         let row = |(neighbour, mut types): (Neighbour, Vec<LinkType>)| {
             types.sort_unstable();
+            types.dedup();
+            let linked_as = neighbour.linked_as();
             let named = |key: String| {
                 let name = names.get(&key).unwrap_or(&key).clone();
                 LabelNamed { id: key, name }
             };
             LinkedTask {
                 id: neighbour.id,
-                // A task that nobody gave a title is called by its variant.
+                // A task without a title is called by its variant.
                 title: neighbour.title.unwrap_or_else(|| neighbour.variant.to_string()),
                 status: neighbour.status,
                 status_since: neighbour.status_since,
@@ -152,13 +194,14 @@ impl Reader<'_> {
                 labels: neighbour.labels.into_iter().map(named).collect(),
                 language_code: neighbour.language,
                 relations: types.into_iter().map(|link| relation(link, neighbour.outgoing)).collect(),
+                linked_as,
                 report: None,
             }
         };
         let [from, to] = lists.map(|list| list.into_values().map(&row).collect());
         let mut tasks = LinkedTasks { linked_from: from, linked_to: to };
         tasks.sort();
-        Ok(tasks)
+        Ok((tasks, lineages))
     }
 
     fn label_names(&mut self, neighbours: &[Neighbour]) -> Result<HashMap<String, String>> {

@@ -25,12 +25,31 @@ use crate::{
 
 pub use at_once::{DoneBefore, Makings, NewRun};
 
-/// What makes a task `t` ready. Word for word the condition of the index `tasks_ready`, so that both engines use it, and
-/// that nobody has asked for it yet.
+/// What makes a task `t` ready. Word for word the condition of the index `tasks_ready`, so that both engines use it; and no
+/// version of it is in the queue, and no run works on it. Subqueries compared with null, because PostgreSQL would turn `not
+/// exists` into a join with all of the queue.
 pub const READY_TASK: &str =
     "t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced
     and t.open_blockers = 0 and t.status in ('open', 'groomed')
-    and not exists (select 1 from queue_items i where i.tenant_id = ?1 and i.task_id = t.id and i.finished_at is null)";
+    and (select 1 from tasks v cross join queue_items i where v.tenant_id = ?1 and v.lineage_id = t.lineage_id
+        and i.tenant_id = ?1 and i.task_id = v.id and i.finished_at is null limit 1) is null
+    and (select 1 from runs r where r.tenant_id = ?1 and r.task_id = t.id and r.drives_task and r.status = 'running' limit 1) is null";
+
+/// The version that an item runs if it is taken now, for use inside a query in which `item` is the item's table: the one that was
+/// asked for, if exactly that is wanted; else the pin of the item's role, else the current version. Null where none is live.
+pub fn version_of(item: &str) -> String {
+    resolved(&format!("{item}.task_id"), &format!("{item}.role_id"), &format!("{item}.exact"))
+}
+
+/// The version that runs of the task `task`, for the role `role`. A pin whose version is archived or deleted does not count.
+pub fn resolved(task: &str, role: &str, exact: &str) -> String {
+    format!(
+        "(select case when {exact} then (case when v.deleted_at is null and not v.archived then v.id end) else coalesce(
+            (select p.task_id from packages p join tasks w on w.id = p.task_id where p.role_id = {role} and p.lineage_id = v.lineage_id
+             and p.deleted_at is null and w.deleted_at is null and not w.archived), v.current_id) end
+          from tasks v where v.id = {task})"
+    )
+}
 
 /// What makes an item one that is completed straight away: nobody has to hear of it but its run. The holder is the run that acts,
 /// where one does. `item` is the item's table, the others are places of values.
@@ -40,7 +59,7 @@ pub fn goes_straight(item: &str, now: &str, run: Option<&str>) -> String {
     // to be.
     format!(
         "({item}.status = 'running') is true and ({item}.lease_expires > {now}) is true and {item}.held_key is null{own}
-         and exists (select 1 from tasks t where t.id = {item}.task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed')))"
+         and exists (select 1 from tasks t where t.id = {item}.run_task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed')))"
     )
 }
 
@@ -107,16 +126,14 @@ pub enum Unnamed {
 }
 
 impl Unnamed {
-    fn condition(self) -> &'static str {
-        match self {
-            Self::All => "",
-            Self::Scripted => {
-                " and exists (select 1 from tasks s where s.id = q.task_id and trim(coalesce(s.script, '')) <> '')"
-            }
-            Self::Unscripted | Self::UnscriptedOfOwnRole => {
-                " and exists (select 1 from tasks s where s.id = q.task_id and trim(coalesce(s.script, '')) = '')"
-            }
-        }
+    fn condition(self) -> String {
+        let comparison = match self {
+            Self::All => return String::new(),
+            Self::Scripted => "<>",
+            Self::Unscripted | Self::UnscriptedOfOwnRole => "=",
+        };
+        let version = version_of("q");
+        format!(" and exists (select 1 from tasks s where s.id = {version} and trim(coalesce(s.script, '')) {comparison} '')")
     }
 }
 
@@ -144,8 +161,8 @@ row! {
     }
 }
 
-/// What [`Picked`] is read from: an item `q`, its task `t` and the agent `a` that takes it.
-const PICKED: &str = "q.id, q.run_id, q.priority, q.in_queue_since, q.fence, q.attempt, q.task_id, t.variant, t.revision, t.recurring, t.status,
+/// What [`Picked`] is read from: an item `q`, the version `t` that it runs and the agent `a` that takes it.
+const PICKED: &str = "q.id, q.run_id, q.priority, q.in_queue_since, q.fence, q.attempt, t.id, t.variant, t.revision, t.recurring, t.status,
     coalesce(q.role_id, t.role_id), coalesce(q.workspace_id, t.workspace_id), q.initiated_by, q.chain_depth,
     a.id, a.role_id, a.runner";
 
@@ -238,15 +255,15 @@ impl Taker {
 }
 
 impl Writer<'_> {
-    /// Adds an item of the task with this variant, in its role, whatever task it names itself. One that is not there, or archived,
-    /// refutes the transaction.
+    /// Adds an item of the task with this variant, in its role, whatever task it names itself. A task that does not exist or has
+    /// no current version refutes the transaction.
     pub fn insert_item_of(&mut self, item: &QueueItem, variant: &str) -> Result<()> {
         static SQL: LazyLock<String> = LazyLock::new(|| {
             let columns = QueueItem::COLUMNS;
             let task = columns.iter().zip(1..).find(|(column, _)| **column == "task_id").map_or(0, |(_, place)| place);
             let places = columns.iter().zip(1..).map(|(column, place)| match *column {
                 "task_id" => format!(
-                    "(select id from tasks where tenant_id = ?2 and variant = ?{place} and deleted_at is null and not archived)"
+                    "(select id from tasks where tenant_id = ?2 and variant = ?{place} and deleted_at is null and current_id is not null)"
                 ),
                 "role_id" => format!(
                     "coalesce(?{place}, (select role_id from tasks where tenant_id = ?2 and variant = ?{task} and deleted_at is null))"
@@ -323,7 +340,7 @@ impl Writer<'_> {
         let mut bound = Bound::default();
         let most = bound.place(&limit);
         let (agent, moment) = (taker.agent(&mut bound), taker.moment(&mut bound, &now));
-        let key_is_free = key_is_free(Engine::Sqlite);
+        let (key_is_free, version) = (key_is_free(Engine::Sqlite), version_of("q"));
         let ways: Vec<String> = taker
             .ways(&mut bound)
             .iter()
@@ -332,7 +349,7 @@ impl Writer<'_> {
                 format!(
                     "select * from (select {PICKED} from queue_items q cross join tasks t cross join agents a
                      where q.tenant_id = ?1 and q.status = 'ready' and {way} and {key_is_free}{moment}
-                     and t.id = q.task_id and {agent} order by {ORDER} limit {most})"
+                     and t.id = {version} and {agent} order by {ORDER} limit {most})"
                 )
             })
             .collect();
@@ -344,9 +361,9 @@ impl Writer<'_> {
             let slot = taker.slots.as_ref().and_then(|slots| slots.get(place).copied());
             self.post(
                 "update queue_items set status = 'running', fence = fence + 1, task_revision = ?3, lease_seconds = ?4, lease_expires = ?5,
-                 heartbeat_at = ?6, taken_by = ?7, slot = ?8, held_key = concurrency_key, run_id = ?9, not_before = null
+                 heartbeat_at = ?6, taken_by = ?7, slot = ?8, held_key = concurrency_key, run_id = ?9, not_before = null, run_task_id = ?10
                  where tenant_id = ?1 and id = ?2",
-                params![item.id, item.revision, taker.lease_seconds, lease_expires, now, item.agent_id, slot, item.run_id],
+                params![item.id, item.revision, taker.lease_seconds, lease_expires, now, item.agent_id, slot, item.run_id, item.task_id],
             )?;
         }
         Ok(picked)
@@ -374,31 +391,33 @@ struct Picking<'a> {
 }
 
 impl<'a> Picking<'a> {
-    /// The tables from which the update takes: those that may be had, and `chosen` of them, each with its place.
+    /// The tables from which the update takes: those that may be had, and `chosen` of them, each with the version that it runs and
+    /// its place.
     fn chosen(&'a self, bound: &mut Bound<'a>) -> String {
         // In the text: PostgreSQL expects much of a number it is not told, and would plan anew each time.
         let most = self.taker.limit;
         let moment = self.taker.moment(bound, &self.now);
-        let (key_is_free, also) = (key_is_free(Engine::Postgres), self.also);
+        let (key_is_free, also, version) = (key_is_free(Engine::Postgres), self.also, version_of("q"));
         let ways = self.taker.ways(bound);
         let picks: Vec<String> = ways
             .iter()
             .zip(1..)
             .map(|(way, number)| {
                 format!(
-                    "way{number} as (select q.id, q.priority, q.in_queue_since from queue_items q
-                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {key_is_free}{moment}{also} order by {ORDER} limit {most} for update skip locked)"
+                    "way{number} as (select q.id, q.priority, q.in_queue_since, {version} as version from queue_items q
+                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {key_is_free}{moment}{also} and {version} is not null
+                     order by {ORDER} limit {most} for update skip locked)"
                 )
             })
             .collect();
         let picks = picks.join(", ");
         if (ways.len(), most) == (1, 1) {
-            return format!("{picks}, chosen as (select id, 1 as place from way1)");
+            return format!("{picks}, chosen as (select id, version, 1 as place from way1)");
         }
         let all: Vec<String> = (1..=ways.len()).map(|number| format!("select * from way{number}")).collect();
         format!(
             "{picks},
-             chosen as (select q.id, cast(row_number() over (order by {ORDER}) as int) as place from ({all}) q order by place limit {most})",
+             chosen as (select q.id, q.version, cast(row_number() over (order by {ORDER}) as int) as place from ({all}) q order by place limit {most})",
             all = all.join(" union all "),
         )
     }
@@ -408,8 +427,8 @@ impl<'a> Picking<'a> {
         format!(
             "update queue_items q set status = 'running', fence = q.fence + 1, task_revision = t.revision, lease_seconds = {lease_seconds},
              lease_expires = {lease_expires}, heartbeat_at = {now}, taken_by = a.id, slot = (cast({slots} as bigint[]))[c.place],
-             held_key = q.concurrency_key, run_id = (cast({runs} as uuid[]))[c.place], not_before = null
-             from chosen c, tasks t, agents a where q.id = c.id and t.id = q.task_id and {agent}
+             held_key = q.concurrency_key, run_id = (cast({runs} as uuid[]))[c.place], not_before = null, run_task_id = t.id
+             from chosen c, tasks t, agents a where q.id = c.id and t.id = c.version and {agent}
              returning {PICKED}",
             lease_seconds = bound.place(&self.taker.lease_seconds),
             lease_expires = bound.place(&self.lease_expires),

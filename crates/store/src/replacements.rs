@@ -1,6 +1,6 @@
-//! Walking from a task to the one that stands in for it now.
+//! Walking along replacements: forward to the current version of a task, back to the versions before it.
 
-use trackway_domain::{Id, Variant, kind, words::Level};
+use trackway_domain::{Id, Variant, kind, text::BLANKS, words::Level};
 
 use crate::{error::Result, params, row, store::Reader};
 
@@ -14,7 +14,68 @@ row! {
     }
 }
 
+row! {
+    /// A version of a task.
+    pub struct EarlierVersion {
+        id: Id<kind::Task>,
+        variant: Variant,
+        /// How many replacements it lies behind the task: 0 for the task itself.
+        steps: i64,
+    }
+}
+
+/// What a version has or lacks, as a condition on the version `c` of the lineage `c.lineage_id`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Has {
+    /// Links to or from other lineages.
+    Links,
+    /// Boards that are pinned to it.
+    Boards,
+    /// A report that is current and not blank. `?3` are the characters that count as blank.
+    Report,
+}
+
+impl Has {
+    fn condition(self) -> &'static str {
+        match self {
+            Self::Links => {
+                "(exists (select 1 from task_links l cross join tasks o where l.from_task_id = c.id and l.deleted_at is null
+                    and o.id = l.to_task_id and o.lineage_id <> c.lineage_id)
+                 or exists (select 1 from task_links l cross join tasks o where l.to_task_id = c.id and l.deleted_at is null
+                    and o.id = l.from_task_id and o.lineage_id <> c.lineage_id))"
+            }
+            Self::Boards => {
+                "exists (select 1 from boards b where b.tenant_id = ?1 and b.task_id = c.id and b.archived_at is null and b.deleted_at is null)"
+            }
+            Self::Report => {
+                "exists (select 1 from agent_links l cross join report_heads h cross join reports p
+                    where l.tenant_id = ?1 and l.to_task_id = c.id and h.agent_id = l.from_agent_id and h.task_id = c.id
+                    and p.id = h.report_id and trim(p.content, ?3) <> '')"
+            }
+        }
+    }
+}
+
 impl Reader<'_> {
+    /// The version whose links, boards or report count for a task: the task itself if it has its own, else the nearest version
+    /// before it that has. Of several tasks that a version replaces, the one replaced last is the version before it.
+    pub fn version_that_has(&mut self, task: Id<kind::Task>, has: Has) -> Result<Option<EarlierVersion>> {
+        let condition = has.condition();
+        let sql = format!(
+            "with recursive earlier (id, lineage_id, steps) as (
+                 select t.id, t.lineage_id, 0 from tasks t where t.tenant_id = ?1 and t.id = ?2
+                 union all
+                 select e.old_task_id, c.lineage_id, c.steps + 1 from earlier c join task_replaces e on e.new_task_id = c.id and e.old_task_id = (
+                     select b.old_task_id from task_replaces b where b.new_task_id = c.id order by b.created_at desc, b.old_task_id limit 1)
+                 where not {condition}
+             ) select t.id, t.variant, cast(c.steps as bigint) from earlier c join tasks t on t.id = c.id where {condition} order by c.steps desc limit 1"
+        );
+        match has {
+            Has::Report => self.one(&sql, params![task, BLANKS]),
+            Has::Links | Has::Boards => self.one(&sql, params![task]),
+        }
+    }
+
     /// The way from a task to its live successor. At each fork the newest edge, then the smallest id, among those
     /// that lead to an answer: `replaced` is kept so that no step has to be taken back.
     pub fn replacement_path(&mut self, from: Id<kind::Task>) -> Result<Vec<Step>> {

@@ -3,6 +3,7 @@
 use trackway_domain::{Id, Time, Variant, kind, words::RunStatus};
 
 use crate::{
+    queue::{resolved, version_of},
     shown,
     tables::{
         Agent, Board, Commitment, Conversation, Decision, Experiment, Message, Note, Package, QueueItem, Report, Route,
@@ -163,6 +164,8 @@ shown! {
         task: Variant = "t.variant",
         workspace: Option<String> = "s.name",
         task_deleted: bool = "t.deleted_at is not null",
+        /// The version that a message would run now; none where no version is live.
+        would_run: Option<Variant> = format!("(select n.variant from tasks n where n.id = {})", resolved("o.task_id", "coalesce(t.role_id, o.role_id)", "o.exact")),
     } from "routes o join tasks t on t.id = o.task_id left join roles r on r.id = o.role_id left join workspaces s on s.id = o.workspace_id"
 }
 
@@ -175,7 +178,12 @@ shown! {
 
 shown! {
     pub struct QueueItemShown of item: QueueItem as "q" {
+        /// The version that was asked for.
         variant: Variant = "t.variant",
+        /// The version that the last take ran.
+        run_variant: Option<Variant> = "(select n.variant from tasks n where n.id = q.run_task_id)",
+        /// The version that the next take would run. None where none is live, and once nobody can take the item any more.
+        would_run: Option<Variant> = format!("case when q.status in ('waiting', 'blocked', 'ready') then (select n.variant from tasks n where n.id = {}) end", version_of("q")),
         role: Option<String> = "r.name",
         agent: Option<String> = "a.handle",
         workspace: Option<String> = "w.name",

@@ -105,7 +105,7 @@ pub trait Shown: FromRow {
 /// Declares what is shown of a table's rows: all of the row, and names from joined tables.
 #[macro_export]
 macro_rules! shown {
-    ($(#[$meta:meta])* pub struct $name:ident of $row:ident: $table:ty as $alias:literal { $($(#[$field_meta:meta])* $field:ident: $type:ty = $expression:literal),* $(,)? } from $from:literal) => {
+    ($(#[$meta:meta])* pub struct $name:ident of $row:ident: $table:ty as $alias:literal { $($(#[$field_meta:meta])* $field:ident: $type:ty = $expression:expr),* $(,)? } from $from:literal) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, serde::Serialize)]
         pub struct $name { #[serde(flatten)] pub $row: $table, $($(#[$field_meta])* pub $field: $type),* }
@@ -122,7 +122,7 @@ macro_rules! shown {
             fn select() -> &'static str {
                 static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
                     let own = <$table as $crate::table::Table>::COLUMNS.iter().map(|column| format!("{}.{column}", $alias));
-                    let columns: Vec<String> = own.chain([$($expression.to_owned()),*]).collect();
+                    let columns: Vec<String> = own.chain([$(String::from($expression)),*]).collect();
                     format!("select {} from {}", columns.join(", "), $from)
                 });
                 &SQL

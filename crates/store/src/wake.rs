@@ -9,11 +9,14 @@ use trackway_domain::{
 
 use crate::{
     error::Result,
+    current_reports::Tasks,
     linked_tasks::Linked,
-    params, row,
+    params,
+    replacements::{EarlierVersion, Has},
+    row,
     shown::{AgentShown, TaskShown},
     store::Reader,
-    tables::{Board, RunWake, Scratchpad, Stickie, TaskLink},
+    tables::{Board, Report, RunWake, Scratchpad, Stickie, TaskLink},
 };
 
 /// Boards of a task that are told, and stickies of each.
@@ -181,23 +184,24 @@ impl Gathering<'_, '_> {
         let Some(task) = self.waking.task else {
             return Ok(Section::none(NAME, "the run has no task"));
         };
+        let Some(version) = self.read.version_that_has(task, Has::Boards)? else {
+            return Ok(Section::none(NAME, "no board is pinned to the task"));
+        };
         let boards = self.read.rows::<Board>(
             "where tenant_id = ?1 and task_id = ?2 and archived_at is null and deleted_at is null order by id limit ?3",
-            params![task, BOARDS_MAX],
+            params![version.id, BOARDS_MAX],
         )?;
-        if boards.is_empty() {
-            return Ok(Section::none(NAME, "no board is pinned to the task"));
-        }
+        let pinned_to = (version.steps > 0).then(|| format!("{}, which this task replaces", version.variant));
         let (mut texts, mut sources) = (Vec::new(), Vec::new());
         for board in boards {
             let source = format!("board:{}@{}", board.id, board.edit_count);
-            texts.push(self.stickies(&board, &source)?);
+            texts.push(self.stickies(&board, &source, pinned_to.clone())?);
             sources.push(source);
         }
         Ok(Section::present(NAME, sources, texts.join("\n\n")))
     }
 
-    fn stickies(&mut self, board: &Board, source: &str) -> Result<String> {
+    fn stickies(&mut self, board: &Board, source: &str, pinned_to: Option<String>) -> Result<String> {
         let mut stickies = self.read.rows::<Stickie>(
             "where tenant_id = ?1 and board_id = ?2 and archived_at is null and deleted_at is null
              order by case priority when 'must' then 1 when 'should' then 2 when 'could' then 3 when 'wont' then 5 else 4 end, id",
@@ -218,6 +222,7 @@ impl Gathering<'_, '_> {
         }
         let said = facts(&[
             ("board", Some(board.name.clone().unwrap_or_else(|| board.id.short()))),
+            ("pinned to", pinned_to),
             ("guidelines", board.guidelines.clone()),
             ("background", board.background.clone()),
         ]);
@@ -262,18 +267,55 @@ impl Gathering<'_, '_> {
         let (Some(agent), Some(task)) = (self.waking.agent, self.waking.task) else {
             return Ok(Section::none(NAME, "no agent and task were named"));
         };
-        let Some(report) = self.read.current_report_of(agent, task)? else {
+        let own = self.read.current_report_of(agent, task)?;
+        let found = match own {
+            Some(report) => Some((report, None)),
+            None => self.report_before(agent, task)?,
+        };
+        let Some((report, version)) = found else {
             return Ok(Section::none(
                 NAME,
                 "there is none; the action update_report writes one (in a shell, `trackway report update`)",
             ));
         };
         let source = format!("report:{}", report.id);
-        let whole = format!("trackway report get --task {task} --agent {agent}");
-        let said = facts(&[("when", Some(report.created_at.to_string())), ("in one line", Some(report.one_liner))]);
+        let whole = match report.task_id {
+            Some(task) => format!("trackway report get --task {task} --agent {}", report.agent_id),
+            None => format!("trackway report history --agent {}", report.agent_id),
+        };
+        let by = match &version {
+            Some(_) if report.agent_id != agent => Some(self.read.shown_by_id::<AgentShown>("a", report.agent_id)?),
+            _ => None,
+        };
+        let said = facts(&[
+            ("on", version.map(|version| format!("{}, which this task replaces", version.variant))),
+            ("by", by.map(|shown| shown.agent.handle)),
+            ("when", Some(report.created_at.to_string())),
+            ("in one line", Some(report.one_liner)),
+        ]);
         let content = excerpt(NAME, &source, &report.content, &whole, &mut self.cuts);
         let text = format!("{said}\n\n{}\n\n{content}", fenced("text", &report.tldr));
         Ok(Section::present(NAME, vec![source], text))
+    }
+
+    /// The report of the nearest version before a task that has no report of its own: the agent's, else the one that speaks for
+    /// that version.
+    fn report_before(
+        &mut self,
+        agent: Id<kind::Agent>,
+        task: Id<kind::Task>,
+    ) -> Result<Option<(Report, Option<EarlierVersion>)>> {
+        let Some(version) = self.read.version_that_has(task, Has::Report)?.filter(|version| version.steps > 0) else {
+            return Ok(None);
+        };
+        if let Some(report) = self.read.current_report_of(agent, version.id)? {
+            return Ok(Some((report, Some(version))));
+        }
+        let Some(current) = self.read.current_reports(Tasks::One(version.id))?.into_iter().next() else {
+            return Ok(None);
+        };
+        let report = self.read.row::<Report>("where tenant_id = ?1 and id = ?2", params![current.report_id])?;
+        Ok(report.map(|report| (report, Some(version))))
     }
 
     /// What a run may use, what was asked for, and the message it answers.

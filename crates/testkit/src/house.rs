@@ -135,6 +135,7 @@ impl<'house> Hand<'house> {
             workspace: None,
             mode: None,
             max_steps: None,
+            keep_open: false,
         };
         RunHand::holding(self.house, self.house.does(start).unwrap())
     }

@@ -4,7 +4,7 @@ use trackway_domain::{
     Duration, Id, Time, Variant, cost, kind,
     words::{RunStatus, Runner},
 };
-use trackway_store::{Reader, Result, params, row, sql::Param};
+use trackway_store::{Reader, Result, params, queue::version_of, row, sql::Param};
 
 row! {
     /// A task, where it happens, and what it answers.
@@ -133,10 +133,13 @@ row! {
 /// Items that are ready and that the worker leaves alone: they name an agent, or their task has no script.
 pub fn left_alone(read: &mut Reader<'_>) -> Result<Vec<LeftAlone>> {
     read.query(
-        "select a.handle, a.runner, r.name, count(*) from queue_items q join tasks t on t.id = q.task_id
-         left join agents a on a.id = q.agent_id left join roles r on r.id = q.role_id
-         where q.tenant_id = ?1 and q.status = 'ready' and (q.agent_id is not null or trim(coalesce(t.script, '')) = '')
-         group by a.handle, a.runner, r.name order by case when a.handle is null then 1 else 0 end, a.handle, r.name limit 20",
+        &format!(
+            "select a.handle, a.runner, r.name, count(*) from queue_items q join tasks t on t.id = {}
+             left join agents a on a.id = q.agent_id left join roles r on r.id = q.role_id
+             where q.tenant_id = ?1 and q.status = 'ready' and (q.agent_id is not null or trim(coalesce(t.script, '')) = '')
+             group by a.handle, a.runner, r.name order by case when a.handle is null then 1 else 0 end, a.handle, r.name limit 20",
+            version_of("q")
+        ),
         &[],
     )
 }

@@ -8,7 +8,9 @@ use trackway_domain::{
     words::{ActorKind, ItemStatus, Priority, RunStatus, Runner, TaskStatus},
 };
 use trackway_store::{
-    Reader, Result, params, row,
+    Reader, Result, params,
+    queue::version_of,
+    row,
     shown::AgentShown,
     tables::{Person, Scratchpad, Studio},
 };
@@ -231,9 +233,10 @@ fn last_runs(read: &mut Reader<'_>, asking: Asking<'_>) -> Result<Vec<LastRun>> 
 /// What is for this agent alone, then what anyone of its role may take.
 fn waiting(read: &mut Reader<'_>, agent: Uuid) -> Result<Vec<Waiting>> {
     const ITEM: &str = "select q.id, t.variant, q.status, q.priority, q.in_queue_since from";
+    let version = version_of("q");
     let mut items = read.query::<Waiting>(
         &format!(
-            "{ITEM} queue_items q join tasks t on t.id = q.task_id where q.tenant_id = ?1 and q.status = 'ready' and q.agent_id = ?2
+            "{ITEM} queue_items q join tasks t on t.id = {version} where q.tenant_id = ?1 and q.status = 'ready' and q.agent_id = ?2
              order by q.priority desc, q.in_queue_since, q.id limit ?3"
         ),
         params![agent, WAITING_SHOWN],
@@ -241,7 +244,7 @@ fn waiting(read: &mut Reader<'_>, agent: Uuid) -> Result<Vec<Waiting>> {
     let anyones = read.query::<Waiting>(
         &format!(
             "{ITEM} (select * from queue_items where tenant_id = ?1 and status = 'ready' and agent_id is null
-                 order by priority desc, in_queue_since, id limit 200) q join tasks t on t.id = q.task_id
+                 order by priority desc, in_queue_since, id limit 200) q join tasks t on t.id = {version}
              where q.role_id is null or q.role_id = (select role_id from agents where id = ?2)
              order by q.priority desc, q.in_queue_since, q.id limit ?3"
         ),

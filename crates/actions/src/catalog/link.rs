@@ -1,14 +1,14 @@
 //! Links between tasks: what blocks, follows up, duplicates, fixes, supersedes or relates to what.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Error as Rule, Id, Ref, Variant, kind, replacement_graph, words::LinkType};
+use trackway_domain::{Error as Rule, Id, Ref, Variant, kind, words::LinkType};
 use trackway_store::{
     Writer, params,
     tables::{Task, TaskLink},
 };
 
 use super::{
-    replacement::variants,
+    lineage::{refresh_blockers_of, refuse_blocking_cycle},
     task::{live_task, resource},
 };
 use crate::{
@@ -76,8 +76,7 @@ impl Action for AddLink {
             return Ok(Done::unchanged(linked(id, false)));
         }
         if self.link_type == LinkType::Blocks {
-            refuse_cycle(write, &from, &to)?;
-            count_blocker(write, &from, &to, 1)?;
+            refuse_blocking_cycle(write, &from, &to)?;
         }
         let link = TaskLink {
             id: write.new_id(),
@@ -90,6 +89,9 @@ impl Action for AddLink {
         };
         write.insert(&link)?;
         Resource::outside(link.id, path(&from, self.link_type, &to)).register(context, write)?;
+        if self.link_type == LinkType::Blocks {
+            refresh_blockers_of(write, to.lineage_id)?;
+        }
         let resource = resource(&from);
         Ok(Done::changed(linked(link.id, true), &resource, Touch::one(resource.clone())))
     }
@@ -97,36 +99,6 @@ impl Action for AddLink {
 
 fn path(from: &Task, link_type: LinkType, to: &Task) -> String {
     format!("{} {link_type} {}", from.variant, to.variant)
-}
-
-/// A task that blocks, directly or not, the one it would wait for.
-fn refuse_cycle(write: &mut Writer<'_>, from: &Task, to: &Task) -> Result<()> {
-    let edges = write.query::<(Id<kind::Task>, Id<kind::Task>)>(
-        "with recursive onward (from_id, to_id) as (
-             select from_task_id, to_task_id from task_links
-             where tenant_id = ?1 and from_task_id = ?2 and link_type = 'blocks' and deleted_at is null
-             union
-             select l.from_task_id, l.to_task_id from onward o join task_links l
-             on l.from_task_id = o.to_id and l.link_type = 'blocks' and l.deleted_at is null
-         ) select from_id, to_id from onward",
-        params![to.id],
-    )?;
-    let Some(back) = replacement_graph::path(&edges, to.id, from.id) else {
-        return Ok(());
-    };
-    let mut names = vec![from.variant.to_string()];
-    names.extend(variants(write, &back)?);
-    Err(replacement_graph::cycle("blocks", &names).into())
-}
-
-fn count_blocker(write: &mut Writer<'_>, blocker: &Task, blocked: &Task, step: i64) -> Result<()> {
-    if blocker.deleted_at.is_none() && !blocker.status.releases_blocked() {
-        write.post(
-            "update tasks set open_blockers = open_blockers + ?3 where tenant_id = ?1 and id = ?2",
-            params![blocked.id, step],
-        )?;
-    }
-    Ok(())
 }
 
 /// Remove a link between tasks
@@ -153,11 +125,11 @@ impl Action for DeleteLink {
         let mut task = |id| write.row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![id]);
         let from = task(link.from_task_id)?.ok_or_else(gone)?;
         let to = task(link.to_task_id)?.ok_or_else(gone)?;
-        if link.link_type == LinkType::Blocks {
-            count_blocker(write, &from, &to, -1)?;
-        }
         link.deleted_at = Some(write.now);
         write.update(&link)?;
+        if link.link_type == LinkType::Blocks {
+            refresh_blockers_of(write, to.lineage_id)?;
+        }
         write.unregister(link.id)?;
         let resource = resource(&from);
         let output = Linked {

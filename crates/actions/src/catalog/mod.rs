@@ -3,6 +3,7 @@
 pub mod definition;
 pub mod import;
 pub mod label;
+pub(crate) mod lineage;
 pub mod link;
 pub mod package;
 pub mod replacement;

@@ -7,7 +7,10 @@ use trackway_store::{
     tables::{Package, Task},
 };
 
-use super::task::{live_task, resource};
+use super::{
+    lineage::refresh_items,
+    task::{live_task, resource},
+};
 use crate::{
     action::{About, Action, Done, Resource},
     context::Context,
@@ -59,6 +62,7 @@ impl Action for SetPackage {
                     params![package.task_id],
                 )?;
                 move_pin(write, &package, &name, &task)?;
+                refresh_items(write, task.lineage_id)?;
                 let resource = resource(&task);
                 return Ok(Done::changed(pinned(was.map(|(was,)| was)), &resource, Touch::one(resource.clone())));
             }
@@ -76,6 +80,7 @@ impl Action for SetPackage {
         };
         write.insert(&package)?;
         Resource::outside(package.id, path(&name, &task)).register(context, write)?;
+        refresh_items(write, task.lineage_id)?;
         let resource = resource(&task);
         Ok(Done::changed(pinned(None), &resource, Touch::one(resource.clone())))
     }
@@ -133,6 +138,7 @@ impl Action for DeletePackage {
             .ok_or_else(|| Rule::not_found(format!("role {name} has no version of {} pinned", task.variant)))?;
         write.update(&Package { deleted_at: Some(write.now), ..package.clone() })?;
         write.unregister(package.id)?;
+        refresh_items(write, task.lineage_id)?;
         let pinned = write
             .row::<Task>("where tenant_id = ?1 and id = ?2", params![package.task_id])?
             .ok_or_else(|| Rule::not_found("the pinned task is gone"))?;
@@ -185,6 +191,7 @@ impl Action for UpgradePackages {
             let name = role_name(write, package.role_id)?;
             let task = live_task(write, &Ref::from(to.id))?;
             move_pin(write, &package, &name, &task)?;
+            refresh_items(write, task.lineage_id)?;
             moved.push(Moved { role: name, from: from.variant.clone(), to: to.variant.clone() });
             touched.push(resource(&task));
         }

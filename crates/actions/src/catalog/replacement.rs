@@ -1,17 +1,19 @@
 //! Replacement edges: which task a newer one stands in for.
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Error as Rule, Id, Ref, Variant, kind, replacement_graph, text, words::Level};
 use trackway_store::{
     Writer, params,
     tables::{Package, Task, TaskReplace},
 };
+use uuid::Uuid;
 
+use super::{
+    lineage::{refresh_versions, refuse_joining_cycle},
+    task::{live_task, resource},
+};
 use crate::{
     action::{Action, Done},
-    catalog::task::{live_task, resource},
     context::Context,
     error::Result,
     touched::{Touch, did},
@@ -96,13 +98,17 @@ pub(crate) fn replace(
             params![edge.new_task_id, edge.old_task_id, edge.level, edge.comment, edge.updated_at],
         )?;
     } else {
-        if new.lineage_id == old.lineage_id {
+        let lineage = if new.lineage_id == old.lineage_id {
             refuse_cycle(write, new, old)?;
+            new.lineage_id
         } else {
-            notices = join_lineages(write, new, old)?;
-        }
+            refuse_joining_cycle(write, new, old)?;
+            let joined = join_lineages(write, new, old)?;
+            notices = joined.notices;
+            joined.lineage
+        };
         write.insert(&edge)?;
-        refresh_replaced(write, [old.id])?;
+        refresh_versions(write, lineage)?;
     }
     Ok(Replaced {
         new: new.variant.clone(),
@@ -139,8 +145,14 @@ pub(crate) fn variants(write: &mut Writer<'_>, tasks: &[Id<kind::Task>]) -> Resu
     Ok(names)
 }
 
+/// Two lineages that became one.
+struct Joined {
+    lineage: Uuid,
+    notices: Vec<String>,
+}
+
 /// Two lineages become one: the smaller takes the other's id. Of two pins of one role the newer stays.
-fn join_lineages(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<Vec<String>> {
+fn join_lineages(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<Joined> {
     let mut size =
         |lineage| write.count("select count(*) from tasks where tenant_id = ?1 and lineage_id = ?2", params![lineage]);
     let (smaller, larger) = if size(new.lineage_id)? <= size(old.lineage_id)? {
@@ -181,39 +193,5 @@ fn join_lineages(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<Vec<S
         "update tasks set lineage_id = ?3 where tenant_id = ?1 and lineage_id = ?2",
         params![smaller, larger],
     )?;
-    Ok(notices)
-}
-
-/// Brings `replaced` up to date for tasks whose successors changed, and as far back as that matters: a task is
-/// replaced when something that replaces it is usable, or is itself replaced.
-pub(crate) fn refresh_replaced(write: &mut Writer<'_>, tasks: impl IntoIterator<Item = Id<kind::Task>>) -> Result<()> {
-    let mut waiting: VecDeque<_> = tasks.into_iter().collect();
-    while let Some(id) = waiting.pop_front() {
-        let Some(task) = write.row::<Task>("where tenant_id = ?1 and id = ?2", params![id])? else {
-            continue;
-        };
-        let successors = write.count(
-            "select count(*) from task_replaces e join tasks n on n.id = e.new_task_id
-             where e.tenant_id = ?1 and e.old_task_id = ?2 and (n.replaced or (n.deleted_at is null and not n.archived))",
-            params![id],
-        )?;
-        let replaced = successors > 0;
-        if replaced == task.replaced {
-            continue;
-        }
-        write.post("update tasks set replaced = ?3 where tenant_id = ?1 and id = ?2", params![id, replaced])?;
-        if !task.usable() {
-            waiting.extend(replaced_by(write, id)?);
-        }
-    }
-    Ok(())
-}
-
-/// The tasks that a task replaces.
-pub(crate) fn replaced_by(write: &mut Writer<'_>, id: Id<kind::Task>) -> Result<Vec<Id<kind::Task>>> {
-    let olds = write.query::<(Id<kind::Task>,)>(
-        "select old_task_id from task_replaces where tenant_id = ?1 and new_task_id = ?2",
-        params![id],
-    )?;
-    Ok(olds.into_iter().map(|(old,)| old).collect())
+    Ok(Joined { lineage: larger, notices })
 }

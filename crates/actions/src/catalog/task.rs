@@ -15,7 +15,10 @@ use trackway_store::{
 };
 use uuid::Uuid;
 
-use super::replacement::{refresh_replaced, replace, replaced_by};
+use super::{
+    lineage::{refresh_blocked, refresh_versions},
+    replacement::replace,
+};
 use crate::{
     action::{Action, Done, Resource},
     context::Context,
@@ -158,7 +161,11 @@ impl Action for SetTask {
         claim(context, write, &variant, &workflow)?;
         self.check_revision(before.as_ref())?;
 
-        let mut task = before.clone().unwrap_or_else(|| new(context, write, &variant, &workflow));
+        let old = self.replaces.as_ref().map(|old| live_task(write, old)).transpose()?;
+        let mut task = match (&before, &old) {
+            (Some(before), _) => before.clone(),
+            (None, old) => new(context, write, &variant, &workflow, old.as_ref()),
+        };
         if let Some(command) = self.command.as_deref().filter(|command| !command.is_empty()) {
             command.clone_into(&mut task.command);
         }
@@ -168,9 +175,8 @@ impl Action for SetTask {
             save(context, write, before.as_ref(), &mut task)?;
         }
         let mut notices = Vec::new();
-        if let Some(old) = &self.replaces {
-            let old = live_task(write, old)?;
-            notices = replace(context, write, &task, &old, self.level, self.comment.as_deref())?.notices;
+        if let Some(old) = &old {
+            notices = replace(context, write, &task, old, self.level, self.comment.as_deref())?.notices;
         }
 
         let resource = resource(&task);
@@ -294,9 +300,10 @@ fn claim(context: &Context, write: &mut Writer<'_>, variant: &Variant, workflow:
     }
 }
 
-fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Workflow) -> Task {
+/// A new task. It begins with the definition of the task that it replaces, if it replaces one.
+fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Workflow, old: Option<&Task>) -> Task {
     let id = write.new_id();
-    Task {
+    let blank = Task {
         id,
         tenant_id: context.tenant,
         variant: variant.clone(),
@@ -325,9 +332,32 @@ fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Work
         lineage_id: id.uuid(),
         open_blockers: 0,
         replaced: false,
+        current_id: Some(id),
         created_at: write.now,
         updated_at: write.now,
         deleted_at: None,
+    };
+    match old.cloned() {
+        None => blank,
+        Some(old) => Task {
+            id: blank.id,
+            tenant_id: blank.tenant_id,
+            variant: blank.variant,
+            command: blank.command,
+            workflow_id: blank.workflow_id,
+            archived: blank.archived,
+            status: blank.status,
+            status_since: blank.status_since,
+            revision: blank.revision,
+            lineage_id: blank.lineage_id,
+            open_blockers: blank.open_blockers,
+            replaced: blank.replaced,
+            current_id: blank.current_id,
+            created_at: blank.created_at,
+            updated_at: blank.updated_at,
+            deleted_at: blank.deleted_at,
+            ..old
+        },
     }
 }
 
@@ -337,15 +367,16 @@ fn save(context: &Context, write: &mut Writer<'_>, before: Option<&Task>, task: 
     task.updated_at = write.now;
     match before {
         None => {
+            task.current_id = task.usable().then_some(task.id);
             write.insert(task)?;
             resource(task).register(context, write)?;
         }
         Some(before) => {
             write.update(task)?;
-            release_blocked(write, before, task)?;
             if before.usable() != task.usable() {
-                let olds = replaced_by(write, task.id)?;
-                refresh_replaced(write, olds)?;
+                refresh_versions(write, task.lineage_id)?;
+            } else {
+                release_blocked(write, before, task)?;
             }
         }
     }
@@ -364,18 +395,12 @@ fn save(context: &Context, write: &mut Writer<'_>, before: Option<&Task>, task: 
     Ok(())
 }
 
-/// Keeps the count of open blockers of the tasks this one blocks.
+/// Counts the open blockers of the tasks that this one blocks again, if its new status changes what it blocks.
 pub(crate) fn release_blocked(write: &mut Writer<'_>, before: &Task, after: &Task) -> Result<()> {
-    let blocks = |task: &Task| task.deleted_at.is_none() && !task.status.releases_blocked();
-    let step = i64::from(blocks(after)) - i64::from(blocks(before));
-    if step != 0 {
-        write.post(
-            "update tasks set open_blockers = open_blockers + ?3 where tenant_id = ?1 and id in
-             (select to_task_id from task_links where from_task_id = ?2 and link_type = 'blocks' and deleted_at is null)",
-            params![after.id, step],
-        )?;
+    if before.status.releases_blocked() == after.status.releases_blocked() {
+        return Ok(());
     }
-    Ok(())
+    refresh_blocked(write, after.lineage_id)
 }
 
 /// What a revision keeps: everything that `set` can set.

@@ -21,7 +21,8 @@ pub(super) struct Known {
     references: HashMap<(Kind, String), Uuid>,
     addressees: HashMap<String, (Kind, Uuid)>,
     experiments: HashMap<String, Experiment>,
-    tasks: HashMap<String, Destination>,
+    /// By reference and whether exactly that version is wanted.
+    tasks: HashMap<(String, bool), Destination>,
     ways: HashMap<String, Vec<Way>>,
 }
 
@@ -68,19 +69,26 @@ impl Known {
     }
 
     /// The task that a message is sent to.
-    pub(super) fn task(&mut self, write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Destination> {
-        if let Some(known) = self.tasks.get(reference.as_str()) {
-            return Ok(*known);
+    pub(super) fn task(
+        &mut self,
+        write: &mut Writer<'_>,
+        reference: &Ref<kind::Task>,
+        exact: bool,
+    ) -> Result<Destination> {
+        let key = (reference.as_str().to_owned(), exact);
+        if let Some(known) = self.tasks.get(&key) {
+            return Ok(known.clone());
         }
-        let task = usable_task(write, reference)?;
-        let workspace = write
-            .one::<(Option<Id<kind::Workspace>>,)>(
-                "select workspace_id from tasks where tenant_id = ?1 and id = ?2",
-                params![task.id],
-            )?
-            .and_then(|(workspace,)| workspace);
-        let destination = Destination { task: task.id, role: task.role, workspace, route: None };
-        self.tasks.insert(reference.as_str().to_owned(), destination);
+        let task = usable_task(write, reference, None, exact)?;
+        let destination = Destination {
+            task: task.id,
+            role: task.role,
+            workspace: None,
+            route: None,
+            exact,
+            without_version: None,
+        };
+        self.tasks.insert(key, destination.clone());
         Ok(destination)
     }
 

@@ -58,6 +58,10 @@ pub struct SendMessage {
     /// The task it is work for: it is queued at once
     #[arg(long, value_name = "TASK")]
     pub to_task: Option<Ref<kind::Task>>,
+    /// Queue exactly this version of the task, not the pin of its role or the current version
+    #[arg(long, requires = "to_task")]
+    #[serde(default)]
+    pub exact: bool,
     /// The message it answers
     #[arg(long, value_name = "MESSAGE")]
     pub reply_to: Option<Ref<kind::Message>>,
@@ -204,7 +208,7 @@ impl SendMessage {
         match (&self.to, &self.to_task) {
             (Some(_), Some(_)) => Err(Rule::usage("a message is for one: an actor, a role or a task").into()),
             (Some(to), None) => known.addressee(write, to).map(Some),
-            (None, Some(task)) => Ok(Some((Kind::Task, known.task(write, task)?.task.uuid()))),
+            (None, Some(task)) => Ok(Some((Kind::Task, known.task(write, task, self.exact)?.task.uuid()))),
             (None, None) => Ok(None),
         }
     }
@@ -243,11 +247,11 @@ impl SendMessage {
     fn destinations(&self, write: &mut Writer<'_>, message: &Message, known: &mut Known) -> Result<Vec<Destination>> {
         let mut ways: Vec<Way> = Vec::new();
         for tag in &message.tags {
-            ways.extend(known.ways(write, tag)?);
+            ways.extend_from_slice(known.ways(write, tag)?);
         }
         ways.retain(|way| way.only.is_none() || way.only == message.role_id);
         ways.sort_unstable_by_key(|way| way.route);
-        let sent_to = self.to_task.as_ref().map(|task| known.task(write, task)).transpose()?;
+        let sent_to = self.to_task.as_ref().map(|task| known.task(write, task, self.exact)).transpose()?;
         Ok(sent_to.into_iter().chain(ways.into_iter().map(|way| way.to)).collect())
     }
 }
@@ -270,6 +274,8 @@ fn queued(
         message: Some(messages[*index].id),
         is_sent_now: true,
         route: to.route,
+        exact: to.exact,
+        without_version: to.without_version.clone(),
         ..NewItem::of(to.task)
     };
     let added = enqueue_all(context, write, destinations.iter().map(item).collect())?;

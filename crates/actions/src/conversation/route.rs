@@ -1,8 +1,8 @@
 //! Routes: which messages are work for which task.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Id, Patch, Ref, kind, patch::UNSET, text};
-use trackway_store::{Writer, params, shown::RouteShown, tables::Route};
+use trackway_domain::{Id, Patch, Ref, Variant, kind, patch::UNSET, text};
+use trackway_store::{Writer, params, queue::resolved, row, shown::RouteShown, tables::Route};
 
 use crate::{
     action::{Action, Done, Resource},
@@ -29,6 +29,9 @@ pub struct SetRoute {
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub workspace: Patch<Ref<kind::Workspace>>,
+    /// Run exactly this version, not the pin of the role or the current version
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub exact: Option<bool>,
 }
 
 /// A route as it now stands, and whether this made it.
@@ -60,6 +63,7 @@ impl Action for SetRoute {
             role_id,
             task_id,
             workspace_id: None,
+            exact: false,
             created_by: context.actor.id(),
             created_at: write.now,
             updated_at: write.now,
@@ -67,6 +71,7 @@ impl Action for SetRoute {
         });
         route.workspace_id =
             self.workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(route.workspace_id);
+        route.exact = self.exact.unwrap_or(route.exact);
         if before.as_ref() == Some(&route) {
             return Ok(Done::unchanged(RouteSet { route: write.shown_by_id("o", route.id)?, new: false }));
         }
@@ -90,17 +95,21 @@ fn path(shown: &RouteShown) -> String {
 }
 
 /// A task that a message is work for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Destination {
     pub task: Id<kind::Task>,
     pub role: Option<Id<kind::Role>>,
     pub workspace: Option<Id<kind::Workspace>>,
     /// The route that leads there, unless the message was sent there.
     pub route: Option<Id<kind::Route>>,
+    /// Whether exactly this version is run.
+    pub exact: bool,
+    /// The variant, if no version of the task is live.
+    pub without_version: Option<Variant>,
 }
 
 /// Where a route leads, and whom.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Way {
     pub route: Id<kind::Route>,
     /// Only messages in this role.
@@ -108,17 +117,45 @@ pub(super) struct Way {
     pub to: Destination,
 }
 
-/// The routes of a tag. Those to tasks that are deleted or out of use lead nowhere.
+row! {
+    /// A route, and whether a version of its task is live.
+    pub struct RouteOfTag {
+        id: Id<kind::Route>,
+        only: Option<Id<kind::Role>>,
+        task_id: Id<kind::Task>,
+        variant: Variant,
+        role: Option<Id<kind::Role>>,
+        workspace: Option<Id<kind::Workspace>>,
+        exact: bool,
+        is_live: bool,
+    }
+}
+
+/// The role of the items that a route makes: the task's, else the route's. A route's role selects messages, and the role that
+/// sends a message need not be the one that works on the task.
+const ITEM_ROLE: &str = "coalesce(t.role_id, o.role_id)";
+
+/// The routes of a tag.
 pub(super) fn ways(write: &mut Writer<'_>, tag: &str) -> Result<Vec<Way>> {
-    let found = write.query::<(Id<kind::Route>, _, _, _, _)>(
-        "select o.id, o.role_id, t.id, t.role_id, coalesce(o.workspace_id, t.workspace_id) from routes o join tasks t on t.id = o.task_id
-         where o.tenant_id = ?1 and o.tag = ?2 and o.deleted_at is null and t.deleted_at is null and not t.archived",
+    let found = write.query::<RouteOfTag>(
+        &format!(
+            "select o.id, o.role_id, t.id, t.variant, {ITEM_ROLE}, o.workspace_id, o.exact, {} is not null
+             from routes o join tasks t on t.id = o.task_id where o.tenant_id = ?1 and o.tag = ?2 and o.deleted_at is null",
+            resolved("o.task_id", ITEM_ROLE, "o.exact")
+        ),
         params![tag],
     )?;
-    let way = |(route, only, task, role, workspace)| Way {
-        route,
-        only,
-        to: Destination { task, role, workspace, route: Some(route) },
+    let way = |route: RouteOfTag| Way {
+        route: route.id,
+        only: route.only,
+        to: Destination {
+            task: route.task_id,
+            role: route.role,
+            workspace: route.workspace,
+            route: Some(route.id),
+            exact: route.exact,
+            without_version: (!route.is_live).then_some(route.variant),
+        },
     };
     Ok(found.into_iter().map(way).collect())
 }

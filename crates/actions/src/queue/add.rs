@@ -10,7 +10,9 @@ use trackway_domain::{
     words::ItemStatus,
 };
 use trackway_store::{
-    Writer, params, row,
+    Writer, params,
+    queue::resolved,
+    row,
     tables::{QueueItem, Registered},
 };
 use uuid::Uuid;
@@ -18,6 +20,7 @@ use uuid::Uuid;
 use super::{lease::return_expired, resource, unfinished};
 use crate::{
     action::{Action, Done},
+    catalog::lineage::{no_live_version, with_block_reason},
     context::{Actor, Context},
     error::Result,
     founding::WORKER,
@@ -72,6 +75,10 @@ pub struct AddItem {
     /// Not before this day or time, as 2026-02-27 or 2026-02-27T09:30:00Z
     #[arg(long, value_name = "TIME")]
     pub not_before: Option<Time>,
+    /// Run exactly this version, not the pin of the role or the current version
+    #[arg(long)]
+    #[serde(default)]
+    pub exact: bool,
 }
 
 /// An item that now waits.
@@ -104,7 +111,7 @@ impl Action for AddItem {
             && action.names_nothing_but_its_task()
         {
             // The insert itself looks the task up.
-            adding.tasks.insert(action.task.as_str().to_owned(), Usable { id: Uuid::nil().into(), role: None });
+            adding.tasks.insert((action.task.as_str().to_owned(), false), Usable { id: Uuid::nil().into(), role: None });
             adding.variant = Some(action.task.as_str().to_owned());
         }
         let dones = actions
@@ -142,20 +149,22 @@ impl AddItem {
             agent: None,
             max_attempts: None,
             not_before: None,
+            exact: false,
         }
     }
 
     /// Whether nothing else has to be looked up for it.
     fn names_nothing_but_its_task(&self) -> bool {
-        let Self { role, workspace, message, agent, dedup_key, .. } = self;
-        role.is_none() && workspace.is_none() && message.is_none() && agent.is_none() && dedup_key.is_none()
+        let Self { role, workspace, message, agent, dedup_key, exact, .. } = self;
+        !exact && role.is_none() && workspace.is_none() && message.is_none() && agent.is_none() && dedup_key.is_none()
     }
 
     fn prepared(&self, adding: &mut Adding, write: &mut Writer<'_>) -> Result<NewItem> {
         let key = |field, given: &Option<String>| {
             given.as_deref().map(|key| text::required_line(field, key, text::LINE_MAX)).transpose()
         };
-        let task = adding.task(write, &self.task)?;
+        let role = write.resolve_optional(self.role.as_ref())?;
+        let task = adding.task(write, &self.task, role, self.exact)?;
         Ok(NewItem {
             task: task.id,
             description: self
@@ -165,7 +174,7 @@ impl AddItem {
                 .transpose()?,
             why: self.why.as_deref().map(|why| text::line("why", why, text::TEXT_MAX)).transpose()?,
             tags: patch::list("tag", Some(&self.tags))?.unwrap_or_default(),
-            role: write.resolve_optional(self.role.as_ref())?.or(task.role),
+            role: role.or(task.role),
             priority: within("--priority", self.priority.unwrap_or_default(), -PRIORITY_MAX, PRIORITY_MAX)?,
             dedup_key: key("dedup key", &self.dedup_key)?,
             concurrency_key: key("concurrency key", &self.concurrency_key)?,
@@ -176,6 +185,8 @@ impl AddItem {
             agent: only_taker(write, self.agent.as_ref())?,
             max_attempts: within("--max-attempts", self.max_attempts.unwrap_or(ATTEMPTS), 1, ATTEMPTS_MAX)?,
             not_before: self.not_before,
+            exact: self.exact,
+            without_version: None,
         })
     }
 }
@@ -199,6 +210,10 @@ pub(crate) struct NewItem {
     pub agent: Option<Id<kind::Agent>>,
     pub max_attempts: i64,
     pub not_before: Option<Time>,
+    /// Whether exactly this version is run.
+    pub exact: bool,
+    /// The variant of the task, if no version of it is live: then the item is blocked.
+    pub without_version: Option<Variant>,
 }
 
 impl NewItem {
@@ -220,6 +235,8 @@ impl NewItem {
             agent: None,
             max_attempts: ATTEMPTS,
             not_before: None,
+            exact: false,
+            without_version: None,
         }
     }
 }
@@ -247,40 +264,81 @@ row! {
     }
 }
 
-/// A task that can be run.
+/// A task that can be asked for, because a version of it is live.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usable {
     pub id: Id<kind::Task>,
     pub role: Option<Id<kind::Role>>,
 }
 
-/// The task that a reference names, which can be run.
-pub(crate) fn usable_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Usable> {
-    let by_variant = write.one::<(Id<kind::Task>, Option<Id<kind::Role>>, bool, Variant)>(
-        "select id, role_id, archived, variant from tasks where tenant_id = ?1 and variant = ?2 and deleted_at is null",
-        params![reference.as_str()],
-    )?;
-    let (id, role, archived, variant) = match by_variant {
-        Some(found) => found,
-        None => {
-            let id = write.resolve(reference)?;
-            write
-                .one("select id, role_id, archived, variant from tasks where tenant_id = ?1 and id = ?2", params![id])?
-                .ok_or_else(|| Rule::not_found(format!("there is no task {reference:?}")))?
-        }
-    };
-    if archived {
-        return Err(Rule::conflict(format!("task {variant} is archived"))
-            .hint(format!("trackway task latest --variant {variant} shows what replaces it"))
-            .into());
+row! {
+    /// A task that is asked for, and the version that runs.
+    pub struct AskedFor {
+        id: Id<kind::Task>,
+        role: Option<Id<kind::Role>>,
+        variant: Variant,
+        version: Option<Id<kind::Task>>,
     }
-    Ok(Usable { id, role })
+}
+
+/// The task that a reference names and the version that runs of it, for a role or else the task's.
+fn asked_for(
+    write: &mut Writer<'_>,
+    reference: &Ref<kind::Task>,
+    role: Option<Id<kind::Role>>,
+    exact: bool,
+) -> Result<AskedFor> {
+    let select = format!(
+        "select t.id, t.role_id, t.variant, {} from tasks t where t.tenant_id = ?1",
+        resolved("t.id", "coalesce(?3, t.role_id)", "?4")
+    );
+    let by_variant = write.one::<AskedFor>(
+        &format!("{select} and t.variant = ?2 and t.deleted_at is null"),
+        params![reference.as_str(), role, exact],
+    )?;
+    if let Some(found) = by_variant {
+        return Ok(found);
+    }
+    let id = write.resolve(reference)?;
+    Ok(write
+        .one::<AskedFor>(&format!("{select} and t.id = ?2"), params![id, role, exact])?
+        .ok_or_else(|| Rule::not_found(format!("there is no task {reference:?}")))?)
+}
+
+/// The task that a reference names, and the version that runs of it. A task without a live version is a conflict.
+pub(super) fn live_version_of(
+    write: &mut Writer<'_>,
+    reference: &Ref<kind::Task>,
+    role: Option<Id<kind::Role>>,
+    exact: bool,
+) -> Result<(Usable, Id<kind::Task>)> {
+    let AskedFor { id, role, variant, version } = asked_for(write, reference, role, exact)?;
+    match version {
+        Some(version) => Ok((Usable { id, role }, version)),
+        None if exact => Err(Rule::conflict(format!("task {variant} is archived"))
+            .hint(format!("without --exact, the current version is run: trackway task latest --variant {variant}"))
+            .into()),
+        None => Err(Rule::conflict(format!("task {variant} is archived, and nothing live replaces it"))
+            .hint(format!("trackway task set --variant {variant} --archived false brings it back"))
+            .into()),
+    }
+}
+
+/// The task that a reference names, of which a version can be run.
+pub(crate) fn usable_task(
+    write: &mut Writer<'_>,
+    reference: &Ref<kind::Task>,
+    role: Option<Id<kind::Role>>,
+    exact: bool,
+) -> Result<Usable> {
+    Ok(live_version_of(write, reference, role, exact)?.0)
 }
 
 /// Items that are added together: what they share is looked up once, and they are written at once.
 #[derive(Debug, Default)]
 struct Adding {
-    tasks: HashMap<String, Usable>,
+    /// By reference and whether exactly that version is wanted.
+    tasks: HashMap<(String, bool), Usable>,
     /// The task of the only item, which is looked up as it is written.
     variant: Option<String>,
     causes: HashMap<Option<Id<kind::Message>>, Option<Cause>>,
@@ -290,12 +348,19 @@ struct Adding {
 }
 
 impl Adding {
-    fn task(&mut self, write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Usable> {
-        if let Some(known) = self.tasks.get(reference.as_str()) {
+    fn task(
+        &mut self,
+        write: &mut Writer<'_>,
+        reference: &Ref<kind::Task>,
+        role: Option<Id<kind::Role>>,
+        exact: bool,
+    ) -> Result<Usable> {
+        let key = (reference.as_str().to_owned(), exact);
+        if let Some(known) = self.tasks.get(&key) {
             return Ok(*known);
         }
-        let task = usable_task(write, reference)?;
-        self.tasks.insert(reference.as_str().to_owned(), task);
+        let task = usable_task(write, reference, role, exact)?;
+        self.tasks.insert(key, task);
         Ok(task)
     }
 
@@ -342,8 +407,12 @@ impl Adding {
             notices
                 .push(format!("the chain is {chain_depth} deep, past the limit of {CHAIN_MAX}: the item is blocked"));
             let chain = format!("the chain is {chain_depth} deep, past the limit of {CHAIN_MAX}: {chain}");
-            // What was asked for stands below, and is all that stays once it is requeued.
-            why = Some(why.map_or(chain.clone(), |asked| format!("{chain}\n{asked}")));
+            why = Some(with_block_reason(&chain, why.as_deref()));
+            ItemStatus::Blocked
+        } else if let Some(variant) = &new.without_version {
+            let reason = no_live_version(variant.as_str());
+            notices.push(format!("{reason}: the item is blocked"));
+            why = Some(with_block_reason(&reason, why.as_deref()));
             ItemStatus::Blocked
         } else if new.not_before.is_some_and(|time| time > write.now) {
             ItemStatus::Waiting
@@ -358,6 +427,8 @@ impl Adding {
             why,
             tags: new.tags,
             task_id: new.task,
+            run_task_id: None,
+            exact: new.exact,
             task_revision: None,
             message_id: new.message,
             route_id: new.route,

@@ -7,7 +7,10 @@ use trackway_domain::{
 };
 use trackway_store::Writer;
 
-use super::{Ending, ItemStands, is_claim, item, resource, settle, settle::task_is_there};
+use super::{
+    Ending, ItemStands, is_claim, item, resource, settle,
+    settle::{live_version, unblock},
+};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -82,16 +85,15 @@ impl Action for RequeueItem {
                     .into());
             }
         }
-        if !task_is_there(write, &item)? {
-            return Err(Rule::conflict(format!("the task of queue item {} was deleted", item.id.short())).into());
+        if live_version(write, &item)?.is_none() {
+            return Err(Rule::conflict(format!("queue item {} has no live version of its task to run", item.id.short()))
+                .hint("bring a version back (trackway task set --archived false), or define one that replaces it")
+                .into());
         }
         if let Some(key) = item.dedup_key.as_deref().filter(|_| item.finished_at.is_some()) {
             super::refuse_second(write, key)?;
         }
-        if item.status == ItemStatus::Blocked {
-            // The first line says why it is blocked, what follows is why it was asked for.
-            item.why = item.why.as_deref().and_then(|why| Some(why.split_once('\n')?.1.to_owned()));
-        }
+        unblock(&mut item);
         if is_claim(&item) {
             item.agent_id = None;
         }

@@ -13,10 +13,10 @@ use trackway_store::{
 
 use super::{
     NewItem, Taken, claim_key, enqueue,
+    add::live_version_of,
     lease::return_expired,
     resource,
     take::{begin, free_slots, roles, taking_agent, why_not},
-    usable_task,
 };
 use crate::{
     action::{About, Action, Done},
@@ -35,7 +35,7 @@ pub struct Claim {
     /// The agent that claims it (the worker, when it is not said)
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// This task, ready or not
+    /// This task, ready or not: its current version, or the pin of the role
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
     /// The workspace it happens in (the task's, when it is not said)
@@ -78,7 +78,7 @@ impl Action for Claim {
         }
         let roles = roles(&agent);
         let task = match &self.task {
-            Some(task) => Some(usable_task(write, task)?.id),
+            Some(task) => Some(live_version_of(write, task, role, false)?.1),
             None => next_task(write, roles)?,
         };
         let Some(task) = task else {

@@ -74,7 +74,7 @@ impl Action for CompleteItem {
             None => {
                 let item = held(write, &self.id, self.fence)?;
                 require_own_item(context, &item)?;
-                settle(write, &item, &Ending::Completed { result })?;
+                settle(write, &item, &Ending::Completed { result, keep_open: false })?;
                 item.run_id
             }
         };

@@ -2,23 +2,30 @@
 
 use serde_json::Value;
 use trackway_domain::{
-    Time, kind,
+    Id, Time, kind,
     queue::back_off_micros,
     text,
     words::{ItemStatus, TaskStatus},
 };
 use trackway_store::{
     Writer, params,
+    queue::version_of,
     tables::{QueueItem, Run, Task},
 };
 
 use super::{check_held, is_claim};
-use crate::{catalog::task::release_blocked, error::Result};
+use crate::{
+    catalog::{
+        lineage::{no_live_version, with_block_reason, without_block_reason},
+        task::release_blocked,
+    },
+    error::Result,
+};
 
 /// How a taker let go of an item.
 #[derive(Debug, Clone)]
 pub(crate) enum Ending {
-    Completed { result: Option<Value> },
+    Completed { result: Option<Value>, keep_open: bool },
     Failed { error: String, again: Again },
     Released,
     Cancelled { why: Option<String> },
@@ -40,7 +47,7 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
     item.slot = None;
     item.lease_expires = None;
     match ending {
-        Ending::Completed { result } => {
+        Ending::Completed { result, .. } => {
             item.status = ItemStatus::Completed;
             item.result.clone_from(result);
             item.error = None;
@@ -50,7 +57,9 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
             // One that may not be tried now was not tried: it costs no attempt.
             let counts = !matches!(again, Again::NotBefore(_));
             let is_last = *again == Again::Never || (counts && item.attempt >= item.max_attempts);
-            if !is_last && task_is_there(write, &item)? {
+            if is_last {
+                item.status = ItemStatus::Failed;
+            } else {
                 let wait = back_off_micros(item.attempt, jitter());
                 let soonest = Time::from_micros(write.now.micros() + wait);
                 item.status = ItemStatus::Waiting;
@@ -59,10 +68,9 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
                     Again::WhileAttemptsAreLeft | Again::Never => soonest,
                 });
                 item.attempt += i64::from(counts);
-                // Whoever waits is to know until when.
+                block_without_version(write, &mut item)?;
+                // Waiting workers learn of the new time.
                 write.ring();
-            } else {
-                item.status = ItemStatus::Failed;
             }
         }
         // A claim that is given back leaves the task to whoever claims it next.
@@ -72,6 +80,7 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
         }
         Ending::Released => {
             item.status = ItemStatus::Ready;
+            block_without_version(write, &mut item)?;
             write.ring();
         }
         Ending::Cancelled { why } => {
@@ -90,24 +99,41 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
         write.ring();
     }
     write.update(&item)?;
-    if taken {
-        move_task(write, &item)?;
+    if let Some(task) = item.run_task_id.filter(|_| taken) {
+        move_task(write, task, matches!(ending, Ending::Completed { keep_open: false, .. }))?;
     }
     Ok(item)
 }
 
-/// Whether there is still something to try again.
-pub(super) fn task_is_there(write: &mut Writer<'_>, item: &QueueItem) -> Result<bool> {
-    let there = write.count(
-        "select count(*) from tasks where tenant_id = ?1 and id = ?2 and deleted_at is null",
-        params![item.task_id],
-    )?;
-    Ok(there > 0)
+/// The version that an item would run now, if one is live.
+pub(super) fn live_version(write: &mut Writer<'_>, item: &QueueItem) -> Result<Option<Id<kind::Task>>> {
+    let sql = format!("select {} from queue_items q where q.tenant_id = ?1 and q.id = ?2", version_of("q"));
+    Ok(write.one::<(Option<Id<kind::Task>>,)>(&sql, params![item.id])?.and_then(|(version,)| version))
 }
 
-/// A task that is done once is in progress while its item is held, then done or open again.
-fn move_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
-    let is_done = item.status == ItemStatus::Completed;
+/// Blocks an item that goes back to the queue and has no live version to run.
+fn block_without_version(write: &mut Writer<'_>, item: &mut QueueItem) -> Result<()> {
+    if live_version(write, item)?.is_some() {
+        return Ok(());
+    }
+    let variant = write
+        .one::<(String,)>("select variant from tasks where tenant_id = ?1 and id = ?2", params![item.task_id])?
+        .map_or_else(String::new, |(variant,)| variant);
+    item.status = ItemStatus::Blocked;
+    item.why = Some(with_block_reason(&no_live_version(&variant), item.why.as_deref()));
+    Ok(())
+}
+
+/// Makes an item that was blocked as it would have been.
+pub(super) fn unblock(item: &mut QueueItem) {
+    if item.status == ItemStatus::Blocked {
+        item.why = without_block_reason(item.why.as_deref());
+    }
+}
+
+/// Moves a task that is done once after one of its runs ended: it stays in progress while another run works on it, then it is
+/// done if this one completed, else open again.
+fn move_task(write: &mut Writer<'_>, task: Id<kind::Task>, is_done: bool) -> Result<()> {
     let moves = |task: &Task| match task.status {
         TaskStatus::InProgress => true,
         // Somebody opened it again meanwhile, and now it is done.
@@ -115,20 +141,21 @@ fn move_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
         _ => false,
     };
     let once = "where tenant_id = ?1 and id = ?2 and not recurring and deleted_at is null";
-    if !write.row::<Task>(once, params![item.task_id])?.is_some_and(|task| moves(&task)) {
+    if !write.row::<Task>(once, params![task])?.is_some_and(|task| moves(&task)) {
         return Ok(());
     }
-    // Others count what blocks what while this is held.
+    // The number of open blockers of other tasks is counted under this lock.
     write.lock_catalog()?;
-    let Some(before) = write.row_locked::<Task>(once, params![item.task_id])?.filter(moves) else {
+    let Some(before) = write.row_locked::<Task>(once, params![task])?.filter(moves) else {
         return Ok(());
     };
     let others = write.count(
-        "select count(*) from queue_items where tenant_id = ?1 and task_id = ?2 and finished_at is null and status = 'running' and id <> ?3",
-        params![item.task_id, item.id],
+        "select (select count(*) from tasks v cross join queue_items q where v.tenant_id = ?1 and v.lineage_id = ?3 and q.tenant_id = ?1
+             and q.task_id = v.id and q.finished_at is null and q.status = 'running' and q.run_task_id = ?2)
+         + (select count(*) from runs where tenant_id = ?1 and task_id = ?2 and drives_task and status = 'running')",
+        params![task, before.lineage_id],
     )?;
-    if others > 0 && !is_done {
-        // Somebody else is still at it.
+    if others > 0 {
         return Ok(());
     }
     let mut after = before.clone();
@@ -146,7 +173,11 @@ pub(crate) fn require_lease(write: &mut Writer<'_>, run: &Run) -> Result<()> {
 /// Ends the item of a run that ended by itself.
 pub(crate) fn settle_with_run(write: &mut Writer<'_>, run: &Run, ending: &Ending) -> Result<()> {
     if run.queue_item_id.is_none() {
-        return Ok(());
+        let is_done = matches!(ending, Ending::Completed { keep_open, .. } if !(*keep_open || run.keep_open));
+        return match run.task_id.filter(|_| run.drives_task) {
+            Some(task) => move_task(write, task, is_done),
+            None => Ok(()),
+        };
     }
     if let Some(held) = held_by(write, run)? {
         settle(write, &held, ending)?;
@@ -174,7 +205,7 @@ fn jitter() -> f64 {
 }
 
 /// A task begins to be worked on.
-pub(super) fn start_task(write: &mut Writer<'_>, task: trackway_domain::Id<kind::Task>) -> Result<()> {
+pub(crate) fn start_task(write: &mut Writer<'_>, task: Id<kind::Task>) -> Result<()> {
     let now = write.now;
     write.post(
         "update tasks set status = 'in_progress', status_since = ?3 where tenant_id = ?1 and id = ?2 and not recurring and status in ('open', 'groomed')",

@@ -19,7 +19,7 @@ use super::{
     CompleteItem, id_of,
     lease::{count_from_now, return_expired},
     resource,
-    settle::start_task,
+    settle::{live_version, start_task},
 };
 use crate::{
     action::{About, Action, Done},
@@ -342,6 +342,9 @@ pub(super) fn why_not(write: &mut Writer<'_>, id: Id<kind::QueueItem>, agent: &A
         }
         ItemStatus::Ready if item.role_id.is_some() && item.role_id != agent.role_id && agent.handle != WORKER => {
             refused(format!("is for another role than that of agent {}", agent.handle))
+        }
+        ItemStatus::Ready if live_version(write, &item)?.is_none() => {
+            refused("has no live version of its task to run".into())
         }
         ItemStatus::Ready => refused("waits for another with the same concurrency key".into()),
     })

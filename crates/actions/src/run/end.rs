@@ -35,6 +35,10 @@ pub struct EndRun {
     /// What came out, as JSON, for the queue item it was made for
     #[arg(long, value_name = "JSON", value_parser = queue::parse_json)]
     pub result: Option<Value>,
+    /// Leave the task open, although the run completed
+    #[arg(long)]
+    #[serde(default)]
+    pub keep_open: bool,
 }
 
 impl Action for EndRun {
@@ -75,7 +79,7 @@ impl EndRun {
         let (message, error) = (body("message", &self.message)?, body("error", &self.error)?);
         let result = queue::checked_result(self.result.as_ref())?;
         let ending = match status {
-            RunStatus::Completed => Ending::Completed { result },
+            RunStatus::Completed => Ending::Completed { result, keep_open: self.keep_open },
             RunStatus::Cancelled => Ending::Cancelled { why: Some("its run was cancelled".into()) },
             _ => Ending::Failed { error: error.clone().unwrap_or_else(|| outcome.clone()), again },
         };

@@ -16,7 +16,7 @@ use crate::{
     agent_link,
     context::{Actor, Context},
     error::Result,
-    token,
+    queue, token,
     touched::Nothing,
 };
 
@@ -28,6 +28,9 @@ const MAX_STEPS: i64 = 30;
 /// Start a run and get its token
 ///
 /// Put the token into `TRACKWAY_TOKEN`: what is then done with `trackway` is done by the agent, in this run.
+///
+/// The task is in progress from then on. It is done when the run completes, and open again when the run fails or is cancelled.
+/// A run with a parent, and a run of a recurring task, do not change the task.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct StartRun {
@@ -53,6 +56,10 @@ pub struct StartRun {
     #[arg(long, value_name = "NUMBER")]
     #[schemars(range(min = 1, max = 200))]
     pub max_steps: Option<i64>,
+    /// Leave the task open when the run completes
+    #[arg(long)]
+    #[serde(default)]
+    pub keep_open: bool,
 }
 
 /// A run and its token, the only time it is shown.
@@ -109,12 +116,17 @@ impl Action for StartRun {
             cause_kind: parent.as_ref().map(|_| kind::Kind::Run.to_string()),
             cause_id: parent.as_ref().map(|parent| parent.id.uuid()),
             chain_depth: parent.as_ref().map_or(0, |parent| parent.chain_depth + 1),
-            workspace_id: workspace.or(task.and_then(|task| task.workspace_id)),
+            workspace_id: workspace.or(task.as_ref().and_then(|task| task.workspace_id)),
             mode: self.mode.unwrap_or(agent.runner.mode()),
             max_steps,
             token_hash: Some(hash),
+            drives_task: parent.is_none() && task.as_ref().is_some_and(|task| !task.recurring),
+            keep_open: self.keep_open,
             ..new(context.tenant, id, agent.id, agent.runner, write.now)
         };
+        if let Some(task) = run.task_id.filter(|_| run.drives_task) {
+            queue::start_task(write, task)?;
+        }
         write.insert(&run)?;
         if let Some(task) = run.task_id {
             agent_link::link(write, run.agent_id, task, run.started_at)?;
@@ -160,6 +172,8 @@ pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: Id<kind::Agent>, r
         token_hash: None,
         cancel_wanted_at: None,
         attached: false,
+        drives_task: false,
+        keep_open: false,
     }
 }
 

@@ -380,6 +380,8 @@ impl Observing<'_, '_> {
             token_hash: None,
             cancel_wanted_at: None,
             attached: false,
+            drives_task: false,
+            keep_open: false,
         };
         self.write.insert(&run)?;
         self.register(&resource(run.id))?;

@@ -109,6 +109,8 @@ table! {
         lineage_id: Uuid,
         open_blockers: i64,
         replaced: bool,
+        /// What `task latest` answers from this task. None where no version is live.
+        current_id: Option<Id<kind::Task>>,
         created_at: Time,
         updated_at: Time,
         #[serde(skip)] deleted_at: Option<Time>,

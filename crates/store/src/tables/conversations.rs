@@ -86,6 +86,8 @@ table! {
         role_id: Option<Id<kind::Role>>,
         task_id: Id<kind::Task>,
         workspace_id: Option<Id<kind::Workspace>>,
+        /// Whether exactly this version is run.
+        exact: bool,
         #[serde(skip)] created_by: Uuid,
         created_at: Time,
         updated_at: Time,

@@ -15,7 +15,12 @@ table! {
         status: ItemStatus,
         why: Option<String>,
         tags: Vec<String>,
+        /// The version that was asked for.
         task_id: Id<kind::Task>,
+        /// The version that the last take ran.
+        run_task_id: Option<Id<kind::Task>>,
+        /// Whether exactly the version that was asked for is run.
+        exact: bool,
         #[serde(rename = "revision")] task_revision: Option<i64>,
         #[serde(rename = "inbound_message")] message_id: Option<Id<kind::Message>>,
         route_id: Option<Id<kind::Route>>,

@@ -43,6 +43,10 @@ table! {
         #[serde(skip)] token_hash: Option<Vec<u8>>,
         cancel_wanted_at: Option<Time>,
         #[serde(skip)] attached: bool,
+        /// Whether its start and its end move the task.
+        #[serde(skip)] drives_task: bool,
+        /// Whether the task is open again when the run completes.
+        #[serde(skip)] keep_open: bool,
     }
 }
 

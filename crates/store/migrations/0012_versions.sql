@@ -1,0 +1,40 @@
+-- Whatever names a task follows its versions.
+
+-- What `task latest` answers from this task; null where no version is live. Kept up to date by the write path.
+alter table tasks add column current_id uuid;
+
+update tasks set current_id = id where not replaced and not archived and deleted_at is null;
+update tasks set current_id = latest.id from (
+    with recursive walk (start_id, id, replaced) as (
+        select t.id, t.id, t.replaced from tasks t where t.replaced
+        union all
+        select w.start_id, n.id, n.replaced from walk w join tasks n on n.id = (
+            select e.new_task_id from task_replaces e join tasks s on s.id = e.new_task_id
+            where e.old_task_id = w.id and (s.replaced or (s.deleted_at is null and not s.archived))
+            order by e.created_at desc, e.new_task_id limit 1)
+        where w.replaced
+    ) select start_id, id from walk where not replaced
+) latest where tasks.id = latest.start_id;
+
+-- A link binds lineages: it counts against every version of the lineage it leads to, and only while the current version of
+-- the blocker is open.
+update tasks set open_blockers = 0 where open_blockers <> 0;
+update tasks set open_blockers = blocked.blockers from (
+    select t.lineage_id, count(*) as blockers from task_links l
+    join tasks f on f.id = l.from_task_id join tasks c on c.id = f.current_id join tasks t on t.id = l.to_task_id
+    where l.link_type = 'blocks' and l.deleted_at is null and f.lineage_id <> t.lineage_id and c.status not in ('done', 'rejected')
+    group by t.lineage_id
+) blocked where tasks.lineage_id = blocked.lineage_id;
+
+-- `task_id` is the version that was asked for; this is the version that was run, set when the item is taken.
+alter table queue_items add column run_task_id uuid;
+update queue_items set run_task_id = task_id where fence > 0;
+-- Whether exactly the version that was asked for is run.
+alter table queue_items add column exact flag not null default false;
+alter table routes add column exact flag not null default false;
+
+-- Whether the run moves its task: `run start` without a parent does. Runs made for queue items move it through the item.
+alter table runs add column drives_task flag not null default false;
+-- Whether the task is open again when the run completes.
+alter table runs add column keep_open flag not null default false;
+create index runs_driving_tasks on runs (tenant_id, task_id) where drives_task and status = 'running';
