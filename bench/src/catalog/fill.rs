@@ -24,6 +24,8 @@ const ROLES: u64 = 50;
 const LINK_EVERY: usize = 10;
 /// The version of a chain that is pinned.
 const PINNED_VERSION: u64 = 3;
+/// Where the numbers of the links that block begin.
+const BLOCKING_LINKS: u64 = 1 << 33;
 /// Where the numbers of the long chains begin.
 const LONG_CHAINS: u64 = 1 << 32;
 
@@ -63,7 +65,12 @@ impl Catalog {
             }
         }
         for number in (0..tasks).step_by(LINK_EVERY) {
-            catalog.insert_link(&mut bulk, number)?;
+            catalog.insert_link(&mut bulk, number, mixed(number) % tasks, LinkType::RelatesTo)?;
+        }
+        for number in 0..tasks {
+            if let Some(chain) = blocker(number) {
+                catalog.insert_link(&mut bulk, chain, number, LinkType::Blocks)?;
+            }
         }
         for versions in chains {
             catalog.insert_chain(&mut bulk, *versions as u64)?;
@@ -99,6 +106,7 @@ impl Catalog {
             let task = Task {
                 lineage_id: id(Numbered::Task, start),
                 replaced: number + 1 < start + versions,
+                current_id: Some(id(Numbered::Task, start + versions - 1).into()),
                 ..self.task(number)
             };
             self.insert_task(bulk, &task)?;
@@ -141,8 +149,12 @@ impl Catalog {
             language: None,
             revision: 1,
             lineage_id: id(Numbered::Task, lineage),
-            open_blockers: i64::from((chance >> 24).is_multiple_of(10)),
+            open_blockers: match blocker(number) {
+                Some(chain) => i64::from(!status(mixed(chain + GROUP - 1) >> 8).releases_blocked()),
+                None => i64::from((chance >> 24).is_multiple_of(10)),
+            },
             replaced: chain && number % GROUP < GROUP - 1,
+            current_id: Some(id(Numbered::Task, if chain { lineage + GROUP - 1 } else { number }).into()),
             created_at: now,
             updated_at: now,
             deleted_at: None,
@@ -175,14 +187,15 @@ impl Catalog {
         bulk.insert(TaskReplace::insert_sql(), &edge.params())
     }
 
-    fn insert_link(&self, bulk: &mut Bulk, number: u64) -> Outcome<()> {
+    fn insert_link(&self, bulk: &mut Bulk, from: u64, to: u64, link_type: LinkType) -> Outcome<()> {
+        let number = if link_type == LinkType::Blocks { BLOCKING_LINKS + from } else { from };
         let link = TaskLink {
             id: id(Numbered::Link, number).into(),
             tenant_id: self.tenant,
-            from_task_id: id(Numbered::Task, number).into(),
-            to_task_id: id(Numbered::Task, mixed(number) % self.tasks).into(),
-            link_type: LinkType::RelatesTo,
-            created_at: Time::from_micros(micros(number)),
+            from_task_id: id(Numbered::Task, from).into(),
+            to_task_id: id(Numbered::Task, to).into(),
+            link_type,
+            created_at: Time::from_micros(micros(from)),
             deleted_at: None,
         };
         bulk.insert(TaskLink::insert_sql(), &link.params())
@@ -202,6 +215,12 @@ impl Catalog {
         };
         bulk.insert(Package::insert_sql(), &pin.params())
     }
+}
+
+/// The chain whose first version, which is replaced, blocks this task: every chain blocks one task.
+fn blocker(number: u64) -> Option<u64> {
+    let chain = number.checked_sub(GROUP)?;
+    (number < LONG_CHAINS && chain.is_multiple_of(GROUP * 10)).then_some(chain)
 }
 
 /// The variant of a task.

@@ -44,7 +44,7 @@ pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
     println!(
         "\n{} calls each in one process, on a warm connection, with {} tasks: one in ten is a version in a chain of \
          ten, a third is ready, one in twenty is pinned for one of 50 \
-         roles, one in ten is linked to another.",
+         roles, one in ten is linked to another, and one in a hundred is blocked by a version that nine others replaced.",
         grouped(OFTEN.count),
         grouped(size.tasks)
     );

@@ -148,6 +148,8 @@ impl History {
             token_hash: None,
             cancel_wanted_at: None,
             attached: false,
+            drives_task: false,
+            keep_open: false,
         }
     }
 

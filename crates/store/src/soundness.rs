@@ -62,6 +62,20 @@ const RULES: &[(&str, &str)] = &[
         "queue items that are over and still hold a lease, a place or a key",
         "queue_items where finished_at is not null and (lease_expires is not null or slot is not null or held_key is not null)",
     ),
+    (
+        "tasks whose current version is not the one that their replacements lead to",
+        "tasks t where t.replaced <> (t.current_id is not null and t.current_id <> t.id)
+         or (t.current_id is null and t.deleted_at is null and not t.archived)
+         or t.replaced <> exists (select 1 from task_replaces e join tasks n on n.id = e.new_task_id where e.old_task_id = t.id and n.current_id is not null)
+         or (t.current_id is not null and not exists (select 1 from tasks n where n.id = t.current_id and n.deleted_at is null and not n.archived
+             and n.lineage_id = t.lineage_id and not n.replaced))",
+    ),
+    (
+        "tasks whose number of open blockers is wrong",
+        "tasks t where t.open_blockers <> (select count(*) from tasks v join task_links l on l.to_task_id = v.id and l.link_type = 'blocks' and l.deleted_at is null
+            join tasks f on f.id = l.from_task_id and f.lineage_id <> t.lineage_id join tasks c on c.id = f.current_id and c.status not in ('done', 'rejected')
+            where v.tenant_id = t.tenant_id and v.lineage_id = t.lineage_id)",
+    ),
     ("tokens of runs that are over", "runs where status <> 'running' and token_hash is not null"),
     (
         "reports that are current and another agent's or task's",

@@ -136,7 +136,7 @@ fn latest_agrees_with_the_model(engine: Engine, cases: u32) {
                 .read(|read| Ok(Ready { limit: None }.answer(read, Time::now())?))
                 .rows
                 .into_iter()
-                .map(|shown| shown.task.id.to_string())
+                .map(|row| row.shown.task.id.to_string())
                 .collect();
             let expected: BTreeSet<String> = (0..TASKS)
                 .filter(|task| model.usable(*task) && model.latest(*task) == Some(*task))

@@ -21,10 +21,17 @@ pub struct Used {
     pub pinned: bool,
 }
 
-fn pinned(read: &mut Reader<'_>, role: Id<kind::Role>, task: Id<kind::Task>) -> Result<Option<PackageShown>> {
+fn pinned(
+    read: &mut Reader<'_>,
+    role: Id<kind::Role>,
+    task: Id<kind::Task>,
+    condition: &str,
+) -> Result<Option<PackageShown>> {
     let found = read.shown::<PackageShown>(
-        "join tasks v on v.lineage_id = p.lineage_id where p.tenant_id = ?1 and p.role_id = ?2 and v.id = ?3
-         and p.deleted_at is null and t.deleted_at is null",
+        &format!(
+            "join tasks v on v.lineage_id = p.lineage_id where p.tenant_id = ?1 and p.role_id = ?2 and v.id = ?3
+             and p.deleted_at is null and t.deleted_at is null{condition}"
+        ),
         params![role, task],
     )?;
     Ok(found.into_iter().next())
@@ -49,13 +56,15 @@ impl View for GetPackage {
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Used> {
         let role = read.resolve(&self.role)?;
         let task = read.resolve(&self.task)?;
-        let package = pinned(read, role, task)?
+        let package = pinned(read, role, task, "")?
             .ok_or_else(|| Rule::not_found(format!("role {:?} has no version of {:?} pinned", self.role, self.task)))?;
         Ok(Used { role: package.role, task_id: package.package.task_id, variant: package.variant, pinned: true })
     }
 }
 
 /// Find the version of a task that a role should use: the pinned one, else the current one
+///
+/// A pin whose version is archived does not count.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ResolvePackage {
     /// The role
@@ -73,7 +82,7 @@ impl View for ResolvePackage {
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Used> {
         let role = read.resolve(&self.role)?;
         let task = read.resolve(&self.variant)?;
-        if let Some(package) = pinned(read, role, task)? {
+        if let Some(package) = pinned(read, role, task, " and not t.archived")? {
             return Ok(Used {
                 role: package.role,
                 task_id: package.package.task_id,

@@ -78,9 +78,9 @@ impl View for Status {
             failed_today,
             ready_to_run: ready
                 .iter()
-                .find(|shown| shown.task.has_script())
-                .map(|shown| shown.task.variant.to_string()),
-            ready: ready.iter().map(|shown| shown.task.variant.to_string()).collect(),
+                .find(|row| row.shown.task.has_script())
+                .map(|row| row.shown.task.variant.to_string()),
+            ready: ready.iter().map(|row| row.shown.task.variant.to_string()).collect(),
             last_run,
             hooked_at: hooked_at.and_then(|(at,)| at),
         })

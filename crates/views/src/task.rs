@@ -1,11 +1,16 @@
 //! Which task is the current one, which comes next, and what is ready.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Error as Rule, Id, Ref, Time, Variant, kind,
     words::{Level, TaskStatus, Words},
 };
-use trackway_store::{Reader, Result, params, queue::READY_TASK, shown::TaskShown, table::Shown};
+use trackway_store::{
+    Reader, Result, params, queue::READY_TASK, row, shown::TaskShown, sql::ToParam, table::Shown,
+};
+use uuid::Uuid;
 
 use crate::{
     page::{Filter, LIMIT_MAX, Listed, Order, Page, cut_texts},
@@ -14,6 +19,8 @@ use crate::{
 
 /// What a list of tasks shows only the beginning of.
 const LONG_TEXTS: &[&str] = &["t.description", "t.motivation", "t.notes", "t.script"];
+/// Tasks whose blockers one query looks up.
+const BLOCKERS_CHUNK: usize = 500;
 /// Steps of the way that are shown.
 const PATH_MAX: usize = 50;
 
@@ -170,7 +177,7 @@ impl View for NextTask {
         let id = read.resolve(&self.id)?;
         let exactly = if level.is_some() { "and e.level = ?3" } else { "" };
         let mut bound = params![id].to_vec();
-        bound.extend(level.iter().map(trackway_store::sql::ToParam::to_param));
+        bound.extend(level.iter().map(ToParam::to_param));
         let next = read.one::<(Id<kind::Task>, Variant, Level)>(
             &format!(
                 "select n.id, n.variant, e.level from task_replaces e join tasks n on n.id = e.new_task_id
@@ -186,6 +193,8 @@ impl View for NextTask {
 }
 
 /// List what can be started now: the most urgent first, then the oldest
+///
+/// Of each task it is the current version. `blockers` names the tasks that blocked it, and the version of each that is current.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct Ready {
     /// How many to show
@@ -194,11 +203,56 @@ pub struct Ready {
     pub limit: Option<i64>,
 }
 
+row! {
+    /// A task that blocks another one, and its current version.
+    pub struct Blocker {
+        #[serde(skip)] blocked_lineage: Uuid,
+        /// The version that the link names.
+        variant: Variant,
+        /// None where no version is live.
+        current: Option<Variant>,
+        status: Option<TaskStatus>,
+    }
+}
+
+/// A task that can be started now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReadyTask {
+    #[serde(flatten)]
+    pub shown: TaskShown,
+    /// What blocked it and does so no longer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blockers: Vec<Blocker>,
+}
+
+/// The tasks that block the given ones.
+fn blockers(read: &mut Reader<'_>, tasks: &[TaskShown]) -> Result<HashMap<Uuid, Vec<Blocker>>> {
+    let mut blockers: HashMap<Uuid, Vec<Blocker>> = HashMap::new();
+    for tasks in tasks.chunks(BLOCKERS_CHUNK) {
+        let bound: Vec<_> = tasks.iter().map(|shown| shown.task.lineage_id.to_param()).collect();
+        let places: Vec<_> = (2..bound.len() + 2).map(|place| format!("?{place}")).collect();
+        let found = read.query::<Blocker>(
+            &format!(
+                "select v.lineage_id, f.variant, c.variant, c.status from tasks v cross join task_links l cross join tasks f
+                 left join tasks c on c.id = f.current_id
+                 where v.tenant_id = ?1 and v.lineage_id in ({}) and l.to_task_id = v.id and l.link_type = 'blocks' and l.deleted_at is null
+                 and f.id = l.from_task_id and f.lineage_id <> v.lineage_id order by l.id",
+                places.join(", ")
+            ),
+            &bound,
+        )?;
+        for blocker in found {
+            blockers.entry(blocker.blocked_lineage).or_default().push(blocker);
+        }
+    }
+    Ok(blockers)
+}
+
 impl View for Ready {
     const COMMAND: (&'static str, &'static str) = ("", "ready");
     const COLUMNS: &'static [&'static str] =
         &["id", "variant", "title", "role", "status", "priority", "estimate", "created_at"];
-    type Output = Listed<TaskShown>;
+    type Output = Listed<ReadyTask>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let limit = self.limit.unwrap_or(100);
@@ -215,7 +269,12 @@ impl View for Ready {
         let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = (rows.len() > wanted).then(|| format!("--limit {}", (limit * 10).min(LIMIT_MAX)));
         rows.truncate(wanted);
-        Ok(Listed { rows, more })
+        let mut blockers = blockers(read, &rows)?;
+        let row = |shown: TaskShown| ReadyTask {
+            blockers: blockers.remove(&shown.task.lineage_id).unwrap_or_default(),
+            shown,
+        };
+        Ok(Listed { rows: rows.into_iter().map(row).collect(), more })
     }
 
     fn more(output: &Self::Output) -> Option<String> {
