@@ -28,8 +28,14 @@ use crate::{
 /// When something went on: from, to.
 type Intervals = Vec<(Time, Time)>;
 
-/// The lineage of each task in the lists.
-type Lineages = HashMap<Id<kind::Task>, Uuid>;
+/// The tasks around a task.
+struct Lists {
+    /// The version whose links they are.
+    source: Id<kind::Task>,
+    tasks: LinkedTasks,
+    /// The lineage of each task.
+    lineages: HashMap<Id<kind::Task>, Uuid>,
+}
 
 /// What was found, and what could not be.
 #[derive(Debug, Default)]
@@ -66,6 +72,8 @@ impl Linked {
 row! {
     /// A link of a task, the version that it names at its other end, and the current version of that.
     pub struct Neighbour {
+        /// The version that the link belongs to.
+        source_id: Id<kind::Task>,
         outgoing: bool,
         link_type: LinkType,
         linked_at: Time,
@@ -88,8 +96,8 @@ row! {
 
 const NEIGHBOUR: &str = "l.link_type, l.created_at, l.id, n.id, n.variant, n.lineage_id,
     t.id, t.variant, t.title, t.status, t.status_since, t.priority, t.estimate, t.created_at, t.labels, t.language
-    from task_links l cross join tasks n cross join tasks t where l.tenant_id = ?1 and l.deleted_at is null and t.id = n.current_id
-    and n.lineage_id <> (select lineage_id from tasks where tenant_id = ?1 and id = ?2)";
+    from source s cross join task_links l cross join tasks n cross join tasks t
+    where l.tenant_id = ?1 and l.deleted_at is null and t.id = n.current_id and n.lineage_id <> s.lineage_id";
 
 impl Neighbour {
     /// Whether the link names an older version than the one that is shown.
@@ -106,21 +114,13 @@ impl Reader<'_> {
     /// The tasks around a task, by its own links, else by those of the version before it. Whatever cannot be read is reported as a
     /// problem and does not affect the rest.
     pub fn linked_tasks(&mut self, task: Id<kind::Task>, now: Time) -> Linked {
-        let lists = self.attempt(|read| {
-            Ok(match read.version_that_has(task, Has::Links)? {
-                Some(version) => Some((version.id, read.linked_lists(version.id, now)?)),
-                None => None,
-            })
-        });
-        let (origin, (mut tasks, lineages)) = match lists {
-            Ok(Some(found)) => found,
+        let lists = self.attempt(|read| read.linked_lists(task, now));
+        let Lists { source, mut tasks, lineages } = match lists {
+            Ok(Some(lists)) => lists,
             Ok(None) => return Linked::default(),
             Err(error) => return Linked { failure: Some(error.to_string()), ..Linked::default() }.logged(),
         };
-        if tasks.is_empty() {
-            return Linked::default();
-        }
-        let (reports, without_report) = match self.attempt(|read| read.current_reports(Tasks::LinkedWith(origin))) {
+        let (reports, without_report) = match self.attempt(|read| read.current_reports(Tasks::LinkedWith(source))) {
             Ok(reports) => (reports, Vec::new()),
             Err(_) => self.reports_one_by_one(&tasks),
         };
@@ -146,20 +146,21 @@ impl Reader<'_> {
         (reports, without)
     }
 
-    /// Both lists, one row for each lineage, and the lineage of each row.
-    fn linked_lists(&mut self, task: Id<kind::Task>, now: Time) -> Result<(LinkedTasks, Lineages)> {
+    /// Both lists, one row for each lineage.
+    fn linked_lists(&mut self, task: Id<kind::Task>, now: Time) -> Result<Option<Lists>> {
+        let source = Has::Links.source();
         let mut neighbours = self.query::<Neighbour>(
             &format!(
-                "select false, {NEIGHBOUR} and l.to_task_id = ?2 and n.id = l.from_task_id
-                 union all select true, {NEIGHBOUR} and l.from_task_id = ?2 and n.id = l.to_task_id"
+                "with recursive {source} select s.id, false, {NEIGHBOUR} and l.to_task_id = s.id and n.id = l.from_task_id
+                 union all select s.id, true, {NEIGHBOUR} and l.from_task_id = s.id and n.id = l.to_task_id"
             ),
             params![task],
         )?;
-        if neighbours.is_empty() {
-            return Ok(Default::default());
-        }
+        let Some(source) = neighbours.first().map(|neighbour| neighbour.source_id) else {
+            return Ok(None);
+        };
         let names = self.label_names(&neighbours)?;
-        let spent = self.time_spent_nearby(task, now)?;
+        let spent = self.time_spent_nearby(source, now)?;
         // Of several links to one lineage the row shows the one that names the current version, else the newest.
         neighbours.sort_by_key(|neighbour| {
             (neighbour.names_older(), Reverse(neighbour.linked_at), Reverse(neighbour.link_id))
@@ -201,7 +202,7 @@ impl Reader<'_> {
         let [from, to] = lists.map(|list| list.into_values().map(&row).collect());
         let mut tasks = LinkedTasks { linked_from: from, linked_to: to };
         tasks.sort();
-        Ok((tasks, lineages))
+        Ok(Some(Lists { source, tasks, lineages }))
     }
 
     fn label_names(&mut self, neighbours: &[Neighbour]) -> Result<HashMap<String, String>> {

@@ -36,6 +36,21 @@ pub enum Has {
 }
 
 impl Has {
+    /// The version that [`Reader::version_that_has`] answers for the task `?2`, as `source (id, lineage_id, steps)` for use after
+    /// `with recursive`.
+    pub(crate) fn source(self) -> String {
+        let condition = self.condition();
+        format!(
+            "earlier (id, lineage_id, steps) as (
+                 select t.id, t.lineage_id, 0 from tasks t where t.tenant_id = ?1 and t.id = ?2
+                 union all
+                 select e.old_task_id, c.lineage_id, c.steps + 1 from earlier c join task_replaces e on e.new_task_id = c.id and e.old_task_id = (
+                     select b.old_task_id from task_replaces b where b.new_task_id = c.id order by b.created_at desc, b.old_task_id limit 1)
+                 where not {condition}
+             ), source (id, lineage_id, steps) as (select c.id, c.lineage_id, c.steps from earlier c where {condition} order by c.steps desc limit 1)"
+        )
+    }
+
     fn condition(self) -> &'static str {
         match self {
             Self::Links => {
@@ -60,15 +75,9 @@ impl Reader<'_> {
     /// The version whose links, boards or report count for a task: the task itself if it has its own, else the nearest version
     /// before it that has. Of several tasks that a version replaces, the one replaced last is the version before it.
     pub fn version_that_has(&mut self, task: Id<kind::Task>, has: Has) -> Result<Option<EarlierVersion>> {
-        let condition = has.condition();
         let sql = format!(
-            "with recursive earlier (id, lineage_id, steps) as (
-                 select t.id, t.lineage_id, 0 from tasks t where t.tenant_id = ?1 and t.id = ?2
-                 union all
-                 select e.old_task_id, c.lineage_id, c.steps + 1 from earlier c join task_replaces e on e.new_task_id = c.id and e.old_task_id = (
-                     select b.old_task_id from task_replaces b where b.new_task_id = c.id order by b.created_at desc, b.old_task_id limit 1)
-                 where not {condition}
-             ) select t.id, t.variant, cast(c.steps as bigint) from earlier c join tasks t on t.id = c.id where {condition} order by c.steps desc limit 1"
+            "with recursive {} select t.id, t.variant, cast(s.steps as bigint) from source s join tasks t on t.id = s.id",
+            has.source()
         );
         match has {
             Has::Report => self.one(&sql, params![task, BLANKS]),

@@ -579,14 +579,14 @@ engines! {
         assert_eq!(ids(&take(&house, json!({}))), [added["id"].clone()]);
     }
 
-    fn a_deleted_task_is_not_tried_again(house: House) {
+    fn items_of_a_deleted_task_are_blocked(house: House) {
         furnished(&house);
         let (running, waiting) = (add(&house, json!({ "task": "again" })), add(&house, json!({ "task": "again" })));
         let item = take(&house, json!({})).remove(0);
         house.act("delete_task", json!({ "task": "again" })).unwrap();
-        assert_eq!(stands(&house, &waiting).0, "cancelled");
+        assert_eq!(stands(&house, &waiting).0, "blocked");
         house.act("queue_fail", with(held(&item), json!({ "error": "no" }))).unwrap();
-        assert_eq!(stands(&house, &running).0, "failed");
+        assert_eq!(stands(&house, &running).0, "blocked");
         for item in [&running, &waiting] {
             assert_eq!(refused(house.act("queue_requeue", json!({ "id": item["id"] }))).0, ErrorKind::Conflict);
         }

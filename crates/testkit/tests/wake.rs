@@ -171,7 +171,7 @@ engines! {
         let reported = report(&house, "ada", "other", "All done.");
         let row = document(&house, "main")["linked_to"][0].clone();
         assert_eq!(row, json!({
-            "id": id["id"], "title": "An \"other\"", "status": "open", "statusSince": row["statusSince"], "priority": "P1", "estimate": "40:00",
+            "id": id["id"], "title": "An \"other\"", "status": "done", "statusSince": row["statusSince"], "priority": "P1", "estimate": "40:00",
             "timeSpent": "01:31", "createdAt": row["createdAt"], "labels": [{ "id": "ui", "name": "Interface" }, { "id": "new", "name": "new" }],
             "languageCode": "de", "relations": ["blocks"], "taskAgentId": reported["agent_id"], "latestTaskAgentReport": "All done.",
             "latestTaskAgentReportCreatedAt": reported["created_at"],
