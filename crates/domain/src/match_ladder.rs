@@ -12,14 +12,15 @@
 //!   a bad line may have changed or lost the prompt on one side: the rungs below fire as if it were unknown.
 //! - Rung 7, `role`. The agent's own first prompt carries a role tag: the oldest free spawn of that role, tentative.
 //! - Rung 8, `subagent_type`. The only free spawn of the agent's type, else the oldest free one that has a role,
-//!   tentative.
+//!   tentative. Spawns of another role than the agent's own tag names are left out.
 //!
 //! "Oldest" is the order in which the caller lists the spawns: by line of the transcript, then by first seen.
 //!
 //! Three rules keep tentative matches apart and let them be replaced:
 //!
 //! - An agent holds at most one spawn by a tentative match, and a spawn is held by at most one agent.
-//! - An agent keeps the spawn it holds as long as the same rung would give it. A better rung may give it another one.
+//! - An agent keeps the spawn it holds as long as the same rung would give it. A better rung may give it another one, and
+//!   what it has learned since may contradict the match ([`is_contradicted`]), which is then withdrawn.
 //! - A tentative match on a better rung takes a spawn from one on a worse rung ([`Match`] is ordered, the best first); the
 //!   displaced agent climbs again. Exact evidence takes it from any tentative match, and is never displaced by one.
 
@@ -86,6 +87,12 @@ pub struct Seeker {
     pub prompt_hash: Option<String>,
 }
 
+impl Seeker {
+    fn names_another_role<Id>(&self, spawn: &Candidate<Id>) -> bool {
+        matches!((&self.role, &spawn.role), (Some(own), Some(other)) if own != other)
+    }
+}
+
 /// The spawn that started an agent, out of those of its session, oldest first.
 pub fn climb<Id: Copy>(seeker: &Seeker, spawns: &[Candidate<Id>]) -> Option<(Id, Match)> {
     if let Some(hash) = &seeker.prompt_hash {
@@ -105,13 +112,28 @@ pub fn climb<Id: Copy>(seeker: &Seeker, spawns: &[Candidate<Id>]) -> Option<(Id,
         return Some(found);
     }
     let agent_type = seeker.agent_type.as_ref().filter(|agent_type| !agent_type.is_empty())?;
-    let same_type =
-        || guessable().filter(|spawn| spawn.is_available() && spawn.subagent_type.as_ref() == Some(agent_type));
+    let same_type = || {
+        guessable().filter(|spawn| {
+            spawn.is_available()
+                && spawn.subagent_type.as_ref() == Some(agent_type)
+                && !seeker.names_another_role(spawn)
+        })
+    };
     same_type()
         .find(|spawn| spawn.holder == Holder::Itself)
         .or_else(|| only(same_type()))
         .or_else(|| same_type().find(|spawn| spawn.role.is_some()))
         .map(|spawn| (spawn.id, Match::tentative(Evidence::SubagentType)))
+}
+
+/// Whether what is known of an agent speaks against a tentative match with one of these spawns: its prompt is another spawn's,
+/// or its own role tag names another role.
+pub fn is_contradicted<Id: Copy + PartialEq>(seeker: &Seeker, held: Id, spawns: &[Candidate<Id>]) -> bool {
+    let has_prompt = |spawn: &Candidate<Id>| seeker.prompt_hash.is_some() && spawn.prompt_hash == seeker.prompt_hash;
+    let is_held = |spawn: &&Candidate<Id>| spawn.id == held;
+    let prompt_is_elsewhere =
+        spawns.iter().any(has_prompt) && !spawns.iter().any(|spawn| is_held(&spawn) && has_prompt(spawn));
+    prompt_is_elsewhere || spawns.iter().find(is_held).is_some_and(|spawn| seeker.names_another_role(spawn))
 }
 
 /// The spawn that a tentative rung gives: the one the agent holds already, else the oldest free one, else the oldest that
@@ -204,7 +226,25 @@ mod tests {
         let seeker = Seeker { role: Some("b".into()), prompt_hash: Some("own".into()), ..typed("general") };
         assert_eq!(climb(&seeker, &spawns), Some((2, ROLE)));
         assert_eq!(climb(&Seeker { role: None, ..seeker.clone() }, &spawns), Some((1, TYPE)));
-        assert_eq!(climb(&Seeker { role: Some("c".into()), ..seeker }, &spawns), Some((1, TYPE)));
+        // The own tag contradicts spawns of other roles, and a spawn without a role does not.
+        let other = Seeker { role: Some("c".into()), ..seeker };
+        assert_eq!(climb(&other, &spawns), None);
+        assert_eq!(climb(&other, &[spawns[0].clone(), spawn(4, "general", None, "4")]), Some((4, TYPE)));
+    }
+
+    #[test]
+    fn a_tentative_match_is_contradicted_by_the_prompt_or_the_own_role() {
+        let spawns = [spawn(1, "general", Some("a"), "1"), spawn(2, "general", None, "2")];
+        let seeker = |role: Option<&str>, hash: Option<&str>| Seeker {
+            role: role.map(Into::into),
+            prompt_hash: hash.map(Into::into),
+            ..typed("general")
+        };
+        assert!(!is_contradicted(&seeker(None, None), 1, &spawns));
+        assert!(!is_contradicted(&seeker(Some("a"), Some("1")), 1, &spawns));
+        assert!(!is_contradicted(&seeker(Some("b"), Some("own")), 2, &spawns));
+        assert!(is_contradicted(&seeker(Some("b"), Some("own")), 1, &spawns));
+        assert!(is_contradicted(&seeker(Some("a"), Some("2")), 1, &spawns));
     }
 
     #[test]
@@ -298,8 +338,18 @@ mod tests {
                         Some((_, by)) => Holder::Other(*by),
                     };
                 }
-                if let Some((spawn, by)) = climb(&self.agents[agent], &self.spawns) {
-                    seeking.extend(self.hold(spawn, agent, by));
+                match climb(&self.agents[agent], &self.spawns) {
+                    Some((spawn, by)) => seeking.extend(self.hold(spawn, agent, by)),
+                    None => {
+                        let (seeker, spawns) = (&self.agents[agent], &self.spawns);
+                        for (spawn, holder) in self.holders.iter_mut().enumerate() {
+                            if holder.is_some_and(|(holder, _)| holder == agent)
+                                && is_contradicted(seeker, spawn, spawns)
+                            {
+                                *holder = None;
+                            }
+                        }
+                    }
                 }
             }
         }

@@ -166,10 +166,8 @@ impl Observing<'_, '_> {
             return Ok(None);
         };
         let none: Vec<String> = belongings.iter().map(|rows| format!("not exists (select 1 from {rows})")).collect();
-        let sql = format!(
-            "select count(*) from agents a where a.tenant_id = ?1 and a.id = ?2 and ?3 is not null and {}",
-            none.join(" and ")
-        );
+        let sql =
+            format!("select count(*) from agents a where a.tenant_id = ?1 and a.id = ?2 and {}", none.join(" and "));
         Ok((self.write.count(&sql, params![agent, subagent])? > 0).then_some(row))
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use trackway_domain::{
     Id, Time, kind,
-    match_ladder::{Candidate, Holder, Match, Seeker, climb},
+    match_ladder::{Candidate, Holder, Match, Seeker, climb, is_contradicted},
     observed::{Seen, Source, SpawnFacts, SubagentFacts},
     spawn, text,
     words::{Evidence, RoleSource},
@@ -361,7 +361,7 @@ impl Observing<'_, '_> {
              on conflict (spawn_id, agent_id, evidence) do update set withdrawn_at = null, tentative = spawn_matches.tentative and excluded.tentative",
             params![spawn.id, agent_id, by.evidence, by.tentative, at],
         )?;
-        let freed = self.withdraw_tentative(spawn.id, agent_id)?;
+        let freed = self.withdraw_tentative(Some(spawn.id), agent_id)?;
         let held = spawn.evidence.map(|evidence| Match { tentative: spawn.tentative, evidence });
         if held.is_none_or(|held| by < held) {
             self.write.post(
@@ -385,19 +385,22 @@ impl Observing<'_, '_> {
 
     /// A match of a spawn and an agent contradicts all tentative ones of either of them with others. Says which spawns
     /// became free.
-    fn withdraw_tentative(&mut self, spawn: Id<kind::Spawn>, agent_id: &str) -> Result<Vec<Id<kind::Spawn>>> {
+    fn withdraw_tentative(&mut self, spawn: Option<Id<kind::Spawn>>, agent_id: &str) -> Result<Vec<Id<kind::Spawn>>> {
         let now = self.write.now;
         let session = self.session.id;
-        self.write.post(
-            "update spawn_matches set withdrawn_at = ?4 where tenant_id = ?1 and spawn_id = ?2 and agent_id <> ?3
-             and withdrawn_at is null and tentative",
-            params![spawn, agent_id, now],
+        if let Some(spawn) = spawn {
+            self.write.post(
+                "update spawn_matches set withdrawn_at = ?4 where tenant_id = ?1 and spawn_id = ?2 and agent_id <> ?3
+                 and withdrawn_at is null and tentative",
+                params![spawn, agent_id, now],
+            )?;
+        }
+        let held = self.write.query::<(Id<kind::Spawn>,)>(
+            "select id from task_spawns where tenant_id = ?1 and session_id = ?2 and matched_agent_id = ?3 and tentative",
+            params![session, agent_id],
         )?;
-        let freed = self.write.query::<(Id<kind::Spawn>,)>(
-            "select id from task_spawns where tenant_id = ?1 and session_id = ?2 and matched_agent_id = ?4 and tentative and id <> ?3",
-            params![session, spawn, agent_id],
-        )?;
-        for (freed,) in &freed {
+        let freed: Vec<_> = held.into_iter().map(|(id,)| id).filter(|held| Some(*held) != spawn).collect();
+        for freed in &freed {
             self.write.post(
                 "update spawn_matches set withdrawn_at = ?4 where tenant_id = ?1 and spawn_id = ?2 and agent_id = ?3
                  and withdrawn_at is null and tentative",
@@ -408,7 +411,7 @@ impl Observing<'_, '_> {
                 params![freed],
             )?;
         }
-        Ok(freed.into_iter().map(|(id,)| id).collect())
+        Ok(freed)
     }
 
     /// The spawns that started an agent, oldest first.
@@ -531,8 +534,13 @@ impl Observing<'_, '_> {
         if !subagent.spawnable || self.spawns_of(agent_id)?.iter().any(is_settled) {
             return Ok(());
         }
-        let Some((id, by)) = self.climb(&subagent)? else {
-            return Ok(());
+        let seeker = Seeker {
+            agent_type: subagent.agent_type.clone().filter(|agent_type| !agent_type.is_empty()),
+            role: subagent.tagged_role.clone(),
+            prompt_hash: subagent.prompt_hash.clone(),
+        };
+        let Some((id, by)) = self.climb(&subagent, &seeker)? else {
+            return self.release_contradicted(&subagent, &seeker);
         };
         let Some(spawn) = self.write.row::<Spawn>("where tenant_id = ?1 and id = ?2", params![id])? else {
             return Ok(());
@@ -542,17 +550,31 @@ impl Observing<'_, '_> {
         if is_held { Ok(()) } else { self.keep_match(at, &spawn, agent_id, by) }
     }
 
+    /// Withdraws the tentative match of an agent of which something is known by now that speaks against it.
+    fn release_contradicted(&mut self, subagent: &Subagent, seeker: &Seeker) -> Result<()> {
+        let agent_id = subagent.agent_id.as_str();
+        let held = self.spawns_to_match(subagent, "matched_agent_id = ?4 and tentative", agent_id, "")?;
+        let Some(held) = held.into_iter().next() else { return Ok(()) };
+        let id = held.id;
+        let mut spawns = vec![held];
+        if let Some(hash) = &seeker.prompt_hash {
+            spawns.extend(self.spawns_to_match(subagent, "prompt_hash = ?4", hash, "")?);
+        }
+        if !is_contradicted(seeker, id, &spawns) {
+            return Ok(());
+        }
+        for spawn in self.withdraw_tentative(None, agent_id)? {
+            self.offer(spawn)?;
+        }
+        self.take_up(agent_id)
+    }
+
     /// Asks the ladder, rung by rung, about the few spawns that can decide each: a session may have thousands.
-    fn climb(&mut self, subagent: &Subagent) -> Result<Option<(Id<kind::Spawn>, Match)>> {
-        let seeker = Seeker {
-            agent_type: subagent.agent_type.clone().filter(|agent_type| !agent_type.is_empty()),
-            role: subagent.tagged_role.clone(),
-            prompt_hash: subagent.prompt_hash.clone(),
-        };
+    fn climb(&mut self, subagent: &Subagent, seeker: &Seeker) -> Result<Option<(Id<kind::Spawn>, Match)>> {
         if let Some(hash) = &seeker.prompt_hash {
             let spawns = self.spawns_to_match(subagent, "prompt_hash = ?4", hash, "")?;
             if !spawns.is_empty() {
-                return Ok(climb(&seeker, &spawns));
+                return Ok(climb(seeker, &spawns));
             }
         }
         let guessable = match &seeker.prompt_hash {
@@ -566,15 +588,17 @@ impl Observing<'_, '_> {
             let free =
                 "(matched_agent_id is null or (tentative and (matched_agent_id = ?3 or evidence = 'subagent_type')))";
             let spawns = self.spawns_to_match(subagent, &format!("role = ?4 and {free} and {guessable}"), role, "")?;
-            if let Some(found) = climb(&seeker, &spawns) {
+            if let Some(found) = climb(seeker, &spawns) {
                 return Ok(Some(found));
             }
         }
         let Some(agent_type) = &seeker.agent_type else { return Ok(None) };
         let free = "(matched_agent_id is null or (tentative and matched_agent_id = ?3))";
-        let which = format!("subagent_type = ?4 and {free} and {guessable}");
+        // A role of its own leaves those without one: those of that role were asked about before.
+        let roleless = if seeker.role.is_some() { "and role is null" } else { "" };
+        let which = format!("subagent_type = ?4 and {free} and {guessable} {roleless}");
         let spawns = self.spawns_to_match(subagent, &which, agent_type, "role is null, ")?;
-        Ok(climb(&seeker, &spawns))
+        Ok(climb(seeker, &spawns))
     }
 
     /// The two spawns of the session that the ladder prefers: the agent's own, then free ones, then those that others hold,

@@ -328,7 +328,7 @@ both_engines! {
         terminal.json(&["agent", "set", "--handle", "general-purpose@project", "--identity", "helpful"]);
         session.starts("a3");
         session.returns("t3", "[ROLE:coder] again", "a3");
-        assert_eq!(agents(&terminal), ["coder@project < main@project", "general-purpose@project < -", "main@project < -"]);
+        assert_eq!(agents(&terminal), ["coder@project < main@project", "general-purpose@project < main@project", "main@project < -"]);
     }
 
     fn an_agent_is_the_child_of_the_one_that_started_it(terminal: Terminal) {
@@ -357,7 +357,7 @@ both_engines! {
             agent(&folder, name, prompt);
         }
         ingest(&terminal);
-        let cut = "r".repeat(trackway_domain::text::LINE_MAX);
+        let cut = "r".repeat(trackway_domain::text::LINE_MAX) + "…";
         let roles: Vec<_> = column(&terminal.json(&["spawn", "list"]), "role").into_iter().map(|role| role.chars().take(300).collect::<String>()).collect();
         let cut: String = cut.chars().take(300).collect();
         assert_eq!(roles, ["null", "null", &cut, "mid", "null", "ab c"]);
