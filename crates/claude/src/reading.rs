@@ -457,7 +457,7 @@ impl Reading {
         let Some(kind) = Tool::named(&tool) else { return };
         let input: Input = lenient(block.input);
         if kind == Tool::Spawn {
-            let place = Some((self.path.clone(), self.state.lines - 1, number));
+            let place = Some((self.path.clone(), self.state.lines, number));
             if let Some(spawn) = tool::spawn(&id, &input, place) {
                 self.push(at, name, Fact::Spawn(spawn));
             }

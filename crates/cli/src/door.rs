@@ -334,7 +334,10 @@ fn ask_first(action: &Entry, rehearsed: &Value) -> Result<(), Failure> {
         .find_map(|field| rehearsed.get(field).and_then(Value::as_str))
         .unwrap_or_default();
     let (what, question) = match rehearsed.get("removed").filter(|_| noun == "cleanup") {
-        Some(removed) => (String::new(), format!("remove {removed} {verb}")),
+        Some(removed) => {
+            let what = if verb == "null-role" { "spawns without a role" } else { verb };
+            (String::new(), format!("remove {removed} {what}"))
+        }
         None => (format!(" {name:?}"), format!("{} {name}", format!("{verb} {noun}").trim_end())),
     };
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {

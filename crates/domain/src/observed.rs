@@ -136,7 +136,7 @@ pub struct SpawnFacts {
     pub prompt_hash: String,
     pub description: Option<String>,
     pub background: bool,
-    /// The transcript, the line and the block in it.
+    /// The transcript, the line in it from 1, and the block in that from 0.
     pub place: Option<(String, i64, i64)>,
 }
 

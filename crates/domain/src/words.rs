@@ -288,8 +288,9 @@ words! {
 }
 
 impl Evidence {
-    /// Whether it is a guess that any other evidence replaces.
-    pub fn is_tentative(self) -> bool {
+    /// Whether a match by it is always tentative. One by `prompt_hash` is tentative only where several spawns have equal
+    /// prompts; the row says which.
+    pub fn is_fallback(self) -> bool {
         matches!(self, Self::Role | Self::SubagentType)
     }
 }

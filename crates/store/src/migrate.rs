@@ -21,6 +21,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (10, "whose", include_str!("../migrations/0010_whose.sql")),
     (11, "lean_queue", include_str!("../migrations/0011_lean_queue.sql")),
     (12, "versions", include_str!("../migrations/0012_versions.sql")),
+    (15, "ladder", include_str!("../migrations/0015_ladder.sql")),
 ];
 
 /// The schema this program knows.
@@ -230,6 +231,37 @@ mod tests {
         assert_eq!(links.unwrap(), [(vec![0xaa], vec![0xbb], 10)]);
         let heads = old.query::<(Vec<u8>, i64)>("select report_id, revision from report_heads", &[]);
         assert_eq!(heads.unwrap(), [(vec![6], 1)]);
+    }
+
+    #[test]
+    fn lines_of_spawns_count_from_one_and_guesses_are_marked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.db");
+        let mut old = Connection::sqlite(&path, true).unwrap();
+        for (_, _, text) in MIGRATIONS.iter().filter(|(version, ..)| *version < 15) {
+            old.batch(&translated(Engine::Sqlite, text)).unwrap();
+        }
+        let spawn = "insert into task_spawns (id, tenant_id, session_id, transcript, transcript_index, block, tool_use_id, background, matched_agent_id, evidence, created_at) values";
+        let subagent = "insert into subagents (id, tenant_id, session_id, agent_id, task_match_index, spawnable, started_at) values";
+        old.batch(&format!(
+            "create table trackway_migrations (version integer not null primary key, name text not null, applied_at integer not null) strict;
+             insert into trackway_migrations values (11, 'lean_queue', 0); pragma application_id = {APPLICATION_ID}; pragma foreign_keys = off;
+             {spawn} (x'02', x'01', x'aa', 't', 1, 0, 't2', 0, 'a2', 'prompt_hash', 0), (x'03', x'01', x'aa', 't', 0, 0, 't1', 0, 'a1', 'role', 0),
+                     (x'04', x'01', x'aa', 't', 2, 0, 't3', 0, null, null, 0), (x'05', x'01', x'aa', null, null, null, 't4', 0, null, null, 0);
+             {subagent} (x'06', x'01', x'aa', 'a1', 0, 1, 0), (x'07', x'01', x'aa', 'a2', null, 1, 0)"
+        ))
+        .unwrap();
+        bring_up_to_date(&mut old, &Url::sqlite(&path)).unwrap();
+        let spawns = old.query::<(String, Option<i64>, bool)>(
+            "select tool_use_id, transcript_index, tentative from task_spawns order by tool_use_id",
+            &[],
+        );
+        let row = |call: &str, index, tentative| (call.to_owned(), index, tentative);
+        let wanted =
+            [row("t1", Some(1), true), row("t2", Some(2), false), row("t3", Some(3), false), row("t4", None, false)];
+        assert_eq!(spawns.unwrap(), wanted);
+        let indexes = old.query::<(Option<i64>,)>("select task_match_index from subagents order by agent_id", &[]);
+        assert_eq!(indexes.unwrap(), [(Some(1),), (None,)]);
     }
 
     #[test]

@@ -124,7 +124,6 @@ shown! {
 shown! {
     pub struct SpawnShown of spawn: Spawn as "s" {
         session_id: String = "e.session_id",
-        tentative: bool = "coalesce(s.evidence in ('role', 'subagent_type'), false)",
     } from "task_spawns s join sessions e on e.id = s.session_id"
 }
 

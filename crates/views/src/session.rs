@@ -216,7 +216,7 @@ fn branches<'a>(
                 description: spawn.and_then(|spawn| spawn.description.clone()),
                 tool_use_id: spawn.map(|spawn| spawn.tool_use_id.clone()),
                 evidence: spawn.and_then(|spawn| spawn.evidence),
-                tentative: spawn.and_then(|spawn| spawn.evidence).is_some_and(Evidence::is_tentative),
+                tentative: spawn.is_some_and(|spawn| spawn.tentative),
                 run_id: shown.run_id,
                 status: shown.status,
                 children: branches(Some(agent.agent_id.as_str()), below, spawns),
@@ -365,7 +365,7 @@ pub fn counts(read: &mut Reader<'_>) -> Result<Vec<SessionCounts>> {
          coalesce(s.spawns, 0), coalesce(s.matched, 0), coalesce(s.tentative, 0), coalesce(t.touches, 0), coalesce(x.calls, 0)
          from sessions e
          left join (select session_id, count(*) as spawns, count(matched_agent_id) as matched,
-                    count(case when evidence in ('role', 'subagent_type') then 1 end) as tentative
+                    count(case when tentative then 1 end) as tentative
                     from task_spawns where tenant_id = ?1 group by session_id) s on s.session_id = e.id
          left join (select r.session_id, count(*) as touches from runs r join run_resources y on y.run_id = r.id
                     where r.tenant_id = ?1 and r.session_id is not null group by r.session_id) t on t.session_id = e.id

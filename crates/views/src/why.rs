@@ -408,7 +408,7 @@ fn spawn_hop(read: &mut Reader<'_>, run: &Run) -> Result<Place> {
     Ok(found.map_or(Place::Missing("spawn"), |spawn| {
         let what = spawn.description.map(|description| format!(" {description}")).unwrap_or_default();
         let sure = match spawn.evidence {
-            Some(evidence) if evidence.is_tentative() => format!(" (tentative, by {evidence})"),
+            Some(evidence) if spawn.tentative => format!(" (tentative, by {evidence})"),
             Some(evidence) => format!(" (by {evidence})"),
             None => String::new(),
         };

@@ -172,6 +172,7 @@ pub(crate) fn new(context: &Context, write: &Writer<'_>, handle: String, owner: 
         end_of_run: true,
         spend_limit: None,
         archived: false,
+        observed: false,
         created_at: write.now,
         updated_at: write.now,
         deleted_at: None,

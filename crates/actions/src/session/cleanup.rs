@@ -67,31 +67,39 @@ impl Action for CleanupOldSpawns {
     }
 }
 
-/// Remove spawns that have no role
+/// Remove spawns that have no role and no agent
+///
+/// `ingest --full` restores those that stand in a transcript.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CleanupNullRole {
     /// Only of this session
     #[arg(long)]
     pub session: Option<Ref<kind::Session>>,
+    /// Remove spawns that have an agent, too
+    #[arg(long)]
+    #[serde(default)]
+    pub matched: bool,
 }
 
 impl Action for CleanupNullRole {
     const NAME: &'static str = "cleanup_null_role";
     const CAPABILITY: &'static str = "cleanup";
     const COMMAND: (&'static str, &'static str) = ("cleanup", "null-role");
+    const REMOVES: bool = true;
     type Touched = Nothing;
     type Output = Removed;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let which = if self.matched { "role is null" } else { "role is null and matched_agent_id is null" };
         match &self.session {
             Some(session) => {
                 let session = find(write, session)?;
-                remove_spawns(write, &session, "session_id = ?2 and role is null")
+                remove_spawns(write, &session, &format!("session_id = ?2 and {which}"))
             }
             None => {
                 let tenant = Resource::<kind::Tenant>::outside(context.tenant, "spawns without a role");
-                let removed = delete_spawns(write, "role is null", &[])?;
+                let removed = delete_spawns(write, which, &[])?;
                 Ok(Done::changed(Removed { removed }, &tenant, Nothing).with_detail(json!({ "removed": removed })))
             }
         }
@@ -325,6 +333,14 @@ fn remove_spawns<A: Action<Touched = Nothing, Output = Removed>>(
 
 fn delete_spawns(write: &mut Writer<'_>, which: &str, params: &[Param<'_>]) -> Result<i64> {
     let chosen = format!("(select id from task_spawns where tenant_id = ?1 and {which})");
+    // The run that a spawn started stays, without its cause.
+    write.execute(
+        &format!(
+            "update runs set cause_kind = null, cause_id = null where tenant_id = ?1
+             and session_id in (select session_id from task_spawns where tenant_id = ?1 and {which}) and cause_kind = 'spawn' and cause_id in {chosen}"
+        ),
+        params,
+    )?;
     write.execute(&format!("delete from spawn_matches where tenant_id = ?1 and spawn_id in {chosen}"), params)?;
     write.execute(&format!("delete from registry where tenant_id = ?1 and id in {chosen}"), params)?;
     let removed = write.execute(&format!("delete from task_spawns where tenant_id = ?1 and id in {chosen}"), params)?;

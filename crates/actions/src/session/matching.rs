@@ -1,26 +1,29 @@
 //! Which call started which agent. Facts that name both are recorded as they come; the rules below them are the
 //! domain's. The best evidence wins, all of it is kept.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use trackway_domain::{
     Id, Time, kind,
-    match_ladder::{Seeker, Unmatched, climb},
+    match_ladder::{Candidate, Holder, Match, Seeker, climb, is_contradicted},
     observed::{Seen, Source, SpawnFacts, SubagentFacts},
     spawn, text,
     words::{Evidence, RoleSource},
 };
 use trackway_store::{
-    params,
-    sql::ToParam,
+    params, row,
+    sql::{Param, ToParam},
     tables::{Spawn, Subagent},
 };
 
 use super::Observing;
 use crate::{action::Resource, error::Result};
 
-/// Spawns that an agent without a prompt looks through.
-const SEEN_MAX: i64 = 1_000;
+/// How often one agent climbs the ladder in one transaction. Displaced agents climb again, and each displacement needs a
+/// better match, so this limit is not reached; it only guards against an endless loop.
+const CLIMBS_MAX: u32 = 20;
+/// Agents that look at a spawn that became free.
+const WAITING_MAX: i64 = 10;
 /// Characters in an id that the client made.
 const CLIENT_ID_MAX: usize = 200;
 
@@ -33,6 +36,38 @@ const LAUNCHED: &str = "async_launched";
 /// Whether a text can be an id that the client made.
 pub(super) fn is_client_id(text: &str) -> bool {
     (1..=CLIENT_ID_MAX).contains(&text.chars().count()) && !text.contains(char::is_control)
+}
+
+row! {
+    /// A spawn that an agent may have been started by.
+    pub struct SpawnToMatch {
+        id: Id<kind::Spawn>,
+        subagent_type: Option<String>,
+        role: Option<String>,
+        prompt_hash: Option<String>,
+        matched_agent_id: Option<String>,
+        evidence: Option<Evidence>,
+        tentative: bool,
+    }
+}
+
+impl SpawnToMatch {
+    fn candidate(self, agent_id: &str) -> Candidate<Id<kind::Spawn>> {
+        let holder = match (self.matched_agent_id, self.evidence) {
+            (Some(holder), _) if holder == agent_id && self.tentative => Holder::Itself,
+            (Some(_), Some(evidence)) => Holder::Other(Match { tentative: self.tentative, evidence }),
+            _ => Holder::None,
+        };
+        Candidate {
+            id: self.id,
+            subagent_type: self.subagent_type,
+            role: self.role,
+            prompt_hash: self.prompt_hash,
+            holder,
+            // The query leaves out the others.
+            may_be_guessed: true,
+        }
+    }
 }
 
 /// Evidence that waits for its spawn: an agent's own stands in a transcript that may be read later.
@@ -177,12 +212,13 @@ impl Observing<'_, '_> {
             background: facts.background,
             matched_agent_id: None,
             evidence: None,
+            tentative: false,
             status: None,
             error: None,
             created_at: seen.at,
         };
         match known {
-            Some(imported) => self.take_over(&imported, spawn)?,
+            Some(imported) => self.take_over(&imported, spawn.clone())?,
             None => self.enter_spawn(&spawn)?,
         }
         self.message(seen.at, &facts.prompt, Some(run), Some(&format!("spawn {}", facts.tool_use_id)))?;
@@ -195,7 +231,7 @@ impl Observing<'_, '_> {
                 self.matched(seen.at, &facts.tool_use_id, &agent, evidence)?;
             }
         }
-        self.seek_all(&facts.prompt_hash)
+        self.seek_spawn(&spawn)
     }
 
     pub(super) fn enter_spawn(&mut self, spawn: &Spawn) -> Result<()> {
@@ -209,7 +245,7 @@ impl Observing<'_, '_> {
     /// or seen it repeated in a later session. Such a row has no run: whoever sees the call itself knows its run.
     fn call_row(&mut self, seen: &Seen, facts: &SpawnFacts) -> Result<Option<Spawn>> {
         let at_line = match (&facts.place, &seen.agent) {
-            (Some((_, index, _)), None) => spawn::call_at_line(&self.session.session_id, index + 1),
+            (Some((_, index, _)), None) => spawn::call_at_line(&self.session.session_id, *index),
             _ => facts.tool_use_id.clone(),
         };
         let session = self.session.id;
@@ -235,6 +271,7 @@ impl Observing<'_, '_> {
             spawn.transcript_index = spawn.transcript_index.or(imported.transcript_index);
             spawn.matched_agent_id.clone_from(&imported.matched_agent_id);
             spawn.evidence = imported.evidence;
+            spawn.tentative = imported.tentative;
         } else {
             self.write.post("delete from spawn_matches where tenant_id = ?1 and spawn_id = ?2", params![spawn.id])?;
         }
@@ -246,16 +283,32 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
-    /// Agents without an exact match look again: there is a new spawn.
-    fn seek_all(&mut self, prompt_hash: &str) -> Result<()> {
+    /// Agents without an exact match climb again when a transcript shows a new spawn that may be theirs.
+    fn seek_spawn(&mut self, spawn: &Spawn) -> Result<()> {
         if self.source == Source::Transcript {
             let open = self.write.query::<(String,)>(
-                "select a.agent_id from subagents a where a.tenant_id = ?1 and a.session_id = ?2 and a.spawnable and a.prompt_hash = ?3
-                 and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = ?2 and s.matched_agent_id = a.agent_id)",
-                params![self.session.id, prompt_hash],
+                "select a.agent_id from subagents a where a.tenant_id = ?1 and a.session_id = ?2 and a.spawnable
+                 and (a.prompt_hash = ?3 or (a.started_at >= ?6 and (a.tagged_role = ?4 or a.agent_type = ?5)))
+                 and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = ?2 and s.matched_agent_id = a.agent_id and not s.tentative)",
+                params![self.session.id, spawn.prompt_hash, spawn.role, spawn.subagent_type, spawn.created_at],
             )?;
             self.seeking.extend(open.into_iter().map(|(agent,)| agent));
         }
+        Ok(())
+    }
+
+    /// The agents that have waited longest without any match climb again when a spawn that may be theirs becomes free.
+    fn offer(&mut self, spawn: Id<kind::Spawn>) -> Result<()> {
+        let waiting = self.write.query::<(String,)>(
+            "select a.agent_id from task_spawns f
+             join subagents a on a.tenant_id = ?1 and a.session_id = f.session_id and a.spawnable
+             and (a.prompt_hash = f.prompt_hash or (a.started_at >= f.created_at and (a.tagged_role = f.role or a.agent_type = f.subagent_type)))
+             where f.tenant_id = ?1 and f.id = ?2
+             and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = f.session_id and s.matched_agent_id = a.agent_id)
+             order by a.started_at, a.id limit ?3",
+            params![spawn, WAITING_MAX],
+        )?;
+        self.seeking.extend(waiting.into_iter().map(|(agent,)| agent));
         Ok(())
     }
 
@@ -292,7 +345,7 @@ impl Observing<'_, '_> {
         }
         let mut subagent = self.subagent(agent_id, at)?;
         match spawn {
-            Some(spawn) => self.keep_match(at, &spawn, &subagent.agent_id, evidence),
+            Some(spawn) => self.keep_match(at, &spawn, &subagent.agent_id, Match::by(evidence)),
             None if subagent.started_by.is_some() && evidence != Evidence::MetaJson => Ok(()),
             None => {
                 subagent.started_by = Some(started_by(evidence, tool_use_id));
@@ -301,55 +354,64 @@ impl Observing<'_, '_> {
         }
     }
 
-    /// Writes evidence down, and lets the best of it stand.
-    pub(super) fn keep_match(&mut self, at: Time, spawn: &Spawn, agent_id: &str, evidence: Evidence) -> Result<()> {
+    /// Stores a match, and makes it the spawn's current one if it is the best.
+    pub(super) fn keep_match(&mut self, at: Time, spawn: &Spawn, agent_id: &str, by: Match) -> Result<()> {
         self.write.post(
-            "insert into spawn_matches (tenant_id, spawn_id, agent_id, evidence, created_at) values (?1, ?2, ?3, ?4, ?5)
-             on conflict (spawn_id, agent_id, evidence) do update set withdrawn_at = null",
-            params![spawn.id, agent_id, evidence, at],
+            "insert into spawn_matches (tenant_id, spawn_id, agent_id, evidence, tentative, created_at) values (?1, ?2, ?3, ?4, ?5, ?6)
+             on conflict (spawn_id, agent_id, evidence) do update set withdrawn_at = null, tentative = spawn_matches.tentative and excluded.tentative",
+            params![spawn.id, agent_id, by.evidence, by.tentative, at],
         )?;
-        if !evidence.is_tentative() {
-            self.withdraw_guesses(spawn.id, agent_id)?;
-        }
-        let better = spawn.evidence.is_none_or(|known| evidence < known);
-        let same_agent = spawn.matched_agent_id.as_deref() == Some(agent_id);
-        if better {
+        let freed = self.withdraw_tentative(Some(spawn.id), agent_id)?;
+        let held = spawn.evidence.map(|evidence| Match { tentative: spawn.tentative, evidence });
+        if held.is_none_or(|held| by < held) {
             self.write.post(
-                "update task_spawns set matched_agent_id = ?3, evidence = ?4 where tenant_id = ?1 and id = ?2",
-                params![spawn.id, agent_id, evidence],
+                "update task_spawns set matched_agent_id = ?3, evidence = ?4, tentative = ?5 where tenant_id = ?1 and id = ?2",
+                params![spawn.id, agent_id, by.evidence, by.tentative],
             )?;
-            if let (false, Some(displaced)) = (same_agent, spawn.matched_agent_id.clone()) {
+            let displaced = spawn.matched_agent_id.as_ref().filter(|displaced| *displaced != agent_id);
+            if let Some(displaced) = displaced.cloned() {
                 self.seeking.insert(displaced.clone());
                 self.take_up(&displaced)?;
             }
         }
-        if evidence.is_tentative() {
+        if by.tentative {
             self.seeking.remove(agent_id);
+        }
+        for spawn in freed {
+            self.offer(spawn)?;
         }
         self.take_up(agent_id)
     }
 
-    /// Exact evidence for one pair contradicts every guess about either of the two.
-    fn withdraw_guesses(&mut self, spawn: Id<kind::Spawn>, agent_id: &str) -> Result<()> {
+    /// A match of a spawn and an agent contradicts all tentative ones of either of them with others. Says which spawns
+    /// became free.
+    fn withdraw_tentative(&mut self, spawn: Option<Id<kind::Spawn>>, agent_id: &str) -> Result<Vec<Id<kind::Spawn>>> {
         let now = self.write.now;
         let session = self.session.id;
-        self.write.post(
-            "update spawn_matches set withdrawn_at = ?4 where tenant_id = ?1 and spawn_id = ?2 and agent_id <> ?3
-             and withdrawn_at is null and evidence in ('role', 'subagent_type')",
-            params![spawn, agent_id, now],
+        if let Some(spawn) = spawn {
+            self.write.post(
+                "update spawn_matches set withdrawn_at = ?4 where tenant_id = ?1 and spawn_id = ?2 and agent_id <> ?3
+                 and withdrawn_at is null and tentative",
+                params![spawn, agent_id, now],
+            )?;
+        }
+        let held = self.write.query::<(Id<kind::Spawn>,)>(
+            "select id from task_spawns where tenant_id = ?1 and session_id = ?2 and matched_agent_id = ?3 and tentative",
+            params![session, agent_id],
         )?;
-        self.write.post(
-            "update spawn_matches set withdrawn_at = ?4 where tenant_id = ?1 and spawn_id <> ?2 and agent_id = ?3
-             and withdrawn_at is null and evidence in ('role', 'subagent_type')
-             and exists (select 1 from task_spawns s where s.id = spawn_matches.spawn_id and s.session_id = ?5)",
-            params![spawn, agent_id, now, session],
-        )?;
-        self.write.post(
-            "update task_spawns set matched_agent_id = null, evidence = null where tenant_id = ?1 and session_id = ?2
-             and id <> ?3 and matched_agent_id = ?4 and evidence in ('role', 'subagent_type')",
-            params![session, spawn, agent_id],
-        )?;
-        Ok(())
+        let freed: Vec<_> = held.into_iter().map(|(id,)| id).filter(|held| Some(*held) != spawn).collect();
+        for freed in &freed {
+            self.write.post(
+                "update spawn_matches set withdrawn_at = ?4 where tenant_id = ?1 and spawn_id = ?2 and agent_id = ?3
+                 and withdrawn_at is null and tentative",
+                params![freed, agent_id, now],
+            )?;
+            self.write.post(
+                "update task_spawns set matched_agent_id = null, evidence = null, tentative = false where tenant_id = ?1 and id = ?2",
+                params![freed],
+            )?;
+        }
+        Ok(freed)
     }
 
     /// The spawns that started an agent, oldest first.
@@ -377,9 +439,12 @@ impl Observing<'_, '_> {
             subagent.parent_agent_id = spawn.parent_agent_id.clone().or(subagent.parent_agent_id);
             subagent.agent_type = subagent.agent_type.or_else(|| spawn.subagent_type.clone());
         }
-        // Matched at its start, or only later. A transcript is read after the fact: its order is not the order of events.
+        // Matched at its start, or only later. A transcript is read after the fact, so its order is not the order of
+        // events; only progress lines are looked for again when an agent has started without them.
         let source = match before.role_source {
-            Some(known @ (RoleSource::TaskMatch | RoleSource::RetryMatch)) => known,
+            Some(RoleSource::RetryMatch) => RoleSource::RetryMatch,
+            _ if self.is_progress_after_start(&before, matched)? => RoleSource::RetryMatch,
+            Some(RoleSource::TaskMatch) => RoleSource::TaskMatch,
             Some(_) if self.source == Source::Hook && !self.entered.contains(agent_id) => RoleSource::RetryMatch,
             _ => RoleSource::TaskMatch,
         };
@@ -410,6 +475,20 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
+    /// Whether a progress line names the spawn of an agent that has started in an earlier transaction.
+    fn is_progress_after_start(&mut self, subagent: &Subagent, matched: Option<&Spawn>) -> Result<bool> {
+        if self.entered.contains(&subagent.agent_id)
+            || matched.and_then(|spawn| spawn.evidence) != Some(Evidence::AgentProgress)
+        {
+            return Ok(false);
+        }
+        let runs = self.write.count(
+            "select count(*) from runs where tenant_id = ?1 and session_id = ?2 and subagent_id = ?3",
+            params![self.session.id, subagent.id],
+        )?;
+        Ok(runs > 0)
+    }
+
     /// Whom an agent started is one deeper than it. Hooks before 2.1.69 do not say whose call it was: the transcripts do.
     fn deepen_those_of(&mut self, agent_id: &str, depth: i64) -> Result<()> {
         let deeper = depth.saturating_add(1);
@@ -426,89 +505,148 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
-    /// Looks for the spawns of agents that have no exact match: by prompt, and while it happens by role and type.
+    /// Lets agents without an exact match climb the ladder, those that started first before the others.
     pub(super) fn settle_matches(&mut self) -> Result<()> {
-        let mut settled = HashSet::new();
-        while let Some(agent_id) = self.seeking.iter().min().cloned() {
-            self.seeking.remove(&agent_id);
-            if !settled.insert(agent_id.clone()) {
-                continue;
+        let mut climbs: HashMap<String, u32> = HashMap::new();
+        while !self.seeking.is_empty() {
+            let mut agents = Vec::with_capacity(self.seeking.len());
+            for agent_id in std::mem::take(&mut self.seeking) {
+                agents.push((self.subagent(&agent_id, self.write.now)?.started_at, agent_id));
             }
-            self.seek(&agent_id)?;
+            agents.sort();
+            for (_, agent_id) in agents {
+                let climbed = climbs.entry(agent_id.clone()).or_default();
+                *climbed += 1;
+                if *climbed <= CLIMBS_MAX {
+                    self.seek(&agent_id)?;
+                }
+            }
         }
         Ok(())
     }
 
-    fn seek(&mut self, agent_id: &str) -> Result<()> {
+    /// Looks for the spawn of an agent that has no exact match.
+    pub(super) fn seek(&mut self, agent_id: &str) -> Result<()> {
+        self.seeking.remove(agent_id);
         let at = self.write.now;
         let subagent = self.subagent(agent_id, at)?;
-        if !subagent.spawnable
-            || self
-                .spawns_of(agent_id)?
-                .iter()
-                .any(|spawn| spawn.evidence.is_some_and(|evidence| !evidence.is_tentative()))
-        {
+        let is_settled = |spawn: &Spawn| spawn.evidence.is_some() && !spawn.tentative;
+        if !subagent.spawnable || self.spawns_of(agent_id)?.iter().any(is_settled) {
             return Ok(());
         }
-        let session = self.session.id;
-        // With its prompt in hand, an agent looks at the spawns that have it and at no others.
-        let hash = subagent.prompt_hash.as_ref();
-        let which = if hash.is_some() { "and prompt_hash = ?4" } else { "" };
-        let mut params = params![session, agent_id].to_vec();
-        params.extend(hash.map(ToParam::to_param));
-        let unmatched: Vec<Spawn> = self.write.rows::<Spawn>(
-            &format!(
-                "where tenant_id = ?1 and session_id = ?2 {which} and (matched_agent_id is null or (matched_agent_id = ?3 and evidence in ('role', 'subagent_type')))
-                 order by coalesce(transcript_index, 9223372036854775807), created_at, id limit {SEEN_MAX}"
-            ),
-            &params,
-        )?;
-        let candidates: Vec<_> = unmatched
-            .iter()
-            // A spawn that failed may have started someone before, whose prompt then says so; nothing else does. Nor did
-            // one start whom it comes after: 2.0 has agents from the beginning that nobody spawned, of types that are.
-            // What another tool wrote down, without a run, bears the time at which that tool read of it.
-            .filter(|spawn| {
-                let is_first = spawn.run_id.is_none() || spawn.created_at <= subagent.started_at;
-                (spawn.error.is_none() && is_first) || subagent.prompt_hash.is_some()
-            })
-            .map(|spawn| Unmatched {
-                id: spawn.id,
-                subagent_type: spawn.subagent_type.clone(),
-                role: spawn.role.clone(),
-                prompt_hash: spawn.prompt_hash.clone(),
-            })
-            .collect();
         let seeker = Seeker {
-            agent_type: subagent.agent_type.clone(),
+            agent_type: subagent.agent_type.clone().filter(|agent_type| !agent_type.is_empty()),
             role: subagent.tagged_role.clone(),
             prompt_hash: subagent.prompt_hash.clone(),
         };
-        let Some((id, evidence)) = climb(&seeker, &candidates) else {
+        let Some((id, by)) = self.climb(&subagent, &seeker)? else {
+            return self.release_contradicted(&subagent, &seeker);
+        };
+        let Some(spawn) = self.write.row::<Spawn>("where tenant_id = ?1 and id = ?2", params![id])? else {
             return Ok(());
         };
-        let Some(spawn) = unmatched.into_iter().find(|spawn| spawn.id == id) else {
-            return Ok(());
-        };
-        self.keep_match(at, &spawn, agent_id, evidence)
+        let is_held = spawn.matched_agent_id.as_deref() == Some(agent_id)
+            && (spawn.evidence, spawn.tentative) == (Some(by.evidence), by.tentative);
+        if is_held { Ok(()) } else { self.keep_match(at, &spawn, agent_id, by) }
     }
 
-    /// What a call answered with, of a client that does not say which agent it was: the one agent with that prompt,
-    /// still without a spawn, whose last words these are.
+    /// Withdraws the tentative match of an agent of which something is known by now that speaks against it.
+    fn release_contradicted(&mut self, subagent: &Subagent, seeker: &Seeker) -> Result<()> {
+        let agent_id = subagent.agent_id.as_str();
+        let held = self.spawns_to_match(subagent, "matched_agent_id = ?4 and tentative", agent_id, "")?;
+        let Some(held) = held.into_iter().next() else { return Ok(()) };
+        let id = held.id;
+        let mut spawns = vec![held];
+        if let Some(hash) = &seeker.prompt_hash {
+            spawns.extend(self.spawns_to_match(subagent, "prompt_hash = ?4", hash, "")?);
+        }
+        if !is_contradicted(seeker, id, &spawns) {
+            return Ok(());
+        }
+        for spawn in self.withdraw_tentative(None, agent_id)? {
+            self.offer(spawn)?;
+        }
+        self.take_up(agent_id)
+    }
+
+    /// Asks the ladder, rung by rung, about the few spawns that can decide each: a session may have thousands.
+    fn climb(&mut self, subagent: &Subagent, seeker: &Seeker) -> Result<Option<(Id<kind::Spawn>, Match)>> {
+        if let Some(hash) = &seeker.prompt_hash {
+            let spawns = self.spawns_to_match(subagent, "prompt_hash = ?4", hash, "")?;
+            if !spawns.is_empty() {
+                return Ok(climb(seeker, &spawns));
+            }
+        }
+        let guessable = match &seeker.prompt_hash {
+            // A hook and a transcript may be dated by different clocks, so the times do not count where the prompt does.
+            Some(_) => "(error is null or matched_agent_id = ?3)",
+            // Without the prompt, an agent of a type that is also spawned may be one that 2.0 starts by itself: then it
+            // is older than the call. What another tool recorded has no run and the time at which that tool read it.
+            None => "((error is null and (run_id is null or created_at <= ?5)) or matched_agent_id = ?3)",
+        };
+        if let Some(role) = &seeker.role {
+            let free =
+                "(matched_agent_id is null or (tentative and (matched_agent_id = ?3 or evidence = 'subagent_type')))";
+            let spawns = self.spawns_to_match(subagent, &format!("role = ?4 and {free} and {guessable}"), role, "")?;
+            if let Some(found) = climb(seeker, &spawns) {
+                return Ok(Some(found));
+            }
+        }
+        let Some(agent_type) = &seeker.agent_type else { return Ok(None) };
+        let free = "(matched_agent_id is null or (tentative and matched_agent_id = ?3))";
+        // A role of its own leaves those without one: those of that role were asked about before.
+        let roleless = if seeker.role.is_some() { "and role is null" } else { "" };
+        let which = format!("subagent_type = ?4 and {free} and {guessable} {roleless}");
+        let spawns = self.spawns_to_match(subagent, &which, agent_type, "role is null, ")?;
+        Ok(climb(seeker, &spawns))
+    }
+
+    /// The two spawns of the session that the ladder prefers: the agent's own, then free ones, then those that others hold,
+    /// by a fallback before by an equal prompt before exactly. Two are enough to see that one is not the only one. No agent was
+    /// started by a call of its own.
+    fn spawns_to_match(
+        &mut self,
+        subagent: &Subagent,
+        which: &str,
+        value: &str,
+        first: &str,
+    ) -> Result<Vec<Candidate<Id<kind::Spawn>>>> {
+        let session = self.session.id;
+        let mut params: Vec<Param<'_>> = params![session, subagent.agent_id, value].to_vec();
+        if which.contains("?5") {
+            params.push(subagent.started_at.to_param());
+        }
+        let spawns = self.write.query::<SpawnToMatch>(
+            &format!(
+                "select id, subagent_type, role, prompt_hash, matched_agent_id, evidence, tentative from task_spawns
+                 where tenant_id = ?1 and session_id = ?2 and (parent_agent_id is null or parent_agent_id <> ?3) and {which}
+                 order by case when matched_agent_id is null then 1 when not tentative then 4 when matched_agent_id = ?3 then 0
+                               when evidence <> 'prompt_hash' then 2 else 3 end,
+                          {first}coalesce(transcript_index, 9223372036854775807), created_at, id limit 2"
+            ),
+            &params,
+        )?;
+        Ok(spawns.into_iter().map(|spawn| spawn.candidate(&subagent.agent_id)).collect())
+    }
+
+    /// What a call answered with, of a client that does not say which agent it was: the one agent with that prompt and
+    /// without an exact match whose last words these are.
     pub(super) fn result_text(&mut self, at: Time, tool_use_id: &str, text: &str) -> Result<()> {
-        let Some(spawn) = self.spawn_row(tool_use_id)?.filter(|spawn| spawn.matched_agent_id.is_none()) else {
+        let Some(spawn) =
+            self.spawn_row(tool_use_id)?.filter(|spawn| spawn.matched_agent_id.is_none() || spawn.tentative)
+        else {
             return Ok(());
         };
         let candidates = self.write.query::<(String, Option<String>)>(
             "select a.agent_id, (select r.final_message from runs r where r.tenant_id = ?1 and r.session_id = ?2 and r.subagent_id = a.id order by r.id desc limit 1)
              from subagents a where a.tenant_id = ?1 and a.session_id = ?2 and a.prompt_hash = ?3
-             and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = ?2 and s.matched_agent_id = a.agent_id)",
+             and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = ?2 and s.matched_agent_id = a.agent_id and not s.tentative)",
             params![self.session.id, spawn.prompt_hash],
         )?;
         let said = text::clean(text);
         let mut saying = candidates.into_iter().filter(|(_, last)| last.as_deref() == Some(said.as_str()));
         if let (Some((agent_id, _)), None) = (saying.next(), saying.next()) {
-            self.keep_match(at, &spawn, &agent_id, Evidence::ToolResult)?;
+            self.keep_match(at, &spawn, &agent_id, Match::by(Evidence::ToolResult))?;
         }
         Ok(())
     }

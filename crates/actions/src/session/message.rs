@@ -74,7 +74,7 @@ impl Observing<'_, '_> {
     }
 
     /// The agent whose run it is.
-    fn agent_of(&mut self, run: Id<kind::Run>) -> Result<Option<Uuid>> {
+    pub(super) fn agent_of(&mut self, run: Id<kind::Run>) -> Result<Option<Uuid>> {
         if let Some(agent) = self.agents_of_runs.get(&run) {
             return Ok(*agent);
         }

@@ -3,6 +3,7 @@
 //! The observer context: facts about runs, recorded with their own time, into ended runs too. Every fact is an upsert,
 //! so that hooks and transcripts of one session make one record, in whatever order they speak.
 
+mod agent;
 mod attach;
 mod cleanup;
 mod closing;
@@ -22,7 +23,7 @@ pub use cleanup::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget};
 pub use entrance::InSession;
 pub use import::{ImportNagger, Imported};
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::json;
 use trackway_domain::{
@@ -147,6 +148,8 @@ struct Observing<'a, 'w> {
     entered: HashSet<String>,
     runs: HashMap<RunKey, Id<kind::Run>>,
     agents: HashMap<String, Id<kind::Agent>>,
+    /// Their parents, as far as they were asked for.
+    parents: HashMap<Id<kind::Agent>, Option<Id<kind::Agent>>>,
     /// Whose run each is, as far as it was asked.
     agents_of_runs: HashMap<Id<kind::Run>, Option<Uuid>>,
     roles: HashMap<String, Id<kind::Role>>,
@@ -161,7 +164,7 @@ struct Observing<'a, 'w> {
     /// The first message that answers each prompt, of a client whose repeated lines are known by that only.
     answers: HashMap<String, String>,
     /// Agents whose spawn is to be looked for again.
-    seeking: HashSet<String>,
+    seeking: BTreeSet<String>,
     /// What is new, for the log.
     counts: HashMap<&'static str, i64>,
 }
@@ -204,13 +207,14 @@ impl<'a, 'w> Observing<'a, 'w> {
             entered: HashSet::new(),
             runs: HashMap::new(),
             agents: HashMap::new(),
+            parents: HashMap::new(),
             agents_of_runs: HashMap::new(),
             roles: HashMap::new(),
             workspaces: HashMap::new(),
             files: HashMap::new(),
             repeated: HashSet::new(),
             answers: run::answers(observation),
-            seeking: HashSet::new(),
+            seeking: BTreeSet::new(),
             counts: HashMap::new(),
         };
         if new {

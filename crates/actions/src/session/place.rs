@@ -1,4 +1,4 @@
-//! Where a session happens: its row, its workspace, and the lasting agents that work there.
+//! Where a session happens: its row, its workspace and the roles of its agents.
 
 use std::path::Path;
 
@@ -6,26 +6,18 @@ use trackway_domain::{
     Id, Time, kind,
     observed::{Seen, SessionFacts},
     text,
-    words::{RoleOrigin, Runner},
+    words::RoleOrigin,
     work_tree,
 };
 use trackway_store::{
     Writer, params,
-    tables::{Role, Session, Subagent, Workspace},
+    tables::{Role, Session, Workspace},
 };
 use uuid::Uuid;
 
 use super::Observing;
-use crate::{
-    action::Resource,
-    catalog::definition::save,
-    context::{Actor, Context},
-    error::Result,
-    people::new_agent,
-};
+use crate::{action::Resource, catalog::definition::save, context::Context, error::Result};
 
-/// The role of a session's main agent in its handle.
-const MAIN: &str = "main";
 /// Characters of a role or a directory in a handle.
 const NAME_PART_MAX: usize = 80;
 /// Characters of a workspace's directory.
@@ -75,7 +67,7 @@ pub(super) fn new_session(context: &Context, write: &mut Writer<'_>, name: &str,
 }
 
 /// A name that people can type, out of any text.
-fn name_part(given: &str) -> String {
+pub(super) fn name_part(given: &str) -> String {
     let cleaned = text::clean_line(given);
     let allowed = |character: char| {
         if character.is_alphanumeric() || "._-+".contains(character) { character } else { '-' }
@@ -261,53 +253,6 @@ impl Observing<'_, '_> {
         };
         self.roles.insert(name, id);
         Ok(id)
-    }
-
-    /// The lasting agent of a role in this workspace, and its role. The main agent has none.
-    pub(super) fn agent(&mut self, subagent: Option<&Subagent>) -> Result<(Id<kind::Agent>, Option<Id<kind::Role>>)> {
-        let workspace = self.workspace_id()?;
-        let role = subagent.map(|subagent| {
-            let role = subagent.role.clone().or_else(|| subagent.agent_type.clone());
-            role.filter(|role| !role.is_empty()).unwrap_or_else(|| "subagent".to_owned())
-        });
-        let role_id = role.as_deref().map(|role| self.role(role)).transpose()?;
-        let part = role.as_deref().map_or_else(|| MAIN.to_owned(), name_part);
-        if let Some(id) = self.agents.get(&part) {
-            return Ok((*id, role_id));
-        }
-        let (workspace_name,) = self
-            .write
-            .one::<(String,)>("select name from workspaces where tenant_id = ?1 and id = ?2", params![workspace])?
-            .unwrap_or_default();
-        let handle = format!("{part}@{workspace_name}");
-        let known = self.write.one::<(Id<kind::Agent>,)>(
-            "select id from agents where tenant_id = ?1 and handle = ?2 and deleted_at is null",
-            params![handle],
-        )?;
-        let id = match (known, self.context.actor) {
-            (Some((id,)), _) => id,
-            (None, Actor::Person(owner)) => self.new_agent(handle, owner, role_id)?,
-            (None, Actor::Agent(_)) => {
-                return Err(trackway_domain::Error::denied("an agent does not observe sessions").into());
-            }
-        };
-        self.agents.insert(part, id);
-        Ok((id, role_id))
-    }
-
-    fn new_agent(
-        &mut self,
-        handle: String,
-        owner: Id<kind::Person>,
-        role_id: Option<Id<kind::Role>>,
-    ) -> Result<Id<kind::Agent>> {
-        let mut new = new_agent(self.context, self.write, handle, owner);
-        new.runner = Runner::ClaudeCode;
-        new.role_id = role_id;
-        // The main agent of an interactive session is not held up; a subagent is asked what it learned.
-        new.end_of_run = role_id.is_some();
-        self.count("agent");
-        Ok(save(self.context, self.write, None, new)?.0.id)
     }
 
     /// A thing outside studios, entered into the registry.

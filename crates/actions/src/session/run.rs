@@ -288,7 +288,15 @@ impl Observing<'_, '_> {
                 if !ties.is_empty() {
                     self.end_before(subagent, beginning.at)?;
                 }
-                (self.new_run(subagent, beginning)?, true)
+                // Its role decides whose run it is: an agent that is about to run climbs first.
+                let sought = match subagent.filter(|_| ties.is_empty()) {
+                    Some(subagent) => {
+                        self.seek(&subagent.agent_id)?;
+                        Some(self.subagent(&subagent.agent_id, beginning.at)?)
+                    }
+                    None => subagent.cloned(),
+                };
+                (self.new_run(sought.as_ref(), beginning)?, true)
             }
         };
         if let Some(line) = &beginning.prompt.line {
@@ -388,6 +396,7 @@ impl Observing<'_, '_> {
         self.count("run");
         if let Some(subagent) = subagent {
             self.seeking.insert(subagent.agent_id.clone());
+            self.adopt(agent, parent.map(|(id, _)| id), None)?;
             let is_first = self.newcomers.remove(&subagent.agent_id);
             // The first run of an agent without a spawn is where it is to be.
             if !is_first || !self.spawns_of(&subagent.agent_id)?.is_empty() {
@@ -595,8 +604,13 @@ impl Observing<'_, '_> {
             // Nothing to place; what would be made for it (a workspace, an agent) waits until it is known where.
             return Ok(());
         }
-        let (agent, role) = self.agent(Some(&subagent))?;
+        let mut former: Vec<_> = runs.iter().map(|run| run.agent_id).collect();
+        former.sort();
+        former.dedup();
+        let (agent, role) = self.agent_after(Some(&subagent), &former)?;
+        former.retain(|former| *former != agent);
         let spawns = self.spawns_of(agent_id)?;
+        let mut above = None;
         for (place, run) in runs.iter().enumerate() {
             let since = place.checked_sub(1).and_then(|before| runs.get(before)).map(|before| before.started_at);
             let until = runs.get(place + 1).map(|next| next.started_at);
@@ -608,6 +622,7 @@ impl Observing<'_, '_> {
             };
             let spawn = spawns.iter().rev().filter(own).find(|spawn| spawn.created_at <= run.started_at);
             let spawn = spawn.or_else(|| spawns.iter().filter(own).find(late));
+            above = Some((run.parent_run_id, None));
             if (run.agent_id, run.role_id) == (agent, role) && run.is_below(spawn) {
                 continue;
             }
@@ -636,8 +651,16 @@ impl Observing<'_, '_> {
             self.write.post(&format!("update runs set {set} where tenant_id = ?1 and id = ?2"), &params)?;
             self.agents_of_runs.remove(&run.id);
             if parent.is_some_and(|parent| run.parent_run_id != Some(parent)) {
+                above = Some((parent, run.parent_run_id));
                 self.take_along(run.id)?;
             }
+        }
+        if let Some((above, before)) = above {
+            self.adopt(agent, above, before)?;
+        }
+        for former in former {
+            self.move_children(former, agent, subagent.id)?;
+            self.remove_empty_agent(former, subagent.id)?;
         }
         Ok(())
     }

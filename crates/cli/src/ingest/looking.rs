@@ -27,6 +27,8 @@ pub struct Looking {
     /// Only sessions that happened below this directory.
     pub project: Option<PathBuf>,
     pub exclude: Vec<PathBuf>,
+    /// Whether the first pass reads every file from its start.
+    pub full: bool,
     /// Files of which all is written down, as they were then: nobody opens them again.
     pub(super) seen: HashMap<PathBuf, Sight>,
 }
@@ -103,15 +105,18 @@ impl Looking {
 
     /// All that was found is written down.
     pub fn remember(&mut self, found: Found) {
+        self.full = false;
         self.seen.extend(found.sights);
     }
 }
 
-/// The transcripts that hold something new, with where reading stopped: more lines, or the end of what was given up.
+/// The transcripts that hold something new, with where reading stopped: more lines, or the end of what was given up. `full`
+/// is for all of them, from the start.
 pub fn with_news(
     core: &Core,
     context: &Context,
     transcripts: &[Transcript],
+    full: bool,
 ) -> Result<Vec<(Transcript, Option<Mark>)>, Failure> {
     let mut marks: HashMap<String, (Mark, bool)> = HashMap::new();
     let mut read = core.store().read(context.tenant)?;
@@ -129,6 +134,11 @@ pub fn with_news(
         let path = transcript.path.to_string_lossy().into_owned();
         let (mut mark, is_open) = marks.remove(&path).map_or((None, false), |(mark, is_open)| (Some(mark), is_open));
         let is_over = || is_open && transcript.path.metadata().is_ok_and(|file| transcript::is_given_up(&file));
+        if full {
+            // A mark of another file: reading begins anew.
+            jobs.push((transcript.clone(), mark.map(|_| Mark::default())));
+            continue;
+        }
         if !transcript::has_news(&transcript.path, mark.as_ref()) && !is_over() {
             continue;
         }

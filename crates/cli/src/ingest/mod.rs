@@ -50,7 +50,8 @@ pub fn command() -> Command {
         .about("Read Claude Code's transcripts into the record: sessions, subagents, runs, files, usage")
         .long_about(
             "Read Claude Code's transcripts into the record: sessions, subagents, runs, files, usage\n\n\
-             Without paths: all of them, or in a project's database the project's own. Again reads only what is new.",
+             Without paths: all of them, or in a project's database the project's own. Again reads only what is new; \
+             --full reads them from the start, and restores what a clean-up removed.",
         )
         .arg(
             Arg::new("paths")
@@ -65,6 +66,12 @@ pub fn command() -> Command {
                 .value_name("TIME")
                 .value_parser(clap::value_parser!(Time))
                 .help("Only transcripts written to since then: a day, or a time"),
+        )
+        .arg(
+            Arg::new("full")
+                .long("full")
+                .action(ArgAction::SetTrue)
+                .help("Read transcripts from the start, those that were read before too"),
         )
         .arg(
             Arg::new("watch")
@@ -102,6 +109,7 @@ pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Resul
         since: matches.get_one::<Time>("since").copied(),
         project: location.project.clone().filter(|_| given.is_empty()),
         exclude: location.exclude.clone(),
+        full: matches.get_flag("full"),
         paths: if given.is_empty() {
             let folder = discover::default_folder().unwrap_or_default();
             if !folder.exists() {
@@ -181,7 +189,7 @@ impl<'a> Ingesting<'a> {
             self.sessions.insert(transcript.session.clone());
         }
         if !found.transcripts.is_empty() {
-            let jobs = looking::with_news(self.core, self.context, &found.transcripts)?;
+            let jobs = looking::with_news(self.core, self.context, &found.transcripts, self.looking.full)?;
             read.files = i64::try_from(jobs.len()).unwrap_or(i64::MAX);
             if !jobs.is_empty() {
                 self.take_in(&jobs, read)?;

@@ -207,12 +207,12 @@ both_engines! {
         assert_eq!(column(&subagents, "agent_type"), ["coder", "coder", "null"]);
         assert_eq!(column(&subagents, "role"), ["tester", "builder", "null"]);
         assert_eq!(column(&subagents, "role_source"), ["task_match", "task_match", "null"]);
-        assert_eq!(column(&subagents, "task_match_index"), ["2", "1", "null"]);
+        assert_eq!(column(&subagents, "task_match_index"), ["3", "2", "null"]);
         assert_eq!(column(&subagents, "started_at")[0], "2026-01-02T10:01:00.123456Z");
 
         let spawns = terminal.json(&["spawn", "list", "--tagged"]);
         assert_eq!(column(&spawns, "tool_use_id"), ["toolu_1", "toolu_2"]);
-        assert_eq!(column(&spawns, "transcript_index"), ["1", "2"]);
+        assert_eq!(column(&spawns, "transcript_index"), ["2", "3"]);
         assert_eq!(column(&spawns, "role"), ["builder", "tester"]);
         assert_eq!(column(&spawns, "prompt_hash"), [BUILD.1, TEST.1]);
         assert_eq!(column(&spawns, "agent_id"), ["a2", "a1"]);
@@ -266,7 +266,7 @@ both_engines! {
             assert_eq!(held, record(&second));
             let spawns = &held["spawns"];
             assert_eq!(column(spawns, "tool_use_id"), ["toolu_1", "toolu_2"]);
-            assert_eq!(column(spawns, "transcript_index"), ["1", "2"]);
+            assert_eq!(column(spawns, "transcript_index"), ["2", "3"]);
             assert_eq!(column(spawns, "agent_id"), ["a1", "a2"]);
             assert_eq!(column(spawns, "evidence"), ["tool_result", "tool_result"]);
             assert_eq!(column(spawns, "created_at"), ["2026-01-02T10:00:51.000Z", "2026-01-02T10:00:52.000Z"]);
@@ -289,7 +289,7 @@ both_engines! {
         let mut held: Vec<_> = column(&spawns, "tool_use_id").into_iter().zip(column(&spawns, "transcript_index")).collect();
         held.sort();
         let other = format!("nagger:{SESSION}:6");
-        let expected = [(other.as_str(), "5"), ("toolu_1", "4"), ("toolu_2", "5")];
+        let expected = [(other.as_str(), "6"), ("toolu_1", "5"), ("toolu_2", "6")];
         assert_eq!(held, expected.map(|(id, index)| (id.to_owned(), index.to_owned())));
     }
 

@@ -507,7 +507,7 @@ both_engines! {
         // The two newest stay, and the one that has an agent.
         assert_eq!(terminal.json(&["cleanup", "old-spawns", "--session", SESSION, "--keep", "3"])["removed"], 1);
         assert_eq!(spawns(), ["t0", "t2", "t3", "t4"]);
-        assert_eq!(terminal.json(&["cleanup", "null-role"])["removed"], 0);
+        assert_eq!(terminal.json(&["cleanup", "null-role", "--yes"])["removed"], 0);
         assert_eq!(terminal.json(&["subagent", "list"]).as_array().unwrap().len(), 1);
         assert_eq!(terminal.json(&["cleanup", "session", SESSION])["removed"], 1);
         assert_eq!(terminal.json(&["subagent", "list"]), json!([]));
@@ -516,7 +516,7 @@ both_engines! {
         let spawn = json!({ "prompt": "without", "description": "a job", "subagent_type": "general-purpose" });
         folder.append(None, &main.calls("m9", "Agent", "t9", &spawn));
         ingest(&terminal);
-        assert_eq!(terminal.json(&["cleanup", "null-role", "--session", SESSION])["removed"], 1);
+        assert_eq!(terminal.json(&["cleanup", "null-role", "--session", SESSION, "--yes"])["removed"], 1);
         assert_eq!(spawns(), ["t0", "t2", "t3", "t4"]);
     }
 

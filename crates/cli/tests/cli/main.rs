@@ -24,6 +24,7 @@ mod import;
 mod import_beads;
 mod ingest;
 mod keeper;
+mod ladder;
 mod left_sessions;
 mod live;
 mod log;

@@ -26,6 +26,8 @@ table! {
         end_of_run: bool,
         spend_limit: Option<f64>,
         archived: bool,
+        /// Whether it was made because a session started it, and not by a person.
+        #[serde(skip)] observed: bool,
         created_at: Time,
         updated_at: Time,
         #[serde(skip)] deleted_at: Option<Time>,

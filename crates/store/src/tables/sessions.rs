@@ -93,6 +93,8 @@ table! {
         background: bool,
         #[serde(rename = "agent_id")] matched_agent_id: Option<String>,
         evidence: Option<Evidence>,
+        /// Whether the match is a guess that better evidence replaces.
+        tentative: bool,
         status: Option<String>,
         error: Option<String>,
         created_at: Time,
@@ -106,6 +108,7 @@ table! {
         #[serde(skip)] tenant_id: TenantId,
         agent_id: String,
         evidence: Evidence,
+        tentative: bool,
         created_at: Time,
         withdrawn_at: Option<Time>,
     }

@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 use trackway_domain::{
     Id, Time,
+    match_ladder::Match,
     observed::{Fact, Observation, PromptKey, Seen, SessionFacts, Source},
     spawn::call_at_line,
     words::{Evidence, RoleSource, SpawnRoleSource},
@@ -57,7 +58,7 @@ struct CarriedSubagent {
     agent_type: Option<String>,
     role: Option<String>,
     role_source: Option<RoleSource>,
-    /// The line of its spawn, from 0.
+    /// The line of its spawn, from 1.
     task_match_index: Option<i64>,
     started_at: Time,
     stopped_at: Option<Time>,
@@ -68,7 +69,7 @@ struct CarriedSpawn {
     tool_use_id: Option<String>,
     /// Whether no other spawn without an id has this prompt.
     alone: bool,
-    /// The line in the session's transcript, from 0.
+    /// The line in the session's transcript, from 1.
     index: i64,
     subagent_type: Option<String>,
     role: Option<(String, SpawnRoleSource)>,
@@ -198,7 +199,7 @@ impl Observing<'_, '_> {
                 None => Seat::Nowhere,
             });
         }
-        if let Some(row) = self.spawn_row(&call_at_line(&self.session.session_id, carried.index + 1))? {
+        if let Some(row) = self.spawn_row(&call_at_line(&self.session.session_id, carried.index))? {
             return Ok(Seat::Here(row.into()));
         }
         let agrees = |row: &Spawn| match (&row.prompt_hash, &carried.prompt_hash) {
@@ -222,7 +223,7 @@ impl Observing<'_, '_> {
     }
 
     fn carry_spawn(&mut self, carried: &CarriedSpawn) -> Result<Spawn> {
-        let at_line = || call_at_line(&self.session.session_id, carried.index + 1);
+        let at_line = || call_at_line(&self.session.session_id, carried.index);
         let spawn = Spawn {
             // Calls that were read together have one time: their lines keep them in order.
             id: Id::new(Time::from_micros(carried.created_at.micros() + carried.index.clamp(0, 999_999))),
@@ -242,6 +243,7 @@ impl Observing<'_, '_> {
             background: false,
             matched_agent_id: None,
             evidence: None,
+            tentative: false,
             status: None,
             error: None,
             created_at: carried.created_at,
@@ -261,19 +263,20 @@ impl Observing<'_, '_> {
             return Ok(());
         }
         self.carried_agent(agent_id, *at)?;
-        let is_exact = |other: &Spawn| other.evidence.is_some_and(|evidence| !evidence.is_tentative());
+        let is_exact = |other: &Spawn| other.evidence.is_some() && !other.tentative;
         let contradicted = spawn.matched_agent_id.as_ref().is_some_and(|known| known != agent_id)
             || self.spawns_of(agent_id)?.iter().any(|other| other.id != spawn.id && is_exact(other));
-        if evidence.is_tentative() && contradicted {
+        let by = Match::by(*evidence);
+        if by.tentative && contradicted {
             let now = self.write.now;
             self.write.post(
-                "insert into spawn_matches (tenant_id, spawn_id, agent_id, evidence, created_at, withdrawn_at) values (?1, ?2, ?3, ?4, ?5, ?6)",
+                "insert into spawn_matches (tenant_id, spawn_id, agent_id, evidence, tentative, created_at, withdrawn_at) values (?1, ?2, ?3, ?4, true, ?5, ?6)",
                 params![spawn.id, agent_id, evidence, at, now],
             )?;
             self.count("withdrawn");
             return Ok(());
         }
         self.count("match");
-        self.keep_match(*at, spawn, agent_id, *evidence)
+        self.keep_match(*at, spawn, agent_id, by)
     }
 }

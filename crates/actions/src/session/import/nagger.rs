@@ -144,7 +144,7 @@ impl Meaning {
                 "trusted_prefix" => Some(RoleSource::SubagentType),
                 source => RoleSource::parse(source).ok(),
             }),
-            task_match_index: row.task_match_index.map(|line| line - 1).filter(|index| *index >= 0),
+            task_match_index: row.task_match_index.filter(|line| *line > 0),
             started_at,
             stopped_at: row.stopped_at,
         };
@@ -166,7 +166,7 @@ impl Meaning {
             .into_iter()
             .filter_map(|row| {
                 let session = row.session_id.clone().and_then(id);
-                let index = row.transcript_index.map(|line| line - 1).filter(|index| *index >= 0);
+                let index = row.transcript_index.filter(|line| *line > 0);
                 let found = session.zip(index).zip(row.created_at);
                 self.unusable += i64::from(found.is_none());
                 found.map(|((session, index), at)| (session, index, at, row))

@@ -200,7 +200,7 @@ pub const FURTHER: &[(&str, Way)] = &[
     }),
     ("cleanup_null_role", |writer, new| {
         let session = writer.session(new);
-        Some(beside("cleanup_null_role", &["cleanup", "null-role", "--session", &session]))
+        Some(beside("cleanup_null_role", &["cleanup", "null-role", "--session", &session, "--yes"]))
     }),
     ("cleanup_session", |writer, new| {
         let session = writer.session(new);
