@@ -74,7 +74,8 @@ fn fill(house: &House) -> Outcome<()> {
     for number in 0..REPLACED {
         let (old, new) = (format!("old/{number}"), format!("new/{number}"));
         house.act("set_task", json!({ "workflow": "unit", "variant": old, "labels": ["ui"] }))?;
-        let report = json!({ "agent": AGENT, "task": old, "one_liner": "Painted", "tldr": "Painted it.", "content": REPORT });
+        let report =
+            json!({ "agent": AGENT, "task": old, "one_liner": "Painted", "tldr": "Painted it.", "content": REPORT });
         house.act("set_report", report)?;
         house.act("add_link", json!({ "from": REPLACED_HUB, "to": old, "type": "blocks" }))?;
         house.act("set_task", json!({ "workflow": "unit", "variant": new, "replaces": old }))?;

@@ -112,7 +112,8 @@ mod tests {
     fn the_newest_replacement_that_leads_to_a_live_version_is_followed() {
         let at = |second: i64| Time::from_micros(second * 1_000_000);
         let replaces = |new, old, second| Replacement { new: id(new), old: id(old), created_at: at(second) };
-        let versions = |live: [bool; 5]| (1..).zip(live).map(|(number, live)| Version { id: id(number), live }).collect();
+        let versions =
+            |live: [bool; 5]| (1..).zip(live).map(|(number, live)| Version { id: id(number), live }).collect();
         // 1 <- 2 <- 4 and, later, 1 <- 3; 5 is alone. 2 and 3 were made one after the other.
         let edges = [replaces(2, 1, 1), replaces(3, 1, 2), replaces(4, 2, 3)];
         let current = |live: [bool; 5]| {

@@ -185,6 +185,8 @@ fn translated(engine: Engine, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -233,20 +235,81 @@ mod tests {
         assert_eq!(heads.unwrap(), [(vec![6], 1)]);
     }
 
+    /// A database as the program that knew this version left it. References are not checked in it.
+    fn database_of_version(version: i64, path: &Path) -> Connection {
+        let mut old = Connection::sqlite(path, true).unwrap();
+        for (_, _, text) in MIGRATIONS.iter().filter(|(number, ..)| *number <= version) {
+            old.batch(&translated(Engine::Sqlite, text)).unwrap();
+        }
+        old.batch(&format!(
+            "create table trackway_migrations (version integer not null primary key, name text not null, applied_at integer not null) strict;
+             insert into trackway_migrations values ({version}, 'old', 0); pragma application_id = {APPLICATION_ID}; pragma foreign_keys = off"
+        ))
+        .unwrap();
+        old
+    }
+
+    #[test]
+    fn current_versions_and_open_blockers_are_computed_for_existing_tasks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.db");
+        let mut old = database_of_version(11, &path);
+        let task = |id: u8, lineage: u8, status: &str, archived: u8, replaced: u8, open_blockers: u8| {
+            format!(
+                "insert into tasks (id, tenant_id, variant, command, workflow_id, tags, labels, recurring, archived, status, status_since, priority,
+                 revision, lineage_id, open_blockers, replaced, created_at, updated_at)
+                 values (x'{id:02}', x'01', 't{id}', 't', x'02', '[]', '[]', 0, {archived}, '{status}', 0, 'P2', 1, x'{lineage:02}', {open_blockers}, {replaced}, 0, 0);"
+            )
+        };
+        // 10 <- 11 <- 12 (done), and 10 <- 13 (archived) after that; 10 blocks 20, and so does the archived 30. 12 blocks 13.
+        let tasks = [
+            task(10, 10, "open", 0, 1, 0),
+            task(11, 10, "open", 0, 1, 0),
+            task(12, 10, "done", 0, 0, 0),
+            task(13, 10, "open", 1, 0, 1),
+            task(20, 20, "open", 0, 0, 2),
+            task(30, 30, "open", 1, 0, 0),
+            task(40, 40, "open", 0, 0, 0),
+            task(50, 50, "open", 0, 0, 0),
+        ];
+        let replaces = |new: u8, old: u8, at: u8| {
+            format!("insert into task_replaces values (x'{new}', x'{old}', x'01', 'minor', null, {at}, {at});")
+        };
+        let blocks = |number: u8, from: u8, to: u8| {
+            format!("insert into task_links values (x'{number}', x'01', x'{from}', x'{to}', 'blocks', 0, null);")
+        };
+        old.batch(&tasks.concat()).unwrap();
+        old.batch(&[replaces(11, 10, 1), replaces(12, 11, 2), replaces(13, 10, 3)].concat()).unwrap();
+        old.batch(&[blocks(60, 10, 20), blocks(61, 30, 20), blocks(62, 12, 13), blocks(63, 40, 50)].concat()).unwrap();
+        bring_up_to_date(&mut old, &Url::sqlite(&path)).unwrap();
+        let found = old.query::<(String, Option<String>, i64)>(
+            "select t.variant, c.variant, t.open_blockers from tasks t left join tasks c on c.id = t.current_id order by t.variant",
+            &[],
+        );
+        let row =
+            |variant: &str, current: Option<&str>, blockers| (variant.to_owned(), current.map(str::to_owned), blockers);
+        let wanted = [
+            row("t10", Some("t12"), 0),
+            row("t11", Some("t12"), 0),
+            row("t12", Some("t12"), 0),
+            row("t13", None, 0),
+            row("t20", Some("t20"), 0),
+            row("t30", None, 0),
+            row("t40", Some("t40"), 0),
+            row("t50", Some("t50"), 1),
+        ];
+        assert_eq!(found.unwrap(), wanted);
+    }
+
     #[test]
     fn lines_of_spawns_count_from_one_and_guesses_are_marked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.db");
-        let mut old = Connection::sqlite(&path, true).unwrap();
-        for (_, _, text) in MIGRATIONS.iter().filter(|(version, ..)| *version < 15) {
-            old.batch(&translated(Engine::Sqlite, text)).unwrap();
-        }
+        let mut old = database_of_version(14, &path);
         let spawn = "insert into task_spawns (id, tenant_id, session_id, transcript, transcript_index, block, tool_use_id, background, matched_agent_id, evidence, created_at) values";
         let subagent = "insert into subagents (id, tenant_id, session_id, agent_id, task_match_index, spawnable, started_at) values";
         old.batch(&format!(
-            "create table trackway_migrations (version integer not null primary key, name text not null, applied_at integer not null) strict;
-             insert into trackway_migrations values (11, 'lean_queue', 0); pragma application_id = {APPLICATION_ID}; pragma foreign_keys = off;
-             {spawn} (x'02', x'01', x'aa', 't', 1, 0, 't2', 0, 'a2', 'prompt_hash', 0), (x'03', x'01', x'aa', 't', 0, 0, 't1', 0, 'a1', 'role', 0),
+            "{spawn} (x'02', x'01', x'aa', 't', 1, 0, 't2', 0, 'a2', 'prompt_hash', 0), (x'03', x'01', x'aa', 't', 0, 0, 't1', 0, 'a1', 'role', 0),
                      (x'04', x'01', x'aa', 't', 2, 0, 't3', 0, null, null, 0), (x'05', x'01', x'aa', null, null, null, 't4', 0, null, null, 0);
              {subagent} (x'06', x'01', x'aa', 'a1', 0, 1, 0), (x'07', x'01', x'aa', 'a2', null, 1, 0)"
         ))

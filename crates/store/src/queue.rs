@@ -133,7 +133,9 @@ impl Unnamed {
             Self::Unscripted | Self::UnscriptedOfOwnRole => "=",
         };
         let version = version_of("q");
-        format!(" and exists (select 1 from tasks s where s.id = {version} and trim(coalesce(s.script, '')) {comparison} '')")
+        format!(
+            " and exists (select 1 from tasks s where s.id = {version} and trim(coalesce(s.script, '')) {comparison} '')"
+        )
     }
 }
 

@@ -8,8 +8,8 @@ use trackway_domain::{
 };
 
 use crate::{
-    error::Result,
     current_reports::Tasks,
+    error::Result,
     linked_tasks::Linked,
     params,
     replacements::{EarlierVersion, Has},

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use serde_json::{Value, json};
+use trackway_actions::{Credential, context::Secret};
 use trackway_domain::{ErrorKind, Ref, Time, words::RunStatus};
 use trackway_store::params;
 use trackway_testkit::{House, engines};
@@ -12,6 +13,7 @@ use trackway_views::{
     queue::GetItem,
     task::Ready,
     wake::{Wake, WakeShown},
+    why::Why,
 };
 
 fn founded(house: &House) {
@@ -364,6 +366,45 @@ engines! {
         assert_eq!((&document["linked_from"][0]["title"], &document["linked_to"]), (&json!("third"), &json!([])));
         let text = told(&house, "main/v3", "bob");
         assert!(text.contains("what bob found") && text.contains("newer") && !text.contains("which this task replaces"), "{text}");
+    }
+
+    fn a_message_leads_to_a_report_that_others_wake_with(house: House) {
+        founded(&house);
+        let studio = "main";
+        house.act("set_agent", json!({ "handle": "ada", "role": "coder" })).unwrap();
+        task(&house, "fix/v1");
+        replaces(&house, "fix/v2", "fix/v1");
+        task(&house, "release");
+        house.act("add_link", json!({ "from": "release", "to": "fix/v1", "type": "relates_to" })).unwrap();
+        house.act("set_route", json!({ "tag": "bug", "role": "coder", "task": "fix/v2" })).unwrap();
+        house.act("set_package", json!({ "role": "coder", "task": "fix/v1" })).unwrap();
+        let decision = house.act("create_decision", json!({ "studio": studio, "question": "How?", "options": ["lock", "queue"] })).unwrap();
+
+        let sent = house.act("send_message", json!({ "body": "It hangs", "tags": ["bug"], "role": "coder" })).unwrap();
+        let taken = house.act("queue_take", json!({ "agent": "ada" })).unwrap()[0].clone();
+        assert_eq!((&taken["id"], &taken["variant"]), (&sent["queue_item_id"], &json!("fix/v1")), "the pin of the role");
+        let token = Credential::Token(Secret(taken["token"].as_str().unwrap().to_owned()));
+        let run = house.core.enter(&token).unwrap();
+        let act = |action: &str, input: Value| house.act_as(&run, action, input).unwrap();
+        let note = act("create_note", json!({ "studio": studio, "title": "Race", "body": "Two writers." }));
+        act("vote", json!({ "decision": decision["id"], "option": "lock", "accept": true }));
+        act("update_scratchpad", json!({ "content": "Look at the lock first." }));
+        act("update_report", json!({ "one_liner": "Found it", "tldr": "A race.", "content": "Two writers, one map." }));
+        act("end_run", json!({ "run": taken["run_id"], "status": "completed" }));
+
+        let row = linked(&house, "release")["linked_to"][0].clone();
+        assert_eq!((&row["title"], &row["linkedAs"]["variant"]), (&json!("fix/v2"), &json!("fix/v1")));
+        assert_eq!(row["latestTaskAgentReport"], "Two writers, one map.");
+        assert!(told(&house, "fix/v2", "ada").contains("Look at the lock first."));
+        let chain = house.read(|read| Ok(Why { thing: note["id"].as_str().unwrap().to_owned() }.answer(read, Time::now())?));
+        let hops: Vec<(String, String)> =
+            chain.recorded().map(|hop| (hop.kind.to_owned(), hop.label.clone())).collect();
+        let kinds: Vec<&str> = hops.iter().map(|(kind, _)| kind.as_str()).collect();
+        for kind in ["resource", "run", "agent", "role", "task", "queue_item", "route", "message", "person"] {
+            assert!(kinds.contains(&kind), "{kind} in {hops:?}");
+        }
+        let label = |kind: &str| hops.iter().find(|(found, _)| found == kind).unwrap().1.clone();
+        assert!(label("task").contains("fix/v1") && label("person").contains("ada"), "{hops:?}");
     }
 
     fn a_lineage_of_a_thousand_versions_is_followed(house: House) {

@@ -103,7 +103,8 @@ impl Model {
             let mut found = self.lineage(from);
             loop {
                 let before = found.len();
-                for (from, to, _) in self.links.iter().filter(|(from, to, blocks)| *blocks && !self.related(*from, *to)) {
+                for (from, to, _) in self.links.iter().filter(|(from, to, blocks)| *blocks && !self.related(*from, *to))
+                {
                     if found.contains(from) {
                         found.extend(self.lineage(*to));
                     }
@@ -133,9 +134,17 @@ impl Model {
                     // Of two pins of one role in the joined lineage the newer stays.
                     let joined = next.lineage(*new);
                     let pins = next.pins.clone();
-                    next.pins = pins.iter().enumerate().filter(|(place, (role, version))| {
-                        !joined.contains(version) || !pins[place + 1..].iter().any(|(other, later)| other == role && joined.contains(later))
-                    }).map(|(_, pin)| *pin).collect();
+                    next.pins = pins
+                        .iter()
+                        .enumerate()
+                        .filter(|(place, (role, version))| {
+                            !joined.contains(version)
+                                || !pins[place + 1..]
+                                    .iter()
+                                    .any(|(other, later)| other == role && joined.contains(later))
+                        })
+                        .map(|(_, pin)| *pin)
+                        .collect();
                 }
             }
             Step::Link { from, to, blocks } => {
@@ -156,7 +165,9 @@ impl Model {
                     next.pins.push((*role, *task));
                 }
             }
-            Step::Archive { task, .. } | Step::Done { task, .. } | Step::Delete { task } if !there(task) => return None,
+            Step::Archive { task, .. } | Step::Done { task, .. } | Step::Delete { task } if !there(task) => {
+                return None;
+            }
             Step::Archive { task, archived: true } => _ = next.archived.insert(*task),
             Step::Archive { task, archived: false } => _ = next.archived.remove(task),
             Step::Done { task, done: true } => _ = next.done.insert(*task),
@@ -207,12 +218,15 @@ impl Model {
             let mut rows: BTreeMap<usize, (bool, usize, usize)> = BTreeMap::new();
             for (age, (from, to, _)) in self.links.iter().enumerate() {
                 let (own, other) = if outgoing { (*from, *to) } else { (*to, *from) };
-                let (true, false, Some(current)) = (own == source, self.related(own, other), self.current(other)) else {
+                let (true, false, Some(current)) = (own == source, self.related(own, other), self.current(other))
+                else {
                     continue;
                 };
                 let lineage = *self.lineage(other).first().unwrap();
                 let candidate = (current == other, age, other);
-                let better = rows.get(&lineage).is_none_or(|(names_current, present, _)| (candidate.0, candidate.1) > (*names_current, *present));
+                let better = rows
+                    .get(&lineage)
+                    .is_none_or(|(names_current, present, _)| (candidate.0, candidate.1) > (*names_current, *present));
                 if better {
                     rows.insert(lineage, candidate);
                 }
@@ -252,7 +266,10 @@ impl World {
                 let id: trackway_domain::Id<kind::Task> = id(task).parse::<uuid::Uuid>().unwrap().into();
                 Ok(read.count(count, trackway_store::params![id])?)
             });
-            self.house.act("set_task", json!({ "workflow": "q", "variant": format!("t{task}"), field: value, "if_revision": revision }))
+            self.house.act(
+                "set_task",
+                json!({ "workflow": "q", "variant": format!("t{task}"), field: value, "if_revision": revision }),
+            )
         };
         let done = match step {
             Step::Replace { new, old } => self.house.act("replace_task", json!({ "new": id(new), "old": id(old) })),
@@ -292,7 +309,9 @@ impl World {
         ["linked_from", "linked_to"].map(|list| {
             let rows = document[list].as_array().cloned().unwrap_or_default();
             rows.iter()
-                .map(|row| (self.number(row["id"].as_str().unwrap()), row["linkedAs"]["id"].as_str().map(|id| self.number(id))))
+                .map(|row| {
+                    (self.number(row["id"].as_str().unwrap()), row["linkedAs"]["id"].as_str().map(|id| self.number(id)))
+                })
                 .collect()
         })
     }

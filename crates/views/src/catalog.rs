@@ -197,7 +197,8 @@ impl View for ListLinks {
         // Two selections, an index each.
         let of_lineage = "in (select v.id from tasks v where v.tenant_id = ?1 and v.lineage_id = (select lineage_id from tasks where tenant_id = ?1 and id = ?2))";
         let live = "l.deleted_at is null and f.deleted_at is null and t.deleted_at is null";
-        let ends = ["from_task_id", "to_task_id"].map(|end| format!("l.tenant_id = ?1 and l.{end} {of_lineage} and {live}"));
+        let ends =
+            ["from_task_id", "to_task_id"].map(|end| format!("l.tenant_id = ?1 and l.{end} {of_lineage} and {live}"));
         let selected = ends.each_ref().map(|condition| format!("{} where {condition}", LinkShown::select()));
         let mut links = read.query::<LinkShown>(&selected.join(" union "), params![task])?;
         links.sort_by_key(|shown| shown.link.id);
@@ -227,7 +228,8 @@ impl View for ListLinks {
                 from_id: shown.link.from_task_id,
                 to_id: shown.link.to_task_id,
                 r#type: link_type,
-                blocks_now: link_type == LinkType::Blocks && ends.as_ref().is_some_and(|ends| !ends.is_inside && is_open(ends)),
+                blocks_now: link_type == LinkType::Blocks
+                    && ends.as_ref().is_some_and(|ends| !ends.is_inside && is_open(ends)),
                 from_status: ends.as_ref().and_then(|ends| ends.from_status),
                 to_current: ends.as_ref().and_then(|ends| ends.to_current.clone()),
                 from_current: ends.and_then(|ends| ends.from_current),

@@ -159,7 +159,7 @@ pub struct ListRoutes {
 
 impl View for ListRoutes {
     const COMMAND: (&'static str, &'static str) = ("route", "list");
-    const COLUMNS: &'static [&'static str] = &["id", "tag", "role", "task", "workspace", "task_deleted"];
+    const COLUMNS: &'static [&'static str] = &["id", "tag", "role", "task", "would_run", "workspace"];
     type Output = Listed<RouteShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {

@@ -7,9 +7,7 @@ use trackway_domain::{
     Error as Rule, Id, Ref, Time, Variant, kind,
     words::{Level, TaskStatus, Words},
 };
-use trackway_store::{
-    Reader, Result, params, queue::READY_TASK, row, shown::TaskShown, sql::ToParam, table::Shown,
-};
+use trackway_store::{Reader, Result, params, queue::READY_TASK, row, shown::TaskShown, sql::ToParam, table::Shown};
 use uuid::Uuid;
 
 use crate::{

@@ -80,14 +80,8 @@ impl Known {
             return Ok(known.clone());
         }
         let task = usable_task(write, reference, None, exact)?;
-        let destination = Destination {
-            task: task.id,
-            role: task.role,
-            workspace: None,
-            route: None,
-            exact,
-            without_version: None,
-        };
+        let destination =
+            Destination { task: task.id, role: task.role, workspace: None, route: None, exact, without_version: None };
         self.tasks.insert(key, destination.clone());
         Ok(destination)
     }

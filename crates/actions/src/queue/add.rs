@@ -111,7 +111,9 @@ impl Action for AddItem {
             && action.names_nothing_but_its_task()
         {
             // The insert itself looks the task up.
-            adding.tasks.insert((action.task.as_str().to_owned(), false), Usable { id: Uuid::nil().into(), role: None });
+            adding
+                .tasks
+                .insert((action.task.as_str().to_owned(), false), Usable { id: Uuid::nil().into(), role: None });
             adding.variant = Some(action.task.as_str().to_owned());
         }
         let dones = actions

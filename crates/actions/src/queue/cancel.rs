@@ -86,9 +86,12 @@ impl Action for RequeueItem {
             }
         }
         if live_version(write, &item)?.is_none() {
-            return Err(Rule::conflict(format!("queue item {} has no live version of its task to run", item.id.short()))
-                .hint("bring a version back (trackway task set --archived false), or define one that replaces it")
-                .into());
+            return Err(Rule::conflict(format!(
+                "queue item {} has no live version of its task to run",
+                item.id.short()
+            ))
+            .hint("bring a version back (trackway task set --archived false), or define one that replaces it")
+            .into());
         }
         if let Some(key) = item.dedup_key.as_deref().filter(|_| item.finished_at.is_some()) {
             super::refuse_second(write, key)?;

@@ -12,8 +12,9 @@ use trackway_store::{
 };
 
 use super::{
-    NewItem, Taken, claim_key, enqueue,
+    NewItem, Taken,
     add::live_version_of,
+    claim_key, enqueue,
     lease::return_expired,
     resource,
     take::{begin, free_slots, roles, taking_agent, why_not},
