@@ -261,6 +261,18 @@ engines! {
         assert_eq!(take(&house)["id"], sent["queue_item_id"]);
     }
 
+    fn a_claim_takes_the_current_version(house: House) {
+        founded(&house);
+        set(&house, "go/v1", json!({ "role": "coder" }));
+        replaces(&house, "go/v2", "go/v1");
+        house.act("set_package", json!({ "role": "coder", "task": "go/v1" })).unwrap();
+        let claimed = house.act("claim", json!({ "task": "go/v1" })).unwrap()[0].clone();
+        assert_eq!((&claimed["variant"], status(&house, "go/v2").as_str()), (&json!("go/v2"), "in_progress"));
+        assert_eq!(refused(house.act("claim", json!({ "task": "go/v1" }))).1, "task go/v2 is claimed by worker already");
+        house.act("queue_complete", held(&claimed)).unwrap();
+        assert_eq!((status(&house, "go/v1").as_str(), status(&house, "go/v2").as_str()), ("open", "done"));
+    }
+
     fn a_new_version_begins_with_the_definition_of_the_old_one(house: House) {
         founded(&house);
         let fields = json!({ "title": "Test it", "role": "coder", "script": "make test", "priority": "P0", "tags": ["a"], "timeout": "90m", "status": "done" });

@@ -283,16 +283,24 @@ row! {
     }
 }
 
-/// The task that a reference names and the version that runs of it, for a role or else the task's.
-fn asked_for(
-    write: &mut Writer<'_>,
-    reference: &Ref<kind::Task>,
-    role: Option<Id<kind::Role>>,
-    exact: bool,
-) -> Result<AskedFor> {
+/// Whose pin decides which version of a task runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PinOf {
+    /// This role's, if one is given.
+    Role(Option<Id<kind::Role>>),
+    /// This role's, else that of the task's role.
+    RoleOrTaskRole(Option<Id<kind::Role>>),
+}
+
+/// The task that a reference names and the version that runs of it.
+fn asked_for(write: &mut Writer<'_>, reference: &Ref<kind::Task>, pin: PinOf, exact: bool) -> Result<AskedFor> {
+    let (role, pinned_role) = match pin {
+        PinOf::Role(role) => (role, "?3"),
+        PinOf::RoleOrTaskRole(role) => (role, "coalesce(?3, t.role_id)"),
+    };
     let select = format!(
         "select t.id, t.role_id, t.variant, {} from tasks t where t.tenant_id = ?1",
-        resolved("t.id", "coalesce(?3, t.role_id)", "?4")
+        resolved("t.id", pinned_role, "?4")
     );
     let by_variant = write.one::<AskedFor>(
         &format!("{select} and t.variant = ?2 and t.deleted_at is null"),
@@ -311,10 +319,10 @@ fn asked_for(
 pub(super) fn live_version_of(
     write: &mut Writer<'_>,
     reference: &Ref<kind::Task>,
-    role: Option<Id<kind::Role>>,
+    pin: PinOf,
     exact: bool,
 ) -> Result<(Usable, Id<kind::Task>)> {
-    let AskedFor { id, role, variant, version } = asked_for(write, reference, role, exact)?;
+    let AskedFor { id, role, variant, version } = asked_for(write, reference, pin, exact)?;
     match version {
         Some(version) => Ok((Usable { id, role }, version)),
         None if exact => Err(Rule::conflict(format!("task {variant} is archived"))
@@ -333,7 +341,7 @@ pub(crate) fn usable_task(
     role: Option<Id<kind::Role>>,
     exact: bool,
 ) -> Result<Usable> {
-    Ok(live_version_of(write, reference, role, exact)?.0)
+    Ok(live_version_of(write, reference, PinOf::RoleOrTaskRole(role), exact)?.0)
 }
 
 /// Items that are added together: what they share is looked up once, and they are written at once.

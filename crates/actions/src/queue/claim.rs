@@ -13,7 +13,7 @@ use trackway_store::{
 
 use super::{
     NewItem, Taken,
-    add::live_version_of,
+    add::{PinOf, live_version_of},
     claim_key, enqueue,
     lease::return_expired,
     resource,
@@ -36,7 +36,7 @@ pub struct Claim {
     /// The agent that claims it (the worker, when it is not said)
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// This task, ready or not: its current version, or the pin of the role
+    /// This task, ready or not, in its current version
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
     /// The workspace it happens in (the task's, when it is not said)
@@ -79,7 +79,7 @@ impl Action for Claim {
         }
         let roles = roles(&agent);
         let task = match &self.task {
-            Some(task) => Some(live_version_of(write, task, role, false)?.1),
+            Some(task) => Some(live_version_of(write, task, PinOf::Role(role), false)?.1),
             None => next_task(write, roles)?,
         };
         let Some(task) = task else {
@@ -96,6 +96,8 @@ impl Action for Claim {
             // What fails is open again for whoever claims next.
             max_attempts: 1,
             dedup_key: is_once.then(|| claim_key(task)),
+            // It was resolved just now.
+            exact: true,
             ..NewItem::of(task)
         };
         let added = enqueue(context, write, new)?;
