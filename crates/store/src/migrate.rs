@@ -20,6 +20,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (9, "doors_indexes", include_str!("../migrations/0009_doors_indexes.sql")),
     (10, "whose", include_str!("../migrations/0010_whose.sql")),
     (11, "lean_queue", include_str!("../migrations/0011_lean_queue.sql")),
+    (13, "attribution", include_str!("../migrations/0013_attribution.sql")),
 ];
 
 /// The schema this program knows.
@@ -183,7 +184,11 @@ fn translated(engine: Engine, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use trackway_domain::kind::ResourceType;
+
     use super::*;
+
+    const IN_STUDIOS: [&str; 6] = ["note", "decision", "option", "vote", "confirmation", "commitment"];
 
     #[test]
     fn an_older_database_is_brought_up_to_date_with_what_it_holds() {
@@ -229,6 +234,44 @@ mod tests {
         assert_eq!(links.unwrap(), [(vec![0xaa], vec![0xbb], 10)]);
         let heads = old.query::<(Vec<u8>, i64)>("select report_id, revision from report_heads", &[]);
         assert_eq!(heads.unwrap(), [(vec![6], 1)]);
+    }
+
+    #[test]
+    fn touches_of_version_11_stay_and_new_kinds_are_accepted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.db");
+        let url = Url::sqlite(&path);
+        let mut old = Connection::sqlite(&path, true).unwrap();
+        bring_up_to(&mut old, &url, 11).unwrap();
+        let touch = |id: u8, kind: &str| {
+            format!(
+                "insert into run_resources values (x'{id:02x}', x'01', x'02', '{kind}', x'{id:02x}', null, 'create', 'path', 5, 6, 7)"
+            )
+        };
+        old.batch(&format!("pragma foreign_keys = off; {}; {}", touch(4, "task"), touch(3, "file"))).unwrap();
+        assert!(old.batch(&touch(5, "route")).is_err());
+
+        bring_up_to_date(&mut old, &url).unwrap();
+        let kept = old
+            .query::<(Vec<u8>, String, i64, i64, i64)>(
+                "select id, resource_type, first_at, last_at, times from run_resources order by id",
+                &[],
+            )
+            .unwrap();
+        assert_eq!(kept, [(vec![3], "file".to_owned(), 5, 6, 7), (vec![4], "task".to_owned(), 5, 6, 7)]);
+        for (kind, id) in ResourceType::ALL.iter().zip(10..) {
+            let studio = if IN_STUDIOS.contains(&kind.word()) { "x'09'" } else { "null" };
+            old.batch(&touch(id, kind.word()).replace("null", studio)).unwrap();
+        }
+        assert!(old.batch(&touch(99, "run")).is_err());
+        assert!(
+            old.batch(&touch(98, "task").replace("x'62', null", "x'04', null")).is_err(),
+            "once by run, resource and action"
+        );
+        let indexes = "select name from sqlite_master where type = 'index' and tbl_name = 'run_resources' and sql is not null order by name";
+        let indexes = old.query::<(String,)>(indexes, &[]).unwrap();
+        let named = ["run_resources_by_resource", "run_resources_by_studio", "run_resources_once"];
+        assert_eq!(indexes, named.map(|name| (name.to_owned(),)));
     }
 
     #[test]
