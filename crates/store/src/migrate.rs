@@ -184,7 +184,7 @@ fn translated(engine: Engine, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trackway_domain::kind::ResourceType;
+    use trackway_domain::{Time, kind::ResourceType};
 
     use super::*;
 
@@ -236,42 +236,68 @@ mod tests {
         assert_eq!(heads.unwrap(), [(vec![6], 1)]);
     }
 
-    #[test]
-    fn touches_of_version_11_stay_and_new_kinds_are_accepted() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("old.db");
-        let url = Url::sqlite(&path);
-        let mut old = Connection::sqlite(&path, true).unwrap();
-        bring_up_to(&mut old, &url, 11).unwrap();
-        let touch = |id: u8, kind: &str| {
+    /// Touches of version 11 stay as they are; what was refused is accepted, once per run, resource and action.
+    fn touches_of_version_11_stay(mut old: Connection, url: &Url) {
+        let (references_off, at) = match old.engine() {
+            Engine::Sqlite => ("pragma foreign_keys = off", "5000000"),
+            Engine::Postgres => ("set session_replication_role = replica", "'1970-01-01T00:00:05Z'"),
+        };
+        let id = |byte: u8| match url {
+            Url::Sqlite(_) => format!("x'{byte:032x}'"),
+            Url::Postgres(_) => format!("'{byte:032x}'"),
+        };
+        let touch = |byte: u8, resource: u8, kind: &str| {
+            let studio = if IN_STUDIOS.contains(&kind) { id(9) } else { "null".to_owned() };
             format!(
-                "insert into run_resources values (x'{id:02x}', x'01', x'02', '{kind}', x'{id:02x}', null, 'create', 'path', 5, 6, 7)"
+                "insert into run_resources (id, tenant_id, run_id, resource_type, resource_id, resource_studio_id, action_type, display_path, first_at, last_at, times)
+                 values ({}, {}, {}, '{kind}', {}, {studio}, 'create', 'path', {at}, {at}, 7)",
+                id(byte),
+                id(1),
+                id(2),
+                id(resource)
             )
         };
-        old.batch(&format!("pragma foreign_keys = off; {}; {}", touch(4, "task"), touch(3, "file"))).unwrap();
-        assert!(old.batch(&touch(5, "route")).is_err());
+        bring_up_to(&mut old, url, 11).unwrap();
+        old.batch(references_off).unwrap();
+        old.batch(&touch(4, 4, "task")).unwrap();
+        old.batch(&touch(3, 3, "note")).unwrap();
+        assert!(old.batch(&touch(5, 5, "route")).is_err());
 
-        bring_up_to_date(&mut old, &url).unwrap();
-        let kept = old
-            .query::<(Vec<u8>, String, i64, i64, i64)>(
-                "select id, resource_type, first_at, last_at, times from run_resources order by id",
-                &[],
-            )
-            .unwrap();
-        assert_eq!(kept, [(vec![3], "file".to_owned(), 5, 6, 7), (vec![4], "task".to_owned(), 5, 6, 7)]);
-        for (kind, id) in ResourceType::ALL.iter().zip(10..) {
-            let studio = if IN_STUDIOS.contains(&kind.word()) { "x'09'" } else { "null" };
-            old.batch(&touch(id, kind.word()).replace("null", studio)).unwrap();
-        }
-        assert!(old.batch(&touch(99, "run")).is_err());
-        assert!(
-            old.batch(&touch(98, "task").replace("x'62', null", "x'04', null")).is_err(),
-            "once by run, resource and action"
+        bring_up_to_date(&mut old, url).unwrap();
+        let kept = old.query::<(ResourceType, Time, i64)>(
+            "select resource_type, last_at, times from run_resources order by id",
+            &[],
         );
+        let at = Time::from_micros(5_000_000);
+        assert_eq!(kept.unwrap(), [(ResourceType::Note, at, 7), (ResourceType::Task, at, 7)]);
+        for (kind, byte) in ResourceType::ALL.iter().zip(10..) {
+            old.batch(&touch(byte, byte, kind.word())).unwrap();
+        }
+        assert!(old.batch(&touch(99, 99, "run")).is_err());
+        assert!(old.batch(&touch(98, 4, "task")).is_err());
+    }
+
+    #[test]
+    fn touches_of_version_11_stay_sqlite() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.db");
+        touches_of_version_11_stay(Connection::sqlite(&path, true).unwrap(), &Url::sqlite(&path));
+        let mut new = Connection::sqlite(&path, false).unwrap();
         let indexes = "select name from sqlite_master where type = 'index' and tbl_name = 'run_resources' and sql is not null order by name";
-        let indexes = old.query::<(String,)>(indexes, &[]).unwrap();
+        let indexes = new.query::<(String,)>(indexes, &[]).unwrap();
         let named = ["run_resources_by_resource", "run_resources_by_studio", "run_resources_once"];
         assert_eq!(indexes, named.map(|name| (name.to_owned(),)));
+    }
+
+    #[test]
+    fn touches_of_version_11_stay_postgres() {
+        let server = std::env::var("TRACKWAY_TEST_POSTGRES")
+            .expect("TRACKWAY_TEST_POSTGRES is not set: run ./test, which starts PostgreSQL");
+        let schema = format!("version_11_{}", uuid::Uuid::new_v4().simple());
+        let mut old = Connection::postgres(&server).unwrap();
+        old.batch(&format!("create schema {schema}; set search_path to {schema}")).unwrap();
+        touches_of_version_11_stay(old, &Url::parse(&server).unwrap());
+        Connection::postgres(&server).unwrap().batch(&format!("drop schema {schema} cascade")).unwrap();
     }
 
     #[test]
