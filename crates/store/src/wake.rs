@@ -320,7 +320,9 @@ impl Gathering<'_, '_> {
             }
             sources.push(source);
         }
-        if let Some((id, body)) = budget.and_then(|budget| Some((budget.message_id?, budget.message.as_ref()?))) {
+        if let Some((budget, id, body)) =
+            budget.and_then(|budget| Some((budget, budget.message_id?, budget.message.as_ref()?)))
+        {
             let source = format!("message:{id}");
             let text = excerpt(NAME, &source, body, &format!("trackway message get {id}"), &mut self.cuts);
             texts.push(match written_by(budget.sender.as_deref(), budget.sender_run) {

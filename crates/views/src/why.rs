@@ -11,7 +11,7 @@ use trackway_domain::{
     words::RunMode,
 };
 use trackway_store::{
-    Reader, Result, params,
+    Error, Reader, Result, params,
     registry::Entry,
     row,
     shown::RunShown,
@@ -185,13 +185,32 @@ impl Why {
 fn page_chain(read: &mut Reader<'_>, url: &str, page: &str, reference: &str, now: Time) -> Result<Chain> {
     // A report stands at the page of its task, too.
     let stands_at = |kind: Kind| page_of(kind) == page || (kind == Kind::Task && page == "reports");
-    let shown = read.anything(reference)?.filter(|entry| stands_at(entry.kind));
+    let shown = match read.anything(reference)?.filter(|entry| stands_at(entry.kind)) {
+        None => named_at(read, page, reference)?,
+        shown => shown,
+    };
     let hash = reference.rsplit('/').next().unwrap_or_default();
     let entry = match shown {
         None if [40, 64].contains(&hash.len()) => file::commit(read, hash)?,
         shown => shown,
     };
     chain(read, &entry.ok_or_else(|| not_found(url))?, now)
+}
+
+/// Kinds whose pages have names in their paths; the pages of tasks have variants.
+const NAMED: [Kind; 8] =
+    [Kind::Board, Kind::Label, Kind::Role, Kind::Studio, Kind::Agent, Kind::Person, Kind::Workflow, Kind::Workspace];
+
+/// What a page shows that is called by a name.
+fn named_at(read: &mut Reader<'_>, page: &str, name: &str) -> Result<Option<Entry>> {
+    let Some(kind) = NAMED.into_iter().find(|kind| page_of(*kind) == page) else {
+        return Ok(None);
+    };
+    match read.resolve_among(name, &[kind]) {
+        Ok((_, id)) => read.entry(id),
+        Err(Error::Rule(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The first part of the paths of a kind of thing.

@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::{
+    mcp::VERSIONS,
     mcp_client::Client,
     terminal::{Terminal, both_engines, column, text},
 };
@@ -68,6 +69,12 @@ both_engines! {
         assert_eq!(column(&why["chain"], "kind"), ["queue_item", "run", "agent", "role", "task", "person"]);
         assert_eq!((leads_through(&why)[1].clone(), leads_through(&why)[4].clone()), (run.clone(), task));
         assert_eq!(column(&why["touched_by"], "run_id"), [run.as_str()]);
+
+        let urls = |of: &[&str]| of.iter().map(|of| terminal.json(&["why", &format!("http://127.0.0.1:1/{of}")])["chain"][0]["label"].clone()).collect::<Vec<_>>();
+        terminal.json(&["board", "set", "--name", "wall"]);
+        terminal.json(&["label", "set", "--key", "k", "--name", "K"]);
+        assert_eq!(urls(&["boards/wall", "labels/k", "roles/coder"]), ["board wall", "label k", "role coder"]);
+        assert_eq!(terminal.fails(&["why", "http://127.0.0.1:1/boards/k"]).0, 3);
 
         let report = terminal.home.path().join("junit.xml");
         fs::write(&report, REPORT).unwrap();
@@ -134,7 +141,7 @@ both_engines! {
         let item = text(&terminal.json_with(Some(&token), &["queue", "add", "--task", "unit/go"])["id"]);
         terminal.json_with(Some(&token), &["message", "send", "--body", "it boils", "--conversation", &conversation]);
         block_on(async {
-            let client = Client::over_stdio(&terminal, None, &super::mcp::VERSIONS[0]).await;
+            let client = Client::over_stdio(&terminal, None, &VERSIONS[0]).await;
             for thing in [conversation.clone(), item, format!("trackway:///conversations/{conversation}")] {
                 let why = client.answer("why", json!({ "thing": thing })).await;
                 for said in [format!("](/runs/{run})"), "[unit/go @ 1](/tasks/".to_owned(), "- person: [ada](/people/".to_owned()] {

@@ -33,7 +33,7 @@ both_engines! {
         assert_eq!(kinds(&why), ["resource", "run", "agent", "role", "task", "person"]);
         assert_eq!(column(&why["chain"], "label")[2..], ["bot", "coder", "unit/go @ 1", "ada"]);
         assert_eq!(why["chain"][1]["id"], json!(run));
-        assert_eq!(why["missing"], json!(["queue_item", "message"]));
+        assert_eq!(why["missing"], json!([]));
         // The task changes; the run stays with the revision it executed.
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go", "--title", "Go"]);
         assert_eq!(terminal.json(&["why", &note])["chain"][4]["label"], "unit/go @ 1");
@@ -153,6 +153,8 @@ both_engines! {
         assert_eq!(kinds(&why), ["resource", "run", "agent", "run", "agent", "person"]);
         assert_eq!(column(&why["chain"], "id")[3], root);
         assert_eq!(why["chain"][5]["label"], "ada");
+        // No client spawned the child, and nobody queued or sent anything: none of that is missing.
+        assert_eq!(why["missing"], json!(["role", "task"]));
         let shown = terminal.json(&["run", "show", &root]);
         assert_eq!((&shown["no_effect"], column(&shown["children"], "id")), (&json!(true), vec![child]));
     }
