@@ -63,7 +63,7 @@ both_engines! {
         run_as(&["decision", "vote", &decision, "--option", "soup", "--accept", "--prefer"]);
         let made = terminal.json(&["made", &run])["touches"].clone();
         assert_eq!(column(&made, "resource_type"), ["note", "decision", "option", "option", "vote"]);
-        assert_eq!(column(&made, "action_type"), ["create", "create", "create", "create", "vote"]);
+        assert_eq!(column(&made, "action_type"), ["create", "create", "add_option", "add_option", "vote"]);
         assert_eq!(column(&made, "studio"), ["main", "lab", "lab", "lab", "lab"]);
         assert_eq!(column(&made, "times"), ["1", "1", "1", "1", "2"]);
         assert_eq!(column(&made, "display_path")[4], "lab/decisions/lunch?/soup");
