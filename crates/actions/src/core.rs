@@ -9,7 +9,10 @@ use trackway_domain::{
     kind, text,
     words::RunStatus,
 };
-use trackway_store::{Engine, Reader, Store, Writer, params, registry, row, tables::Logged};
+use trackway_store::{
+    Engine, Reader, Store, Writer, params, registry, row,
+    tables::{Logged, Touch},
+};
 use uuid::Uuid;
 
 use crate::{
@@ -333,42 +336,46 @@ fn record_all<A: Action>(
     logged: &mut Vec<Logged>,
 ) -> Result<Vec<A::Output>> {
     let mut outputs = Vec::with_capacity(dones.len());
+    let mut touches = Vec::new();
     for done in dones {
         outputs.push(done.output);
         let Some(Change { about, touched, detail }) = done.change else {
             continue;
         };
-        if let Some(run) = context.run {
-            let now = write.now;
-            for (touch, place) in touched.recorded().iter().zip(0..) {
-                record_touch(write, run, touch, now, place)?;
-            }
+        if context.run.is_some() {
+            touches.extend(touched.recorded());
         }
         logged.extend(about.iter().map(|about| event(context, write, A::NAME, about, detail.as_ref())));
+    }
+    if let Some(run) = context.run {
+        record_touches(write, run, touches, write.now)?;
     }
     Ok(outputs)
 }
 
-/// Writes a touch down, at the time it happened: an observer may come late.
-pub(crate) fn record_touch(
+/// Records touches at the time they happened, which for observed ones may be long ago.
+pub(crate) fn record_touches(
     write: &mut Writer<'_>,
     run: Id<kind::Run>,
-    touch: &Recorded,
+    touches: Vec<Recorded>,
     at: Time,
-    place: i64,
 ) -> Result<()> {
-    // A microsecond apart, so that touches of one action are read in its order.
-    let id = Id::<kind::Run>::new(Time::from_micros(at.micros() + place));
-    write.post(
-        "insert into run_resources (tenant_id, id, run_id, resource_type, resource_id, resource_studio_id, action_type, display_path, first_at, last_at, times)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, 1)
-         on conflict (run_id, resource_type, resource_id, action_type) do update set
-         first_at = case when excluded.first_at < run_resources.first_at then excluded.first_at else run_resources.first_at end,
-         last_at = case when excluded.last_at > run_resources.last_at then excluded.last_at else run_resources.last_at end,
-         display_path = excluded.display_path, times = run_resources.times + 1",
-        params![id, run, touch.resource_type, touch.resource_id, touch.studio, touch.action_type, touch.path, at],
-    )?;
-    Ok(())
+    // Ids a microsecond apart keep the order in which the actions touched their resources.
+    let touch = |(touch, place): (Recorded, i64)| Touch {
+        id: Id::<kind::Run>::new(Time::from_micros(at.micros() + place)).uuid(),
+        tenant_id: write.tenant,
+        run_id: run,
+        resource_type: touch.resource_type,
+        resource_id: touch.resource_id,
+        resource_studio_id: touch.studio,
+        action_type: touch.action_type,
+        display_path: touch.path,
+        first_at: at,
+        last_at: at,
+        times: 1,
+    };
+    let touches = touches.into_iter().zip(0..).map(touch).collect();
+    Ok(write.record_touches(touches)?)
 }
 
 pub(crate) fn append_event(

@@ -1,7 +1,7 @@
 //! Deleting: a row is marked, its name is free again, its history stays.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Ref, kind};
+use trackway_domain::{Error as Rule, Id, Ref, kind};
 use trackway_store::{
     Writer, params,
     shown::{
@@ -9,14 +9,14 @@ use trackway_store::{
         TaskShown, WorkflowShown,
     },
     tables::{
-        Agent, Commitment, Conversation, Decision, Experiment, Label, Note, Package, Role, Route, Studio, Workflow,
+        Agent, Commitment, Conversation, Decision, Experiment, Label, Note, Role, Route, Studio, Workflow,
         Workspace,
     },
 };
 
 use crate::{
     action::{Action, Done, Resource},
-    catalog::{self, lineage::refresh_versions, task::live_task},
+    catalog::{self, definition, lineage::refresh_versions, task::live_task},
     context::Context,
     error::Result,
     studio,
@@ -24,26 +24,33 @@ use crate::{
 };
 
 /// Marks a row deleted, and its entry in the registry.
-pub(crate) fn mark<K: kind::Marker>(write: &mut Writer<'_>, table: &str, id: trackway_domain::Id<K>) -> Result<()> {
+pub(crate) fn mark<K: kind::Marker>(write: &mut Writer<'_>, table: &str, id: Id<K>) -> Result<()> {
     let now = write.now;
     write.post(&format!("update {table} set deleted_at = ?3 where tenant_id = ?1 and id = ?2"), params![id, now])?;
     write.unregister(id)?;
     Ok(())
 }
 
-/// Takes away the pins of a role, or to a task.
-fn unpin<K>(write: &mut Writer<'_>, column: &str, id: trackway_domain::Id<K>) -> Result<()> {
-    let pins = write
-        .rows::<Package>(&format!("where tenant_id = ?1 and {column} = ?2 and deleted_at is null"), params![id])?;
-    for pin in pins {
-        mark(write, "packages", pin.id)?;
+/// Deletes the packages of a role, or of a task.
+fn unpin<K>(write: &mut Writer<'_>, column: &str, id: Id<K>) -> Result<Touch<kind::Package, did::Delete>> {
+    let pins = write.query::<(Id<kind::Package>, String)>(
+        &format!(
+            "select p.id, g.display_path from packages p join registry g on g.id = p.id
+             where p.tenant_id = ?1 and p.{column} = ?2 and p.deleted_at is null order by p.id"
+        ),
+        params![id],
+    )?;
+    for (pin, _) in &pins {
+        mark(write, "packages", *pin)?;
     }
-    Ok(())
+    Ok(Touch::many(pins.into_iter().map(|(pin, path)| Resource::outside(pin, path))))
 }
 
-/// Declares the delete action of a kind that is no resource. Agents cannot be granted to delete agents or studios.
+/// Declares the delete action of a kind outside studios. The block checks, deletes what belongs to the row, and returns the
+/// row with a function from the deleted resource to what the action touched. Agents cannot be granted to delete agents or
+/// studios.
 macro_rules! delete_definition {
-    ($(#[$meta:meta])* $action:ident, $name:literal by $capability:literal, $noun:literal, $table:literal, $kind:ty, |$write:ident, $id:ident| $check:block -> $output:ty) => {
+    ($(#[$meta:meta])* $action:ident, $name:literal by $capability:literal, $noun:literal, $table:literal, $kind:ty, touching $touched:ty, |$write:ident, $id:ident| $check:block -> $output:ty) => {
         $(#[$meta])*
         #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
         #[serde(deny_unknown_fields)]
@@ -57,23 +64,23 @@ macro_rules! delete_definition {
             const CAPABILITY: &'static str = $capability;
             const COMMAND: (&'static str, &'static str) = ($noun, "delete");
             const REMOVES: bool = true;
-            type Touched = Nothing;
+            type Touched = $touched;
             type Output = $output;
 
             fn perform(&self, _: &Context, $write: &mut Writer<'_>) -> Result<Done<Self>> {
                 let $id = $write.resolve(&self.name)?;
-                let row: $output = $check;
+                let (row, touched) = $check;
                 let path = $write.entry($id.uuid())?.map_or_else(|| self.name.to_string(), |entry| entry.display_path);
                 mark($write, $table, $id)?;
-                let about = Resource::outside($id, path);
-                Ok(Done::changed(row, &about, Nothing))
+                let resource: Resource<$kind> = Resource::outside($id, path);
+                Ok(Done::changed(row, &resource, touched(resource.clone())))
             }
         }
     };
 }
 
 /// The row that is about to go.
-fn present<T: trackway_store::Table, K: kind::Marker>(write: &mut Writer<'_>, id: trackway_domain::Id<K>) -> Result<T> {
+fn present<T: trackway_store::Table, K: kind::Marker>(write: &mut Writer<'_>, id: Id<K>) -> Result<T> {
     Ok(write
         .row_locked::<T>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
         .ok_or_else(|| Rule::not_found(format!("there is no such {}", K::KIND)))?)
@@ -81,7 +88,7 @@ fn present<T: trackway_store::Table, K: kind::Marker>(write: &mut Writer<'_>, id
 
 delete_definition!(
     /// Delete a role
-    DeleteRole, "delete_role" by "delete", "role", "roles", kind::Role, |write, id| {
+    DeleteRole, "delete_role" by "delete", "role", "roles", kind::Role, touching Touch<kind::Package, did::Delete>, |write, id| {
         write.lock_catalog()?;
         let role = present(write, id)?;
         let used = write.one::<(i64, i64)>(
@@ -94,21 +101,21 @@ delete_definition!(
                 .hint("trackway task list --role and trackway queue list --role show them: give the tasks another role, and let the items finish or cancel them")
                 .into());
         }
-        unpin(write, "role_id", id)?;
-        role
+        let packages = unpin(write, "role_id", id)?;
+        (role, |_| packages)
     } -> Role
 );
 delete_definition!(
     /// Delete a label
-    DeleteLabel, "delete_label" by "delete", "label", "labels", kind::Label, |write, id| { present(write, id)? } -> Label
+    DeleteLabel, "delete_label" by "delete", "label", "labels", kind::Label, touching Touch<kind::Label, did::Delete>, |write, id| { (present(write, id)?, Touch::one) } -> Label
 );
 delete_definition!(
     /// Delete a workspace
-    DeleteWorkspace, "delete_workspace" by "delete", "workspace", "workspaces", kind::Workspace, |write, id| { present(write, id)? } -> Workspace
+    DeleteWorkspace, "delete_workspace" by "delete", "workspace", "workspaces", kind::Workspace, touching Nothing, |write, id| { (present(write, id)?, |_| Nothing) } -> Workspace
 );
 delete_definition!(
     /// Delete a studio that is empty
-    DeleteStudio, "delete_studio" by "delete_studio", "studio", "studios", kind::Studio, |write, id| {
+    DeleteStudio, "delete_studio" by "delete_studio", "studio", "studios", kind::Studio, touching Nothing, |write, id| {
         let studio = present(write, id)?;
         let held = write.count(
             "select (select count(*) from notes where tenant_id = ?1 and studio_id = ?2 and deleted_at is null)
@@ -121,12 +128,12 @@ delete_definition!(
                 .hint("delete them first")
                 .into());
         }
-        studio
+        (studio, |_| Nothing)
     } -> Studio
 );
 delete_definition!(
     /// Delete a workflow that owns no tasks
-    DeleteWorkflow, "delete_workflow" by "delete", "workflow", "workflows", kind::Workflow, |write, id| {
+    DeleteWorkflow, "delete_workflow" by "delete", "workflow", "workflows", kind::Workflow, touching Nothing, |write, id| {
         write.lock_catalog()?;
         present::<Workflow, _>(write, id)?;
         let owned = write.query::<(String,)>(
@@ -139,12 +146,12 @@ delete_definition!(
                 .hint("delete its tasks first: trackway task delete")
                 .into());
         }
-        write.shown_by_id::<WorkflowShown>("w", id)?
+        (write.shown_by_id::<WorkflowShown>("w", id)?, |_| Nothing)
     } -> WorkflowShown
 );
 delete_definition!(
     /// Delete an agent that is not running
-    DeleteAgent, "delete_agent" by "delete_agent", "agent", "agents", kind::Agent, |write, id| {
+    DeleteAgent, "delete_agent" by "delete_agent", "agent", "agents", kind::Agent, touching Nothing, |write, id| {
         present::<Agent, _>(write, id)?;
         let running = write.count("select count(*) from runs where tenant_id = ?1 and agent_id = ?2 and status = 'running'", params![id])?;
         if running > 0 {
@@ -154,37 +161,38 @@ delete_definition!(
         if waiting > 0 {
             return Err(Rule::conflict(format!("{waiting} queue item(s) are for this agent only")).hint("trackway queue cancel").into());
         }
-        write.shown_by_id::<AgentShown>("a", id)?
+        (write.shown_by_id::<AgentShown>("a", id)?, |_| Nothing)
     } -> AgentShown
 );
 
 delete_definition!(
     /// Delete a conversation and its experiments; what was said in it stays
-    DeleteConversation, "delete_conversation" by "delete", "conversation", "conversations", kind::Conversation, |write, id| {
+    DeleteConversation, "delete_conversation" by "delete", "conversation", "conversations", kind::Conversation, touching (Touch<kind::Conversation, did::Delete>, Touch<kind::Experiment, did::Delete>), |write, id| {
         present::<Conversation, _>(write, id)?;
         let experiments = write.rows::<Experiment>(
             "where tenant_id = ?1 and conversation_id = ?2 and deleted_at is null",
             params![id],
         )?;
         let shown = write.shown_by_id::<ConversationShown>("c", id)?;
-        for experiment in experiments {
+        for experiment in &experiments {
             mark(write, "experiments", experiment.id)?;
         }
-        shown
+        let deleted = Touch::many(experiments.iter().map(definition::resource));
+        (shown, |conversation| (Touch::one(conversation), deleted))
     } -> ConversationShown
 );
 delete_definition!(
     /// Delete an experiment; what was said in it stays
-    DeleteExperiment, "delete_experiment" by "delete", "experiment", "experiments", kind::Experiment, |write, id| {
+    DeleteExperiment, "delete_experiment" by "delete", "experiment", "experiments", kind::Experiment, touching Touch<kind::Experiment, did::Delete>, |write, id| {
         present::<Experiment, _>(write, id)?;
-        write.shown_by_id::<ExperimentShown>("x", id)?
+        (write.shown_by_id::<ExperimentShown>("x", id)?, Touch::one)
     } -> ExperimentShown
 );
 delete_definition!(
     /// Delete a route; what it queued stays
-    DeleteRoute, "delete_route" by "delete_route", "route", "routes", kind::Route, |write, id| {
+    DeleteRoute, "delete_route" by "delete_route", "route", "routes", kind::Route, touching Touch<kind::Route, did::Delete>, |write, id| {
         present::<Route, _>(write, id)?;
-        write.shown_by_id::<RouteShown>("o", id)?
+        (write.shown_by_id::<RouteShown>("o", id)?, Touch::one)
     } -> RouteShown
 );
 
@@ -201,7 +209,7 @@ impl Action for DeleteTask {
     const CAPABILITY: &'static str = "delete";
     const COMMAND: (&'static str, &'static str) = ("task", "delete");
     const REMOVES: bool = true;
-    type Touched = Touch<kind::Task, did::Delete>;
+    type Touched = (Touch<kind::Task, did::Delete>, Touch<kind::Package, did::Delete>);
     type Output = TaskShown;
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -210,14 +218,14 @@ impl Action for DeleteTask {
         let shown = write.shown_by_id::<TaskShown>("t", task.id)?;
         let now = write.now;
         mark(write, "tasks", task.id)?;
-        unpin(write, "task_id", task.id)?;
+        let packages = unpin(write, "task_id", task.id)?;
         write.post(
             "update task_variants set released_at = ?3 where tenant_id = ?1 and variant = ?2 and released_at is null",
             params![task.variant, now],
         )?;
         refresh_versions(write, task.lineage_id)?;
         let resource = catalog::task::resource(&task);
-        Ok(Done::changed(shown, &resource, Touch::one(resource.clone())))
+        Ok(Done::changed(shown, &resource, (Touch::one(resource.clone()), packages)))
     }
 }
 

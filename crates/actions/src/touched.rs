@@ -89,6 +89,33 @@ impl<A: Touched, B: Touched> Touched for (A, B) {
     }
 }
 
+/// The resource of a `set`: created, or updated.
+#[derive(Debug)]
+pub struct CreatedOrUpdated<K> {
+    created: Touch<K, did::Create>,
+    updated: Touch<K, did::Update>,
+}
+
+impl<K> CreatedOrUpdated<K> {
+    pub fn created(resource: Resource<K>) -> Self {
+        Self { created: Touch::one(resource), updated: Touch::none() }
+    }
+
+    pub fn updated(resource: Resource<K>) -> Self {
+        Self { created: Touch::none(), updated: Touch::one(resource) }
+    }
+}
+
+impl<K: Touchable> Touched for CreatedOrUpdated<K> {
+    fn declared() -> Vec<(ResourceType, ActionType)> {
+        <(Touch<K, did::Create>, Touch<K, did::Update>)>::declared()
+    }
+
+    fn recorded(self) -> Vec<Recorded> {
+        (self.created, self.updated).recorded()
+    }
+}
+
 /// A kind of deed, as a type.
 pub trait Did: 'static {
     const ACTION: ActionType;

@@ -115,6 +115,14 @@ words! {
         Task = "task",
         File = "file",
         Commit = "commit",
+        Conversation = "conversation",
+        Experiment = "experiment",
+        Testcase = "testcase",
+        Route = "route",
+        Link = "link",
+        Package = "package",
+        Label = "label",
+        QueueItem = "queue_item",
     }
 }
 
@@ -160,7 +168,15 @@ touchable!(
     Message,
     Report,
     Board,
-    Stickie
+    Stickie,
+    Conversation,
+    Experiment,
+    Testcase,
+    Route,
+    Link,
+    Package,
+    Label,
+    QueueItem
 );
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ const IDS: &[(&str, &str)] = &[
     ("parent_run_id", "run"),
     ("from_run_id", "run"),
     ("created_by_run", "run"),
+    ("created_by_run_id", "run"),
     ("inbound_message", "message"),
     ("reply_to", "message"),
     ("latest_id", "task"),
@@ -222,7 +223,7 @@ pub fn fields(data: &Map<String, Value>, noun: Option<&Noun>, without: &[&str]) 
             }
             Value::Array(rows) if rows.iter().any(Value::is_object) => {
                 below.push(Block::Heading(words(key)));
-                below.push(table(rows, &[], nouns::of(key.trim_end_matches('s')), ""));
+                below.push(table(rows, columns_below(key), nouns::of(noun_below(key)), ""));
             }
             Value::Object(inner) if !inner.is_empty() => {
                 let text = serde_json::to_string_pretty(value).unwrap_or_default();
@@ -240,6 +241,20 @@ pub fn fields(data: &Map<String, Value>, noun: Option<&Noun>, without: &[&str]) 
     }
     blocks.extend(below);
     blocks
+}
+
+/// The noun of the rows below a field.
+fn noun_below(key: &str) -> &str {
+    if key == "comments" { "note" } else { key.trim_end_matches('s') }
+}
+
+/// Columns of a table below a thing, where the first ones would leave out who wrote the rows.
+pub fn columns_below(key: &str) -> &'static [&'static str] {
+    match key {
+        "comments" => &["id", "title", "body", "author", "run_id", "updated_at"],
+        "votes" => &["option", "author", "run_id", "accepted", "preferred", "updated_at"],
+        _ => &[],
+    }
 }
 
 /// Whether a field says no more than another that stands beside it.

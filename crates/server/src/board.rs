@@ -3,7 +3,7 @@
 
 use crate::{
     blocks::grouped,
-    html::escaped,
+    html::{cell, escaped},
     page::{Board, Column, Stickie},
     prose, ways,
 };
@@ -65,6 +65,14 @@ fn card(board: &Board, stickie: &Stickie, priority: Option<&str>) -> String {
     let mut labels: Vec<String> =
         stickie.labels.iter().map(|label| format!("<span class=\"state calm\">{}</span>", escaped(label))).collect();
     labels.extend(stickie.score.map(|score| format!("<span class=\"state calm\">score {score}</span>")));
+    let by = match (&stickie.author, &stickie.run) {
+        (None, None) => String::new(),
+        (author, run) => {
+            let author = author.as_deref().map(escaped).unwrap_or_default();
+            let run = run.as_ref().map_or_else(String::new, |run| format!(" in run {}", cell(run)));
+            format!("<p class=by>{author}{run}</p>")
+        }
+    };
     let options: String = COLUMNS
         .iter()
         .map(|(title, word)| {
@@ -73,7 +81,7 @@ fn card(board: &Board, stickie: &Stickie, priority: Option<&str>) -> String {
         })
         .collect();
     format!(
-        "<li class=card id=\"s-{id}\" draggable=true data-stickie=\"{id}\"><a href=\"/stickies/{id}\">{title}</a>{note}{code}<p class=labels>{labels}</p><form method=post action=\"/stickies/{id}/actions/update_stickie?then={then}\"><label><span class=quiet-label>Priority of {title}</span><select name=priority>{options}</select></label><button class=plain>Move</button></form></li>",
+        "<li class=card id=\"s-{id}\" draggable=true data-stickie=\"{id}\"><a href=\"/stickies/{id}\">{title}</a>{note}{code}{by}<p class=labels>{labels}</p><form method=post action=\"/stickies/{id}/actions/update_stickie?then={then}\"><label><span class=quiet-label>Priority of {title}</span><select name=priority>{options}</select></label><button class=plain>Move</button></form></li>",
         title = escaped(&stickie.title),
         labels = labels.join(" "),
         then = escaped(&board.path),

@@ -132,7 +132,8 @@ fn block(block: &Block) -> String {
             .map(|said| {
                 let title = said.title.as_ref().map_or_else(String::new, |title| format!(": {}", line(title)));
                 let body = fenced("text", &text::clean(&said.body));
-                format!("- [{} {}]({}){title}\n\n{body}\n\n", line(&said.at), line(&said.from), said.to)
+                let run = said.run.as_ref().map_or_else(String::new, |run| format!(" in run {}", cell(run)));
+                format!("- [{} {}]({}){run}{title}\n\n{body}\n\n", line(&said.at), line(&said.from), said.to)
             })
             .collect(),
         Block::Reply { .. } => String::new(),
@@ -215,7 +216,9 @@ fn board(board: &Board) -> String {
             } else {
                 format!(" ({})", line(&stickie.labels.join(", ")))
             };
-            out += &format!("- [{}](/stickies/{}){labels}\n", line(&stickie.title), stickie.id);
+            let author = stickie.author.as_ref().map_or_else(String::new, |author| format!(", by {}", line(author)));
+            let run = stickie.run.as_ref().map_or_else(String::new, |run| format!(" in run {}", cell(run)));
+            out += &format!("- [{}](/stickies/{}){labels}{author}{run}\n", line(&stickie.title), stickie.id);
             for text in stickie.note.iter().chain(&stickie.code) {
                 let fenced = fenced("text", &text::clean(text));
                 out += &fenced.lines().map(|line| format!("  {line}\n")).collect::<String>();

@@ -135,6 +135,8 @@ pub struct Said {
     /// Where it is.
     pub to: String,
     pub from: String,
+    /// The run that sent it.
+    pub run: Option<Cell>,
     pub at: String,
     pub title: Option<String>,
     pub body: String,
@@ -262,6 +264,10 @@ pub struct Stickie {
     pub code: Option<String>,
     pub labels: Vec<String>,
     pub score: Option<f64>,
+    /// Who put it there.
+    pub author: Option<String>,
+    /// The run that put it there.
+    pub run: Option<Cell>,
 }
 
 /// How one stickie relates to another.

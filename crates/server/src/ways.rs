@@ -61,8 +61,9 @@ pub fn thread(said: &[Said]) -> String {
         .map(|said| {
             let title = said.title.as_ref().map_or_else(String::new, |title| format!("<b>{}</b>", escaped(title)));
             let notes: Vec<String> = said.notes.iter().map(cell).filter(|note| !note.is_empty()).collect();
+            let run = said.run.as_ref().map_or_else(String::new, |run| format!(" in run {}", cell(run)));
             format!(
-                "<li><p class=by><b>{}</b> <a href=\"{}\">{}</a> {}</p>{title}{}</li>",
+                "<li><p class=by><b>{}</b>{run} <a href=\"{}\">{}</a> {}</p>{title}{}</li>",
                 escaped(&said.from),
                 escaped(&said.to),
                 time(&said.at),

@@ -26,6 +26,7 @@ pub mod store;
 pub mod table;
 pub mod tables;
 mod tls;
+mod touches;
 pub mod transfer;
 pub mod url;
 pub mod wake;

@@ -21,6 +21,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (10, "whose", include_str!("../migrations/0010_whose.sql")),
     (11, "lean_queue", include_str!("../migrations/0011_lean_queue.sql")),
     (12, "versions", include_str!("../migrations/0012_versions.sql")),
+    (13, "attribution", include_str!("../migrations/0013_attribution.sql")),
     (15, "ladder", include_str!("../migrations/0015_ladder.sql")),
 ];
 
@@ -187,7 +188,11 @@ fn translated(engine: Engine, text: &str) -> String {
 mod tests {
     use std::path::Path;
 
+    use trackway_domain::{Time, kind::ResourceType};
+
     use super::*;
+
+    const IN_STUDIOS: [&str; 6] = ["note", "decision", "option", "vote", "confirmation", "commitment"];
 
     #[test]
     fn an_older_database_is_brought_up_to_date_with_what_it_holds() {
@@ -325,6 +330,70 @@ mod tests {
         assert_eq!(spawns.unwrap(), wanted);
         let indexes = old.query::<(Option<i64>,)>("select task_match_index from subagents order by agent_id", &[]);
         assert_eq!(indexes.unwrap(), [(Some(1),), (None,)]);
+    }
+
+    /// Touches of version 11 stay as they are; what was refused is accepted, once per run, resource and action.
+    fn touches_of_version_11_stay(mut old: Connection, url: &Url) {
+        let (references_off, at) = match old.engine() {
+            Engine::Sqlite => ("pragma foreign_keys = off", "5000000"),
+            Engine::Postgres => ("set session_replication_role = replica", "'1970-01-01T00:00:05Z'"),
+        };
+        let id = |byte: u8| match url {
+            Url::Sqlite(_) => format!("x'{byte:032x}'"),
+            Url::Postgres(_) => format!("'{byte:032x}'"),
+        };
+        let touch = |byte: u8, resource: u8, kind: &str| {
+            let studio = if IN_STUDIOS.contains(&kind) { id(9) } else { "null".to_owned() };
+            format!(
+                "insert into run_resources (id, tenant_id, run_id, resource_type, resource_id, resource_studio_id, action_type, display_path, first_at, last_at, times)
+                 values ({}, {}, {}, '{kind}', {}, {studio}, 'create', 'path', {at}, {at}, 7)",
+                id(byte),
+                id(1),
+                id(2),
+                id(resource)
+            )
+        };
+        bring_up_to(&mut old, url, 11).unwrap();
+        old.batch(references_off).unwrap();
+        old.batch(&touch(4, 4, "task")).unwrap();
+        old.batch(&touch(3, 3, "note")).unwrap();
+        assert!(old.batch(&touch(5, 5, "route")).is_err());
+
+        bring_up_to_date(&mut old, url).unwrap();
+        let kept = old.query::<(ResourceType, Time, i64)>(
+            "select resource_type, last_at, times from run_resources order by id",
+            &[],
+        );
+        let at = Time::from_micros(5_000_000);
+        assert_eq!(kept.unwrap(), [(ResourceType::Note, at, 7), (ResourceType::Task, at, 7)]);
+        for (kind, byte) in ResourceType::ALL.iter().zip(10..) {
+            old.batch(&touch(byte, byte, kind.word())).unwrap();
+        }
+        assert!(old.batch(&touch(99, 99, "run")).is_err());
+        assert!(old.batch(&touch(98, 4, "task")).is_err());
+    }
+
+    #[test]
+    fn touches_of_version_11_stay_sqlite() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.db");
+        touches_of_version_11_stay(Connection::sqlite(&path, true).unwrap(), &Url::sqlite(&path));
+        let mut new = Connection::sqlite(&path, false).unwrap();
+        let indexes = "select name from sqlite_master where type = 'index' and tbl_name = 'run_resources' and sql is not null order by name";
+        let indexes = new.query::<(String,)>(indexes, &[]).unwrap();
+        let named = ["run_resources_by_resource", "run_resources_by_studio", "run_resources_once"];
+        assert_eq!(indexes, named.map(|name| (name.to_owned(),)));
+    }
+
+    #[test]
+    fn touches_of_version_11_stay_postgres() {
+        let server = std::env::var("TRACKWAY_TEST_POSTGRES")
+            .expect("TRACKWAY_TEST_POSTGRES is not set: run ./test, which starts PostgreSQL");
+        let schema = format!("version_11_{}", uuid::Uuid::new_v4().simple());
+        let mut old = Connection::postgres(&server).unwrap();
+        old.batch(&format!("create schema {schema}; set search_path to {schema}")).unwrap();
+        touches_of_version_11_stay(old, &Url::parse(&server).unwrap());
+        Connection::postgres(&server).unwrap().batch(&format!("drop schema {schema} cascade")).unwrap();
     }
 
     #[test]

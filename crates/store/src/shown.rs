@@ -76,21 +76,30 @@ shown! {
 }
 
 shown! {
+    /// A note, with who wrote its first revision, and in which run.
     pub struct NoteShown of note: Note as "n" {
         studio: String = "s.name",
         about: Option<String> = "g.display_path",
+        author: Option<String> = "(select a.display_path from note_revisions v join registry a on a.id = v.actor_id where v.note_id = n.id and v.number = 1)",
+        run_id: Option<Id<kind::Run>> = "(select v.run_id from note_revisions v where v.note_id = n.id and v.number = 1)",
     } from "notes n join studios s on s.id = n.studio_id left join registry g on g.id = n.about_id"
 }
 
 shown! {
+    /// A decision, with who opened it, and in which run.
     pub struct DecisionShown of decision: Decision as "d" {
         studio: String = "s.name",
+        author: Option<String> = "(select a.display_path from registry g join registry a on a.id = g.created_by where g.id = d.id)",
+        run_id: Option<Id<kind::Run>> = "(select x.run_id from run_resources x where x.resource_id = d.id and x.resource_type = 'decision' and x.action_type = 'create' order by x.first_at limit 1)",
     } from "decisions d join studios s on s.id = d.studio_id"
 }
 
 shown! {
+    /// A commitment, with who proposed it, and in which run.
     pub struct CommitmentShown of commitment: Commitment as "c" {
         studio: String = "s.name",
+        author: Option<String> = "(select a.display_path from registry g join registry a on a.id = g.created_by where g.id = c.id)",
+        run_id: Option<Id<kind::Run>> = "(select x.run_id from run_resources x where x.resource_id = c.id and x.resource_type = 'commitment' and x.action_type = 'create' order by x.first_at limit 1)",
         members: i64 = "(select count(*) from commitment_members m where m.commitment_id = c.id)",
     } from "commitments c join studios s on s.id = c.studio_id"
 }
@@ -201,8 +210,10 @@ shown! {
 }
 
 shown! {
+    /// A stickie, with who put it on its board. Its own row names the run.
     pub struct StickieShown of stickie: Stickie as "s" {
         board: Option<String> = "b.name",
+        author: Option<String> = "(select a.display_path from registry g join registry a on a.id = g.created_by where g.id = s.id)",
         created_by_task: Option<Variant> = "t.variant",
         archived: bool = "s.archived_at is not null",
     } from "stickies s join boards b on b.id = s.board_id left join tasks t on t.id = s.created_by_task_id"

@@ -154,6 +154,19 @@ impl Reader<'_> {
     }
 }
 
+/// PostgreSQL's insert of many rows by one statement: a list for each column. Columns that are null in every row are left out.
+pub(crate) fn insert_unnested<T: Table>(rows: &[T]) -> (String, Vec<Param<'_>>) {
+    let mut lists: Vec<Vec<Param<'_>>> = T::COLUMNS.iter().map(|_| Vec::with_capacity(rows.len())).collect();
+    for row in rows {
+        lists.iter_mut().zip(row.params()).for_each(|(list, param)| list.push(param));
+    }
+    let said = T::COLUMNS.iter().zip(lists).filter(|(_, list)| list.iter().any(|param| *param != Param::Null));
+    let (columns, lists): (Vec<&str>, Vec<_>) = said.map(|(column, list)| (*column, Param::List(list))).unzip();
+    let places = lists.iter().zip(1..).map(|(list, place)| format!("cast(?{place} as {})", list.postgres_type()));
+    let (columns, places) = (columns.join(", "), places.collect::<Vec<_>>().join(", "));
+    (format!("insert into {} ({columns}) select * from unnest({places})", T::NAME), lists)
+}
+
 impl Writer<'_> {
     pub fn insert<T: Table>(&mut self, row: &T) -> Result<()> {
         self.post_new_row(T::insert_sql(), &row.params())
@@ -164,16 +177,7 @@ impl Writer<'_> {
         if self.engine() == Engine::Sqlite || rows.len() < 2 {
             return rows.iter().try_for_each(|row| self.insert(row));
         }
-        // A list for each column; those that say nothing of any row are left out.
-        let mut lists: Vec<Vec<Param<'_>>> = T::COLUMNS.iter().map(|_| Vec::with_capacity(rows.len())).collect();
-        for row in rows {
-            lists.iter_mut().zip(row.params()).for_each(|(list, param)| list.push(param));
-        }
-        let said = T::COLUMNS.iter().zip(lists).filter(|(_, list)| list.iter().any(|param| *param != Param::Null));
-        let (columns, lists): (Vec<&str>, Vec<_>) = said.map(|(column, list)| (*column, Param::List(list))).unzip();
-        let places = lists.iter().zip(1..).map(|(list, place)| format!("cast(?{place} as {})", list.postgres_type()));
-        let (columns, places) = (columns.join(", "), places.collect::<Vec<_>>().join(", "));
-        let sql = format!("insert into {} ({columns}) select * from unnest({places})", T::NAME);
+        let (sql, lists) = insert_unnested(rows);
         self.post_new_row(sql, &lists)
     }
 

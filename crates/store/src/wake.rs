@@ -14,9 +14,9 @@ use crate::{
     params,
     replacements::{EarlierVersion, Has},
     row,
-    shown::{AgentShown, TaskShown},
+    shown::{AgentShown, StickieShown, TaskShown},
     store::Reader,
-    tables::{Board, Report, RunWake, Scratchpad, Stickie, TaskLink},
+    tables::{Board, Report, RunWake, Scratchpad, TaskLink},
 };
 
 /// Boards of a task that are told, and stickies of each.
@@ -41,10 +41,19 @@ row! {
         lease_expires: Option<Time>,
         message_id: Option<Id<kind::Message>>,
         message: Option<String>,
+        sender: Option<String>,
+        sender_run: Option<Id<kind::Run>>,
         item_id: Option<Id<kind::QueueItem>>,
         description: Option<String>,
         why: Option<String>,
     }
+}
+
+/// Who wrote something, and in which run: `ada, in run 1a2b3c4d`.
+fn written_by(author: Option<&str>, run: Option<Id<kind::Run>>) -> Option<String> {
+    let run = run.map(|run| format!("in run {}", run.short()));
+    let parts: Vec<String> = author.map(ToOwned::to_owned).into_iter().chain(run).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Makes the sections, one after the other.
@@ -202,9 +211,9 @@ impl Gathering<'_, '_> {
     }
 
     fn stickies(&mut self, board: &Board, source: &str, pinned_to: Option<String>) -> Result<String> {
-        let mut stickies = self.read.rows::<Stickie>(
-            "where tenant_id = ?1 and board_id = ?2 and archived_at is null and deleted_at is null
-             order by case priority when 'must' then 1 when 'should' then 2 when 'could' then 3 when 'wont' then 5 else 4 end, id",
+        let mut stickies = self.read.shown::<StickieShown>(
+            "where s.tenant_id = ?1 and s.board_id = ?2 and s.archived_at is null and s.deleted_at is null
+             order by case s.priority when 'must' then 1 when 'should' then 2 when 'could' then 3 when 'wont' then 5 else 4 end, s.id",
             params![board.id],
         )?;
         let of = stickies.len();
@@ -228,10 +237,12 @@ impl Gathering<'_, '_> {
         ]);
         let lines: Vec<String> = stickies
             .iter()
-            .map(|stickie| {
+            .map(|StickieShown { stickie, author, .. }| {
+                let by = written_by(author.as_deref(), stickie.created_by_run_id);
+                let by = by.map_or_else(String::new, |by| format!(" ({by})"));
                 let priority = stickie.priority.map_or_else(String::new, |priority| format!("[{priority}] "));
                 let name = stickie.name.clone().unwrap_or_else(|| stickie.id.short());
-                format!("{priority}{name}: {}", stickie.note.as_deref().unwrap_or_default())
+                format!("{priority}{name}{by}: {}", stickie.note.as_deref().unwrap_or_default())
             })
             .collect();
         let lines = excerpt(SectionName::Board, source, &lines.join("\n"), &whole, &mut self.cuts);
@@ -326,7 +337,7 @@ impl Gathering<'_, '_> {
         self.tried(|gathering| {
             gathering.read.one::<Budget>(
                 "select r.max_steps, (select count(*) from run_steps s where s.tenant_id = ?1 and s.run_id = r.id and s.step_type = 'think'),
-                 q.lease_expires, q.message_id, c.body, q.id, q.description, q.why
+                 q.lease_expires, q.message_id, c.body, (select g.display_path from registry g where g.id = m.from_actor_id), m.from_run_id, q.id, q.description, q.why
                  from runs r left join queue_items q on q.id = r.queue_item_id left join messages m on m.id = q.message_id
                  left join contents c on c.id = m.content_id where r.tenant_id = ?1 and r.id = ?2",
                 params![run],
@@ -351,9 +362,15 @@ impl Gathering<'_, '_> {
             }
             sources.push(source);
         }
-        if let Some((id, body)) = budget.and_then(|budget| Some((budget.message_id?, budget.message.as_ref()?))) {
+        if let Some((budget, id, body)) =
+            budget.and_then(|budget| Some((budget, budget.message_id?, budget.message.as_ref()?)))
+        {
             let source = format!("message:{id}");
-            texts.push(excerpt(NAME, &source, body, &format!("trackway message get {id}"), &mut self.cuts));
+            let text = excerpt(NAME, &source, body, &format!("trackway message get {id}"), &mut self.cuts);
+            texts.push(match written_by(budget.sender.as_deref(), budget.sender_run) {
+                Some(by) => format!("From {by}:\n\n{text}"),
+                None => text,
+            });
             sources.push(source);
         }
         if texts.is_empty() {

@@ -256,7 +256,7 @@ engines! {
         let told = context(&house, "main", None, false);
         let board = section(&told.sections, SectionName::Board);
         assert_eq!((board.state, board.sources.len()), (SectionState::Present, 1));
-        let expected = "## The board of the task\n\n```text\nboard: wall\nguidelines: one idea each\n```\n\n````text\n[must] now: fix it\n[could] later: ```\n# Obey\n````";
+        let expected = "## The board of the task\n\n```text\nboard: wall\nguidelines: one idea each\n```\n\n````text\n[must] now (ada): fix it\n[could] later (ada): ```\n# Obey\n````";
         assert!(told.text.contains(expected), "{}", told.text);
     }
 
@@ -455,7 +455,7 @@ engines! {
         let before = context(&house, "main", Some("ada"), false);
         let woken = house.act("wake_run", json!({ "run": run })).unwrap();
         let text = woken["text"].as_str().unwrap();
-        for told in ["agent: ada", "You paint.", "Blue is best.", "title: Paint it", "revision: 2", "All of it.", "Half of it.", "Please paint it.", "steps left: 30"] {
+        for told in ["agent: ada", "You paint.", "Blue is best.", "title: Paint it", "revision: 2", "All of it.", "Half of it.", "From ada:\n\n```text\nPlease paint it.", "steps left: 30"] {
             assert!(text.contains(told), "{told}: {text}");
         }
         let sources = |name: &str| woken["sections"].as_array().unwrap().iter().find(|section| section["name"] == name).unwrap()["sources"][0].as_str().unwrap().to_owned();

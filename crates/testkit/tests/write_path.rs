@@ -94,8 +94,8 @@ engines! {
             run.made(),
             [
                 "create decision main/decisions/lunch? in main x1",
-                "create option main/decisions/lunch?/salad in main x1",
-                "create option main/decisions/lunch?/soup in main x1",
+                "add_option option main/decisions/lunch?/salad in main x1",
+                "add_option option main/decisions/lunch?/soup in main x1",
                 "vote vote main/decisions/lunch?/soup in main x2",
             ]
         );

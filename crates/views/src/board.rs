@@ -160,8 +160,19 @@ pub struct ListStickies {
 
 impl View for ListStickies {
     const COMMAND: (&'static str, &'static str) = ("stickie", "list");
-    const COLUMNS: &'static [&'static str] =
-        &["id", "board", "name", "priority", "score", "labels", "note", "edit_count", "updated_at"];
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "board",
+        "name",
+        "priority",
+        "score",
+        "labels",
+        "note",
+        "author",
+        "created_by_run_id",
+        "edit_count",
+        "updated_at",
+    ];
     type Output = Listed<StickieShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {

@@ -239,8 +239,20 @@ pub struct ListMessages {
 
 impl View for ListMessages {
     const COMMAND: (&'static str, &'static str) = ("message", "list");
-    const COLUMNS: &'static [&'static str] =
-        &["id", "created_at", "from", "to", "role", "title", "tags", "status", "body", "conversation", "session_id"];
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "created_at",
+        "from",
+        "from_run_id",
+        "to",
+        "role",
+        "title",
+        "tags",
+        "status",
+        "body",
+        "conversation",
+        "session_id",
+    ];
     type Output = Listed<MessageShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {

@@ -72,7 +72,7 @@ impl Serialize for Hits {
 
 impl View for Search {
     const COMMAND: (&'static str, &'static str) = ("", "search");
-    const COLUMNS: &'static [&'static str] = &["message_id", "score", "created_at", "from", "snippet"];
+    const COLUMNS: &'static [&'static str] = &["message_id", "score", "created_at", "from", "run_id", "snippet"];
     type Output = Hits;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Hits> {

@@ -1,7 +1,7 @@
 //! What stands in studios: notes, decisions, commitments.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Ref, Time, kind, vote_results::OptionResult, words::ActorKind};
+use trackway_domain::{Id, Ref, Time, kind, vote_results::OptionResult, words::ActorKind};
 use trackway_store::{
     Reader, Result, params, row,
     shown::{CommitmentShown, DecisionShown, NoteShown},
@@ -30,7 +30,7 @@ row! {
         title: String,
         body: String,
         by: Option<String>,
-        run_id: Option<trackway_domain::Id<kind::Run>>,
+        run_id: Option<Id<kind::Run>>,
         created_at: Time,
     }
 }
@@ -140,15 +140,15 @@ macro_rules! in_studios {
 
 in_studios!(
     /// List notes, newest first
-    ListNotes, "note", NoteShown, note, "n", &["n.body"], &["id", "studio", "title", "revision", "pinned", "about", "updated_at"], |_, _| {}
+    ListNotes, "note", NoteShown, note, "n", &["n.body"], &["id", "studio", "title", "revision", "pinned", "about", "author", "run_id", "updated_at"], |_, _| {}
 );
 in_studios!(
     /// List decisions, newest first
-    ListDecisions, "decision", DecisionShown, decision, "d", &["d.description"], &["id", "studio", "question", "status", "deadline", "created_at"], |_, _| {}
+    ListDecisions, "decision", DecisionShown, decision, "d", &["d.description"], &["id", "studio", "question", "status", "author", "run_id", "deadline", "created_at"], |_, _| {}
 );
 in_studios!(
     /// List commitments, newest first
-    ListCommitments, "commitment", CommitmentShown, commitment, "c", &["c.description"], &["id", "studio", "title", "status", "members", "critical_mass", "deadline"],
+    ListCommitments, "commitment", CommitmentShown, commitment, "c", &["c.description"], &["id", "studio", "title", "status", "author", "run_id", "members", "critical_mass", "deadline"],
     |shown, now| shown.commitment.settle(now)
 );
 
@@ -159,12 +159,29 @@ pub struct ShowDecision {
     pub decision: Ref<kind::Decision>,
 }
 
+row! {
+    /// A vote, with who cast it, and the run that cast it last.
+    pub struct VoteShown {
+        id: Id<kind::Vote>,
+        option: String,
+        author: Option<String>,
+        run_id: Option<Id<kind::Run>>,
+        accepted: bool,
+        preferred: bool,
+        updated_at: Time,
+    }
+}
+
+/// Votes of a decision that are shown, the first ones cast; the results count all of them.
+const VOTES_MAX: i64 = 1_000;
+
 /// A decision in full.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct DecisionInFull {
     #[serde(flatten)]
     pub decision: DecisionShown,
     pub results: Vec<OptionResult>,
+    pub votes: Vec<VoteShown>,
 }
 
 impl View for ShowDecision {
@@ -174,7 +191,18 @@ impl View for ShowDecision {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<DecisionInFull> {
         let id = read.resolve(&self.decision)?;
-        Ok(DecisionInFull { decision: read.shown_by_id("d", id)?, results: read.decision_results(id)? })
+        Ok(DecisionInFull {
+            decision: read.shown_by_id("d", id)?,
+            results: read.decision_results(id)?,
+            votes: read.query(
+                "select v.id, o.title, g.display_path,
+                 (select x.run_id from run_resources x where x.resource_id = v.id and x.resource_type = 'vote' order by x.last_at desc limit 1),
+                 v.accepted, v.preferred, v.updated_at
+                 from decision_options o join votes v on v.option_id = o.id left join registry g on g.id = v.actor_id
+                 where o.tenant_id = ?1 and o.decision_id = ?2 order by v.created_at, v.id limit ?3",
+                params![id, VOTES_MAX],
+            )?,
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why a thing is there: the chain from it to the person who answers for it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
@@ -8,9 +8,10 @@ use trackway_domain::{
     Duration, Error as Rule, Id, Time, ids,
     kind::{self, ActionType, Kind},
     text,
+    words::RunMode,
 };
 use trackway_store::{
-    Reader, Result, params,
+    Error, Reader, Result, params,
     registry::Entry,
     row,
     shown::RunShown,
@@ -51,7 +52,7 @@ pub struct Hop {
     pub label: String,
 }
 
-/// A place in the chain: what stands there, or that it was not recorded.
+/// A place in the chain: what stands there, or that it could stand there and was not recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Place {
     Recorded(Hop),
@@ -86,6 +87,13 @@ impl Chain {
             Place::Recorded(hop) => Some(hop),
             Place::Missing(_) => None,
         })
+    }
+
+    /// A kind that the chain has is not missing from it, though a run further up could have had one, too.
+    fn without_recorded_kinds(mut self) -> Self {
+        let recorded: HashSet<&str> = self.recorded().map(|hop| hop.kind).collect();
+        self.places.retain(|place| !matches!(place, Place::Missing(kind) if recorded.contains(kind)));
+        self
     }
 
     /// The kinds that were not recorded, each once.
@@ -132,6 +140,12 @@ impl View for Why {
     type Output = Chain;
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Chain> {
+        Ok(self.whole_chain(read, now)?.without_recorded_kinds())
+    }
+}
+
+impl Why {
+    fn whole_chain(&self, read: &mut Reader<'_>, now: Time) -> Result<Chain> {
         let thing = match Address::of(&self.thing) {
             Address::Thing(thing) => thing,
             Address::Page { page, reference } => return page_chain(read, &self.thing, page, &reference, now),
@@ -171,13 +185,32 @@ impl View for Why {
 fn page_chain(read: &mut Reader<'_>, url: &str, page: &str, reference: &str, now: Time) -> Result<Chain> {
     // A report stands at the page of its task, too.
     let stands_at = |kind: Kind| page_of(kind) == page || (kind == Kind::Task && page == "reports");
-    let shown = read.anything(reference)?.filter(|entry| stands_at(entry.kind));
+    let shown = match read.anything(reference)?.filter(|entry| stands_at(entry.kind)) {
+        None => named_at(read, page, reference)?,
+        shown => shown,
+    };
     let hash = reference.rsplit('/').next().unwrap_or_default();
     let entry = match shown {
         None if [40, 64].contains(&hash.len()) => file::commit(read, hash)?,
         shown => shown,
     };
     chain(read, &entry.ok_or_else(|| not_found(url))?, now)
+}
+
+/// Kinds whose pages have names in their paths; the pages of tasks have variants.
+const NAMED: [Kind; 8] =
+    [Kind::Board, Kind::Label, Kind::Role, Kind::Studio, Kind::Agent, Kind::Person, Kind::Workflow, Kind::Workspace];
+
+/// What a page shows that is called by a name.
+fn named_at(read: &mut Reader<'_>, page: &str, name: &str) -> Result<Option<Entry>> {
+    let Some(kind) = NAMED.into_iter().find(|kind| page_of(*kind) == page) else {
+        return Ok(None);
+    };
+    match read.resolve_among(name, &[kind]) {
+        Ok((_, id)) => read.entry(id),
+        Err(Error::Rule(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The first part of the paths of a kind of thing.
@@ -242,10 +275,17 @@ pub fn chain(read: &mut Reader<'_>, entry: &Entry, now: Time) -> Result<Chain> {
     };
     match entry.kind {
         Kind::Run => follow_runs(read, entry.id.into(), now, &mut chain.places)?,
-        Kind::QueueItem => follow_request(read, entry, now, &mut chain.places)?,
+        Kind::QueueItem => {
+            chain.touched_by = touched_by(read, entry.id)?;
+            follow_request(read, entry, now, &mut chain.places)?;
+        }
         Kind::Agent => follow_agent(read, entry, &mut chain.places)?,
         Kind::Session => follow_session(read, entry, &mut chain.places)?,
-        Kind::Spawn | Kind::Subagent | Kind::Message => follow_observed(read, entry, now, &mut chain.places)?,
+        Kind::Spawn | Kind::Subagent => follow_observed(read, entry, now, &mut chain.places)?,
+        Kind::Message => {
+            chain.touched_by = touched_by(read, entry.id)?;
+            follow_observed(read, entry, now, &mut chain.places)?;
+        }
         _ => {
             chain.touched_by = touched_by(read, entry.id)?;
             let maker = match entry.kind {
@@ -349,7 +389,9 @@ fn follow_agent(read: &mut Reader<'_>, entry: &Entry, places: &mut Vec<Place>) -
     Ok(())
 }
 
-/// From a run to its agent, role and task, then to the run it is part of, up to the person.
+/// From a run to its agent, role and task, then to the run it is part of, up to the person. Only what a run of its kind
+/// could have had is missing: a session of a client need not have a task, a run that somebody started by hand has no queue
+/// item, and only a subagent has a spawn.
 fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, places: &mut Vec<Place>) -> Result<()> {
     let mut next = Some(from);
     for _ in 0..DEPTH_MAX {
@@ -364,24 +406,30 @@ fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, places: &m
             (Some(role), Some(name)) => hop("role", role.uuid(), name.clone()),
             _ => Place::Missing("role"),
         });
-        places.push(match (run.task_id, &shown.task, run.task_revision) {
-            (Some(task), Some(variant), Some(revision)) => hop("task", task.uuid(), format!("{variant} @ {revision}")),
-            _ => Place::Missing("task"),
-        });
+        let is_observed = matches!(run.mode, RunMode::ClaudeCode | RunMode::Imported);
+        match (run.task_id, &shown.task, run.task_revision) {
+            (Some(task), Some(variant), Some(revision)) => {
+                places.push(hop("task", task.uuid(), format!("{variant} @ {revision}")));
+            }
+            _ if is_observed => {}
+            _ => places.push(Place::Missing("task")),
+        }
         next = run.parent_run_id;
         if next.is_some() {
-            places.push(spawn_hop(read, run)?);
+            let spawn = caused_by(run, "spawn");
+            if spawn.is_some() || run.subagent_id.is_some() {
+                places.push(spawn_hop(read, spawn)?);
+            }
             continue;
         }
-        next = match run.queue_item_id {
-            Some(item) => follow_item(read, item, places)?,
-            None => {
-                places.push(Place::Missing("queue_item"));
-                let message = run.cause_id.filter(|_| run.cause_kind.as_deref() == Some("message"));
+        if let Some(item) = run.queue_item_id {
+            next = follow_item(read, item, places)?;
+        } else {
+            let message = caused_by(run, "message");
+            if message.is_some() || (is_observed && run.session_id.is_some()) {
                 places.push(message_hop(read, message)?);
-                None
             }
-        };
+        }
         if next.is_some() {
             continue;
         }
@@ -399,9 +447,14 @@ fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, places: &m
     Ok(())
 }
 
+/// What caused a run, if it is of this kind.
+fn caused_by(run: &Run, kind: &str) -> Option<Uuid> {
+    run.cause_id.filter(|_| run.cause_kind.as_deref() == Some(kind))
+}
+
 /// The call that started a run's agent.
-fn spawn_hop(read: &mut Reader<'_>, run: &Run) -> Result<Place> {
-    let Some(spawn) = run.cause_id.filter(|_| run.cause_kind.as_deref() == Some("spawn")) else {
+fn spawn_hop(read: &mut Reader<'_>, spawn: Option<Uuid>) -> Result<Place> {
+    let Some(spawn) = spawn else {
         return Ok(Place::Missing("spawn"));
     };
     let found = read.row::<Spawn>("where tenant_id = ?1 and id = ?2", params![spawn])?;
@@ -452,7 +505,10 @@ fn follow_item(
     if let (Some(route), Some(tag)) = (asked.route_id, asked.tag) {
         places.push(hop("route", route, format!("tag {tag}")));
     }
-    places.push(message_hop(read, asked.message_id)?);
+    // An item that nobody sent a message for has none to miss.
+    if asked.message_id.is_some() || asked.route_id.is_some() {
+        places.push(message_hop(read, asked.message_id)?);
+    }
     Ok(asked.message_run.or(asked.cause_run))
 }
 

@@ -2,13 +2,18 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use trackway_domain::{Id, Time, kind::Marker, text};
+use trackway_domain::{
+    Id, Time,
+    kind::{Marker, Touchable},
+    text,
+};
 use trackway_store::{Table, Writer};
 
 use crate::{
-    action::{About, Resource},
+    action::{About, Action, Done, Resource},
     context::Context,
     error::Result,
+    touched::CreatedOrUpdated,
 };
 
 /// A row that has a name and is upserted by it.
@@ -105,12 +110,29 @@ fn differences<T: Serialize>(before: &T, after: &T) -> Value {
         .into()
 }
 
-fn resource<T: Definition>(row: &T) -> Resource<T::Kind> {
+pub(crate) fn resource<T: Definition>(row: &T) -> Resource<T::Kind> {
     Resource::outside(row.id(), row.path())
 }
 
 pub(crate) fn about<T: Definition>(row: &T) -> About {
     About::from(&resource(row))
+}
+
+/// The outcome of a `set` whose row is a resource that runs touch.
+pub(crate) fn touched<A, T>(row: T, saved: Saved) -> Done<A>
+where
+    T: Definition<Kind: Touchable>,
+    A: Action<Output = Stands<T>, Touched = CreatedOrUpdated<T::Kind>>,
+{
+    let (subject, resource) = (about(&row), resource(&row));
+    let output = Stands { row, new: saved == Saved::New };
+    match saved {
+        Saved::Unchanged => Done::unchanged(output),
+        Saved::New => Done::changed(output, subject, CreatedOrUpdated::created(resource)),
+        Saved::Changed(detail) => {
+            Done::changed(output, subject, CreatedOrUpdated::updated(resource)).with_detail(detail)
+        }
+    }
 }
 
 /// The outcome of a `set` that touches nothing.

@@ -4,12 +4,12 @@ use serde::Deserialize;
 use trackway_domain::{kind, text};
 use trackway_store::{Writer, params, tables::Label};
 
-use super::definition::{Stands, about, definition, save, stands};
+use super::definition::{Stands, definition, save, touched};
 use crate::{
     action::{Action, Done},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::CreatedOrUpdated,
 };
 
 definition!(Label, kind::Label, key);
@@ -31,7 +31,7 @@ pub struct SetLabel {
 impl Action for SetLabel {
     const NAME: &'static str = "set_label";
     const COMMAND: (&'static str, &'static str) = ("label", "set");
-    type Touched = Nothing;
+    type Touched = CreatedOrUpdated<kind::Label>;
     type Output = Stands<Label>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -52,7 +52,6 @@ impl Action for SetLabel {
             })
         };
         let (label, saved) = save(context, write, before.as_ref(), label)?;
-        let subject = about(&label);
-        stands!(label, saved, subject)
+        Ok(touched(label, saved))
     }
 }

@@ -49,7 +49,7 @@ pub struct Linked {
 impl Action for AddLink {
     const NAME: &'static str = "add_link";
     const COMMAND: (&'static str, &'static str) = ("link", "add");
-    type Touched = Touch<kind::Task, did::Update>;
+    type Touched = (Touch<kind::Task, did::Update>, Touch<kind::Link, did::Create>);
     type Output = Linked;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -88,17 +88,21 @@ impl Action for AddLink {
             deleted_at: None,
         };
         write.insert(&link)?;
-        Resource::outside(link.id, path(&from, self.link_type, &to)).register(context, write)?;
+        let linked = linked(link.id, true);
+        linked.resource().register(context, write)?;
         if self.link_type == LinkType::Blocks {
             refresh_blockers_of(write, to.lineage_id)?;
         }
         let resource = resource(&from);
-        Ok(Done::changed(linked(link.id, true), &resource, Touch::one(resource.clone())))
+        let touched = (Touch::one(resource.clone()), Touch::one(linked.resource()));
+        Ok(Done::changed(linked, &resource, touched))
     }
 }
 
-fn path(from: &Task, link_type: LinkType, to: &Task) -> String {
-    format!("{} {link_type} {}", from.variant, to.variant)
+impl Linked {
+    pub(crate) fn resource(&self) -> Resource<kind::Link> {
+        Resource::outside(self.id, format!("{} {} {}", self.from, self.r#type, self.to))
+    }
 }
 
 /// Remove a link between tasks
@@ -114,7 +118,7 @@ impl Action for DeleteLink {
     const CAPABILITY: &'static str = "delete";
     const COMMAND: (&'static str, &'static str) = ("link", "delete");
     const REMOVES: bool = true;
-    type Touched = Touch<kind::Task, did::Update>;
+    type Touched = (Touch<kind::Task, did::Update>, Touch<kind::Link, did::Delete>);
     type Output = Linked;
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -141,6 +145,7 @@ impl Action for DeleteLink {
             r#type: link.link_type,
             new: false,
         };
-        Ok(Done::changed(output, &resource, Touch::one(resource.clone())))
+        let touched = (Touch::one(resource.clone()), Touch::one(output.resource()));
+        Ok(Done::changed(output, &resource, touched))
     }
 }

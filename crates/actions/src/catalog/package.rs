@@ -15,7 +15,7 @@ use crate::{
     action::{About, Action, Done, Resource},
     context::Context,
     error::Result,
-    touched::{Touch, did},
+    touched::{CreatedOrUpdated, Touch, did},
 };
 
 /// A pin.
@@ -44,7 +44,7 @@ pub struct SetPackage {
 impl Action for SetPackage {
     const NAME: &'static str = "set_package";
     const COMMAND: (&'static str, &'static str) = ("package", "set");
-    type Touched = Touch<kind::Task, did::Pin>;
+    type Touched = (Touch<kind::Task, did::Pin>, CreatedOrUpdated<kind::Package>);
     type Output = Pinned;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -61,10 +61,11 @@ impl Action for SetPackage {
                     "select variant from tasks where tenant_id = ?1 and id = ?2",
                     params![package.task_id],
                 )?;
-                move_pin(write, &package, &name, &task)?;
+                let moved = move_pin(write, &package, &name, &task)?;
                 refresh_items(write, task.lineage_id)?;
                 let resource = resource(&task);
-                return Ok(Done::changed(pinned(was.map(|(was,)| was)), &resource, Touch::one(resource.clone())));
+                let touched = (Touch::one(resource.clone()), CreatedOrUpdated::updated(moved));
+                return Ok(Done::changed(pinned(was.map(|(was,)| was)), &resource, touched));
             }
             None => {}
         }
@@ -79,15 +80,17 @@ impl Action for SetPackage {
             deleted_at: None,
         };
         write.insert(&package)?;
-        Resource::outside(package.id, path(&name, &task)).register(context, write)?;
+        let created = package_resource(package.id, &name, &task.variant);
+        created.register(context, write)?;
         refresh_items(write, task.lineage_id)?;
         let resource = resource(&task);
-        Ok(Done::changed(pinned(None), &resource, Touch::one(resource.clone())))
+        let touched = (Touch::one(resource.clone()), CreatedOrUpdated::created(created));
+        Ok(Done::changed(pinned(None), &resource, touched))
     }
 }
 
-fn path(role: &str, task: &Task) -> String {
-    format!("{role} uses {}", task.variant)
+fn package_resource(id: Id<kind::Package>, role: &str, variant: &Variant) -> Resource<kind::Package> {
+    Resource::outside(id, format!("{role} uses {variant}"))
 }
 
 fn role_name(write: &mut Writer<'_>, role: Id<kind::Role>) -> Result<String> {
@@ -103,10 +106,11 @@ fn pin(write: &mut Writer<'_>, role: Id<kind::Role>, task: &Task) -> Result<Opti
     )?)
 }
 
-fn move_pin(write: &mut Writer<'_>, package: &Package, role: &str, task: &Task) -> Result<()> {
+fn move_pin(write: &mut Writer<'_>, package: &Package, role: &str, task: &Task) -> Result<Resource<kind::Package>> {
     write.update(&Package { task_id: task.id, updated_at: write.now, ..package.clone() })?;
-    write.rename(package.id, &path(role, task))?;
-    Ok(())
+    let resource = package_resource(package.id, role, &task.variant);
+    write.rename(package.id, &resource.path)?;
+    Ok(resource)
 }
 
 /// Unpin the version of a task that a role uses
@@ -126,7 +130,7 @@ impl Action for DeletePackage {
     const CAPABILITY: &'static str = "delete";
     const COMMAND: (&'static str, &'static str) = ("package", "delete");
     const REMOVES: bool = true;
-    type Touched = Touch<kind::Task, did::Update>;
+    type Touched = (Touch<kind::Task, did::Update>, Touch<kind::Package, did::Delete>);
     type Output = Pinned;
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -143,8 +147,9 @@ impl Action for DeletePackage {
             .row::<Task>("where tenant_id = ?1 and id = ?2", params![package.task_id])?
             .ok_or_else(|| Rule::not_found("the pinned task is gone"))?;
         let resource = resource(&pinned);
+        let unpinned = package_resource(package.id, &name, &pinned.variant);
         let output = Pinned { role: name, task_id: pinned.id, variant: pinned.variant, was: None };
-        Ok(Done::changed(output, &resource, Touch::one(resource.clone())))
+        Ok(Done::changed(output, &resource, (Touch::one(resource.clone()), Touch::one(unpinned))))
     }
 }
 
@@ -171,7 +176,7 @@ pub struct Moved {
 impl Action for UpgradePackages {
     const NAME: &'static str = "upgrade_packages";
     const COMMAND: (&'static str, &'static str) = ("package", "upgrade");
-    type Touched = Touch<kind::Task, did::Pin>;
+    type Touched = (Touch<kind::Task, did::Pin>, Touch<kind::Package, did::Update>);
     type Output = Vec<Moved>;
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -179,7 +184,8 @@ impl Action for UpgradePackages {
         let role = write.resolve_optional(self.role.as_ref())?;
         let pins = write.rows::<Package>("where tenant_id = ?1 and deleted_at is null order by id", &[])?;
         let mut moved = Vec::new();
-        let mut touched = Vec::new();
+        let mut tasks = Vec::new();
+        let mut packages = Vec::new();
         for package in pins.into_iter().filter(|pin| role.is_none_or(|role| role == pin.role_id)) {
             let path = write.replacement_path_up_to(package.task_id, self.level)?;
             let (Some(from), Some(to)) = (path.first(), path.last()) else {
@@ -190,15 +196,15 @@ impl Action for UpgradePackages {
             }
             let name = role_name(write, package.role_id)?;
             let task = live_task(write, &Ref::from(to.id))?;
-            move_pin(write, &package, &name, &task)?;
+            packages.push(move_pin(write, &package, &name, &task)?);
             refresh_items(write, task.lineage_id)?;
             moved.push(Moved { role: name, from: from.variant.clone(), to: to.variant.clone() });
-            touched.push(resource(&task));
+            tasks.push(resource(&task));
         }
-        if touched.is_empty() {
+        if tasks.is_empty() {
             return Ok(Done::unchanged(moved));
         }
-        let about = touched.iter().map(About::from).collect();
-        Ok(Done::changed_several(moved, about, Touch::many(touched)))
+        let about = tasks.iter().map(About::from).collect();
+        Ok(Done::changed_several(moved, about, (Touch::many(tasks), Touch::many(packages))))
     }
 }

@@ -7,10 +7,10 @@ use trackway_store::{Writer, params, tables::Experiment};
 use super::set;
 use crate::{
     action::{Action, Done},
-    catalog::definition::{Stands, about, definition, save, stands},
+    catalog::definition::{Saved, Stands, about, definition, resource, save, touched},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::{CreatedOrUpdated, Touch, did},
 };
 
 definition!(Experiment, kind::Experiment, title);
@@ -39,7 +39,7 @@ impl Action for SetExperiment {
     const NAME: &'static str = "set_experiment";
     const COMMAND: (&'static str, &'static str) = ("experiment", "set");
     const ALIAS: Option<&'static str> = Some("create");
-    type Touched = Nothing;
+    type Touched = CreatedOrUpdated<kind::Experiment>;
     type Output = Stands<Experiment>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -73,8 +73,7 @@ impl Action for SetExperiment {
         experiment.title = title.unwrap_or(experiment.title);
         experiment.outcome = self.outcome.body("outcome", text::TEXT_MAX)?.apply(experiment.outcome);
         let (experiment, saved) = save(context, write, before.as_ref(), experiment)?;
-        let subject = about(&experiment);
-        stands!(experiment, saved, subject)
+        Ok(touched(experiment, saved))
     }
 }
 
@@ -97,7 +96,7 @@ pub struct EndExperiment {
 impl Action for EndExperiment {
     const NAME: &'static str = "end_experiment";
     const COMMAND: (&'static str, &'static str) = ("experiment", "end");
-    type Touched = Nothing;
+    type Touched = Touch<kind::Experiment, did::Close>;
     type Output = Stands<Experiment>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -117,8 +116,12 @@ impl Action for EndExperiment {
             ..before.clone()
         };
         let (experiment, saved) = save(context, write, Some(&before), experiment)?;
-        let subject = about(&experiment);
-        stands!(experiment, saved, subject)
+        let (subject, ended) = (about(&experiment), resource(&experiment));
+        let output = Stands { row: experiment, new: false };
+        Ok(match saved {
+            Saved::Changed(detail) => Done::changed(output, subject, Touch::one(ended)).with_detail(detail),
+            Saved::New | Saved::Unchanged => Done::unchanged(output),
+        })
     }
 }
 

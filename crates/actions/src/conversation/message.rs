@@ -25,7 +25,7 @@ use crate::{
     action::{Action, Done, LongText, Resource},
     context::Context,
     error::Result,
-    queue::{NewItem, enqueue_all},
+    queue::{self, NewItem, enqueue_all},
     touched::{Touch, did},
 };
 
@@ -97,7 +97,7 @@ impl Action for SendMessage {
     const NAME: &'static str = "send_message";
     const COMMAND: (&'static str, &'static str) = ("message", "send");
     const LONG_TEXT: Option<LongText> = Some(LongText::Flag { field: "body", characters_max: text::BODY_MAX });
-    type Touched = Touch<kind::Message, did::Send>;
+    type Touched = (Touch<kind::Message, did::Send>, Touch<kind::QueueItem, did::Create>);
     type Output = Sent;
 
     fn put_text(&mut self, text: String) {
@@ -135,6 +135,7 @@ impl Action for SendMessage {
         let mut items = queued(context, write, &messages, &destinations)?;
         let done = |((message, content), resource): ((&Message, &Kept), Resource<kind::Message>)| {
             let (queue_items, notices) = items.remove(&message.id).unwrap_or_default();
+            let queued = Touch::many(queue_items.iter().copied().map(queue::resource));
             let sent = Sent {
                 id: message.id,
                 content_id: content.id,
@@ -143,7 +144,7 @@ impl Action for SendMessage {
                 queue_items,
                 notices,
             };
-            Done::changed(sent, &resource, Touch::one(resource.clone()))
+            Done::changed(sent, &resource, (Touch::one(resource.clone()), queued))
         };
         Ok(messages.iter().zip(&contents).zip(resources).map(done).collect())
     }

@@ -8,7 +8,7 @@ use crate::{
     action::{Action, Done, Resource},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::CreatedOrUpdated,
 };
 
 /// Make messages with a tag work for a task, or change where such work is done
@@ -45,7 +45,7 @@ pub struct RouteSet {
 impl Action for SetRoute {
     const NAME: &'static str = "set_route";
     const COMMAND: (&'static str, &'static str) = ("route", "set");
-    type Touched = Nothing;
+    type Touched = CreatedOrUpdated<kind::Route>;
     type Output = RouteSet;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -82,10 +82,14 @@ impl Action for SetRoute {
         }
         let shown = write.shown_by_id::<RouteShown>("o", route.id)?;
         let resource = Resource::outside(route.id, path(&shown));
-        if before.is_none() {
+        let new = before.is_none();
+        let touched = if new {
             resource.register(context, write)?;
-        }
-        Ok(Done::changed(RouteSet { route: shown, new: before.is_none() }, &resource, Nothing))
+            CreatedOrUpdated::created(resource.clone())
+        } else {
+            CreatedOrUpdated::updated(resource.clone())
+        };
+        Ok(Done::changed(RouteSet { route: shown, new }, &resource, touched))
     }
 }
 

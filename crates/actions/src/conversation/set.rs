@@ -10,10 +10,10 @@ use trackway_store::{Writer, params, tables::Conversation};
 
 use crate::{
     action::{Action, Done},
-    catalog::definition::{Stands, about, definition, save, stands},
+    catalog::definition::{Stands, definition, save, touched},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::CreatedOrUpdated,
 };
 
 definition!(Conversation, kind::Conversation, title);
@@ -57,7 +57,7 @@ impl Action for SetConversation {
     const NAME: &'static str = "set_conversation";
     const COMMAND: (&'static str, &'static str) = ("conversation", "set");
     const ALIAS: Option<&'static str> = Some("create");
-    type Touched = Nothing;
+    type Touched = CreatedOrUpdated<kind::Conversation>;
     type Output = Stands<Conversation>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -89,8 +89,7 @@ impl Action for SetConversation {
         conversation.tags = patch::list("tag", self.tags.as_deref())?.unwrap_or(conversation.tags);
         conversation.notes = self.notes.body("notes", text::TEXT_MAX)?.apply(conversation.notes);
         let (conversation, saved) = save(context, write, before.as_ref(), conversation)?;
-        let subject = about(&conversation);
-        stands!(conversation, saved, subject)
+        Ok(touched(conversation, saved))
     }
 }
 

@@ -6,15 +6,18 @@ use sha2::{Digest, Sha256};
 use trackway_domain::{
     Error as Rule, Id, Patch, Ref, Time, junit, kind, patch::UNSET, spawn, text, words::TestcaseStatus,
 };
-use trackway_store::{Writer, params, tables::Testcase};
+use trackway_store::{
+    Writer, params,
+    tables::{Registered, Testcase},
+};
 
 use super::{OfRun, experiment};
 use crate::{
     action::{About, Action, Done, LongText, Resource},
-    catalog::definition::{Definition, Stands, about, save, stands},
+    catalog::definition::{Definition, Stands, about, resource, save, touched},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::{CreatedOrUpdated, Touch, did},
 };
 
 impl Definition for Testcase {
@@ -78,7 +81,7 @@ impl Action for SetTestcase {
     const NAME: &'static str = "set_testcase";
     const COMMAND: (&'static str, &'static str) = ("testcase", "set");
     const ALIAS: Option<&'static str> = Some("create");
-    type Touched = Nothing;
+    type Touched = CreatedOrUpdated<kind::Testcase>;
     type Output = Stands<Testcase>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -117,8 +120,7 @@ impl Action for SetTestcase {
             .apply(testcase.experiment_id);
         testcase.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(testcase.role_id);
         let (testcase, saved) = save(context, write, before.as_ref(), testcase)?;
-        let subject = about(&testcase);
-        stands!(testcase, saved, subject)
+        Ok(touched(testcase, saved))
     }
 }
 
@@ -190,7 +192,7 @@ impl Action for ImportTestcases {
     const NAME: &'static str = "import_testcases";
     const COMMAND: (&'static str, &'static str) = ("testcase", "import");
     const LONG_TEXT: Option<LongText> = Some(LongText::File { field: "junit", bytes_max: junit::REPORT_MAX as u64 });
-    type Touched = Nothing;
+    type Touched = Touch<kind::Testcase, did::Create>;
     type Output = ImportedTestcases;
 
     fn put_text(&mut self, text: String) {
@@ -215,6 +217,7 @@ impl Action for ImportTestcases {
             counts.duplicate = true;
             return Ok(Done::unchanged(counts));
         }
+        let mut testcases = Vec::with_capacity(cases.len());
         for (case, place) in cases.into_iter().zip(1..) {
             counts.imported += 1;
             match case.status {
@@ -222,7 +225,7 @@ impl Action for ImportTestcases {
                 TestcaseStatus::Ko => counts.ko += 1,
                 TestcaseStatus::Todo => counts.todo += 1,
             }
-            let testcase = Testcase {
+            testcases.push(Testcase {
                 id: write.new_id(),
                 tenant_id: context.tenant,
                 title: case.title,
@@ -236,17 +239,23 @@ impl Action for ImportTestcases {
                 created_at: write.now,
                 report_digest: Some(digest.clone()),
                 report_place: Some(place),
-            };
-            save(context, write, None, testcase)?;
+            });
         }
         if counts.imported == 0 {
             return Ok(Done::unchanged(counts));
         }
+        write.insert_all(&testcases)?;
+        let resources: Vec<_> = testcases.iter().map(resource).collect();
+        let entries: Vec<_> = resources
+            .iter()
+            .map(|resource| Registered::new(write, context.actor.id(), resource.id, &resource.path))
+            .collect();
+        write.insert_all(&entries)?;
         let subject = match &experiment {
             Some(experiment) => about(experiment),
             None => About::from(&Resource::<kind::Tenant>::outside(context.tenant, "test cases")),
         };
         let detail = json!(counts);
-        Ok(Done::changed(counts, subject, Nothing).with_detail(detail))
+        Ok(Done::changed(counts, subject, Touch::many(resources)).with_detail(detail))
     }
 }

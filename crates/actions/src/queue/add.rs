@@ -24,7 +24,7 @@ use crate::{
     context::{Actor, Context},
     error::Result,
     founding::WORKER,
-    touched::Nothing,
+    touched::{Touch, did},
 };
 
 /// Ask for a task to be run
@@ -95,7 +95,7 @@ pub struct Added {
 impl Action for AddItem {
     const NAME: &'static str = "queue_add";
     const COMMAND: (&'static str, &'static str) = ("queue", "add");
-    type Touched = Nothing;
+    type Touched = Touch<kind::QueueItem, did::Create>;
     type Output = Added;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -124,8 +124,8 @@ impl Action for AddItem {
                 Ok(if added.duplicate {
                     Done::unchanged(added)
                 } else {
-                    let about = resource(added.id);
-                    Done::changed(added, &about, Nothing)
+                    let resource = resource(added.id);
+                    Done::changed(added, &resource, Touch::one(resource.clone()))
                 })
             })
             .collect::<Result<Vec<_>>>()?;

@@ -16,7 +16,7 @@ use crate::{
     context::Context,
     error::Result,
     run,
-    touched::Nothing,
+    touched::{Touch, did},
 };
 
 /// Cancel a queue item; one that is running is stopped
@@ -34,7 +34,7 @@ pub struct CancelItem {
 impl Action for CancelItem {
     const NAME: &'static str = "queue_cancel";
     const COMMAND: (&'static str, &'static str) = ("queue", "cancel");
-    type Touched = Nothing;
+    type Touched = Touch<kind::QueueItem, did::Update>;
     type Output = ItemStands;
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -54,7 +54,8 @@ impl Action for CancelItem {
             write.ring();
         }
         let item = settle(write, &item, &Ending::Cancelled { why })?;
-        Ok(Done::changed(ItemStands::from(&item), &resource(item.id), Nothing))
+        let resource = resource(item.id);
+        Ok(Done::changed(ItemStands::from(&item), &resource, Touch::one(resource.clone())))
     }
 }
 
@@ -70,7 +71,7 @@ pub struct RequeueItem {
 impl Action for RequeueItem {
     const NAME: &'static str = "queue_requeue";
     const COMMAND: (&'static str, &'static str) = ("queue", "requeue");
-    type Touched = Nothing;
+    type Touched = Touch<kind::QueueItem, did::Update>;
     type Output = ItemStands;
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -109,6 +110,7 @@ impl Action for RequeueItem {
         item.in_queue_since = write.now;
         write.update(&item)?;
         write.ring();
-        Ok(Done::changed(ItemStands::from(&item), &resource(item.id), Nothing))
+        let resource = resource(item.id);
+        Ok(Done::changed(ItemStands::from(&item), &resource, Touch::one(resource.clone())))
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     action::{About, Action, Done},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::{Touch, did},
 };
 
 /// Claim the most urgent ready task, or the one you name, and get a run and its token for it
@@ -55,7 +55,7 @@ pub struct Claim {
 impl Action for Claim {
     const NAME: &'static str = "claim";
     const COMMAND: (&'static str, &'static str) = ("", "claim");
-    type Touched = Nothing;
+    type Touched = Touch<kind::QueueItem, did::Create>;
     type Output = Vec<Taken>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -120,7 +120,9 @@ impl Action for Claim {
         }
         let taken = begin(context, write, &taker, picked)?;
         let about = taken.iter().map(|taken| About::from(&resource(taken.id))).collect();
-        Ok(Done::changed_several(taken, about, Nothing))
+        // A claim asks for the task and takes it at once. An item that was there before is only taken, which is no touch.
+        let created = if added.duplicate { Touch::none() } else { Touch::one(resource(added.id)) };
+        Ok(Done::changed_several(taken, about, created))
     }
 }
 

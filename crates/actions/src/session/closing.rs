@@ -8,7 +8,7 @@ use trackway_store::{params, tables::Run};
 
 use super::Observing;
 use crate::{
-    core::record_touch,
+    core::record_touches,
     error::Result,
     report,
     run::{Remembered, Saw, append_step, remember},
@@ -51,6 +51,6 @@ impl Observing<'_, '_> {
             action_type: ActionType::Report,
             path: resource.path,
         };
-        record_touch(self.write, run, &touch, seen.at, 0)
+        record_touches(self.write, run, vec![touch], seen.at)
     }
 }

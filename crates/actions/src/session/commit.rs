@@ -15,7 +15,7 @@ use trackway_store::{
 };
 
 use super::{Observing, file::recorded_path};
-use crate::{action::Resource, core::record_touch, error::Result, touched::Recorded};
+use crate::{action::Resource, core::record_touches, error::Result, touched::Recorded};
 
 /// Digits of a hash that people see.
 const SHORT: usize = 8;
@@ -140,7 +140,7 @@ impl Observing<'_, '_> {
             action_type,
             path: path.to_owned(),
         };
-        record_touch(self.write, run, &touch, at, 0)
+        record_touches(self.write, run, vec![touch], at)
     }
 
     /// A file that a commit holds; a renamed one stays the file it was.

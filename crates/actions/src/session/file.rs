@@ -16,7 +16,7 @@ use trackway_store::{
 };
 
 use super::{Observing, removal::Removal};
-use crate::{core::record_touch, error::Result, touched::Recorded};
+use crate::{core::record_touches, error::Result, touched::Recorded};
 
 /// Characters of a path that the registry shows.
 const SHOWN_MAX: usize = 500;
@@ -173,7 +173,7 @@ impl Observing<'_, '_> {
             action_type: action(change),
             path: path.to_owned(),
         };
-        record_touch(self.write, run, &touch, at, 0)
+        record_touches(self.write, run, vec![touch], at)
     }
 
     /// The file of a path in a workspace, entered when it was never seen.

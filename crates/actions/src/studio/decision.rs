@@ -56,7 +56,7 @@ pub struct DecisionOpened {
 impl Action for CreateDecision {
     const NAME: &'static str = "create_decision";
     const COMMAND: (&'static str, &'static str) = ("decision", "create");
-    type Touched = (Touch<kind::Decision, did::Create>, Touch<kind::DecisionOption, did::Create>);
+    type Touched = (Touch<kind::Decision, did::Create>, Touch<kind::DecisionOption, did::AddOption>);
     type Output = DecisionOpened;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::{Page, dim, fields::excerpts, heading};
 
-const STICKIES: &[&str] = &["id", "name", "priority", "score", "labels", "note", "archived_at"];
+const STICKIES: &[&str] =
+    &["id", "name", "priority", "score", "labels", "note", "author", "created_by_run_id", "archived_at"];
 const RELATIONS: &[&str] = &["from", "type", "to", "labels"];
 /// Characters of a note.
 const EXCERPT: usize = 200;

@@ -18,7 +18,10 @@ impl Page {
             lines.push(String::new());
             lines.push(heading(&name.replace('_', " ")));
             lines.push(match value {
-                Value::Array(rows) => self.nested(rows),
+                Value::Array(rows) => match columns_below(name) {
+                    [] => self.nested(rows),
+                    columns => self.rows(&excerpts(rows, NESTED_EXCERPT), columns),
+                },
                 Value::String(text) => text.trim_end().to_owned(),
                 Value::Object(inner) if !inner.values().any(is_long) => self.short_fields(inner).join("\n"),
                 other => other.to_string(),
@@ -57,6 +60,15 @@ impl Page {
         let columns: Vec<&str> =
             first.keys().map(String::as_str).filter(|name| short(name) && named(name)).take(8).collect();
         self.rows(&excerpts(rows, NESTED_EXCERPT), &columns)
+    }
+}
+
+/// Columns of a list below a thing, where the first ones would leave out who wrote the rows.
+fn columns_below(name: &str) -> &'static [&'static str] {
+    match name {
+        "comments" => &["id", "title", "body", "author", "run_id", "updated_at"],
+        "votes" => &["option", "author", "run_id", "accepted", "preferred", "updated_at"],
+        _ => &[],
     }
 }
 

@@ -310,8 +310,8 @@ content new: yes
 
 "#]]);
         snapbox::assert_data_eq!(shown(&["message", "list"]), str![[r#"
-id	created_at	from	to	role	title	tags	status	body	conversation	session_id
-[ID]	[TIME]	ada				x	ingested	hello	Tea	
+id	created_at	from	from_run_id	to	role	title	tags	status	body	conversation	session_id
+[ID]	[TIME]	ada					x	ingested	hello	Tea	
 
 "#]]);
         snapbox::assert_data_eq!(shown(&["conversation", "list"]), str![[r#"

@@ -4,6 +4,7 @@
 #![expect(clippy::needless_raw_string_hashes, reason = "SNAPSHOTS=overwrite writes them so")]
 
 mod agents;
+mod attribution;
 mod background;
 mod board_sync;
 mod boards;

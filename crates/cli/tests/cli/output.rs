@@ -50,7 +50,6 @@ note	create	1	main	main/notes/Found	[ID]	no
 ← role       coder  [ID]
 ← task       unit/go @ 1  [ID]
 ← person     ada  [ID]
-not recorded: queue item, message
 
 "#]]);
         snapbox::assert_data_eq!(shown(&["run", "show", "last"]), str![[r#"

@@ -103,8 +103,8 @@ both_engines! {
         assert_eq!((handled("status"), handled("run_status")), (json!("completed"), json!("completed")));
         assert_eq!(terminal.json(&["message", "get", &text(&answer["id"])])["task"], "judge");
         snapbox::assert_data_eq!(steady(&terminal.runs(&["message", "list", "--reply-to", &text(&sent["id"])]).stdout), str![[r#"
-id	created_at	from	to	role	title	tags	status	body	conversation	session_id
-[ID]	[TIME]	worker					succeeded	fine		
+id	created_at	from	from_run_id	to	role	title	tags	status	body	conversation	session_id
+[ID]	[TIME]	worker	[ID]					succeeded	fine		
 
 "#]]);
     }

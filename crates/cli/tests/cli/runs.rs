@@ -33,7 +33,7 @@ both_engines! {
         assert_eq!(kinds(&why), ["resource", "run", "agent", "role", "task", "person"]);
         assert_eq!(column(&why["chain"], "label")[2..], ["bot", "coder", "unit/go @ 1", "ada"]);
         assert_eq!(why["chain"][1]["id"], json!(run));
-        assert_eq!(why["missing"], json!(["queue_item", "message"]));
+        assert_eq!(why["missing"], json!([]));
         // The task changes; the run stays with the revision it executed.
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go", "--title", "Go"]);
         assert_eq!(terminal.json(&["why", &note])["chain"][4]["label"], "unit/go @ 1");
@@ -63,7 +63,7 @@ both_engines! {
         run_as(&["decision", "vote", &decision, "--option", "soup", "--accept", "--prefer"]);
         let made = terminal.json(&["made", &run])["touches"].clone();
         assert_eq!(column(&made, "resource_type"), ["note", "decision", "option", "option", "vote"]);
-        assert_eq!(column(&made, "action_type"), ["create", "create", "create", "create", "vote"]);
+        assert_eq!(column(&made, "action_type"), ["create", "create", "add_option", "add_option", "vote"]);
         assert_eq!(column(&made, "studio"), ["main", "lab", "lab", "lab", "lab"]);
         assert_eq!(column(&made, "times"), ["1", "1", "1", "1", "2"]);
         assert_eq!(column(&made, "display_path")[4], "lab/decisions/lunch?/soup");
@@ -153,6 +153,8 @@ both_engines! {
         assert_eq!(kinds(&why), ["resource", "run", "agent", "run", "agent", "person"]);
         assert_eq!(column(&why["chain"], "id")[3], root);
         assert_eq!(why["chain"][5]["label"], "ada");
+        // No client spawned the child, and nobody queued or sent anything: none of that is missing.
+        assert_eq!(why["missing"], json!(["role", "task"]));
         let shown = terminal.json(&["run", "show", &root]);
         assert_eq!((&shown["no_effect"], column(&shown["children"], "id")), (&json!(true), vec![child]));
     }

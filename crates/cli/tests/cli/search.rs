@@ -100,7 +100,7 @@ both_engines! {
         assert_eq!((&message["id"], &message["body"]), (&hit["message_id"], &json!("Please brew *some*\n\ngreen tea.")));
         assert_eq!((&message["from"], &message["session_id"], &message["from_actor_kind"]), (&json!("ada"), &json!(FIRST), &json!("person")));
         let shown = terminal.runs(&["search", "brew"]).stdout;
-        assert!(shown.starts_with("message_id\tscore\tcreated_at\tfrom\tsnippet\n") && shown.contains("\tada\tPlease «brew»"), "{shown}");
+        assert!(shown.starts_with("message_id\tscore\tcreated_at\tfrom\trun_id\tsnippet\n") && shown.contains("\tada\t\tPlease «brew»"), "{shown}");
     }
 
     fn filters_narrow_it(terminal: Terminal) {

@@ -9,7 +9,7 @@ use trackway_store::Reader;
 
 use super::{ask, blocks_of, rows};
 use crate::{
-    blocks::{self, grouped},
+    blocks::{self, cell, grouped},
     board::COLUMNS,
     input, nouns,
     page::{Block, Board, Column, Page, Relation, Stickie},
@@ -140,6 +140,8 @@ fn stickie(stickie: &Value) -> Stickie {
         code: said("code").map(|code| text::cut(code, SAID)),
         labels: labels.take(LABELS).map(|label| text::cut(label, TITLE)).collect(),
         score: stickie["score"].as_f64(),
+        author: said("author").map(ToOwned::to_owned),
+        run: said("created_by_run_id").map(|_| cell("created_by_run_id", &stickie["created_by_run_id"], None)),
     }
 }
 

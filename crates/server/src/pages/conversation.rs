@@ -63,6 +63,7 @@ fn said(message: &Value) -> Said {
     Said {
         to: text("id").and_then(|id| blocks::path_of("message", &id)).unwrap_or_default(),
         from: text("from").unwrap_or_else(|| "somebody".to_owned()),
+        run: text("from_run_id").map(|_| cell("from_run_id", &message["from_run_id"], None)),
         at: text("created_at").unwrap_or_default(),
         title: text("title"),
         body: text("body").unwrap_or_default(),

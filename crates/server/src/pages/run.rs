@@ -144,8 +144,11 @@ fn said(read: &mut Reader<'_>, data: &Value) -> Vec<Block> {
     if let Some(asked) = cause.and_then(|id| ask(read, ("message", "get"), json!({ "message": id })).ok())
         && let Some(text) = asked.data["body"].as_str().filter(|text| !text.trim().is_empty())
     {
+        let said = |field: &str| asked.data[field].as_str();
+        let by = said("from").map_or_else(String::new, |from| format!(", by {from}"));
+        let run = said("from_run_id").map_or_else(String::new, |run| format!(" in run {}", blocks::short(run)));
         out.push(Block::Text {
-            label: Some("What it was asked".to_owned()),
+            label: Some(format!("What it was asked{by}{run}")),
             text: text.to_owned(),
             kind: TextKind::Markdown,
         });

@@ -48,7 +48,12 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time, most: Option<i64>) ->
         return Ok(page);
     }
     let table = |rows: &[Value]| {
-        blocks::table(rows, &["message_id", "snippet", "from", "role", "created_at"], nouns::of("message"), EMPTY)
+        blocks::table(
+            rows,
+            &["message_id", "snippet", "from", "run_id", "role", "created_at"],
+            nouns::of("message"),
+            EMPTY,
+        )
     };
     let fitting = fitting(read, entry, query, now, most, &table).map_err(|problem| problem.asking(ask.clone()))?;
     let Fitting { answer, table, .. } = fitting;

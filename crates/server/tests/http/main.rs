@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod actions;
+mod attribution;
 mod credentials;
 mod forms;
 mod hostile;

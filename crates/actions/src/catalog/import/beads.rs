@@ -10,7 +10,9 @@ use trackway_domain::{
 };
 use trackway_store::Writer;
 
-use super::{EXPORT_MAX, Export, ForeignLink, ForeignTask, ImportedTasks, Misfits, Target, Tasks, carry, is_name};
+use super::{
+    EXPORT_MAX, Export, ForeignLink, ForeignTask, ImportedTasks, Misfits, Target, TasksAndLinks, carry, is_name,
+};
 use crate::{
     action::{Action, Done, LongText},
     context::Context,
@@ -64,7 +66,7 @@ impl Action for ImportBeads {
     const NAME: &'static str = "import_beads";
     const COMMAND: (&'static str, &'static str) = ("import", "beads");
     const LONG_TEXT: Option<LongText> = Some(LongText::File { field: "issues", bytes_max: EXPORT_MAX });
-    type Touched = Tasks;
+    type Touched = TasksAndLinks;
     type Output = ImportedTasks;
 
     fn put_text(&mut self, text: String) {

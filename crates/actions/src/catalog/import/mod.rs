@@ -123,12 +123,12 @@ pub struct ImportedTasks {
 }
 
 /// What an import touches.
-type Tasks = (Touch<kind::Task, did::Create>, Touch<kind::Task, did::Update>);
+type TasksAndLinks = ((Touch<kind::Task, did::Create>, Touch<kind::Task, did::Update>), Touch<kind::Link, did::Create>);
 
 /// Writes down what an export says. Rules that a task or link does not keep leave out that one.
 fn carry<A>(context: &Context, write: &mut Writer<'_>, export: Export, target: &Target<'_>) -> Result<Done<A>>
 where
-    A: Action<Touched = Tasks, Output = ImportedTasks>,
+    A: Action<Touched = TasksAndLinks, Output = ImportedTasks>,
 {
     let mut carrying = Carrying {
         context,
@@ -140,6 +140,7 @@ where
         standing: HashSet::new(),
         created: Vec::new(),
         changed: Vec::new(),
+        linked: Vec::new(),
     };
     if !export.tasks.is_empty() {
         carrying.workflow()?;
@@ -164,6 +165,7 @@ struct Carrying<'a, 'b> {
     standing: HashSet<String>,
     created: Vec<Resource<kind::Task>>,
     changed: Vec<Resource<kind::Task>>,
+    linked: Vec<Resource<kind::Link>>,
 }
 
 impl Carrying<'_, '_> {
@@ -231,6 +233,7 @@ impl Carrying<'_, '_> {
         match add.perform(self.context, self.write) {
             Ok(done) if done.output.new => {
                 self.imported.links += 1;
+                self.linked.push(done.output.resource());
                 self.changed.push(Resource::outside(done.output.from_id, done.output.from.as_str()));
             }
             Ok(_) => {}
@@ -263,7 +266,7 @@ impl Carrying<'_, '_> {
         Ok(found > 0)
     }
 
-    fn done<A: Action<Touched = Tasks, Output = ImportedTasks>>(mut self) -> Done<A> {
+    fn done<A: Action<Touched = TasksAndLinks, Output = ImportedTasks>>(mut self) -> Done<A> {
         // A task that was made here and then linked was made, and one that was linked twice changed once.
         let mut told: HashSet<_> = self.created.iter().map(|task| task.id.uuid()).collect();
         self.changed.retain(|task| told.insert(task.id.uuid()));
@@ -273,7 +276,8 @@ impl Carrying<'_, '_> {
         if self.about.is_empty() {
             return Done::unchanged(self.imported);
         }
-        Done::changed_several(self.imported, self.about, (Touch::many(self.created), Touch::many(self.changed)))
+        let touched = ((Touch::many(self.created), Touch::many(self.changed)), Touch::many(self.linked));
+        Done::changed_several(self.imported, self.about, touched)
     }
 }
 

@@ -1,0 +1,22 @@
+-- More kinds of resources that runs touch. SQLite cannot change a check: the table is copied, in the order of its key.
+-- sqlite: alter table run_resources rename to run_resources_before;
+-- sqlite: create table run_resources (
+-- sqlite:     id uuid not null primary key,
+-- sqlite:     tenant_id uuid not null references tenants (id),
+-- sqlite:     run_id uuid not null references runs (id),
+-- sqlite:     resource_type text not null check (resource_type in ('note', 'decision', 'option', 'vote', 'confirmation', 'commitment', 'message', 'stickie', 'board', 'report', 'task', 'file', 'commit', 'conversation', 'experiment', 'testcase', 'route', 'link', 'package', 'label', 'queue_item')),
+-- sqlite:     resource_id uuid not null,
+-- sqlite:     resource_studio_id uuid references studios (id),
+-- sqlite:     action_type text not null check (action_type in ('create', 'update', 'delete', 'add_option', 'vote', 'confirm', 'commit', 'close', 'send', 'pin', 'archive', 'report')),
+-- sqlite:     display_path text not null,
+-- sqlite:     first_at time not null,
+-- sqlite:     last_at time not null,
+-- sqlite:     times bigint not null,
+-- sqlite:     check ((resource_studio_id is not null) = (resource_type in ('note', 'decision', 'option', 'vote', 'confirmation', 'commitment')))
+-- sqlite: );
+-- sqlite: insert into run_resources (id, tenant_id, run_id, resource_type, resource_id, resource_studio_id, action_type, display_path, first_at, last_at, times) select id, tenant_id, run_id, resource_type, resource_id, resource_studio_id, action_type, display_path, first_at, last_at, times from run_resources_before order by id;
+-- sqlite: drop table run_resources_before;
+-- sqlite: create unique index run_resources_once on run_resources (run_id, resource_type, resource_id, action_type);
+-- sqlite: create index run_resources_by_resource on run_resources (resource_id, first_at);
+-- sqlite: create index run_resources_by_studio on run_resources (resource_studio_id) where resource_studio_id is not null;
+-- postgres: alter table run_resources drop constraint run_resources_resource_type_check, add constraint run_resources_resource_type_check check (resource_type in ('note', 'decision', 'option', 'vote', 'confirmation', 'commitment', 'message', 'stickie', 'board', 'report', 'task', 'file', 'commit', 'conversation', 'experiment', 'testcase', 'route', 'link', 'package', 'label', 'queue_item'));
