@@ -20,6 +20,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (9, "doors_indexes", include_str!("../migrations/0009_doors_indexes.sql")),
     (10, "whose", include_str!("../migrations/0010_whose.sql")),
     (11, "lean_queue", include_str!("../migrations/0011_lean_queue.sql")),
+    (14, "outcomes", include_str!("../migrations/0014_outcomes.sql")),
 ];
 
 /// The schema this program knows.

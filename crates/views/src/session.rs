@@ -451,9 +451,15 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
     else {
         return Ok(None);
     };
+    // What the run's queue item and task say of the end-of-run prompt comes before what the agent says.
+    let end_of_run = "coalesce(i.end_of_run, k.end_of_run, a.end_of_run)";
     let who = read.one::<StandingAgent>(
-        &format!("{STANDING_AGENT} left join roles r on r.id = ?3 where a.tenant_id = ?1 and a.id = ?2"),
-        params![run.agent_id, run.role_id],
+        &format!(
+            "{} left join roles r on r.id = ?3 left join runs x on x.id = ?4 left join tasks k on k.id = x.task_id
+             left join queue_items i on i.id = x.queue_item_id where a.tenant_id = ?1 and a.id = ?2",
+            STANDING_AGENT.replace("a.end_of_run", end_of_run)
+        ),
+        params![run.agent_id, run.role_id, run.run_id],
     )?;
     Ok(who.map(|who| Standing {
         run_id: run.run_id,

@@ -7,7 +7,10 @@ use trackway_domain::{
 };
 use trackway_store::Writer;
 
-use super::{Ending, ItemStands, is_claim, item, resource, settle, settle::task_is_there};
+use super::{
+    Ending, ItemStands, is_claim, item, resource, settle,
+    settle::{task_is_there, unblock_task},
+};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -103,6 +106,7 @@ impl Action for RequeueItem {
         item.held_key = None;
         item.in_queue_since = write.now;
         write.update(&item)?;
+        unblock_task(write, &item)?;
         write.ring();
         Ok(Done::changed(ItemStands::from(&item), &resource(item.id), Nothing))
     }

@@ -28,6 +28,8 @@ pub(crate) enum Ending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
     WhileAttemptsAreLeft,
+    /// The agent itself said error: never, unless its task wants another attempt all the same.
+    IfTaskRetries,
     /// However many are left, but not before this.
     NotBefore(Time),
     Never,
@@ -39,6 +41,7 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
     let taken = item.status == ItemStatus::Running;
     item.slot = None;
     item.lease_expires = None;
+    let mut blocks = false;
     match ending {
         Ending::Completed { result } => {
             item.status = ItemStatus::Completed;
@@ -49,14 +52,16 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
             item.error = Some(text::cut(error, text::TEXT_MAX - 1));
             // One that may not be tried now was not tried: it costs no attempt.
             let counts = !matches!(again, Again::NotBefore(_));
-            let is_last = *again == Again::Never || (counts && item.attempt >= item.max_attempts);
+            // An explicit error is an answer: another attempt would only repeat it.
+            blocks = *again == Again::IfTaskRetries && !task_retries_on_error(write, &item)?;
+            let is_last = blocks || *again == Again::Never || (counts && item.attempt >= item.max_attempts);
             if !is_last && task_is_there(write, &item)? {
                 let wait = back_off_micros(item.attempt, jitter());
                 let soonest = Time::from_micros(write.now.micros() + wait);
                 item.status = ItemStatus::Waiting;
                 item.not_before = Some(match again {
                     Again::NotBefore(time) => soonest.max(*time),
-                    Again::WhileAttemptsAreLeft | Again::Never => soonest,
+                    Again::WhileAttemptsAreLeft | Again::IfTaskRetries | Again::Never => soonest,
                 });
                 item.attempt += i64::from(counts);
                 // Whoever waits is to know until when.
@@ -91,7 +96,7 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
     }
     write.update(&item)?;
     if taken {
-        move_task(write, &item)?;
+        move_task(write, &item, blocks)?;
     }
     Ok(item)
 }
@@ -105,11 +110,20 @@ pub(super) fn task_is_there(write: &mut Writer<'_>, item: &QueueItem) -> Result<
     Ok(there > 0)
 }
 
-/// A task that is done once is in progress while its item is held, then done or open again.
-fn move_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
+fn task_retries_on_error(write: &mut Writer<'_>, item: &QueueItem) -> Result<bool> {
+    let found = write
+        .one::<(bool,)>("select retry_on_error from tasks where tenant_id = ?1 and id = ?2", params![item.task_id])?;
+    Ok(found.is_some_and(|(retries,)| retries))
+}
+
+/// A task that is done once is in progress while its item is held, then done or open again; blocked by an error that the
+/// agent gave, so that nobody claims it again before somebody has looked at it.
+fn move_task(write: &mut Writer<'_>, item: &QueueItem, blocks: bool) -> Result<()> {
     let is_done = item.status == ItemStatus::Completed;
     let moves = |task: &Task| match task.status {
         TaskStatus::InProgress => true,
+        // The error that blocked it did not come again.
+        TaskStatus::Blocked => is_done && task.status_reason.is_some(),
         // Somebody opened it again meanwhile, and now it is done.
         TaskStatus::Open | TaskStatus::Groomed => is_done,
         _ => false,
@@ -132,7 +146,12 @@ fn move_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
         return Ok(());
     }
     let mut after = before.clone();
-    after.status = if is_done { TaskStatus::Done } else { TaskStatus::Open };
+    after.status = match (is_done, blocks) {
+        (true, _) => TaskStatus::Done,
+        (false, true) => TaskStatus::Blocked,
+        (false, false) => TaskStatus::Open,
+    };
+    after.status_reason = if blocks { item.error.clone() } else { None };
     after.status_since = write.now;
     write.update(&after)?;
     release_blocked(write, &before, &after)
@@ -171,6 +190,17 @@ fn jitter() -> f64 {
     // Without randomness everyone waits equally long, which is no reason to fail.
     let _ = getrandom::fill(&mut byte);
     f64::from(byte[0]) / 255.0
+}
+
+/// A task that an agent's error blocks is open again once its item is to be tried again.
+pub(super) fn unblock_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
+    let now = write.now;
+    write.post(
+        "update tasks set status = 'open', status_since = ?3, status_reason = null
+         where tenant_id = ?1 and id = ?2 and status = 'blocked' and status_reason is not null and deleted_at is null",
+        params![item.task_id, now],
+    )?;
+    Ok(())
 }
 
 /// A task begins to be worked on.

@@ -8,6 +8,7 @@ mod forms;
 mod hostile;
 mod kept;
 mod leading;
+mod limits;
 mod pages;
 mod served;
 mod sizes;
