@@ -278,6 +278,12 @@ engines! {
 
     fn the_nearest_limit_counts(lab: Lab) {
         let way = Way { priced: true, ..Way::default() };
+        let once = |lab: &Lab, way: &Way, task: &Value, item: &Value, turns: Value| {
+            // Another attempt would come between the next items.
+            let mut item = item.clone();
+            item["max_attempts"] = json!(1);
+            once(lab, way, task, &item, turns);
+        };
         // A call costs 0.21.
         let agent = json!({ "handle": "bot", "max_steps": 4, "timeout": "1h", "spend_limit": 100.0, "end_of_run": "on" });
         lab.house.act("set_agent", agent).unwrap();
