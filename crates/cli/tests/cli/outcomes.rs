@@ -97,7 +97,7 @@ both_engines! {
         let task = terminal.json(&["task", "get", "tea"]);
         assert_eq!((&task["status"], &task["status_reason"]), (&json!("blocked"), &json!("There is no kettle.")));
         assert_eq!((terminal.json(&["ready"]), terminal.json(&["ready", "--claim"])), (json!([]), json!([])));
-        assert!(terminal.run(&["task", "get", "tea"]).stdout.contains("There is no kettle."));
+        assert!(terminal.runs(&["task", "get", "tea"]).stdout.contains("There is no kettle."));
         terminal.json(&["task", "set", "--workflow", "build", "--variant", "tea", "--status", "open"]);
         let task = terminal.json(&["task", "get", "tea"]);
         assert_eq!((&task["status"], &task["status_reason"]), (&json!("open"), &json!(null)));
