@@ -43,7 +43,7 @@ both_engines! {
         assert_eq!((shown(&task), &task["retry_on_error"], &task["status_reason"]), ((json!(8), json!("1h"), json!(4.0), json!(true)), &json!(true), &json!(null)));
         assert_eq!(shown(&terminal.json(&["task", "list"])[0]), shown(&task));
         let history = terminal.json(&["task", "history", "tea"]);
-        let definition = &history["versions"][0]["revisions"][0]["definition"];
+        let definition = &history["versions"][0]["changes"][0]["definition"];
         assert_eq!((shown(definition), &definition["retry_on_error"]), (shown(&task), &json!(true)), "{definition:#}");
         let id = text(&terminal.json(&["queue", "add", "--task", "tea", "--agent", "bot", "--max-steps", "2", "--timeout", "30m", "--spend-limit", "3", "--end-of-run", "off"])["id"]);
         let item = terminal.json(&["queue", "get", &id]);
