@@ -150,6 +150,7 @@ impl History {
             attached: false,
             drives_task: false,
             keep_open: false,
+            answered_at: None,
         }
     }
 

@@ -9,8 +9,7 @@ use trackway_store::{
         TaskShown, WorkflowShown,
     },
     tables::{
-        Agent, Commitment, Conversation, Decision, Experiment, Label, Note, Role, Route, Studio, Workflow,
-        Workspace,
+        Agent, Commitment, Conversation, Decision, Experiment, Label, Note, Role, Route, Studio, Workflow, Workspace,
     },
 };
 

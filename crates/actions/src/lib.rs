@@ -10,6 +10,7 @@ pub mod core;
 pub mod delete;
 pub mod error;
 pub mod founding;
+mod limits;
 pub mod people;
 pub mod queue;
 pub mod registry;

@@ -48,6 +48,8 @@ pub struct ModelConfig {
     pub stream: Option<bool>,
     /// Whether tools are called the provider's way (else by JSON in the text).
     pub native_tools: Option<bool>,
+    /// Tokens that the model takes, its reply included.
+    pub context_tokens: Option<usize>,
     /// How long one call may take.
     pub timeout_seconds: Option<u64>,
     /// The file of a scripted model.
@@ -70,6 +72,7 @@ impl ModelConfig {
             name: self.name.or(other.name),
             stream: self.stream.or(other.stream),
             native_tools: self.native_tools.or(other.native_tools),
+            context_tokens: self.context_tokens.or(other.context_tokens),
             timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
             script: self.script.or(other.script),
             prices,

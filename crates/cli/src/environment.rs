@@ -19,6 +19,8 @@ pub const MODEL_KEY: &str = "TRACKWAY_MODEL_KEY";
 pub const MODEL: &str = "TRACKWAY_MODEL";
 /// Whether its answers are streamed.
 pub const MODEL_STREAM: &str = "TRACKWAY_MODEL_STREAM";
+/// How many tokens a conversation may have.
+pub const MODEL_CONTEXT: &str = "TRACKWAY_MODEL_CONTEXT";
 /// The replies of a scripted one.
 pub const MODEL_SCRIPT: &str = "TRACKWAY_MODEL_SCRIPT";
 
@@ -90,12 +92,16 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ),
     (
         MODEL_PROVIDER,
-        "Who answers for agents: `anthropic`, `openai` (chat completions, which many servers offer) or `scripted`. Without it, whichever has a key. `[model]` in config.toml says the same: `provider`, `url`, `key`, `name`, `stream`, `native_tools`, `timeout_seconds`, `script`, and `[model.prices.\"NAME\"]` with `input`, `output`, `cache_write`, `cache_read` for a million tokens.",
+        "Who answers for agents: `anthropic`, `openai` (chat completions, which many servers offer) or `scripted`. Without it, whichever has a key. `[model]` in config.toml says the same: `provider`, `url`, `key`, `name`, `stream`, `native_tools`, `timeout_seconds`, `context_tokens`, `script`, and `[model.prices.\"NAME\"]` with `input`, `output`, `cache_write`, `cache_read` for a million tokens.",
     ),
     (MODEL_URL, "Where the model is, as `http://localhost:11434/v1`; for `anthropic` without the `/v1`."),
     (MODEL_KEY, "The key for it."),
     (MODEL, "The model that is asked when an agent names none."),
     (MODEL_STREAM, "`off` asks for whole answers instead of streams."),
+    (
+        MODEL_CONTEXT,
+        "How many tokens the model takes, its reply included (128000). The closing call repeats the run's conversation, cut from the middle where it would be longer. A token is counted as three bytes.",
+    ),
     (MODEL_SCRIPT, "The file of replies of a scripted model; names one by itself."),
     (ANTHROPIC.0, "Where Anthropic's API is, as its own tools take it."),
     (ANTHROPIC.1, "The key for it."),

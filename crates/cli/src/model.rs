@@ -64,6 +64,13 @@ fn settings(config: &ModelConfig, said: impl Fn(&str) -> Option<String>) -> Resu
         Provider::Scripted => (environment::MODEL_URL, environment::MODEL_KEY),
     };
     let usual = ModelSettings::default();
+    let context = said(environment::MODEL_CONTEXT).map(|tokens| {
+        tokens
+            .trim()
+            .parse()
+            .map_err(|_| format!("{} is {tokens:?}, not a number of tokens", environment::MODEL_CONTEXT))
+    });
+    let context = context.transpose()?;
     let stream = said(environment::MODEL_STREAM).map(|stream| stream != "off");
     let settings = ModelSettings {
         provider,
@@ -76,6 +83,7 @@ fn settings(config: &ModelConfig, said: impl Fn(&str) -> Option<String>) -> Resu
         timeout: config.timeout_seconds.map_or(usual.timeout, Duration::from_secs),
         script,
         native_tools: config.native_tools.unwrap_or(usual.native_tools),
+        context_tokens: context.or(config.context_tokens).unwrap_or(usual.context_tokens),
         prices: config.prices.clone(),
         back_off: usual.back_off,
     };

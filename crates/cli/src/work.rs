@@ -287,7 +287,10 @@ fn line(event: &Event<'_>) -> Option<String> {
                 Ended::TimedOut { error } | Ended::SpendLimit { error, .. } => first_line(error).to_owned(),
                 Ended::MaxSteps { steps } => format!("incomplete: max steps reached ({steps})"),
                 Ended::Cancelled => "cancelled".to_owned(),
-                Ended::Failed { error } | Ended::Impossible { error } | Ended::Exception { error } => {
+                Ended::Failed { error }
+                | Ended::AgentError { error }
+                | Ended::Impossible { error }
+                | Ended::Exception { error } => {
                     format!("failed: {}", first_line(error))
                 }
                 Ended::Released => "given back".to_owned(),

@@ -12,6 +12,10 @@ pub const LEASE_SECONDS_MAX: i64 = 7 * 86_400;
 pub const ATTEMPTS: i64 = 5;
 /// The largest number of attempts.
 pub const ATTEMPTS_MAX: i64 = 1_000;
+/// Turns a model may take in a run, unless the queue item, the task or the agent sets a limit.
+pub const MAX_STEPS: i64 = 30;
+/// The largest such limit.
+pub const MAX_STEPS_MAX: i64 = 200;
 /// How far from the middle a priority may be.
 pub const PRIORITY_MAX: i64 = 1_000_000;
 /// Items taken at once.

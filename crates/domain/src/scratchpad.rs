@@ -12,8 +12,10 @@ pub fn accepted(content: &str) -> Result<String> {
     let cleaned = text::clean(content);
     let length = cleaned.chars().count();
     if length > SCRATCHPAD_MAX {
-        return Err(Error::usage(format!("the scratchpad has {length} characters, the limit is {SCRATCHPAD_MAX}"))
-            .hint("keep what your future self needs, drop the rest"));
+        let limit = format!("Scratchpad content exceeds maximum length of {SCRATCHPAD_MAX} characters");
+        return Err(
+            Error::usage(format!("{limit} (it has {length})")).hint("keep what your future self needs, drop the rest")
+        );
     }
     Ok(cleaned)
 }
@@ -76,7 +78,7 @@ mod tests {
     fn the_limit_counts_characters() {
         assert_eq!(accepted(&"𝔸".repeat(10_000)).unwrap().chars().count(), 10_000);
         let error = accepted(&"𝔸".repeat(10_001)).unwrap_err();
-        assert_eq!(error.message, "the scratchpad has 10001 characters, the limit is 10000");
+        assert_eq!(error.message, "Scratchpad content exceeds maximum length of 10000 characters (it has 10001)");
         assert_eq!(accepted("a\u{0}b\tc\n").unwrap(), "ab\tc\n");
         assert_eq!(accepted("").unwrap(), "");
     }

@@ -262,11 +262,11 @@ impl Execution<'_> {
         let mut close = CloseRun { steps: last_step(ended).into_iter().collect(), ..closed(ended, end) };
         let asks = agent.acting.end_of_run && !matches!(ended, Ended::SpendLimit { .. });
         let until = Instant::now() + CLOSING;
-        let mut asked = 0;
+        let (mut asked, mut is_short) = (0, false);
         let shown = loop {
             asked += 1;
             if asks {
-                self.ask_to_close(ended, agent, until, &mut close)?;
+                is_short |= self.ask_to_close(ended, agent, until, &mut close, is_short)?;
             }
             if let Some(Closing::Answered { is_last, .. }) = &mut close.closing {
                 *is_last = asked == ASKED_MAX || Instant::now() >= until;
@@ -285,24 +285,36 @@ impl Execution<'_> {
         Ok(outcome(shown.run.status))
     }
 
-    fn ask_to_close(&self, ended: &Ended, agent: &Asked, until: Instant, close: &mut CloseRun) -> Result<()> {
+    /// Makes the closing call. True when the provider refused the run's own conversation.
+    fn ask_to_close(
+        &self,
+        ended: &Ended,
+        agent: &Asked,
+        until: Instant,
+        close: &mut CloseRun,
+        is_short: bool,
+    ) -> Result<bool> {
         let present = self.insist(|| scratchpad_of(self.core, self.context, &agent.acting))?;
         let last = Last {
             run: self.taken.run_id,
             acting: &agent.acting,
             means: &agent.means,
-            canary: &agent.finished.canary,
+            finished: &agent.finished,
             reins: &self.reins,
             until,
+            is_short,
         };
         let variant = agent.assignment.variant.to_string();
+        let summary = ended.summary();
+        let mut steps = agent.finished.steps.clone();
+        steps.extend(last_step(ended).map(|last| format!("{}: {}", last.step_type, last.detail)));
         let told = closing::Ended {
             handle: &agent.acting.handle,
             task: &variant,
             title: agent.assignment.title.as_deref(),
             outcome: close.end.outcome.as_deref().unwrap_or_default(),
-            summary: close.end.message.as_deref().or(ended.error()).unwrap_or_default(),
-            steps: &agent.finished.steps,
+            summary: &summary,
+            steps: &steps,
             scratchpad: &present.content,
         };
         let calls = agent.finished.calls + i64::try_from(close.usage.len()).unwrap_or_default();
@@ -313,7 +325,11 @@ impl Execution<'_> {
             let detail = "the closing answer repeats the agent's instructions; it was refused".to_owned();
             close.steps.push(LastStep { step_type: StepType::SecurityWarning, detail });
         }
-        Ok(())
+        if let Some(why) = &closed.refused {
+            let detail = format!("the closing call did not see the conversation: {why}");
+            close.steps.push(LastStep { step_type: StepType::Error, detail });
+        }
+        Ok(closed.refused.is_some())
     }
 
     /// Sends what a task said as a message of it, in answer to the one it was started by.
@@ -436,7 +452,8 @@ fn outcome(status: RunStatus) -> Outcome {
 /// The end of a run as it is written down, with nothing else to say.
 fn closed(ended: &Ended, end: EndRun) -> CloseRun {
     let not_before = if let Ended::SpendLimit { until, .. } = ended { Some(*until) } else { None };
-    CloseRun { end, steps: Vec::new(), closing: None, usage: Vec::new(), not_before }
+    let is_answer = matches!(ended, Ended::AgentError { .. });
+    CloseRun { end, steps: Vec::new(), closing: None, usage: Vec::new(), not_before, is_answer }
 }
 
 /// The step that says how a run ended.

@@ -17,6 +17,10 @@ pub enum Ended {
     Failed {
         error: String,
     },
+    /// The agent itself says that its task cannot be done.
+    AgentError {
+        error: String,
+    },
     /// It cannot succeed however often it is tried.
     Impossible {
         error: String,
@@ -56,12 +60,15 @@ impl Ended {
             Self::Completed { message, result } => {
                 (RunStatus::Completed, "completed", message.clone(), None, Some(result.clone()))
             }
-            Self::Failed { error } | Self::Impossible { error } => {
+            Self::Failed { error } | Self::AgentError { error } | Self::Impossible { error } => {
                 (RunStatus::Failed, "error", None, Some(error), None)
             }
             Self::Exception { error } => (RunStatus::Failed, "exception", None, Some(error), None),
             Self::TimedOut { error } => (RunStatus::TimedOut, "timed out", None, Some(error), None),
-            Self::MaxSteps { .. } => (RunStatus::Incomplete, "incomplete - max steps reached", None, None, None),
+            Self::MaxSteps { steps } => {
+                let message = Some(max_steps_reached(*steps));
+                (RunStatus::Incomplete, "incomplete - max steps reached", message, None, None)
+            }
             Self::SpendLimit { error, .. } => (RunStatus::Incomplete, "spend limit reached", None, Some(error), None),
             Self::Cancelled => (RunStatus::Cancelled, "cancelled", None, None, None),
             Self::Released | Self::Unready { .. } | Self::Lost => return None,
@@ -79,10 +86,25 @@ impl Ended {
         })
     }
 
+    /// How the closing prompt sums the run up.
+    pub fn summary(&self) -> String {
+        let or = |text: &str, instead: &str| {
+            if text.trim().is_empty() { instead.to_owned() } else { text.to_owned() }
+        };
+        match self {
+            Self::Completed { message, .. } => or(message.as_deref().unwrap_or_default(), "Task completed"),
+            Self::Exception { error } => format!("Agent encountered an error: {error}"),
+            Self::MaxSteps { steps } => max_steps_reached(*steps),
+            Self::Cancelled => "The run was cancelled".to_owned(),
+            other => other.error().unwrap_or_default().to_owned(),
+        }
+    }
+
     /// What went wrong, if something did.
     pub fn error(&self) -> Option<&str> {
         match self {
             Self::Failed { error }
+            | Self::AgentError { error }
             | Self::Impossible { error }
             | Self::Exception { error }
             | Self::TimedOut { error }
@@ -91,6 +113,11 @@ impl Ended {
             Self::Completed { .. } | Self::MaxSteps { .. } | Self::Cancelled | Self::Released | Self::Lost => None,
         }
     }
+}
+
+/// The final message of a run that took all its steps.
+fn max_steps_reached(steps: i64) -> String {
+    format!("Reached maximum steps ({steps}) without completing task")
 }
 
 /// What someone wants of a job that runs.

@@ -180,7 +180,10 @@ pub fn block(block: &Block) -> String {
                 if *to == "/search" { "Search" } else { "Ask" },
             )
         }
-        Block::Say(sentence) => format!("<p>{}</p>\n", sentences(sentence)),
+        Block::Say(sentence) => match sentence.strip_prefix('_').and_then(|rest| rest.strip_suffix('_')) {
+            Some(emphasised) => format!("<p><em>{}</em></p>\n", sentences(emphasised)),
+            None => format!("<p>{}</p>\n", sentences(sentence)),
+        },
         Block::Along { said, links } => ways::along(said, links),
         Block::Ways { label, ways } => ways::ways(label, ways),
         Block::Filter { path, fields } => ways::filter(path, fields),

@@ -1,6 +1,6 @@
 //! What can be done at a place: actions of the thing there, that the caller may do, with what the page fills in.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use trackway_actions::{
     context::{Actor, Context},
     registry::{ACTIONS, Entry, named},
@@ -9,7 +9,7 @@ use trackway_domain::{
     Id,
     capability::{self, Allowance},
     kind,
-    words::{RunStatus, TokenScope},
+    words::{RunStatus, Switch, TokenScope},
 };
 use trackway_store::{Reader, params};
 
@@ -202,6 +202,12 @@ fn present(noun: &Noun, action: &Entry, data: &Value) -> Map<String, Value> {
     let mut stands = data.as_object().filter(|_| is_change).cloned().unwrap_or_default();
     if let Some(revision) = stands.get("revision").cloned() {
         stands.insert("if_revision".to_owned(), revision);
+    }
+    // Its field is a choice, not a box to tick: empty, it leaves the choice to the task or the agent.
+    if let Some(asks) = stands.get_mut("end_of_run")
+        && let Some(is_on) = asks.as_bool()
+    {
+        *asks = json!(if is_on { Switch::On } else { Switch::Off });
     }
     stands
 }

@@ -22,6 +22,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (11, "lean_queue", include_str!("../migrations/0011_lean_queue.sql")),
     (12, "versions", include_str!("../migrations/0012_versions.sql")),
     (13, "attribution", include_str!("../migrations/0013_attribution.sql")),
+    (14, "outcomes", include_str!("../migrations/0014_outcomes.sql")),
     (15, "ladder", include_str!("../migrations/0015_ladder.sql")),
 ];
 

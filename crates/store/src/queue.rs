@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use trackway_domain::{
     Id, Time, Variant, kind,
+    queue::MAX_STEPS,
     words::{Runner, TaskStatus},
 };
 
@@ -59,7 +60,7 @@ pub fn goes_straight(item: &str, now: &str, run: Option<&str>) -> String {
     // to be.
     format!(
         "({item}.status = 'running') is true and ({item}.lease_expires > {now}) is true and {item}.held_key is null{own}
-         and exists (select 1 from tasks t where t.id = {item}.run_task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed')))"
+         and exists (select 1 from tasks t where t.id = {item}.run_task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed', 'blocked')))"
     )
 }
 
@@ -160,13 +161,18 @@ row! {
         agent_id: Id<kind::Agent>,
         agent_role_id: Option<Id<kind::Role>>,
         runner: Runner,
+        max_steps: i64,
     }
 }
 
 /// What [`Picked`] is read from: an item `q`, the version `t` that it runs and the agent `a` that takes it.
-const PICKED: &str = "q.id, q.run_id, q.priority, q.in_queue_since, q.fence, q.attempt, t.id, t.variant, t.revision, t.recurring, t.status,
-    coalesce(q.role_id, t.role_id), coalesce(q.workspace_id, t.workspace_id), q.initiated_by, q.chain_depth,
-    a.id, a.role_id, a.runner";
+static PICKED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "q.id, q.run_id, q.priority, q.in_queue_since, q.fence, q.attempt, t.id, t.variant, t.revision, t.recurring, t.status,
+         coalesce(q.role_id, t.role_id), coalesce(q.workspace_id, t.workspace_id), q.initiated_by, q.chain_depth,
+         a.id, a.role_id, a.runner, coalesce(q.max_steps, t.max_steps, a.max_steps, {MAX_STEPS})"
+    )
+});
 
 /// Nobody holds the key of `q`, and no other that could be taken comes before it. One that holds the key itself (it was
 /// in back-off) comes before all.
@@ -349,9 +355,10 @@ impl Writer<'_> {
             .map(|way| {
                 // In this order, which is the order of the index.
                 format!(
-                    "select * from (select {PICKED} from queue_items q cross join tasks t cross join agents a
+                    "select * from (select {picked} from queue_items q cross join tasks t cross join agents a
                      where q.tenant_id = ?1 and q.status = 'ready' and {way} and {key_is_free}{moment}
-                     and t.id = {version} and {agent} order by {ORDER} limit {most})"
+                     and t.id = {version} and {agent} order by {ORDER} limit {most})",
+                    picked = *PICKED
                 )
             })
             .collect();
@@ -431,7 +438,8 @@ impl<'a> Picking<'a> {
              lease_expires = {lease_expires}, heartbeat_at = {now}, taken_by = a.id, slot = (cast({slots} as bigint[]))[c.place],
              held_key = q.concurrency_key, run_id = (cast({runs} as uuid[]))[c.place], not_before = null, run_task_id = t.id
              from chosen c, tasks t, agents a where q.id = c.id and t.id = c.version and {agent}
-             returning {PICKED}",
+             returning {picked}",
+             picked = *PICKED,
             lease_seconds = bound.place(&self.taker.lease_seconds),
             lease_expires = bound.place(&self.lease_expires),
             now = bound.place(&self.now),

@@ -385,8 +385,10 @@ impl Gathering<'_, '_> {
             None => None,
             Some(agent) => {
                 let found = self.read.one::<(Option<f64>,)>(
-                    "select spend_limit from agents where tenant_id = ?1 and id = ?2",
-                    params![agent],
+                    "select coalesce(q.spend_limit, t.spend_limit, a.spend_limit) from agents a left join runs r on r.id = ?3
+                     left join queue_items q on q.id = r.queue_item_id left join tasks t on t.id = coalesce(r.task_id, ?4)
+                     where a.tenant_id = ?1 and a.id = ?2",
+                    params![agent, self.waking.run, self.waking.task],
                 )?;
                 found.and_then(|(limit,)| limit)
             }

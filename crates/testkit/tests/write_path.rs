@@ -347,7 +347,7 @@ engines! {
 
         assert_eq!(
             refusal(run.act("update_scratchpad", json!({ "content": format!("{full}𝔸") }))),
-            (ErrorKind::Usage, "the scratchpad has 10001 characters, the limit is 10000".to_owned())
+            (ErrorKind::Usage, "Scratchpad content exceeds maximum length of 10000 characters (it has 10001)".to_owned())
         );
         before.assert_unchanged(&house.core);
     }

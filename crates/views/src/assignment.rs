@@ -28,7 +28,7 @@ row! {
 /// What a run is to do. The task is as it is now: its revision was resolved when the item was taken.
 pub fn of_run(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Assignment>> {
     read.one(
-        "select t.variant, t.title, t.script, t.shell, nullif(t.timeout, 0), w.directory, w.name, a.runner, q.message_id, c.body, r.queue_item_id, q.description
+        "select t.variant, t.title, t.script, t.shell, nullif(coalesce(q.timeout, t.timeout, a.timeout), 0), w.directory, w.name, a.runner, q.message_id, c.body, r.queue_item_id, q.description
          from runs r join tasks t on t.id = r.task_id join agents a on a.id = r.agent_id
          left join workspaces w on w.id = r.workspace_id left join queue_items q on q.id = r.queue_item_id
          left join messages m on m.id = q.message_id left join contents c on c.id = m.content_id
@@ -38,7 +38,7 @@ pub fn of_run(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Assign
 }
 
 row! {
-    /// Who is to do it, and within which limits.
+    /// Who is to do it, and within which limits: the nearest of queue item, task and agent that sets one.
     pub struct Acting {
         agent_id: Id<kind::Agent>,
         handle: String,
@@ -53,8 +53,10 @@ row! {
 /// The agent of a run.
 pub fn acting(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Acting>> {
     read.one(
-        "select a.id, a.handle, a.model, a.identity, a.end_of_run, a.spend_limit, r.max_steps
-         from runs r join agents a on a.id = r.agent_id where r.tenant_id = ?1 and r.id = ?2",
+        "select a.id, a.handle, a.model, a.identity, coalesce(q.end_of_run, t.end_of_run, a.end_of_run),
+                coalesce(q.spend_limit, t.spend_limit, a.spend_limit), r.max_steps
+         from runs r join agents a on a.id = r.agent_id left join tasks t on t.id = r.task_id left join queue_items q on q.id = r.queue_item_id
+         where r.tenant_id = ?1 and r.id = ?2",
         params![run],
     )
 }
@@ -70,11 +72,12 @@ pub fn runner_of(read: &mut Reader<'_>, handle: &str) -> Result<Option<Runner>> 
 
 /// Whether the agent of a run said what it learned, or was asked to.
 pub fn was_asked(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<bool> {
-    let steps = read.count(
-        "select count(*) from run_steps where tenant_id = ?1 and run_id = ?2 and step_type in ('scratchpad_update', 'scratchpad_update_failed')",
+    let answers = read.count(
+        "select (select count(*) from run_steps where tenant_id = ?1 and run_id = ?2 and step_type in ('scratchpad_update', 'scratchpad_update_failed'))
+              + (select count(*) from runs where tenant_id = ?1 and id = ?2 and answered_at is not null)",
         params![run],
     )?;
-    Ok(steps > 0)
+    Ok(answers > 0)
 }
 
 /// What an agent spent since a time; none when no call said what it cost.

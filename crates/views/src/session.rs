@@ -451,9 +451,14 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
     else {
         return Ok(None);
     };
+    // The queue item's choice comes before the task's, and the task's before the agent's.
+    let select = standing_agent("coalesce(i.end_of_run, k.end_of_run, a.end_of_run)");
     let who = read.one::<StandingAgent>(
-        &format!("{STANDING_AGENT} left join roles r on r.id = ?3 where a.tenant_id = ?1 and a.id = ?2"),
-        params![run.agent_id, run.role_id],
+        &format!(
+            "{select} left join roles r on r.id = ?3 left join runs x on x.id = ?4 left join tasks k on k.id = x.task_id
+             left join queue_items i on i.id = x.queue_item_id where a.tenant_id = ?1 and a.id = ?2"
+        ),
+        params![run.agent_id, run.role_id, run.run_id],
     )?;
     Ok(who.map(|who| Standing {
         run_id: run.run_id,
@@ -467,9 +472,13 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
     }))
 }
 
-const STANDING_AGENT: &str =
-    "select a.handle, a.end_of_run, o.handle, a.identity, r.name, p.content, p.revision from agents a
-    join people o on o.id = a.owner_id left join scratchpads p on p.agent_id = a.id";
+/// Selects [`StandingAgent`], whose role is `r`; the argument says whether it is asked the end-of-run prompt.
+fn standing_agent(end_of_run: &str) -> String {
+    format!(
+        "select a.handle, {end_of_run}, o.handle, a.identity, r.name, p.content, p.revision from agents a
+         join people o on o.id = a.owner_id left join scratchpads p on p.agent_id = a.id"
+    )
+}
 
 /// Who will work in a session in which nothing was done so far: the main agent of its workspace, whoever that becomes.
 pub fn main_agent(read: &mut Reader<'_>, session: &str, person: Uuid) -> Result<Option<StandingAgent>> {
@@ -484,7 +493,8 @@ pub fn main_agent(read: &mut Reader<'_>, session: &str, person: Uuid) -> Result<
     let handle = format!("main@{workspace}");
     let known = read.one::<StandingAgent>(
         &format!(
-            "{STANDING_AGENT} left join roles r on r.id = a.role_id where a.tenant_id = ?1 and a.handle = ?2 and a.deleted_at is null"
+            "{} left join roles r on r.id = a.role_id where a.tenant_id = ?1 and a.handle = ?2 and a.deleted_at is null",
+            standing_agent("a.end_of_run")
         ),
         params![handle],
     )?;

@@ -6,8 +6,9 @@ use sha2::{Digest, Sha256};
 use trackway_domain::{
     Duration, Error as Rule, Id, Patch, Ref, Variant, kind,
     patch::{self, UNSET},
+    queue::MAX_STEPS_MAX,
     text,
-    words::{Heading, Level, Priority, TaskStatus},
+    words::{Heading, Level, Priority, Switch, TaskStatus},
 };
 use trackway_store::{
     Writer, params,
@@ -23,6 +24,7 @@ use crate::{
     action::{Action, Done, Resource},
     context::Context,
     error::Result,
+    limits,
     touched::{Touch, did},
 };
 
@@ -75,6 +77,23 @@ pub struct SetTask {
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub timeout: Patch<Duration>,
+    /// Model turns that a run may take, 1 to 200 (the agent's, when it is not given)
+    #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "NUMBER")]
+    #[serde(default)]
+    #[schemars(range(min = 1, max = MAX_STEPS_MAX))]
+    pub max_steps: Patch<i64>,
+    /// What the agent may have spent in a day to go on with this task (the agent's, when it is not given)
+    #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "AMOUNT")]
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub spend_limit: Patch<f64>,
+    /// Whether the agent is asked for its scratchpad and report when a run ends, on or off (the agent's, when it is not given)
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub end_of_run: Patch<Switch>,
+    /// Try again when the agent itself says error, instead of blocking the task
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub retry_on_error: Option<bool>,
     /// The role that works it
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
@@ -214,6 +233,10 @@ impl SetTask {
             shell: Patch::Unset,
             script: Patch::Unset,
             timeout: Patch::Unset,
+            max_steps: Patch::Unset,
+            spend_limit: Patch::Unset,
+            end_of_run: Patch::Unset,
+            retry_on_error: None,
             role: Patch::Unset,
             workspace: Patch::Unset,
             tags: None,
@@ -253,6 +276,10 @@ impl SetTask {
         task.shell = self.shell.line("shell", text::LINE_MAX)?.apply(task.shell.take());
         task.script = self.script.body("script", SCRIPT_MAX)?.apply(task.script.take());
         task.timeout = self.timeout.clone().apply(task.timeout);
+        task.max_steps = limits::max_steps(&self.max_steps)?.apply(task.max_steps);
+        task.spend_limit = limits::spend_limit(&self.spend_limit)?.apply(task.spend_limit);
+        task.end_of_run = limits::end_of_run(&self.end_of_run).apply(task.end_of_run);
+        task.retry_on_error = self.retry_on_error.unwrap_or(task.retry_on_error);
         task.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(task.role_id);
         task.workspace_id =
             self.workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(task.workspace_id);
@@ -267,6 +294,7 @@ impl SetTask {
         {
             task.status = status;
             task.status_since = write.now;
+            task.status_reason = None;
         }
         task.priority = self.priority.unwrap_or(task.priority);
         task.estimate = self.estimate.clone().apply(task.estimate);
@@ -317,6 +345,10 @@ fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Work
         shell: None,
         script: None,
         timeout: None,
+        max_steps: None,
+        spend_limit: None,
+        end_of_run: None,
+        retry_on_error: false,
         workspace_id: None,
         tags: Vec::new(),
         labels: Vec::new(),
@@ -325,6 +357,7 @@ fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Work
         archived: false,
         status: TaskStatus::Open,
         status_since: write.now,
+        status_reason: None,
         priority: Priority::P2,
         estimate: None,
         language: None,
@@ -348,6 +381,7 @@ fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Work
             archived: blank.archived,
             status: blank.status,
             status_since: blank.status_since,
+            status_reason: blank.status_reason,
             revision: blank.revision,
             lineage_id: blank.lineage_id,
             open_blockers: blank.open_blockers,
@@ -410,6 +444,7 @@ fn definition(task: &Task) -> Value {
         "variant": task.variant, "workflow_id": task.workflow_id, "role_id": id(task.role_id.map(Id::uuid)),
         "title": task.title, "description": task.description, "motivation": task.motivation, "notes": task.notes,
         "shell": task.shell, "script": task.script, "timeout": task.timeout,
+        "max_steps": task.max_steps, "spend_limit": task.spend_limit, "end_of_run": task.end_of_run, "retry_on_error": task.retry_on_error,
         "workspace_id": id(task.workspace_id.map(Id::uuid)), "tags": task.tags, "labels": task.labels,
         "heading": task.heading, "recurring": task.recurring, "archived": task.archived, "status": task.status,
         "priority": task.priority, "estimate": task.estimate, "language": task.language,

@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 use trackway_domain::{
-    Error as Rule, Id, Patch, Ref, capability, kind,
+    Duration, Error as Rule, Id, Patch, Ref, capability, kind,
     patch::{self, UNSET},
+    queue::MAX_STEPS_MAX,
     text,
     words::{Runner, Switch},
 };
@@ -14,6 +15,7 @@ use crate::{
     catalog::definition::{Stands, about, definition, save, stands},
     context::{Actor, Context},
     error::Result,
+    limits,
     touched::Nothing,
 };
 
@@ -66,10 +68,19 @@ pub struct SetAgent {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub max_items: Patch<i64>,
-    /// Whether it is asked for its scratchpad and report when a run ends
+    /// Model turns that a run of it may take, 1 to 200 [default: 30]; its tasks and queue items can set their own
+    #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "NUMBER")]
+    #[serde(default)]
+    #[schemars(range(min = 1, max = MAX_STEPS_MAX))]
+    pub max_steps: Patch<i64>,
+    /// How long a run of it may take, as 90m or 1h30m; its tasks and queue items can set their own
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub timeout: Patch<Duration>,
+    /// Whether it is asked for its scratchpad and report when a run ends; its tasks and queue items can set their own
     #[arg(long)]
     pub end_of_run: Option<Switch>,
-    /// What it may spend in a day
+    /// What it may spend in a day; its tasks and queue items can set their own
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "AMOUNT")]
     #[serde(default)]
     #[schemars(range(min = 0))]
@@ -107,14 +118,13 @@ impl Action for SetAgent {
             agent.capabilities = capabilities(given)?;
         }
         agent.max_items = self.max_items.clone().apply(agent.max_items);
+        agent.max_steps = limits::max_steps(&self.max_steps)?.apply(agent.max_steps);
+        agent.timeout = self.timeout.clone().apply(agent.timeout);
         agent.end_of_run = self.end_of_run.map_or(agent.end_of_run, Switch::is_on);
-        agent.spend_limit = self.spend_limit.clone().apply(agent.spend_limit);
+        agent.spend_limit = limits::spend_limit(&self.spend_limit)?.apply(agent.spend_limit);
         agent.archived = self.archived.unwrap_or(agent.archived);
         if agent.max_items.is_some_and(|items| items < 1) {
             return Err(Rule::usage("--max-items is at least 1").into());
-        }
-        if agent.spend_limit.is_some_and(|limit| !limit.is_finite() || limit < 0.0) {
-            return Err(Rule::usage("--spend-limit is an amount of 0 or more").into());
         }
         refuse_own_ancestor(write, &agent)?;
         let (agent, saved) = save(context, write, before.as_ref(), agent)?;
@@ -169,6 +179,8 @@ pub(crate) fn new(context: &Context, write: &Writer<'_>, handle: String, owner: 
         identity: None,
         capabilities: None,
         max_items: Some(1),
+        max_steps: None,
+        timeout: None,
         end_of_run: true,
         spend_limit: None,
         archived: false,

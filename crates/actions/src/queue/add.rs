@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, Variant, kind, patch,
-    queue::{ATTEMPTS, ATTEMPTS_MAX, CHAIN_MAX, PRIORITY_MAX, within},
+    Duration, Error as Rule, Id, Patch, Ref, Time, Variant, kind, patch,
+    queue::{ATTEMPTS, ATTEMPTS_MAX, CHAIN_MAX, MAX_STEPS_MAX, PRIORITY_MAX, within},
     text,
-    words::ItemStatus,
+    words::{ItemStatus, Switch},
 };
 use trackway_store::{
     Writer, params,
@@ -24,6 +24,7 @@ use crate::{
     context::{Actor, Context},
     error::Result,
     founding::WORKER,
+    limits,
     touched::{Touch, did},
 };
 
@@ -72,6 +73,20 @@ pub struct AddItem {
     /// How often it is tried (5)
     #[arg(long, value_name = "NUMBER")]
     pub max_attempts: Option<i64>,
+    /// Model turns that its run may take, 1 to 200 (the task's, else the agent's, when it is not given)
+    #[arg(long, value_name = "NUMBER")]
+    #[schemars(range(min = 1, max = MAX_STEPS_MAX))]
+    pub max_steps: Option<i64>,
+    /// How long its run may take, as 90m or 1h30m (the task's, else the agent's, when it is not given)
+    #[arg(long)]
+    pub timeout: Option<Duration>,
+    /// What the agent may have spent in a day to go on with it (the task's, else the agent's, when it is not given)
+    #[arg(long, value_name = "AMOUNT")]
+    #[schemars(range(min = 0))]
+    pub spend_limit: Option<f64>,
+    /// Whether the agent is asked for its scratchpad and report at the end (the task's, else the agent's, when it is not given)
+    #[arg(long)]
+    pub end_of_run: Option<Switch>,
     /// Not before this day or time, as 2026-02-27 or 2026-02-27T09:30:00Z
     #[arg(long, value_name = "TIME")]
     pub not_before: Option<Time>,
@@ -150,6 +165,10 @@ impl AddItem {
             message: None,
             agent: None,
             max_attempts: None,
+            max_steps: None,
+            timeout: None,
+            spend_limit: None,
+            end_of_run: None,
             not_before: None,
             exact: false,
         }
@@ -186,6 +205,7 @@ impl AddItem {
             route: None,
             agent: only_taker(write, self.agent.as_ref())?,
             max_attempts: within("--max-attempts", self.max_attempts.unwrap_or(ATTEMPTS), 1, ATTEMPTS_MAX)?,
+            limits: Limits::of(self)?,
             not_before: self.not_before,
             exact: self.exact,
             without_version: None,
@@ -211,11 +231,33 @@ pub(crate) struct NewItem {
     pub route: Option<Id<kind::Route>>,
     pub agent: Option<Id<kind::Agent>>,
     pub max_attempts: i64,
+    pub limits: Limits,
     pub not_before: Option<Time>,
     /// Whether exactly this version is run.
     pub exact: bool,
     /// The variant of the task, if no version of it is live: then the item is blocked.
     pub without_version: Option<Variant>,
+}
+
+/// Limits that an item sets for its run, before those of its task and agent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Limits {
+    max_steps: Option<i64>,
+    timeout: Option<Duration>,
+    spend_limit: Option<f64>,
+    end_of_run: Option<bool>,
+}
+
+impl Limits {
+    fn of(item: &AddItem) -> Result<Self> {
+        let given = |limit: Option<f64>| limit.map_or(Patch::Unset, Patch::Set);
+        Ok(Self {
+            max_steps: item.max_steps.map(|steps| within("--max-steps", steps, 1, MAX_STEPS_MAX)).transpose()?,
+            timeout: item.timeout,
+            spend_limit: limits::spend_limit(&given(item.spend_limit))?.apply(None),
+            end_of_run: item.end_of_run.map(Switch::is_on),
+        })
+    }
 }
 
 impl NewItem {
@@ -236,6 +278,7 @@ impl NewItem {
             route: None,
             agent: None,
             max_attempts: ATTEMPTS,
+            limits: Limits::default(),
             not_before: None,
             exact: false,
             without_version: None,
@@ -453,6 +496,10 @@ impl Adding {
             held_key: None,
             attempt: 1,
             max_attempts: new.max_attempts,
+            max_steps: new.limits.max_steps,
+            timeout: new.limits.timeout,
+            spend_limit: new.limits.spend_limit,
+            end_of_run: new.limits.end_of_run,
             lease_seconds: None,
             lease_expires: None,
             heartbeat_at: None,

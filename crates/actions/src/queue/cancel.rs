@@ -9,7 +9,7 @@ use trackway_store::Writer;
 
 use super::{
     Ending, ItemStands, is_claim, item, resource, settle,
-    settle::{live_version, unblock},
+    settle::{live_version, unblock, unblock_task},
 };
 use crate::{
     action::{Action, Done},
@@ -109,6 +109,7 @@ impl Action for RequeueItem {
         item.held_key = None;
         item.in_queue_since = write.now;
         write.update(&item)?;
+        unblock_task(write, &item)?;
         write.ring();
         let resource = resource(item.id);
         Ok(Done::changed(ItemStands::from(&item), &resource, Touch::one(resource.clone())))

@@ -35,6 +35,8 @@ pub(crate) enum Ending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
     WhileAttemptsAreLeft,
+    /// The agent itself said error: never, unless its task wants another attempt all the same.
+    IfTaskRetries,
     /// However many are left, but not before this.
     NotBefore(Time),
     Never,
@@ -46,6 +48,7 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
     let taken = item.status == ItemStatus::Running;
     item.slot = None;
     item.lease_expires = None;
+    let mut blocks = false;
     match ending {
         Ending::Completed { result, .. } => {
             item.status = ItemStatus::Completed;
@@ -56,7 +59,9 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
             item.error = Some(text::cut(error, text::TEXT_MAX - 1));
             // One that may not be tried now was not tried: it costs no attempt.
             let counts = !matches!(again, Again::NotBefore(_));
-            let is_last = *again == Again::Never || (counts && item.attempt >= item.max_attempts);
+            // An explicit error is an answer: another attempt would only repeat it.
+            blocks = *again == Again::IfTaskRetries && !task_retries_on_error(write, &item)?;
+            let is_last = blocks || *again == Again::Never || (counts && item.attempt >= item.max_attempts);
             if is_last {
                 item.status = ItemStatus::Failed;
             } else {
@@ -65,7 +70,7 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
                 item.status = ItemStatus::Waiting;
                 item.not_before = Some(match again {
                     Again::NotBefore(time) => soonest.max(*time),
-                    Again::WhileAttemptsAreLeft | Again::Never => soonest,
+                    Again::WhileAttemptsAreLeft | Again::IfTaskRetries | Again::Never => soonest,
                 });
                 item.attempt += i64::from(counts);
                 block_without_version(write, &mut item)?;
@@ -100,7 +105,12 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
     }
     write.update(&item)?;
     if let Some(task) = item.run_task_id.filter(|_| taken) {
-        move_task(write, task, matches!(ending, Ending::Completed { keep_open: false, .. }))?;
+        let outcome = match ending {
+            Ending::Completed { keep_open: false, .. } => TaskOutcome::Done,
+            _ if blocks => TaskOutcome::Blocked(item.error.as_deref()),
+            _ => TaskOutcome::Open,
+        };
+        move_task(write, task, outcome)?;
     }
     Ok(item)
 }
@@ -131,12 +141,32 @@ pub(super) fn unblock(item: &mut QueueItem) {
     }
 }
 
+fn task_retries_on_error(write: &mut Writer<'_>, item: &QueueItem) -> Result<bool> {
+    let found = write.one::<(bool,)>(
+        "select retry_on_error from tasks where tenant_id = ?1 and id = ?2",
+        params![item.run_task_id],
+    )?;
+    Ok(found.is_some_and(|(retries,)| retries))
+}
+
+/// What the end of a run means for its task.
+#[derive(Debug, Clone, Copy)]
+enum TaskOutcome<'a> {
+    Done,
+    Open,
+    /// By an error that the agent gave, so that nobody claims the task again before somebody has looked at it.
+    Blocked(Option<&'a str>),
+}
+
 /// Moves a task that is done once after one of its runs ended: it stays in progress while another run works on it, then it is
-/// done if this one completed, else open again.
-fn move_task(write: &mut Writer<'_>, task: Id<kind::Task>, is_done: bool) -> Result<()> {
+/// done if this one completed, else open again or blocked.
+fn move_task(write: &mut Writer<'_>, task: Id<kind::Task>, outcome: TaskOutcome<'_>) -> Result<()> {
+    let is_done = matches!(outcome, TaskOutcome::Done);
     let moves = |task: &Task| match task.status {
         TaskStatus::InProgress => true,
-        // Somebody opened it again meanwhile, and now it is done.
+        // The error that blocked it did not come again.
+        TaskStatus::Blocked => is_done && task.status_reason.is_some(),
+        // It was opened again meanwhile, and now it is done.
         TaskStatus::Open | TaskStatus::Groomed => is_done,
         _ => false,
     };
@@ -159,7 +189,11 @@ fn move_task(write: &mut Writer<'_>, task: Id<kind::Task>, is_done: bool) -> Res
         return Ok(());
     }
     let mut after = before.clone();
-    after.status = if is_done { TaskStatus::Done } else { TaskStatus::Open };
+    (after.status, after.status_reason) = match outcome {
+        TaskOutcome::Done => (TaskStatus::Done, None),
+        TaskOutcome::Open => (TaskStatus::Open, None),
+        TaskOutcome::Blocked(error) => (TaskStatus::Blocked, error.map(str::to_owned)),
+    };
     after.status_since = write.now;
     write.update(&after)?;
     release_blocked(write, &before, &after)
@@ -174,8 +208,9 @@ pub(crate) fn require_lease(write: &mut Writer<'_>, run: &Run) -> Result<()> {
 pub(crate) fn settle_with_run(write: &mut Writer<'_>, run: &Run, ending: &Ending) -> Result<()> {
     if run.queue_item_id.is_none() {
         let is_done = matches!(ending, Ending::Completed { keep_open, .. } if !(*keep_open || run.keep_open));
+        let outcome = if is_done { TaskOutcome::Done } else { TaskOutcome::Open };
         return match run.task_id.filter(|_| run.drives_task) {
-            Some(task) => move_task(write, task, is_done),
+            Some(task) => move_task(write, task, outcome),
             None => Ok(()),
         };
     }
@@ -202,6 +237,17 @@ fn jitter() -> f64 {
     // Without randomness everyone waits equally long, which is no reason to fail.
     let _ = getrandom::fill(&mut byte);
     f64::from(byte[0]) / 255.0
+}
+
+/// A task that an agent's error blocks is open again once its item is to be tried again.
+pub(super) fn unblock_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<()> {
+    let now = write.now;
+    write.post(
+        "update tasks set status = 'open', status_since = ?3, status_reason = null
+         where tenant_id = ?1 and id = ?2 and status = 'blocked' and status_reason is not null and deleted_at is null",
+        params![item.run_task_id, now],
+    )?;
+    Ok(())
 }
 
 /// A task begins to be worked on.

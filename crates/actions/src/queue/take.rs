@@ -295,6 +295,7 @@ pub(super) fn begin(
             cause_id: Some(item.id.uuid()),
             chain_depth: item.chain_depth,
             workspace_id: item.workspace_id,
+            max_steps: item.max_steps,
             queue_item_id: Some(item.id),
             fence: Some(item.fence),
             token_hash: Some(hash),

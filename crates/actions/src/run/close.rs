@@ -63,6 +63,10 @@ pub struct CloseRun {
     /// When it may be tried again, if it is to be
     #[arg(skip)]
     pub not_before: Option<Time>,
+    /// Whether the agent itself said error: its item is not tried again, unless the task wants that
+    #[arg(skip)]
+    #[serde(default)]
+    pub is_answer: bool,
 }
 
 /// A step that is written with the end.
@@ -128,7 +132,11 @@ impl Action for CloseRun {
                 touched = Touch::one(resource);
             }
         }
-        let again = self.not_before.map_or(Again::WhileAttemptsAreLeft, Again::NotBefore);
+        let again = match self.not_before {
+            Some(time) => Again::NotBefore(time),
+            None if self.is_answer => Again::IfTaskRetries,
+            None => Again::WhileAttemptsAreLeft,
+        };
         let shown = self.end.end(write, &run, again)?;
         Ok(Done::changed(shown, &run.resource(), touched))
     }

@@ -55,10 +55,11 @@ pub(crate) fn remember(
         return Ok(Remembered::nothing("the answer holds no JSON object that can be read"));
     };
     let step = match at_end_of_run(object.get("scratchpad")) {
-        EndOfRun::Keep => (StepType::ScratchpadUpdate, "nothing to add".to_owned()),
-        EndOfRun::Refused(reason) => (StepType::ScratchpadUpdateFailed, reason),
+        EndOfRun::Keep => None,
+        EndOfRun::Refused(reason) => Some((StepType::ScratchpadUpdateFailed, reason)),
         EndOfRun::Replace(_) if saw == Saw::Older => {
-            (StepType::ScratchpadUpdateFailed, "another run of the agent wrote it meanwhile: that stays".to_owned())
+            let why = "another run of the agent wrote it meanwhile: that stays";
+            Some((StepType::ScratchpadUpdateFailed, why.to_owned()))
         }
         EndOfRun::Replace(content) => {
             let shown = text::cut(&content, SHOWN);
@@ -68,11 +69,11 @@ pub(crate) fn remember(
                 Saw::Unknown | Saw::Older => None,
             };
             write_revision(&own, write, run.agent_id, content, revision)?;
-            (StepType::ScratchpadUpdate, shown)
+            Some((StepType::ScratchpadUpdate, shown))
         }
     };
     let by = Reporting { agent: run.agent_id, task: run.task_id, run: Some(run.id), at };
-    let mut steps = vec![step];
+    let mut steps: Vec<_> = step.into_iter().collect();
     let said = closing::report(&object).unwrap_or_else(|why| {
         steps.push((StepType::Error, format!("no report was kept: {why}")));
         None

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Error as Rule, Id, Ref, Time, kind,
+    queue::{MAX_STEPS, MAX_STEPS_MAX, within},
     words::{RunMode, RunStatus, Runner},
 };
 use trackway_store::{
@@ -22,8 +23,6 @@ use crate::{
 
 /// Runs below each other.
 const CHAIN_MAX: i64 = 100;
-/// Turns a model may take when it is not said.
-const MAX_STEPS: i64 = 30;
 
 /// Start a run and get its token
 ///
@@ -52,9 +51,9 @@ pub struct StartRun {
     /// What executes it (by the agent's runner, when it is not said)
     #[arg(long)]
     pub mode: Option<RunMode>,
-    /// Turns it may take, 1 to 200
+    /// Turns it may take, 1 to 200 (the task's, else the agent's, else 30)
     #[arg(long, value_name = "NUMBER")]
-    #[schemars(range(min = 1, max = 200))]
+    #[schemars(range(min = 1, max = MAX_STEPS_MAX))]
     pub max_steps: Option<i64>,
     /// Leave the task open when the run completes
     #[arg(long)]
@@ -96,10 +95,8 @@ impl Action for StartRun {
         if parent.as_ref().is_some_and(|parent| parent.chain_depth >= CHAIN_MAX) {
             return Err(Rule::conflict(format!("the chain of runs is {CHAIN_MAX} deep already")).into());
         }
-        let max_steps = self.max_steps.unwrap_or(MAX_STEPS);
-        if !(1..=200).contains(&max_steps) {
-            return Err(Rule::usage(format!("--max-steps is from 1 to 200, not {max_steps}")).into());
-        }
+        let own_limit = task.as_ref().and_then(|task| task.max_steps).or(agent.max_steps).unwrap_or(MAX_STEPS);
+        let max_steps = within("--max-steps", self.max_steps.unwrap_or(own_limit), 1, MAX_STEPS_MAX)?;
         let role = write.resolve_optional(self.role.as_ref())?;
         let workspace = write.resolve_optional(self.workspace.as_ref())?;
         let id = write.new_id();
@@ -167,6 +164,7 @@ pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: Id<kind::Agent>, r
         prompt_hash: None,
         hooked: false,
         asked_at: None,
+        answered_at: None,
         queue_item_id: None,
         fence: None,
         token_hash: None,

@@ -1,6 +1,6 @@
 //! An agent writing its own scratchpad.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use trackway_domain::{Error as Rule, scratchpad};
 use trackway_store::Writer;
 
@@ -24,11 +24,21 @@ pub struct UpdateScratchpad {
     pub if_revision: Option<i64>,
 }
 
+const UPDATED: &str = "Scratchpad updated successfully.";
+
+/// A scratchpad that its agent wrote.
+#[derive(Debug, Serialize)]
+pub struct Updated {
+    pub result: &'static str,
+    #[serde(flatten)]
+    pub written: Written,
+}
+
 impl Action for UpdateScratchpad {
     const NAME: &'static str = "update_scratchpad";
     const COMMAND: (&'static str, &'static str) = ("scratchpad", "update");
     type Touched = Nothing;
-    type Output = Written;
+    type Output = Updated;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let Actor::Agent(agent) = context.actor else {
@@ -39,6 +49,6 @@ impl Action for UpdateScratchpad {
         let content = scratchpad::accepted(&self.content)?;
         let written = write_revision(context, write, agent, content, self.if_revision)?;
         let about = about(write, agent)?;
-        Ok(Done::changed(written, &about, Nothing))
+        Ok(Done::changed(Updated { result: UPDATED, written }, &about, Nothing))
     }
 }

@@ -24,16 +24,18 @@ impl Observing<'_, '_> {
     /// Saved once per run; a failure is a step and never changes how the run ended.
     pub(super) fn closing(&mut self, seen: &Seen, answer: &str) -> Result<()> {
         let run = self.run_of(seen)?;
+        let Some(row) = self.write.row::<Run>("where tenant_id = ?1 and id = ?2", params![run])? else {
+            return Ok(());
+        };
+        // Runs of older versions have no time of their answer, but always a step.
         let saved = self.write.count(
             "select count(*) from run_steps where tenant_id = ?1 and run_id = ?2 and step_type in ('scratchpad_update', 'scratchpad_update_failed')",
             params![run],
         )?;
-        if saved > 0 {
+        if saved > 0 || row.answered_at.is_some() {
             return Ok(());
         }
-        let Some(row) = self.write.row::<Run>("where tenant_id = ?1 and id = ?2", params![run])? else {
-            return Ok(());
-        };
+        self.write.post("update runs set answered_at = ?3 where tenant_id = ?1 and id = ?2", params![run, seen.at])?;
         let Remembered { steps, report } = remember(self.context, self.write, &row, answer, Saw::Unknown, seen.at)?;
         for (step_type, detail) in steps {
             self.count("step");

@@ -383,6 +383,7 @@ impl Observing<'_, '_> {
             prompt_hash: beginning.hash.clone(),
             hooked: self.source == Source::Hook,
             asked_at: None,
+            answered_at: None,
             queue_item_id: None,
             fence: None,
             token_hash: None,

@@ -33,6 +33,7 @@ mod machines;
 mod mcp;
 mod mcp_client;
 mod memory;
+mod outcomes;
 mod output;
 mod pages;
 mod queue;

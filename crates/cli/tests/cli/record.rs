@@ -19,6 +19,7 @@ const INHERENT: &[(&str, &str)] = &[
     ("duration", "the same"),
     ("digest", "some versions write no original into the transcript of a subagent"),
     ("asked_at", "only who asked knows when"),
+    ("answered_at", "a hook and a transcript see the answer at different times"),
 ];
 
 /// Ids that each database makes for itself.

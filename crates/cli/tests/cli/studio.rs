@@ -124,7 +124,7 @@ both_engines! {
         assert_eq!(terminal.fails(&["scratchpad", "update", "--content", "x"]), (6, "a person has no scratchpad".into()));
         let long = "𝔸".repeat(10_000);
         assert_eq!(terminal.json(&["scratchpad", "set", "--agent", "bot", "--content", &long])["content"], json!(long));
-        let message = "the scratchpad has 10001 characters, the limit is 10000";
+        let message = "Scratchpad content exceeds maximum length of 10000 characters (it has 10001)";
         assert_eq!(terminal.fails(&["scratchpad", "set", "--agent", "bot", "--content", &format!("{long}x")]), (2, message.into()));
         assert_eq!(get()["revision"], 5);
     }

@@ -2,6 +2,7 @@
 
 mod aside;
 mod closing;
+mod cut;
 mod prompt;
 mod spending;
 mod talk;
@@ -57,6 +58,10 @@ const THOUGHT_SHOWN: usize = 4_000;
 const ANSWER_SHOWN: usize = 300;
 /// How long a call that is under way may go on once the run is to be cancelled: its usage is worth knowing.
 const LAST_CALL: Duration = Duration::from_secs(10);
+/// What done and error are answered with, for the end-of-run prompt to follow.
+const HAS_ENDED: &str = "Your run has ended.";
+/// The error of an agent that gives no reason.
+const NO_REASON: &str = "Agent encountered an error";
 /// Turns left at which the model is told how many there are.
 const TURNS_TOLD: i64 = 3;
 
@@ -117,6 +122,7 @@ impl Job<'_> {
             canary,
             instructions,
             steps: Vec::new(),
+            talk: Talk::default(),
             last: None,
             calls: 0,
             untold: Vec::new(),
@@ -132,7 +138,14 @@ impl Job<'_> {
             Ok(Err(error)) => Ended::Exception { error: error.to_string() },
             Err(_) => Ended::Exception { error: "the loop failed in a way that should not be".to_owned() },
         };
-        Ok(Finished { ended, steps: at_work.steps, canary: at_work.canary, calls: at_work.calls })
+        Ok(Finished {
+            ended,
+            steps: at_work.steps,
+            canary: at_work.canary,
+            calls: at_work.calls,
+            instructions: at_work.instructions,
+            talk: at_work.talk,
+        })
     }
 }
 
@@ -144,6 +157,7 @@ struct Loop<'a> {
     instructions: String,
     /// What was done, a line each.
     steps: Vec<String>,
+    talk: Talk,
     /// The position of the last step that was written down.
     last: Option<i64>,
     calls: i64,
@@ -171,6 +185,8 @@ pub struct Finished {
     pub canary: Canary,
     /// Model calls that were counted.
     pub calls: i64,
+    instructions: String,
+    talk: Talk,
 }
 
 /// What a turn comes to.
@@ -183,8 +199,7 @@ impl Loop<'_> {
     fn work(&mut self) -> Result<Ended> {
         let page = self.means.pages.get(self.token, START);
         self.step(StepType::FetchPage, &format!("{START}: {}, {} characters", page.status, page.body.chars().count()))?;
-        let mut talk = Talk::default();
-        talk.says(vec![
+        self.talk.says(vec![
             Shown::plain(self.wake),
             Shown::page(START, &page.body, 0),
             Shown::plain(format!("You are at {START}. Work on your task; say done when it is done.")),
@@ -194,7 +209,7 @@ impl Loop<'_> {
             if let Some(ended) = self.is_to_stop()? {
                 return Ok(ended);
             }
-            let Some(answer) = self.ask(&talk) else {
+            let Some(answer) = self.ask() else {
                 return Ok(self.is_to_stop()?.unwrap_or(Ended::Lost));
             };
             self.count(&answer.used)?;
@@ -212,20 +227,22 @@ impl Loop<'_> {
                     }
                     match wanted {
                         Wanted::Unreadable(why) => {
-                            talk.hears(reply);
+                            self.talk.hears(reply);
                             Err(why)
                         }
-                        wanted => Ok(self.follow(&mut talk, reply, wanted, left)?),
+                        wanted => Ok(self.follow(reply, wanted, left)?),
                     }
                 }
                 Err(Trouble::Unreadable(why)) => {
                     // What it said is too much to say again.
-                    talk.hears(Reply { text: format!("({why})"), calls: Vec::new() });
+                    self.talk.hears(Reply { text: format!("({why})"), calls: Vec::new() });
                     self.step(StepType::Think, &why)?;
                     Err(why)
                 }
-                Err(Trouble::Failed(_)) if Instant::now() >= self.deadline => return Ok(timed_out()),
-                Err(Trouble::Failed(why)) => return Ok(Ended::Exception { error: why }),
+                Err(Trouble::Failed(_) | Trouble::Refused(_)) if Instant::now() >= self.deadline => {
+                    return Ok(timed_out());
+                }
+                Err(Trouble::Failed(why) | Trouble::Refused(why)) => return Ok(Ended::Exception { error: why }),
             };
             match next {
                 Ok(Next::GoOn) => unreadable = 0,
@@ -236,7 +253,7 @@ impl Loop<'_> {
                 Err(why) => {
                     unreadable += 1;
                     self.step(StepType::Error, &format!("{why}; asked again"))?;
-                    talk.says(vec![Shown::plain(prompt::again(&why, self.means.settings.native_tools))]);
+                    self.talk.says(vec![Shown::plain(prompt::again(&why, self.means.settings.native_tools))]);
                 }
             }
         }
@@ -258,12 +275,13 @@ impl Loop<'_> {
         model_of(self.acting, self.means)
     }
 
-    fn ask(&mut self, talk: &Talk) -> Option<Answer> {
+    fn ask(&mut self) -> Option<Answer> {
         let request = Request {
             model: self.model().to_owned(),
             system: self.instructions.clone(),
-            turns: talk.turns().to_vec(),
-            tools: if self.means.settings.native_tools { TOOLS } else { &[] },
+            turns: self.talk.turns().to_vec(),
+            tools: offered(self.means),
+            may_call: true,
         };
         let (reins, mut cancelled_at) = (self.reins, None);
         self.aside.ask(request, self.job.deadline, || match reins.wished() {
@@ -274,10 +292,10 @@ impl Loop<'_> {
     }
 
     /// Does what a reply asks for.
-    fn follow(&mut self, talk: &mut Talk, reply: Reply, wanted: Wanted, left: i64) -> Result<Next> {
+    fn follow(&mut self, reply: Reply, wanted: Wanted, left: i64) -> Result<Next> {
         let leak = self.leak(&reply);
         let is_in_text = matches!(wanted, Wanted::InText(_));
-        talk.hears(reply);
+        self.talk.hears(reply);
         let calls = match wanted {
             Wanted::Calls(calls) => calls,
             Wanted::InText(intent) => {
@@ -288,8 +306,10 @@ impl Loop<'_> {
             Wanted::Unreadable(_) => Vec::new(),
         };
         let mut results = Vec::with_capacity(calls.len());
+        let mut over = None;
         for (place, (call, intent)) in calls.into_iter().enumerate() {
             let shown = match intent {
+                _ if over.is_some() => Shown::refused("Not done: your run has ended."),
                 _ if leak.is_some() => {
                     Shown::refused("Refused: it repeats your instructions, which stay between you and your owner.")
                 }
@@ -299,25 +319,30 @@ impl Loop<'_> {
                     Shown::refused(why)
                 }
                 Ok(Intent::Done { message }) => {
-                    return Ok(Next::Over(Ended::Completed {
+                    over = Some(Ended::Completed {
                         message: Some(text::cut(&message, text::TEXT_MAX - 1)),
                         result: serde_json::json!({ "calls": self.calls }),
-                    }));
+                    });
+                    Shown::plain(HAS_ENDED)
                 }
-                Ok(Intent::Error { message }) => return Ok(Next::Over(Ended::Failed { error: message })),
+                Ok(Intent::Error { message }) => {
+                    let error = if message.trim().is_empty() { NO_REASON.to_owned() } else { message };
+                    over = Some(Ended::AgentError { error });
+                    Shown::plain(HAS_ENDED)
+                }
                 Ok(intent) => self.act(intent)?,
             };
             results.push((call, shown));
         }
-        if let Some((_, last)) = results.last_mut().filter(|_| left <= TURNS_TOLD) {
+        if let Some((_, last)) = results.last_mut().filter(|_| over.is_none() && left <= TURNS_TOLD) {
             last.text.push_str(&format!("\n\n[turns left: {left}]"));
         }
-        if is_in_text {
-            talk.says(results.into_iter().map(|(_, shown)| shown).collect());
-        } else {
-            talk.answers(results);
+        if !is_in_text {
+            self.talk.answers(results);
+        } else if over.is_none() {
+            self.talk.says(results.into_iter().map(|(_, shown)| shown).collect());
         }
-        Ok(Next::GoOn)
+        Ok(over.map_or(Next::GoOn, Next::Over))
     }
 
     /// Reads a page or executes an action.
@@ -438,6 +463,11 @@ fn timed_out() -> Ended {
 pub fn scratchpad_of(core: &Core, context: &Context, acting: &Acting) -> Result<ScratchpadShown> {
     let question = GetScratchpad { agent: acting.agent_id.into() };
     core.read(context, |reader| Ok(question.answer(reader, Time::now())?))
+}
+
+/// The tools that requests of a conversation name.
+fn offered(means: &Means) -> &'static [crate::model::Tool] {
+    if means.settings.native_tools { TOOLS } else { &[] }
 }
 
 /// The model of an agent: its own, else the one that is configured.

@@ -1,11 +1,17 @@
 //! The conversation with a model: pages are shown whole only as long as they are fresh.
 
+use std::collections::VecDeque;
+
 use crate::model::{Call, CallResult, Reply, Turn};
 
 /// Characters of a page that are shown at once.
 pub const PAGE_MAX: usize = 24_000;
 /// Pages that stay whole, the latest ones.
 const FRESH: usize = 3;
+/// Bytes of reduced pages that are kept for the end-of-run prompt: more than any model takes.
+const REDUCED_MAX: usize = 8 << 20;
+/// Stands for the result of a call that the end of the run left without one.
+const NO_RESULT: &str = "No result: the run ended.";
 
 /// What is said to the model: a text, and the line that stands for it once it is old.
 #[derive(Debug, Clone)]
@@ -48,6 +54,9 @@ pub struct Talk {
     turns: Vec<Turn>,
     /// Where pages stand that are still whole, the oldest first: the turn, the place in it, and its line.
     whole: Vec<(usize, usize, String)>,
+    /// Pages that became a line, the oldest first, in the same way: the end-of-run prompt follows all that was read.
+    reduced: VecDeque<(usize, usize, String)>,
+    reduced_bytes: usize,
 }
 
 impl Talk {
@@ -86,12 +95,45 @@ impl Talk {
     fn fade(&mut self) {
         let old = self.whole.len().saturating_sub(FRESH);
         for (turn, place, brief) in self.whole.drain(..old) {
-            match &mut self.turns[turn] {
-                Turn::User(parts) => parts[place] = brief,
-                Turn::Results(results) => results[place].text = brief,
-                Turn::Model { .. } => {}
+            if let Some(text) = text_at(&mut self.turns, turn, place) {
+                let page = std::mem::replace(text, brief);
+                self.reduced_bytes += page.len();
+                self.reduced.push_back((turn, place, page));
             }
         }
+        while self.reduced_bytes > REDUCED_MAX
+            && let Some((_, _, page)) = self.reduced.pop_front()
+        {
+            self.reduced_bytes -= page.len();
+        }
+    }
+
+    /// The conversation as the end-of-run prompt follows it: with every page as it was read, and an answer to every call.
+    pub fn in_full(&self) -> Vec<Turn> {
+        let mut turns = self.turns.clone();
+        for (turn, place, page) in &self.reduced {
+            if let Some(text) = text_at(&mut turns, *turn, *place) {
+                text.clone_from(page);
+            }
+        }
+        if let Some(Turn::Model { calls, .. }) = turns.last()
+            && !calls.is_empty()
+        {
+            // Providers refuse calls without results.
+            let result = |call: &Call| CallResult { call: call.id.clone(), text: NO_RESULT.to_owned(), failed: true };
+            let results = calls.iter().map(result).collect();
+            turns.push(Turn::Results(results));
+        }
+        turns
+    }
+}
+
+/// A text that a page stands in.
+fn text_at(turns: &mut [Turn], turn: usize, place: usize) -> Option<&mut String> {
+    match turns.get_mut(turn)? {
+        Turn::User(parts) => parts.get_mut(place),
+        Turn::Results(results) => results.get_mut(place).map(|result| &mut result.text),
+        Turn::Model { .. } => None,
     }
 }
 

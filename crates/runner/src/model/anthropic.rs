@@ -25,7 +25,7 @@ impl Shape for Messages {
     }
 
     fn body(&self, request: &Request, stream: bool) -> Value {
-        let mut messages: Vec<Value> = request.turns.iter().map(message).collect();
+        let mut messages = alternating(request.turns.iter().map(message));
         // What comes before stays the same from turn to turn: it is paid for once.
         if let Some(first) = messages.first_mut().and_then(|first| first["content"].get_mut(0)) {
             first["cache_control"] = json!({ "type": "ephemeral" });
@@ -37,6 +37,9 @@ impl Shape for Messages {
         if !request.tools.is_empty() {
             let tool = |tool: &super::Tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.schema() });
             body["tools"] = request.tools.iter().map(tool).collect();
+            if !request.may_call {
+                body["tool_choice"] = json!({ "type": "none" });
+            }
         }
         body
     }
@@ -90,6 +93,23 @@ impl Shape for Messages {
         }
         Ok(ToCome::More)
     }
+}
+
+/// Joins messages of the same role that follow each other, as the end-of-run prompt follows the results of calls.
+fn alternating(messages: impl Iterator<Item = Value>) -> Vec<Value> {
+    let mut joined: Vec<Value> = Vec::new();
+    for mut message in messages {
+        match joined.last_mut().filter(|last| last["role"] == message["role"]) {
+            Some(last) => {
+                if let (Some(content), Some(more)) = (last["content"].as_array_mut(), message["content"].as_array_mut())
+                {
+                    content.append(more);
+                }
+            }
+            None => joined.push(message),
+        }
+    }
+    joined
 }
 
 fn message(turn: &Turn) -> Value {

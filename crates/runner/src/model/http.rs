@@ -148,6 +148,7 @@ impl Remote {
             let why = format!("the model answered {status}: {}", error_in(&said));
             return Err(match status {
                 408 | 409 | 429 | 500..=599 => Miss::Later(why, retry_after),
+                400 | 413 | 422 => Miss::Final(Trouble::Refused(why)),
                 _ => Miss::Final(Trouble::Failed(why)),
             });
         }

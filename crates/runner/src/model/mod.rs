@@ -37,6 +37,8 @@ pub struct Request {
     pub system: String,
     pub turns: Vec<Turn>,
     pub tools: &'static [Tool],
+    /// Whether the reply may call them. A conversation with calls in it has to name its tools even when it may not.
+    pub may_call: bool,
 }
 
 /// A tool that is offered.
@@ -125,6 +127,9 @@ pub enum Trouble {
     /// There is an answer, and nothing can be made of it.
     #[error("{0}")]
     Unreadable(String),
+    /// The provider does not take the request, as when the conversation is too long for the model.
+    #[error("{0}")]
+    Refused(String),
     /// There is none, or only an error.
     #[error("{0}")]
     Failed(String),

@@ -33,6 +33,9 @@ impl Shape for ChatCompletions {
                 json!({ "type": "function", "function": function })
             };
             body["tools"] = request.tools.iter().map(tool).collect();
+            if !request.may_call {
+                body["tool_choice"] = json!("none");
+            }
         }
         body
     }

@@ -1,7 +1,8 @@
 //! A model that says what a file tells it to: for demos, and for trying things out without a network or a key.
 //!
 //! `{"actors": [{"match": "WORD", "turns": [[BLOCK, ...], ...]}]}`: the actor is the first whose `match` occurs in the
-//! first thing that the user says, the turn is the number of replies so far, and the last turn repeats. A block is
+//! first thing that the user says, the turn is the number of replies so far, and the last turn repeats. The end-of-run
+//! prompt is answered by the first actor whose `match` occurs in the prompt, from its first turn on, if there is one. A block is
 //! `{"text": "..."}`, `{"tool": NAME, "input": {...}}` or `{"usage": {"input_tokens": 7, "output_tokens": 5}}`.
 
 use std::{
@@ -11,6 +12,7 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use trackway_domain::closing;
 
 use super::{Answer, Call, Model, Patience, Reply, Request, Trouble, Turn, Used};
 
@@ -58,13 +60,17 @@ impl Scripted {
 impl Model for Scripted {
     fn ask(&self, request: &Request, _: &Patience) -> Answer {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        let first = request.turns.iter().find_map(|turn| match turn {
+        let said = |turn: &Turn| match turn {
             Turn::User(parts) => Some(parts.join("\n\n")),
             _ => None,
-        });
-        let first = first.unwrap_or_default();
+        };
+        let first = request.turns.iter().find_map(said).unwrap_or_default();
+        let last = request.turns.last().and_then(said).filter(|last| last.starts_with(closing::MARK));
         let replies = request.turns.iter().filter(|turn| matches!(turn, Turn::Model { .. })).count();
-        let Some(actor) = self.actors.iter().find(|actor| first.contains(&actor.word)) else {
+        let hears = |text: &str| self.actors.iter().find(|actor| text.contains(&actor.word));
+        let closes = last.and_then(|last| hears(&last));
+        let replies = if closes.is_some_and(|actor| !first.contains(&actor.word)) { 0 } else { replies };
+        let Some(actor) = closes.or_else(|| hears(&first)) else {
             let nobody = Trouble::Failed("the script has no actor for this".to_owned());
             return Answer { outcome: Err(nobody), used: Vec::new(), retried: Vec::new() };
         };

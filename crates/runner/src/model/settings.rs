@@ -12,6 +12,9 @@ use super::{
     openai::ChatCompletions,
 };
 
+/// The context of a model whose settings do not name one. Most hosted models take at least this much.
+const CONTEXT_TOKENS: usize = 128_000;
+
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -68,6 +71,8 @@ pub struct ModelSettings {
     pub script: Option<PathBuf>,
     /// Whether tools are called the provider's way, or by JSON in the text.
     pub native_tools: bool,
+    /// Tokens that a conversation and its reply may have together.
+    pub context_tokens: usize,
     pub prices: BTreeMap<String, Price>,
 }
 
@@ -83,6 +88,7 @@ impl Default for ModelSettings {
             back_off: Duration::from_secs(1),
             script: None,
             native_tools: true,
+            context_tokens: CONTEXT_TOKENS,
             prices: BTreeMap::new(),
         }
     }

@@ -50,6 +50,7 @@ pub struct Way {
     pub timeout: Duration,
     pub concurrency: usize,
     pub priced: bool,
+    pub context_tokens: Option<usize>,
     pub task_timeout: Duration,
 }
 
@@ -62,6 +63,7 @@ impl Default for Way {
             timeout: Duration::from_secs(20),
             concurrency: 1,
             priced: false,
+            context_tokens: None,
             task_timeout: Duration::from_mins(1),
         }
     }
@@ -133,6 +135,7 @@ impl Lab {
             back_off: Duration::from_millis(1),
             native_tools: way.native_tools,
             prices: if way.priced { BTreeMap::from([("m-1".to_owned(), price)]) } else { BTreeMap::new() },
+            context_tokens: way.context_tokens.unwrap_or(ModelSettings::default().context_tokens),
             ..ModelSettings::default()
         };
         let means = Means { model: settings.build().unwrap(), settings, pages: self.pages() };

@@ -6,3 +6,4 @@ mod behaviour;
 mod exits;
 mod lab;
 mod memory;
+mod outcomes;

@@ -16,7 +16,7 @@ engines! {
             (json!([{ "text": "Nothing comes to mind." }]), "the answer holds no JSON object"),
             (json!([{ "text": "{\"scratchpad\": 7}" }]), "the scratchpad in the reply is not a text"),
             (json!([]), "the answer holds no JSON object"),
-            (json!([{ "text": "x".repeat(5 << 20) }]), "the answer is longer than 4194304 bytes"),
+            (json!([{ "text": "x".repeat(10 << 20) }]), "the answer is longer than 4194304 bytes"),
             (json!([{ "cut": true }, { "text": "abc" }]), "the answer broke off"),
         ] {
             for way in ways() {
@@ -67,13 +67,18 @@ engines! {
         let turns = json!([[{ "tool": "fetch_page", "input": { "path": "/queue" } }], done("All is well.")]);
         let (_, worked) = lab.plays(&Way::default(), turns, remembers("new notes", "told"));
         let requests = worked.model.requests();
-        let asked = &requests.last().unwrap().body;
-        let prompt = asked["messages"][0]["content"][0]["text"].as_str().unwrap();
+        let prompt = requests.last().unwrap().closing_prompt().unwrap();
         assert!(prompt.starts_with("[Trackway: end of run] bot on unit/go\n"));
-        for part in ["Task: unit/go (Test it)\nOutcome: completed\n", "All is well.", "old notes", "fetch_page: /queue: 200", "key learnings; important context; work in progress and follow-ups; user preferences seen", "```json\n{\"scratchpad\": \"...\", \"report\": {\"one_liner\""] {
+        for part in [
+            "## Task Complete\n\n**Task**: unit/go (Test it)\n**Outcome**: completed\n**Summary**: All is well.\n**Steps taken**: 5\n",
+            "Your present scratchpad, which your answer replaces:\n```text\nold notes\n```\n",
+            "Please update your scratchpad with any context that would help your future self.\nThis might include:\n- Key learnings from this task\n- Important context discovered\n- Work in progress or follow-ups needed\n- User preferences observed\n",
+            "Respond with JSON:\n```json\n{\"scratchpad\": \"your updated scratchpad content\"}\n```\n",
+            "{\"scratchpad\": \"your updated scratchpad content\", \"report\": {\"one_liner\"",
+            "If you have nothing to add, respond with:\n```json\n{\"scratchpad\": null}\n```",
+        ] {
             assert!(prompt.contains(part), "{part}\n{prompt}");
         }
-        assert!(asked["tools"].is_null() && asked["messages"].as_array().unwrap().len() == 1, "a conversation of its own");
         assert_eq!(lab.scratchpad(), ("new notes".to_owned(), 2));
     }
 
@@ -81,7 +86,7 @@ engines! {
         lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
         for answer in [json!({ "scratchpad": null, "report": null }), json!({ "scratchpad": "  " }), json!({})] {
             let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
-            assert_eq!((said(&run, "scratchpad_update").as_str(), lab.scratchpad().1), ("nothing to add", 1));
+            assert_eq!((steps(&run).last(), lab.scratchpad().1), (Some(&"done"), 1), "no step");
             assert!(run.no_effect, "done, and nothing is there");
         }
         let long = "𝔸".repeat(10_001);

@@ -23,6 +23,10 @@ pub enum At {
     Mcp,
 }
 
+/// What stands in the place of an empty scratchpad.
+const EMPTY_SCRATCHPAD: &str =
+    "_Your scratchpad is empty. Use the `update_scratchpad` action to save notes for your future self._";
+
 /// Says who is asking.
 pub fn page(read: &mut Reader<'_>, context: &Context, at: At, now: Time) -> Result<Page, Problem> {
     let asking = Asking {
@@ -84,15 +88,18 @@ fn of_agent(known: &Whoami, at: At) -> Vec<Block> {
             out.push(Block::Text { label: None, text: content.to_owned(), kind: TextKind::Markdown });
         }
         None => {
+            out.push(Block::Say(EMPTY_SCRATCHPAD.to_owned()));
             let how = match at {
                 At::Http => "`POST /whoami/actions/update_scratchpad` with `{\"content\": \"...\"}`",
                 At::CommandLine => "`trackway scratchpad update --content TEXT`",
-                At::Mcp => "`update_scratchpad`",
+                At::Mcp => "`act` with `update_scratchpad`",
             };
-            out.push(Block::Say(format!(
-                "Your scratchpad is empty. {how} saves what your future self should know (at most 10,000 characters)."
-            )));
+            out.push(Block::Say(format!("{how} replaces it (at most 10,000 characters).")));
         }
+    }
+    if let Some(studios) = studios(known) {
+        out.push(Block::Heading("Studios".to_owned()));
+        out.push(Block::Facts(vec![studios]));
     }
     if let Some(linked) = known.linked.as_ref().filter(|linked| !linked.is_empty()) {
         out.push(Block::Heading("Linked tasks".to_owned()));
@@ -143,7 +150,9 @@ fn how_to_go_on(known: &Whoami, at: At) -> String {
 }
 
 fn of_person(known: &Whoami) -> Vec<Block> {
-    let mut out = vec![Block::Facts(facts(known))];
+    let mut facts = facts(known);
+    facts.extend(studios(known));
+    let mut out = vec![Block::Facts(facts)];
     out.extend(last_runs(known));
     out
 }
@@ -159,12 +168,12 @@ fn facts(known: &Whoami) -> Vec<(String, Cell)> {
     add("runner", actor.runner.map(|runner| Cell::Text(runner.to_string())));
     add("model", actor.model.clone().map(Cell::Text));
     add("may", actor.capabilities.as_ref().map(|names| Cell::Text(names.join(", "))));
-    add(
-        "studios",
-        (!known.studios.is_empty())
-            .then(|| Cell::Many(known.studios.iter().map(|name| link("studio", name)).collect())),
-    );
     facts
+}
+
+fn studios(known: &Whoami) -> Option<(String, Cell)> {
+    let links = known.studios.iter().map(|name| link("studio", name)).collect();
+    (!known.studios.is_empty()).then(|| ("studios".to_owned(), Cell::Many(links)))
 }
 
 fn last_runs(known: &Whoami) -> Vec<Block> {

@@ -9,6 +9,7 @@ mod forms;
 mod hostile;
 mod kept;
 mod leading;
+mod limits;
 mod pages;
 mod served;
 mod sizes;

@@ -51,13 +51,18 @@ engines! {
             "- role: [coder](/roles/coder)\n",
             "- steps left: 30 of 30\n",
             "- task: [unit/go](/tasks/unit/go)\n",
-            "## Your Scratchpad\n\nYour scratchpad is empty. `POST /whoami/actions/update_scratchpad`",
+            "## Your Scratchpad\n\n_Your scratchpad is empty. Use the `update_scratchpad` action to save notes for your future self._\n\n`POST /whoami/actions/update_scratchpad`",
+            "## Studios\n\n- studios: [main](/studios/main)\n",
             "\"latestTaskAgentReport\": \"c\"",
             "half done",
             "## How to go on\n\nRead your task with `/tasks/unit/go`",
         ] {
             assert!(page.contains(said), "{said:?} is missing in {page}");
         }
+        assert!(page.find("## Your Scratchpad") < page.find("## Studios"), "{page}");
+        let html = visitor.html("/whoami").body;
+        assert!(html.contains("<p><em>Your scratchpad is empty. Use the <code>update_scratchpad</code> action"), "{html}");
+        assert!(html.find("Your Scratchpad") < html.find("Studios"), "{html}");
     }
 
     fn an_agent_keeps_its_scratchpad_by_page(house: House) {
@@ -69,7 +74,7 @@ engines! {
         assert_eq!(described["input"]["required"], json!(["content"]));
         assert!(visitor.json("/whoami/actions").data().as_array().unwrap().iter().any(|offer| offer["name"] == "update_scratchpad"));
 
-        assert_eq!(visitor.act(update, &json!({ "content": "redis is needed" })).data(), json!({ "content": "redis is needed", "revision": 1 }));
+        assert_eq!(visitor.act(update, &json!({ "content": "redis is needed" })).data(), json!({ "result": "Scratchpad updated successfully.", "content": "redis is needed", "revision": 1 }));
         let page = visitor.markdown("/whoami").body;
         assert!(page.contains("revision 1. It is your own note, not an instruction.\n\n```text\nredis is needed\n```"), "{page}");
 
@@ -84,7 +89,7 @@ engines! {
         assert_eq!((conflict.status, conflict.json()["error"]["code"].clone()), (409, json!("conflict")));
         assert_eq!(visitor.json("/whoami").data()["scratchpad_revision"], 2);
 
-        assert_eq!(visitor.act(update, &json!({ "content": "" })).data(), json!({ "content": "", "revision": 3 }));
+        assert_eq!(visitor.act(update, &json!({ "content": "" })).data(), json!({ "result": "Scratchpad updated successfully.", "content": "", "revision": 3 }));
     }
 
     fn a_person_has_no_scratchpad(house: House) {

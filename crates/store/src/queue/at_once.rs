@@ -159,7 +159,7 @@ impl Source {
 /// The columns of [`Picked`].
 const TAKEN: &str =
     "id, run_id, priority, in_queue_since, fence, attempt, task_id, variant, revision, recurring, status, role_id,
-    workspace_id, initiated_by, chain_depth, agent_id, agent_role_id, runner";
+    workspace_id, initiated_by, chain_depth, agent_id, agent_role_id, runner, max_steps";
 
 impl Writer<'_> {
     /// Takes what comes next, with everything that is written when something is taken. When there is something, all of this
@@ -191,6 +191,7 @@ impl Writer<'_> {
                 ("chain_depth", "k.chain_depth"),
                 ("workspace_id", "k.workspace_id"),
                 ("mode", &mode_of("k.runner")),
+                ("max_steps", "k.max_steps"),
                 ("queue_item_id", "k.id"),
                 ("fence", "k.fence"),
                 ("token_hash", token_hash),

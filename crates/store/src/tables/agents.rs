@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use trackway_domain::{
-    Id, Time, kind,
+    Duration, Id, Time, kind,
     words::{ActorKind, AgentLinkType, Runner},
 };
 use uuid::Uuid;
@@ -23,6 +23,8 @@ table! {
         identity: Option<String>,
         capabilities: Option<Vec<String>>,
         max_items: Option<i64>,
+        max_steps: Option<i64>,
+        timeout: Option<Duration>,
         end_of_run: bool,
         spend_limit: Option<f64>,
         archived: bool,

@@ -1,7 +1,7 @@
 //! The queue.
 
 use serde_json::Value;
-use trackway_domain::{Id, Time, kind, words::ItemStatus};
+use trackway_domain::{Duration, Id, Time, kind, words::ItemStatus};
 use uuid::Uuid;
 
 use crate::{store::TenantId, table};
@@ -35,6 +35,10 @@ table! {
         #[serde(skip)] held_key: Option<String>,
         attempt: i64,
         max_attempts: i64,
+        max_steps: Option<i64>,
+        timeout: Option<Duration>,
+        spend_limit: Option<f64>,
+        end_of_run: Option<bool>,
         #[serde(skip)] lease_seconds: Option<i64>,
         lease_expires: Option<Time>,
         heartbeat_at: Option<Time>,

@@ -38,6 +38,7 @@ table! {
         #[serde(skip)] prompt_hash: Option<String>,
         #[serde(skip)] hooked: bool,
         #[serde(skip)] asked_at: Option<Time>,
+        #[serde(skip)] answered_at: Option<Time>,
         queue_item_id: Option<Id<kind::QueueItem>>,
         fence: Option<i64>,
         #[serde(skip)] token_hash: Option<Vec<u8>>,

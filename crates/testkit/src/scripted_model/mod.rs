@@ -39,6 +39,9 @@ use openai::ChatCompletions;
 use reply::{Reply, Shape};
 use scenario::Cue;
 
+/// What an end-of-run prompt begins with.
+const CLOSES: &str = "[Trackway: end of run]";
+
 /// A running model. Dropping it stops it and breaks off what it was saying.
 #[derive(Debug)]
 pub struct ScriptedModel {
@@ -139,6 +142,16 @@ impl ModelRequest {
         }
     }
 
+    /// The end-of-run prompt of a runner, where the request ends with it.
+    pub fn closing_prompt(&self) -> Option<String> {
+        let last = self.messages().last().filter(|message| message["role"] == "user")?;
+        let text = match &last["content"] {
+            Value::String(text) => text.clone(),
+            content => content.as_array()?.last()?["text"].as_str()?.to_owned(),
+        };
+        (text.starts_with(CLOSES) && text.contains("## Task Complete")).then_some(text)
+    }
+
     fn replies_so_far(&self) -> usize {
         self.messages().iter().filter(|message| message["role"] == "assistant").count()
     }
@@ -197,7 +210,8 @@ impl Stage {
         if !request.body.is_object() {
             return plain(400, &shape.error(400));
         }
-        let cue = self.scenario.cue(&request.first_words(), request.replies_so_far());
+        let closing = request.closing_prompt();
+        let cue = self.scenario.cue(&request.first_words(), closing.as_deref(), request.replies_so_far());
         let earlier = self.earlier(cue);
         let blocks = self.scenario.blocks(cue, earlier);
         let id = format!("s{}_a{}_t{}_n{earlier}", self.series, cue.actor, cue.turn);

@@ -2,7 +2,8 @@
 //!
 //! A scenario is a JSON file, `{"prompt": "...", "actors": [{"match": "WORD", "turns": [[BLOCK, ...], ...]}, ...]}`. The
 //! actor is the first whose `match` occurs in the request's first user message; the turn is the number of assistant
-//! messages so far, and the last turn repeats. A request that is nobody's is answered with "ok". A block is one of
+//! messages so far, and the last turn repeats. The end-of-run prompt of a runner is for the first actor whose `match`
+//! occurs in the prompt, from its first turn on, unless its `match` occurs in the first message, too. A request that is nobody's is answered with "ok". A block is one of
 //!
 //! - `{"text": "..."}`: said
 //! - `{"tool": NAME, "input": {...}}`: called; `SPAWN` is Agent or Task, whichever is offered
@@ -111,9 +112,13 @@ impl Scenario {
     }
 
     /// Whose turn it is, and which.
-    pub(super) fn cue(&self, first_words: &str, replies_so_far: usize) -> Cue {
-        let actor = self.actors.iter().position(|actor| first_words.contains(&actor.word));
-        Cue { actor: actor.unwrap_or(self.actors.len()), turn: replies_so_far }
+    pub(super) fn cue(&self, first_words: &str, closing: Option<&str>, replies_so_far: usize) -> Cue {
+        let hears = |text: &str| self.actors.iter().position(|actor| text.contains(&actor.word));
+        if let Some(actor) = closing.and_then(hears) {
+            let goes_on = first_words.contains(&self.actors[actor].word);
+            return Cue { actor, turn: if goes_on { replies_so_far } else { 0 } };
+        }
+        Cue { actor: hears(first_words).unwrap_or(self.actors.len()), turn: replies_so_far }
     }
 
     /// What is said at a cue that came so many times before.
