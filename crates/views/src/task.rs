@@ -2,13 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, Variant, kind,
-    words::{Level, TaskStatus, Words},
+    Error as Rule, Id, Ref, Time, Variant, ids, kind,
+    words::{Level, Priority, TaskStatus, Words},
 };
-use trackway_store::{Reader, Result, params, queue::READY_TASK, shown::TaskShown, table::Shown};
+use trackway_store::{
+    Reader, Result, params,
+    queue::READY_TASK,
+    shown::TaskShown,
+    sql::{Param, ToParam},
+    table::Shown,
+};
 
 use crate::{
     page::{Filter, LIMIT_MAX, Listed, Order, Page, cut_texts},
+    related::{self, Related},
     view::View,
 };
 
@@ -17,7 +24,7 @@ const LONG_TEXTS: &[&str] = &["t.description", "t.motivation", "t.notes", "t.scr
 /// Steps of the way that are shown.
 const PATH_MAX: usize = 50;
 
-/// Show a task
+/// Show a task, and what refers to it
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct GetTask {
     /// Which one, by variant or id
@@ -27,12 +34,22 @@ pub struct GetTask {
 impl View for GetTask {
     const COMMAND: (&'static str, &'static str) = ("task", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = TaskShown;
+    type Output = TaskInFull;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<TaskShown> {
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<TaskInFull> {
         let id = read.resolve(&self.task)?;
-        read.shown_by_id("t", id)
+        let task = read.shown_by_id("t", id)?;
+        Ok(TaskInFull { related: related::of_task(read, &task, now)?, task })
     }
+}
+
+/// A task, and what refers to it.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct TaskInFull {
+    #[serde(flatten)]
+    pub task: TaskShown,
+    #[serde(flatten)]
+    pub related: Related,
 }
 
 /// List tasks
@@ -170,7 +187,7 @@ impl View for NextTask {
         let id = read.resolve(&self.id)?;
         let exactly = if level.is_some() { "and e.level = ?3" } else { "" };
         let mut bound = params![id].to_vec();
-        bound.extend(level.iter().map(trackway_store::sql::ToParam::to_param));
+        bound.extend(level.iter().map(ToParam::to_param));
         let next = read.one::<(Id<kind::Task>, Variant, Level)>(
             &format!(
                 "select n.id, n.variant, e.level from task_replaces e join tasks n on n.id = e.new_task_id
@@ -192,6 +209,9 @@ pub struct Ready {
     #[arg(long, value_name = "NUMBER")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: Option<i64>,
+    /// Go on after this task
+    #[arg(long, value_name = "ID")]
+    pub after: Option<String>,
 }
 
 impl View for Ready {
@@ -201,21 +221,34 @@ impl View for Ready {
     type Output = Listed<TaskShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let limit = self.limit.unwrap_or(100);
-        if !(1..=LIMIT_MAX).contains(&limit) {
-            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {limit}")).into());
+        let limit = Page { limit: self.limit, after: None }.limit_or(100)?;
+        let limit_and_one = limit + 1;
+        let mut bound = params![limit_and_one].to_vec();
+        let mut after = "";
+        if let Some(last) = &self.after {
+            // It may have been claimed since: its place in the order stays.
+            let id = read.resolve_even_deleted(&Ref::<kind::Task>::new(last))?;
+            let place = read.one::<(Priority, Time)>(
+                "select priority, created_at from tasks where tenant_id = ?1 and id = ?2",
+                params![id],
+            )?;
+            let (priority, created_at) =
+                place.ok_or_else(|| Rule::not_found(format!("there is nothing to go on after: {last:?}")))?;
+            after = "and (t.priority, t.created_at, t.id) > (?3, ?4, ?5)";
+            bound.extend([priority.to_param(), created_at.to_param(), id.to_param()].map(Param::into_owned));
         }
         let mut rows = read.query::<TaskShown>(
             &format!(
-                "{} where {READY_TASK} order by t.priority, t.created_at, t.id limit ?2",
+                "{} where {READY_TASK} {after} order by t.priority, t.created_at, t.id limit ?2",
                 cut_texts(TaskShown::select(), LONG_TEXTS)
             ),
-            params![limit + 1],
+            &bound,
         )?;
         let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
-        let more = (rows.len() > wanted).then(|| format!("--limit {}", (limit * 10).min(LIMIT_MAX)));
+        let more = rows.len() > wanted;
         rows.truncate(wanted);
-        Ok(Listed { rows, more })
+        let last = rows.last().map(|row| format!("--after {}", ids::suffix(row.task.id.uuid(), 12)));
+        Ok(Listed { rows, more: last.filter(|_| more) })
     }
 
     fn more(output: &Self::Output) -> Option<String> {

@@ -51,7 +51,7 @@ struct Whoami {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Show {
-    /// A path as in links (`/`, `/tasks/VARIANT`, `/runs/ID`, `/reports/TASK`, `/queue?status=ready`), or a variant, the end of an id, or `last` for the newest run
+    /// A path as in links (`/`, `/tasks/VARIANT`, `/runs/ID`, `/reports/TASK`, `/queue?status=ready`, `/latest?variant=VARIANT`, `/made?run=last`), or a variant, the end of an id, or `last` for the newest run
     page: String,
 }
 
@@ -242,11 +242,11 @@ fn query(arguments: JsonObject) -> String {
 
 fn ready(site: &Site, context: &Context, mut arguments: JsonObject) -> Result<String, Problem> {
     arguments.entry("limit").or_insert_with(|| json!(ROWS));
-    let mut read = site.core.store().read(context.tenant)?;
+    let mut read = site.core.reader(context)?;
     let answer = pages::ask(&mut read, ("", "ready"), Value::Object(arguments))?;
     let columns = ["variant", "title", "role", "status", "priority", "estimate"];
     let rows = answer.data.as_array().cloned().unwrap_or_default();
-    let mut page = Page::new("/tasks", "Ready to be started", answer.data);
+    let mut page = Page::new("/ready", "Ready to be started", answer.data);
     page.blocks.push(blocks::table(&rows, &columns, nouns::of("task"), "Nothing is ready."));
     if !rows.is_empty() {
         page.blocks.push(Block::Say("The most urgent comes first. `claim` gives you one, with a run.".to_owned()));
@@ -295,7 +295,7 @@ fn help(site: &Site, context: &Context, arguments: JsonObject) -> Result<String,
         let said = format!("# {name}\n\n{described}\n\nThe schema of `input`:\n\n```json\n{input}\n```\n");
         return Ok(answer::part(&said, 0, Some(&format!("/whoami/actions/{name}"))));
     }
-    let caller = Caller::of(&mut site.core.store().read(context.tenant)?, context)?;
+    let caller = Caller::of(&mut site.core.reader(context)?, context)?;
     let mut out =
         "# What you may do\n\n`act` does it; `help` with an action's name describes its input.\n\n".to_owned();
     for offer in offers::at(&Place::Whoami, &Value::Null, &caller) {
