@@ -103,7 +103,7 @@ both_engines! {
             let found = relations.iter().find(|relation| (&relation["from_table"], &relation["from_column"], &relation["to_table"]) == (&json!(from), &json!(column), &json!(to)));
             found.unwrap_or_else(|| panic!("{from}.{column} -> {to} is not shown"))["kept_by"].clone()
         };
-        let dropped = if schema["engine"] == "sqlite" { "constraint" } else { "write_path" };
+        let dropped = if text(&schema["engine"]).eq_ignore_ascii_case("sqlite") { "constraint" } else { "write_path" };
         assert_eq!(kept_by("task_variants", "variant", "tasks"), "write_path");
         assert_eq!(kept_by("task_revisions", "run_id", "runs"), "write_path");
         assert_eq!(kept_by("task_links", "from_task_id", "tasks"), "constraint");

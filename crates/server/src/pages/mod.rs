@@ -188,8 +188,14 @@ fn generic(read: &mut Reader<'_>, noun: &'static Noun, reference: &str) -> Resul
 
 /// Where a thing is, by its whole id where it has one.
 fn path(noun: &Noun, data: &Value, reference: &str) -> String {
-    let named = ["variant", "handle", "session_id", "tool_use_id", "name", "key", "id"];
-    let own = named.iter().find_map(|field| data.get(field).and_then(Value::as_str)).unwrap_or(reference);
+    // A queue item has the variant of its task, and a label a name, neither of which leads to it.
+    let naming = noun.named_by.unwrap_or(match noun.noun {
+        "task" => "variant",
+        "session" => "session_id",
+        "spawn" => "tool_use_id",
+        _ => "id",
+    });
+    let own = [naming, "id"].iter().find_map(|field| data.get(field).and_then(Value::as_str)).unwrap_or(reference);
     blocks::path_of(noun.noun, own).unwrap_or_default()
 }
 
