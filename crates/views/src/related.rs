@@ -67,10 +67,19 @@ const ROUTES: &str = "where t.tenant_id = ?1 and t.lineage_id = ?2 and o.tenant_
 
 /// Messages to the task, from the task, and from each of its newest runs: the newest of each, and of all of them.
 fn messages_sql(engine: Engine) -> String {
-    let of_run = "messages x where x.tenant_id = ?1 and x.from_run_id = r.id and x.from_task_id is null order by x.id desc limit ?3";
     let of_runs = match engine {
-        Engine::Sqlite => format!("messages i on i.tenant_id = ?1 and i.id in (select x.id from {of_run})"),
-        Engine::Postgres => format!("lateral (select x.id from {of_run}) i on true"),
+        Engine::Sqlite => {
+            "messages i on i.tenant_id = ?1 and i.id in (select x.id from messages x where x.tenant_id = ?1
+             and x.from_run_id = r.id and x.from_task_id is null order by x.id desc limit ?3)"
+        }
+        // A range instead of an equation: with the equation PostgreSQL may walk all messages of the tenant in the order of
+        // their ids, in the hope to meet one of the run soon. Only the index by run has this order.
+        Engine::Postgres => {
+            "lateral (select x.id from messages x where x.tenant_id = ?1 and x.from_task_id is null
+             and (x.from_run_id, x.id) >= (r.id, uuid '00000000-0000-0000-0000-000000000000')
+             and (x.from_run_id, x.id) <= (r.id, uuid 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+             order by x.from_run_id desc, x.id desc limit ?3) i on true"
+        }
     };
     format!(
         "where m.tenant_id = ?1 and m.id in (
