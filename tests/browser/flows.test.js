@@ -39,7 +39,7 @@ async function furnished() {
 const pages = (house) => [
   "/", "/runs", `/runs/${house.worked.run_id}`, "/tasks", "/tasks/fix/login-2", "/queue", "/agents", "/agents/coder",
   "/sessions", "/conversations", "/messages", "/search?words=redirect", "/decisions", `/decisions/${house.decision.id}`,
-  "/notes", `/notes/${house.note.id}`, "/why", `/why?of=${house.note.id}`, "/usage", "/events", "/api", "/whoami",
+  "/notes", `/notes/${house.note.id}`, "/why", `/why?of=${house.note.id}`, "/ready", "/made?run=last", "/usage", "/events", "/api", "/whoami",
   "/boards", "/boards/release", "/reports", "/reports/fix/login-2", `/conversations/${house.talk.id}`, "/studios/main",
   "/workflows/checkout", "/search", "/whoami/actions/create_note", "/nothing",
 ];

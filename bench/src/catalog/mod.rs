@@ -99,8 +99,8 @@ fn questions(house: &House, catalog: &Catalog) -> Outcome<()> {
         let met = verdict(samples.p99() < QUESTION_MAX);
         table.row([name.to_owned(), shown(samples.median()), shown(samples.p99()), met]);
     };
-    add("ready (100 rows)", ask(house, |_| Ready { limit: None })?);
-    add("ready --limit 1", ask(house, |_| Ready { limit: Some(1) })?);
+    add("ready (100 rows)", ask(house, |_| Ready { limit: None, after: None })?);
+    add("ready --limit 1", ask(house, |_| Ready { limit: Some(1), after: None })?);
     let next =
         |level: &'static str| move |draw| NextTask { id: Ref::new(catalog.replaced_id(draw)), level: level.to_owned() };
     add("task next --level any", ask(house, next("any"))?);

@@ -162,7 +162,7 @@ fn grow(mut record: Record, smallest: &Record, largest: u64) -> Outcome<[Growth;
 }
 
 fn made(run: Uuid, tree: bool) -> Made {
-    Made { run: Ref::new(run.to_string()), kind: None, action: None, tree }
+    Made { run: Ref::new(run.to_string()), kind: None, action: None, tree, limit: None, after: None }
 }
 
 /// The end of a note's id as people type it: eight digits, more where another id ends the same.

@@ -64,6 +64,15 @@ impl Core {
         question(&mut self.store.read(context.tenant)?)
     }
 
+    /// A reader for the views that the actor of a context asks for. Views restrict agents by it.
+    pub fn reader(&self, context: &Context) -> Result<Reader<'_>> {
+        let agent = match context.actor {
+            Actor::Agent(agent) => Some(agent),
+            Actor::Person(_) => None,
+        };
+        Ok(self.store.read(context.tenant)?.on_behalf_of(agent))
+    }
+
     /// Executes an action.
     pub fn execute<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
         only(self.transact(context, Ending::Commit, |work| work.perform_all(std::slice::from_ref(action)))?)

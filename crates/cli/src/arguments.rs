@@ -267,7 +267,7 @@ fn ready_command(ready: Command) -> Command {
             Arg::new("claim")
                 .long("claim")
                 .action(ArgAction::SetTrue)
-                .conflicts_with("limit")
+                .conflicts_with_all(["limit", "after"])
                 .help("Claim the first: get a run and its token for it"),
         )
         .args(flags)

@@ -205,10 +205,13 @@ impl House {
             .ok_or_else(|| Rule::usage(format!("there is no command {} {}", command.0, command.1)))?;
         let (_, rest) = matches.subcommand().unwrap_or(("", matches));
         let rest = rest.subcommand().map_or(rest, |(_, rest)| rest);
-        let tenant = self.tenant_id()?;
-        let answer = (view.with_matches)(&mut self.core.store().read(tenant)?, rest, Time::now())?;
+        let mut reader = self.reader()?;
+        let tenant = reader.tenant;
+        let answer = (view.with_matches)(&mut reader, rest, Time::now())?;
+        drop(reader);
         if let Some(document) = answer.document {
-            return Ok(Outcome::new(Value::String(document), Shape::Document));
+            let outcome = Outcome::new(Value::String(document), Shape::Document);
+            return Ok(Outcome { remarks: answer.remarks, ..outcome });
         }
         let mut outcome = Outcome::new(answer.data, Shape::of(view.command).with_columns(view.columns));
         outcome.more = answer.more;
@@ -223,13 +226,9 @@ impl House {
     /// Says who is at the door.
     fn whoami(&self) -> Result<Outcome, Failure> {
         let context = self.context()?;
-        let page = trackway_server::pages::whoami_at(
-            &mut self.core.store().read(context.tenant)?,
-            &context,
-            At::CommandLine,
-            Time::now(),
-        )
-        .map_err(|problem| Failure::from(Rule::usage(problem.message)))?;
+        let page =
+            trackway_server::pages::whoami_at(&mut self.core.reader(&context)?, &context, At::CommandLine, Time::now())
+                .map_err(|problem| Failure::from(Rule::usage(problem.message)))?;
         let text = trackway_server::markdown::body(&page);
         Ok(Outcome { text: Some(text), ..Outcome::new(page.data, Shape::Fields) })
     }
@@ -239,15 +238,11 @@ impl House {
         Ok(self.core.enter(&credential(self.token.clone(), &self.tenant))?)
     }
 
-    /// Reading needs a tenant; with a token, the token's.
+    /// Reading needs a tenant; with a token, the token's, on behalf of its holder.
     pub fn reader(&self) -> Result<Reader<'_>, Failure> {
-        Ok(self.core.store().read(self.tenant_id()?)?)
-    }
-
-    fn tenant_id(&self) -> Result<TenantId, Failure> {
         match self.token {
-            Some(_) => Ok(self.context()?.tenant),
-            None => Ok(tenant_named(self.core.store(), &self.tenant)?),
+            Some(_) => Ok(self.core.reader(&self.context()?)?),
+            None => Ok(self.core.store().read(tenant_named(self.core.store(), &self.tenant)?)?),
         }
     }
 

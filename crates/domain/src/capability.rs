@@ -58,7 +58,11 @@ pub const GRANTED: &[&str] = &[
     "queue_cancel",
     "queue_requeue",
     "set_board",
+    READ_SCRATCHPADS,
 ];
+
+/// Reading the scratchpads of other agents. The only capability that a view requires, not an action.
+pub const READ_SCRATCHPADS: &str = "read_scratchpads";
 
 /// What a run may do about itself.
 pub const OWN_RUN: &[&str] = &[

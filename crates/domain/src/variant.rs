@@ -13,10 +13,10 @@ pub const VARIANT_MAX: usize = 200;
 
 impl Variant {
     /// The selector rule: no variant, the command itself; one without `/`, below the command; one with `/`,
-    /// as it is, and it must start with the command when one is given.
+    /// as it is, and it must start with the command when one is given. Blanks around either are trimmed.
     pub fn select(command: Option<&str>, variant: Option<&str>) -> Result<Self> {
-        let command = command.filter(|command| !command.is_empty());
-        let variant = variant.filter(|variant| !variant.is_empty());
+        let command = command.map(str::trim).filter(|command| !command.is_empty());
+        let variant = variant.map(str::trim).filter(|variant| !variant.is_empty());
         match (command, variant) {
             (None, None) => {
                 Err(Error::usage("a command or a variant is needed").hint("give --command C, --variant V, or both"))
@@ -49,6 +49,7 @@ impl FromStr for Variant {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
+        let text = text.trim();
         let refused = |why: String| {
             Err(Error::usage(format!("variant {:?}: {why}", crate::text::cut(text, 80)))
                 .hint("segments of letters, digits, '.', '_' and '-', joined by '/'"))
@@ -100,16 +101,26 @@ mod tests {
         assert_eq!(select(Some("unit"), Some("unit/go")).unwrap(), "unit/go");
         assert_eq!(select(None, Some("unit/go")).unwrap(), "unit/go");
         assert_eq!(select(None, Some("go")).unwrap(), "go");
-        for (command, variant) in
-            [(Some("unit"), Some("lint/go")), (Some("unit"), Some("united/go")), (None, None), (Some(""), Some(""))]
-        {
+        assert_eq!(select(Some(" unit\t"), Some("  ")).unwrap(), "unit");
+        assert_eq!(select(Some(" unit"), Some("go ")).unwrap(), "unit/go");
+        assert_eq!(select(Some("unit "), Some(" unit/go\n")).unwrap(), "unit/go");
+        assert_eq!(select(Some("  "), Some(" unit/go ")).unwrap(), "unit/go");
+        for (command, variant) in [
+            (Some("unit"), Some("lint/go")),
+            (Some("unit"), Some("united/go")),
+            (None, None),
+            (Some(""), Some("")),
+            (Some(" "), None),
+        ] {
             assert_eq!(select(command, variant).unwrap_err().kind, crate::ErrorKind::Usage);
         }
     }
 
     #[test]
     fn refuses_what_is_not_a_variant() {
-        for text in ["", "/", "a//b", "a/", "/a", "a b", "a/actions/b", "actions", "ä", "a\n", &"x".repeat(201)] {
+        for text in
+            ["", "/", "a//b", "a/", "/a", "a b", "a/ b", "a/actions/b", " actions ", "ä", "a\nb", &"x".repeat(201)]
+        {
             assert!(text.parse::<Variant>().is_err(), "{text:?}");
         }
         assert!("x".repeat(200).parse::<Variant>().is_ok());
@@ -120,8 +131,8 @@ mod tests {
         fn what_is_accepted_is_kept_as_it_is(command in proptest::option::of(".{0,20}"), variant in proptest::option::of(".{0,20}")) {
             if let Ok(selected) = Variant::select(command.as_deref(), variant.as_deref()) {
                 prop_assert_eq!(selected.as_str().parse::<Variant>().unwrap(), selected.clone());
-                if let Some(variant) = variant.filter(|variant| !variant.is_empty()) {
-                    prop_assert!(selected.as_str().ends_with(&variant));
+                if let Some(variant) = variant.as_deref().map(str::trim).filter(|variant| !variant.is_empty()) {
+                    prop_assert!(selected.as_str().ends_with(variant));
                 }
             }
         }

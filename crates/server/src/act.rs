@@ -251,14 +251,18 @@ fn offers_at(site: &Site, context: &Context, place: &Place) -> Result<Vec<Offer>
 
 /// The thing a place is about, as it stands, and who asks.
 fn standing(site: &Site, context: &Context, place: &Place) -> Result<(Value, Caller), Problem> {
-    let mut read = site.core.store().read(context.tenant)?;
+    let mut read = site.core.reader(context)?;
     let caller = Caller::of(&mut read, context)?;
     let mut data = match place {
         Place::One(noun, reference) => pages::one(&mut read, noun, reference)?,
         _ => Value::Null,
     };
     if matches!(place, Place::One(noun, _) if noun.noun == "agent") {
-        data["scratchpad"] = pages::ask(&mut read, ("scratchpad", "get"), json!({ "agent": data["id"] }))?.data;
+        data["scratchpad"] = match pages::ask(&mut read, ("scratchpad", "get"), json!({ "agent": data["id"] })) {
+            // Another agent may not read it; no form begins with it.
+            Err(problem) if problem.status == StatusCode::FORBIDDEN => Value::Null,
+            pad => pad?.data,
+        };
     }
     Ok((data, caller))
 }

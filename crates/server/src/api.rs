@@ -24,7 +24,7 @@ pub fn ask(site: &Site, context: &Context, path: &str, query: &str) -> Result<Re
             .hint("/api/openapi.json lists them")
     })?;
     let input = input::from_pairs(schemas::of_question(entry), input::pairs(query), Empty::Said)?;
-    let answer = (entry.with_json)(&mut site.core.store().read(context.tenant)?, Value::Object(input), Time::now())?;
+    let answer = (entry.with_json)(&mut site.core.reader(context)?, Value::Object(input), Time::now())?;
     let data = match &answer.document {
         Some(document) => serde_json::from_str(document).unwrap_or_else(|_| Value::String(document.clone())),
         None => answer.data,

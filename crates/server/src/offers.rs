@@ -138,7 +138,16 @@ pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Ve
                 })
                 .collect()
         }
-        Place::Overview | Place::Why | Place::Search | Place::Usage | Place::Wake | Place::Api => Vec::new(),
+        Place::Ready => named("claim").map(|claim| offer(claim, Map::new())).into_iter().collect(),
+        Place::Overview
+        | Place::Why
+        | Place::Search
+        | Place::Usage
+        | Place::Wake
+        | Place::Made
+        | Place::Latest
+        | Place::Next
+        | Place::Api => Vec::new(),
     }
 }
 

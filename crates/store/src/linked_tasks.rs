@@ -146,6 +146,26 @@ impl Reader<'_> {
         (reports, without)
     }
 
+    /// Why the linked-task document of a task is empty although nothing failed.
+    pub fn reason_without_linked_tasks(&mut self, task: Id<kind::Task>) -> String {
+        let end = |own: &str, other: &str| {
+            format!(
+                "select t.deleted_at is not null, t.archived, t.lineage_id = o.lineage_id
+                 from task_links l join tasks t on t.id = l.{other} join tasks o on o.id = l.{own}
+                 where l.tenant_id = ?1 and l.{own} = ?2 and l.deleted_at is null"
+            )
+        };
+        let sql = format!("{} union all {}", end("from_task_id", "to_task_id"), end("to_task_id", "from_task_id"));
+        let ends = self.attempt(|read| {
+            let source = read.version_that_has(task, Has::Links)?.map_or(task, |version| version.id);
+            read.query::<(bool, bool, bool)>(&sql, params![source])
+        });
+        match ends {
+            Ok(ends) => empty_reason(&ends),
+            Err(error) => format!("linked tasks: unavailable: {error}"),
+        }
+    }
+
     /// Both lists, one row for each lineage.
     fn linked_lists(&mut self, task: Id<kind::Task>, now: Time) -> Result<Option<Lists>> {
         let source = Has::Links.source();
@@ -236,6 +256,20 @@ impl Reader<'_> {
         }
         Ok(spent)
     }
+}
+
+/// Says of the linked tasks, as (deleted, archived, another version of the task), why none is listed.
+fn empty_reason(ends: &[(bool, bool, bool)]) -> String {
+    if ends.is_empty() {
+        return "linked tasks: none: no task is linked to this one".to_owned();
+    }
+    let deleted = ends.iter().filter(|(deleted, ..)| *deleted).count();
+    let archived = ends.iter().filter(|(deleted, archived, _)| !deleted && *archived).count();
+    let own = ends.iter().filter(|(deleted, archived, own)| !deleted && !archived && *own).count();
+    let counts = [(deleted, "deleted"), (archived, "archived"), (own, "other versions of this task")];
+    let parts: Vec<String> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    format!("linked tasks: none: {} linked, of which {}", ends.len(), parts.join(", "))
 }
 
 fn linked_report(report: &CurrentReport) -> LinkedReport {

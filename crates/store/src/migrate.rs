@@ -24,6 +24,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (13, "attribution", include_str!("../migrations/0013_attribution.sql")),
     (14, "outcomes", include_str!("../migrations/0014_outcomes.sql")),
     (15, "ladder", include_str!("../migrations/0015_ladder.sql")),
+    (16, "task_page", include_str!("../migrations/0016_task_page.sql")),
 ];
 
 /// The schema this program knows.
@@ -46,6 +47,55 @@ pub(crate) fn statements(engine: Engine) -> Vec<String> {
         statements.extend(all.split(';').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned));
     }
     statements
+}
+
+/// A column as the migrations declare it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DeclaredColumn {
+    pub table: String,
+    pub name: String,
+    pub is_uuid: bool,
+    /// The table and the column that it refers to.
+    pub references: Option<(String, String)>,
+}
+
+/// Every column that the migrations declare, with what it refers to. Constraints that one engine drops later are included.
+pub(crate) fn columns() -> Vec<DeclaredColumn> {
+    let mut columns = Vec::new();
+    for text in texts(known_version()) {
+        let mut table = None;
+        for line in text.lines().map(str::trim).filter(|line| !line.starts_with("--")) {
+            if let Some(created) = line.strip_prefix("create table ").and_then(|rest| rest.strip_suffix(" (")) {
+                table = Some(created);
+            } else if let Some((altered, column)) =
+                line.strip_prefix("alter table ").and_then(|rest| rest.split_once(" add column "))
+            {
+                columns.extend(declared_column(altered, column));
+            } else if line == ");" {
+                table = None;
+            } else if let Some(table) = table {
+                columns.extend(declared_column(table, line));
+            }
+        }
+    }
+    columns
+}
+
+fn declared_column(table: &str, line: &str) -> Option<DeclaredColumn> {
+    let mut words = line.split_whitespace();
+    let (name, holds) = (words.next()?, words.next()?);
+    let holds = holds.trim_end_matches([',', ';']);
+    let is_column = TYPES.iter().any(|(known, ..)| *known == holds);
+    let references = line.split_once(" references ").and_then(|(_, rest)| {
+        let (to, key) = rest.split_once(" (")?;
+        Some((to.to_owned(), key.split(')').next()?.to_owned()))
+    });
+    is_column.then(|| DeclaredColumn {
+        table: table.to_owned(),
+        name: name.to_owned(),
+        is_uuid: holds == "uuid",
+        references,
+    })
 }
 
 /// Whether the database is empty or ours. Something else is an error, and is left alone.

@@ -207,18 +207,20 @@ impl Reader<'_> {
         if !can_name(text) {
             return Ok(None);
         }
-        if text == "last" {
-            let run = self.resolve(&Ref::<kind::Run>::new(text))?;
+        // Blanks around a variant or an id are trimmed; a path may begin or end with one.
+        let name = text.trim();
+        if name == "last" {
+            let run = self.resolve(&Ref::<kind::Run>::new(name))?;
             return self.entry(run.uuid());
         }
         let task = self.one::<(Uuid,)>(
             "select id from tasks where tenant_id = ?1 and variant = ?2 and deleted_at is null",
-            params![text],
+            params![name],
         )?;
         if let Some((task,)) = task {
             return self.entry(task);
         }
-        match self.entry_ending(text, None)? {
+        match self.entry_ending(name, None)? {
             Some(entry) => Ok(Some(entry)),
             None => self.entry_at(text),
         }

@@ -1,8 +1,10 @@
-//! The schema as the database itself tells it.
+//! The schema as the database itself reports it, and the relations that the write path keeps without a constraint.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::{connection::Engine, error::Result, row, store::Reader};
+use crate::{connection::Engine, error::Result, migrate, row, store::Reader};
 
 row! {
     /// A column of a table.
@@ -15,14 +17,41 @@ row! {
 }
 
 row! {
-    /// A foreign key.
-    pub struct Relation {
+    /// A foreign key of the live database.
+    pub struct ForeignKey {
         from_table: String,
         from_column: String,
         to_table: String,
         to_column: String,
     }
 }
+
+/// A column that refers to a column of another table.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Relation {
+    pub from_table: String,
+    pub from_column: String,
+    pub to_table: String,
+    pub to_column: String,
+    pub kept_by: KeptBy,
+}
+
+/// What guarantees that a relation leads somewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptBy {
+    /// A foreign key of the database.
+    Constraint,
+    /// The actions, which look the row up before they refer to it.
+    WritePath,
+}
+
+/// The ends of a relation: table and column, table and column.
+type Ends = (String, String, String, String);
+
+/// Relations that no migration declares: they lead to a key that is unique only within a tenant, or only while a row lives.
+const UNDECLARED: &[(&str, &str, &str, &str)] =
+    &[("task_variants", "variant", "tasks", "variant"), ("run_wakes", "digest", "wake_contexts", "digest")];
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TableInfo {
@@ -78,7 +107,7 @@ impl Reader<'_> {
                 _ => tables.push(TableInfo { name: column.table.clone(), columns: vec![column] }),
             }
         }
-        let relations = self.query_unscoped::<Relation>(relations, &[])?;
+        let relations = relations_of(&tables, self.query_unscoped::<ForeignKey>(relations, &[])?);
         let version = self.query_unscoped::<(i64,)>("select max(version) from trackway_migrations", &[])?;
         Ok(Schema {
             engine: self.engine().name(),
@@ -88,6 +117,66 @@ impl Reader<'_> {
             relations,
         })
     }
+}
+
+/// The relations of a database: its foreign keys, and those that the migrations mean but that it does not check. PostgreSQL
+/// has fewer foreign keys than SQLite (decision 14), so the relations come from the text of the migrations, which both share.
+fn relations_of(tables: &[TableInfo], keys: Vec<ForeignKey>) -> Vec<Relation> {
+    let live: BTreeSet<Ends> =
+        keys.into_iter().map(|key| (key.from_table, key.from_column, key.to_table, key.to_column)).collect();
+    let has = |table: &str, column: &str| {
+        let table = tables.iter().find(|known| known.name == table);
+        table.is_some_and(|table| table.columns.iter().any(|known| known.name == column))
+    };
+    let mut meant = declared();
+    meant.retain(|(from, column, to, key)| has(from, column) && has(to, key));
+    meant.extend(live.iter().cloned());
+    meant
+        .into_iter()
+        .map(|ends| {
+            let kept_by = if live.contains(&ends) { KeptBy::Constraint } else { KeptBy::WritePath };
+            let (from_table, from_column, to_table, to_column) = ends;
+            Relation { from_table, from_column, to_table, to_column, kept_by }
+        })
+        .collect()
+}
+
+/// Every relation that the migrations mean: `references` in their text; a `uuid` column that has the name of columns which all
+/// refer to one table, as `run_id`; and the few of [`UNDECLARED`].
+fn declared() -> BTreeSet<Ends> {
+    let columns = migrate::columns();
+    let mut by_name: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
+    for column in &columns {
+        if let Some((table, key)) = &column.references {
+            by_name.entry(&column.name).or_default().insert((table, key));
+        }
+    }
+    // `to_id` beside `to_kind` can lead to any kind of thing.
+    let is_of_any_kind = |column: &migrate::DeclaredColumn| {
+        let kind = column.name.strip_suffix("_id").map(|name| format!("{name}_kind"));
+        kind.is_some_and(|kind| columns.iter().any(|other| other.table == column.table && other.name == kind))
+    };
+    let target = |column: &migrate::DeclaredColumn| -> Option<(String, String)> {
+        if let Some(target) = &column.references {
+            return Some(target.clone());
+        }
+        let targets = by_name.get(column.name.as_str()).filter(|_| column.is_uuid && !is_of_any_kind(column))?;
+        match targets.iter().collect::<Vec<_>>().as_slice() {
+            [(table, key)] => Some(((*table).to_owned(), (*key).to_owned())),
+            _ => None,
+        }
+    };
+    let mut meant: BTreeSet<Ends> = columns
+        .iter()
+        .filter_map(|column| {
+            let (table, key) = target(column)?;
+            Some((column.table.clone(), column.name.clone(), table, key))
+        })
+        .collect();
+    meant.extend(UNDECLARED.iter().map(|(from, column, to, key)| {
+        ((*from).to_owned(), (*column).to_owned(), (*to).to_owned(), (*key).to_owned())
+    }));
+    meant
 }
 
 fn edges(tables: &[TableInfo], relations: &[Relation]) -> Vec<GraphEdge> {

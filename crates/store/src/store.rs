@@ -158,7 +158,7 @@ impl Store {
         let mut lent = self.lend()?;
         lent.open = Some(Opened::Read);
         lent.begin_read()?;
-        Ok(Reader { lent, tenant, queries: 0, resolved: Some(HashMap::new()) })
+        Ok(Reader { lent, tenant, agent: None, queries: 0, resolved: Some(HashMap::new()) })
     }
 
     /// Asks one question about the database itself, or about which tenants there are. One alone is of one moment by itself.
@@ -181,7 +181,7 @@ impl Store {
         let now = Time::now();
         let (ids, unindexed) = (Cell::new(0), Vec::new());
         Ok(Writer {
-            reader: Reader { lent, tenant, queries: 0, resolved: None },
+            reader: Reader { lent, tenant, agent: None, queries: 0, resolved: None },
             now,
             hopeful: false,
             ids,
@@ -389,6 +389,8 @@ const ROUNDS_MAX: usize = 5;
 pub struct Reader<'a> {
     lent: Lent<'a>,
     pub tenant: TenantId,
+    /// The agent that asks; people and the program itself are not restricted.
+    agent: Option<Id<kind::Agent>>,
     /// Questions asked so far.
     queries: u64,
     /// What references were found to name: at one moment it stays so. Whoever writes looks each time.
@@ -398,6 +400,17 @@ pub struct Reader<'a> {
 impl Reader<'_> {
     pub fn engine(&self) -> Engine {
         self.lent.engine()
+    }
+
+    /// Answers views on behalf of an agent: some views restrict what an agent may read.
+    #[must_use]
+    pub fn on_behalf_of(self, agent: Option<Id<kind::Agent>>) -> Self {
+        Self { agent, ..self }
+    }
+
+    /// The agent that asks, if it is an agent.
+    pub fn asking_agent(&self) -> Option<Id<kind::Agent>> {
+        self.agent
     }
 
     /// Runs a query. `?1` is the tenant, always: a text that does not use it is refused.

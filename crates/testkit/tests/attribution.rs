@@ -48,7 +48,7 @@ fn text(value: &Value) -> &str {
 }
 
 fn touches(run: &RunHand<'_>) -> Vec<TouchShown> {
-    let made = Made { run: Ref::from(run.id), kind: None, action: None, tree: false };
+    let made = Made { run: Ref::from(run.id), kind: None, action: None, tree: false, limit: None, after: None };
     run.house.read(|reader| Ok(made.answer(reader, Time::now())?)).touches
 }
 
@@ -227,7 +227,7 @@ engines! {
         house.act_as(&holding, "queue_heartbeat", json!({ "id": item, "fence": fence })).unwrap();
         house.act_as(&holding, "queue_complete", json!({ "id": item, "fence": fence })).unwrap();
         let run = holding.run.unwrap();
-        let made = Made { run: Ref::from(run), kind: None, action: None, tree: false };
+        let made = Made { run: Ref::from(run), kind: None, action: None, tree: false, limit: None, after: None };
         assert_eq!(house.read(|reader| Ok(made.answer(reader, Time::now())?)).touches, []);
         assert!(no_effect(&house, run));
     }

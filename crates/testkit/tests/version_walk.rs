@@ -133,7 +133,7 @@ fn latest_agrees_with_the_model(engine: Engine, cases: u32) {
                 );
             }
             let ready: BTreeSet<String> = house
-                .read(|read| Ok(Ready { limit: None }.answer(read, Time::now())?))
+                .read(|read| Ok(Ready { limit: None, after: None }.answer(read, Time::now())?))
                 .rows
                 .into_iter()
                 .map(|row| row.shown.task.id.to_string())

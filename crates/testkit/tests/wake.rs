@@ -51,7 +51,7 @@ fn raw(house: &House) -> Connection {
 fn document_text(house: &House, task: &str) -> String {
     let wake = Wake { task: Ref::new(task), agent: None, explain: false, linked: true };
     match house.read(|read| Ok(wake.answer(read, Time::now())?)) {
-        WakeShown::Document(document) => document,
+        WakeShown::Document(document) => document.text,
         WakeShown::Context(context) => panic!("{context:?}"),
     }
 }
@@ -64,7 +64,7 @@ fn context(house: &House, task: &str, agent: Option<&str>, explain: bool) -> Con
     let wake = Wake { task: Ref::new(task), agent: agent.map(Ref::new), explain, linked: false };
     match house.read(|read| Ok(wake.answer(read, Time::now())?)) {
         WakeShown::Context(context) => context,
-        WakeShown::Document(document) => panic!("{document}"),
+        WakeShown::Document(document) => panic!("{document:?}"),
     }
 }
 

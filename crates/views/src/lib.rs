@@ -13,6 +13,7 @@ pub mod package;
 pub mod page;
 pub mod queue;
 pub mod registry;
+pub mod related;
 pub mod report;
 pub mod run;
 pub mod scratchpad;

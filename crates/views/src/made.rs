@@ -8,7 +8,10 @@ use trackway_domain::{
 use trackway_store::{Reader, Result, params, row};
 use uuid::Uuid;
 
-use crate::view::View;
+use crate::{
+    page::{LIMIT_MAX, Page},
+    view::View,
+};
 
 /// Show everything a run made or changed
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
@@ -25,6 +28,13 @@ pub struct Made {
     #[arg(long)]
     #[serde(default)]
     pub tree: bool,
+    /// How many to show (all)
+    #[arg(long, value_name = "NUMBER")]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
+    pub limit: Option<i64>,
+    /// Go on after so many of them
+    #[arg(long, value_name = "NUMBER")]
+    pub after: Option<u32>,
 }
 
 row! {
@@ -48,6 +58,11 @@ row! {
 pub struct MadeByRun {
     pub run_id: Id<kind::Run>,
     pub touches: Vec<TouchShown>,
+    /// How many there are, of which these are a part.
+    pub total: usize,
+    /// The flag that shows the next part.
+    #[serde(skip)]
+    pub more: Option<String>,
 }
 
 const COLUMNS: &str =
@@ -89,6 +104,18 @@ impl View for Made {
             self.kind.is_none_or(|kind| kind == touch.resource_type)
                 && self.action.is_none_or(|action| action == touch.action_type)
         });
-        Ok(MadeByRun { run_id, touches })
+        let total = touches.len();
+        let after = usize::try_from(self.after.unwrap_or(0)).unwrap_or(usize::MAX).min(total);
+        touches.drain(..after);
+        if let Some(limit) = self.limit {
+            let limit = Page { limit: Some(limit), after: None }.limit_or(LIMIT_MAX)?;
+            touches.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        }
+        let next = after + touches.len();
+        Ok(MadeByRun { run_id, touches, total, more: (next < total).then(|| format!("--after {next}")) })
+    }
+
+    fn more(output: &MadeByRun) -> Option<String> {
+        output.more.clone()
     }
 }

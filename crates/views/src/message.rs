@@ -5,7 +5,7 @@ use trackway_domain::{
     Id, Ref, Time, Variant,
     kind::{self, Kind},
     text,
-    words::RunStatus,
+    words::{MessageStatus, RunStatus},
 };
 use trackway_store::{Engine, Reader, Result, params, row, shown::MessageShown, table::Shown};
 use uuid::Uuid;
@@ -226,9 +226,22 @@ fn handling(read: &mut Reader<'_>, message: &MessageShown) -> Result<Vec<Handlin
     Ok(handled)
 }
 
+/// The condition on a status, as a literal: the index of the other statuses leaves out `ingested`, which nearly all have.
+fn status_condition(status: MessageStatus) -> &'static str {
+    match status {
+        MessageStatus::Ingested => "m.status = 'ingested'",
+        MessageStatus::Succeeded => "m.status = 'succeeded'",
+        MessageStatus::Failed => "m.status = 'failed'",
+        MessageStatus::Timeout => "m.status = 'timeout'",
+    }
+}
+
 /// List messages, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListMessages {
+    /// Only with this status
+    #[arg(long)]
+    pub status: Option<MessageStatus>,
     #[command(flatten)]
     #[serde(flatten)]
     pub which: Which,
@@ -258,9 +271,11 @@ impl View for ListMessages {
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let wanted = self.which.resolve(read)?;
         let select = cut_texts(MessageShown::select(), &["c.body"]);
-        self.page.read(read, &select, "m", wanted.filter(), Order::NewestFirst, |shown: &MessageShown| {
-            shown.message.id.uuid()
-        })
+        let filter = match self.status {
+            None => wanted.filter(),
+            Some(status) => wanted.filter().always(status_condition(status)),
+        };
+        self.page.read(read, &select, "m", filter, Order::NewestFirst, |shown: &MessageShown| shown.message.id.uuid())
     }
 
     fn more(output: &Self::Output) -> Option<String> {

@@ -112,12 +112,27 @@ pub struct Pin {
     pub updated_at: Time,
 }
 
+impl From<PackageShown> for Pin {
+    fn from(shown: PackageShown) -> Self {
+        Self {
+            id: shown.package.id.uuid(),
+            role: shown.role,
+            task_id: shown.package.task_id,
+            variant: shown.variant,
+            updated_at: shown.package.updated_at,
+        }
+    }
+}
+
 /// List pins
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListPackages {
     /// Only of this role
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
+    /// Only of this task, whichever version is pinned
+    #[arg(long)]
+    pub task: Option<Ref<kind::Task>>,
     #[command(flatten)]
     #[serde(flatten)]
     pub page: Page,
@@ -130,21 +145,19 @@ impl View for ListPackages {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let role = read.resolve_optional(self.role.as_ref())?;
+        let task = read.resolve_optional(self.task.as_ref())?;
         let filter = Filter::default()
             .always("p.deleted_at is null and t.deleted_at is null")
-            .and("p.role_id = ?", role.as_ref());
+            .and("p.role_id = ?", role.as_ref())
+            .and(
+                "p.lineage_id = (select v.lineage_id from tasks v where v.tenant_id = ?1 and v.id = ?)",
+                task.as_ref(),
+            );
         let listed =
             self.page.read(read, PackageShown::select(), "p", filter, Order::OldestFirst, |shown: &PackageShown| {
                 shown.package.id.uuid()
             })?;
-        let pin = |shown: PackageShown| Pin {
-            id: shown.package.id.uuid(),
-            role: shown.role,
-            task_id: shown.package.task_id,
-            variant: shown.variant,
-            updated_at: shown.package.updated_at,
-        };
-        Ok(Listed { rows: listed.rows.into_iter().map(pin).collect(), more: listed.more })
+        Ok(Listed { rows: listed.rows.into_iter().map(Pin::from).collect(), more: listed.more })
     }
 
     fn more(output: &Self::Output) -> Option<String> {

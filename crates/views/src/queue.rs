@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What a list of items shows only the beginning of.
-const LONG_TEXTS: &[&str] = &["q.description", "q.error"];
+pub(crate) const LONG_TEXTS: &[&str] = &["q.description", "q.error"];
 const COLUMNS: &[&str] = &[
     "id",
     "status",
@@ -279,7 +279,7 @@ impl View for SizeOfQueue {
 }
 
 /// Says of an item how it stands at a time: what waits until then is ready for whoever takes.
-fn stand(shown: &mut QueueItemShown, now: Time) {
+pub(crate) fn stand(shown: &mut QueueItemShown, now: Time) {
     let item = &mut shown.item;
     if item.status == ItemStatus::Waiting && item.not_before.is_some_and(|time| time <= now) {
         item.status = ItemStatus::Ready;

@@ -19,6 +19,7 @@ use trackway_store::{
 use crate::{
     made::{TouchShown, touches},
     page::{Filter, Listed, Order, Page},
+    scratchpad::require_readable,
     view::View,
 };
 
@@ -179,6 +180,10 @@ impl View for ShowRun {
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<RunInFull> {
         let id = read.resolve(&self.run)?;
         let run = read.shown_by_id::<RunShown>("u", id)?;
+        if self.wake {
+            // The wake context holds the agent's scratchpad as it was.
+            require_readable(read, run.run.agent_id)?;
+        }
         let touches = touches(read, id)?;
         let usage: Vec<Usage> = read.rows("where tenant_id = ?1 and run_id = ?2 order by id", params![id])?;
         let costs: Vec<f64> = usage.iter().filter_map(|call| call.cost).collect();

@@ -2,13 +2,38 @@
 
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
-use trackway_domain::{Error as Rule, Id, Ref, Time, kind};
+use trackway_domain::{
+    Error as Rule, Id, Ref, Time,
+    capability::{self, READ_SCRATCHPADS},
+    kind,
+};
 use trackway_store::{
     Reader, Result, params, row,
     tables::{Scratchpad, ScratchpadRevision},
 };
 
 use crate::view::View;
+
+/// Refuses an agent that asks for another agent's scratchpad without the capability. People read all of their tenant.
+pub fn require_readable(read: &mut Reader<'_>, agent: Id<kind::Agent>) -> Result<()> {
+    let Some(asking) = read.asking_agent().filter(|asking| *asking != agent) else {
+        return Ok(());
+    };
+    let (handle, capabilities) = read
+        .one::<(String, Option<Vec<String>>)>(
+            "select handle, capabilities from agents where tenant_id = ?1 and id = ?2",
+            params![asking],
+        )?
+        .unwrap_or_default();
+    Ok(capability::check_agent(&handle, capabilities.as_deref(), READ_SCRATCHPADS)?)
+}
+
+/// The agent whose scratchpad is asked for, if the caller may read it.
+fn readable(read: &mut Reader<'_>, agent: &Ref<kind::Agent>) -> Result<Id<kind::Agent>> {
+    let agent = read.resolve_even_deleted(agent)?;
+    require_readable(read, agent)?;
+    Ok(agent)
+}
 
 /// Show an agent's scratchpad
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
@@ -32,7 +57,7 @@ impl View for GetScratchpad {
     type Output = ScratchpadShown;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ScratchpadShown> {
-        let agent = read.resolve_even_deleted(&self.agent)?;
+        let agent = readable(read, &self.agent)?;
         let present = read.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
         Ok(present.map_or_else(
             || ScratchpadShown { content: String::new(), revision: 0, updated_at: None },
@@ -66,7 +91,7 @@ impl View for ScratchpadHistory {
     type Output = Vec<RevisionShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let agent = read.resolve_even_deleted(&self.agent)?;
+        let agent = readable(read, &self.agent)?;
         read.query(
             "select r.revision, r.run_id, g.display_path, r.created_at, length(r.content) from scratchpad_revisions r
              left join registry g on g.id = r.actor_id where r.tenant_id = ?1 and r.agent_id = ?2 order by r.revision desc",
@@ -102,7 +127,7 @@ impl View for ScratchpadDiff {
     type Output = Difference;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Difference> {
-        let agent = read.resolve_even_deleted(&self.agent)?;
+        let agent = readable(read, &self.agent)?;
         let present = read.count(
             "select coalesce(max(revision), 0) from scratchpad_revisions where tenant_id = ?1 and agent_id = ?2",
             params![agent],

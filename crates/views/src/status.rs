@@ -61,7 +61,7 @@ impl View for Status {
             "select count(*) from runs where tenant_id = ?1 and status = ?2",
             params![RunStatus::Running],
         )?;
-        let ready = Ready { limit: Some(SHOWN) }.answer(read, now)?.rows;
+        let ready = Ready { limit: Some(SHOWN), after: None }.answer(read, now)?.rows;
         let last_run = read.shown::<RunShown>("where u.tenant_id = ?1 order by u.id desc limit 1", &[])?.pop();
         let hooked_at = read.one::<(Option<Time>,)>(
             "select max(hooked_at) from (select hooked_at from sessions where tenant_id = ?1 order by started_at desc limit ?2) s",

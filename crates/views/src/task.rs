@@ -4,14 +4,22 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, Variant, kind,
-    words::{Level, TaskStatus, Words},
+    Error as Rule, Id, Ref, Time, Variant, ids, kind,
+    words::{Level, Priority, TaskStatus, Words},
 };
-use trackway_store::{Reader, Result, params, queue::READY_TASK, row, shown::TaskShown, sql::ToParam, table::Shown};
+use trackway_store::{
+    Reader, Result, params,
+    queue::READY_TASK,
+    row,
+    shown::TaskShown,
+    sql::{Param, ToParam},
+    table::Shown,
+};
 use uuid::Uuid;
 
 use crate::{
     page::{Filter, LIMIT_MAX, Listed, Order, Page, cut_texts},
+    related::{self, Related},
     view::View,
 };
 
@@ -22,7 +30,7 @@ const BLOCKERS_CHUNK: usize = 500;
 /// Steps of the way that are shown.
 const PATH_MAX: usize = 50;
 
-/// Show a task
+/// Show a task, and what refers to it
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct GetTask {
     /// Which one, by variant or id
@@ -32,12 +40,22 @@ pub struct GetTask {
 impl View for GetTask {
     const COMMAND: (&'static str, &'static str) = ("task", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = TaskShown;
+    type Output = TaskInFull;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<TaskShown> {
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<TaskInFull> {
         let id = read.resolve(&self.task)?;
-        read.shown_by_id("t", id)
+        let task = read.shown_by_id("t", id)?;
+        Ok(TaskInFull { related: related::of_task(read, &task, now)?, task })
     }
+}
+
+/// A task, and what refers to it.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct TaskInFull {
+    #[serde(flatten)]
+    pub task: TaskShown,
+    #[serde(flatten)]
+    pub related: Related,
 }
 
 /// List tasks
@@ -199,6 +217,9 @@ pub struct Ready {
     #[arg(long, value_name = "NUMBER")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: Option<i64>,
+    /// Go on after this task
+    #[arg(long, value_name = "ID")]
+    pub after: Option<String>,
 }
 
 row! {
@@ -253,26 +274,39 @@ impl View for Ready {
     type Output = Listed<ReadyTask>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let limit = self.limit.unwrap_or(100);
-        if !(1..=LIMIT_MAX).contains(&limit) {
-            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {limit}")).into());
+        let limit = Page { limit: self.limit, after: None }.limit_or(100)?;
+        let limit_and_one = limit + 1;
+        let mut bound = params![limit_and_one].to_vec();
+        let mut after = "";
+        if let Some(last) = &self.after {
+            // It may have been claimed since: its place in the order stays.
+            let id = read.resolve_even_deleted(&Ref::<kind::Task>::new(last))?;
+            let place = read.one::<(Priority, Time)>(
+                "select priority, created_at from tasks where tenant_id = ?1 and id = ?2",
+                params![id],
+            )?;
+            let (priority, created_at) =
+                place.ok_or_else(|| Rule::not_found(format!("there is nothing to go on after: {last:?}")))?;
+            after = "and (t.priority, t.created_at, t.id) > (?3, ?4, ?5)";
+            bound.extend([priority.to_param(), created_at.to_param(), id.to_param()].map(Param::into_owned));
         }
         let mut rows = read.query::<TaskShown>(
             &format!(
-                "{} where {READY_TASK} order by t.priority, t.created_at, t.id limit ?2",
+                "{} where {READY_TASK} {after} order by t.priority, t.created_at, t.id limit ?2",
                 cut_texts(TaskShown::select(), LONG_TEXTS)
             ),
-            params![limit + 1],
+            &bound,
         )?;
         let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
-        let more = (rows.len() > wanted).then(|| format!("--limit {}", (limit * 10).min(LIMIT_MAX)));
+        let more = rows.len() > wanted;
         rows.truncate(wanted);
+        let last = rows.last().map(|row| format!("--after {}", ids::suffix(row.task.id.uuid(), 12)));
         let mut blockers = blockers(read, &rows)?;
         let row = |shown: TaskShown| ReadyTask {
             blockers: blockers.remove(&shown.task.lineage_id).unwrap_or_default(),
             shown,
         };
-        Ok(Listed { rows: rows.into_iter().map(row).collect(), more })
+        Ok(Listed { rows: rows.into_iter().map(row).collect(), more: last.filter(|_| more) })
     }
 
     fn more(output: &Self::Output) -> Option<String> {

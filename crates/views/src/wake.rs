@@ -7,7 +7,7 @@ use trackway_domain::{
 };
 use trackway_store::{Reader, Result, wake::Waking};
 
-use crate::view::View;
+use crate::{scratchpad::require_readable, view::View};
 
 /// Show what an agent would be told if it woke on a task, without starting anything
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
@@ -34,7 +34,16 @@ pub enum WakeShown {
     /// The context, or where it comes from.
     Context(ContextShown),
     /// The document.
-    Document(String),
+    Document(LinkedDocument),
+}
+
+/// The linked-task document, and what a reader of it should know.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct LinkedDocument {
+    pub text: String,
+    #[serde(skip)]
+    pub remarks: Vec<String>,
 }
 
 /// A wake context.
@@ -61,9 +70,18 @@ impl View for Wake {
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<WakeShown> {
         let task = read.resolve(&self.task)?;
         if self.linked {
-            return Ok(WakeShown::Document(read.linked_tasks(task, now).tasks.document()));
+            let linked = read.linked_tasks(task, now);
+            let mut remarks = linked.problems();
+            if linked.tasks.is_empty() && linked.failure.is_none() {
+                remarks.push(read.reason_without_linked_tasks(task));
+            }
+            return Ok(WakeShown::Document(LinkedDocument { text: linked.tasks.document(), remarks }));
         }
         let agent = read.resolve_optional(self.agent.as_ref())?;
+        if let Some(agent) = agent {
+            // The context holds the agent's scratchpad.
+            require_readable(read, agent)?;
+        }
         let context = read.wake_context(Waking { agent, task: Some(task), run: None }, now);
         let told = context.markdown();
         Ok(WakeShown::Context(ContextShown {
@@ -80,8 +98,15 @@ impl View for Wake {
 
     fn document(output: &WakeShown) -> Option<String> {
         match output {
-            WakeShown::Document(document) => Some(document.clone()),
+            WakeShown::Document(document) => Some(document.text.clone()),
             WakeShown::Context(_) => None,
+        }
+    }
+
+    fn remarks(output: &WakeShown) -> Vec<String> {
+        match output {
+            WakeShown::Document(document) => document.remarks.clone(),
+            WakeShown::Context(_) => Vec::new(),
         }
     }
 }

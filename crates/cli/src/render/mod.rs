@@ -10,6 +10,7 @@ mod run;
 mod schema;
 mod session;
 mod status;
+mod task;
 
 use std::{
     collections::HashMap,
@@ -49,6 +50,7 @@ pub enum Shape {
     Doctor,
     Board,
     BoardDiff,
+    Task,
     SchemaTable,
     SchemaMarkdown,
     SchemaMermaid,
@@ -81,6 +83,7 @@ impl Shape {
             ("run", "tree") => Self::Tree,
             ("run", "show") => Self::Run,
             ("board", "get") => Self::Board,
+            ("task", "get") => Self::Task,
             ("session", "show") => Self::Session,
             ("task", "history") => Self::RowsOf("versions", VERSIONS),
             ("", "backup" | "restore" | "move") => Self::RowsOf("tables", COPIED),
@@ -118,10 +121,13 @@ impl Output {
 
     /// Data to stdout, everything else to stderr. A reader that went away is no failure.
     pub fn print(self, outcome: &Outcome) -> Result<ExitCode, Failure> {
-        if !self.json {
+        // A document has no envelope that could hold remarks.
+        if !self.json || outcome.shape == Shape::Document {
             for remark in &outcome.remarks {
                 writeln!(anstream::stderr(), "{remark}")?;
             }
+        }
+        if !self.json {
             if let Some(more) = &outcome.more {
                 writeln!(anstream::stderr(), "there is more: {more}")?;
             }
@@ -183,6 +189,7 @@ impl Output {
             Shape::Session => page.session(data),
             Shape::Doctor => page.doctor(data),
             Shape::Board => page.board(data),
+            Shape::Task => page.task(data),
             Shape::BoardDiff => page.board_diff(data),
             Shape::Status => page.status(data),
             Shape::SchemaTable => page.schema_table(data),

@@ -25,7 +25,10 @@ impl Page {
             .collect();
         let sections = [
             ("tables", self.rows(&Value::Array(tables), &["table", "columns"])),
-            ("relations", self.rows(&data["relations"], &["from_table", "from_column", "to_table", "to_column"])),
+            (
+                "relations",
+                self.rows(&data["relations"], &["from_table", "from_column", "to_table", "to_column", "kept_by"]),
+            ),
             ("graph edges", self.rows(&data["edges"], &["table", "from_column", "to_column", "between"])),
         ];
         let shown: Vec<_> = sections.into_iter().map(|(title, rows)| format!("{}\n{rows}", heading(title))).collect();
@@ -42,15 +45,16 @@ pub(super) fn markdown(data: &Value) -> String {
             let _ = writeln!(out, "| {} | {} | {required} |", text(column, "name"), text(column, "type"));
         }
     }
-    out.push_str("\n## Relations\n\n| from | to |\n|---|---|\n");
+    out.push_str("\n## Relations\n\n| from | to | kept by |\n|---|---|---|\n");
     for relation in list(data, "relations") {
         let _ = writeln!(
             out,
-            "| {}.{} | {}.{} |",
+            "| {}.{} | {}.{} | {} |",
             text(relation, "from_table"),
             text(relation, "from_column"),
             text(relation, "to_table"),
-            text(relation, "to_column")
+            text(relation, "to_column"),
+            text(relation, "kept_by").replace('_', " ")
         );
     }
     out.push_str("\n## Graph edges\n\n| table | from | to | between |\n|---|---|---|---|\n");
@@ -78,9 +82,11 @@ pub(super) fn mermaid(data: &Value) -> String {
         out.push_str("  }\n");
     }
     for relation in list(data, "relations") {
+        // A dashed line, where the database does not check the relation.
+        let (line, mark) = if relation["kept_by"] == "write_path" { ("..", " (write path)") } else { ("--", "") };
         let _ = writeln!(
             out,
-            "  {} }}o--|| {} : \"{}\"",
+            "  {} }}o{line}|| {} : \"{}{mark}\"",
             text(relation, "from_table"),
             text(relation, "to_table"),
             text(relation, "from_column")

@@ -39,6 +39,7 @@ mod pages;
 mod queue;
 mod record;
 mod reference;
+mod related;
 mod retention;
 mod routes;
 mod runs;

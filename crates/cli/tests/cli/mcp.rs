@@ -150,6 +150,37 @@ both_engines! {
         assert_eq!(of(&answers, 2)["result"]["isError"], false);
     }
 
+    fn versions_ready_tasks_and_scratchpads_are_shown(terminal: Terminal) {
+        task(&terminal, "seams");
+        terminal.json(&["task", "set", "--workflow", "ops", "--variant", "seams/2", "--replaces", "seams", "--level", "minor"]);
+        terminal.json(&["agent", "set", "--handle", "bob"]);
+        let (run, bob) = terminal.starts(&["--agent", "bob", "--task", "seams/2"]);
+        terminal.json_with(Some(&bob), &["scratchpad", "update", "--content", "in the shed"]);
+        let (_, worker) = terminal.starts(&["--agent", "worker"]);
+        block_on(async {
+            let client = Client::over_stdio(&terminal, Some(&worker), &VERSIONS[0]).await;
+            let show = |page: &str| client.answer("show", json!({ "page": page }));
+            assert!(show("/latest?variant=seams").await.starts_with("# Current version: seams/2\n"));
+            assert!(show("/next?id=seams&level=minor").await.starts_with("# Next version: seams/2\n"));
+            assert!(show("/made?run=last").await.contains("This run made nothing that matches."));
+            assert!(show("/ready").await.contains("# Ready tasks"));
+            assert!(show("/tasks/seams").await.contains("[seams/2](/latest?variant=seams)"));
+            let (failed, said) = client.call("show", json!({ "page": "/agents/bob?from=0&to=1" })).await;
+            assert!(failed && said.contains("agent worker may not read_scratchpads"), "{said}");
+            let (failed, said) = client.call("show", json!({ "page": "/wake?task=seams/2&agent=bob" })).await;
+            assert!(failed && said.contains("agent worker may not read_scratchpads"), "{said}");
+            let read = client.service.read_resource(ReadResourceRequestParams::new("trackway:///agents/bob")).await.unwrap();
+            let read = serde_json::to_string(&read.contents).unwrap();
+            assert!(read.contains("read_scratchpads") && !read.contains("in the shed"), "{read}");
+            let mut wake = GetPromptRequestParams::new("wake");
+            wake.arguments = json!({ "task": "seams/2", "agent": "bob" }).as_object().cloned();
+            assert!(client.service.get_prompt(wake).await.is_err());
+            assert!(!show(&format!("/runs/{run}")).await.contains("in the shed"));
+            terminal.json(&["agent", "set", "--handle", "worker", "--capability", "read_scratchpads"]);
+            assert!(show("/agents/bob").await.contains("in the shed"));
+        });
+    }
+
     fn a_token_in_the_environment_is_who_acts(terminal: Terminal) {
         task(&terminal, "seams");
         let (run, token) = terminal.starts(&["--agent", "worker", "--task", "seams"]);

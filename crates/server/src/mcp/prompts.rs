@@ -44,7 +44,7 @@ fn wake(site: &Site, context: &Context, arguments: &JsonObject) -> Result<String
             .hint("`ready` lists some")
             .into());
     }
-    let mut read = site.core.store().read(context.tenant)?;
+    let mut read = site.core.reader(context)?;
     let input = json!({ "task": arguments.get("task"), "agent": arguments.get("agent") });
     let told = pages::ask(&mut read, ("", "wake"), input)?.data;
     Ok(told["text"].as_str().unwrap_or_default().to_owned())
@@ -58,7 +58,7 @@ fn hand_off(site: &Site, context: &Context, task: Option<&str>) -> Result<String
             "Before you stop, write down how it stands{task}. `act` with `set_report` says it for an agent, `set_scratchpad` keeps what that agent should know next time, `create_note` tells everybody. Keep {GOOD}."
         ));
     };
-    let mut read = site.core.store().read(context.tenant)?;
+    let mut read = site.core.reader(context)?;
     let pad = read.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
     let present = match pad.filter(|pad| !pad.content.trim().is_empty()) {
         Some(pad) => format!("It now holds (revision {}):\n\n{}", pad.revision, fenced("text", &pad.content)),

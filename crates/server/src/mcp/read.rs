@@ -50,7 +50,7 @@ fn at(site: &Site, context: &Context, address: &Address, query: &str) -> Result<
         (Wanted::Action(name), place) => act::describe(site, context, place, name),
         (Wanted::Page, Place::Whoami) => {
             input::none_but(query, &[])?;
-            pages::whoami_at(&mut site.core.store().read(context.tenant)?, context, At::Mcp, Time::now())
+            pages::whoami_at(&mut site.core.reader(context)?, context, At::Mcp, Time::now())
         }
         (Wanted::Page, place) => pages::page(site, context, place, query, Format::Markdown),
     }
@@ -58,7 +58,7 @@ fn at(site: &Site, context: &Context, address: &Address, query: &str) -> Result<
 
 /// Where the thing of a name is: a variant, the end of an id, `last`.
 fn named(site: &Site, context: &Context, name: &str) -> Result<Address, Problem> {
-    let found = site.core.store().read(context.tenant)?.anything(name)?;
+    let found = site.core.reader(context)?.anything(name)?;
     let path = found.and_then(|entry| blocks::path_of(entry.kind.word(), &entry.id.to_string()));
     path.and_then(|path| Address::parse(&path)).ok_or_else(|| {
         Rule::not_found(format!("there is no page and no thing {name:?}"))

@@ -27,7 +27,11 @@ pub fn templates() -> Vec<ResourceTemplate> {
         ResourceTemplate::new(format!("{SCHEME}{path}"), name).with_description(said).with_mime_type(MARKDOWN)
     };
     vec![
-        template("/tasks/{+variant}", "task", "A task: its versions, links, reports and runs"),
+        template(
+            "/tasks/{+variant}",
+            "task",
+            "A task: its versions, queue items, links, boards, routes, messages, reports and runs",
+        ),
         template("/runs/{id}", "run", "A run: what it was told, did and made; `last` is the newest"),
         template("/reports/{+task}", "report", "The report that speaks for a task"),
     ]
@@ -35,7 +39,7 @@ pub fn templates() -> Vec<ResourceTemplate> {
 
 /// What is under way, what could be started, and what was reported last.
 pub fn current(site: &Site, context: &Context) -> Result<Vec<Resource>, Problem> {
-    let mut read = site.core.store().read(context.tenant)?;
+    let mut read = site.core.reader(context)?;
     let mut rows = |command, input| -> Result<Vec<Value>, Problem> {
         Ok(pages::ask(&mut read, command, input)?.data.as_array().cloned().unwrap_or_default())
     };

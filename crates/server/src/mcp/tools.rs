@@ -51,7 +51,7 @@ struct Whoami {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Show {
-    /// A path as in links (`/`, `/tasks/VARIANT`, `/runs/ID`, `/reports/TASK`, `/queue?status=ready`), or a variant, the end of an id, or `last` for the newest run
+    /// A path as in links (`/`, `/tasks/VARIANT`, `/runs/ID`, `/reports/TASK`, `/latest?variant=V`), or a variant, the end of an id, or `last` for the newest run
     page: String,
 }
 
@@ -80,7 +80,7 @@ struct Help {
 /// Every tool.
 pub const TOOLS: &[Known] = &[
     reading("whoami", own::<Whoami>, whoami).for_runs(),
-    reading("ready", || question("ready"), ready),
+    reading("ready", ready_schema, ready),
     writing("claim", || action("claim"), |site, context, input| perform(site, context, "claim", input, false)),
     reading("show", own::<Show>, show),
     reading("search", || question("search"), search),
@@ -187,6 +187,15 @@ fn question(verb: &str) -> Schema {
     views::of(("", verb)).map_or_else(Schema::default, |view| schemas::of_question(view).clone())
 }
 
+/// What `ready` takes: every agent reads it at every start, and the page `/ready` goes on with `after`.
+fn ready_schema() -> Schema {
+    let mut schema = question("ready");
+    if let Some(fields) = schema.ensure_object().get_mut("properties").and_then(Value::as_object_mut) {
+        fields.remove("after");
+    }
+    schema
+}
+
 fn action(name: &str) -> Schema {
     actions::named(name).map_or_else(Schema::default, |action| schemas::of_action(action).clone())
 }
@@ -242,12 +251,13 @@ fn query(arguments: JsonObject) -> String {
 
 fn ready(site: &Site, context: &Context, mut arguments: JsonObject) -> Result<String, Problem> {
     arguments.entry("limit").or_insert_with(|| json!(ROWS));
-    let mut read = site.core.store().read(context.tenant)?;
+    let mut read = site.core.reader(context)?;
     let answer = pages::ask(&mut read, ("", "ready"), Value::Object(arguments))?;
     let columns = ["variant", "title", "role", "status", "priority", "estimate"];
     let rows = answer.data.as_array().cloned().unwrap_or_default();
-    let mut page = Page::new("/tasks", "Ready to be started", answer.data);
+    let mut page = Page::new("/ready", "Ready to be started", answer.data);
     page.blocks.push(blocks::table(&rows, &columns, nouns::of("task"), "Nothing is ready."));
+    page.next = pages::next("/ready", "", answer.more.as_deref());
     if !rows.is_empty() {
         page.blocks.push(Block::Say("The most urgent comes first. `claim` gives you one, with a run.".to_owned()));
     }
@@ -295,7 +305,7 @@ fn help(site: &Site, context: &Context, arguments: JsonObject) -> Result<String,
         let said = format!("# {name}\n\n{described}\n\nThe schema of `input`:\n\n```json\n{input}\n```\n");
         return Ok(answer::part(&said, 0, Some(&format!("/whoami/actions/{name}"))));
     }
-    let caller = Caller::of(&mut site.core.store().read(context.tenant)?, context)?;
+    let caller = Caller::of(&mut site.core.reader(context)?, context)?;
     let mut out =
         "# What you may do\n\n`act` does it; `help` with an action's name describes its input.\n\n".to_owned();
     for offer in offers::at(&Place::Whoami, &Value::Null, &caller) {

@@ -1,7 +1,10 @@
 //! An agent: who it is, what it remembers and how that changed, what it did.
 
+use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
+use trackway_domain::{Ref, kind};
 use trackway_store::Reader;
+use trackway_views::scratchpad::require_readable;
 
 use super::{ask, blocks_of, rows};
 use crate::{
@@ -25,14 +28,28 @@ pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page,
     let mut data = ask(read, ("agent", "get"), json!({ "name": reference }))?.data;
     let id = data["id"].as_str().unwrap_or(reference).to_owned();
     let handle = data["handle"].as_str().unwrap_or(reference).to_owned();
-    let pad = ask(read, ("scratchpad", "get"), json!({ "agent": id }))?.data;
-    let history = ask(read, ("scratchpad", "history"), json!({ "agent": id }))?.data;
+    let subject = read.resolve_even_deleted(&Ref::<kind::Agent>::new(&id))?;
+    let readable = require_readable(read, subject).map_err(Problem::from);
+    let is_readable = match readable {
+        Ok(()) => true,
+        // Another agent sees the rest of the page, but no revision that it asks for.
+        Err(problem) if problem.status == StatusCode::FORBIDDEN && revisions.is_empty() => false,
+        Err(problem) => return Err(problem),
+    };
+    let (mut pad, mut history) = (Value::Null, Value::Null);
+    if is_readable {
+        pad = ask(read, ("scratchpad", "get"), json!({ "agent": id }))?.data;
+        history = ask(read, ("scratchpad", "history"), json!({ "agent": id }))?.data;
+    }
     let runs = ask(read, ("run", "list"), json!({ "agent": id, "limit": 10 }))?.data;
     let reports = ask(read, ("report", "list"), json!({ "agent": id, "limit": 10 }))?.data;
     let mut out = blocks_of(&data, nouns::of("agent"), &["id", "handle"]);
     out.push(Block::Heading("Scratchpad".to_owned()));
     match pad["content"].as_str().filter(|content| !content.trim().is_empty()) {
         Some(content) => out.push(Block::Text { label: None, text: content.to_owned(), kind: TextKind::Markdown }),
+        None if !is_readable => out.push(Block::Say(format!(
+            "People and {handle} itself can read it. Other agents need the capability `read_scratchpads`."
+        ))),
         None => out.push(Block::Say("Empty: it has left nothing for itself yet.".to_owned())),
     }
     if !rows(&history).is_empty() {

@@ -6,14 +6,17 @@ mod board;
 mod conversation;
 mod decision;
 mod filter;
+mod made;
 mod overview;
 mod queue;
+mod ready;
 mod report;
 mod run;
 mod search;
 mod session;
 mod task;
 mod usage;
+mod version;
 mod whoami;
 mod why;
 
@@ -57,7 +60,7 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: 
     if query.contains("%00") {
         return Err(Rule::usage("a text cannot hold the character NUL").into());
     }
-    let mut read = site.core.store().read(context.tenant)?;
+    let mut read = site.core.reader(context)?;
     Caller::expect(&mut read, context)?;
     let now = Time::now();
     match place {
@@ -73,6 +76,10 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: 
         Place::Search => search::page(&mut read, query, now, most)?,
         Place::Usage => usage::page(&mut read, query, now)?,
         Place::Wake => wake(&mut read, query, now)?,
+        Place::Ready => ready::page(&mut read, query, now, most)?,
+        Place::Made => made::page(&mut read, query, now, most)?,
+        Place::Latest => version::latest(&mut read, query, now)?,
+        Place::Next => version::next(&mut read, query, now)?,
         Place::Api => api::page(&Caller::of(&mut read, context)?),
         Place::List(noun) => list(&mut read, noun, query, now, most)?,
         Place::One(noun, reference) => {
@@ -181,8 +188,14 @@ fn generic(read: &mut Reader<'_>, noun: &'static Noun, reference: &str) -> Resul
 
 /// Where a thing is, by its whole id where it has one.
 fn path(noun: &Noun, data: &Value, reference: &str) -> String {
-    let named = ["variant", "handle", "session_id", "tool_use_id", "name", "key", "id"];
-    let own = named.iter().find_map(|field| data.get(field).and_then(Value::as_str)).unwrap_or(reference);
+    // A queue item has the variant of its task, and a label a name, neither of which leads to it.
+    let naming = noun.named_by.unwrap_or(match noun.noun {
+        "task" => "variant",
+        "session" => "session_id",
+        "spawn" => "tool_use_id",
+        _ => "id",
+    });
+    let own = [naming, "id"].iter().find_map(|field| data.get(field).and_then(Value::as_str)).unwrap_or(reference);
     blocks::path_of(noun.noun, own).unwrap_or_default()
 }
 
@@ -242,6 +255,9 @@ fn list(
     let Fitting { answer, table, most } = fitting;
     let mut page = Page::new(format!("/{}", noun.path), noun.title, answer.data);
     let rows = rows(&page.data);
+    if noun.noun == "task" {
+        page.blocks.push(ready::ways(false));
+    }
     if noun.noun == "queue" {
         page.blocks.push(queue::figures(read, now)?);
     }
@@ -335,6 +351,7 @@ fn wake(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> 
     if let Some(document) = answer.document {
         let mut page = Page::new("/wake", "Linked tasks", serde_json::from_str(&document).unwrap_or(Value::Null));
         page.blocks.push(Block::Text { label: None, text: document, kind: TextKind::Json });
+        page.blocks.extend(answer.remarks.into_iter().map(Block::Say));
         return Ok(page);
     }
     let mut page = Page::new("/wake", "What an agent would be told", answer.data);

@@ -25,7 +25,11 @@ const EVERYTHING: &[(&str, &[&str])] = &[
 
 fn lists(paths: &[&str]) -> Cell {
     let found = paths.iter().filter_map(|path| nouns::at(path));
-    Cell::Many(found.map(|noun| Cell::link(format!("/{}", noun.path), noun.title)).collect())
+    let mut links: Vec<Cell> = found.map(|noun| Cell::link(format!("/{}", noun.path), noun.title)).collect();
+    if paths.contains(&"tasks") {
+        links.insert(1, Cell::link("/ready", "Ready tasks"));
+    }
+    Cell::Many(links)
 }
 
 /// Where things stand.
@@ -74,6 +78,8 @@ pub fn page(read: &mut Reader<'_>, now: Time) -> Result<Page, Problem> {
     if !ready.is_empty() {
         out.push(Block::Heading("Ready to be worked".to_owned()));
         out.push(blocks::table(&ready, &["task"], None, ""));
+        let links = vec![("all ready tasks".to_owned(), "/ready".to_owned())];
+        out.push(Block::Along { said: "The most urgent first.".to_owned(), links });
     }
     out.push(Block::Heading("Everything there is".to_owned()));
     out.push(Block::Facts(EVERYTHING.iter().map(|(about, paths)| (about.to_string(), lists(paths))).collect()));

@@ -1,5 +1,6 @@
 //! A run: what it was asked and said, what it made, what it started, what happened in order, what it used, what it was told.
 
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 use trackway_domain::{Error as Rule, Ref, kind, text};
 use trackway_store::Reader;
@@ -44,7 +45,12 @@ const BEFORES: [&str; 2] = ["steps_before", "touches_before"];
 
 /// Lays a run out. `?steps_before=` and `?touches_before=` show what came before those that are shown without.
 pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page, Problem> {
-    let data = ask(read, ("run", "show"), json!({ "run": reference, "wake": true }))?.data;
+    let mut show = |wake: bool| ask(read, ("run", "show"), json!({ "run": reference, "wake": wake }));
+    let data = match show(true) {
+        // Another agent may not read the scratchpad in the wake context; it sees the rest of the run.
+        Err(problem) if problem.status == StatusCode::FORBIDDEN => show(false)?.data,
+        shown => shown?.data,
+    };
     let id = data["id"].as_str().unwrap_or(reference).to_owned();
     let title = match data["task"].as_str() {
         Some(task) => format!("Run {}: {task}", blocks::short(&id)),
@@ -175,14 +181,25 @@ fn made(data: &Value, path: &str, before: Option<usize>) -> Vec<Block> {
     vec![
         Block::Heading("What it made".to_owned()),
         Block::Table(Table {
-            columns: ["what", "did", "times", "studio", "last"].map(ToOwned::to_owned).to_vec(),
+            columns: TOUCH_COLUMNS.map(ToOwned::to_owned).to_vec(),
             rows: touches[first..end].iter().map(touch).collect(),
             empty: "Nothing.".to_owned(),
         }),
     ]
     .into_iter()
     .chain(along(path, "touches", first, end, touches.len(), TOUCHES))
+    .chain((!touches.is_empty()).then(|| by_kind(data)))
     .collect()
+}
+
+/// The page that lists what a run made, by kind and action.
+fn by_kind(data: &Value) -> Block {
+    let to = format!("/made?run={}", data["id"].as_str().unwrap_or_default());
+    let mut links = vec![("by kind and action".to_owned(), to.clone())];
+    if !rows(&data["children"]).is_empty() {
+        links.push(("with its child runs".to_owned(), format!("{to}&tree=true")));
+    }
+    Block::Along { said: "List them".to_owned(), links }
 }
 
 /// What happened in order, as far as it fits.
@@ -223,8 +240,11 @@ fn along(path: &str, what: &str, first: usize, end: usize, all: usize, most: usi
     (!links.is_empty()).then_some(Block::Along { said, links })
 }
 
+/// The columns of [`touch`].
+pub const TOUCH_COLUMNS: [&str; 5] = ["what", "did", "times", "studio", "last"];
+
 /// A touched thing in a row.
-fn touch(touch: &Value) -> Vec<Cell> {
+pub fn touch(touch: &Value) -> Vec<Cell> {
     let (kind, id) =
         (touch["resource_type"].as_str().unwrap_or_default(), touch["resource_id"].as_str().unwrap_or_default());
     let name = touch["display_path"].as_str().unwrap_or_default();

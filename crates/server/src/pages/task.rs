@@ -5,7 +5,7 @@ use trackway_domain::{Ref, kind};
 use trackway_store::Reader;
 use trackway_views::{history, run};
 
-use super::{Asked, ask_all, asked_with, blocks_of, rows, value};
+use super::{Asked, ask_all, asked_with, blocks_of, rows, value, version};
 use crate::{
     address::encoded,
     blocks,
@@ -17,6 +17,8 @@ use crate::{
 
 /// Reports and runs that are shown, the newest.
 const LATEST: i64 = 10;
+/// What refers to the task, which has sections of its own.
+const RELATED: &[&str] = &["boards", "queue_items", "last_finished_item", "pins", "routes", "messages", "more"];
 
 /// Lays a task out. Only as JSON is all of it read: the rest of it is shown nowhere else.
 pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Page, Problem> {
@@ -33,15 +35,21 @@ pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Pa
             Box::new(|read| value(run::latest_on(read, task, LATEST)?)),
         ),
     };
-    let [mut data, mut history, links, reports, runs] = ask_all(read, [get, history, links, reports, runs])?;
+    let latest = version::if_found(asked_with(("task", "latest"), json!({ "id": id }))?);
+    let next = version::if_found(asked_with(("task", "next"), json!({ "id": id, "level": "any" }))?);
+    let [mut data, mut history, links, reports, runs, latest, next] =
+        ask_all(read, [get, history, links, reports, runs, latest, next])?;
     let variant = data["variant"].as_str().unwrap_or(reference).to_owned();
     let versions = history["versions"].take();
-    let mut out = blocks_of(&data, nouns::of("task"), &["id", "title", "variant"]);
+    let mut out = blocks_of(&data, nouns::of("task"), &[&["id", "title", "variant"], RELATED].concat());
     let wake = Cell::link(format!("/wake?task={}", encoded(&variant)), "What an agent would be told");
-    out.push(Block::Facts(vec![("wake".to_owned(), wake)]));
+    let mut leading = version::facts(&variant, &latest, &next);
+    leading.push(("wake".to_owned(), wake));
+    out.push(Block::Facts(leading));
     let all = rows(&versions);
     out.push(Block::Heading("Versions, and how they went".to_owned()));
-    out.push(Block::Versions(all.iter().map(|version| self::version(version, &variant)).collect()));
+    out.push(Block::Versions(all.iter().map(|version| version_of(version, &variant)).collect()));
+    out.extend(related(&data, &["pins", "queue_items"], &variant));
     out.push(Block::Heading("Links".to_owned()));
     out.push(blocks::table(
         &rows(&links),
@@ -49,6 +57,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Pa
         nouns::of("link"),
         "It is linked to no other task.",
     ));
+    out.extend(related(&data, &["boards", "routes", "messages"], &variant));
     out.push(Block::Heading("Reports".to_owned()));
     out.push(blocks::table(
         &rows(&reports),
@@ -68,6 +77,8 @@ pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Pa
         .filter(|title| !title.is_empty())
         .map_or_else(|| variant.clone(), |title| format!("{title} ({variant})"));
     if format == Format::Json {
+        data["latest"] = latest;
+        data["next"] = next;
         data["versions"] = versions;
         data["links"] = links;
         data["reports"] = reports;
@@ -80,7 +91,53 @@ pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Pa
     Ok(page)
 }
 
-fn version(version: &Value, here: &str) -> Version {
+/// A section for what refers to a task: the field, its heading, the columns, the noun of its rows, and what is said when there
+/// are none. Without such a sentence an empty section is left out.
+type Section = (&'static str, &'static str, &'static [&'static str], &'static str, &'static str);
+
+const SECTIONS: &[Section] = &[
+    ("pins", "Pinned versions", &["role", "variant", "updated_at"], "package", ""),
+    (
+        "queue_items",
+        "Queue",
+        &["id", "status", "role", "agent", "taken_by", "attempt", "in_queue_since", "finished_at", "why", "error"],
+        "queue",
+        "It is not in the queue.",
+    ),
+    ("boards", "Boards", &["name", "id", "project", "lifecycle", "stickie_count", "changed_at"], "board", ""),
+    ("routes", "Routes", &["id", "tag", "role", "task", "workspace"], "route", ""),
+    ("messages", "Messages", &["id", "created_at", "from", "to", "title", "status", "body"], "message", ""),
+];
+
+/// The sections of some fields.
+fn related(data: &Value, fields: &[&str], variant: &str) -> Vec<Block> {
+    let mut out = Vec::new();
+    for (field, heading, columns, noun, empty) in SECTIONS.iter().filter(|(field, ..)| fields.contains(field)) {
+        let mut listed = rows(&data[*field]);
+        if *field == "queue_items" {
+            listed.extend(Some(&data["last_finished_item"]).filter(|item| item.is_object()).cloned());
+        }
+        if listed.is_empty() && empty.is_empty() {
+            continue;
+        }
+        out.push(Block::Heading((*heading).to_owned()));
+        out.push(blocks::table(&listed, columns, nouns::of(noun), empty));
+        let rest = rows(&data["more"]).into_iter().find(|rest| rest["of"] == *field);
+        if let Some(path) = rest.as_ref().and_then(|rest| rest["path"].as_str()) {
+            let links = vec![("all of them".to_owned(), path.to_owned())];
+            out.push(Block::Along {
+                said: format!("The newest {} are here.", trackway_views::related::ROWS_MAX),
+                links,
+            });
+        } else if *field == "queue_items" && !listed.is_empty() {
+            let links = vec![("all its queue items".to_owned(), format!("/queue?task={}", encoded(variant)))];
+            out.push(Block::Along { said: "Unfinished, and the last finished one.".to_owned(), links });
+        }
+    }
+    out
+}
+
+fn version_of(version: &Value, here: &str) -> Version {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = text(&version["variant"]);
     let edges = version["replaces"].as_array().into_iter().flatten();

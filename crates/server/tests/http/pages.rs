@@ -36,8 +36,23 @@ fn furnished(house: &House) -> Vec<String> {
     let mut paths: Vec<String> =
         NOUNS.iter().filter(|noun| noun.list.is_some()).map(|noun| format!("/{}", noun.path)).collect();
     paths.extend(
-        ["/", "/whoami", "/why", "/search", "/search?words=build", "/usage", "/usage?by=model", "/wake?task=unit/go"]
-            .map(ToOwned::to_owned),
+        [
+            "/",
+            "/whoami",
+            "/why",
+            "/search",
+            "/search?words=build",
+            "/usage",
+            "/usage?by=model",
+            "/wake?task=unit/go",
+            "/ready",
+            "/made",
+            "/latest",
+            "/next",
+            "/latest?variant=unit/go",
+            "/next?id=unit/go&level=minor",
+        ]
+        .map(ToOwned::to_owned),
     );
     paths.extend([
         "/roles/coder".to_owned(),
@@ -65,6 +80,7 @@ fn furnished(house: &House) -> Vec<String> {
         "/boards/wall".to_owned(),
         format!("/stickies/{stickie}"),
         format!("/why?of={note}"),
+        format!("/made?run={run}"),
     ]);
     paths
 }
@@ -110,6 +126,28 @@ engines! {
             // Who asks without a wish is an agent, or curl.
             assert_eq!(visitor.ask(Method::GET, path, &[], b"").header("content-type"), "text/markdown; charset=utf-8", "{path}");
         }
+    }
+
+    fn all_links_of_all_pages_resolve(house: House) {
+        let mut paths = furnished(&house);
+        let run = house.agent("zoe").starts();
+        run.notes("main", "made in a run", "b");
+        paths.push(format!("/runs/{}", run.id));
+        house.act("set_package", json!({ "role": "coder", "task": "unit/go" })).unwrap();
+        house.act("set_board", json!({ "name": "pinned", "task": "unit/go" })).unwrap();
+        let visitor = Visitor::person(&house);
+        let mut links = std::collections::BTreeMap::new();
+        for path in &paths {
+            let page = visitor.html(path).body;
+            for link in page.split(" href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+                links.entry(link.replace("&amp;", "&")).or_insert_with(|| path.clone());
+            }
+        }
+        links.retain(|link, _| link.starts_with('/') && !link.starts_with("/assets/"));
+        assert!(["/ready", "/latest?variant=unit/go", "/boards/pinned"].iter().all(|link| links.contains_key(*link)), "{links:?}");
+        assert!(links.keys().any(|link| link.starts_with("/made?run=")) && links.keys().any(|link| link.starts_with("/next?id=")), "{links:?}");
+        let broken: Vec<_> = links.iter().filter(|(link, _)| visitor.html(link).status != 200).collect();
+        assert_eq!(broken, Vec::<(&String, &String)>::new());
     }
 
     fn every_page_and_action_is_offered_only_where_it_works(house: House) {
@@ -183,7 +221,7 @@ engines! {
         let other = house.another_tenant("other");
         let token = house.act_as(&other, "create_token", json!({})).unwrap()["token"].as_str().unwrap().to_owned();
         let visitor = Visitor { token: Some(token), ..Visitor::nobody(&house) };
-        for path in paths.iter().filter(|path| path.matches('/').count() > 1 || path.starts_with("/why?of")) {
+        for path in paths.iter().filter(|path| path.matches('/').count() > 1 || path.starts_with("/why?of") || path.starts_with("/made?run")) {
             if matches!(path.as_str(), "/people/ada" | "/studios/main") {
                 continue; // It has its own of that name.
             }
@@ -194,6 +232,7 @@ engines! {
             let body = visitor.json(&format!("/{}", noun.path)).body;
             assert!(!body.contains("unit/go") && !body.contains("bob"), "{}: {body}", noun.path);
         }
+        assert_eq!(visitor.json("/ready").data(), json!([]));
     }
 
     fn parameters_that_make_no_sense_are_told_so(house: House) {
@@ -220,6 +259,12 @@ engines! {
             ("/why?of=unit/go&zzz=1", 422),
             ("/search?zzz=1", 422),
             ("/wake?zzz=1", 422),
+            ("/ready?zzz=1", 422),
+            ("/made?zzz=1", 422),
+            ("/made?run=last&zzz=1", 422),
+            ("/made?run=last&kind=odd", 422),
+            ("/latest?variant=unit/go&zzz=1", 422),
+            ("/next?id=unit/go&zzz=1", 422),
             ("/cleanup?zzz=1", 422),
             ("/agents/bob?zzz=1", 422),
             ("/agents/bob?from=abc", 422),
