@@ -51,7 +51,7 @@ fn status(house: &House, variant: &str) -> String {
 }
 
 fn ready(house: &House) -> Vec<String> {
-    let listed = house.read(|read| Ok(Ready { limit: None }.answer(read, Time::now())?));
+    let listed = house.read(|read| Ok(Ready { limit: None, after: None }.answer(read, Time::now())?));
     listed.rows.iter().map(|row| row.shown.task.variant.to_string()).collect()
 }
 
@@ -81,7 +81,7 @@ fn held(item: &Value) -> Value {
 fn linked(house: &House, variant: &str) -> Value {
     let wake = Wake { task: Ref::new(variant), agent: None, explain: false, linked: true };
     match house.read(|read| Ok(wake.answer(read, Time::now())?)) {
-        WakeShown::Document(document) => serde_json::from_str(&document).unwrap(),
+        WakeShown::Document(document) => serde_json::from_str(&document.text).unwrap(),
         WakeShown::Context(context) => panic!("{context:?}"),
     }
 }
@@ -90,7 +90,7 @@ fn told(house: &House, variant: &str, agent: &str) -> String {
     let wake = Wake { task: Ref::new(variant), agent: Some(Ref::new(agent)), explain: false, linked: false };
     match house.read(|read| Ok(wake.answer(read, Time::now())?)) {
         WakeShown::Context(context) => context.text,
-        WakeShown::Document(document) => panic!("{document}"),
+        WakeShown::Document(document) => panic!("{document:?}"),
     }
 }
 
@@ -120,7 +120,7 @@ engines! {
         assert_eq!((row.from.as_str(), row.from_current.as_ref().unwrap().as_str(), row.blocks_now), ("build/v1", "build/v3", true));
         set(&house, "build/v3", json!({ "status": "done" }));
         assert_eq!(ready(&house), ["ship"]);
-        let listed = house.read(|read| Ok(Ready { limit: None }.answer(read, Time::now())?));
+        let listed = house.read(|read| Ok(Ready { limit: None, after: None }.answer(read, Time::now())?));
         let looked_at = serde_json::to_value(&listed.rows[0].blockers).unwrap();
         assert_eq!(looked_at, json!([{ "variant": "build/v1", "current": "build/v3", "status": "done" }]));
 

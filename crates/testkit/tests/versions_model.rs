@@ -296,7 +296,7 @@ impl World {
     }
 
     fn ready(&self) -> BTreeSet<usize> {
-        let listed = self.house.read(|read| Ok(Ready { limit: None }.answer(read, Time::now())?));
+        let listed = self.house.read(|read| Ok(Ready { limit: None, after: None }.answer(read, Time::now())?));
         listed.rows.iter().map(|row| self.number(&row.shown.task.id.to_string())).collect()
     }
 
@@ -305,7 +305,7 @@ impl World {
         let WakeShown::Document(document) = self.house.read(|read| Ok(wake.answer(read, Time::now())?)) else {
             panic!("--linked answers the document");
         };
-        let document: Value = serde_json::from_str(&document).unwrap();
+        let document: Value = serde_json::from_str(&document.text).unwrap();
         ["linked_from", "linked_to"].map(|list| {
             let rows = document[list].as_array().cloned().unwrap_or_default();
             rows.iter()

@@ -58,7 +58,7 @@ fn item(lab: &Lab) -> (String, i64, Option<String>) {
 /// The status of a task and its reason.
 fn task(lab: &Lab, variant: &str) -> (&'static str, Option<String>) {
     let shown = lab.house.read(|reader| Ok(GetTask { task: Ref::new(variant) }.answer(reader, Time::now())?));
-    (shown.task.status.word(), shown.task.status_reason)
+    (shown.task.task.status.word(), shown.task.task.status_reason)
 }
 
 /// Queues a task that is done once, and lets the agent work on it.
