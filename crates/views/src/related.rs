@@ -5,6 +5,7 @@ use trackway_domain::{Id, Time, kind};
 use trackway_store::{
     Engine, Reader, Result, params,
     shown::{BoardShown, MessageShown, PackageShown, QueueItemShown, RouteShown, TaskShown},
+    sql::Param,
     table::Shown,
 };
 
@@ -70,27 +71,44 @@ fn messages_sql(engine: Engine) -> String {
     let of_runs = match engine {
         Engine::Sqlite => {
             "messages i on i.tenant_id = ?1 and i.id in (select x.id from messages x where x.tenant_id = ?1
-             and x.from_run_id = r.id and x.from_task_id is null order by x.id desc limit ?3)"
+             and x.from_run_id = r.id order by x.id desc limit ?3)"
         }
         // A range instead of an equation: with the equation PostgreSQL may walk all messages of the tenant in the order of
         // their ids, in the hope to meet one of the run soon. Only the index by run has this order.
         Engine::Postgres => {
-            "lateral (select x.id from messages x where x.tenant_id = ?1 and x.from_task_id is null
+            "lateral (select x.id, x.created_at from messages x where x.tenant_id = ?1
              and (x.from_run_id, x.id) >= (r.id, uuid '00000000-0000-0000-0000-000000000000')
              and (x.from_run_id, x.id) <= (r.id, uuid 'ffffffff-ffff-ffff-ffff-ffffffffffff')
              order by x.from_run_id desc, x.id desc limit ?3) i on true"
         }
     };
     format!(
-        "where m.tenant_id = ?1 and m.id in (
-            select id from (select i.id from messages i where i.tenant_id = ?1 and i.to_id = ?2 and i.to_id is not null
-                order by i.id desc limit ?3) addressed
-            union all select id from (select i.id from messages i where i.tenant_id = ?1 and i.from_task_id = ?2
+        "select id from (
+            select id, created_at from (select i.id, i.created_at from messages i where i.tenant_id = ?1 and i.to_id = ?2
+                and i.to_id is not null order by i.id desc limit ?3) addressed
+            union select id, created_at from (select i.id, i.created_at from messages i where i.tenant_id = ?1 and i.from_task_id = ?2
                 and i.from_task_id is not null order by i.id desc limit ?3) own
-            union all select i.id from (
+            union select i.id, i.created_at from (
                 select u.id from runs u where u.tenant_id = ?1 and u.task_id = ?2 and u.task_id is not null order by u.id desc limit ?4
             ) r join {of_runs}
-        ) order by m.created_at desc, m.id desc limit ?3"
+        ) found order by created_at desc, id desc limit ?3"
+    )
+}
+
+/// The newest messages of a task. Their ids come first: PostgreSQL would rather read all messages than join them with so few.
+fn newest_messages(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Vec<MessageShown>> {
+    let sql = messages_sql(read.engine());
+    let ids = read.query::<(Id<kind::Message>,)>(&sql, params![task, ROWS_READ, RUNS_MAX])?;
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let places: Vec<_> = (0..ids.len()).map(|index| format!("?{}", index + 2)).collect();
+    let bound: Vec<_> = ids.iter().map(|(id,)| Param::Uuid(id.uuid())).collect();
+    let select = cut_texts(MessageShown::select(), &["c.body"]);
+    let places = places.join(", ");
+    read.query(
+        &format!("{select} where m.tenant_id = ?1 and m.id in ({places}) order by m.created_at desc, m.id desc"),
+        &bound,
     )
 }
 
@@ -100,14 +118,13 @@ pub fn of_task(read: &mut Reader<'_>, task: &TaskShown, now: Time) -> Result<Rel
     let limit = ROWS_READ;
     let item = cut_texts(QueueItemShown::select(), queue::LONG_TEXTS);
     let board = cut_texts(BoardShown::select(), &["b.background", "b.guidelines"]);
-    let messages = format!("{} {}", cut_texts(MessageShown::select(), &["c.body"]), messages_sql(read.engine()));
     let mut boards = read.query::<BoardShown>(&format!("{board} {BOARDS}"), params![id, limit])?;
     let mut queue_items = read.query::<QueueItemShown>(&format!("{item} {UNFINISHED}"), params![id, limit])?;
     let last_finished_item = read.one::<QueueItemShown>(&format!("{item} {LAST_FINISHED}"), params![id, RUNS_MAX])?;
     let pins = read.shown::<PackageShown>(PINS, params![lineage, limit])?;
     let mut pins: Vec<Pin> = pins.into_iter().map(Pin::from).collect();
     let mut routes = read.shown::<RouteShown>(ROUTES, params![lineage, limit])?;
-    let mut messages = read.query::<MessageShown>(&messages, params![id, limit, RUNS_MAX])?;
+    let mut messages = newest_messages(read, id)?;
     for item in &mut queue_items {
         queue::stand(item, now);
     }

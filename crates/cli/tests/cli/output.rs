@@ -124,7 +124,7 @@ unit/go	[ID]	1		1	1	1	[..]
         let schema = terminal.json(&["schema"]);
         let tables = crate::terminal::column(&schema["tables"], "name");
         assert!(tables.contains(&"run_resources".to_owned()) && tables.is_sorted(), "{tables:?}");
-        let replaces = json!({"from_table": "task_replaces", "from_column": "new_task_id", "to_table": "tasks", "to_column": "id"});
+        let replaces = json!({"from_table": "task_replaces", "from_column": "new_task_id", "to_table": "tasks", "to_column": "id", "kept_by": "constraint"});
         assert!(schema["relations"].as_array().unwrap().contains(&replaces));
         assert_eq!(crate::terminal::column(&schema["edges"], "table"), ["stickie_relations", "task_links", "task_replaces"]);
         assert_eq!(terminal.json(&["db", "show"]), schema);
