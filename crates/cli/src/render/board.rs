@@ -75,13 +75,13 @@ mod tests {
             "stickies": [stickie("tea", "boil\nit"), stickie("cups", "six"), stickie("rest", &long)],
             "relations": [{ "type": "USES", "from": "tea", "from_id": "1", "to": null, "to_id": "0a0b0c0d", "labels": ["hot"] }],
         });
-        let piped = "name: plan\n\nstickies\nid\tname\tpriority\tscore\tlabels\tnote\tarchived_at\n\
-                     0a0b0c0d\ttea\t\t\t\tboil it\t\n0a0b0c0d\tcups\t\t\t\tsix\t\n";
+        let piped = "name: plan\n\nstickies\nid\tname\tpriority\tscore\tlabels\tnote\tauthor\tcreated_by_run_id\tarchived_at\n\
+                     0a0b0c0d\ttea\t\t\t\tboil it\t\t\t\n0a0b0c0d\tcups\t\t\t\tsix\t\t\t\n";
         let cut = "word ".repeat(40);
         assert_eq!(
             shown(Shape::Board, data.clone(), None),
             format!(
-                "{piped}0a0b0c0d\trest\t\t\t\t{cut}…\t\n\nrelations\nfrom\ttype\tto\tlabels\ntea\tUSES\t0a0b0c0d\thot"
+                "{piped}0a0b0c0d\trest\t\t\t\t{cut}…\t\t\t\n\nrelations\nfrom\ttype\tto\tlabels\ntea\tUSES\t0a0b0c0d\thot"
             )
         );
         let list = Shape::Rows(&["id", "board", "name", "note"]);
