@@ -33,7 +33,8 @@ update queue_items set run_task_id = task_id where fence > 0;
 alter table queue_items add column exact flag not null default false;
 alter table routes add column exact flag not null default false;
 
--- Whether the run moves its task: `run start` without a parent does. Runs made for queue items move it through the item.
+-- Whether `run start` started the run on a task. Such a run keeps the task from being ready, and moves it unless the run has a
+-- parent. Runs made for queue items do both through the item.
 alter table runs add column drives_task flag not null default false;
 -- Whether the task is open again when the run completes.
 alter table runs add column keep_open flag not null default false;

@@ -14,5 +14,8 @@ update subagents set task_match_index = task_match_index + 1 where task_match_in
 -- Agents look for the spawns that have their prompt.
 create index task_spawns_by_prompt on task_spawns (tenant_id, session_id, prompt_hash);
 
--- Whether an agent was made because a session started it: such a one goes when nothing is left of it.
+-- Whether a session created the agent. Such an agent is deleted when it has no runs and no other rows.
 alter table agents add column observed flag not null default false;
+
+-- The items that only one agent may take.
+create index queue_items_for_agent on queue_items (tenant_id, agent_id) where agent_id is not null;

@@ -26,15 +26,20 @@ use crate::{
 
 pub use at_once::{DoneBefore, Makings, NewRun};
 
-/// What makes a task `t` ready. Word for word the condition of the index `tasks_ready`, so that both engines use it; and no
-/// version of it is in the queue, and no run works on it. Subqueries compared with null, because PostgreSQL would turn `not
-/// exists` into a join with all of the queue.
+/// Selects the ready tasks `t`. The first lines repeat the condition of the index `tasks_ready` exactly, so that both engines use
+/// it. The rest excludes tasks of which a version is in the queue or worked on. The subqueries are compared with null because
+/// PostgreSQL would turn `not exists` into a join with all of the queue.
 pub const READY_TASK: &str =
     "t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced
     and t.open_blockers = 0 and t.status in ('open', 'groomed')
     and (select 1 from tasks v cross join queue_items i where v.tenant_id = ?1 and v.lineage_id = t.lineage_id
         and i.tenant_id = ?1 and i.task_id = v.id and i.finished_at is null limit 1) is null
-    and (select 1 from runs r where r.tenant_id = ?1 and r.task_id = t.id and r.drives_task and r.status = 'running' limit 1) is null";
+    and (select 1 from tasks v cross join runs r where v.tenant_id = ?1 and v.lineage_id = t.lineage_id
+        and r.tenant_id = ?1 and r.task_id = v.id and r.drives_task and r.status = 'running' limit 1) is null";
+
+/// The role of the items that a route `o` to the task `t` makes: the task's, else the route's. A route's role selects messages by
+/// the role that sends them, which need not be the role that works on the task.
+pub const ROLE_OF_ROUTED_ITEM: &str = "coalesce(t.role_id, o.role_id)";
 
 /// The version that an item runs if it is taken now, for use inside a query in which `item` is the item's table: the one that was
 /// asked for, if exactly that is wanted; else the pin of the item's role, else the current version. Null where none is live.
@@ -311,7 +316,7 @@ impl Writer<'_> {
     /// Items whose lease is over, held against other writers.
     pub fn expired_items(&mut self) -> Result<Vec<QueueItem>> {
         let now = self.now;
-        let skip = self.skipping_what_others_hold();
+        let skip = self.skip_locked();
         self.rows(
             &format!("where tenant_id = ?1 and status = 'running' and lease_expires <= ?2 order by lease_expires limit {EXPIRED_MAX}{skip}"),
             params![now],
@@ -321,14 +326,15 @@ impl Writer<'_> {
     /// Items that are held, with a last sign of life that is still to come, held against other writers.
     pub fn items_held_from_the_future(&mut self) -> Result<Vec<QueueItem>> {
         let now = self.now;
-        let skip = self.skipping_what_others_hold();
+        let skip = self.skip_locked();
         self.rows(
             &format!("where tenant_id = ?1 and status = 'running' and lease_expires > ?2 and heartbeat_at > ?2 limit {EXPIRED_MAX}{skip}"),
             params![now],
         )
     }
 
-    fn skipping_what_others_hold(&self) -> &'static str {
+    /// What a `select` ends with that locks its rows and skips those that another transaction holds.
+    pub fn skip_locked(&self) -> &'static str {
         match self.engine() {
             Engine::Sqlite => "",
             Engine::Postgres => " for update skip locked",

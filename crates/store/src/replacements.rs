@@ -27,7 +27,7 @@ row! {
 /// What a version has or lacks, as a condition on the version `c` of the lineage `c.lineage_id`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Has {
-    /// Links to or from other lineages.
+    /// Links to or from other lineages of which a version is live.
     Links,
     /// Boards that are pinned to it.
     Boards,
@@ -55,17 +55,17 @@ impl Has {
         match self {
             Self::Links => {
                 "(exists (select 1 from task_links l cross join tasks o where l.from_task_id = c.id and l.deleted_at is null
-                    and o.id = l.to_task_id and o.lineage_id <> c.lineage_id)
+                    and o.id = l.to_task_id and o.lineage_id <> c.lineage_id and o.current_id is not null)
                  or exists (select 1 from task_links l cross join tasks o where l.to_task_id = c.id and l.deleted_at is null
-                    and o.id = l.from_task_id and o.lineage_id <> c.lineage_id))"
+                    and o.id = l.from_task_id and o.lineage_id <> c.lineage_id and o.current_id is not null))"
             }
             Self::Boards => {
                 "exists (select 1 from boards b where b.tenant_id = ?1 and b.task_id = c.id and b.archived_at is null and b.deleted_at is null)"
             }
             Self::Report => {
                 "exists (select 1 from agent_links l cross join report_heads h cross join reports p
-                    where l.tenant_id = ?1 and l.to_task_id = c.id and h.agent_id = l.from_agent_id and h.task_id = c.id
-                    and p.id = h.report_id and trim(p.content, ?3) <> '')"
+                    where l.tenant_id = ?1 and l.to_task_id = c.id and l.link_type = 'agent_task' and h.agent_id = l.from_agent_id and h.task_id = c.id
+                    and h.scope = 'current' and p.id = h.report_id and trim(p.content, ?3) <> '')"
             }
         }
     }

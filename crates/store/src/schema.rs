@@ -36,7 +36,7 @@ pub struct Relation {
     pub kept_by: KeptBy,
 }
 
-/// What guarantees that a relation leads somewhere.
+/// What enforces a relation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBy {
@@ -119,7 +119,7 @@ impl Reader<'_> {
     }
 }
 
-/// The relations of a database: its foreign keys, and those that the migrations mean but that it does not check. PostgreSQL
+/// All relations: the foreign keys of the database, and relations that the migrations declare but this engine does not check. PostgreSQL
 /// has fewer foreign keys than SQLite (decision 14), so the relations come from the text of the migrations, which both share.
 fn relations_of(tables: &[TableInfo], keys: Vec<ForeignKey>) -> Vec<Relation> {
     let live: BTreeSet<Ends> =

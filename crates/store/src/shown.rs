@@ -3,7 +3,7 @@
 use trackway_domain::{Id, Time, Variant, kind, words::RunStatus};
 
 use crate::{
-    queue::{resolved, version_of},
+    queue::{ROLE_OF_ROUTED_ITEM, resolved, version_of},
     shown,
     tables::{
         Agent, Board, Commitment, Conversation, Decision, Experiment, Message, Note, Package, QueueItem, Report, Route,
@@ -173,7 +173,7 @@ shown! {
         workspace: Option<String> = "s.name",
         task_deleted: bool = "t.deleted_at is not null",
         /// The version that a message would run now; none where no version is live.
-        would_run: Option<Variant> = format!("(select n.variant from tasks n where n.id = {})", resolved("o.task_id", "coalesce(t.role_id, o.role_id)", "o.exact")),
+        would_run: Option<Variant> = format!("(select n.variant from tasks n where n.id = {})", resolved("o.task_id", ROLE_OF_ROUTED_ITEM, "o.exact")),
     } from "routes o join tasks t on t.id = o.task_id left join roles r on r.id = o.role_id left join workspaces s on s.id = o.workspace_id"
 }
 

@@ -198,7 +198,6 @@ engines! {
                 "delete package coder uses unit/new",
                 "delete task unit/new",
                 "delete package critic uses unit/new",
-                "update queue_item",
                 "delete label k",
                 "delete conversation Green tea",
                 "delete experiment first try",

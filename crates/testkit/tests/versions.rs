@@ -309,7 +309,7 @@ engines! {
         let child = house.act("start_run", json!({ "agent": "ada", "task": "kept", "parent": third.id })).unwrap();
         assert_eq!(status(&house, "kept"), "open", "a run with a parent does not move its task");
         set(&house, "one", json!({ "status": "open" }));
-        assert_eq!(ready(&house), ["kept"], "a task that is worked on is not ready");
+        assert_eq!(ready(&house), Vec::<String>::new(), "a task that is worked on is not ready");
         house.act("end_run", json!({ "run": child["run_id"], "status": "completed" })).unwrap();
         third.ends(RunStatus::Completed);
         assert_eq!((status(&house, "one").as_str(), status(&house, "kept").as_str()), ("done", "open"));

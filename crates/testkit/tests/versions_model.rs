@@ -206,7 +206,10 @@ impl Model {
     fn wake(&self, task: usize) -> [BTreeMap<usize, Option<usize>>; 2] {
         let mut source = task;
         let outside = |source: usize| {
-            self.links.iter().any(|(from, to, _)| (*from == source || *to == source) && !self.related(*from, *to))
+            self.links.iter().any(|(from, to, _)| {
+                let other = if *from == source { *to } else { *from };
+                (*from == source || *to == source) && !self.related(*from, *to) && self.current(other).is_some()
+            })
         };
         while !outside(source) {
             match self.replacements.iter().rev().find(|(new, _)| *new == source) {

@@ -196,7 +196,9 @@ impl View for ListLinks {
         let task = read.resolve(&self.task)?;
         // Two selections, an index each.
         let of_lineage = "in (select v.id from tasks v where v.tenant_id = ?1 and v.lineage_id = (select lineage_id from tasks where tenant_id = ?1 and id = ?2))";
-        let live = "l.deleted_at is null and f.deleted_at is null and t.deleted_at is null";
+        // A link whose named version is deleted counts as long as another version of that lineage is live.
+        let live = "l.deleted_at is null and (f.deleted_at is null or f.current_id is not null) and (t.deleted_at is null or
+            exists (select 1 from tasks x where x.tenant_id = ?1 and x.lineage_id = t.lineage_id and x.current_id is not null))";
         let ends =
             ["from_task_id", "to_task_id"].map(|end| format!("l.tenant_id = ?1 and l.{end} {of_lineage} and {live}"));
         let selected = ends.each_ref().map(|condition| format!("{} where {condition}", LinkShown::select()));

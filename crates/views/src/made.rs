@@ -32,7 +32,7 @@ pub struct Made {
     #[arg(long, value_name = "NUMBER")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: Option<i64>,
-    /// Go on after so many of them
+    /// Skip the first NUMBER touches
     #[arg(long, value_name = "NUMBER")]
     pub after: Option<u32>,
 }

@@ -212,7 +212,7 @@ fn handling(read: &mut Reader<'_>, message: &MessageShown) -> Result<Vec<Handlin
     let id = message.message.id;
     let mut handled = read.query::<Handling>(
         "select q.id, t.variant, q.status, r.id, r.status from queue_items q
-         left join runs r on r.tenant_id = ?1 and r.queue_item_id = q.id join tasks t on t.id = coalesce(r.task_id, q.task_id)
+         left join runs r on r.tenant_id = ?1 and r.queue_item_id = q.id join tasks t on t.id = coalesce(r.task_id, q.run_task_id, q.task_id)
          where q.tenant_id = ?1 and q.message_id = ?2 order by q.id, r.id",
         params![id],
     )?;

@@ -88,7 +88,10 @@ impl WantedItems {
             _ => filter.and("q.status = ?", self.status.as_ref()),
         };
         standing
-            .and("q.task_id = ?", self.task.as_ref())
+            .and(
+                "q.task_id in (select v.id from tasks v where v.tenant_id = ?1 and v.lineage_id = (select n.lineage_id from tasks n where n.id = ?))",
+                self.task.as_ref(),
+            )
             .and("q.role_id = ?", self.role.as_ref())
             .and("? in (q.agent_id, q.taken_by)", self.agent.as_ref())
             .and("q.workspace_id = ?", self.workspace.as_ref())
@@ -356,7 +359,7 @@ impl View for HeldItems {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let select = "select h.handle, q.id, t.variant, q.run_id, q.attempt, q.fence, q.heartbeat_at, q.lease_expires
-                      from queue_items q join tasks t on t.id = q.task_id join agents h on h.id = q.taken_by";
+                      from queue_items q join tasks t on t.id = coalesce(q.run_task_id, q.task_id) join agents h on h.id = q.taken_by";
         let running = Filter::default().always("q.status = 'running'");
         self.page.read(read, select, "q", running, Order::OldestFirst, |held: &Held| held.id.uuid())
     }

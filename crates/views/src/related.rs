@@ -48,8 +48,9 @@ pub struct Rest {
     pub path: String,
 }
 
-/// Unfinished items of a task. The order is that of no index: PostgreSQL would walk one of all items in that order.
-const UNFINISHED: &str = "where q.tenant_id = ?1 and q.task_id = ?2 and q.finished_at is null
+/// Unfinished items of a task and its other versions. No index has this order: PostgreSQL would walk one of all items in order.
+const UNFINISHED: &str = "where q.tenant_id = ?1 and q.task_id in (select v.id from tasks v where v.tenant_id = ?1
+        and v.lineage_id = (select n.lineage_id from tasks n where n.tenant_id = ?1 and n.id = ?2)) and q.finished_at is null
     order by q.in_queue_since desc, q.id desc limit ?3";
 /// The finished item of the newest run that has one. Finished items have no index by task, runs have.
 const LAST_FINISHED: &str = "where q.tenant_id = ?1 and q.id = (
@@ -59,7 +60,8 @@ const LAST_FINISHED: &str = "where q.tenant_id = ?1 and q.id = (
         ) r cross join queue_items f
         where f.tenant_id = ?1 and f.id = r.queue_item_id and f.finished_at is not null order by r.id desc limit 1
     )";
-const BOARDS: &str = "where b.tenant_id = ?1 and b.task_id = ?2 and b.archived_at is null and b.deleted_at is null
+const BOARDS: &str = "where b.tenant_id = ?1 and b.task_id in (select v.id from tasks v where v.tenant_id = ?1
+        and v.lineage_id = (select n.lineage_id from tasks n where n.tenant_id = ?1 and n.id = ?2)) and b.archived_at is null and b.deleted_at is null
     order by b.created_at desc, b.id desc limit ?3";
 const PINS: &str = "where p.tenant_id = ?1 and p.lineage_id = ?2 and p.deleted_at is null and t.deleted_at is null
     order by r.name, p.id limit ?3";

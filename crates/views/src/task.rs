@@ -150,7 +150,7 @@ pub fn latest(read: &mut Reader<'_>, from: Id<kind::Task>) -> Result<Latest> {
     let Some(found) = found else {
         let variant = path.first().map_or_else(String::new, |step| step.variant.to_string());
         return Err(Rule::not_found(format!("{variant} is archived, and nothing live replaces it"))
-            .hint("trackway task set --archived false brings it back")
+            .hint("bring it back: trackway task set --workflow NAME --variant VARIANT --archived false")
             .into());
     };
     let skipped = path.len().saturating_sub(PATH_MAX);
@@ -209,15 +209,13 @@ impl View for NextTask {
 }
 
 /// List what can be started now: the most urgent first, then the oldest
-///
-/// Of each task it is the current version. `blockers` names the tasks that blocked it, and the version of each that is current.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct Ready {
     /// How many to show
     #[arg(long, value_name = "NUMBER")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: Option<i64>,
-    /// Go on after this task
+    /// Start after this task, the last one of the page before
     #[arg(long, value_name = "ID")]
     pub after: Option<String>,
 }

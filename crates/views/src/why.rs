@@ -52,7 +52,7 @@ pub struct Hop {
     pub label: String,
 }
 
-/// A place in the chain: what stands there, or that it could stand there and was not recorded.
+/// A link of the chain: recorded, or missing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Place {
     Recorded(Hop),
@@ -201,7 +201,7 @@ fn page_chain(read: &mut Reader<'_>, url: &str, page: &str, reference: &str, now
 const NAMED: [Kind; 8] =
     [Kind::Board, Kind::Label, Kind::Role, Kind::Studio, Kind::Agent, Kind::Person, Kind::Workflow, Kind::Workspace];
 
-/// What a page shows that is called by a name.
+/// Finds a row by the name in its page's path.
 fn named_at(read: &mut Reader<'_>, page: &str, name: &str) -> Result<Option<Entry>> {
     let Some(kind) = NAMED.into_iter().find(|kind| page_of(*kind) == page) else {
         return Ok(None);
@@ -505,7 +505,7 @@ fn follow_item(
     if let (Some(route), Some(tag)) = (asked.route_id, asked.tag) {
         places.push(hop("route", route, format!("tag {tag}")));
     }
-    // An item that nobody sent a message for has none to miss.
+    // Only an item that a message or a route created can lack a message.
     if asked.message_id.is_some() || asked.route_id.is_some() {
         places.push(message_hop(read, asked.message_id)?);
     }

@@ -1,7 +1,8 @@
-//! What is kept up to date for a lineage: which version is current, what blocks it, and what the queue can run of it.
+//! Maintains the derived columns of a lineage (`current_id`, `replaced`, `open_blockers`), and blocks its queue items while no
+//! version is live.
 //!
-//! Every action that changes replacements, archives, deletes, links, pins or finishes a task ends with one of these. They run
-//! under the catalog lock.
+//! Every action that changes replacements, archives, deletes, links, pins or finishes a task calls one of these functions, under
+//! the catalog lock.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,8 +29,13 @@ const CHUNK: usize = 500;
 const NO_LIVE_VERSION: &str = "no live version of ";
 
 /// The reason for which an item of this task is blocked.
-pub(crate) fn no_live_version(variant: &str) -> String {
-    format!("{NO_LIVE_VERSION}{variant}: every version is archived or deleted")
+pub(crate) fn no_live_version(variant: &str, exact: bool) -> String {
+    let why = if exact {
+        "exactly this version is wanted, and it is archived or deleted"
+    } else {
+        "every version is archived or deleted"
+    };
+    format!("{NO_LIVE_VERSION}{variant}: {why}")
 }
 
 row! {
@@ -41,6 +47,9 @@ row! {
         current_id: Option<Id<kind::Task>>,
     }
 }
+
+/// The current version as seen from a task, and whether the task is replaced.
+type Derived = (Option<Id<kind::Task>>, bool);
 
 /// Brings up to date what depends on the replacements of a lineage and on which of its versions are live.
 pub(crate) fn refresh_versions(write: &mut Writer<'_>, lineage: Uuid) -> Result<()> {
@@ -57,7 +66,7 @@ pub(crate) fn refresh_versions(write: &mut Writer<'_>, lineage: Uuid) -> Result<
         edges.into_iter().map(|(new, old, created_at)| Replacement { new, old, created_at }).collect();
     let versions: Vec<Version> = stored.iter().map(|task| Version { id: task.id, live: task.live }).collect();
     let current = current_versions(&versions, &replacements);
-    let mut changed: HashMap<(Option<Id<kind::Task>>, bool), Vec<Id<kind::Task>>> = HashMap::new();
+    let mut changed: HashMap<Derived, Vec<Id<kind::Task>>> = HashMap::new();
     for task in stored {
         let now = current.get(&task.id).copied();
         let replaced = now.is_some_and(|now| now != task.id);
@@ -138,41 +147,49 @@ fn refresh_blockers(write: &mut Writer<'_>, targets: &str, lineage: Uuid) -> Res
 }
 
 /// Blocks the queue items of a lineage that have no live version to run, and makes those ready that have one again.
+///
+/// Whoever takes, cancels or requeues an item does not hold the catalog lock. On PostgreSQL the items that another transaction
+/// holds are skipped: waiting for them could deadlock, and their new status is that transaction's to decide.
 pub(crate) fn refresh_items(write: &mut Writer<'_>, lineage: Uuid) -> Result<()> {
     let version = version_of("queue_items");
+    let skip = write.skip_locked();
     let of_lineage =
         "task_id in (select id from tasks where tenant_id = ?1 and lineage_id = ?2) and finished_at is null";
-    let stranded = write.query::<(Id<kind::QueueItem>, String)>(
+    let stranded = write.query::<(Id<kind::QueueItem>, String, bool)>(
         &format!(
-            "select queue_items.id, (select t.variant from tasks t where t.id = queue_items.task_id) from queue_items
-             where queue_items.tenant_id = ?1 and {of_lineage} and status in ('ready', 'waiting') and {version} is null"
+            "select queue_items.id, (select t.variant from tasks t where t.id = queue_items.task_id), queue_items.exact from queue_items
+             where queue_items.tenant_id = ?1 and {of_lineage} and status in ('ready', 'waiting') and {version} is null{skip}"
         ),
         params![lineage],
     )?;
-    for (item, variant) in stranded {
+    for (item, variant, exact) in stranded {
         write.post(
             "update queue_items set status = 'blocked', held_key = null, why = case when why is null then ?3 else ?3 || ?4 || why end
-             where tenant_id = ?1 and id = ?2",
-            params![item, no_live_version(&variant), "\n"],
+             where tenant_id = ?1 and id = ?2 and status in ('ready', 'waiting')",
+            params![item, no_live_version(&variant, exact), "\n"],
         )?;
+        // Items behind it may have waited for its key.
+        write.ring();
     }
     let freed = write.rows::<QueueItem>(
         &format!(
-            "where queue_items.tenant_id = ?1 and {of_lineage} and status = 'blocked' and why like ?3 and {version} is not null"
+            "where queue_items.tenant_id = ?1 and {of_lineage} and status = 'blocked' and why like ?3 and {version} is not null{skip}"
         ),
         params![lineage, format!("{NO_LIVE_VERSION}%")],
     )?;
-    for mut item in freed {
-        item.why = without_block_reason(item.why.as_deref());
+    for item in freed {
         let is_due = item.not_before.is_none_or(|time| time <= write.now);
-        item.status = if is_due { ItemStatus::Ready } else { ItemStatus::Waiting };
-        write.update(&item)?;
+        let status = if is_due { ItemStatus::Ready } else { ItemStatus::Waiting };
+        write.post(
+            "update queue_items set status = ?3, why = ?4 where tenant_id = ?1 and id = ?2 and status = 'blocked'",
+            params![item.id, status, without_block_reason(item.why.as_deref())],
+        )?;
         write.ring();
     }
     Ok(())
 }
 
-/// What a blocked item says: why it is blocked, and below that why it was asked for.
+/// Prefixes the reason for the block to the requester's `why`.
 pub(crate) fn with_block_reason(reason: &str, asked: Option<&str>) -> String {
     asked.map_or_else(|| reason.to_owned(), |asked| format!("{reason}\n{asked}"))
 }

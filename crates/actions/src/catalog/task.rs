@@ -82,7 +82,7 @@ pub struct SetTask {
     #[serde(default)]
     #[schemars(range(min = 1, max = MAX_STEPS_MAX))]
     pub max_steps: Patch<i64>,
-    /// What the agent may have spent in a day to go on with this task (the agent's, when it is not given)
+    /// Daily spend of the agent above which a run of this task stops (the agent's, when it is not given)
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "AMOUNT")]
     #[serde(default)]
     #[schemars(range(min = 0))]
@@ -185,7 +185,7 @@ impl Action for SetTask {
             (Some(before), _) => before.clone(),
             (None, old) => new(context, write, &variant, &workflow, old.as_ref()),
         };
-        if let Some(command) = self.command.as_deref().filter(|command| !command.is_empty()) {
+        if let Some(command) = self.command.as_deref().map(str::trim).filter(|command| !command.is_empty()) {
             command.clone_into(&mut task.command);
         }
         self.apply(write, &mut task)?;
@@ -407,10 +407,10 @@ fn save(context: &Context, write: &mut Writer<'_>, before: Option<&Task>, task: 
         }
         Some(before) => {
             write.update(task)?;
-            if before.usable() != task.usable() {
-                refresh_versions(write, task.lineage_id)?;
-            } else {
+            if before.usable() == task.usable() {
                 release_blocked(write, before, task)?;
+            } else {
+                refresh_versions(write, task.lineage_id)?;
             }
         }
     }

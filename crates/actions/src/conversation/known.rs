@@ -80,8 +80,14 @@ impl Known {
             return Ok(known.clone());
         }
         let task = usable_task(write, reference, None, exact)?;
+        let workspace = write
+            .one::<(Option<Id<kind::Workspace>>,)>(
+                "select workspace_id from tasks where tenant_id = ?1 and id = ?2",
+                params![task.id],
+            )?
+            .and_then(|(workspace,)| workspace);
         let destination =
-            Destination { task: task.id, role: task.role, workspace: None, route: None, exact, without_version: None };
+            Destination { task: task.id, role: task.role, workspace, route: None, exact, without_version: None };
         self.tasks.insert(key, destination.clone());
         Ok(destination)
     }

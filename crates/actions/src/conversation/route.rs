@@ -2,7 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Id, Patch, Ref, Variant, kind, patch::UNSET, text};
-use trackway_store::{Writer, params, queue::resolved, row, shown::RouteShown, tables::Route};
+use trackway_store::{
+    Writer, params,
+    queue::{ROLE_OF_ROUTED_ITEM, resolved},
+    row,
+    shown::RouteShown,
+    tables::Route,
+};
 
 use crate::{
     action::{Action, Done, Resource},
@@ -135,17 +141,13 @@ row! {
     }
 }
 
-/// The role of the items that a route makes: the task's, else the route's. A route's role selects messages, and the role that
-/// sends a message need not be the one that works on the task.
-const ITEM_ROLE: &str = "coalesce(t.role_id, o.role_id)";
-
 /// The routes of a tag.
 pub(super) fn ways(write: &mut Writer<'_>, tag: &str) -> Result<Vec<Way>> {
     let found = write.query::<RouteOfTag>(
         &format!(
-            "select o.id, o.role_id, t.id, t.variant, {ITEM_ROLE}, o.workspace_id, o.exact, {} is not null
+            "select o.id, o.role_id, t.id, t.variant, {ROLE_OF_ROUTED_ITEM}, coalesce(o.workspace_id, t.workspace_id), o.exact, {} is not null
              from routes o join tasks t on t.id = o.task_id where o.tenant_id = ?1 and o.tag = ?2 and o.deleted_at is null",
-            resolved("o.task_id", ITEM_ROLE, "o.exact")
+            resolved("o.task_id", ROLE_OF_ROUTED_ITEM, "o.exact")
         ),
         params![tag],
     )?;

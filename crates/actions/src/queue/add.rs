@@ -80,7 +80,7 @@ pub struct AddItem {
     /// How long its run may take, as 90m or 1h30m (the task's, else the agent's, when it is not given)
     #[arg(long)]
     pub timeout: Option<Duration>,
-    /// What the agent may have spent in a day to go on with it (the task's, else the agent's, when it is not given)
+    /// Daily spend of the agent above which the run stops (the task's, else the agent's, when it is not given)
     #[arg(long, value_name = "AMOUNT")]
     #[schemars(range(min = 0))]
     pub spend_limit: Option<f64>,
@@ -128,7 +128,7 @@ impl Action for AddItem {
             // The insert itself looks the task up.
             adding
                 .tasks
-                .insert((action.task.as_str().to_owned(), false), Usable { id: Uuid::nil().into(), role: None });
+                .insert((action.task.as_str().to_owned(), None, false), Usable { id: Uuid::nil().into(), role: None });
             adding.variant = Some(action.task.as_str().to_owned());
         }
         let dones = actions
@@ -372,7 +372,7 @@ pub(super) fn live_version_of(
             .hint(format!("without --exact, the current version is run: trackway task latest --variant {variant}"))
             .into()),
         None => Err(Rule::conflict(format!("task {variant} is archived, and nothing live replaces it"))
-            .hint(format!("trackway task set --variant {variant} --archived false brings it back"))
+            .hint(format!("bring it back: trackway task set --workflow NAME --variant {variant} --archived false"))
             .into()),
     }
 }
@@ -390,8 +390,8 @@ pub(crate) fn usable_task(
 /// Items that are added together: what they share is looked up once, and they are written at once.
 #[derive(Debug, Default)]
 struct Adding {
-    /// By reference and whether exactly that version is wanted.
-    tasks: HashMap<(String, bool), Usable>,
+    /// By reference, role, and whether exactly that version is wanted.
+    tasks: HashMap<(String, Option<Id<kind::Role>>, bool), Usable>,
     /// The task of the only item, which is looked up as it is written.
     variant: Option<String>,
     causes: HashMap<Option<Id<kind::Message>>, Option<Cause>>,
@@ -408,7 +408,7 @@ impl Adding {
         role: Option<Id<kind::Role>>,
         exact: bool,
     ) -> Result<Usable> {
-        let key = (reference.as_str().to_owned(), exact);
+        let key = (reference.as_str().to_owned(), role, exact);
         if let Some(known) = self.tasks.get(&key) {
             return Ok(*known);
         }
@@ -463,7 +463,7 @@ impl Adding {
             why = Some(with_block_reason(&chain, why.as_deref()));
             ItemStatus::Blocked
         } else if let Some(variant) = &new.without_version {
-            let reason = no_live_version(variant.as_str());
+            let reason = no_live_version(variant.as_str(), new.exact);
             notices.push(format!("{reason}: the item is blocked"));
             why = Some(with_block_reason(&reason, why.as_deref()));
             ItemStatus::Blocked

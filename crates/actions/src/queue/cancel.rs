@@ -91,7 +91,7 @@ impl Action for RequeueItem {
                 "queue item {} has no live version of its task to run",
                 item.id.short()
             ))
-            .hint("bring a version back (trackway task set --archived false), or define one that replaces it")
+            .hint("bring an archived version back with trackway task set --workflow NAME --variant VARIANT --archived false, or cancel the item")
             .into());
         }
         if let Some(key) = item.dedup_key.as_deref().filter(|_| item.finished_at.is_some()) {
@@ -100,6 +100,8 @@ impl Action for RequeueItem {
         unblock(&mut item);
         if is_claim(&item) {
             item.agent_id = None;
+            // The next take resolves the version again.
+            item.exact = false;
         }
         item.status = ItemStatus::Ready;
         item.attempt = 1;

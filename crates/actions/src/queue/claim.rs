@@ -6,15 +6,15 @@ use trackway_domain::{
     queue::{self, lease},
 };
 use trackway_store::{
-    Engine, Writer, params,
+    Engine, Table, Writer, params,
     queue::{Roles, Taker, Unnamed, Who},
-    tables::Task,
+    tables::{QueueItem, Task},
 };
 
 use super::{
     NewItem, Taken,
     add::{PinOf, live_version_of},
-    claim_key, enqueue,
+    claim_key, enqueue, is_claim,
     lease::return_expired,
     resource,
     take::{begin, free_slots, roles, taking_agent, why_not},
@@ -87,7 +87,12 @@ impl Action for Claim {
         };
         // Held from here on, whoever claims it by name or by its turn.
         let held = write.row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![task])?;
-        let is_once = held.is_some_and(|task| !task.recurring);
+        let is_once = held.as_ref().is_some_and(|task| !task.recurring);
+        if let Some(held) = held.filter(|_| is_once)
+            && let Some(claim) = claim_of_lineage(write, &held)?
+        {
+            refuse_held(write, claim)?;
+        }
         let new = NewItem {
             // The worker takes nothing that names an agent.
             agent: (roles != Roles::All).then_some(agent.id),
@@ -126,10 +131,23 @@ impl Action for Claim {
     }
 }
 
+/// The running item of a claim of any version of a task.
+fn claim_of_lineage(write: &mut Writer<'_>, task: &Task) -> Result<Option<Id<kind::QueueItem>>> {
+    let found = write.query::<QueueItem>(
+        &format!(
+            "{} where queue_items.tenant_id = ?1 and finished_at is null and status = 'running'
+             and task_id in (select v.id from tasks v where v.tenant_id = ?1 and v.lineage_id = ?2)",
+            QueueItem::select()
+        ),
+        params![task.lineage_id],
+    )?;
+    Ok(found.iter().find(|item| is_claim(item)).map(|item| item.id))
+}
+
 /// Refuses a task that somebody has claimed.
 fn refuse_held(write: &mut Writer<'_>, item: Id<kind::QueueItem>) -> Result<()> {
     let held = write.one::<(String, String)>(
-        "select t.variant, a.handle from queue_items q join tasks t on t.id = q.task_id join agents a on a.id = q.taken_by
+        "select t.variant, a.handle from queue_items q join tasks t on t.id = coalesce(q.run_task_id, q.task_id) join agents a on a.id = q.taken_by
          where q.tenant_id = ?1 and q.id = ?2 and q.status = 'running'",
         params![item],
     )?;

@@ -130,7 +130,7 @@ fn block_without_version(write: &mut Writer<'_>, item: &mut QueueItem) -> Result
         .one::<(String,)>("select variant from tasks where tenant_id = ?1 and id = ?2", params![item.task_id])?
         .map_or_else(String::new, |(variant,)| variant);
     item.status = ItemStatus::Blocked;
-    item.why = Some(with_block_reason(&no_live_version(&variant), item.why.as_deref()));
+    item.why = Some(with_block_reason(&no_live_version(&variant, item.exact), item.why.as_deref()));
     Ok(())
 }
 
@@ -164,7 +164,7 @@ fn move_task(write: &mut Writer<'_>, task: Id<kind::Task>, outcome: TaskOutcome<
     let is_done = matches!(outcome, TaskOutcome::Done);
     let moves = |task: &Task| match task.status {
         TaskStatus::InProgress => true,
-        // The error that blocked it did not come again.
+        // The run completed, so the earlier error no longer blocks the task.
         TaskStatus::Blocked => is_done && task.status_reason.is_some(),
         // It was opened again meanwhile, and now it is done.
         TaskStatus::Open | TaskStatus::Groomed => is_done,
@@ -182,7 +182,7 @@ fn move_task(write: &mut Writer<'_>, task: Id<kind::Task>, outcome: TaskOutcome<
     let others = write.count(
         "select (select count(*) from tasks v cross join queue_items q where v.tenant_id = ?1 and v.lineage_id = ?3 and q.tenant_id = ?1
              and q.task_id = v.id and q.finished_at is null and q.status = 'running' and q.run_task_id = ?2)
-         + (select count(*) from runs where tenant_id = ?1 and task_id = ?2 and drives_task and status = 'running')",
+         + (select count(*) from runs where tenant_id = ?1 and task_id = ?2 and drives_task and status = 'running' and parent_run_id is null)",
         params![task, before.lineage_id],
     )?;
     if others > 0 {
@@ -209,7 +209,7 @@ pub(crate) fn settle_with_run(write: &mut Writer<'_>, run: &Run, ending: &Ending
     if run.queue_item_id.is_none() {
         let is_done = matches!(ending, Ending::Completed { keep_open, .. } if !(*keep_open || run.keep_open));
         let outcome = if is_done { TaskOutcome::Done } else { TaskOutcome::Open };
-        return match run.task_id.filter(|_| run.drives_task) {
+        return match run.task_id.filter(|_| run.drives_task && run.parent_run_id.is_none()) {
             Some(task) => move_task(write, task, outcome),
             None => Ok(()),
         };

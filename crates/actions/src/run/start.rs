@@ -28,8 +28,8 @@ const CHAIN_MAX: i64 = 100;
 ///
 /// Put the token into `TRACKWAY_TOKEN`: what is then done with `trackway` is done by the agent, in this run.
 ///
-/// The task is in progress from then on. It is done when the run completes, and open again when the run fails or is cancelled.
-/// A run with a parent, and a run of a recurring task, do not change the task.
+/// A task that is open or groomed is in progress from then on. It is done when the run completes, and open again when the run
+/// fails or is cancelled. A run with a parent, and a run of a recurring task, do not change the task.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct StartRun {
@@ -117,11 +117,13 @@ impl Action for StartRun {
             mode: self.mode.unwrap_or(agent.runner.mode()),
             max_steps,
             token_hash: Some(hash),
-            drives_task: parent.is_none() && task.as_ref().is_some_and(|task| !task.recurring),
+            drives_task: task.is_some(),
             keep_open: self.keep_open,
             ..new(context.tenant, id, agent.id, agent.runner, write.now)
         };
-        if let Some(task) = run.task_id.filter(|_| run.drives_task) {
+        if let Some(task) = run.task_id.filter(|_| run.parent_run_id.is_none()) {
+            // Held until this run can be seen: another run that ends meanwhile must not open the task.
+            write.row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![task])?;
             queue::start_task(write, task)?;
         }
         write.insert(&run)?;

@@ -1,4 +1,4 @@
-//! The agents that a session's runs belong to: `role@workspace`, the same one in every session.
+//! Finds or creates the agents of a session's runs. Their handle is `role@workspace`, the same in every session.
 //!
 //! An agent's role may become known after its first run has started: then its runs move to the agent of that role. The
 //! agent they leave behind takes the new name, or is removed, if a session made it and nothing else belongs to it.
@@ -10,21 +10,21 @@ use trackway_store::{
 };
 
 use super::{Observing, place::name_part};
-use crate::{catalog::definition::save, context::Actor, error::Result, people::new_agent};
+use crate::{catalog::definition::save, context::Actor, delete::mark, error::Result, people::new_agent};
 
 /// The role of a session's main agent in its handle.
 const MAIN: &str = "main";
 /// Agents above each other.
 const DEPTH_MAX: usize = 100;
 
-/// What an agent has besides runs. Each is a condition on `a.id`.
+/// Rows that belong to an agent besides its runs, as conditions on `a.id`. Items that it took have runs.
 const BELONGINGS: &[&str] = &[
-    "queue_items q where q.tenant_id = ?1 and (q.agent_id = a.id or q.taken_by = a.id)",
+    "queue_items q where q.tenant_id = ?1 and q.agent_id = a.id and q.agent_id is not null",
     "agent_links l where l.tenant_id = ?1 and l.from_agent_id = a.id",
     "messages m where m.tenant_id = ?1 and m.to_id = a.id",
 ];
 
-/// What an agent's runs leave behind under its id. It moves with a new name, and keeps an agent from being removed.
+/// Rows that the agent's runs wrote. A rename keeps them; an agent that has any is not removed.
 const LEFT_BY_RUNS: &[&str] = &[
     "agents c where c.tenant_id = ?1 and c.parent_id = a.id",
     "scratchpads p where p.tenant_id = ?1 and p.agent_id = a.id",
@@ -144,10 +144,8 @@ impl Observing<'_, '_> {
         let Some(agent) = self.unused_agent(agent, subagent, &belongings)? else {
             return Ok(());
         };
-        for (table, column) in [("agents", "id"), ("registry", "id")] {
-            self.write
-                .post(&format!("delete from {table} where tenant_id = ?1 and {column} = ?2"), params![agent.id])?;
-        }
+        // Marked, not deleted: PostgreSQL does not check references to agents (decision 14).
+        mark(self.write, "agents", agent.id)?;
         self.agents.retain(|_, id| *id != agent.id);
         self.count("agent_removed");
         Ok(())

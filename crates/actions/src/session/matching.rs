@@ -550,7 +550,7 @@ impl Observing<'_, '_> {
         if is_held { Ok(()) } else { self.keep_match(at, &spawn, agent_id, by) }
     }
 
-    /// Withdraws the tentative match of an agent of which something is known by now that speaks against it.
+    /// Withdraws an agent's tentative match if newer facts contradict it.
     fn release_contradicted(&mut self, subagent: &Subagent, seeker: &Seeker) -> Result<()> {
         let agent_id = subagent.agent_id.as_str();
         let held = self.spawns_to_match(subagent, "matched_agent_id = ?4 and tentative", agent_id, "")?;

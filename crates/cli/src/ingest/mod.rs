@@ -50,7 +50,7 @@ pub fn command() -> Command {
         .about("Read Claude Code's transcripts into the record: sessions, subagents, runs, files, usage")
         .long_about(
             "Read Claude Code's transcripts into the record: sessions, subagents, runs, files, usage\n\n\
-             Without paths: all of them, or in a project's database the project's own. Again reads only what is new; \
+             Without paths: all of them, or in a project's database the project's own. A second run reads only new lines; \
              --full reads them from the start, and restores what a clean-up removed.",
         )
         .arg(

@@ -35,7 +35,7 @@ both_engines! {
 
         snapbox::assert_data_eq!(shown(&["task", "list"]), str![[r#"
 id	variant	title	workflow	role	status	priority	revision
-[ID]	unit/go	Go	q	coder	open	P2	1
+[ID]	unit/go	Go	q	coder	done	P2	1
 
 "#]]);
         snapbox::assert_data_eq!(shown(&["made", "last"]), str![[r#"
@@ -85,9 +85,9 @@ last run
 id	agent	role	task	status	ended_at
 [ID]	worker	coder	unit/go	completed	[TIME]
 nothing in the queue
-ready unit/go
+nothing is ready
 no hooks: trackway connect claude-code records what Claude Code does
-next: trackway ready --claim takes unit/go
+next: trackway made last lists what the last run made; trackway why FILE says where a file comes from
 
 "#]]);
         snapbox::assert_data_eq!(shown(&["task", "history", "unit/go"]), str![[r#"

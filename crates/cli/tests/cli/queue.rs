@@ -100,7 +100,8 @@ both_engines! {
         assert_eq!(terminal.json(&["event", "list"]), before);
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "ready": 1 }));
         terminal.json(&["task", "delete", "again", "--yes"]);
-        assert_eq!(terminal.json(&["queue", "get", &id])["error"], "the task was deleted");
+        let item = terminal.json(&["queue", "get", &id]);
+        assert_eq!((&item["status"], &item["why"]), (&json!("blocked"), &json!("no live version of again: every version is archived or deleted")));
     }
 
     fn a_claimed_task_has_one_holder_and_is_open_when_given_back(terminal: Terminal) {

@@ -23,7 +23,7 @@ both_engines! {
         let message = terminal.json(&["message", "send", "--body", "it leaks", "--to-task", "seams"]);
         let item = text(&message["queue_item_id"]);
         let data = terminal.json(&["task", "get", "seams"]);
-        assert_eq!(column(&data["queue_items"], "id"), [item.clone()]);
+        assert_eq!(column(&data["queue_items"], "id"), std::slice::from_ref(&item));
         assert_eq!((column(&data["pins"], "role"), column(&data["boards"], "name")), (vec!["coder".to_owned()], vec!["wall".to_owned()]));
         assert_eq!((column(&data["routes"], "tag"), column(&data["messages"], "body")), (vec!["leak".to_owned()], vec!["it leaks".to_owned()]));
         assert_eq!((&data["variant"], &data["more"], &data["last_finished_item"]), (&json!("seams"), &json!([]), &Value::Null));

@@ -134,9 +134,9 @@ id	created_at	from	from_run_id	to	role	title	tags	status	body	conversation	sessi
         let other = terminal.json(&["route", "set", "--tag", "bug", "--role", "critic", "--task", "fix"]);
         assert_ne!(other["id"], first["id"]);
         snapbox::assert_data_eq!(steady(&terminal.runs(&["route", "list"]).stdout), str![[r#"
-id	tag	role	task	workspace	task_deleted
-[ID]	bug		fix		no
-[ID]	bug	critic	fix		no
+id	tag	role	task	would_run	workspace
+[ID]	bug		fix	fix	
+[ID]	bug	critic	fix	fix	
 
 "#]]);
         terminal.json(&["route", "delete", &text(&other["id"]), "--yes"]);
@@ -150,13 +150,18 @@ id	tag	role	task	workspace	task_deleted
         ] {
             assert_eq!(terminal.fails(&[&["route", "set"], &arguments[..]].concat()).0, code, "{arguments:?}");
         }
-        // A task that is gone or out of use gets no work, and nobody who sends hears of it.
+        // The items for a task without a live version are blocked, and the sender learns why.
         terminal.json(&["task", "delete", "fix", "--yes"]);
-        assert_eq!(terminal.json(&["message", "send", "--body", "x", "--tag", "bug"])["queue_items"], json!([]));
+        let sent = terminal.json(&["message", "send", "--body", "x", "--tag", "bug"]);
+        assert_eq!((sent["queue_items"].as_array().unwrap().len(), &sent["notices"][0]), (1, &json!("no live version of fix: every version is archived or deleted: the item is blocked")));
         assert_eq!(column(&terminal.json(&["route", "list"]), "task_deleted"), ["true", "true"]);
         terminal.json(&["route", "set", "--tag", "old", "--task", "judge"]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "judge", "--archived"]);
-        assert_eq!(terminal.json(&["message", "send", "--body", "x", "--tag", "old"])["queue_items"], json!([]));
+        let sent = terminal.json(&["message", "send", "--body", "x", "--tag", "old"]);
+        assert_eq!(column(&terminal.items(), "status"), ["blocked", "blocked"]);
+        assert_eq!(terminal.json(&["route", "list", "--tag", "old"])[0]["would_run"], Value::Null);
+        terminal.json(&["task", "set", "--workflow", "q", "--variant", "judge", "--archived", "false"]);
+        assert_eq!(terminal.json(&["queue", "get", &text(&sent["queue_item_id"])])["status"], "ready");
     }
 
     fn agents_never_change_routes(terminal: Terminal) {

@@ -45,8 +45,8 @@ pub struct Closed {
 }
 
 impl Last<'_> {
-    /// Asks at the end of the run's own conversation; where the provider refuses that, in a short one of its own. The calls
-    /// before have numbers up to this one.
+    /// Sends the prompt at the end of the run's conversation. If the provider refuses it, sends it in a short conversation. `calls`
+    /// is the number of model calls that were made before.
     pub fn ask(&self, ended: &closing::Ended<'_>, revision: i64, calls: i64) -> Closed {
         let turns = self.finished.talk.in_full();
         if self.is_short || turns.is_empty() {
@@ -93,7 +93,7 @@ impl Last<'_> {
         model_of(self.acting, self.means)
     }
 
-    /// What came of a request, and why the provider refused it, if it did.
+    /// Sends a request; also returns the provider's reason if it refused.
     fn ask_with(&self, request: Request, revision: i64, calls: i64) -> (Closed, Option<String>) {
         let failed = |error: String| Closing::Failed { error };
         let waits = || Instant::now() < self.until && !matches!(self.reins.wished(), Wish::Stop | Wish::Release);

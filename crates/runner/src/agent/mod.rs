@@ -58,7 +58,7 @@ const THOUGHT_SHOWN: usize = 4_000;
 const ANSWER_SHOWN: usize = 300;
 /// How long a call that is under way may go on once the run is to be cancelled: its usage is worth knowing.
 const LAST_CALL: Duration = Duration::from_secs(10);
-/// What done and error are answered with, for the end-of-run prompt to follow.
+/// Result of the `done` and `error` calls. Providers require one before the next prompt.
 const HAS_ENDED: &str = "Your run has ended.";
 /// The error of an agent that gives no reason.
 const NO_REASON: &str = "Agent encountered an error";

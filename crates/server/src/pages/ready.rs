@@ -21,7 +21,7 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time, most: Option<i64>) ->
     let mut page = Page::new("/ready", "Ready tasks", answer.data);
     page.blocks = vec![ways(true), table];
     page.next = next(&page.path, query, answer.more.as_deref());
-    page.live = ["task", "link", "queue_item"].map(ToOwned::to_owned).to_vec();
+    page.live = ["task", "link", "queue_item", "run"].map(ToOwned::to_owned).to_vec();
     Ok(page)
 }
 

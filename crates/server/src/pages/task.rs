@@ -53,7 +53,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Pa
     out.push(Block::Heading("Links".to_owned()));
     out.push(blocks::table(
         &rows(&links),
-        &["from", "type", "to", "id"],
+        &["from", "type", "to", "from_current", "blocks_now", "id"],
         nouns::of("link"),
         "It is linked to no other task.",
     ));
@@ -87,7 +87,8 @@ pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Pa
     let path = blocks::path_of("task", &variant).unwrap_or_default();
     let mut page = Page::new(path, title, data);
     page.blocks = out;
-    page.live = vec![id, "link".to_owned()];
+    page.live = ["link", "queue_item", "board", "route", "message", "package", "run"].map(ToOwned::to_owned).to_vec();
+    page.live.push(id);
     Ok(page)
 }
 

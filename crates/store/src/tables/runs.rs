@@ -44,7 +44,7 @@ table! {
         #[serde(skip)] token_hash: Option<Vec<u8>>,
         cancel_wanted_at: Option<Time>,
         #[serde(skip)] attached: bool,
-        /// Whether its start and its end move the task.
+        /// Whether `run start` started it on a task: the task is not ready meanwhile, and is moved unless the run has a parent.
         #[serde(skip)] drives_task: bool,
         /// Whether the task is open again when the run completes.
         #[serde(skip)] keep_open: bool,
