@@ -328,7 +328,7 @@ impl World {
 
 /// The number of a task by its variant.
 fn number(variant: &trackway_domain::Variant) -> usize {
-    variant.as_str().trim_start_matches("t").split('/').next().unwrap().parse().unwrap()
+    variant.as_str().trim_start_matches('t').split('/').next().unwrap().parse().unwrap()
 }
 
 fn agrees_with_the_model(engine: Engine, cases: u32) {
@@ -351,9 +351,9 @@ fn agrees_with_the_model(engine: Engine, cases: u32) {
             }
             for task in (0..TASKS).filter(|task| !model.deleted.contains(task)) {
                 prop_assert_eq!(world.wake(task), model.wake(task), "wake of {} in {:?}", task, &model);
-                for role in 0..ROLES.len() {
+                for (role, name) in ROLES.iter().enumerate() {
                     let expected = model.version(task, Some(role), false);
-                    prop_assert_eq!(world.resolves(role, task), expected, "{} for {} in {:?}", task, ROLES[role], &model);
+                    prop_assert_eq!(world.resolves(role, task), expected, "{} for {} in {:?}", task, name, &model);
                 }
             }
             let shown = world.house.read(|read| Ok(read.shown::<RouteShown>("where o.tenant_id = ?1 order by o.id", &[])?));

@@ -341,7 +341,7 @@ engines! {
         let full = "𝔸".repeat(10_000);
         assert_eq!(
             run.act("update_scratchpad", json!({ "content": full })).unwrap(),
-            json!({ "content": full, "revision": 1 })
+            json!({ "result": "Scratchpad updated successfully.", "content": full, "revision": 1 })
         );
         let before = house.snapshot();
 
