@@ -148,7 +148,7 @@ fn try_story(house: &House, session: &str, story: &Story) -> Result<(), TestCase
         }
         let empty = house.read(|read| {
             Ok(read.query::<(String,)>(
-                "select handle from agents a where a.tenant_id = ?1 and a.handle like '%@w'
+                "select handle from agents a where a.tenant_id = ?1 and a.deleted_at is null and a.handle like '%@w'
                  and not exists (select 1 from runs r where r.agent_id = a.id)",
                 &[],
             )?)
@@ -157,7 +157,7 @@ fn try_story(house: &House, session: &str, story: &Story) -> Result<(), TestCase
     }
     let orphans = house.read(|read| {
         Ok(read.query::<(String,)>(
-            "select handle from agents a where a.tenant_id = ?1 and a.handle like '%@w' and a.handle <> 'main@w' and a.parent_id is null",
+            "select handle from agents a where a.tenant_id = ?1 and a.deleted_at is null and a.handle like '%@w' and a.handle <> 'main@w' and a.parent_id is null",
             &[],
         )?)
     });

@@ -60,8 +60,7 @@ const LAST_FINISHED: &str = "where q.tenant_id = ?1 and q.id = (
         ) r cross join queue_items f
         where f.tenant_id = ?1 and f.id = r.queue_item_id and f.finished_at is not null order by r.id desc limit 1
     )";
-const BOARDS: &str = "where b.tenant_id = ?1 and b.task_id in (select v.id from tasks v where v.tenant_id = ?1
-        and v.lineage_id = (select n.lineage_id from tasks n where n.tenant_id = ?1 and n.id = ?2)) and b.archived_at is null and b.deleted_at is null
+const BOARDS: &str = "where b.tenant_id = ?1 and b.task_id = ?2 and b.archived_at is null and b.deleted_at is null
     order by b.created_at desc, b.id desc limit ?3";
 const PINS: &str = "where p.tenant_id = ?1 and p.lineage_id = ?2 and p.deleted_at is null and t.deleted_at is null
     order by r.name, p.id limit ?3";

@@ -36,7 +36,7 @@ pub struct Claim {
     /// The agent that claims it (the worker, when it is not said)
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// This task, ready or not, in its current version
+    /// This task, ready or not
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
     /// The workspace it happens in (the task's, when it is not said)
