@@ -158,7 +158,7 @@ id	tag	role	task	would_run	workspace
         terminal.json(&["route", "set", "--tag", "old", "--task", "judge"]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "judge", "--archived"]);
         let sent = terminal.json(&["message", "send", "--body", "x", "--tag", "old"]);
-        assert_eq!(column(&terminal.items(), "status"), ["blocked", "blocked"]);
+        assert_eq!(column(&terminal.json(&["queue", "list"]), "status"), ["blocked", "blocked"]);
         assert_eq!(terminal.json(&["route", "list", "--tag", "old"])[0]["would_run"], Value::Null);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "judge", "--archived", "false"]);
         assert_eq!(terminal.json(&["queue", "get", &text(&sent["queue_item_id"])])["status"], "ready");
