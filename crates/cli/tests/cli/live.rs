@@ -119,12 +119,12 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
 /// then in no transcript.
 const LOSES_LINES: &str = "2.1.40";
 
-/// Which agent each spawn is matched to, without guesses.
-fn matched(terminal: &Terminal) -> BTreeMap<String, String> {
+/// Which agent each spawn is matched to. Only where no evidence can tell two agents apart may a match be tentative.
+fn matched(terminal: &Terminal, may_be_tentative: bool) -> BTreeMap<String, String> {
     let spawns = terminal.json(&["spawn", "list"]);
     let rows = spawns.as_array().unwrap().iter().filter(|spawn| !spawn["agent_id"].is_null());
     rows.map(|spawn| {
-        assert_eq!(spawn["tentative"], json!(false), "{spawn:#}");
+        assert!(may_be_tentative || spawn["tentative"] == json!(false), "{spawn:#}");
         (text(&spawn["tool_use_id"]), text(&spawn["agent_id"]))
     })
     .collect()
@@ -145,13 +145,14 @@ fn tells_one_record(engine: Engine, version: &str, name: &str) {
 
     // What the client itself wrote down is what the record says, by either way.
     let spawns = column(&ingested.json(&["spawn", "list"]), "tool_use_id");
+    // The two answers of equal prompts are equal, too: a client without ids leaves no way to tell them apart.
+    let are_alike = name == "equal-prompts" && version.starts_with("1.0.");
     for terminal in [&desk.terminal, &ingested] {
-        let matched = matched(terminal);
+        let matched = matched(terminal, are_alike);
         for (call, agent) in told_by_client(&desk.projects()) {
             assert_eq!(matched.get(&call), Some(&agent), "{what}: {call}");
         }
-        // The two answers of equal prompts are equal, too: a client without ids leaves no way to tell them apart.
-        if !(name == "equal-prompts" && version.starts_with("1.0.")) {
+        if !are_alike {
             let failed = terminal.json(&["spawn", "list", "--unmatched"]);
             assert!(failed.as_array().unwrap().iter().all(|spawn| !spawn["error"].is_null()), "{what}: {failed:#}");
         }
