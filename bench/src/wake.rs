@@ -23,7 +23,7 @@ const REPLACED_HUB: &str = "hub/replaced";
 /// What a thousand links may take on SQLite.
 const THOUSAND_MAX: Duration = Duration::from_millis(10);
 const QUERIES_MAX: u64 = 6;
-/// What a thousand links to replaced tasks may take.
+/// Longest time for a thousand links to replaced tasks.
 const REPLACED_MAX: Duration = Duration::from_millis(15);
 const REPLACED_QUERIES_MAX: u64 = 8;
 const REPLACED: usize = 1_000;

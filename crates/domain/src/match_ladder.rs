@@ -44,7 +44,7 @@ impl Match {
     }
 }
 
-/// Who holds a spawn, seen from the agent that looks for its own.
+/// The holder of a spawn, as seen by an agent that looks for its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder {
     None,
@@ -422,7 +422,7 @@ mod tests {
             let mut session = Session::new(spawns, blank.collect());
             for (agent, prompt, role) in order {
                 let agent = agent % known.len();
-                // What is known of an agent grows, and never changes.
+                // Facts about an agent are added, and never change.
                 if prompt.is_some() {
                     session.agents[agent].prompt_hash.clone_from(&known[agent].prompt_hash);
                 }

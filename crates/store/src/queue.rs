@@ -170,7 +170,7 @@ row! {
     }
 }
 
-/// What [`Picked`] is read from: an item `q`, the version `t` that it runs and the agent `a` that takes it.
+/// Columns of [`Picked`]: of an item `q`, the version `t` that it runs and the agent `a` that takes it.
 static PICKED: LazyLock<String> = LazyLock::new(|| {
     format!(
         "q.id, q.run_id, q.priority, q.in_queue_since, q.fence, q.attempt, t.id, t.variant, t.revision, t.recurring, t.status,
@@ -333,7 +333,7 @@ impl Writer<'_> {
         )
     }
 
-    /// What a `select` ends with that locks its rows and skips those that another transaction holds.
+    /// SQL suffix that locks the selected rows and skips those that another transaction holds.
     pub fn skip_locked(&self) -> &'static str {
         match self.engine() {
             Engine::Sqlite => "",

@@ -24,7 +24,7 @@ row! {
     }
 }
 
-/// What a version has or lacks, as a condition on the version `c` of the lineage `c.lineage_id`.
+/// A property of a version, as a condition on the version `c` of the lineage `c.lineage_id`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Has {
     /// Links to or from other lineages of which a version is live.

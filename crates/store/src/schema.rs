@@ -36,7 +36,7 @@ pub struct Relation {
     pub kept_by: KeptBy,
 }
 
-/// What enforces a relation.
+/// The mechanism that enforces a relation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBy {

@@ -49,7 +49,7 @@ row! {
     }
 }
 
-/// Who wrote something, and in which run: `ada, in run 1a2b3c4d`.
+/// The author and run of something: `ada, in run 1a2b3c4d`.
 fn written_by(author: Option<&str>, run: Option<Id<kind::Run>>) -> Option<String> {
     let run = run.map(|run| format!("in run {}", run.short()));
     let parts: Vec<String> = author.map(ToOwned::to_owned).into_iter().chain(run).collect();

@@ -447,7 +447,7 @@ fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, places: &m
     Ok(())
 }
 
-/// What caused a run, if it is of this kind.
+/// The cause of a run, if it is of this kind.
 fn caused_by(run: &Run, kind: &str) -> Option<Uuid> {
     run.cause_id.filter(|_| run.cause_kind.as_deref() == Some(kind))
 }

@@ -148,7 +148,7 @@ fn refresh_blockers(write: &mut Writer<'_>, targets: &str, lineage: Uuid) -> Res
 
 /// Blocks the queue items of a lineage that have no live version to run, and makes those ready that have one again.
 ///
-/// Whoever takes, cancels or requeues an item does not hold the catalog lock. On PostgreSQL the items that another transaction
+/// Takes, cancellations and requeues do not hold the catalog lock. On PostgreSQL the items that another transaction
 /// holds are skipped: waiting for them could deadlock, and their new status is that transaction's to decide.
 pub(crate) fn refresh_items(write: &mut Writer<'_>, lineage: Uuid) -> Result<()> {
     let version = version_of("queue_items");

@@ -149,7 +149,7 @@ fn task_retries_on_error(write: &mut Writer<'_>, item: &QueueItem) -> Result<boo
     Ok(found.is_some_and(|(retries,)| retries))
 }
 
-/// What the end of a run means for its task.
+/// The new status of a task after one of its runs ended.
 #[derive(Debug, Clone, Copy)]
 enum TaskOutcome<'a> {
     Done,

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Page, dim, heading};
 
-/// What refers to a task: the field and its columns. The heading is the field's name.
+/// Lists of rows that refer to a task: the field and its columns. The heading is the field's name.
 const RELATED: [(&str, &[&str]); 5] = [
     ("pins", &["role", "variant", "updated_at"]),
     (

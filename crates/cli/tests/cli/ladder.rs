@@ -313,7 +313,7 @@ both_engines! {
     fn a_role_that_is_known_later_leaves_no_empty_agent(terminal: Terminal) {
         let session = Session { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        // The start is told before the call.
+        // The agent's start is reported before the call.
         session.starts("a1");
         assert_eq!(agents(&terminal), ["general-purpose@project < main@project", "main@project < -"]);
         session.returns("t1", "[ROLE:coder] code", "a1");

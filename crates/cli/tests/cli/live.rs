@@ -119,7 +119,7 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
 /// then in no transcript.
 const LOSES_LINES: &str = "2.1.40";
 
-/// Which agent each spawn is matched to. Only where no evidence can tell two agents apart may a match be tentative.
+/// The agent that each spawn is matched to. A match may be tentative only if no evidence can tell two agents apart.
 fn matched(terminal: &Terminal, may_be_tentative: bool) -> BTreeMap<String, String> {
     let spawns = terminal.json(&["spawn", "list"]);
     let rows = spawns.as_array().unwrap().iter().filter(|spawn| !spawn["agent_id"].is_null());

@@ -23,7 +23,7 @@ pub enum At {
     Mcp,
 }
 
-/// What stands in the place of an empty scratchpad.
+/// Text shown for an empty scratchpad.
 const EMPTY_SCRATCHPAD: &str =
     "_Your scratchpad is empty. Use the `update_scratchpad` action to save notes for your future self._";
 

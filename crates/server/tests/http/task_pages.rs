@@ -80,7 +80,7 @@ engines! {
                 Some(next) => path = next.to_owned(),
                 None => break,
             }
-            // What is claimed while somebody reads moves nothing.
+            // A task that is claimed between two pages does not shift the next page.
             house.act("claim", json!({ "task": "urgent" })).ok();
         }
         assert_eq!(walked, in_order);

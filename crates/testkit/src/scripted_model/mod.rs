@@ -39,7 +39,7 @@ use openai::ChatCompletions;
 use reply::{Reply, Shape};
 use scenario::Cue;
 
-/// What an end-of-run prompt begins with.
+/// Beginning of every end-of-run prompt.
 const CLOSES: &str = "[Trackway: end of run]";
 
 /// A running model. Dropping it stops it and breaks off what it was saying.
