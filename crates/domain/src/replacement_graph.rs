@@ -63,6 +63,35 @@ pub fn current_versions(versions: &[Version], replacements: &[Replacement]) -> H
     current
 }
 
+/// The generation of each version of a lineage: 0 for one that replaces nothing, else one more than the highest generation among
+/// the versions it replaces. A version has a higher generation than every version before it, whenever either was defined.
+pub fn generations(versions: &[Version], replacements: &[Replacement]) -> HashMap<Id<Task>, i64> {
+    let mut successors: HashMap<Id<Task>, Vec<Id<Task>>> = HashMap::new();
+    let mut open: HashMap<Id<Task>, usize> = versions.iter().map(|version| (version.id, 0)).collect();
+    for replacement in replacements {
+        successors.entry(replacement.old).or_default().push(replacement.new);
+        *open.entry(replacement.new).or_default() += 1;
+    }
+    // Oldest versions first: a version is visited once all that it replaces have been.
+    let mut waiting: VecDeque<Id<Task>> =
+        open.iter().filter(|(_, replaced)| **replaced == 0).map(|(id, _)| *id).collect();
+    let mut generations: HashMap<Id<Task>, i64> = waiting.iter().map(|id| (*id, 0)).collect();
+    while let Some(id) = waiting.pop_front() {
+        let next = generations.get(&id).copied().unwrap_or_default() + 1;
+        for newer in successors.get(&id).into_iter().flatten() {
+            let generation = generations.entry(*newer).or_default();
+            *generation = next.max(*generation);
+            if let Some(left) = open.get_mut(newer) {
+                *left -= 1;
+                if *left == 0 {
+                    waiting.push_back(*newer);
+                }
+            }
+        }
+    }
+    generations
+}
+
 /// The shortest way from one node to another along directed edges, both ends included.
 pub fn path<N: Copy + Eq + Hash>(edges: &[(N, N)], from: N, to: N) -> Option<Vec<N>> {
     let mut onward: HashMap<N, Vec<N>> = HashMap::new();
@@ -92,9 +121,15 @@ pub fn path<N: Copy + Eq + Hash>(edges: &[(N, N)], from: N, to: N) -> Option<Vec
     None
 }
 
-/// The conflict that prints a circle, given the names along it.
+/// The conflict that prints a cycle, given the names along it.
 pub fn cycle(verb: &str, names: &[String]) -> Error {
-    Error::conflict(format!("that would make a circle: {}", names.join(&format!(" {verb} "))))
+    Error::conflict(format!("that would make a cycle: {}", names.join(&format!(" {verb} "))))
+}
+
+/// The conflict of a replacement that would join two lineages into one that blocks itself, given the names along the cycle.
+pub fn joining_cycle(names: &[String], new: &str, old: &str) -> Error {
+    let Error { message, .. } = cycle("blocks", names);
+    Error::conflict(format!("{message}, where {new} and {old} would be versions of one task"))
 }
 
 #[cfg(test)]
@@ -127,6 +162,16 @@ mod tests {
         assert_eq!(current([true, false, false, false, true]), [Some(1), None, None, None, Some(5)]);
         let equally_new = [replaces(3, 1, 1), replaces(2, 1, 1)];
         assert_eq!(current_versions(&versions([true; 5]), &equally_new).get(&id(1)), Some(&id(2)));
+    }
+
+    #[test]
+    fn a_version_has_a_higher_generation_than_all_before_it() {
+        let replaces = |new, old| Replacement { new: id(new), old: id(old), created_at: Time::from_micros(0) };
+        let versions: Vec<Version> = (1..=6).map(|number| Version { id: id(number), live: true }).collect();
+        // 1 <- 2 <- 3 <- 5, and 5 also replaces 1 and 4 directly; 6 is alone.
+        let edges = [replaces(5, 1), replaces(5, 4), replaces(2, 1), replaces(3, 2), replaces(5, 3)];
+        let generations = generations(&versions, &edges);
+        assert_eq!([1, 2, 3, 4, 5, 6].map(|number| generations[&id(number)]), [0, 1, 2, 0, 3, 0]);
     }
 
     #[test]

@@ -16,6 +16,17 @@ update tasks set current_id = latest.id from (
     ) select start_id, id from walk where not replaced
 ) latest where tasks.id = latest.start_id;
 
+-- Higher than that of every version before it: 0 for a task that replaces nothing. Kept up to date by the write path.
+alter table tasks add column generation bigint not null default 0;
+update tasks set generation = longest.generation from (
+    with recursive walk (id, generation) as (
+        select t.id, 0 from tasks t where not exists (select 1 from task_replaces e where e.new_task_id = t.id)
+            and exists (select 1 from task_replaces e where e.old_task_id = t.id)
+        union
+        select e.new_task_id, w.generation + 1 from walk w join task_replaces e on e.old_task_id = w.id
+    ) select id, max(generation) as generation from walk group by id
+) longest where tasks.id = longest.id and longest.generation > 0;
+
 -- A link binds lineages: it counts against every version of the lineage it leads to, and only while the current version of
 -- the blocker is open.
 update tasks set open_blockers = 0 where open_blockers <> 0;

@@ -30,18 +30,21 @@ pub(crate) const NEAR: &str = "near (id, lineage_id) as (
     ) l cross join tasks n cross join tasks c where n.id = l.id and c.id = n.current_id)";
 
 impl Tasks {
-    /// The versions whose reports count, as `versions (id, lineage_id, created_at)`. `?2` is the task.
+    /// The versions whose reports count, as `versions (id, lineage_id, generation, created_at)`. `?2` is the task. A deleted
+    /// version's reports count: deleting keeps them.
     fn versions(self) -> String {
-        const COLUMNS: &str = "versions (id, lineage_id, created_at)";
+        const COLUMNS: &str = "versions (id, lineage_id, generation, created_at)";
         match self {
-            Self::One(_) => format!("{COLUMNS} as (select id, lineage_id, created_at from tasks where tenant_id = ?1 and id = ?2)"),
+            Self::One(_) => format!(
+                "{COLUMNS} as (select id, lineage_id, generation, created_at from tasks where tenant_id = ?1 and id = ?2)"
+            ),
             Self::Lineage(_) => format!(
-                "{COLUMNS} as (select id, lineage_id, created_at from tasks where tenant_id = ?1 and deleted_at is null
+                "{COLUMNS} as (select id, lineage_id, generation, created_at from tasks where tenant_id = ?1
                  and lineage_id = (select lineage_id from tasks where tenant_id = ?1 and id = ?2))"
             ),
             Self::LinkedWith(_) => format!(
-                "{NEAR}, {COLUMNS} as (select v.id, v.lineage_id, v.created_at from (select distinct lineage_id from near) g cross join tasks v
-                 where v.tenant_id = ?1 and v.lineage_id = g.lineage_id and v.deleted_at is null)"
+                "{NEAR}, {COLUMNS} as (select v.id, v.lineage_id, v.generation, v.created_at from (select distinct lineage_id from near) g
+                 cross join tasks v where v.tenant_id = ?1 and v.lineage_id = g.lineage_id)"
             ),
         }
     }
@@ -61,7 +64,8 @@ row! {
 
 impl Reader<'_> {
     /// The current report of each lineage that has one: of the newest version that has one, and there of its agents, newest link
-    /// first, then the smaller id of the link, the first whose current report on it is not blank.
+    /// first, then the smaller id of the link, the first whose current report on it is not blank. A version is newer than those it
+    /// replaces; of versions that do not follow each other, the one defined last is newer.
     pub fn current_reports(&mut self, tasks: Tasks) -> Result<Vec<CurrentReport>> {
         let (Tasks::One(task) | Tasks::Lineage(task) | Tasks::LinkedWith(task)) = tasks;
         let versions = tasks.versions();
@@ -71,7 +75,7 @@ impl Reader<'_> {
                 "with {versions} select task_id, lineage_id, agent_id, report_id, content, created_at from (
                      select v.id as task_id, v.lineage_id as lineage_id, l.from_agent_id as agent_id, p.id as report_id, p.content as content,
                      p.created_at as created_at,
-                     row_number() over (partition by v.lineage_id order by v.created_at desc, v.id desc, l.created_at desc, l.id) as place
+                     row_number() over (partition by v.lineage_id order by v.generation desc, v.created_at desc, v.id desc, l.created_at desc, l.id) as place
                      from versions v cross join agent_links l cross join report_heads h cross join reports p
                      where l.tenant_id = ?1 and l.to_task_id = v.id and l.link_type = 'agent_task'
                      and h.agent_id = l.from_agent_id and h.task_id = l.to_task_id and h.scope = ?3

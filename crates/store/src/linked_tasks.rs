@@ -266,10 +266,11 @@ fn empty_reason(ends: &[(bool, bool, bool)]) -> String {
     let deleted = ends.iter().filter(|(deleted, ..)| *deleted).count();
     let archived = ends.iter().filter(|(deleted, archived, _)| !deleted && *archived).count();
     let own = ends.iter().filter(|(deleted, archived, own)| !deleted && !archived && *own).count();
-    let counts = [(deleted, "deleted"), (archived, "archived"), (own, "other versions of this task")];
+    let counts = [(deleted, "a deleted task"), (archived, "an archived task"), (own, "another version of this task")];
     let parts: Vec<String> =
-        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    format!("linked tasks: none: {} linked, of which {}", ends.len(), parts.join(", "))
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, end)| format!("{count} to {end}")).collect();
+    let links = if ends.len() == 1 { "link" } else { "links" };
+    format!("linked tasks: none: {} {links}, {}", ends.len(), parts.join(", "))
 }
 
 fn linked_report(report: &CurrentReport) -> LinkedReport {

@@ -333,6 +333,14 @@ impl Writer<'_> {
         )
     }
 
+    /// SQL suffix that locks the selected rows and waits for those that another transaction holds.
+    pub fn for_update(&self) -> &'static str {
+        match self.engine() {
+            Engine::Sqlite => "",
+            Engine::Postgres => " for update",
+        }
+    }
+
     /// SQL suffix that locks the selected rows and skips those that another transaction holds.
     pub fn skip_locked(&self) -> &'static str {
         match self.engine() {

@@ -41,13 +41,13 @@ impl Has {
     pub(crate) fn source(self) -> String {
         let condition = self.condition();
         format!(
-            "earlier (id, lineage_id, steps) as (
-                 select t.id, t.lineage_id, 0 from tasks t where t.tenant_id = ?1 and t.id = ?2
-                 union all
-                 select e.old_task_id, c.lineage_id, c.steps + 1 from earlier c join task_replaces e on e.new_task_id = c.id and e.old_task_id = (
-                     select b.old_task_id from task_replaces b where b.new_task_id = c.id order by b.created_at desc, b.old_task_id limit 1)
+            "earlier (id, lineage_id, steps, replaced_at) as (
+                 select t.id, t.lineage_id, 0, t.created_at from tasks t where t.tenant_id = ?1 and t.id = ?2
+                 union
+                 select e.old_task_id, c.lineage_id, c.steps + 1, e.created_at from earlier c join task_replaces e on e.new_task_id = c.id
                  where not {condition}
-             ), source (id, lineage_id, steps) as (select c.id, c.lineage_id, c.steps from earlier c where {condition} order by c.steps desc limit 1)"
+             ), source (id, lineage_id, steps) as (
+                 select c.id, c.lineage_id, c.steps from earlier c where {condition} order by c.steps, c.replaced_at desc, c.id limit 1)"
         )
     }
 
@@ -73,7 +73,7 @@ impl Has {
 
 impl Reader<'_> {
     /// The version whose links, boards or report count for a task: the task itself if it has its own, else the nearest version
-    /// before it that has. Of several tasks that a version replaces, the one replaced last is the version before it.
+    /// before it that has. Of several that are equally near, the one that was replaced last.
     pub fn version_that_has(&mut self, task: Id<kind::Task>, has: Has) -> Result<Option<EarlierVersion>> {
         let sql = format!(
             "with recursive {} select t.id, t.variant, cast(s.steps as bigint) from source s join tasks t on t.id = s.id",

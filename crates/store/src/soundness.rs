@@ -3,7 +3,7 @@
 use trackway_domain::kind::Kind;
 use uuid::Uuid;
 
-use crate::{connection::Engine, error::Result, store::Store};
+use crate::{connection::Engine, error::Result, queue::version_of, store::Store};
 
 /// Each thing that has an id: its kind in the registry, and the table that holds it.
 const PLACES: &[(Kind, &str)] = &[
@@ -71,6 +71,10 @@ const RULES: &[(&str, &str)] = &[
              and n.lineage_id = t.lineage_id and not n.replaced))",
     ),
     (
+        "tasks whose generation does not follow those of the versions before them",
+        "tasks t where t.generation <> coalesce((select max(o.generation) + 1 from task_replaces e join tasks o on o.id = e.old_task_id where e.new_task_id = t.id), 0)",
+    ),
+    (
         "tasks whose number of open blockers is wrong",
         "tasks t where t.open_blockers <> (select count(*) from tasks v join task_links l on l.to_task_id = v.id and l.link_type = 'blocks' and l.deleted_at is null
             join tasks f on f.id = l.from_task_id and f.lineage_id <> t.lineage_id join tasks c on c.id = f.current_id and c.status not in ('done', 'rejected')
@@ -92,6 +96,17 @@ impl Store {
     pub fn unsound(&self) -> Result<Vec<String>> {
         let mut rules: Vec<(String, String)> =
             RULES.iter().map(|(what, rows)| ((*what).to_owned(), (*rows).to_owned())).collect();
+        let version = version_of("q");
+        rules.push((
+            "queue items that wait for a version of their task although none is live".to_owned(),
+            format!(
+                "queue_items q where q.finished_at is null and q.status in ('ready', 'waiting') and {version} is null"
+            ),
+        ));
+        rules.push((
+            "queue items that are blocked for want of a live version although there is one".to_owned(),
+            format!("queue_items q where q.finished_at is null and q.status = 'blocked' and q.why like 'no live version of %' and {version} is not null"),
+        ));
         for (kind, table) in PLACES {
             rules.push((
                 format!("rows of {table} that the registry does not know"),

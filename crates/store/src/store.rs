@@ -668,4 +668,26 @@ impl Writer<'_> {
         }
         Ok(())
     }
+
+    /// Waits until no transaction relies on which versions are live, and lets none begin to until this one ends. To be called
+    /// before looking for the queue items that a change to versions or pins blocks or frees. SQLite has one writer anyway.
+    pub fn lock_live_versions(&mut self) -> Result<()> {
+        if self.engine() == Engine::Postgres {
+            self.query::<(bool,)>(&format!("select pg_advisory_xact_lock({LIVE_VERSIONS}) is null"), &[])?;
+            self.after_waiting();
+        }
+        Ok(())
+    }
+
+    /// Lets no transaction change which versions are live until this one ends, so that whoever archives a version sees the item
+    /// that this transaction queues because of it. To be called before the query that looks for the version.
+    pub fn share_live_versions(&mut self) -> Result<()> {
+        if self.engine() == Engine::Postgres {
+            self.post(&format!("select pg_advisory_xact_lock_shared({LIVE_VERSIONS})"), &[])?;
+        }
+        Ok(())
+    }
 }
+
+/// The advisory lock of a tenant's live versions.
+const LIVE_VERSIONS: &str = "hashtextextended(cast(cast(?1 as uuid) as text), 3)";

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 use trackway_actions::{Credential, context::Secret};
 use trackway_domain::{ErrorKind, Ref, Time, words::RunStatus};
@@ -170,10 +172,10 @@ engines! {
         link(&house, "b", "c");
         link(&house, "c", "a2");
         let joined = refused(house.act("replace_task", json!({ "new": "a2", "old": "a" })));
-        assert_eq!(joined, (ErrorKind::Conflict, "that would make a circle: a blocks b blocks c blocks a2".to_owned()));
+        assert_eq!(joined, (ErrorKind::Conflict, "that would make a cycle: a blocks b blocks c blocks a2, where a2 and a would be versions of one task".to_owned()));
         replaces(&house, "a3", "a");
         let linked = refused(house.act("add_link", json!({ "from": "c", "to": "a3", "type": "blocks" })));
-        assert_eq!(linked, (ErrorKind::Conflict, "that would make a circle: c blocks a3 blocks b blocks c".replace("a3 blocks b", "a blocks b")));
+        assert_eq!(linked, (ErrorKind::Conflict, "that would make a cycle: c blocks a3 blocks b blocks c".replace("a3 blocks b", "a blocks b")));
         assert_eq!(ready(&house), ["a3"]);
     }
 
@@ -440,5 +442,120 @@ engines! {
         assert_eq!(ready(&house), ["after"]);
         assert_eq!(linked(&house, "v/999")["linked_to"][0]["title"], "after", "inherited through all of them");
         assert_eq!(linked(&house, "after")["linked_from"][0]["linkedAs"]["variant"], "v/0");
+    }
+
+    fn a_deleted_task_closes_no_cycle(house: House) {
+        founded(&house);
+        for variant in ["a", "b", "c"] {
+            task(&house, variant);
+        }
+        link(&house, "a", "b");
+        link(&house, "b", "c");
+        assert_eq!(refused(house.act("add_link", json!({ "from": "c", "to": "a", "type": "blocks" }))).0, ErrorKind::Conflict);
+        archive(&house, "b", true);
+        assert_eq!(refused(house.act("add_link", json!({ "from": "c", "to": "a", "type": "blocks" }))).0, ErrorKind::Conflict, "it can come back");
+        house.act("delete_task", json!({ "task": "b" })).unwrap();
+        link(&house, "c", "a");
+        assert_eq!(ready(&house), ["c"]);
+    }
+
+    fn the_report_of_a_linked_task_follows_replacements_and_not_ages(house: House) {
+        founded(&house);
+        house.agent("ada");
+        // Defined first, and made the newer version afterwards.
+        for variant in ["new", "old", "main"] {
+            task(&house, variant);
+        }
+        house.act("replace_task", json!({ "new": "new", "old": "old" })).unwrap();
+        house.act("add_link", json!({ "from": "main", "to": "old", "type": "relates_to" })).unwrap();
+        let row = || linked(&house, "main")["linked_to"][0].clone();
+        report(&house, "ada", "old", "of the old version");
+        assert_eq!(row()["latestTaskAgentReport"], "of the old version");
+        report(&house, "ada", "new", "of the new version");
+        report(&house, "ada", "old", "of the old version again");
+        assert_eq!((&row()["title"], &row()["latestTaskAgentReport"]), (&json!("new"), &json!("of the new version")));
+        replaces(&house, "newest", "new");
+        house.act("delete_task", json!({ "task": "new" })).unwrap();
+        assert_eq!(row()["latestTaskAgentReport"], "of the new version", "a deleted version keeps its reports");
+        assert_eq!(house.core.store().unsound().unwrap(), Vec::<String>::new());
+    }
+
+    fn a_version_that_replaces_two_inherits_from_the_nearest_that_has_something(house: House) {
+        founded(&house);
+        house.agent("ada");
+        for variant in ["first", "second", "merged", "other"] {
+            task(&house, variant);
+        }
+        house.act("add_link", json!({ "from": "first", "to": "other", "type": "relates_to" })).unwrap();
+        house.act("set_board", json!({ "name": "plan", "task": "first" })).unwrap();
+        report(&house, "ada", "first", "what ada found");
+        house.act("replace_task", json!({ "new": "merged", "old": "first" })).unwrap();
+        house.act("replace_task", json!({ "new": "merged", "old": "second" })).unwrap();
+        assert_eq!(linked(&house, "merged")["linked_to"][0]["title"], "other");
+        let text = told(&house, "merged", "ada");
+        for part in ["pinned to: first, which this task replaces", "what ada found"] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        // Both have one: the version that was replaced last counts.
+        house.act("set_board", json!({ "name": "later", "task": "second" })).unwrap();
+        let text = told(&house, "merged", "ada");
+        assert!(text.contains("pinned to: second, which this task replaces") && !text.contains("pinned to: first"), "{text}");
+    }
+
+    fn a_workflow_is_inherited_too(house: House) {
+        founded(&house);
+        task(&house, "unit/v1");
+        let made = house.act("set_task", json!({ "variant": "unit/v2", "replaces": "unit/v1" })).unwrap();
+        assert_eq!((&made["workflow"], &made["new"]), (&json!("q"), &json!(true)));
+        let changed = house.act("set_task", json!({ "variant": "unit/v2", "title": "Test it" })).unwrap();
+        assert_eq!((&changed["workflow"], &changed["new"]), (&json!("q"), &json!(false)));
+        assert_eq!(refused(house.act("set_task", json!({ "variant": "lone" }))), (ErrorKind::Usage, "a new task needs a workflow".to_owned()));
+    }
+
+    fn a_reason_to_block_goes_with_the_block(house: House) {
+        founded(&house);
+        task(&house, "go/v1");
+        let queued = house.act("queue_add", json!({ "task": "go/v1", "why": "a friend asked" })).unwrap();
+        archive(&house, "go/v1", true);
+        house.act("queue_cancel", json!({ "id": queued["id"] })).unwrap();
+        archive(&house, "go/v1", false);
+        house.act("queue_requeue", json!({ "id": queued["id"] })).unwrap();
+        assert_eq!(state(&house, &queued["id"]), [json!("ready"), json!("go/v1"), json!(null), json!("go/v1"), json!("a friend asked")]);
+    }
+
+    fn items_queued_while_versions_come_and_go_are_ready_or_blocked_as_their_versions_are(house: House) {
+        founded(&house);
+        set(&house, "go/v1", json!({ "recurring": true }));
+        set(&house, "go/v2", json!({ "recurring": true }));
+        house.act("set_route", json!({ "tag": "go", "task": "go/v1" })).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for number in 0..3 {
+                let (house, over) = (&house, &over);
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        // Refused while no version is live.
+                        let _ = match number {
+                            0 => house.act("queue_add", json!({ "task": "go/v1" })),
+                            1 => house.act("send_message", json!({ "body": "go", "tags": ["go"] })),
+                            _ => house.act("queue_take", json!({})).and_then(|taken| match taken.get(0) {
+                                Some(item) => house.act("queue_release", held(item)),
+                                None => Ok(taken),
+                            }),
+                        };
+                    }
+                });
+            }
+            for round in 0..30 {
+                archive(&house, "go/v1", round % 2 == 0);
+                match round {
+                    10 => _ = house.act("replace_task", json!({ "new": "go/v2", "old": "go/v1" })).unwrap(),
+                    11.. => archive(&house, "go/v2", round % 3 > 0),
+                    _ => {}
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(house.core.store().unsound().unwrap(), Vec::<String>::new());
     }
 }

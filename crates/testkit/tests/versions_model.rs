@@ -1,5 +1,5 @@
 //! Random graphs of tasks, replacements, links, pins, queue items, archived and deleted versions: what is ready, what wakes
-//! show, what routes and queue items run, all as in a plain model that shares no code with the implementation.
+//! and reports show, what routes and queue items run, all as in a plain model that shares no code with the implementation.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -25,6 +25,7 @@ enum Step {
     Done { task: usize, done: bool },
     Delete { task: usize },
     Queue { task: usize, role: Option<usize>, exact: bool },
+    Report { task: usize },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -37,6 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (task(), any::<bool>()).prop_map(|(task, done)| Step::Done { task, done }),
         1 => task().prop_map(|task| Step::Delete { task }),
         1 => (task(), proptest::option::of(0..ROLES.len()), any::<bool>()).prop_map(|(task, role, exact)| Step::Queue { task, role, exact }),
+        1 => task().prop_map(|task| Step::Report { task }),
     ];
     proptest::collection::vec(step, 1..30)
 }
@@ -53,7 +55,13 @@ struct Model {
     done: BTreeSet<usize>,
     deleted: BTreeSet<usize>,
     items: Vec<(usize, Option<usize>, bool)>,
+    /// Tasks that an agent has reported on.
+    reported: BTreeSet<usize>,
 }
+
+/// What a wake shows for each direction: the current version of each linked lineage, the older version that the link names, and
+/// the version whose report is shown.
+type Rows = [BTreeMap<usize, (Option<usize>, Option<usize>)>; 2];
 
 impl Model {
     fn live(&self, task: usize) -> bool {
@@ -97,15 +105,16 @@ impl Model {
         pin.map(|(_, version)| *version).filter(|version| self.live(*version)).or_else(|| self.current(task))
     }
 
-    /// Whether links of type `blocks` lead from one lineage back to it.
-    fn blocks_in_a_circle(&self) -> bool {
+    /// Whether links of type `blocks` lead from one lineage back to it, through lineages that are not deleted altogether.
+    fn blocks_in_a_cycle(&self) -> bool {
+        let is_there = |task: usize| self.lineage(task).iter().any(|version| !self.deleted.contains(version));
         let reaches = |from: usize, to: usize| {
             let mut found = self.lineage(from);
             loop {
                 let before = found.len();
                 for (from, to, _) in self.links.iter().filter(|(from, to, blocks)| *blocks && !self.related(*from, *to))
                 {
-                    if found.contains(from) {
+                    if found.contains(from) && is_there(*from) && is_there(*to) {
                         found.extend(self.lineage(*to));
                     }
                 }
@@ -114,7 +123,9 @@ impl Model {
                 }
             }
         };
-        self.links.iter().any(|(from, to, blocks)| *blocks && !self.related(*from, *to) && reaches(*to, *from))
+        self.links.iter().any(|(from, to, blocks)| {
+            *blocks && !self.related(*from, *to) && is_there(*from) && is_there(*to) && reaches(*to, *from)
+        })
     }
 
     /// What the model is after a step; nothing if the step is refused.
@@ -165,9 +176,12 @@ impl Model {
                     next.pins.push((*role, *task));
                 }
             }
-            Step::Archive { task, .. } | Step::Done { task, .. } | Step::Delete { task } if !there(task) => {
+            Step::Archive { task, .. } | Step::Done { task, .. } | Step::Delete { task } | Step::Report { task }
+                if !there(task) =>
+            {
                 return None;
             }
+            Step::Report { task } => _ = next.reported.insert(*task),
             Step::Archive { task, archived: true } => _ = next.archived.insert(*task),
             Step::Archive { task, archived: false } => _ = next.archived.remove(task),
             Step::Done { task, done: true } => _ = next.done.insert(*task),
@@ -183,7 +197,7 @@ impl Model {
                 next.items.push((*task, *role, *exact));
             }
         }
-        (!next.blocks_in_a_circle()).then_some(next)
+        (!next.blocks_in_a_cycle()).then_some(next)
     }
 
     fn is_blocked(&self, task: usize) -> bool {
@@ -202,21 +216,41 @@ impl Model {
             .collect()
     }
 
-    /// What a wake shows: for each direction, the current version of each linked lineage, and the older version the link names.
-    fn wake(&self, task: usize) -> [BTreeMap<usize, Option<usize>>; 2] {
-        let mut source = task;
+    /// The longest way back from a version.
+    fn generation(&self, task: usize) -> usize {
+        let before = self.replacements.iter().filter(|(new, _)| *new == task);
+        before.map(|(_, old)| self.generation(*old) + 1).max().unwrap_or_default()
+    }
+
+    /// The newest version of a lineage that has a report.
+    fn report(&self, task: usize) -> Option<usize> {
+        let versions = self.lineage(task);
+        versions
+            .into_iter()
+            .filter(|version| self.reported.contains(version))
+            .max_by_key(|version| (self.generation(*version), *version))
+    }
+
+    fn wake(&self, task: usize) -> Rows {
         let outside = |source: usize| {
             self.links.iter().any(|(from, to, _)| {
                 let other = if *from == source { *to } else { *from };
                 (*from == source || *to == source) && !self.related(*from, *to) && self.current(other).is_some()
             })
         };
-        while !outside(source) {
-            match self.replacements.iter().rev().find(|(new, _)| *new == source) {
-                Some((_, old)) => source = *old,
-                None => return Default::default(),
+        // Version by version backwards, all that are equally near before any that is farther.
+        let mut near = BTreeSet::from([task]);
+        let mut last_replaced = vec![task];
+        let source = loop {
+            match last_replaced.iter().find(|version| outside(**version)) {
+                Some(found) => break *found,
+                None if near.is_empty() => return Default::default(),
+                None => {}
             }
-        }
+            let before = self.replacements.iter().rev().filter(|(new, _)| near.contains(new)).map(|(_, old)| *old);
+            last_replaced = before.collect();
+            near = last_replaced.iter().copied().collect();
+        };
         [false, true].map(|outgoing| {
             let mut rows: BTreeMap<usize, (bool, usize, usize)> = BTreeMap::new();
             for (age, (from, to, _)) in self.links.iter().enumerate() {
@@ -237,7 +271,7 @@ impl Model {
             rows.into_values()
                 .map(|(_, _, named)| {
                     let current = self.current(named).unwrap();
-                    (current, (current != named).then_some(named))
+                    (current, ((current != named).then_some(named), self.report(named)))
                 })
                 .collect()
         })
@@ -253,6 +287,7 @@ impl World {
     fn new(engine: Engine) -> Self {
         let house = House::on(engine);
         house.workflow("q");
+        house.agent("bot");
         for role in ROLES {
             house.role(role);
         }
@@ -290,6 +325,10 @@ impl World {
                 let role = role.map(|role| ROLES[role]);
                 self.house.act("queue_add", json!({ "task": id(task), "role": role, "exact": exact }))
             }
+            Step::Report { task } => {
+                let report = json!({ "agent": "bot", "task": id(task), "one_liner": "a line", "tldr": "short", "content": task.to_string() });
+                self.house.act("set_report", report)
+            }
         };
         done.is_ok()
     }
@@ -303,7 +342,7 @@ impl World {
         listed.rows.iter().map(|row| self.number(&row.shown.task.id.to_string())).collect()
     }
 
-    fn wake(&self, task: usize) -> [BTreeMap<usize, Option<usize>>; 2] {
+    fn wake(&self, task: usize) -> Rows {
         let wake = Wake { task: Ref::new(&*self.ids[task]), agent: None, explain: false, linked: true };
         let WakeShown::Document(document) = self.house.read(|read| Ok(wake.answer(read, Time::now())?)) else {
             panic!("--linked answers the document");
@@ -313,7 +352,9 @@ impl World {
             let rows = document[list].as_array().cloned().unwrap_or_default();
             rows.iter()
                 .map(|row| {
-                    (self.number(row["id"].as_str().unwrap()), row["linkedAs"]["id"].as_str().map(|id| self.number(id)))
+                    let named = row["linkedAs"]["id"].as_str().map(|id| self.number(id));
+                    let report = row["latestTaskAgentReport"].as_str().map(|report| report.parse().unwrap());
+                    (self.number(row["id"].as_str().unwrap()), (named, report))
                 })
                 .collect()
         })

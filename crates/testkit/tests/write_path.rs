@@ -307,7 +307,7 @@ engines! {
             refusal(house.act("replace_task", json!({ "new": "v1", "old": "v1" }))),
             conflict("v1 cannot replace itself")
         );
-        let circle = conflict("that would make a circle: v1 replaces v3 replaces v2 replaces v1");
+        let circle = conflict("that would make a cycle: v1 replaces v3 replaces v2 replaces v1");
         assert_eq!(refusal(house.act("replace_task", json!({ "new": "v1", "old": "v3" }))), circle);
         let set = json!({ "workflow": "build", "variant": "v1", "title": "New again", "replaces": "v3" });
         assert_eq!(refusal(house.act("set_task", set)), circle);
@@ -326,7 +326,7 @@ engines! {
 
         assert_eq!(
             refusal(house.act("add_link", json!({ "from": "c", "to": "a", "type": "blocks" }))),
-            conflict("that would make a circle: c blocks a blocks b blocks c")
+            conflict("that would make a cycle: c blocks a blocks b blocks c")
         );
         assert_eq!(
             refusal(house.act("add_link", json!({ "from": "a", "to": "a", "type": "blocks" }))),

@@ -67,7 +67,7 @@ pub struct ListBoards {
     /// Only of this project
     #[arg(long)]
     pub project: Option<String>,
-    /// Only pinned to this task
+    /// Only pinned to this task, any version
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
     /// Archived ones too
@@ -92,7 +92,10 @@ impl View for ListBoards {
             .always("b.deleted_at is null")
             .and("b.role_id = ?", role.as_ref())
             .and("b.project = ?", self.project.as_ref())
-            .and("b.task_id = ?", task.as_ref());
+            .and(
+                "b.task_id in (select v.id from tasks v where v.tenant_id = ?1 and v.lineage_id = (select n.lineage_id from tasks n where n.id = ?))",
+                task.as_ref(),
+            );
         if !self.archived {
             filter = filter.always("b.archived_at is null");
         }

@@ -189,7 +189,8 @@ row! {
 
 impl View for ListLinks {
     const COMMAND: (&'static str, &'static str) = ("link", "list");
-    const COLUMNS: &'static [&'static str] = &["id", "from", "type", "to", "from_current", "from_status", "blocks_now"];
+    const COLUMNS: &'static [&'static str] =
+        &["id", "from", "type", "to", "from_current", "from_status", "to_current", "blocks_now"];
     type Output = Vec<LinkRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {

@@ -17,11 +17,13 @@ pub const ROWS_MAX: usize = 10;
 const ROWS_READ: i64 = 11;
 /// Runs of a task, the newest, whose queue items and messages are looked at.
 const RUNS_MAX: i64 = 10;
+/// Versions of a task, the newest, whose messages are looked at.
+const VERSIONS_MAX: i64 = 10;
 
 /// What refers to a task, at most [`ROWS_MAX`] rows of each kind.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Related {
-    /// Boards pinned to the task, newest first.
+    /// Boards pinned to any version of the task, newest first.
     pub boards: Vec<BoardShown>,
     /// Queue items that are not finished, newest first.
     pub queue_items: Vec<QueueItemShown>,
@@ -31,7 +33,7 @@ pub struct Related {
     pub pins: Vec<Pin>,
     /// Routes to any version of the task.
     pub routes: Vec<RouteShown>,
-    /// Messages to and from the task, and from its newest runs, newest first.
+    /// Messages to and from the newest versions of the task, and from its newest runs, newest first.
     pub messages: Vec<MessageShown>,
     /// Lists that go on elsewhere.
     pub more: Vec<Rest>,
@@ -60,35 +62,44 @@ const LAST_FINISHED: &str = "where q.tenant_id = ?1 and q.id = (
         ) r cross join queue_items f
         where f.tenant_id = ?1 and f.id = r.queue_item_id and f.finished_at is not null order by r.id desc limit 1
     )";
-const BOARDS: &str = "where b.tenant_id = ?1 and b.task_id = ?2 and b.archived_at is null and b.deleted_at is null
+const BOARDS: &str = "where b.tenant_id = ?1 and b.task_id in (select v.id from tasks v where v.tenant_id = ?1
+        and v.lineage_id = (select n.lineage_id from tasks n where n.tenant_id = ?1 and n.id = ?2)) and b.archived_at is null and b.deleted_at is null
     order by b.created_at desc, b.id desc limit ?3";
 const PINS: &str = "where p.tenant_id = ?1 and p.lineage_id = ?2 and p.deleted_at is null and t.deleted_at is null
     order by r.name, p.id limit ?3";
 const ROUTES: &str = "where t.tenant_id = ?1 and t.lineage_id = ?2 and o.tenant_id = ?1 and o.deleted_at is null
     order by o.created_at, o.id limit ?3";
 
-/// Messages to the task, from the task, and from each of its newest runs: the newest of each, and of all of them.
-fn messages_sql(engine: Engine) -> String {
-    let of_runs = match engine {
-        Engine::Sqlite => {
+/// The newest messages whose column holds the id of a row of `of`, at most `?3` for each row: `messages i` to join with.
+///
+/// On PostgreSQL a range instead of an equation: with the equation it may walk all messages of the tenant in the order of their
+/// ids, in the hope to meet a fitting one soon. Only the index by the column has this order.
+fn newest_of_each(engine: Engine, column: &str, of: &str) -> String {
+    match engine {
+        Engine::Sqlite => format!(
             "messages i on i.tenant_id = ?1 and i.id in (select x.id from messages x where x.tenant_id = ?1
-             and x.from_run_id = r.id order by x.id desc limit ?3)"
-        }
-        // A range instead of an equation: with the equation PostgreSQL may walk all messages of the tenant in the order of
-        // their ids, in the hope to meet one of the run soon. Only the index by run has this order.
-        Engine::Postgres => {
+             and x.{column} = {of}.id and x.{column} is not null order by x.id desc limit ?3)"
+        ),
+        Engine::Postgres => format!(
             "lateral (select x.id, x.created_at from messages x where x.tenant_id = ?1
-             and (x.from_run_id, x.id) >= (r.id, uuid '00000000-0000-0000-0000-000000000000')
-             and (x.from_run_id, x.id) <= (r.id, uuid 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-             order by x.from_run_id desc, x.id desc limit ?3) i on true"
-        }
-    };
+             and (x.{column}, x.id) >= ({of}.id, uuid '00000000-0000-0000-0000-000000000000')
+             and (x.{column}, x.id) <= ({of}.id, uuid 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+             order by x.{column} desc, x.id desc limit ?3) i on true"
+        ),
+    }
+}
+
+/// Messages to and from each of the newest versions of the task, and from each of its newest runs: the newest of each, and of all
+/// of them.
+fn messages_sql(engine: Engine) -> String {
+    let versions = "(select v.id from tasks v where v.tenant_id = ?1 and v.lineage_id = (select n.lineage_id from tasks n where n.tenant_id = ?1 and n.id = ?2)
+            order by (case when v.id = ?2 then 0 else 1 end), v.generation desc, v.id desc limit ?5) v";
+    let [addressed, sent] = ["to_id", "from_task_id"].map(|column| newest_of_each(engine, column, "v"));
+    let of_runs = newest_of_each(engine, "from_run_id", "r");
     format!(
         "select id from (
-            select id, created_at from (select i.id, i.created_at from messages i where i.tenant_id = ?1 and i.to_id = ?2
-                and i.to_id is not null order by i.id desc limit ?3) addressed
-            union select id, created_at from (select i.id, i.created_at from messages i where i.tenant_id = ?1 and i.from_task_id = ?2
-                and i.from_task_id is not null order by i.id desc limit ?3) own
+            select i.id, i.created_at from {versions} join {addressed}
+            union select i.id, i.created_at from {versions} join {sent}
             union select i.id, i.created_at from (
                 select u.id from runs u where u.tenant_id = ?1 and u.task_id = ?2 and u.task_id is not null order by u.id desc limit ?4
             ) r join {of_runs}
@@ -99,7 +110,7 @@ fn messages_sql(engine: Engine) -> String {
 /// The newest messages of a task. Their ids come first: PostgreSQL would rather read all messages than join them with so few.
 fn newest_messages(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Vec<MessageShown>> {
     let sql = messages_sql(read.engine());
-    let ids = read.query::<(Id<kind::Message>,)>(&sql, params![task, ROWS_READ, RUNS_MAX])?;
+    let ids = read.query::<(Id<kind::Message>,)>(&sql, params![task, ROWS_READ, RUNS_MAX, VERSIONS_MAX])?;
     if ids.is_empty() {
         return Ok(Vec::new());
     }

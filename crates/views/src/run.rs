@@ -99,8 +99,9 @@ pub fn latest_on(read: &mut Reader<'_>, task: Id<kind::Task>, limit: i64) -> Res
     )
 }
 
-/// How much runs touched by themselves: not the message with their output, and not the answer to their closing prompt,
-/// which are written for them. The answer is written at the same moment as the step that tells of it.
+/// How much runs touched by themselves: not the message with their output, and not the report of their closing answer, which are
+/// written for them. That report is written at the moment of the answer, which the run keeps. Runs of earlier versions keep it
+/// only as a step.
 fn effects(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<HashMap<Id<kind::Run>, i64>> {
     if runs.is_empty() {
         return Ok(HashMap::new());
@@ -115,8 +116,10 @@ fn effects(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<HashMap<Id<k
                  select count(*) from messages m join runs r on r.id = m.from_run_id join tasks k on k.id = r.task_id
                  where m.tenant_id = ?1 and m.id = t.resource_id and r.id = t.run_id and m.status <> '{}' and m.title = k.variant) > 0)
              and not (t.resource_type = 'report' and (
-                 select count(*) from reports p join run_steps s on s.run_id = p.run_id and s.created_at = p.created_at
-                 where p.tenant_id = ?1 and p.id = t.resource_id and s.tenant_id = ?1 and s.step_type in ('{}', '{}')) > 0)
+                 select count(*) from reports p join runs r on r.id = p.run_id
+                 where p.tenant_id = ?1 and p.id = t.resource_id and (p.created_at = r.answered_at or exists (
+                     select 1 from run_steps s where s.tenant_id = ?1 and s.run_id = p.run_id and s.created_at = p.created_at
+                     and s.step_type in ('{}', '{}')))) > 0)
              group by t.run_id",
             places.join(", "),
             MessageStatus::Ingested,

@@ -28,7 +28,7 @@ const LONG_TEXTS: &[&str] = &["t.description", "t.motivation", "t.notes", "t.scr
 /// Tasks whose blockers one query looks up.
 const BLOCKERS_CHUNK: usize = 500;
 /// Steps of the way that are shown.
-const PATH_MAX: usize = 50;
+pub const PATH_MAX: usize = 50;
 
 /// Show a task, and what refers to it
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
@@ -240,6 +240,19 @@ pub struct ReadyTask {
     /// What blocked it and does so no longer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blockers: Vec<Blocker>,
+    /// The same in short: the current version of each blocker, and its status.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unblocked_by: Vec<String>,
+}
+
+impl Blocker {
+    fn in_short(&self) -> String {
+        match (&self.current, &self.status) {
+            (Some(current), Some(status)) if *current == self.variant => format!("{current} ({status})"),
+            (Some(current), Some(status)) => format!("{current} ({status}), current version of {}", self.variant),
+            _ => format!("{} (no live version)", self.variant),
+        }
+    }
 }
 
 /// The tasks that block the given ones.
@@ -268,7 +281,7 @@ fn blockers(read: &mut Reader<'_>, tasks: &[TaskShown]) -> Result<HashMap<Uuid, 
 impl View for Ready {
     const COMMAND: (&'static str, &'static str) = ("", "ready");
     const COLUMNS: &'static [&'static str] =
-        &["id", "variant", "title", "role", "status", "priority", "estimate", "created_at"];
+        &["id", "variant", "title", "role", "status", "priority", "estimate", "created_at", "unblocked_by"];
     type Output = Listed<ReadyTask>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
@@ -300,9 +313,9 @@ impl View for Ready {
         rows.truncate(wanted);
         let last = rows.last().map(|row| format!("--after {}", ids::suffix(row.task.id.uuid(), 12)));
         let mut blockers = blockers(read, &rows)?;
-        let row = |shown: TaskShown| ReadyTask {
-            blockers: blockers.remove(&shown.task.lineage_id).unwrap_or_default(),
-            shown,
+        let row = |shown: TaskShown| {
+            let blockers = blockers.remove(&shown.task.lineage_id).unwrap_or_default();
+            ReadyTask { unblocked_by: blockers.iter().map(Blocker::in_short).collect(), blockers, shown }
         };
         Ok(Listed { rows: rows.into_iter().map(row).collect(), more: last.filter(|_| more) })
     }

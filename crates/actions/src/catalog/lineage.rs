@@ -1,4 +1,4 @@
-//! Maintains the derived columns of a lineage (`current_id`, `replaced`, `open_blockers`), and blocks its queue items while no
+//! Maintains the derived columns of a lineage (`current_id`, `replaced`, `generation`, `open_blockers`), and blocks its queue items while no
 //! version is live.
 //!
 //! Every action that changes replacements, archives, deletes, links, pins or finishes a task calls one of these functions, under
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use trackway_domain::{
     Id, Time, kind,
-    replacement_graph::{self, Replacement, Version, current_versions},
+    replacement_graph::{self, Replacement, Version, current_versions, generations},
     words::ItemStatus,
 };
 use trackway_store::{
@@ -38,6 +38,11 @@ pub(crate) fn no_live_version(variant: &str, exact: bool) -> String {
     format!("{NO_LIVE_VERSION}{variant}: {why}")
 }
 
+/// Whether the `why` of an item begins with that reason.
+pub(crate) fn names_no_live_version(why: &str) -> bool {
+    why.starts_with(NO_LIVE_VERSION)
+}
+
 row! {
     /// A version as it is stored.
     pub struct Stored {
@@ -45,16 +50,17 @@ row! {
         live: bool,
         replaced: bool,
         current_id: Option<Id<kind::Task>>,
+        generation: i64,
     }
 }
 
-/// The current version as seen from a task, and whether the task is replaced.
-type Derived = (Option<Id<kind::Task>>, bool);
+/// The current version as seen from a task, whether the task is replaced, and its generation.
+type Derived = (Option<Id<kind::Task>>, bool, i64);
 
 /// Brings up to date what depends on the replacements of a lineage and on which of its versions are live.
 pub(crate) fn refresh_versions(write: &mut Writer<'_>, lineage: Uuid) -> Result<()> {
     let stored = write.query::<Stored>(
-        "select id, deleted_at is null and not archived, replaced, current_id from tasks where tenant_id = ?1 and lineage_id = ?2",
+        "select id, deleted_at is null and not archived, replaced, current_id, generation from tasks where tenant_id = ?1 and lineage_id = ?2",
         params![lineage],
     )?;
     let edges = write.query::<(Id<kind::Task>, Id<kind::Task>, Time)>(
@@ -66,20 +72,24 @@ pub(crate) fn refresh_versions(write: &mut Writer<'_>, lineage: Uuid) -> Result<
         edges.into_iter().map(|(new, old, created_at)| Replacement { new, old, created_at }).collect();
     let versions: Vec<Version> = stored.iter().map(|task| Version { id: task.id, live: task.live }).collect();
     let current = current_versions(&versions, &replacements);
+    let generations = generations(&versions, &replacements);
     let mut changed: HashMap<Derived, Vec<Id<kind::Task>>> = HashMap::new();
     for task in stored {
         let now = current.get(&task.id).copied();
         let replaced = now.is_some_and(|now| now != task.id);
-        if (now, replaced) != (task.current_id, task.replaced) {
-            changed.entry((now, replaced)).or_default().push(task.id);
+        let generation = generations.get(&task.id).copied().unwrap_or_default();
+        if (now, replaced, generation) != (task.current_id, task.replaced, task.generation) {
+            changed.entry((now, replaced, generation)).or_default().push(task.id);
         }
     }
-    for ((now, replaced), tasks) in &changed {
+    for ((now, replaced, generation), tasks) in &changed {
         for tasks in tasks.chunks(CHUNK) {
-            let mut bound = params![now, replaced].to_vec();
+            let mut bound = params![now, replaced, generation].to_vec();
             let places = places_of(&mut bound, tasks);
             write.post(
-                &format!("update tasks set current_id = ?2, replaced = ?3 where tenant_id = ?1 and id in ({places})"),
+                &format!(
+                    "update tasks set current_id = ?2, replaced = ?3, generation = ?4 where tenant_id = ?1 and id in ({places})"
+                ),
                 &bound,
             )?;
         }
@@ -148,17 +158,19 @@ fn refresh_blockers(write: &mut Writer<'_>, targets: &str, lineage: Uuid) -> Res
 
 /// Blocks the queue items of a lineage that have no live version to run, and makes those ready that have one again.
 ///
-/// Takes, cancellations and requeues do not hold the catalog lock. On PostgreSQL the items that another transaction
-/// holds are skipped: waiting for them could deadlock, and their new status is that transaction's to decide.
+/// Transactions that queue items hold the live versions (see [`Writer::share_live_versions`]), so none slips in unseen. An item
+/// that another transaction holds is waited for. If that transaction waits for a task that this one changed, PostgreSQL ends one
+/// of the two, and that one is tried again.
 pub(crate) fn refresh_items(write: &mut Writer<'_>, lineage: Uuid) -> Result<()> {
+    write.lock_live_versions()?;
     let version = version_of("queue_items");
-    let skip = write.skip_locked();
+    let held = write.for_update();
     let of_lineage =
         "task_id in (select id from tasks where tenant_id = ?1 and lineage_id = ?2) and finished_at is null";
     let stranded = write.query::<(Id<kind::QueueItem>, String, bool)>(
         &format!(
             "select queue_items.id, (select t.variant from tasks t where t.id = queue_items.task_id), queue_items.exact from queue_items
-             where queue_items.tenant_id = ?1 and {of_lineage} and status in ('ready', 'waiting') and {version} is null{skip}"
+             where queue_items.tenant_id = ?1 and {of_lineage} and status in ('ready', 'waiting') and {version} is null{held}"
         ),
         params![lineage],
     )?;
@@ -173,7 +185,7 @@ pub(crate) fn refresh_items(write: &mut Writer<'_>, lineage: Uuid) -> Result<()>
     }
     let freed = write.rows::<QueueItem>(
         &format!(
-            "where queue_items.tenant_id = ?1 and {of_lineage} and status = 'blocked' and why like ?3 and {version} is not null{skip}"
+            "where queue_items.tenant_id = ?1 and {of_lineage} and status = 'blocked' and why like ?3 and {version} is not null{held}"
         ),
         params![lineage, format!("{NO_LIVE_VERSION}%")],
     )?;
@@ -208,7 +220,8 @@ struct Edge {
     to_variant: String,
 }
 
-/// The links that can be followed onward from the lineages `starts`.
+/// The links that can be followed onward from the lineages `starts`. A lineage whose versions are all deleted blocks nothing any
+/// more, and is not followed; one whose versions are archived can come back.
 fn onward(write: &mut Writer<'_>, starts: &[Uuid]) -> Result<Vec<Edge>> {
     let mut bound = Vec::new();
     let places = places_of(&mut bound, starts);
@@ -221,6 +234,7 @@ fn onward(write: &mut Writer<'_>, starts: &[Uuid]) -> Result<Vec<Edge>> {
                  select l.from_task_id, l.to_task_id from onward o join tasks t on t.id = o.to_id
                  join tasks f on f.tenant_id = ?1 and f.lineage_id = t.lineage_id
                  join task_links l on l.from_task_id = f.id and l.link_type = 'blocks' and l.deleted_at is null
+                 where exists (select 1 from tasks x where x.tenant_id = ?1 and x.lineage_id = t.lineage_id and x.deleted_at is null)
              ) select f.lineage_id, t.lineage_id, f.variant, t.variant from onward o join tasks f on f.id = o.from_id join tasks t on t.id = o.to_id"
         ),
         &bound,
@@ -268,7 +282,7 @@ pub(crate) fn refuse_joining_cycle(write: &mut Writer<'_>, new: &Task, old: &Tas
             let mut names = vec![first.from_variant.clone()];
             names.extend(back.iter().map(|edge| edge.from_variant.clone()));
             names.extend(back.last().map(|edge| edge.to_variant.clone()));
-            return Err(replacement_graph::cycle("blocks", &names).into());
+            return Err(replacement_graph::joining_cycle(&names, new.variant.as_str(), old.variant.as_str()).into());
         }
     }
     Ok(())

@@ -35,9 +35,9 @@ const SCRIPT_MAX: usize = 1_000_000;
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetTask {
-    /// The workflow that owns the variant
+    /// The workflow that owns the variant; not needed for a task that exists, or that replaces one
     #[arg(long)]
-    pub workflow: Ref<kind::Workflow>,
+    pub workflow: Option<Ref<kind::Workflow>>,
     /// The command, the first part of the variant
     #[arg(long)]
     pub command: Option<String>,
@@ -171,16 +171,22 @@ impl Action for SetTask {
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let variant = Variant::select(self.command.as_deref(), self.variant.as_deref())?;
         write.lock_catalog()?;
-        let workflow = write.resolve(&self.workflow)?;
+        let before = write
+            .row_locked::<Task>("where tenant_id = ?1 and variant = ?2 and deleted_at is null", params![variant])?;
+        let old = self.replaces.as_ref().map(|old| live_task(write, old)).transpose()?;
+        let workflow = match (&self.workflow, before.as_ref().or(old.as_ref())) {
+            (Some(workflow), _) => write.resolve(workflow)?,
+            (None, Some(task)) => task.workflow_id,
+            (None, None) => {
+                return Err(Rule::usage("a new task needs a workflow").hint("name one with --workflow W").into());
+            }
+        };
         let workflow = write
             .row::<Workflow>("where tenant_id = ?1 and id = ?2", params![workflow])?
             .ok_or_else(|| Rule::not_found("there is no such workflow"))?;
-        let before = write
-            .row_locked::<Task>("where tenant_id = ?1 and variant = ?2 and deleted_at is null", params![variant])?;
         claim(context, write, &variant, &workflow)?;
         self.check_revision(before.as_ref())?;
 
-        let old = self.replaces.as_ref().map(|old| live_task(write, old)).transpose()?;
         let mut task = match (&before, &old) {
             (Some(before), _) => before.clone(),
             (None, old) => new(context, write, &variant, &workflow, old.as_ref()),
@@ -223,7 +229,7 @@ impl SetTask {
     /// Says nothing of a task but its variant.
     pub(crate) fn blank(workflow: Ref<kind::Workflow>, variant: &str) -> Self {
         Self {
-            workflow,
+            workflow: Some(workflow),
             command: None,
             variant: Some(variant.to_owned()),
             title: Patch::Unset,

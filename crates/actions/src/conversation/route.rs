@@ -143,6 +143,7 @@ row! {
 
 /// The routes of a tag.
 pub(super) fn ways(write: &mut Writer<'_>, tag: &str) -> Result<Vec<Way>> {
+    write.share_live_versions()?;
     let found = write.query::<RouteOfTag>(
         &format!(
             "select o.id, o.role_id, t.id, t.variant, {ROLE_OF_ROUTED_ITEM}, coalesce(o.workspace_id, t.workspace_id), o.exact, {} is not null

@@ -126,6 +126,7 @@ impl Action for AddItem {
             && action.names_nothing_but_its_task()
         {
             // The insert itself looks the task up.
+            write.share_live_versions()?;
             adding
                 .tasks
                 .insert((action.task.as_str().to_owned(), None, false), Usable { id: Uuid::nil().into(), role: None });
@@ -341,6 +342,7 @@ fn asked_for(write: &mut Writer<'_>, reference: &Ref<kind::Task>, pin: PinOf, ex
         PinOf::Role(role) => (role, "?3"),
         PinOf::RoleOrTaskRole(role) => (role, "coalesce(?3, t.role_id)"),
     };
+    write.share_live_versions()?;
     let select = format!(
         "select t.id, t.role_id, t.variant, {} from tasks t where t.tenant_id = ?1",
         resolved("t.id", pinned_role, "?4")

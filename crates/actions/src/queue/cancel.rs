@@ -75,6 +75,8 @@ impl Action for RequeueItem {
     type Output = ItemStands;
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        // Before the item is held: whoever archives its task waits for the item.
+        write.share_live_versions()?;
         let mut item = item(write, &self.id)?;
         match item.status {
             ItemStatus::Failed | ItemStatus::Cancelled | ItemStatus::Blocked => {}

@@ -16,7 +16,7 @@ use trackway_store::{
 use super::{check_held, is_claim};
 use crate::{
     catalog::{
-        lineage::{no_live_version, with_block_reason, without_block_reason},
+        lineage::{names_no_live_version, no_live_version, with_block_reason, without_block_reason},
         task::release_blocked,
     },
     error::Result,
@@ -123,6 +123,7 @@ pub(super) fn live_version(write: &mut Writer<'_>, item: &QueueItem) -> Result<O
 
 /// Blocks an item that goes back to the queue and has no live version to run.
 fn block_without_version(write: &mut Writer<'_>, item: &mut QueueItem) -> Result<()> {
+    write.share_live_versions()?;
     if live_version(write, item)?.is_some() {
         return Ok(());
     }
@@ -134,9 +135,9 @@ fn block_without_version(write: &mut Writer<'_>, item: &mut QueueItem) -> Result
     Ok(())
 }
 
-/// Makes an item that was blocked as it would have been.
+/// Removes the reason for the block from an item that is blocked, or was cancelled while no version of its task was live.
 pub(super) fn unblock(item: &mut QueueItem) {
-    if item.status == ItemStatus::Blocked {
+    if item.status == ItemStatus::Blocked || item.why.as_deref().is_some_and(names_no_live_version) {
         item.why = without_block_reason(item.why.as_deref());
     }
 }
@@ -158,16 +159,19 @@ enum TaskOutcome<'a> {
     Blocked(Option<&'a str>),
 }
 
-/// Moves a task that is done once after one of its runs ended: it stays in progress while another run works on it, then it is
-/// done if this one completed, else open again or blocked.
+/// Moves a task that is not recurring after one of its runs ended. It stays in progress while another run works on it. Then it is
+/// done if this run completed, blocked if this or an earlier of these runs ended with an agent's error, else open again.
 fn move_task(write: &mut Writer<'_>, task: Id<kind::Task>, outcome: TaskOutcome<'_>) -> Result<()> {
-    let is_done = matches!(outcome, TaskOutcome::Done);
     let moves = |task: &Task| match task.status {
         TaskStatus::InProgress => true,
-        // The run completed, so the earlier error no longer blocks the task.
-        TaskStatus::Blocked => is_done && task.status_reason.is_some(),
-        // It was opened again meanwhile, and now it is done.
-        TaskStatus::Open | TaskStatus::Groomed => is_done,
+        // A run that completed lifts an earlier error; a new error replaces it.
+        TaskStatus::Blocked => match outcome {
+            TaskOutcome::Done => task.status_reason.is_some(),
+            TaskOutcome::Blocked(error) => task.status_reason.as_deref() != error,
+            TaskOutcome::Open => false,
+        },
+        // Somebody opened it while the run was at work.
+        TaskStatus::Open | TaskStatus::Groomed => !matches!(outcome, TaskOutcome::Open),
         _ => false,
     };
     let once = "where tenant_id = ?1 and id = ?2 and not recurring and deleted_at is null";
@@ -185,16 +189,24 @@ fn move_task(write: &mut Writer<'_>, task: Id<kind::Task>, outcome: TaskOutcome<
          + (select count(*) from runs where tenant_id = ?1 and task_id = ?2 and drives_task and status = 'running' and parent_run_id is null)",
         params![task, before.lineage_id],
     )?;
-    if others > 0 {
+    let mut after = before.clone();
+    if let TaskOutcome::Blocked(error) = outcome {
+        after.status_reason = error.map(str::to_owned);
+    }
+    if others == 0 {
+        after.status = match outcome {
+            TaskOutcome::Done => TaskStatus::Done,
+            TaskOutcome::Open if after.status_reason.is_none() => TaskStatus::Open,
+            TaskOutcome::Open | TaskOutcome::Blocked(_) => TaskStatus::Blocked,
+        };
+        after.status_since = write.now;
+    }
+    if after.status == TaskStatus::Done {
+        after.status_reason = None;
+    }
+    if after == before {
         return Ok(());
     }
-    let mut after = before.clone();
-    (after.status, after.status_reason) = match outcome {
-        TaskOutcome::Done => (TaskStatus::Done, None),
-        TaskOutcome::Open => (TaskStatus::Open, None),
-        TaskOutcome::Blocked(error) => (TaskStatus::Blocked, error.map(str::to_owned)),
-    };
-    after.status_since = write.now;
     write.update(&after)?;
     release_blocked(write, &before, &after)
 }

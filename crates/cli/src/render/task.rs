@@ -11,9 +11,9 @@ const RELATED: [(&str, &[&str]); 5] = [
         "queue_items",
         &["id", "status", "role", "agent", "taken_by", "attempt", "in_queue_since", "finished_at", "error"],
     ),
-    ("boards", &["id", "name", "project", "lifecycle", "stickie_count", "changed_at"]),
-    ("routes", &["id", "tag", "role", "task", "workspace"]),
-    ("messages", &["id", "created_at", "from", "to", "title", "status", "body"]),
+    ("boards", &["id", "name", "task", "project", "lifecycle", "stickie_count", "changed_at"]),
+    ("routes", &["id", "tag", "role", "task", "would_run", "workspace"]),
+    ("messages", &["id", "created_at", "from", "from_run_id", "to", "title", "status", "body"]),
 ];
 
 impl Page {

@@ -124,7 +124,7 @@ both_engines! {
     fn a_circle_is_refused_and_printed(terminal: Terminal) {
         versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
         assert_eq!(terminal.fails(&["task", "replace", "v1", "v1"]), (4, "v1 cannot replace itself".into()));
-        let circle = "that would make a circle: v1 replaces v3 replaces v2 replaces v1";
+        let circle = "that would make a cycle: v1 replaces v3 replaces v2 replaces v1";
         assert_eq!(terminal.fails(&["task", "replace", "v1", "v3"]), (4, circle.into()));
         // All or nothing: the set that wanted the edge changed nothing else either.
         assert_eq!(terminal.fails(&["task", "set", "--workflow", "q", "--variant", "v1", "--title", "x", "--replaces", "v3"]).0, 4);
@@ -234,7 +234,7 @@ both_engines! {
         let link = |from, to| ["link", "add", "--from", from, "--to", to, "--type", "blocks"];
         terminal.json(&link("a", "b"));
         terminal.json(&link("b", "c"));
-        assert_eq!(terminal.fails(&link("c", "a")), (4, "that would make a circle: c blocks a blocks b blocks c".into()));
+        assert_eq!(terminal.fails(&link("c", "a")), (4, "that would make a cycle: c blocks a blocks b blocks c".into()));
         assert_eq!(terminal.fails(&link("a", "a")).0, 4);
         assert_eq!(terminal.fails(&["link", "add", "--from", "a", "--to", "c", "--type", "hates"]).0, 2);
         terminal.json(&["link", "add", "--from", "c", "--to", "a", "--type", "fixes"]);

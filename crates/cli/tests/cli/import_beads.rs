@@ -117,7 +117,7 @@ both_engines! {
         assert_eq!(counts(&imported), [3, 0, 0, 3, 2]);
         let said = imported["notices"].to_string();
         assert!(said.contains("bd-1: variant beads/bd-1 belongs to workflow mine"), "{said}");
-        assert!(said.contains("bd-2 blocks bd-4: that would make a circle"), "{said}");
+        assert!(said.contains("bd-2 blocks bd-4: that would make a cycle"), "{said}");
     }
 
     fn hostile_input_is_only_data(terminal: Terminal) {

@@ -10,8 +10,8 @@ use crate::{
     problem::Problem,
 };
 
-const COLUMNS: &[&str] = &["variant", "title", "role", "status", "priority", "estimate", "created_at"];
-const EMPTY: &str = "No task is ready. A task is ready when it is open, nothing blocks it, and it is neither queued nor recurring. `trackway task set --workflow W --command C` makes one.";
+const COLUMNS: &[&str] = &["variant", "title", "role", "status", "priority", "estimate", "created_at", "unblocked_by"];
+const EMPTY: &str = "No task is ready. A task is ready when it is open or groomed, nothing blocks it, nobody works on it, and it is neither queued, replaced, archived nor recurring. `trackway task set --workflow W --command C` makes one.";
 
 /// Lists the ready tasks.
 pub fn page(read: &mut Reader<'_>, query: &str, now: Time, most: Option<i64>) -> Result<Page, Problem> {

@@ -105,9 +105,15 @@ const SECTIONS: &[Section] = &[
         "queue",
         "It is not in the queue.",
     ),
-    ("boards", "Boards", &["name", "id", "project", "lifecycle", "stickie_count", "changed_at"], "board", ""),
-    ("routes", "Routes", &["id", "tag", "role", "task", "workspace"], "route", ""),
-    ("messages", "Messages", &["id", "created_at", "from", "to", "title", "status", "body"], "message", ""),
+    ("boards", "Boards", &["name", "id", "task", "project", "lifecycle", "stickie_count", "changed_at"], "board", ""),
+    ("routes", "Routes", &["id", "tag", "role", "task", "would_run", "workspace"], "route", ""),
+    (
+        "messages",
+        "Messages",
+        &["id", "created_at", "from", "from_run_id", "to", "title", "status", "body"],
+        "message",
+        "",
+    ),
 ];
 
 /// The sections of some fields.

@@ -4,6 +4,8 @@ use serde_json::Value;
 use trackway_domain::{Error as Rule, ErrorKind, Time};
 use trackway_store::{Error, Reader};
 
+use trackway_views::task::PATH_MAX;
+
 use super::{Asked, asked, filter, question, rows};
 use crate::{
     address::encoded,
@@ -37,7 +39,8 @@ pub fn latest(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Pro
     let mut page = Page::new("/latest", format!("Current version: {variant}"), answer.data);
     let path = rows(&page.data["path"]);
     page.blocks.push(Block::Facts(vec![("current version".to_owned(), task(&variant))]));
-    page.blocks.push(Block::Heading("Path".to_owned()));
+    let heading = if path.len() < PATH_MAX { "Path".to_owned() } else { format!("Path: the last {PATH_MAX} steps") };
+    page.blocks.push(Block::Heading(heading));
     page.blocks.push(Block::Table(Table {
         columns: vec!["step".to_owned(), "version".to_owned()],
         rows: (1..)
