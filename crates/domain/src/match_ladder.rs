@@ -137,12 +137,12 @@ pub fn is_contradicted<Id: Copy + PartialEq>(seeker: &Seeker, held: Id, spawns: 
 }
 
 /// The spawn that a tentative rung gives: the one the agent holds already, else the oldest free one, else the oldest that
-/// another agent holds on a worse rung.
+/// another agent holds on a worse rung. Of the first two kinds, a call that failed comes after all that did not.
 fn first<'a, Id: Copy + 'a>(spawns: impl Iterator<Item = &'a Candidate<Id>>, by: Match) -> Option<(Id, Match)> {
     let preference = |spawn: &Candidate<Id>| match spawn.holder {
-        Holder::Itself => Some(0),
-        Holder::None => Some(1),
-        Holder::Other(held) => (by < held).then_some(2),
+        Holder::Itself => Some(if spawn.may_be_guessed { 0 } else { 2 }),
+        Holder::None => Some(if spawn.may_be_guessed { 1 } else { 3 }),
+        Holder::Other(held) => (by < held).then_some(4),
     };
     let preferred = spawns.filter_map(|spawn| Some((preference(spawn)?, spawn)));
     // `min_by_key` keeps the first of equals, which is the oldest.
@@ -210,6 +210,17 @@ mod tests {
             [spawn(1, "general", None, "a"), spawn(2, "general", Some("x"), "b"), spawn(3, "general", Some("y"), "c")];
         assert_eq!(climb(&typed("general"), &spawns), Some((2, TYPE)));
         assert_eq!(climb(&typed("general"), &[spawns[0].clone(), spawn(4, "general", None, "d")]), None);
+    }
+
+    #[test]
+    fn of_equal_prompts_a_call_that_failed_comes_last() {
+        let failed = |spawn| Candidate { may_be_guessed: false, ..spawn };
+        let seeker = Seeker { prompt_hash: Some("p".into()), ..typed("general") };
+        let retried = [failed(spawn(1, "general", None, "p")), spawn(2, "general", None, "p")];
+        assert_eq!(climb(&seeker, &retried), Some((2, EQUAL_PROMPT)));
+        let held_by_itself = [held(Holder::Itself, retried[0].clone()), retried[1].clone()];
+        assert_eq!(climb(&seeker, &held_by_itself), Some((2, EQUAL_PROMPT)), "the call failed after the match");
+        assert_eq!(climb(&seeker, &retried[..1]), Some((1, PROMPT)), "the only call with that prompt");
     }
 
     #[test]

@@ -177,10 +177,19 @@ impl Observing<'_, '_> {
         above: Option<Id<kind::Run>>,
         before: Option<Id<kind::Run>>,
     ) -> Result<()> {
-        let Some(parent) = above.map(|run| self.agent_of(run)).transpose()?.flatten().map(Id::<kind::Agent>::from)
-        else {
-            return Ok(());
-        };
+        match above.map(|run| self.agent_of(run)).transpose()?.flatten() {
+            Some(parent) => self.adopt_by(agent, parent.into(), before),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes an agent the child of another, by the same rule.
+    pub(super) fn adopt_by(
+        &mut self,
+        agent: Id<kind::Agent>,
+        parent: Id<kind::Agent>,
+        before: Option<Id<kind::Run>>,
+    ) -> Result<()> {
         let known = match self.parents.get(&agent) {
             Some(known) => *known,
             None => self.parent_of(agent)?,
@@ -197,9 +206,9 @@ impl Observing<'_, '_> {
         self.set_parent(agent, parent)
     }
 
-    /// Sets a parent, unless that would make a circle.
+    /// Sets a parent, unless that would make a cycle.
     fn set_parent(&mut self, agent: Id<kind::Agent>, parent: Id<kind::Agent>) -> Result<()> {
-        // Another session may be writing the other half of a circle.
+        // Another session may be writing the other half of a cycle.
         self.write.lock_catalog()?;
         let mut above = Some(parent);
         for _ in 0..DEPTH_MAX {

@@ -341,6 +341,17 @@ fn delete_spawns(write: &mut Writer<'_>, which: &str, params: &[Param<'_>]) -> R
         ),
         params,
     )?;
+    // A subagent without any spawn left has no place in the transcript of its parent.
+    write.execute(
+        &format!(
+            "update subagents set task_match_index = null where tenant_id = ?1 and task_match_index is not null
+             and exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = subagents.session_id
+                 and s.matched_agent_id = subagents.agent_id and s.id in {chosen})
+             and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = subagents.session_id
+                 and s.matched_agent_id = subagents.agent_id and s.id not in {chosen})"
+        ),
+        params,
+    )?;
     write.execute(&format!("delete from spawn_matches where tenant_id = ?1 and spawn_id in {chosen}"), params)?;
     write.execute(&format!("delete from registry where tenant_id = ?1 and id in {chosen}"), params)?;
     let removed = write.execute(&format!("delete from task_spawns where tenant_id = ?1 and id in {chosen}"), params)?;

@@ -48,6 +48,7 @@ row! {
         matched_agent_id: Option<String>,
         evidence: Option<Evidence>,
         tentative: bool,
+        failed: bool,
     }
 }
 
@@ -64,8 +65,8 @@ impl SpawnToMatch {
             role: self.role,
             prompt_hash: self.prompt_hash,
             holder,
-            // The query leaves out the others.
-            may_be_guessed: true,
+            // The query leaves out calls that came after the agent.
+            may_be_guessed: !self.failed,
         }
     }
 }
@@ -330,11 +331,17 @@ impl Observing<'_, '_> {
         let status = text::cut(&text::clean_line(status), text::LINE_MAX);
         let launched = status == LAUNCHED;
         // What became of one that was launched may be known by the time the launch is read again.
-        Ok(self.write.post(
+        self.write.post(
             "update task_spawns set status = ?4, error = ?5, background = background or ?6 where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3
              and (status is null or not ?6)",
             params![self.session.id, tool_use_id, status, error, launched],
-        )?)
+        )?;
+        if error.is_some() {
+            // An agent that holds it tentatively may rather belong to the call that was made again.
+            let spawn = self.spawn_row(tool_use_id)?.filter(|spawn| spawn.tentative);
+            self.seeking.extend(spawn.and_then(|spawn| spawn.matched_agent_id));
+        }
+        Ok(())
     }
 
     /// A call and an agent named together.
@@ -602,8 +609,8 @@ impl Observing<'_, '_> {
     }
 
     /// The two spawns of the session that the ladder prefers: the agent's own, then free ones, then those that others hold,
-    /// by a fallback before by an equal prompt before exactly. Two are enough to see that one is not the only one. No agent was
-    /// started by a call of its own.
+    /// by a fallback before by an equal prompt before exactly. Calls that failed come after those that did not. Two are enough to
+    /// see that one is not the only one. No agent was started by a call of its own.
     fn spawns_to_match(
         &mut self,
         subagent: &Subagent,
@@ -618,10 +625,11 @@ impl Observing<'_, '_> {
         }
         let spawns = self.write.query::<SpawnToMatch>(
             &format!(
-                "select id, subagent_type, role, prompt_hash, matched_agent_id, evidence, tentative from task_spawns
+                "select id, subagent_type, role, prompt_hash, matched_agent_id, evidence, tentative, error is not null from task_spawns
                  where tenant_id = ?1 and session_id = ?2 and (parent_agent_id is null or parent_agent_id <> ?3) and {which}
-                 order by case when matched_agent_id is null then 1 when not tentative then 4 when matched_agent_id = ?3 then 0
-                               when evidence <> 'prompt_hash' then 2 else 3 end,
+                 order by case when matched_agent_id is null then (case when error is null then 1 else 3 end) when not tentative then 6
+                               when matched_agent_id = ?3 then (case when error is null then 0 else 2 end)
+                               when evidence <> 'prompt_hash' then 4 else 5 end,
                           {first}coalesce(transcript_index, 9223372036854775807), created_at, id limit 2"
             ),
             &params,

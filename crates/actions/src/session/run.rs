@@ -397,7 +397,14 @@ impl Observing<'_, '_> {
         self.count("run");
         if let Some(subagent) = subagent {
             self.seeking.insert(subagent.agent_id.clone());
-            self.adopt(agent, parent.map(|(id, _)| id), None)?;
+            match parent {
+                Some((parent, _)) => self.adopt(agent, Some(parent), None)?,
+                // It started before the first prompt.
+                None => {
+                    let (main, _) = self.agent(None)?;
+                    self.adopt_by(agent, main, None)?;
+                }
+            }
             let is_first = self.newcomers.remove(&subagent.agent_id);
             // The first run of an agent without a spawn is where it is to be.
             if !is_first || !self.spawns_of(&subagent.agent_id)?.is_empty() {

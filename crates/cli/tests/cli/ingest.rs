@@ -79,6 +79,13 @@ impl Writing {
         self.assistant(message, None, 20, &json!({ "type": "tool_use", "id": id, "name": tool, "input": input }))
     }
 
+    /// The result of a call that failed.
+    pub fn refused(&mut self, id: &str) -> String {
+        let content = json!([{ "type": "tool_result", "tool_use_id": id, "content": "denied", "is_error": true }]);
+        let prompt = self.prompt.clone();
+        self.line("user", &json!({ "promptId": prompt, "message": { "role": "user", "content": content }, "toolUseResult": "Error: denied" }))
+    }
+
     pub fn result(&mut self, id: &str, said: &str, result: &Value) -> String {
         let content = json!([{ "type": "tool_result", "tool_use_id": id, "content": said }]);
         let prompt = self.prompt.clone();

@@ -205,6 +205,36 @@ both_engines! {
         assert_eq!(spawns(&terminal), ["t1 a1 post_tool_use", "t2 a2 post_tool_use"]);
     }
 
+    fn a_call_that_is_made_again_is_the_one_that_counts(terminal: Terminal) {
+        let folder = Folder::of(&terminal);
+        let mut main = parent(&folder, &["same"]);
+        folder.append(None, &main.refused("t1"));
+        folder.append(None, &main.calls("m2", "Agent", "t2", &asks("same")));
+        agent(&folder, AGENT, "same");
+        ingest(&terminal);
+        assert_eq!(spawns(&terminal), ["t1 - -", &format!("t2 {AGENT} prompt_hash tentative")]);
+    }
+
+    fn a_match_moves_to_the_call_that_was_made_again(terminal: Terminal) {
+        let folder = Folder::of(&terminal);
+        let mut main = parent(&folder, &["same", "same"]);
+        agent(&folder, AGENT, "same");
+        ingest(&terminal);
+        assert_eq!(spawns(&terminal), [&format!("t1 {AGENT} prompt_hash tentative"), "t2 - -"]);
+        folder.append(None, &main.refused("t1"));
+        ingest(&terminal);
+        assert_eq!(spawns(&terminal), ["t1 - -", &format!("t2 {AGENT} prompt_hash tentative")]);
+        assert_eq!(matches(&terminal, "t1"), [format!("{AGENT} prompt_hash tentative withdrawn")]);
+    }
+
+    fn an_agent_that_starts_before_the_first_prompt_is_below_the_main_agent(terminal: Terminal) {
+        let session = Session { terminal: &terminal, id: SESSION };
+        session.hears("SessionStart", &json!({ "source": "startup", "cwd": project(&terminal) }));
+        session.starts("w1");
+        session.prompt("go");
+        assert_eq!(agents(&terminal), ["general-purpose@project < main@project", "main@project < -"]);
+    }
+
     fn a_thousand_equal_prompts_give_each_agent_one_spawn(terminal: Terminal) {
         let folder = Folder::of(&terminal);
         parent(&folder, &["same"; 1_000]);
@@ -289,8 +319,9 @@ both_engines! {
         assert_eq!(terminal.json(&["cleanup", "null-role", "--yes"])["removed"], 0);
         assert_eq!(terminal.json(&["cleanup", "null-role", "--matched", "--yes"])["removed"], 1);
         assert_eq!(names(), ["t1"]);
-        let run = terminal.json(&["subagent", "list"])[0]["run_id"].clone();
-        assert_eq!(terminal.json(&["run", "show", &text(&run)])["cause_id"], Value::Null);
+        let subagent = terminal.json(&["subagent", "list"])[0].clone();
+        assert_eq!(subagent["task_match_index"], Value::Null);
+        assert_eq!(terminal.json(&["run", "show", &text(&subagent["run_id"])])["cause_id"], Value::Null);
         // An ingest reads what is new, which nothing is; a full one reads all of it.
         assert_eq!(ingest(&terminal)["spawns"], 1);
         assert_eq!(names(), ["t1"]);
