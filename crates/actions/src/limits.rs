@@ -17,7 +17,8 @@ pub(crate) fn max_steps(given: &Patch<i64>) -> Result<Patch<i64>> {
 pub(crate) fn spend_limit(given: &Patch<f64>) -> Result<Patch<f64>> {
     given.clone().try_map(|limit| {
         if limit.is_finite() && limit >= 0.0 {
-            Ok(limit)
+            // -0 is stored as 0.
+            Ok(limit + 0.0)
         } else {
             Err(Rule::usage("--spend-limit is an amount of 0 or more").into())
         }

@@ -117,6 +117,10 @@ impl Action for CloseRun {
                 Some(Remembered::nothing(text::cut(&text::clean(error), text::TEXT_MAX - 1)))
             }
             Some(Closing::Answered { answer, revision, is_last }) => {
+                write.post(
+                    "update runs set answered_at = ?3 where tenant_id = ?1 and id = ?2",
+                    params![run.id(), now],
+                )?;
                 let saw = if *is_last { seen_last(write, &run, *revision)? } else { Saw::Revision(*revision) };
                 Some(remember(context, write, &run.0, answer, saw, now)?)
             }

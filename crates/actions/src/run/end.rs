@@ -53,7 +53,12 @@ impl Action for EndRun {
         if self.status != RunStatus::Cancelled {
             queue::require_lease(write, &run.0)?;
         }
-        let shown = self.end(write, &run, Again::WhileAttemptsAreLeft)?;
+        // An agent that ends its own run with the outcome `error` gives an answer; another attempt would only repeat it.
+        let is_answer = context.run == Some(run.id())
+            && self.status == RunStatus::Failed
+            && self.outcome.as_deref().map(str::trim) == Some("error");
+        let again = if is_answer { Again::IfTaskRetries } else { Again::WhileAttemptsAreLeft };
+        let shown = self.end(write, &run, again)?;
         Ok(Done::changed(shown, &run.resource(), Nothing))
     }
 }

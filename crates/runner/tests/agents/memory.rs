@@ -57,6 +57,13 @@ engines! {
         let list: ListRuns = serde_json::from_value(json!({})).unwrap();
         let listed = lab.house.read(|reader| Ok(list.answer(reader, Time::now())?));
         assert_eq!(listed.rows.iter().map(|run| run.no_effect).collect::<Vec<_>>(), [true]);
+        // Nothing new for the scratchpad writes no step; the report is written for it all the same.
+        for nothing in [json!({ "scratchpad": null }), json!({ "scratchpad": " " }), json!({})] {
+            let mut answer = nothing;
+            answer["report"] = json!({ "one_liner": "a", "tldr": "b", "content": "c" });
+            let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
+            assert_eq!((run.touches.len(), run.no_effect), (1, true), "{answer}");
+        }
         let report = json!([{ "tool": "execute_action", "input": { "path": "/whoami", "action": "update_report", "params": { "one_liner": "a", "tldr": "b", "content": "c" } } }]);
         let (run, _) = lab.plays(&Way::default(), json!([report, done("x")]), json!([{ "text": "{}" }]));
         assert_eq!((run.touches.len(), run.no_effect), (1, false), "it said so itself");

@@ -238,6 +238,50 @@ engines! {
         assert_eq!(lab.house.act("claim", json!({})).unwrap()[0]["variant"], "unit/once");
     }
 
+    fn a_second_explicit_error_replaces_the_first(lab: Lab) {
+        once(&lab, &Way::default(), &json!({}), &json!({}), fails_with("There is no kettle."));
+        lab.house.act("queue_add", json!({ "task": "unit/once", "agent": "bot" })).unwrap();
+        lab.works(&Way::default(), fails_with("There is no water."), remembers("kept", "told"));
+        assert_eq!(task(&lab, "unit/once"), ("blocked", Some("There is no water.".into())));
+        // Blocked by a person, without a reason.
+        lab.house.act("set_task", json!({ "variant": "unit/once", "status": "open" })).unwrap();
+        lab.house.act("set_task", json!({ "variant": "unit/once", "status": "blocked" })).unwrap();
+        lab.house.act("queue_add", json!({ "task": "unit/once", "agent": "bot" })).unwrap();
+        lab.works(&Way::default(), fails_with("No cups."), remembers("kept", "told"));
+        assert_eq!(task(&lab, "unit/once"), ("blocked", Some("No cups.".into())));
+    }
+
+    fn an_explicit_error_counts_although_another_run_ends_later(lab: Lab) {
+        lab.house.act("set_task", json!({ "workflow": "build", "variant": "unit/once" })).unwrap();
+        for _ in 0..2 {
+            lab.house.act("queue_add", json!({ "task": "unit/once", "max_attempts": 1 })).unwrap();
+        }
+        let [first, second] = [0, 1].map(|_| lab.house.does(trackway_actions::queue::TakeItems::default()).unwrap().remove(0));
+        let ends = |taken: &trackway_actions::queue::Taken, outcome: &str, error: &str| {
+            let token = trackway_actions::Credential::Token(trackway_actions::context::Secret(taken.token.clone()));
+            let run = lab.house.core.enter(&token).unwrap();
+            let end = json!({ "run": taken.run_id, "status": "failed", "outcome": outcome, "error": error });
+            lab.house.act_as(&run, "end_run", end).unwrap();
+        };
+        ends(&first, "error", "There is no kettle.");
+        let why = Some("There is no kettle.".to_owned());
+        assert_eq!(task(&lab, "unit/once"), ("in_progress", why.clone()), "the other run is still at work");
+        ends(&second, "gave up", "It was late.");
+        assert_eq!(task(&lab, "unit/once"), ("blocked", why));
+        assert_eq!(lab.house.act("claim", json!({})).unwrap(), json!([]), "nobody claims it again");
+    }
+
+    fn an_agent_that_ends_its_claim_with_an_error_is_not_asked_again(lab: Lab) {
+        lab.house.act("set_task", json!({ "workflow": "build", "variant": "unit/once" })).unwrap();
+        let claimed = lab.house.act("claim", json!({ "task": "unit/once", "agent": "bot" })).unwrap()[0].clone();
+        let token = trackway_actions::Credential::Token(trackway_actions::context::Secret(claimed["token"].as_str().unwrap().to_owned()));
+        let run = lab.house.core.enter(&token).unwrap();
+        let end = json!({ "run": claimed["run_id"], "status": "failed", "outcome": "error", "error": "No kettle." });
+        lab.house.act_as(&run, "end_run", end).unwrap();
+        assert_eq!(task(&lab, "unit/once"), ("blocked", Some("No kettle.".into())));
+        assert_eq!(lab.house.act("claim", json!({})).unwrap(), json!([]));
+    }
+
     fn an_explicit_error_is_tried_again_where_the_task_wants_it(lab: Lab) {
         once(&lab, &Way::default(), &json!({ "retry_on_error": true }), &json!({}), fails_with("Not yet."));
         assert_eq!((item(&lab).0.as_str(), item(&lab).1, task(&lab, "unit/once")), ("waiting", 2, ("open", None)));
