@@ -85,6 +85,7 @@ fn newest_of_each(engine: Engine, column: &str, of: &str) -> String {
             "lateral (select x.id, x.created_at from messages x where x.tenant_id = ?1
              and (x.{column}, x.id) >= ({of}.id, uuid '00000000-0000-0000-0000-000000000000')
              and (x.{column}, x.id) <= ({of}.id, uuid 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+             and x.{column} is not null
              order by x.{column} desc, x.id desc limit ?3) i on true"
         ),
     }
