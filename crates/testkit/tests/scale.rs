@@ -302,6 +302,38 @@ fn the_history_of_a_task_is_read_to_a_bound() {
     assert!(read <= 3 * 2 * READ_MAX + 100, "it read {read} rows");
 }
 
+/// A new version of one task looks for queue items of that task only, however many items of other tasks are ready.
+#[test]
+fn replacing_a_task_reads_no_items_of_other_tasks() {
+    let house = House::on(Engine::Postgres);
+    a_day(&house);
+    house.act("set_task", json!({ "workflow": "ops", "variant": "u/0" })).unwrap();
+    let add: Vec<_> = (0..3 * READ_MAX).map(|_| AddItem::of(Ref::new("t"))).collect();
+    house.core.execute_all(&house.ada, &add).unwrap();
+    Connection::postgres(&house.database.url_text()).unwrap().batch("analyze").unwrap();
+    let replace = |number: i64| {
+        let (old, new) = (format!("u/{number}"), format!("u/{}", number + 1));
+        house.act("set_task", json!({ "variant": new, "replaces": old })).unwrap();
+    };
+    // Statements are prepared when they are used again, and planned for good after some uses.
+    (0..7).for_each(replace);
+    let before = rows_read(&house);
+    replace(7);
+    let read = rows_read(&house) - before;
+    assert!(read <= READ_MAX, "it read {read} rows");
+
+    let texts =
+        house.read(|read| Ok(read.query_unscoped::<(String,)>("select statement from pg_prepared_statements", &[])?));
+    let texts = texts.into_iter().map(|(text,)| text.replace('$', "?").replace(" for update", ""));
+    let plans: Vec<_> = plans(texts).into_iter().filter(|(text, _)| text.contains("from queue_items")).collect();
+    assert!(plans.iter().any(|(_, step)| step.contains("queue_items_unfinished_of_task")), "{plans:?}");
+    let walks: Vec<_> = plans
+        .iter()
+        .filter(|(text, step)| text.contains("lineage_id = ?2") && step.contains("queue_items_by_status"))
+        .collect();
+    assert_eq!(walks, Vec::<&(String, String)>::new());
+}
+
 /// Whether a step of a plan reads all of a table of the history, unless an order and a limit end it.
 fn scans_history(text: &str, step: &str) -> bool {
     let Some(name) = step.strip_prefix("SCAN ") else { return false };

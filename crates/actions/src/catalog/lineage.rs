@@ -165,12 +165,13 @@ pub(crate) fn refresh_items(write: &mut Writer<'_>, lineage: Uuid) -> Result<()>
     write.lock_live_versions()?;
     let version = version_of("queue_items");
     let held = write.for_update();
+    // `is true`: items are found by their tasks, not by a walk along all items of a status.
     let of_lineage =
         "task_id in (select id from tasks where tenant_id = ?1 and lineage_id = ?2) and finished_at is null";
     let stranded = write.query::<(Id<kind::QueueItem>, String, bool)>(
         &format!(
             "select queue_items.id, (select t.variant from tasks t where t.id = queue_items.task_id), queue_items.exact from queue_items
-             where queue_items.tenant_id = ?1 and {of_lineage} and status in ('ready', 'waiting') and {version} is null{held}"
+             where queue_items.tenant_id = ?1 and {of_lineage} and (status in ('ready', 'waiting')) is true and {version} is null{held}"
         ),
         params![lineage],
     )?;
@@ -185,7 +186,7 @@ pub(crate) fn refresh_items(write: &mut Writer<'_>, lineage: Uuid) -> Result<()>
     }
     let freed = write.rows::<QueueItem>(
         &format!(
-            "where queue_items.tenant_id = ?1 and {of_lineage} and status = 'blocked' and why like ?3 and {version} is not null{held}"
+            "where queue_items.tenant_id = ?1 and {of_lineage} and (status = 'blocked') is true and why like ?3 and {version} is not null{held}"
         ),
         params![lineage, format!("{NO_LIVE_VERSION}%")],
     )?;
