@@ -223,20 +223,23 @@ struct Edge {
 
 /// The links that can be followed onward from the lineages `starts`. A lineage whose versions are all deleted blocks nothing any
 /// more, and is not followed; one whose versions are archived can come back.
+///
+/// SQLite reads cross joins in the order they are written in. Otherwise it scans all tasks and builds an index of all links.
 fn onward(write: &mut Writer<'_>, starts: &[Uuid]) -> Result<Vec<Edge>> {
     let mut bound = Vec::new();
     let places = places_of(&mut bound, starts);
     let edges = write.query::<(Uuid, Uuid, String, String)>(
         &format!(
             "with recursive onward (from_id, to_id) as (
-                 select l.from_task_id, l.to_task_id from tasks f join task_links l on l.from_task_id = f.id
-                 where f.tenant_id = ?1 and f.lineage_id in ({places}) and l.link_type = 'blocks' and l.deleted_at is null
+                 select l.from_task_id, l.to_task_id from tasks f cross join task_links l
+                 where f.tenant_id = ?1 and f.lineage_id in ({places}) and l.from_task_id = f.id and l.link_type = 'blocks' and l.deleted_at is null
                  union
-                 select l.from_task_id, l.to_task_id from onward o join tasks t on t.id = o.to_id
-                 join tasks f on f.tenant_id = ?1 and f.lineage_id = t.lineage_id
-                 join task_links l on l.from_task_id = f.id and l.link_type = 'blocks' and l.deleted_at is null
-                 where exists (select 1 from tasks x where x.tenant_id = ?1 and x.lineage_id = t.lineage_id and x.deleted_at is null)
-             ) select f.lineage_id, t.lineage_id, f.variant, t.variant from onward o join tasks f on f.id = o.from_id join tasks t on t.id = o.to_id"
+                 select l.from_task_id, l.to_task_id from onward o cross join tasks t cross join tasks f cross join task_links l
+                 where t.id = o.to_id and f.tenant_id = ?1 and f.lineage_id = t.lineage_id
+                 and l.from_task_id = f.id and l.link_type = 'blocks' and l.deleted_at is null
+                 and exists (select 1 from tasks x where x.tenant_id = ?1 and x.lineage_id = t.lineage_id and x.deleted_at is null)
+             ) select f.lineage_id, t.lineage_id, f.variant, t.variant from onward o cross join tasks f cross join tasks t
+             where f.id = o.from_id and t.id = o.to_id"
         ),
         &bound,
     )?;
