@@ -502,6 +502,25 @@ engines! {
         assert!(text.contains("pinned to: second, which this task replaces") && !text.contains("pinned to: first"), "{text}");
     }
 
+    fn own_links_and_boards_count_when_archived(house: House) {
+        founded(&house);
+        house.agent("ada");
+        for variant in ["x", "y", "main/v1"] {
+            task(&house, variant);
+        }
+        house.act("add_link", json!({ "from": "main/v1", "to": "x", "type": "fixes" })).unwrap();
+        house.act("set_board", json!({ "name": "old wall", "task": "main/v1" })).unwrap();
+        replaces(&house, "main/v2", "main/v1");
+        house.act("add_link", json!({ "from": "main/v2", "to": "y", "type": "fixes" })).unwrap();
+        house.act("set_board", json!({ "name": "new wall", "task": "main/v2" })).unwrap();
+        assert_eq!(linked(&house, "main/v2")["linked_to"][0]["title"], "y");
+        archive(&house, "y", true);
+        assert_eq!(linked(&house, "main/v2"), json!({}), "not the links of the version before it");
+        house.act("archive_board", json!({ "id": "new wall" })).unwrap();
+        let text = told(&house, "main/v2", "ada");
+        assert!(!text.contains("old wall") && !text.contains("new wall"), "{text}");
+    }
+
     fn a_workflow_is_inherited_too(house: House) {
         founded(&house);
         task(&house, "unit/v1");

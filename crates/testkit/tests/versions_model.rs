@@ -233,10 +233,7 @@ impl Model {
 
     fn wake(&self, task: usize) -> Rows {
         let outside = |source: usize| {
-            self.links.iter().any(|(from, to, _)| {
-                let other = if *from == source { *to } else { *from };
-                (*from == source || *to == source) && !self.related(*from, *to) && self.current(other).is_some()
-            })
+            self.links.iter().any(|(from, to, _)| (*from == source || *to == source) && !self.related(*from, *to))
         };
         // Version by version backwards, all that are equally near before any that is farther.
         let mut near = BTreeSet::from([task]);
