@@ -6,7 +6,7 @@ use serde_json::Value;
 use trackway_domain::{
     Error as Rule, Id, Time,
     capability::{self, Allowance},
-    kind, text,
+    command, kind, sentence, text,
     words::RunStatus,
 };
 use trackway_store::{
@@ -334,7 +334,7 @@ row! {
 
 pub(crate) fn run_is_over(status: RunStatus) -> Rule {
     Rule::denied(format!("the run is {status}: its token ended with it"))
-        .hint("unset TRACKWAY_TOKEN, then start another run: trackway run start --agent A")
+        .hint(sentence!["unset TRACKWAY_TOKEN, then start another run: ", command!("run start", agent = "A")])
 }
 
 /// Records the touches of a run. What is to be appended to the log comes on top of the rest.

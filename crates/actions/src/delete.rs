@@ -1,7 +1,7 @@
 //! Deleting: a row is marked, its name is free again, its history stays.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Id, Ref, kind};
+use trackway_domain::{Error as Rule, Id, Ref, command, kind, sentence};
 use trackway_store::{
     Writer,
     display::{
@@ -90,7 +90,7 @@ delete_definition!(
     /// Delete a role
     DeleteRole, "delete_role" by "delete", "role", "roles", kind::Role, touching Touch<kind::Package, did::Delete>, |write, id| {
         write.lock_catalog()?;
-        let role = present(write, id)?;
+        let role = present::<Role, _>(write, id)?;
         let used = write.one::<(i64, i64)>(
             "select (select count(*) from tasks where tenant_id = ?1 and role_id = ?2 and deleted_at is null),
              (select count(*) from queue_items where tenant_id = ?1 and role_id = ?2 and finished_at is null)",
@@ -98,7 +98,12 @@ delete_definition!(
         )?;
         if let Some((tasks, items)) = used.filter(|used| *used != (0, 0)) {
             return Err(Rule::conflict(format!("{tasks} task(s) and {items} queue item(s) are for this role"))
-                .hint("trackway task list --role and trackway queue list --role show them: give the tasks another role, and let the items finish or cancel them")
+                .hint(sentence![
+                    command!("task list", role = role.name),
+                    " and ",
+                    command!("queue list", role = role.name),
+                    " show them: give the tasks another role, and let the items finish or cancel them",
+                ])
                 .into());
         }
         let packages = unpin(write, "role_id", id)?;
@@ -143,7 +148,7 @@ delete_definition!(
         if !owned.is_empty() {
             let names: Vec<_> = owned.into_iter().map(|(variant,)| variant).collect();
             return Err(Rule::conflict(format!("the workflow still owns {}", names.join(", ")))
-                .hint("delete its tasks first: trackway task delete")
+                .hint(sentence!["delete its tasks first: ", command!("task delete")])
                 .into());
         }
         (write.shown_by_id::<WorkflowShown>("w", id)?, |_| Nothing)
@@ -155,11 +160,11 @@ delete_definition!(
         present::<Agent, _>(write, id)?;
         let running = write.count("select count(*) from runs where tenant_id = ?1 and agent_id = ?2 and status = 'running'", params![id])?;
         if running > 0 {
-            return Err(Rule::conflict(format!("the agent has {running} running run(s)")).hint("trackway run cancel").into());
+            return Err(Rule::conflict(format!("the agent has {running} running run(s)")).hint(command!("run cancel")).into());
         }
         let waiting = write.count("select count(*) from queue_items where tenant_id = ?1 and agent_id = ?2 and finished_at is null", params![id])?;
         if waiting > 0 {
-            return Err(Rule::conflict(format!("{waiting} queue item(s) are for this agent only")).hint("trackway queue cancel").into());
+            return Err(Rule::conflict(format!("{waiting} queue item(s) are for this agent only")).hint(command!("queue cancel")).into());
         }
         (write.shown_by_id::<AgentShown>("a", id)?, |_| Nothing)
     } -> AgentShown

@@ -1,6 +1,6 @@
 //! What an action can fail with. `ErrorKind` says what that means at a door.
 
-use trackway_domain::ErrorKind;
+use trackway_domain::{ErrorKind, Sentence};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -20,7 +20,14 @@ impl Error {
         }
     }
 
-    pub fn hint(&self) -> Option<String> {
+    pub fn message(&self) -> Sentence {
+        match self {
+            Self::Rule(rule) => rule.message.clone(),
+            Self::Store(store) => store.message(),
+        }
+    }
+
+    pub fn hint(&self) -> Option<Sentence> {
         match self {
             Self::Rule(rule) => rule.hint.clone(),
             Self::Store(store) => store.hint(),

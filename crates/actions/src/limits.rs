@@ -1,8 +1,9 @@
 //! Limits of a run as the agent, the task and the queue item set them. The nearest one counts: item, task, agent, default.
 
 use trackway_domain::{
-    Error as Rule, Patch,
+    Error as Rule, Patch, field,
     queue::{MAX_STEPS_MAX, within},
+    sentence,
     words::Switch,
 };
 
@@ -10,7 +11,7 @@ use crate::error::Result;
 
 /// Checks the model turns that a run may take.
 pub(crate) fn max_steps(given: &Patch<i64>) -> Result<Patch<i64>> {
-    Ok(given.clone().try_map(|steps| within("--max-steps", steps, 1, MAX_STEPS_MAX))?)
+    Ok(given.clone().try_map(|steps| within(field!(max_steps), steps, 1, MAX_STEPS_MAX))?)
 }
 
 /// Checks what an agent may spend in a day.
@@ -20,7 +21,7 @@ pub(crate) fn spend_limit(given: &Patch<f64>) -> Result<Patch<f64>> {
             // -0 is stored as 0.
             Ok(limit + 0.0)
         } else {
-            Err(Rule::usage("--spend-limit is an amount of 0 or more").into())
+            Err(Rule::usage(sentence![field!(spend_limit), " is an amount of 0 or more"]).into())
         }
     })
 }

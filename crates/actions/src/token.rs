@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, kind, text,
+    Error as Rule, Id, Ref, Time, command, kind, sentence, text,
     words::{ActorKind, RunStatus, TokenScope},
 };
 use trackway_store::{
@@ -255,7 +255,9 @@ impl Action for ExchangeLogin {
         let found = write.row_locked::<Token>("where tenant_id = ?1 and id = ?2", params![token])?;
         let Some(mut link) = found.filter(|found| found.scope == TokenScope::Login && found.revoked_at.is_none())
         else {
-            return Err(Rule::denied("the login link was used already").hint("trackway open makes another").into());
+            return Err(Rule::denied("the login link was used already")
+                .hint(sentence![command!("open"), " makes another"])
+                .into());
         };
         link.revoked_at = Some(write.now);
         write.update(&link)?;

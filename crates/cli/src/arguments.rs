@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgAction, Command};
-use trackway_actions::registry::ACTIONS;
+use trackway_actions::{LongText, registry::ACTIONS};
 use trackway_domain::words::Memory;
 use trackway_views::registry::VIEWS;
 
@@ -225,14 +225,28 @@ pub const FREE_TEXTS: &[&str] = &[
     "tldr",
 ];
 
+/// Those of them that hold long texts: their help says that `-` reads standard input.
+const LONG_TEXTS: &[&str] = &["body", "content", "note", "script"];
+
 fn action_command(action: &trackway_actions::registry::Entry, extent: &Extent) -> Command {
     let named = Command::new(action.command.1).visible_aliases(action.alias);
     if !extent.has(action.command.1) && !action.alias.is_some_and(|alias| extent.has(alias)) {
         return named;
     }
-    let is_text = |argument: &Arg| argument.get_long().is_some_and(|long| FREE_TEXTS.contains(&long));
-    let free = |argument: Arg| if is_text(&argument) { argument.allow_hyphen_values(true) } else { argument };
-    let command = (action.arguments)(named).mut_args(free).args(long_text::argument(action)).arg(
+    let is_one_of = |argument: &Arg, flags: &[&str]| argument.get_long().is_some_and(|long| flags.contains(&long));
+    let free =
+        |argument: Arg| if is_one_of(&argument, FREE_TEXTS) { argument.allow_hyphen_values(true) } else { argument };
+    let file = match action.long_text {
+        Some(LongText::File { field, .. }) => Some(field),
+        _ => None,
+    };
+    let helped = |argument: Arg| match argument.get_help().map(|help| format!("{help}; - reads standard input")) {
+        Some(help) if is_one_of(&argument, LONG_TEXTS) || file == Some(argument.get_id().as_str()) => {
+            argument.help(help)
+        }
+        _ => argument,
+    };
+    let command = (action.arguments)(named).mut_args(free).mut_args(helped).args(long_text::argument(action)).arg(
         Arg::new("dry_run")
             .long("dry-run")
             .action(ArgAction::SetTrue)
@@ -404,11 +418,70 @@ fn format_argument() -> Arg {
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    use trackway_domain::sentence::{COMMANDS, FIELDS};
+
     use super::*;
 
     #[test]
     fn every_command_has_its_place() {
         let placed: Vec<String> = command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
         assert_eq!(placed, ORDER);
+    }
+
+    #[test]
+    fn commands_and_fields_of_sentences_exist() {
+        let grammar = command();
+        for usage in COMMANDS {
+            let mut known = &grammar;
+            for word in usage.words.split(' ') {
+                known = known.find_subcommand(word).unwrap_or_else(|| panic!("trackway {}", usage.words));
+            }
+            assert!(!known.is_subcommand_required_set(), "trackway {} lacks a verb", usage.words);
+            assert!(!usage.has_subject || known.get_positionals().next().is_some(), "{usage:?}");
+            for flag in usage.flags {
+                let long = flag.replace('_', "-");
+                let argument = known.get_arguments().find(|argument| argument.get_long() == Some(&long));
+                let takes_value = |argument: &Arg| argument.get_num_args().is_some_and(|range| range.takes_values());
+                assert!(argument.is_some_and(takes_value), "trackway {} --{long} VALUE", usage.words);
+            }
+        }
+        let commands = grammar.get_subcommands().flat_map(|noun| noun.get_subcommands().chain([noun]));
+        let flags: BTreeSet<String> =
+            commands.flat_map(Command::get_arguments).filter_map(Arg::get_long).map(ToOwned::to_owned).collect();
+        for field in FIELDS {
+            assert!(flags.contains(&field.replace('_', "-")), "{field}");
+        }
+    }
+
+    /// A command in a plain text would not be rendered for HTTP and MCP.
+    #[test]
+    fn hints_name_commands_only_with_the_macro() {
+        let grammar = command();
+        let commands: Vec<String> =
+            grammar.get_subcommands().map(|known| format!("trackway {}", known.get_name())).collect();
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut folders = vec![crates.to_owned()];
+        let mut hints = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                // The server's own hints are never shown on the command line.
+                if path.is_dir() && !path.ends_with("tests") && !path.ends_with("server") {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    let text = fs::read_to_string(&path).unwrap();
+                    for (start, _) in text.match_indices(".hint(") {
+                        let hint = &text[start..];
+                        let hint = &hint[..hint.find(";\n").unwrap_or(hint.len())];
+                        let found = commands.iter().find(|command| hint.contains(command.as_str()));
+                        assert_eq!(found, None, "{}: {hint}", path.display());
+                        hints += 1;
+                    }
+                }
+            }
+        }
+        assert!(hints > 50, "{hints}");
     }
 }

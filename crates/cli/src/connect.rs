@@ -224,7 +224,7 @@ fn changed(
 /// Both files or none: what was done to the first is undone because of what became of the second.
 fn undone_for(mut why: Failure, path: &Path, change: &Change) -> Failure {
     if let Err(still) = settings_file::undo(path, change) {
-        why.hint = Some(format!("{} was changed, and could not be put back: {}", path.display(), still.message));
+        why.hint = Some(format!("{} was changed, and could not be put back: {}", path.display(), still.message).into());
     }
     why
 }

@@ -1,35 +1,36 @@
 //! What a failed command says: `error: what`, `hint: what to do`, or the same as JSON.
 
 use serde_json::json;
-use trackway_domain::ErrorKind;
+use trackway_domain::{ErrorKind, Sentence};
 
 /// A failure on its way to stderr.
 #[derive(Debug)]
 pub struct Failure {
     pub kind: ErrorKind,
-    pub message: String,
-    pub hint: Option<String>,
+    pub message: Sentence,
+    pub hint: Option<Sentence>,
     /// Whether it passes by waiting, for those who may do a thing twice.
     pub is_passing: bool,
 }
 
 impl Failure {
-    pub fn new(kind: ErrorKind, message: impl Into<String>, hint: Option<String>) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<Sentence>, hint: Option<Sentence>) -> Self {
         Self { kind, message: message.into(), hint, is_passing: kind == ErrorKind::Busy }
     }
 
     pub fn rendered(&self, as_json: bool) -> String {
+        let (message, hint) = (self.message.to_string(), self.hint.as_ref().map(ToString::to_string));
         if as_json {
             return json!({
                 "schema_version": 1,
-                "error": { "code": self.kind.code(), "message": self.message, "hint": self.hint },
+                "error": { "code": self.kind.code(), "message": message, "hint": hint },
             })
             .to_string();
         }
         let red = anstyle::AnsiColor::Red.on_default().bold();
         let cyan = anstyle::AnsiColor::Cyan.on_default().bold();
-        let hint = self.hint.as_ref().map(|hint| format!("\n{cyan}hint:{cyan:#} {hint}")).unwrap_or_default();
-        format!("{red}error:{red:#} {}{hint}", self.message)
+        let hint = hint.map(|hint| format!("\n{cyan}hint:{cyan:#} {hint}")).unwrap_or_default();
+        format!("{red}error:{red:#} {message}{hint}")
     }
 }
 
@@ -41,13 +42,13 @@ impl From<trackway_domain::Error> for Failure {
 
 impl From<trackway_store::Error> for Failure {
     fn from(error: trackway_store::Error) -> Self {
-        Self { is_passing: error.is_passing(), ..Self::new(error.kind(), error.to_string(), error.hint()) }
+        Self { is_passing: error.is_passing(), ..Self::new(error.kind(), error.message(), error.hint()) }
     }
 }
 
 impl From<trackway_actions::Error> for Failure {
     fn from(error: trackway_actions::Error) -> Self {
-        Self { is_passing: error.is_passing(), ..Self::new(error.kind(), error.to_string(), error.hint()) }
+        Self { is_passing: error.is_passing(), ..Self::new(error.kind(), error.message(), error.hint()) }
     }
 }
 
@@ -70,6 +71,6 @@ impl From<clap::Error> for Failure {
             .filter(said)
             .collect::<Vec<_>>()
             .join("\n      ");
-        Self::new(ErrorKind::Usage, message, Some(hint).filter(|hint| !hint.is_empty()))
+        Self::new(ErrorKind::Usage, message, Some(hint).filter(|hint| !hint.is_empty()).map(Into::into))
     }
 }

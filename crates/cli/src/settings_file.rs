@@ -104,7 +104,7 @@ impl SettingsFile {
 
     /// A refusal of the text, with the file's name.
     pub fn refused(&self, why: &Refused) -> Failure {
-        let hint = "the file was left as it is; correct it and try again".to_owned();
+        let hint = "the file was left as it is; correct it and try again".into();
         Failure::new(ErrorKind::Failed, format!("{}, {why}", self.path.display()), Some(hint))
     }
 
@@ -113,7 +113,7 @@ impl SettingsFile {
         let failed_with = |error: io::Error| cannot(&self.path, "written", &error);
         if self.metadata.as_ref().is_some_and(|metadata| metadata.permissions().readonly()) {
             let mut failure = failed(&self.path, "is read-only");
-            failure.hint = Some("nothing was changed; make it writable first".to_owned());
+            failure.hint = Some("nothing was changed; make it writable first".into());
             return Err(failure);
         }
         let new = match &planned.text {
@@ -270,6 +270,6 @@ fn cannot(path: &Path, what: &str, error: &io::Error) -> Failure {
     let why = error.to_string();
     let why = why.split(" (os error").next().unwrap_or_default().to_lowercase();
     let mut failure = failed(path, &format!("cannot be {what}: {why}"));
-    failure.hint = Some("nothing was changed".to_owned());
+    failure.hint = Some("nothing was changed".into());
     failure
 }

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio::sync::watch;
 use trackway_actions::token::CreateToken;
-use trackway_domain::{Error as Rule, Time, words::TokenScope};
+use trackway_domain::{Error as Rule, Time, command, sentence, words::TokenScope};
 use trackway_runner::{Note, Serves, signals::Signals, worker};
 use trackway_server::Site;
 
@@ -194,7 +194,7 @@ pub fn open(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let address = address(matches)?;
     let nobody = |_| {
         Rule::not_found(format!("nothing answers at {address}"))
-            .hint("trackway up starts the server; --listen says where it is")
+            .hint(sentence![command!("up"), " starts the server; --listen says where it is"])
     };
     let server = TcpStream::connect_timeout(&address, SERVER_PATIENCE).map_err(nobody)?;
     let url = link(house, address)?;
@@ -229,10 +229,14 @@ fn check_server(mut server: &TcpStream, address: SocketAddr, url: &str) -> Resul
     match status.split(' ').nth(1) {
         Some("200") => Ok(()),
         Some("401") => Err(Rule::conflict(format!("the server at {address} is over another database"))
-            .hint("--db names the database it is over; trackway up --listen 127.0.0.1:0 starts one over this")
+            .hint(sentence![
+                "--db names the database it is over; ",
+                command!("up", listen = "127.0.0.1:0"),
+                " starts one over this",
+            ])
             .into()),
         _ => Err(Rule::conflict(format!("what answers at {address} is not this version of Trackway"))
-            .hint("trackway up starts the server; --listen says where it is")
+            .hint(sentence![command!("up"), " starts the server; --listen says where it is"])
             .into()),
     }
 }

@@ -16,7 +16,7 @@ use trackway_actions::{
 };
 use trackway_claude::settings::Wanted;
 use trackway_domain::{
-    Duration as Span, Error as Rule, Ref, Time, kind, queue,
+    Duration as Span, Error as Rule, Ref, Time, command, kind, queue, sentence,
     words::{Memory, RunStatus},
 };
 use trackway_runner::{
@@ -131,7 +131,7 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     let context = people_only(house)?;
     let given = matches.get_one::<String>("task").or_else(|| matches.get_one::<String>("variant"));
     let given: Ref<kind::Task> =
-        Ref::new(given.ok_or_else(|| Rule::usage("which task?").hint("trackway task run VARIANT"))?.as_str());
+        Ref::new(given.ok_or_else(|| Rule::usage("which task?").hint(command!("task run", ["VARIANT"])))?.as_str());
     let role = matches.get_one::<String>("role").map(Ref::<kind::Role>::new);
     let workspace = matches.get_one::<String>("workspace").map(Ref::<kind::Workspace>::new);
     let agent = matches.get_one::<String>("agent");
@@ -167,10 +167,12 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     require_time(matches, "timeout")?;
     if agent.is_none() && !shown.task.has_script() {
         return Err(Rule::conflict(format!("task {variant} has no script"))
-            .hint(format!(
-                "give it one: trackway task set --workflow {} --variant {variant} --script ...; or let an agent do it: trackway task run {variant} --agent A",
-                shown.workflow
-            ))
+            .hint(sentence![
+                "give it one: ",
+                command!("task set", workflow = shown.workflow, variant = variant, script = "..."),
+                "; or let an agent do it: ",
+                command!("task run", [variant], agent = "A"),
+            ])
             .into());
     }
     service::check(&house.core, &context, &settings)?;

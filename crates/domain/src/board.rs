@@ -29,7 +29,7 @@ pub struct StickieContent {
 /// What is said of a stickie besides its name. Omitted is unchanged, empty clears.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct StickieFields {
-    /// Its text; - reads standard input
+    /// Its text
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub note: Patch<String>,

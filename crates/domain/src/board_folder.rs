@@ -132,7 +132,8 @@ impl StickieFile {
             structured: self.structured.clone(),
         };
         let changed = content.changed(&self.said_name(), &fields);
-        let mut changed = changed.map_err(|error| Error { message: format!("{}: {error}", self.file), ..error })?;
+        let mut changed =
+            changed.map_err(|error| Error { message: format!("{}: {error}", self.file).into(), ..error })?;
         changed.archived = self.archived.unwrap_or(changed.archived);
         Ok(changed)
     }
@@ -402,7 +403,7 @@ mod tests {
     fn what_is_no_stickie_is_refused_with_the_file() {
         for yaml in ["colour: red\n", "priority: high\n", "- a\n", "note: [\n", "note: a\nnote: b\n", "score: high\n"] {
             let error = parse::<StickieFile>("a.stickie.yaml", yaml).unwrap_err();
-            assert!(error.message.starts_with("a.stickie.yaml: "), "{yaml}: {error}");
+            assert!(error.to_string().starts_with("a.stickie.yaml: "), "{yaml}: {error}");
         }
         assert!(parse::<Vec<RelationFile>>("r", "- from: a\n  to: b\n  type: LIKES\n").is_err());
     }

@@ -373,6 +373,6 @@ mod tests {
         assert_eq!(find(&names, "older", Some(&a)), None);
         names.remember([(B, "older".to_owned()), (A, "older".to_owned())]);
         assert_eq!((find(&names, "older", Some(&a)), find(&names, "older", None)), (Some(A), Some(B)));
-        assert_eq!(names.find("x", Some("no id")).unwrap_err().message, "relations.yaml: \"no id\" is no id");
+        assert_eq!(names.find("x", Some("no id")).unwrap_err().to_string(), "relations.yaml: \"no id\" is no id");
     }
 }

@@ -327,6 +327,6 @@ mod tests {
     fn two_files_of_one_stickie_are_refused() {
         let folder = folder(vec![file(1, "a", None), file(1, "b", None)], None);
         let error = compare_stickies(&[], &folder, &HashMap::new(), Uuid::nil).unwrap_err();
-        assert_eq!(error.message, "1.stickie.yaml and 1.stickie.yaml are of one stickie");
+        assert_eq!(error.to_string(), "1.stickie.yaml and 1.stickie.yaml are of one stickie");
     }
 }

@@ -1,6 +1,6 @@
 //! Who may do what: the one table. An action whose capability stands in no list is denied to everyone.
 
-use crate::{Error, Result};
+use crate::{Error, Result, command, sentence};
 
 /// The list a capability stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,9 +128,11 @@ pub fn check_agent(handle: &str, given: Option<&[String]>, capability: &str) -> 
     }
     let denied = Error::denied(format!("agent {handle} may not {capability}"));
     Err(match allowance(capability) {
-        Some(Allowance::Granted | Allowance::Default) => denied.hint(format!(
-            "a person can grant it: trackway agent set --handle {handle} --capability {capability} (with the others it should keep)"
-        )),
+        Some(Allowance::Granted | Allowance::Default) => denied.hint(sentence![
+            "a person can grant it: ",
+            command!("agent set", handle = handle, capability = capability),
+            " (with the others it should keep)",
+        ]),
         _ => denied.hint("this is for people"),
     })
 }

@@ -1,5 +1,7 @@
 //! The one table of failure kinds: what a user sees, as exit code and HTTP status.
 
+use crate::Sentence;
+
 /// What sort of failure this is. Decides the exit code, the HTTP status and the JSON code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -43,36 +45,36 @@ impl ErrorKind {
 #[error("{message}")]
 pub struct Error {
     pub kind: ErrorKind,
-    pub message: String,
-    pub hint: Option<String>,
+    pub message: Sentence,
+    pub hint: Option<Sentence>,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    fn new(kind: ErrorKind, message: impl Into<Sentence>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub fn usage(message: impl Into<Sentence>) -> Self {
         Self::new(ErrorKind::Usage, message)
     }
 
-    pub fn not_found(message: impl Into<String>) -> Self {
+    pub fn not_found(message: impl Into<Sentence>) -> Self {
         Self::new(ErrorKind::NotFound, message)
     }
 
-    pub fn conflict(message: impl Into<String>) -> Self {
+    pub fn conflict(message: impl Into<Sentence>) -> Self {
         Self::new(ErrorKind::Conflict, message)
     }
 
-    pub fn denied(message: impl Into<String>) -> Self {
+    pub fn denied(message: impl Into<Sentence>) -> Self {
         Self::new(ErrorKind::Denied, message)
     }
 
     /// Adds the line that says what to do.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<Sentence>) -> Self {
         self.hint = Some(hint.into());
         self
     }

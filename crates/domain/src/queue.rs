@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::{Error, Ref, Result, Time, kind};
+use crate::{Error, Ref, Result, Time, field, kind, sentence, sentence::Field};
 
 /// How long a taker holds an item without a sign of life, in seconds.
 pub const LEASE_SECONDS: i64 = 300;
@@ -100,15 +100,15 @@ pub fn is_from_a_clock_set_back(now: Time, heartbeat_at: Time, lease_seconds: i6
 
 /// The lease that was asked for.
 pub fn lease(asked: Option<i64>) -> Result<i64> {
-    within("--lease", asked.unwrap_or(LEASE_SECONDS), 1, LEASE_SECONDS_MAX)
+    within(field!(lease), asked.unwrap_or(LEASE_SECONDS), 1, LEASE_SECONDS_MAX)
 }
 
 /// A number that has to lie in a range.
-pub fn within(name: &str, number: i64, least: i64, most: i64) -> Result<i64> {
+pub fn within(field: Field, number: i64, least: i64, most: i64) -> Result<i64> {
     if (least..=most).contains(&number) {
         Ok(number)
     } else {
-        Err(Error::usage(format!("{name} is from {least} to {most}, not {number}")))
+        Err(Error::usage(sentence![field, format!(" is from {least} to {most}, not {number}")]))
     }
 }
 

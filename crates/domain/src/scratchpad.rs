@@ -78,7 +78,7 @@ mod tests {
     fn the_limit_counts_characters() {
         assert_eq!(accepted(&"𝔸".repeat(10_000)).unwrap().chars().count(), 10_000);
         let error = accepted(&"𝔸".repeat(10_001)).unwrap_err();
-        assert_eq!(error.message, "Scratchpad content exceeds maximum length of 10000 characters (it has 10001)");
+        assert_eq!(error.to_string(), "Scratchpad content exceeds maximum length of 10000 characters (it has 10001)");
         assert_eq!(accepted("a\u{0}b\tc\n").unwrap(), "ab\tc\n");
         assert_eq!(accepted("").unwrap(), "");
     }

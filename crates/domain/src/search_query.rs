@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_no_search_is_said() {
-        let message = |text: &str| SearchQuery::parse(text).unwrap_err().message;
+        let message = |text: &str| SearchQuery::parse(text).unwrap_err().to_string();
         assert_eq!(message("  "), "there is nothing to search for");
         assert_eq!(message("?! * \"\""), "there is no letter or digit to search for in \"?! * \\\"\\\"\"");
         assert_eq!(message("a \"b c"), "the quotation mark before \"b c\" is never closed");

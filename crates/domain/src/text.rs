@@ -159,7 +159,7 @@ mod tests {
     fn length_is_measured_after_cleaning_in_characters() {
         assert_eq!(line("title", "\u{1}\u{1}𝔸𝔸", 2).unwrap(), "𝔸𝔸");
         let error = line("title", "abc", 2).unwrap_err();
-        assert_eq!(error.message, "title has 3 characters, the limit is 2");
+        assert_eq!(error.to_string(), "title has 3 characters, the limit is 2");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{Error, Result};
+use crate::{Error, Result, field, sentence};
 
 /// Segments of `[A-Za-z0-9._-]+` joined by `/`; the segment `actions` is reserved for pages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +19,8 @@ impl Variant {
         let variant = variant.map(str::trim).filter(|variant| !variant.is_empty());
         match (command, variant) {
             (None, None) => {
-                Err(Error::usage("a command or a variant is needed").hint("give --command C, --variant V, or both"))
+                let hint = sentence!["give ", field!(command), " C, ", field!(variant), " V, or both"];
+                Err(Error::usage("a command or a variant is needed").hint(hint))
             }
             (Some(command), None) => command.parse(),
             (None, Some(variant)) => variant.parse(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use trackway_actions::{Context, Core, Result, founding::WORKER};
-use trackway_domain::{Error as Rule, words::Runner};
+use trackway_domain::{Error as Rule, command, sentence, words::Runner};
 use trackway_store::queue::Unnamed;
 use trackway_views::assignment;
 
@@ -37,7 +37,7 @@ pub fn check(core: &Core, context: &Context, settings: &Settings) -> Result<()> 
         let runner = core.read(context, |reader| Ok(assignment::runner_of(reader, agent)?))?;
         if runner == Some(Runner::External) {
             return Err(Rule::usage(format!("agent {agent} is driven from outside"))
-                .hint(format!("it takes its items itself: trackway queue take --agent {agent}"))
+                .hint(sentence!["it takes its items itself: ", command!("queue take", agent = agent)])
                 .into());
         }
         if let Some(why) = runner.and_then(|runner| settings.lacks(runner)) {

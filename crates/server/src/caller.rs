@@ -56,9 +56,9 @@ pub fn token(headers: &HeaderMap) -> Result<(String, By), Problem> {
 pub fn enter(core: &Core, token: String) -> Result<Context, Problem> {
     core.enter(&Credential::Token(Secret(token))).map_err(|error| match error.kind() {
         ErrorKind::Denied => {
-            let problem = Problem::unauthorised(error.to_string());
+            let problem = Problem::unauthorised(error.message());
             match error.hint() {
-                Some(hint) if !hint.contains("TRACKWAY_TOKEN") => problem.hint(hint),
+                Some(hint) if !hint.to_string().contains("TRACKWAY_TOKEN") => problem.hint(hint),
                 _ => problem,
             }
         }

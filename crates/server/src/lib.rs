@@ -27,11 +27,11 @@ pub mod problem;
 pub mod prose;
 pub mod rate;
 pub mod schemas;
+mod sentence;
 pub mod serve;
 pub mod site;
 mod table;
 mod ways;
-pub mod wording;
 
 pub use serve::{Settings, serve};
 pub use site::{Answer, Question, Site};

@@ -5,9 +5,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use trackway_domain::{Error as Rule, ErrorKind, text};
+use trackway_domain::{Error as Rule, ErrorKind, Sentence, text};
 
-use crate::{format::Format, html, markdown, nouns::Noun, page::Block, wording};
+use crate::{format::Format, html, markdown, nouns::Noun, page::Block, sentence::rendered};
 
 /// Why a request failed, for the log.
 #[derive(Debug, Clone)]
@@ -18,8 +18,8 @@ pub struct Why(pub String);
 pub struct Problem {
     pub status: StatusCode,
     pub code: &'static str,
-    pub message: String,
-    pub hint: Option<String>,
+    pub message: Sentence,
+    pub hint: Option<Sentence>,
     /// The methods there are, when it was asked with another.
     pub allow: Option<&'static str>,
     /// The question that failed, to be asked again.
@@ -27,16 +27,16 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<Sentence>) -> Self {
         Self { status, code, message: message.into(), hint: None, allow: None, ask: None }
     }
 
-    pub fn unauthorised(message: impl Into<String>) -> Self {
+    pub fn unauthorised(message: impl Into<Sentence>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorised", message)
             .hint("send `Authorization: Bearer TOKEN` with a person's token (trackway token create) or a run's; in a browser, use the link that `trackway open` prints")
     }
 
-    pub fn malformed(message: impl Into<String>) -> Self {
+    pub fn malformed(message: impl Into<Sentence>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "malformed", message)
     }
 
@@ -46,7 +46,7 @@ impl Problem {
     }
 
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<Sentence>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -55,7 +55,7 @@ impl Problem {
     #[must_use]
     pub fn leading_to(mut self, noun: &Noun) -> Self {
         if self.status == StatusCode::NOT_FOUND && self.hint.is_none() && noun.list.is_some() {
-            self.hint = Some(format!("`/{}` lists what there is", noun.path));
+            self.hint = Some(format!("`/{}` lists what there is", noun.path).into());
         }
         self
     }
@@ -76,8 +76,8 @@ impl Problem {
     /// Answers with it.
     pub fn respond(&self, format: Format) -> Response {
         // What callers sent may stand in a message: it is data here too.
-        let message = text::clean(&self.message);
-        let hint = self.hint.as_deref().map(text::clean);
+        let message = text::clean(&rendered(&self.message));
+        let hint = self.hint.as_ref().map(|hint| text::clean(&rendered(hint)));
         let body = match format {
             Format::Json => json!({
                 "schema_version": 1,
@@ -103,9 +103,8 @@ impl Problem {
     }
 }
 
-fn of_kind(kind: ErrorKind, message: String, hint: Option<String>) -> Problem {
+fn of_kind(kind: ErrorKind, message: Sentence, hint: Option<Sentence>) -> Problem {
     let status = StatusCode::from_u16(kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let (message, hint) = (wording::at_the_doors(&message), hint.as_deref().map(wording::at_the_doors));
     Problem { status, code: kind.code(), message, hint, allow: None, ask: None }
 }
 
@@ -117,7 +116,7 @@ impl From<Rule> for Problem {
 
 impl From<trackway_actions::Error> for Problem {
     fn from(error: trackway_actions::Error) -> Self {
-        of_kind(error.kind(), error.to_string(), error.hint())
+        of_kind(error.kind(), error.message(), error.hint())
     }
 }
 

@@ -3,24 +3,14 @@
 use std::{collections::HashMap, sync::LazyLock};
 
 use schemars::Schema;
-use serde_json::Value;
 use trackway_actions::registry::{ACTIONS, Entry as Action};
 use trackway_views::registry::{Entry as Question, VIEWS};
 
-use crate::wording;
-
 static OF_ACTIONS: LazyLock<HashMap<&'static str, Schema>> =
-    LazyLock::new(|| ACTIONS.iter().map(|action| (action.name, spoken((action.schema)()))).collect());
+    LazyLock::new(|| ACTIONS.iter().map(|action| (action.name, (action.schema)())).collect());
 static OF_QUESTIONS: LazyLock<HashMap<(&'static str, &'static str), Schema>> =
-    LazyLock::new(|| VIEWS.iter().map(|view| (view.command, spoken((view.schema)()))).collect());
+    LazyLock::new(|| VIEWS.iter().map(|view| (view.command, (view.schema)())).collect());
 static NOTHING: LazyLock<Schema> = LazyLock::new(Schema::default);
-
-/// A schema whose descriptions hold at these doors.
-fn spoken(schema: Schema) -> Schema {
-    let mut whole = Value::from(schema);
-    wording::without_flags(&mut whole);
-    Schema::try_from(whole).unwrap_or_default()
-}
 
 /// What an action takes.
 pub fn of_action(action: &Action) -> &'static Schema {

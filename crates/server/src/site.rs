@@ -23,6 +23,7 @@ use crate::{
     page::Page,
     pages,
     problem::Problem,
+    sentence::rendered,
 };
 
 /// A request whose body has been read.
@@ -96,7 +97,11 @@ impl Site {
             Ok((Reply::Page(page) | Reply::Done { page, .. }, _)) => (200, markdown::page(&page)),
             Err(problem) => (
                 problem.status.as_u16(),
-                markdown::problem(problem.status.as_u16(), &problem.message, problem.hint.as_deref()),
+                markdown::problem(
+                    problem.status.as_u16(),
+                    &rendered(&problem.message),
+                    problem.hint.as_ref().map(rendered).as_deref(),
+                ),
             ),
         };
         Answer { status, body }

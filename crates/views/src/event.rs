@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time,
+    Id, Ref, Time, field,
     kind::{self, Kind},
+    queue::within,
     words::ActorKind,
 };
 use trackway_store::{Reader, Result, params, row};
@@ -56,9 +57,7 @@ impl View for ListEvents {
     type Output = Vec<EventRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        if !(1..=LIMIT_MAX).contains(&self.limit) {
-            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {}", self.limit)).into());
-        }
+        within(field!(limit), self.limit, 1, LIMIT_MAX)?;
         let before = self.before.unwrap_or(i64::MAX);
         let select = "select e.position, e.created_at, e.actor_kind, a.display_path, e.actor_id, e.run_id, e.request_id, e.action, e.subject_kind, e.subject_id, e.subject_path, e.detail
              from events e left join registry a on a.id = e.actor_id where e.tenant_id = ?1 and e.position < ?2";

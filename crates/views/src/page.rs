@@ -1,7 +1,7 @@
 //! Lists come in pages.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Error as Rule, ids};
+use trackway_domain::{Error as Rule, field, ids, queue::within};
 use trackway_store::{
     Reader, Result,
     sql::{FromRow, Param, ToParam},
@@ -104,11 +104,7 @@ pub fn cut_texts(select: &str, columns: &[&str]) -> String {
 impl Page {
     /// How many rows are wanted.
     pub fn limit_or(&self, otherwise: i64) -> Result<i64> {
-        let limit = self.limit.unwrap_or(otherwise);
-        if !(1..=LIMIT_MAX).contains(&limit) {
-            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {limit}")).into());
-        }
-        Ok(limit)
+        Ok(within(field!(limit), self.limit.unwrap_or(otherwise), 1, LIMIT_MAX)?)
     }
 
     /// Reads one page of `select`, whose rows have `alias.id` and `alias.tenant_id`.

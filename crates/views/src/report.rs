@@ -1,7 +1,7 @@
 //! Reports: the one that speaks for a task, and those before it.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Ref, Time, kind};
+use trackway_domain::{Error as Rule, Ref, Time, command, kind, sentence};
 use trackway_store::{Reader, Result, current_reports::Tasks, display::ReportShown, table::Shown};
 
 use crate::{
@@ -42,7 +42,7 @@ impl View for GetReport {
         let id = found.ok_or_else(|| {
             let by = self.agent.as_ref().map_or_else(String::new, |agent| format!(" by {agent}"));
             Rule::not_found(format!("there is no report on {}{by}", self.task))
-                .hint("trackway report list shows those there are")
+                .hint(sentence![command!("report list"), " shows those there are"])
         })?;
         read.shown_by_id("p", id)
     }

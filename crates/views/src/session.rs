@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, kind, text,
+    Id, Ref, Time, field, kind,
+    queue::within,
+    text,
     words::{Evidence, FileChange, RunStatus},
 };
 use trackway_store::{
@@ -50,9 +52,7 @@ impl View for ListSessions {
     type Output = Listed<SessionShown>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        if !(1..=LIMIT_MAX).contains(&self.limit) {
-            return Err(Rule::usage(format!("--limit is from 1 to {LIMIT_MAX}, not {}", self.limit)).into());
-        }
+        within(field!(limit), self.limit, 1, LIMIT_MAX)?;
         let workspace = read.resolve_optional(self.workspace.as_ref())?;
         let mut conditions = String::new();
         let one_more = self.limit + 1;

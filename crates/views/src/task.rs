@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, Variant, ids, kind,
+    Error as Rule, Id, Ref, Time, Variant, command, ids, kind, sentence,
     words::{Level, Priority, TaskStatus, Words},
 };
 use trackway_store::{
@@ -151,7 +151,10 @@ pub fn latest(read: &mut Reader<'_>, from: Id<kind::Task>) -> Result<Latest> {
     let Some(found) = found else {
         let variant = path.first().map_or_else(String::new, |step| step.variant.to_string());
         return Err(Rule::not_found(format!("{variant} is archived, and nothing live replaces it"))
-            .hint("bring it back: trackway task set --workflow NAME --variant VARIANT --archived false")
+            .hint(sentence![
+                "bring it back: ",
+                command!("task set", workflow = "NAME", variant = "VARIANT", archived = false),
+            ])
             .into());
     };
     let skipped = path.len().saturating_sub(PATH_MAX);

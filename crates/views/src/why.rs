@@ -5,9 +5,9 @@ use std::{borrow::Cow, collections::HashSet};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Duration, Error as Rule, Id, Time, ids,
+    Duration, Error as Rule, Id, Time, command, ids,
     kind::{self, ActionType, Kind},
-    text,
+    sentence, text,
     words::RunMode,
 };
 use trackway_store::{
@@ -230,9 +230,12 @@ fn not_found(thing: &str) -> Rule {
         return error.hint(hint);
     }
     if file::is_on_disk(thing) || file::is_on_disk(path) || thing.contains('/') {
-        error.hint(
-            "what agents did before is in their transcripts: trackway ingest; what they do from now on is recorded after: trackway connect claude-code",
-        )
+        error.hint(sentence![
+            "what agents did before is in their transcripts: ",
+            command!("ingest"),
+            "; what they do from now on is recorded after: ",
+            command!("connect claude-code"),
+        ])
     } else {
         error.hint(
             "give the id of a resource or a run, a task's variant, a file, a line of it as path:line, or a commit",

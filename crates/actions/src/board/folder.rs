@@ -9,7 +9,7 @@ use trackway_domain::{
     board_folder::{BOARD_FILE, BoardFile, Folder, RelationFile, STICKIE_SUFFIX, StickieFile},
     board_relations::{ComparedRelation, Names, line},
     board_sync::{Compared, Counts, Moved, Place, compare_stickies, who_moved},
-    kind, text,
+    field, kind, sentence, text,
 };
 use trackway_store::{
     Writer,
@@ -232,7 +232,11 @@ fn refuse_conflicts(
         return Ok(());
     }
     Err(Rule::conflict(format!("edited on both sides: {}", both.join(", ")))
-        .hint("see board diff; --force takes the word of the side that is read. Nothing was changed")
+        .hint(sentence![
+            "see board diff; ",
+            field!(force),
+            " takes the word of the side that is read. Nothing was changed",
+        ])
         .into())
 }
 

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use trackway_domain::{
-    Duration, Error as Rule, Id, Patch, Ref, Variant, kind,
+    Duration, Error as Rule, Id, Patch, Ref, Variant, command, field, kind,
     patch::{self, UNSET},
     queue::MAX_STEPS_MAX,
-    text,
+    sentence, text,
     words::{Heading, Level, Priority, Switch, TaskStatus},
 };
 use trackway_store::{
@@ -69,7 +69,7 @@ pub struct SetTask {
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub shell: Patch<String>,
-    /// The script; - reads standard input
+    /// The script
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub script: Patch<String>,
@@ -178,7 +178,9 @@ impl Action for SetTask {
             (Some(workflow), _) => write.resolve(workflow)?,
             (None, Some(task)) => task.workflow_id,
             (None, None) => {
-                return Err(Rule::usage("a new task needs a workflow").hint("name one with --workflow W").into());
+                return Err(Rule::usage("a new task needs a workflow")
+                    .hint(sentence!["name one with ", field!(workflow), " W"])
+                    .into());
             }
         };
         let workflow = write
@@ -266,7 +268,7 @@ impl SetTask {
         match self.if_revision {
             Some(expected) if expected != revision => {
                 Err(Rule::conflict(format!("the task is at revision {revision}, not {expected}"))
-                    .hint("read it again: trackway task get")
+                    .hint(sentence!["read it again: ", command!("task get")])
                     .into())
             }
             _ => Ok(()),
@@ -321,7 +323,7 @@ fn claim(context: &Context, write: &mut Writer<'_>, variant: &Variant, workflow:
     match owner {
         Some((owner, _)) if owner == workflow.id => Ok(()),
         Some((_, owner)) => Err(Rule::conflict(format!("variant {variant} belongs to workflow {owner}"))
-            .hint(format!("use --workflow {owner}, or another variant"))
+            .hint(sentence!["use ", field!(workflow), format!(" {owner}, or another variant")])
             .into()),
         None => Ok(write.insert(&TaskVariant {
             id: write.new_id::<kind::Task>().uuid(),

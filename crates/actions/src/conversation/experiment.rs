@@ -1,7 +1,7 @@
 //! Experiments: tries inside a conversation, each with its end.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Patch, Ref, kind, patch::UNSET, text, words::ExperimentStatus};
+use trackway_domain::{Error as Rule, Patch, Ref, field, kind, patch::UNSET, sentence, text, words::ExperimentStatus};
 use trackway_store::{Writer, params, tables::Experiment};
 
 use super::set;
@@ -66,7 +66,7 @@ impl Action for SetExperiment {
             },
             _ => {
                 return Err(Rule::usage("a new experiment needs a conversation and a title")
-                    .hint("give it --conversation and --title")
+                    .hint(sentence!["give it ", field!(conversation), " and ", field!(title)])
                     .into());
             }
         };

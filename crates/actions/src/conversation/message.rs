@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref,
+    Error as Rule, Id, Ref, field,
     kind::{self, Kind},
-    patch, text,
+    patch, sentence, text,
     words::MessageStatus,
 };
 use trackway_store::{
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
-    /// What it says, to 1,000,000 characters; - reads standard input
+    /// What it says, to 1,000,000 characters
     #[arg(long, default_value = "", hide_default_value = true)]
     #[schemars(length(min = 1, max = text::BODY_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub body: String,
@@ -161,9 +161,7 @@ impl SendMessage {
     fn cleaned_body(&self) -> Result<String> {
         let body = text::body("body", &self.body, text::BODY_MAX)?;
         if body.trim().is_empty() {
-            return Err(Rule::usage("body is empty")
-                .hint("say something with --body, --file or standard input")
-                .into());
+            return Err(Rule::usage("body is empty").hint(sentence!["give a text with ", field!(body)]).into());
         }
         Ok(body)
     }
@@ -229,7 +227,7 @@ impl SendMessage {
                     "the experiment {:?} is part of another conversation",
                     experiment.title
                 ))
-                .hint("leave out --conversation: the experiment tells it")
+                .hint(sentence!["leave out ", field!(conversation), ": the experiment tells it"])
                 .into());
             }
             return Ok((Some(experiment.conversation_id), Some(experiment.id)));

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 use trackway_domain::{
-    Error as Rule, Patch, Ref, kind,
+    Error as Rule, Patch, Ref, field, kind,
     patch::{self, UNSET},
-    text,
+    sentence, text,
 };
 use trackway_store::{Writer, params, tables::Conversation};
 
@@ -66,7 +66,11 @@ impl Action for SetConversation {
             self.title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
         let mut conversation = match (&before, &title) {
             (Some(before), _) => before.clone(),
-            (None, None) => return Err(Rule::usage("a new conversation needs a title").hint("give it --title").into()),
+            (None, None) => {
+                return Err(Rule::usage("a new conversation needs a title")
+                    .hint(sentence!["give it ", field!(title)])
+                    .into());
+            }
             (None, Some(_)) => Conversation {
                 id: write.new_id(),
                 tenant_id: context.tenant,

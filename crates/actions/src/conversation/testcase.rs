@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use trackway_domain::{
-    Error as Rule, Id, Patch, Ref, Time, junit, kind, patch::UNSET, spawn, text, words::TestcaseStatus,
+    Error as Rule, Id, Patch, Ref, Time, field, junit, kind, patch::UNSET, sentence, spawn, text, words::TestcaseStatus,
 };
 use trackway_store::{
     Writer, params,
@@ -90,7 +90,11 @@ impl Action for SetTestcase {
             self.title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
         let mut testcase = match (&before, &title) {
             (Some(before), _) => before.clone(),
-            (None, None) => return Err(Rule::usage("a new test case needs a title").hint("give it --title").into()),
+            (None, None) => {
+                return Err(Rule::usage("a new test case needs a title")
+                    .hint(sentence!["give it ", field!(title)])
+                    .into());
+            }
             (None, Some(_)) => Testcase {
                 id: write.new_id(),
                 tenant_id: context.tenant,
@@ -166,7 +170,7 @@ fn find(write: &mut Writer<'_>, reference: &Ref<kind::Testcase>) -> Result<Testc
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ImportTestcases {
-    /// The report, as junit.xml, to 20,000,000 bytes; - reads standard input
+    /// The report, as junit.xml, to 20,000,000 bytes
     #[arg(value_name = "FILE")]
     pub junit: String,
     /// The experiment they are results of

@@ -2,10 +2,10 @@
 
 use serde::Deserialize;
 use trackway_domain::{
-    Duration, Error as Rule, Id, Patch, Ref, capability, kind,
+    Duration, Error as Rule, Id, Patch, Ref, capability, field, kind,
     patch::{self, UNSET},
     queue::MAX_STEPS_MAX,
-    text,
+    sentence, text,
     words::{Runner, Switch},
 };
 use trackway_store::{Writer, display::AgentShown, params, tables::Agent};
@@ -104,7 +104,9 @@ impl Action for SetAgent {
             (Some(owner), ..) => owner,
             (None, Some(agent), _) => agent.owner_id,
             (None, None, Actor::Person(person)) => person,
-            (None, None, Actor::Agent(_)) => return Err(Rule::usage("a new agent needs an --owner").into()),
+            (None, None, Actor::Agent(_)) => {
+                return Err(Rule::usage(sentence!["a new agent needs an ", field!(owner)]).into());
+            }
         };
         let mut agent = before.clone().unwrap_or_else(|| new(context, write, handle, owner));
         agent.owner_id = owner;
@@ -124,7 +126,7 @@ impl Action for SetAgent {
         agent.spend_limit = limits::spend_limit(&self.spend_limit)?.apply(agent.spend_limit);
         agent.archived = self.archived.unwrap_or(agent.archived);
         if agent.max_items.is_some_and(|items| items < 1) {
-            return Err(Rule::usage("--max-items is at least 1").into());
+            return Err(Rule::usage(sentence![field!(max_items), " is at least 1"]).into());
         }
         refuse_own_ancestor(write, &agent)?;
         let (agent, saved) = save(context, write, before.as_ref(), agent)?;

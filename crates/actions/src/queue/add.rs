@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Duration, Error as Rule, Id, Patch, Ref, Time, Variant, kind, patch,
+    Duration, Error as Rule, Id, Patch, Ref, Time, Variant, command, field, kind, patch,
     queue::{ATTEMPTS, ATTEMPTS_MAX, CHAIN_MAX, MAX_STEPS_MAX, PRIORITY_MAX, within},
-    text,
+    sentence, text,
     words::{ItemStatus, Switch},
 };
 use trackway_store::{
@@ -197,7 +197,7 @@ impl AddItem {
             why: self.why.as_deref().map(|why| text::line("why", why, text::TEXT_MAX)).transpose()?,
             tags: patch::list("tag", Some(&self.tags))?.unwrap_or_default(),
             role: role.or(task.role),
-            priority: within("--priority", self.priority.unwrap_or_default(), -PRIORITY_MAX, PRIORITY_MAX)?,
+            priority: within(field!(priority), self.priority.unwrap_or_default(), -PRIORITY_MAX, PRIORITY_MAX)?,
             dedup_key: key("dedup key", &self.dedup_key)?,
             concurrency_key: key("concurrency key", &self.concurrency_key)?,
             workspace: write.resolve_optional(self.workspace.as_ref())?,
@@ -205,7 +205,7 @@ impl AddItem {
             is_sent_now: false,
             route: None,
             agent: only_taker(write, self.agent.as_ref())?,
-            max_attempts: within("--max-attempts", self.max_attempts.unwrap_or(ATTEMPTS), 1, ATTEMPTS_MAX)?,
+            max_attempts: within(field!(max_attempts), self.max_attempts.unwrap_or(ATTEMPTS), 1, ATTEMPTS_MAX)?,
             limits: Limits::of(self)?,
             not_before: self.not_before,
             exact: self.exact,
@@ -253,7 +253,7 @@ impl Limits {
     fn of(item: &AddItem) -> Result<Self> {
         let given = |limit: Option<f64>| limit.map_or(Patch::Unset, Patch::Set);
         Ok(Self {
-            max_steps: item.max_steps.map(|steps| within("--max-steps", steps, 1, MAX_STEPS_MAX)).transpose()?,
+            max_steps: item.max_steps.map(|steps| within(field!(max_steps), steps, 1, MAX_STEPS_MAX)).transpose()?,
             timeout: item.timeout,
             spend_limit: limits::spend_limit(&given(item.spend_limit))?.apply(None),
             end_of_run: item.end_of_run.map(Switch::is_on),
@@ -371,10 +371,18 @@ pub(super) fn live_version_of(
     match version {
         Some(version) => Ok((Usable { id, role }, version)),
         None if exact => Err(Rule::conflict(format!("task {variant} is archived"))
-            .hint(format!("without --exact, the current version is run: trackway task latest --variant {variant}"))
+            .hint(sentence![
+                "without ",
+                field!(exact),
+                ", the current version is run: ",
+                command!("task latest", variant = variant),
+            ])
             .into()),
         None => Err(Rule::conflict(format!("task {variant} is archived, and nothing live replaces it"))
-            .hint(format!("bring it back: trackway task set --workflow NAME --variant {variant} --archived false"))
+            .hint(sentence![
+                "bring it back: ",
+                command!("task set", workflow = "NAME", variant = variant, archived = false),
+            ])
             .into()),
     }
 }
@@ -556,7 +564,7 @@ fn only_taker(write: &mut Writer<'_>, agent: Option<&Ref<kind::Agent>>) -> Resul
     let archived = "select handle from agents where tenant_id = ?1 and id = ?2 and archived";
     match write.one::<(String,)>(archived, params![id])? {
         Some((handle,)) => Err(Rule::conflict(format!("agent {handle} is archived, and takes nothing"))
-            .hint(format!("trackway agent set --handle {handle} --archived false brings it back"))
+            .hint(sentence![command!("agent set", handle = handle, archived = false), " brings it back"])
             .into()),
         None => Ok(Some(id)),
     }

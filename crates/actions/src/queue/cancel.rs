@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use trackway_domain::{
-    Error as Rule, Ref, kind, text,
+    Error as Rule, Ref, command, kind, sentence, text,
     words::{ItemStatus, RunStatus},
 };
 use trackway_store::Writer;
@@ -93,7 +93,11 @@ impl Action for RequeueItem {
                 "queue item {} has no live version of its task to run",
                 item.id.short()
             ))
-            .hint("bring an archived version back with trackway task set --workflow NAME --variant VARIANT --archived false, or cancel the item")
+            .hint(sentence![
+                "bring an archived version back with ",
+                command!("task set", workflow = "NAME", variant = "VARIANT", archived = false),
+                ", or cancel the item",
+            ])
             .into());
         }
         if let Some(key) = item.dedup_key.as_deref().filter(|_| item.finished_at.is_some()) {

@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 use trackway_domain::{
-    Error as Rule, Id, Ref, kind,
+    Error as Rule, Id, Ref, command, kind,
     queue::{self, lease},
+    sentence,
 };
 use trackway_store::{
     Engine, Table, Writer, params,
@@ -71,10 +72,11 @@ impl Action for Claim {
                 return Ok(Done::unchanged(Vec::new()));
             }
             return Err(Rule::conflict(format!("agent {} holds as many items as it may", agent.handle))
-                .hint(format!(
-                    "trackway queue held shows them; trackway agent set --handle {} --max-items NUMBER",
-                    agent.handle
-                ))
+                .hint(sentence![
+                    command!("queue held"),
+                    " shows them; ",
+                    command!("agent set", handle = agent.handle, max_items = "NUMBER"),
+                ])
                 .into());
         }
         let roles = roles(&agent);
@@ -153,7 +155,11 @@ fn refuse_held(write: &mut Writer<'_>, item: Id<kind::QueueItem>) -> Result<()> 
     )?;
     match held {
         Some((variant, holder)) => Err(Rule::conflict(format!("task {variant} is claimed by {holder} already"))
-            .hint(format!("its queue item is {}; trackway queue held shows who holds what", item.short()))
+            .hint(sentence![
+                format!("its queue item is {}; ", item.short()),
+                command!("queue held"),
+                " shows who holds what",
+            ])
             .into()),
         None => Ok(()),
     }

@@ -20,7 +20,7 @@ pub(crate) use settle::{Again, Ending, require_lease, settle, settle_with_run, s
 pub use take::{TakeItems, Taken};
 
 use serde::Serialize;
-use trackway_domain::{Error as Rule, Id, Ref, kind, words::ItemStatus};
+use trackway_domain::{Error as Rule, Id, Ref, field, kind, sentence, words::ItemStatus};
 use trackway_store::{Writer, params, tables::QueueItem};
 use uuid::Uuid;
 
@@ -95,7 +95,11 @@ fn check_held(item: &QueueItem, fence: i64, write: &Writer<'_>) -> Result<()> {
     }
     if item.lease_expires.is_none_or(|expires| expires <= write.now) {
         return Err(Rule::conflict(format!("the lease of queue item {short} is over"))
-            .hint("it goes back to the queue; take again, with a longer --lease or with heartbeats")
+            .hint(sentence![
+                "it goes back to the queue; take again, with a longer ",
+                field!(lease),
+                " or with heartbeats",
+            ])
             .into());
     }
     Ok(())

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, ErrorKind, Id, Ref, Time, Variant, kind,
+    Error as Rule, ErrorKind, Id, Ref, Time, Variant, command, field, kind,
     queue::{self, BATCH_MAX, Fenced, lease, lease_end, within},
+    sentence,
     words::{ItemStatus, Runner, TaskStatus},
 };
 use trackway_store::{
@@ -101,13 +102,13 @@ impl Action for TakeItems {
     type Output = Vec<Taken>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let limit = within("--batch", self.batch.unwrap_or(1), 1, BATCH_MAX)?;
+        let limit = within(field!(batch), self.batch.unwrap_or(1), 1, BATCH_MAX)?;
         let limit = usize::try_from(limit).unwrap_or(1);
         let lease_seconds = lease(self.lease)?;
-        within("--done", i64::try_from(self.done.len()).unwrap_or(i64::MAX), 0, BATCH_MAX)?;
+        within(field!(done), i64::try_from(self.done.len()).unwrap_or(i64::MAX), 0, BATCH_MAX)?;
         if let (Actor::Agent(_), [_, ..]) = (context.actor, self.done.as_slice()) {
             return Err(Rule::denied("a run's token ends with its queue item, and takes nothing after it")
-                .hint("trackway queue complete, then take as yourself")
+                .hint(sentence![command!("queue complete"), ", then take as yourself"])
                 .into());
         }
         // The straight way, by one statement, for whom most wait.
@@ -234,7 +235,7 @@ pub(super) fn taking_agent(
     }
     match run::acting_agent(context, write, &reference) {
         Err(Error::Rule(unknown)) if reference.as_str() == WORKER && unknown.kind == ErrorKind::NotFound => {
-            Err(unknown.hint("trackway init makes it again").into())
+            Err(unknown.hint(sentence![command!("init"), " makes it again"]).into())
         }
         acting => acting,
     }
@@ -329,18 +330,19 @@ pub(super) fn why_not(write: &mut Writer<'_>, id: Id<kind::QueueItem>, agent: &A
         ItemStatus::Waiting => {
             refused(format!("waits until {}", item.not_before.map_or_else(|| "later".into(), |time| time.to_string())))
         }
-        ItemStatus::Blocked => refused(format!("is blocked: {}", item.why.unwrap_or_default()))
-            .hint(format!("trackway queue requeue --id {short}")),
+        ItemStatus::Blocked => {
+            refused(format!("is blocked: {}", item.why.unwrap_or_default())).hint(command!("queue requeue", id = short))
+        }
         ItemStatus::Completed | ItemStatus::Failed | ItemStatus::Cancelled => {
             refused(format!("is {} already", item.status))
         }
         ItemStatus::Ready if item.agent_id.is_some_and(|only| only != agent.id) => {
             refused(format!("is not for agent {}", agent.handle))
         }
-        ItemStatus::Ready if free_slots(write, agent)?.is_some_and(|slots| slots.is_empty()) => {
-            Rule::conflict(format!("agent {} holds as many items as it may", agent.handle))
-                .hint(format!("trackway agent set --handle {} --max-items NUMBER", agent.handle))
-        }
+        ItemStatus::Ready if free_slots(write, agent)?.is_some_and(|slots| slots.is_empty()) => Rule::conflict(
+            format!("agent {} holds as many items as it may", agent.handle),
+        )
+        .hint(command!("agent set", handle = agent.handle, max_items = "NUMBER")),
         ItemStatus::Ready if item.role_id.is_some() && item.role_id != agent.role_id && agent.handle != WORKER => {
             refused(format!("is for another role than that of agent {}", agent.handle))
         }

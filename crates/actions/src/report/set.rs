@@ -30,7 +30,7 @@ pub struct SetReport {
     /// The report in short
     #[arg(long, value_name = "TEXT")]
     pub tldr: String,
-    /// The report (at most 100,000 characters); - reads standard input
+    /// The report (at most 100,000 characters)
     #[arg(long, value_name = "TEXT")]
     pub content: String,
 }

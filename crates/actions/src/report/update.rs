@@ -1,7 +1,7 @@
 //! An agent reporting on the task it works on.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Id, Ref, kind, report};
+use trackway_domain::{Error as Rule, Id, Ref, command, field, kind, report, sentence};
 use trackway_store::{Writer, params, tables::Agent};
 
 use super::{Reported, Reporting, resource, write_report};
@@ -24,7 +24,7 @@ pub struct UpdateReport {
     /// The report in short
     #[arg(long, value_name = "TEXT")]
     pub tldr: String,
-    /// The report (at most 100,000 characters); - reads standard input
+    /// The report (at most 100,000 characters)
     #[arg(long, value_name = "TEXT")]
     pub content: String,
     /// The task, when it is another than the run's
@@ -41,13 +41,14 @@ impl Action for UpdateReport {
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let (Actor::Agent(agent), Some(run)) = (context.actor, context.run) else {
             return Err(Rule::denied("an agent reports, in its run")
-                .hint("for an agent you own: trackway report set --agent A --task T")
+                .hint(sentence!["for an agent you own: ", command!("report set", agent = "A", task = "T")])
                 .into());
         };
         let task = match write.resolve_optional(self.task.as_ref())? {
             Some(task) => task,
-            None => task_of(write, run)?
-                .ok_or_else(|| Rule::usage("the run has no task to report on").hint("name one with --task"))?,
+            None => task_of(write, run)?.ok_or_else(|| {
+                Rule::usage("the run has no task to report on").hint(sentence!["name one with ", field!(task)])
+            })?,
         };
         // Held, so that reports of one agent come one after the other, and are dated so.
         write.row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![agent])?;

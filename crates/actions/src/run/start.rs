@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, kind,
+    Error as Rule, Id, Ref, Time, command, field, kind,
     queue::{MAX_STEPS, MAX_STEPS_MAX, within},
     words::{RunMode, RunStatus, Runner},
 };
@@ -96,7 +96,7 @@ impl Action for StartRun {
             return Err(Rule::conflict(format!("the chain of runs is {CHAIN_MAX} deep already")).into());
         }
         let own_limit = task.as_ref().and_then(|task| task.max_steps).or(agent.max_steps).unwrap_or(MAX_STEPS);
-        let max_steps = within("--max-steps", self.max_steps.unwrap_or(own_limit), 1, MAX_STEPS_MAX)?;
+        let max_steps = within(field!(max_steps), self.max_steps.unwrap_or(own_limit), 1, MAX_STEPS_MAX)?;
         let role = write.resolve_optional(self.role.as_ref())?;
         let workspace = write.resolve_optional(self.workspace.as_ref())?;
         let id = write.new_id();
@@ -192,7 +192,7 @@ pub(crate) fn acting_agent(context: &Context, write: &mut Writer<'_>, reference:
     }
     if agent.archived {
         return Err(Rule::conflict(format!("agent {} is archived", agent.handle))
-            .hint(format!("trackway agent set --handle {} --archived false", agent.handle))
+            .hint(command!("agent set", handle = agent.handle, archived = false))
             .into());
     }
     Ok(agent)

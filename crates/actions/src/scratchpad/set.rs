@@ -22,7 +22,7 @@ pub struct SetScratchpad {
     /// The agent
     #[arg(long)]
     pub agent: Ref<kind::Agent>,
-    /// The new content (at most 10,000 characters, empty clears); - reads standard input
+    /// The new content (at most 10,000 characters, empty clears)
     #[arg(long)]
     pub content: String,
     /// Only when the scratchpad is at this revision

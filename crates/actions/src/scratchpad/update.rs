@@ -1,7 +1,7 @@
 //! An agent writing its own scratchpad.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Error as Rule, scratchpad};
+use trackway_domain::{Error as Rule, command, scratchpad, sentence};
 use trackway_store::Writer;
 
 use super::{Written, about, write_revision};
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateScratchpad {
-    /// The new content; - reads standard input
+    /// The new content
     #[arg(long)]
     pub content: String,
     /// Only when the scratchpad is at this revision
@@ -43,7 +43,7 @@ impl Action for UpdateScratchpad {
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let Actor::Agent(agent) = context.actor else {
             return Err(Rule::denied("a person has no scratchpad")
-                .hint("to correct an agent's: trackway scratchpad set --agent A --content C")
+                .hint(sentence!["to correct an agent's: ", command!("scratchpad set", agent = "A", content = "C")])
                 .into());
         };
         let content = scratchpad::accepted(&self.content)?;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use trackway_domain::{Error as Rule, Id, Ref, kind};
+use trackway_domain::{Error as Rule, Id, Ref, field, kind, sentence};
 use trackway_store::{
     Writer, params,
     sql::Param,
@@ -56,7 +56,7 @@ impl Action for CleanupOldSpawns {
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         if self.keep < 0 {
-            return Err(Rule::usage("--keep is 0 or more").into());
+            return Err(Rule::usage(sentence![field!(keep), " is 0 or more"]).into());
         }
         let session = find(write, &self.session)?;
         let old = format!(

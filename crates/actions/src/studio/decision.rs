@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use trackway_domain::{Error as Rule, Id, Ref, Time, kind, text, vote_results::OptionResult, words::DecisionStatus};
+use trackway_domain::{
+    Error as Rule, Id, Ref, Time, command, kind, sentence, text, vote_results::OptionResult, words::DecisionStatus,
+};
 use trackway_store::{
     Writer, params,
     tables::{Decision, DecisionOption},
@@ -166,7 +168,7 @@ pub(super) fn options(write: &mut Writer<'_>, decision: Id<kind::Decision>) -> R
 pub(super) fn require_open(decision: &Decision, now: Time) -> Result<()> {
     if decision.status == DecisionStatus::Closed {
         return Err(Rule::conflict(format!("the decision {:?} is closed", decision.question))
-            .hint(format!("its results: trackway decision results {}", decision.id.short()))
+            .hint(sentence!["its results: ", command!("decision results", [decision.id.short()])])
             .into());
     }
     match decision.deadline {

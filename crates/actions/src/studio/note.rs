@@ -1,7 +1,7 @@
 //! Notes: written, changed with their history kept, read and confirmed.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Error as Rule, Id, Ref, kind, text};
+use trackway_domain::{Error as Rule, Id, Ref, command, kind, sentence, text};
 use trackway_store::{
     Writer, params,
     tables::{Confirmation, Note, NoteRevision},
@@ -27,7 +27,7 @@ pub struct CreateNote {
     #[arg(long)]
     #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
     pub title: String,
-    /// Its text, to 1,000,000 characters; - reads standard input
+    /// Its text, to 1,000,000 characters
     #[arg(long, default_value = "", hide_default_value = true)]
     #[serde(default)]
     pub body: String,
@@ -115,7 +115,7 @@ pub struct UpdateNote {
     /// A new title
     #[arg(long)]
     pub title: Option<String>,
-    /// A new text (empty clears it, - reads standard input)
+    /// A new text (empty clears it)
     #[arg(long)]
     pub body: Option<String>,
     /// Only when the note is at this revision
@@ -135,7 +135,7 @@ impl Action for UpdateNote {
             && expected != before.revision
         {
             return Err(Rule::conflict(format!("the note is at revision {}, not {expected}", before.revision))
-                .hint(format!("read it again: trackway note show {}", before.id.short()))
+                .hint(sentence!["read it again: ", command!("note show", [before.id.short()])])
                 .into());
         }
         let mut note = before.clone();

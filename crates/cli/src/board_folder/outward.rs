@@ -11,7 +11,7 @@ use trackway_domain::{
     },
     board_relations::{ComparedRelation, line},
     board_sync::{Compared, Counts, Moved, Place, compare_stickies, who_moved},
-    kind,
+    field, kind, sentence,
 };
 use trackway_store::boards::WholeBoard;
 use uuid::Uuid;
@@ -83,7 +83,11 @@ pub(super) fn outward(
     both.extend((moved == Moved::Both).then(|| BOARD_FILE.to_owned()));
     if !both.is_empty() && !force {
         return Err(Rule::conflict(format!("edited on both sides: {}", both.join(", ")))
-            .hint("see board diff; --force takes the word of the side that is read. Nothing was changed")
+            .hint(sentence![
+                "see board diff; ",
+                field!(force),
+                " takes the word of the side that is read. Nothing was changed",
+            ])
             .into());
     }
     if !dry {

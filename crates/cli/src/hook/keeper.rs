@@ -153,7 +153,7 @@ pub fn keep(arguments: &[OsString]) -> ExitCode {
     let (core, place) = match opened {
         Ok(opened) => opened,
         Err(failure) => {
-            log(&user_folder(), "keeper", &failure.message);
+            log(&user_folder(), "keeper", &failure.message.to_string());
             return ExitCode::FAILURE;
         }
     };

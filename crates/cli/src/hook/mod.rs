@@ -121,7 +121,7 @@ fn take(memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<St
         match Location::find_from(cwd, db.filter(|db| !db.is_empty()), tenant.filter(|tenant| !tenant.is_empty())) {
             Ok(location) => location,
             Err(failure) => {
-                log(&user_folder(), &event.hook_event_name, &failure.message);
+                log(&user_folder(), &event.hook_event_name, &failure.message.to_string());
                 return None;
             }
         };
@@ -194,7 +194,7 @@ impl Place {
                 log(&self.folder, &event.hook_event_name, &why);
             }
         } else {
-            log(&self.folder, &event.hook_event_name, &failure.message);
+            log(&self.folder, &event.hook_event_name, &failure.message.to_string());
         }
         None
     }

@@ -70,7 +70,7 @@ impl Hook<'_> {
             match outcome {
                 Ok((spooled, event)) => match self.take(&event, Memory::Off, spooled.at) {
                     Err(failure) if failure.is_passing => return Err(failure),
-                    Err(failure) => log(self.folder, &event.hook_event_name, &failure.message),
+                    Err(failure) => log(self.folder, &event.hook_event_name, &failure.message.to_string()),
                     Ok(_) => {}
                 },
                 Err(why) => log(self.folder, "spool", &why),

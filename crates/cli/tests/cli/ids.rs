@@ -35,7 +35,7 @@ fn ids_that_end_alike(house: &House) {
     let error = read.entry_ending("abcd1234", None).unwrap_err();
     assert_eq!(error.to_string(), "\"abcd1234\" is the end of 2 ids");
     assert_eq!(
-        error.hint().unwrap(),
+        error.hint().unwrap().to_string(),
         "type more of it: 100000000000000000000abcd1234 (note twin), 200000000000000000000abcd1234 (note twin)"
     );
     let forms = read.short_forms(&ids).unwrap();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use trackway_domain::{text, wake_context::fenced};
 
-use crate::{markdown, page::Page, problem::Problem};
+use crate::{markdown, page::Page, problem::Problem, sentence::rendered};
 
 /// Characters of an answer; the rest is asked for.
 pub const ANSWER_MAX: usize = 8_000;
@@ -51,8 +51,9 @@ fn shortened(data: Value) -> Value {
 
 /// A failure, and what to do.
 pub fn problem(problem: &Problem) -> String {
-    let hint = problem.hint.as_deref().map_or_else(String::new, |hint| format!("\nhint: {}", text::clean_line(hint)));
-    format!("error: {}{}", text::cut(&text::clean(&problem.message), SAID_MAX), text::cut(&hint, SAID_MAX))
+    let message = text::clean(&rendered(&problem.message));
+    let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {}", text::clean_line(&rendered(hint))));
+    format!("error: {}{}", text::cut(&message, SAID_MAX), text::cut(&hint.unwrap_or_default(), SAID_MAX))
 }
 
 /// A part of a text from a character on, that says where it goes on. Fences that are cut are closed and opened again, so

@@ -1,6 +1,6 @@
 //! What can go wrong between us and a database.
 
-use trackway_domain::ErrorKind;
+use trackway_domain::{ErrorKind, Sentence, command, sentence};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -98,14 +98,23 @@ impl Error {
         matches!(self, Self::Full(_) | Self::ReadOnly(_))
     }
 
-    pub fn hint(&self) -> Option<String> {
+    pub fn message(&self) -> Sentence {
+        match self {
+            Self::Rule(rule) => rule.message.clone(),
+            _ => self.to_string().into(),
+        }
+    }
+
+    pub fn hint(&self) -> Option<Sentence> {
         let hint = match self {
             Self::Rule(rule) => return rule.hint.clone(),
+            Self::Missing(_) => {
+                return Some(sentence!["make it with: ", command!("init"), " (with the same --db)"]);
+            }
             Self::Url(given) if !given.contains("://") && given.contains(['/', '.']) => {
-                return Some(format!("for a file: sqlite:{given}"));
+                return Some(format!("for a file: sqlite:{given}").into());
             }
             Self::Url(_) => "use sqlite:PATH or postgres://USER@HOST/DATABASE",
-            Self::Missing(_) => "make it with: trackway init (with the same --db)",
             Self::NotOurs(_) => "give another file with --db; this one was left as it is",
             Self::Newer { .. } => "install the newer Trackway; the database was left as it is",
             Self::Busy(_) | Self::Again(_) => "try again in a moment",
@@ -127,7 +136,7 @@ impl Error {
                 return None;
             }
         };
-        Some(hint.to_owned())
+        Some(hint.into())
     }
 }
 

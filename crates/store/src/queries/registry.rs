@@ -8,8 +8,10 @@ use std::{
 use trackway_domain::{
     Error as Rule, Id, Ref,
     close_matches::close_matches,
-    ids,
+    command, ids,
     kind::{self, Kind, Marker},
+    sentence,
+    sentence::Command,
 };
 use uuid::Uuid;
 
@@ -266,13 +268,15 @@ impl Reader<'_> {
             params![NAMES_SEARCHED],
         )?;
         let close = close_matches(text, names.iter().map(|(name,)| name.as_str()));
-        let naming = if kind == Kind::Agent { "--handle" } else { "--name" };
-        Ok(if names.is_empty() && matches!(kind, Kind::Role | Kind::Workflow | Kind::Agent) {
-            error.hint(format!("there is none yet: trackway {kind} set {naming} {text}"))
-        } else if close.is_empty() {
-            error.hint(format!("trackway {kind} list"))
-        } else {
-            error.hint(format!("did you mean {}?", close.join(" or ")))
+        if !close.is_empty() {
+            return Ok(error.hint(format!("did you mean {}?", close.join(" or "))));
+        }
+        if let Some(making) = making(kind, text).filter(|_| names.is_empty()) {
+            return Ok(error.hint(sentence!["there is none yet: ", making]));
+        }
+        Ok(match listing(kind) {
+            Some(listing) => error.hint(listing),
+            None => error,
         })
     }
 
@@ -352,8 +356,34 @@ pub fn tenant_and_person(
     found.into_iter().next().ok_or_else(|| no_tenant(name))
 }
 
+/// The command that makes a thing, where it needs nothing but a name.
+fn making(kind: Kind, name: &str) -> Option<Command> {
+    match kind {
+        Kind::Agent => Some(command!("agent set", handle = name)),
+        Kind::Role => Some(command!("role set", name = name)),
+        Kind::Workflow => Some(command!("workflow set", name = name)),
+        _ => None,
+    }
+}
+
+/// The command that lists things of a kind in `NAMED`.
+fn listing(kind: Kind) -> Option<Command> {
+    match kind {
+        Kind::Agent => Some(command!("agent list")),
+        Kind::Board => Some(command!("board list")),
+        Kind::Label => Some(command!("label list")),
+        Kind::Person => Some(command!("person list")),
+        Kind::Role => Some(command!("role list")),
+        Kind::Studio => Some(command!("studio list")),
+        Kind::Task => Some(command!("task list")),
+        Kind::Workflow => Some(command!("workflow list")),
+        Kind::Workspace => Some(command!("workspace list")),
+        _ => None,
+    }
+}
+
 fn no_tenant(name: &str) -> crate::Error {
     Rule::not_found(format!("there is no tenant {name:?}"))
-        .hint("trackway tenant list shows them; trackway init makes the first")
+        .hint(sentence![command!("tenant list"), " shows them; ", command!("init"), " makes the first"])
         .into()
 }

@@ -47,7 +47,7 @@ const DERIVED: &[&str] = &["updated_at", "content_hash", "dependency_count", "de
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ImportBeads {
-    /// Its issues, as .beads/issues.jsonl, to 64,000,000 bytes; - reads standard input
+    /// Its issues, as .beads/issues.jsonl, to 64,000,000 bytes
     #[arg(value_name = "FILE")]
     pub issues: String,
     /// The command, the first part of the variants (beads, when it is not said)
