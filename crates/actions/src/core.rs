@@ -1,6 +1,6 @@
 //! The write path: authorise, perform, record touches, append to the log, in one transaction.
 
-use std::{thread, time::Duration};
+use std::{slice, thread, time::Duration};
 
 use serde_json::Value;
 use trackway_domain::{
@@ -75,12 +75,12 @@ impl Core {
 
     /// Executes an action.
     pub fn execute<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
-        only(self.transact(context, Ending::Commit, |work| work.perform_all(std::slice::from_ref(action)))?)
+        only(self.execute_all(context, slice::from_ref(action))?)
     }
 
     /// Executes several actions in one transaction: all or none.
     pub fn execute_all<A: Action>(&self, context: &Context, actions: &[A]) -> Result<Vec<A::Output>> {
-        self.transact(context, Ending::Commit, |work| work.perform_all(actions))
+        self.perform_all(context, actions, Ending::Commit)
     }
 
     /// Executes actions of two kinds in one transaction: all or none.
@@ -90,31 +90,46 @@ impl Core {
         first: &[A],
         second: &[B],
     ) -> Result<(Outputs<A>, Outputs<B>)> {
-        self.transact(context, Ending::Commit, |work| Ok((work.perform_all(first)?, work.perform_all(second)?)))
+        let mut outputs = None;
+        self.transact(context, Ending::Commit, &mut |work| {
+            outputs = Some((work.perform_all(first)?, work.perform_all(second)?));
+            Ok(())
+        })?;
+        Ok(outputs.unwrap_or_default())
     }
 
     /// Does everything an action does, answers as it would, and leaves no trace.
     pub fn rehearse<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
-        only(self.transact(context, Ending::Rollback, |work| work.perform_all(std::slice::from_ref(action)))?)
+        only(self.perform_all(context, slice::from_ref(action), Ending::Rollback)?)
     }
 
-    fn transact<T>(
+    fn perform_all<A: Action>(&self, context: &Context, actions: &[A], ending: Ending) -> Result<Outputs<A>> {
+        let mut outputs = Vec::new();
+        self.transact(context, ending, &mut |work| {
+            outputs = work.perform_all(actions)?;
+            Ok(())
+        })?;
+        Ok(outputs)
+    }
+
+    /// Not generic over what is performed, because generic code is compiled again for every action.
+    fn transact(
         &self,
         context: &Context,
         ending: Ending,
-        perform: impl Fn(&mut AtWork<'_, '_>) -> Result<T>,
-    ) -> Result<T> {
-        let attempt = |hopeful| -> Result<T> {
+        perform: &mut dyn FnMut(&mut AtWork<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut attempt = |hopeful| -> Result<()> {
             let mut write = self.begin(context)?;
             write.hopeful = hopeful;
             let context = &settled(context, &mut write)?;
             let mut work = AtWork { context, write: &mut write, standing: None, is_held: false, logged: Vec::new() };
-            let outputs = perform(&mut work)?;
+            perform(&mut work)?;
             let logged = work.append()?;
             if ending == Ending::Commit {
                 self.commit(context, write, logged.as_ref())?;
             }
-            Ok(outputs)
+            Ok(())
         };
         // Asking before writing is a round trip, which only PostgreSQL has. A rehearsal never gets to the refusal.
         let hopeful = self.store.engine() == Engine::Postgres && ending == Ending::Commit;
@@ -222,22 +237,22 @@ struct AtWork<'a, 'w> {
 
 impl AtWork<'_, '_> {
     fn perform_all<A: Action>(&mut self, actions: &[A]) -> Result<Outputs<A>> {
-        self.authorise::<A>()?;
+        self.authorise(A::NAME, A::CAPABILITY, A::ONLY_TELLS)?;
         let dones = A::perform_all(actions, self.context, self.write)?;
         record_all(self.context, self.write, dones, &mut self.logged)
     }
 
     /// Default deny: a run must be running, its token valid, and the capability allowed.
-    fn authorise<A: Action>(&mut self) -> Result<()> {
+    fn authorise(&mut self, action: &str, capability: &str, only_tells: bool) -> Result<()> {
         if let Some(token) = self.context.token {
-            token::check::<A>(self.write, token)?;
+            token::check(action, self.write, token)?;
         }
         match (self.context.actor, self.context.run) {
-            (Actor::Person(_), _) => Ok(capability::check_person(A::CAPABILITY)?),
+            (Actor::Person(_), _) => Ok(capability::check_person(capability)?),
             (Actor::Agent(_), None) => Err(Rule::denied("an agent acts in a run, with the run's token").into()),
             (Actor::Agent(agent), Some(run)) => {
-                let allowance = capability::allowance(A::CAPABILITY);
-                if A::ONLY_TELLS && self.write.hopeful && allowance == Some(Allowance::OwnRun) {
+                let allowance = capability::allowance(capability);
+                if only_tells && self.write.hopeful && allowance == Some(Allowance::OwnRun) {
                     if !self.is_held {
                         hold(self.write, agent, run)?;
                         self.is_held = true;
@@ -248,7 +263,7 @@ impl AtWork<'_, '_> {
                     Some((held_for, standing)) if held_for == allowance => standing,
                     _ => let_in(self.write, agent, run, allowance)?,
                 };
-                capability::check_agent(&standing.handle, standing.capabilities.as_deref(), A::CAPABILITY)?;
+                capability::check_agent(&standing.handle, standing.capabilities.as_deref(), capability)?;
                 if let (Some(item), Some(fence)) = (standing.queue_item_id, standing.fence) {
                     let lease = Lease { item, fence, expires: standing.lease_expires, seconds: standing.lease_seconds };
                     keep_alive(self.write, &lease)?;
@@ -354,7 +369,9 @@ fn record_all<A: Action>(
         if context.run.is_some() {
             touches.extend(touched.recorded());
         }
-        logged.extend(about.iter().map(|about| event(context, write, A::NAME, about, detail.as_ref())));
+        for about in &about {
+            logged.push(event(context, write, A::NAME, about, detail.as_ref()));
+        }
     }
     if let Some(run) = context.run {
         record_touches(write, run, touches, write.now)?;

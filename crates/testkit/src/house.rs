@@ -12,7 +12,7 @@ use trackway_store::{Engine, Reader, Store};
 use uuid::Uuid;
 
 use crate::{
-    database::{TestDatabase, database},
+    database::{TestDatabase, migrated_database},
     run::RunHand,
     snapshot::Snapshot,
 };
@@ -32,7 +32,7 @@ pub struct House {
 impl House {
     /// Founds a house on an engine.
     pub fn on(engine: Engine) -> Self {
-        let database = database(engine);
+        let database = migrated_database(engine);
         let core = Core::new(Store::create(database.url()).unwrap());
         let ada = founded(&core, LOCAL_TENANT);
         Self { core, ada, database }

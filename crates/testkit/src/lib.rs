@@ -19,7 +19,7 @@ pub mod scripted_model;
 mod server;
 mod snapshot;
 
-pub use database::{TestDatabase, database};
+pub use database::{TestDatabase, database, migrated_database};
 pub use house::{Hand, House, id};
 pub use network::Network;
 pub use program::{copy_program, write_program};

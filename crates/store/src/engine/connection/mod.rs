@@ -195,21 +195,35 @@ impl Connection {
 
     /// Runs a query and reads every row. Placeholders are `?1`, `?2`, ... in the text of both engines.
     pub fn query<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        self.each_row(sql, params, &mut |row| {
+            all.push(T::from_row(row)?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Hands over every row of a query. Apart from `query`, because `query` is compiled for every type of row.
+    fn each_row(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+        read: &mut dyn FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()> {
         match self {
             Self::Sqlite(connection) => {
                 let mut statement = connection.prepare_cached(sql)?;
                 let mut rows = statement.query(rusqlite::params_from_iter(params))?;
-                let mut all = Vec::new();
                 while let Some(row) = rows.next()? {
-                    all.push(T::from_row(&Row::Sqlite(row))?);
+                    read(&Row::Sqlite(row))?;
                 }
-                Ok(all)
+                Ok(())
             }
             Self::Postgres(postgres) => {
-                let read =
-                    |rows: &[tokio_postgres::Row]| rows.iter().map(|row| T::from_row(&Row::Postgres(row))).collect();
+                let mut read_all =
+                    |rows: &[tokio_postgres::Row]| rows.iter().try_for_each(|row| read(&Row::Postgres(row)));
                 if let Some(rows) = postgres.known(sql, params) {
-                    return read(rows);
+                    return read_all(rows);
                 }
                 if let Some(any) = &mut postgres.put_off {
                     *any = true;
@@ -217,7 +231,10 @@ impl Connection {
                     return Err(Error::PutOff);
                 }
                 let rows = postgres.query_beside_expected(Some((sql, params)))?;
-                postgres.known(sql, params).map_or_else(|| read(&rows), read)
+                match postgres.known(sql, params) {
+                    Some(rows) => read_all(rows),
+                    None => read_all(&rows),
+                }
             }
         }
     }
