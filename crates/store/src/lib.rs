@@ -2,6 +2,7 @@
 
 pub mod bell;
 pub mod boards;
+mod clock;
 pub mod completeness;
 pub mod connection;
 pub mod current_reports;
@@ -31,6 +32,7 @@ pub mod transfer;
 pub mod url;
 pub mod wake;
 
+pub use clock::Clock;
 pub use connection::Engine;
 pub use error::{Error, Result};
 pub use moment::Moment;

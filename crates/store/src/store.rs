@@ -19,10 +19,11 @@ use uuid::Uuid;
 
 use crate::{
     bell,
+    clock::Clock,
     connection::{COMMIT, Connection, Engine, VISITOR_SECONDS, log_bytes},
     error::{Error, Result},
     migrate,
-    moment::Clock,
+    moment::LatestMoment,
     shared_commit::{Company, Turn, Turns},
     sql::{FromRow, Param},
     url::Url,
@@ -48,6 +49,7 @@ pub struct Store {
     wait_ms: Option<u32>,
     /// The file that was opened.
     file: Option<FileIdentity>,
+    latest_moment: LatestMoment,
     clock: Clock,
 }
 
@@ -139,7 +141,18 @@ impl Store {
     fn over(url: Url, connection: Connection, wait_ms: Option<u32>) -> Self {
         let file = identity_at(&url);
         let idle = Idle(Mutex::new(vec![connection]));
-        Self { url, idle, turns: Turns::default(), wait_ms, file, clock: Clock::default() }
+        let (latest_moment, clock) = (LatestMoment::default(), Clock::system());
+        Self { url, idle, turns: Turns::default(), wait_ms, file, latest_moment, clock }
+    }
+
+    /// The same database, with its rows dated by this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    pub fn now(&self) -> Time {
+        self.clock.now()
     }
 
     pub fn url(&self) -> &Url {
@@ -178,7 +191,7 @@ impl Store {
             }
         };
         // Read after the lock was had: what is written later is also dated later.
-        let now = Time::now();
+        let now = self.now();
         let (ids, unindexed) = (Cell::new(0), Vec::new());
         Ok(Writer {
             reader: Reader { lent, tenant, agent: None, queries: 0, resolved: None },
@@ -270,8 +283,8 @@ impl Store {
         Ok(connection)
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.clock
+    pub(crate) fn latest_moment(&self) -> &LatestMoment {
+        &self.latest_moment
     }
 }
 
@@ -400,6 +413,11 @@ pub struct Reader<'a> {
 impl Reader<'_> {
     pub fn engine(&self) -> Engine {
         self.lent.engine()
+    }
+
+    /// The time now. A question that is to be of one time reads it once.
+    pub fn now(&self) -> Time {
+        self.lent.store.now()
     }
 
     /// Answers views on behalf of an agent: some views restrict what an agent may read.
@@ -653,7 +671,7 @@ impl Writer<'_> {
 
     /// Reads the clock again, once a lock was had that others may have held.
     pub fn after_waiting(&mut self) {
-        self.now = self.now.max(Time::now());
+        self.now = self.now.max(self.reader.now());
     }
 
     /// Lets one transaction at a time change the catalog's graphs (replacements, links, pins), whose rules look
