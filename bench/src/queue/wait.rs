@@ -7,7 +7,7 @@ use std::{
 };
 
 use trackway_actions::{Core, queue::TakeItems};
-use trackway_store::{Engine, Store, bell::Listener};
+use trackway_store::{Engine, Store, queue_notify::Listener};
 
 use super::ours::Ours;
 use crate::{

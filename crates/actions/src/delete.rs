@@ -3,11 +3,12 @@
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Id, Ref, kind};
 use trackway_store::{
-    Writer, params,
-    shown::{
+    Writer,
+    display::{
         AgentShown, CommitmentShown, ConversationShown, DecisionShown, ExperimentShown, NoteShown, RouteShown,
         TaskShown, WorkflowShown,
     },
+    params,
     tables::{
         Agent, Commitment, Conversation, Decision, Experiment, Label, Note, Role, Route, Studio, Workflow, Workspace,
     },

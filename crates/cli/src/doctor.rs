@@ -11,7 +11,7 @@ use serde_json::json;
 use trackway_actions::queue::CleanupLeases;
 use trackway_claude::{discover, settings::connected_memory, transcript::Transcript};
 use trackway_domain::{Error as Rule, Time};
-use trackway_store::{Engine, Reader, completeness::Missing, health::Health, params, transfer};
+use trackway_store::{Engine, Reader, health::Health, params, schema_check::Missing, transfer};
 
 use crate::{
     connect,

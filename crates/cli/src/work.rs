@@ -22,7 +22,7 @@ use trackway_domain::{
 use trackway_runner::{
     Event, Note, Serves, Settings, Stopping, agent::Means, executor::Ended, service, signals::Signals, worker,
 };
-use trackway_store::shown::TaskShown;
+use trackway_store::display::TaskShown;
 use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
 
 use crate::{

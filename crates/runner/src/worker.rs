@@ -18,7 +18,7 @@ use trackway_actions::{
     run::CancelRun,
 };
 use trackway_domain::{Error as Rule, Id, Ref, kind};
-use trackway_store::bell::Listener;
+use trackway_store::queue_notify::Listener;
 use trackway_views::assignment::{self, LeftAlone};
 
 use crate::{

@@ -1,41 +1,13 @@
-//! Rows in and out. One SQL text for both engines, dispatched in `connection`; types crossed in `sql`.
+//! The database of both engines. `engine` connects, migrates, copies and runs a query, and alone knows which engine
+//! answers; `queries` holds the tables and the statements that several actions or views share.
 
-pub mod bell;
-pub mod boards;
-mod clock;
-pub mod completeness;
-pub mod connection;
-pub mod current_reports;
-pub mod error;
-pub mod foreign;
-pub mod health;
-pub mod linked_tasks;
-pub mod migrate;
-pub mod moment;
-pub mod queue;
-mod reach;
-pub mod registry;
-pub mod replacements;
-pub mod results;
-pub mod schema;
-pub mod search;
-mod shared_commit;
-pub mod shown;
-pub mod soundness;
-pub mod sql;
-pub mod store;
-pub mod table;
-pub mod tables;
-mod tls;
-mod touches;
-pub mod transfer;
-pub mod url;
-pub mod wake;
+pub mod engine;
+pub mod queries;
 
-pub use clock::Clock;
-pub use connection::Engine;
-pub use error::{Error, Result};
-pub use moment::Moment;
-pub use store::{Reader, Store, TenantId, Writer};
-pub use table::Table;
-pub use url::Url;
+pub use engine::{
+    Clock, Engine, Error, Moment, Reader, Result, Store, Table, TenantId, Url, Writer, connection, error, foreign,
+    health, migrate, queue_notify, schema, schema_check, sql, store, table, transfer, url,
+};
+pub use queries::{
+    boards, current_reports, display, integrity, linked_tasks, queue, registry, replacements, search, tables, wake,
+};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use trackway_actions::{Context, Credential, context::Secret};
 use trackway_domain::{Id, Ref, Time, kind, kind::ResourceType, words::RunStatus};
-use trackway_store::shown::RunShown;
+use trackway_store::display::RunShown;
 use trackway_testkit::{House, RunHand, engines};
 use trackway_views::{
     View,

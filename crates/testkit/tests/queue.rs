@@ -11,7 +11,7 @@ use trackway_actions::{
     queue::{AddItem, Added, CompleteItem, TakeItems},
 };
 use trackway_domain::{ErrorKind, Ref, Time};
-use trackway_store::{Engine, bell::Listener, params, sql::Param, tables::Run};
+use trackway_store::{Engine, params, queue_notify::Listener, sql::Param, tables::Run};
 use trackway_testkit::{House, engines};
 
 /// A house with a task that is run again and again, and one that is done once.

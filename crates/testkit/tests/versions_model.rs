@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 use trackway_domain::{Ref, Time, kind};
-use trackway_store::shown::{QueueItemShown, RouteShown};
+use trackway_store::display::{QueueItemShown, RouteShown};
 use trackway_testkit::{Engine, House};
 use trackway_views::{View, package::ResolvePackage, task::Ready, wake::Wake, wake::WakeShown};
 

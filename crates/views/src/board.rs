@@ -6,8 +6,9 @@ use trackway_domain::{
     words::{RelationType, StickiePriority},
 };
 use trackway_store::{
-    Reader, Result, params,
-    shown::{BoardShown, RelationShown, StickieShown},
+    Reader, Result,
+    display::{BoardShown, RelationShown, StickieShown},
+    params,
     table::Shown,
 };
 

@@ -8,8 +8,9 @@ use trackway_domain::{
     words::{LinkType, TaskStatus},
 };
 use trackway_store::{
-    Reader, Result, Table, params, row,
-    shown::{AgentShown, LinkShown, TokenShown, WorkflowShown},
+    Reader, Result, Table,
+    display::{AgentShown, LinkShown, TokenShown, WorkflowShown},
+    params, row,
     table::Shown,
     tables::{Label, Person, Role, Studio, Workspace},
 };

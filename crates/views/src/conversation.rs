@@ -7,7 +7,7 @@ use trackway_domain::{
 };
 use trackway_store::{
     Reader, Result,
-    shown::{ConversationShown, ExperimentShown, RouteShown, TestcaseShown},
+    display::{ConversationShown, ExperimentShown, RouteShown, TestcaseShown},
     table::Shown,
 };
 

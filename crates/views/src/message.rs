@@ -7,7 +7,7 @@ use trackway_domain::{
     text,
     words::{MessageStatus, RunStatus},
 };
-use trackway_store::{Engine, Reader, Result, params, row, shown::MessageShown, table::Shown};
+use trackway_store::{Engine, Reader, Result, display::MessageShown, params, row, table::Shown};
 use uuid::Uuid;
 
 use crate::{

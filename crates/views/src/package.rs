@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Error as Rule, Id, Ref, Time, Variant, kind, words::Level};
-use trackway_store::{Reader, Result, params, shown::PackageShown, table::Shown};
+use trackway_store::{Reader, Result, display::PackageShown, params, table::Shown};
 use uuid::Uuid;
 
 use crate::{

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Duration, Id, Ref, Time, kind, words::ItemStatus};
-use trackway_store::{Reader, Result, params, row, shown::QueueItemShown, sql::ToParam, table::Shown};
+use trackway_store::{Reader, Result, display::QueueItemShown, params, row, sql::ToParam, table::Shown};
 
 use crate::{
     page::{Filter, LIMIT_MAX, Listed, Order, Page, cut_texts},

@@ -3,8 +3,9 @@
 use serde::Serialize;
 use trackway_domain::{Id, Time, kind};
 use trackway_store::{
-    Engine, Reader, Result, params,
-    shown::{BoardShown, MessageShown, PackageShown, QueueItemShown, RouteShown, TaskShown},
+    Engine, Reader, Result,
+    display::{BoardShown, MessageShown, PackageShown, QueueItemShown, RouteShown, TaskShown},
+    params,
     sql::Param,
     table::Shown,
 };

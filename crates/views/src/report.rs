@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Ref, Time, kind};
-use trackway_store::{Reader, Result, current_reports::Tasks, shown::ReportShown, table::Shown};
+use trackway_store::{Reader, Result, current_reports::Tasks, display::ReportShown, table::Shown};
 
 use crate::{
     page::{Filter, Listed, Order, Page, cut_texts},

@@ -9,8 +9,9 @@ use trackway_domain::{
     words::{MessageStatus, RunStatus, StepType},
 };
 use trackway_store::{
-    Reader, Result, params, row,
-    shown::RunShown,
+    Reader, Result,
+    display::RunShown,
+    params, row,
     sql::Param,
     table::Shown,
     tables::{RunWake, Step, ToldContext, Usage},

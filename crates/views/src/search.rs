@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Error as Rule, Id, Time, ids, kind, kind::Kind, search_query::SearchQuery, snippet::snippet};
 use trackway_store::{
-    Reader, Result, params,
+    Reader, Result,
+    display::MessageShown,
+    params,
     search::Found,
-    shown::MessageShown,
     sql::{Param, ToParam},
 };
 use uuid::Uuid;

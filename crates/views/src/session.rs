@@ -8,8 +8,9 @@ use trackway_domain::{
     words::{Evidence, FileChange, RunStatus},
 };
 use trackway_store::{
-    Reader, Result, params, row,
-    shown::{RunShown, SessionShown, SpawnShown, SubagentShown},
+    Reader, Result,
+    display::{RunShown, SessionShown, SpawnShown, SubagentShown},
+    params, row,
     sql::ToParam,
     table::Shown,
     tables::SpawnMatch,

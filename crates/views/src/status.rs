@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Time, words::RunStatus};
-use trackway_store::{Reader, Result, params, shown::RunShown};
+use trackway_store::{Reader, Result, display::RunShown, params};
 
 use crate::{
     assignment::{self, LeftAlone},

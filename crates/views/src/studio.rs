@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Id, Ref, Time, kind, vote_results::OptionResult, words::ActorKind};
 use trackway_store::{
-    Reader, Result, params, row,
-    shown::{CommitmentShown, DecisionShown, NoteShown},
+    Reader, Result,
+    display::{CommitmentShown, DecisionShown, NoteShown},
+    params, row,
     table::Shown,
 };
 

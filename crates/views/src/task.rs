@@ -8,10 +8,11 @@ use trackway_domain::{
     words::{Level, Priority, TaskStatus, Words},
 };
 use trackway_store::{
-    Reader, Result, params,
+    Reader, Result,
+    display::TaskShown,
+    params,
     queue::READY_TASK,
     row,
-    shown::TaskShown,
     sql::{Param, ToParam},
     table::Shown,
 };

@@ -6,7 +6,7 @@ use trackway_domain::{
     Id, Ref, Time,
     kind::{self, ActionType},
 };
-use trackway_store::{Reader, Result, params, shown::RunShown, tables::Agent};
+use trackway_store::{Reader, Result, display::RunShown, params, tables::Agent};
 
 use crate::{
     made::{TouchShown, touches},

@@ -8,10 +8,11 @@ use trackway_domain::{
     words::{ActorKind, ItemStatus, Priority, RunStatus, Runner, TaskStatus},
 };
 use trackway_store::{
-    Reader, Result, params,
+    Reader, Result,
+    display::AgentShown,
+    params,
     queue::version_of,
     row,
-    shown::AgentShown,
     tables::{Person, Scratchpad, Studio},
 };
 use uuid::Uuid;

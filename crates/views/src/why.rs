@@ -11,10 +11,11 @@ use trackway_domain::{
     words::RunMode,
 };
 use trackway_store::{
-    Error, Reader, Result, params,
+    Error, Reader, Result,
+    display::RunShown,
+    params,
     registry::Entry,
     row,
-    shown::RunShown,
     tables::{Run, Spawn},
 };
 use uuid::Uuid;

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Id, Ref, kind};
 use trackway_store::{
-    Writer, params,
-    shown::{BoardShown, StickieShown},
+    Writer,
+    display::{BoardShown, StickieShown},
+    params,
     tables::Board,
 };
 

@@ -453,7 +453,7 @@ impl Sync<'_, '_> {
             mark_changed(write, board.id)?;
             board.changed_at = write.now;
         }
-        let shown = write.shown_by_id::<trackway_store::shown::BoardShown>("b", board.id)?;
+        let shown = write.shown_by_id::<trackway_store::display::BoardShown>("b", board.id)?;
         if of_board == "new" {
             did.boards = (vec![board_resource(&shown.board)], Vec::new());
         }

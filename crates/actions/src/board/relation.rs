@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Id, Ref, kind, patch, words::RelationType};
 use trackway_store::{
-    Writer, params,
-    shown::RelationShown,
+    Writer,
+    display::RelationShown,
+    params,
     tables::{Board, Stickie, StickieRelation},
 };
 

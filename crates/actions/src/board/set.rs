@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Error as Rule, Patch, Ref, kind, patch::UNSET, text, words::Lifecycle};
-use trackway_store::{Writer, params, shown::BoardShown, tables::Board};
+use trackway_store::{Writer, display::BoardShown, params, tables::Board};
 
 use super::{board_resource, held, held_board, keep_revision};
 use crate::{

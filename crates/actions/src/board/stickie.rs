@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Patch, Ref, board::StickieFields, kind, patch::UNSET, text};
 use trackway_store::{
-    Writer, params,
-    shown::StickieShown,
+    Writer,
+    display::StickieShown,
+    params,
     tables::{Board, Stickie},
 };
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use trackway_domain::{Patch, Ref, kind, patch::UNSET, text};
-use trackway_store::{Writer, params, shown::WorkflowShown, tables::Workflow};
+use trackway_store::{Writer, display::WorkflowShown, params, tables::Workflow};
 
 use super::definition::{Stands, about, definition, save, stands};
 use crate::{

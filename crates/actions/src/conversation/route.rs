@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Id, Patch, Ref, Variant, kind, patch::UNSET, text};
 use trackway_store::{
-    Writer, params,
+    Writer,
+    display::RouteShown,
+    params,
     queue::{ROLE_OF_ROUTED_ITEM, resolved},
     row,
-    shown::RouteShown,
     tables::Route,
 };
 

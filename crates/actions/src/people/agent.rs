@@ -8,7 +8,7 @@ use trackway_domain::{
     text,
     words::{Runner, Switch},
 };
-use trackway_store::{Writer, params, shown::AgentShown, tables::Agent};
+use trackway_store::{Writer, display::AgentShown, params, tables::Agent};
 
 use crate::{
     action::{Action, Done},

@@ -5,7 +5,7 @@ use trackway_domain::{
     Ref, kind,
     words::{RunMode, RunStatus},
 };
-use trackway_store::{Writer, params, shown::RunShown};
+use trackway_store::{Writer, display::RunShown, params};
 
 use super::{RunningRun, end_quietly};
 use crate::{

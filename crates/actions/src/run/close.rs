@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 use trackway_domain::{Ref, Time, kind, text, words::StepType};
-use trackway_store::{Writer, params, shown::RunShown, tables::Agent};
+use trackway_store::{Writer, display::RunShown, params, tables::Agent};
 
 use super::{
     EndRun, RecordUsage, RunningRun,

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use trackway_domain::{Error as Rule, Id, Ref, kind, text, words::RunStatus};
-use trackway_store::{Writer, params, shown::RunShown};
+use trackway_store::{Writer, display::RunShown, params};
 
 use super::RunningRun;
 use crate::{

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use trackway_domain::{Ref, kind, kind::Kind};
-use trackway_store::{Reader, shown::ReportShown};
+use trackway_store::{Reader, display::ReportShown};
 
 use super::{ask, rows};
 use crate::{

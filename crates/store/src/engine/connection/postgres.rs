@@ -12,8 +12,8 @@ use super::{
     pending::{Pending, PendingKind, joined, without_needless_transaction},
 };
 use crate::{
+    engine::failover,
     error::{Error, Result},
-    reach,
     sql::Param,
 };
 
@@ -65,9 +65,9 @@ const TURNS_TO_NOTICE: usize = 3;
 
 impl Postgres {
     pub(super) fn connect(url: &str) -> Result<Self> {
-        let runtime = reach::small_runtime()?;
+        let runtime = failover::small_runtime()?;
         let client = runtime.block_on(async {
-            let (client, carrier) = reach::connect(url).await?;
+            let (client, carrier) = failover::connect(url).await?;
             // Ends with the connection; what it ends with reaches us through the client.
             tokio::spawn(carrier);
             Ok::<_, Error>(client)

@@ -14,9 +14,9 @@ use trackway_domain::{
 use uuid::Uuid;
 
 use crate::{
+    display::BoardShown,
     error::{Error, Result},
     params,
-    shown::BoardShown,
     store::Reader,
     tables::{Stickie, StickieRelation},
 };

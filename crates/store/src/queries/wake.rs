@@ -9,12 +9,12 @@ use trackway_domain::{
 
 use crate::{
     current_reports::Tasks,
+    display::{AgentShown, StickieShown, TaskShown},
     error::Result,
     linked_tasks::Linked,
     params,
     replacements::{EarlierVersion, Has},
     row,
-    shown::{AgentShown, StickieShown, TaskShown},
     store::Reader,
     tables::{Board, Report, RunWake, Scratchpad, TaskLink},
 };

@@ -1,7 +1,7 @@
 //! Bringing a database up to date: versioned, append-only, checked at every start.
 
 use crate::{
-    clock::Clock,
+    Clock,
     connection::{APPLICATION_ID, Connection, Engine},
     error::{Error, Result},
     params,
@@ -10,22 +10,22 @@ use crate::{
 
 /// Every migration, in order. Append only: a landed text never changes.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (1, "core", include_str!("../migrations/0001_core.sql")),
-    (2, "sessions", include_str!("../migrations/0002_sessions.sql")),
-    (3, "motion", include_str!("../migrations/0003_motion.sql")),
-    (4, "lean", include_str!("../migrations/0004_lean.sql")),
-    (5, "wake", include_str!("../migrations/0005_wake.sql")),
-    (6, "boards", include_str!("../migrations/0006_boards.sql")),
-    (7, "agents", include_str!("../migrations/0007_agents.sql")),
-    (8, "doors", include_str!("../migrations/0008_doors.sql")),
-    (9, "doors_indexes", include_str!("../migrations/0009_doors_indexes.sql")),
-    (10, "whose", include_str!("../migrations/0010_whose.sql")),
-    (11, "lean_queue", include_str!("../migrations/0011_lean_queue.sql")),
-    (12, "versions", include_str!("../migrations/0012_versions.sql")),
-    (13, "attribution", include_str!("../migrations/0013_attribution.sql")),
-    (14, "outcomes", include_str!("../migrations/0014_outcomes.sql")),
-    (15, "ladder", include_str!("../migrations/0015_ladder.sql")),
-    (16, "task_page", include_str!("../migrations/0016_task_page.sql")),
+    (1, "core", include_str!("../../migrations/0001_core.sql")),
+    (2, "sessions", include_str!("../../migrations/0002_sessions.sql")),
+    (3, "motion", include_str!("../../migrations/0003_motion.sql")),
+    (4, "lean", include_str!("../../migrations/0004_lean.sql")),
+    (5, "wake", include_str!("../../migrations/0005_wake.sql")),
+    (6, "boards", include_str!("../../migrations/0006_boards.sql")),
+    (7, "agents", include_str!("../../migrations/0007_agents.sql")),
+    (8, "doors", include_str!("../../migrations/0008_doors.sql")),
+    (9, "doors_indexes", include_str!("../../migrations/0009_doors_indexes.sql")),
+    (10, "whose", include_str!("../../migrations/0010_whose.sql")),
+    (11, "lean_queue", include_str!("../../migrations/0011_lean_queue.sql")),
+    (12, "versions", include_str!("../../migrations/0012_versions.sql")),
+    (13, "attribution", include_str!("../../migrations/0013_attribution.sql")),
+    (14, "outcomes", include_str!("../../migrations/0014_outcomes.sql")),
+    (15, "ladder", include_str!("../../migrations/0015_ladder.sql")),
+    (16, "task_page", include_str!("../../migrations/0016_task_page.sql")),
 ];
 
 /// The schema this program knows.

@@ -13,8 +13,8 @@ use tokio_postgres::{
 };
 
 use crate::{
+    engine::tls::{Encrypted, Encryption},
     error::{Error, Result},
-    tls::{Encrypted, Encryption},
     url::{parameters, without_password},
 };
 

@@ -16,8 +16,8 @@ use tokio::runtime::Runtime;
 use tokio_postgres::{AsyncMessage, Client};
 
 use crate::{
+    engine::failover,
     error::{Error, Result},
-    reach,
     url::Url,
 };
 
@@ -92,11 +92,11 @@ impl std::fmt::Debug for Postgres {
 
 impl Postgres {
     fn listening(url: &str) -> Result<Self> {
-        let runtime = reach::small_runtime()?;
+        let runtime = failover::small_runtime()?;
         // One place: a ring while another is not heard yet says nothing new.
         let (ring, rings) = tokio::sync::mpsc::channel(1);
         let client = runtime.block_on(async {
-            let (client, mut connection) = reach::connect(url).await?;
+            let (client, mut connection) = failover::connect(url).await?;
             tokio::spawn(async move {
                 while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                     if matches!(message, AsyncMessage::Notification(_)) {

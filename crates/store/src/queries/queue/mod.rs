@@ -4,7 +4,7 @@
 //! picks, skipping what others are just taking, and marks what it picked. Rules that no transaction can check alone (one
 //! item per key, one per place of an agent) are unique indexes on both.
 
-mod at_once;
+mod fast_take;
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ use crate::{
     tables::QueueItem,
 };
 
-pub use at_once::{DoneBefore, Makings, NewRun};
+pub use fast_take::{DoneBefore, Makings, NewRun};
 
 /// Selects the ready tasks `t`. The first lines repeat the condition of the index `tasks_ready` exactly, so that both engines use
 /// it. The rest excludes tasks of which a version is in the queue or worked on. The subqueries are compared with null because

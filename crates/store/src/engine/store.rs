@@ -18,13 +18,15 @@ use trackway_domain::{Id, Time, kind};
 use uuid::Uuid;
 
 use crate::{
-    bell,
-    clock::Clock,
     connection::{COMMIT, Connection, Engine, VISITOR_SECONDS, log_bytes},
+    engine::{
+        clock::Clock,
+        data_version::LatestMoment,
+        queue_notify,
+        shared_commit::{Company, Turn, Turns},
+    },
     error::{Error, Result},
     migrate,
-    moment::LatestMoment,
-    shared_commit::{Company, Turn, Turns},
     sql::{FromRow, Param},
     url::Url,
 };
@@ -641,7 +643,7 @@ impl Writer<'_> {
             if self.rings
                 && let Url::Sqlite(path) = lent.store.url()
             {
-                bell::ring_beside(path);
+                queue_notify::ring_beside(path);
             }
             return Ok(());
         }
@@ -651,7 +653,7 @@ impl Writer<'_> {
         if self.rings {
             // After the commit and in the same round trip. Inside the transaction it would make every commit wait
             // for the one before.
-            lent.post(&bell::RING, &[])?;
+            lent.post(&queue_notify::RING, &[])?;
         }
         lent.flush()?;
         lent.open = None;
