@@ -71,9 +71,8 @@ fn until_finished(house: &House) {
             Ok(reader.count("select count(*) from queue_items where tenant_id = ?1 and finished_at is null", &[])?)
         })
     };
-    if poll(Duration::from_mins(2), || (left() == 0).then_some(())).is_none() {
-        panic!("{} items are stuck: {:?}", left(), counts(house));
-    }
+    let finished = poll(Duration::from_mins(2), || (left() == 0).then_some(()));
+    assert!(finished.is_some(), "{} items are stuck: {:?}", left(), counts(house));
 }
 
 /// Processes that are ended with the test.
