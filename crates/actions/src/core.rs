@@ -54,6 +54,11 @@ impl Core {
         &self.store
     }
 
+    /// The time now, by the clock that dates what is written.
+    pub fn now(&self) -> Time {
+        self.store.now()
+    }
+
     /// Closes the database at the end of a process.
     pub fn leave(self) {
         self.store.leave();
@@ -177,7 +182,7 @@ impl Core {
         let handle = handle?;
         Ok(Context {
             tenant,
-            actor: Actor::Person(known.unwrap_or_else(|| Id::new(Time::now()))),
+            actor: Actor::Person(known.unwrap_or_else(|| Id::new(self.now()))),
             run: None,
             token: None,
             newcomer: known.is_none().then_some(handle),

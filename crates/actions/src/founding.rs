@@ -1,6 +1,6 @@
 //! Founding a tenant: what must be there before anyone can act.
 
-use trackway_domain::{Id, Time, kind, text, words::Runner};
+use trackway_domain::{Id, kind, text, words::Runner};
 use trackway_store::{TenantId, Writer, params, tables};
 use uuid::Uuid;
 
@@ -37,7 +37,7 @@ impl Core {
         let handle = text::name("handle", handle)?;
         again_while_others_are_first(|| {
             let known = self.tenant_named(&name)?;
-            let now = Time::now();
+            let now = self.now();
             let mut context = Context {
                 tenant: known.unwrap_or_else(|| Id::new(now)),
                 actor: Actor::Person(Id::new(now)),

@@ -110,7 +110,7 @@ pub(crate) fn enter(store: &Store, secret: &str, purpose: Purpose) -> Result<Con
             None => return Err(refused().into()),
         }
     }
-    usable(&token, Time::now())?;
+    usable(&token, store.now())?;
     if (token.scope == TokenScope::Login) != (purpose == Purpose::Login) {
         return Err(refused().into());
     }

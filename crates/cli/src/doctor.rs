@@ -53,7 +53,7 @@ struct Finding {
 }
 
 pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
-    let now = Time::now();
+    let now = house.core.now();
     let folder = hook::folder_of(location);
     if matches.get_flag("fix") {
         let context = house.context()?;

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio::sync::watch;
 use trackway_actions::token::CreateToken;
-use trackway_domain::{Error as Rule, Time, command, sentence, words::TokenScope};
+use trackway_domain::{Error as Rule, command, sentence, words::TokenScope};
 use trackway_runner::{Note, Serves, signals::Signals, worker};
 use trackway_server::Site;
 
@@ -246,7 +246,7 @@ fn link(house: &House, address: SocketAddr) -> Result<String, Failure> {
     let create = CreateToken {
         name: Some("login link".to_owned()),
         person: None,
-        expires: Some(Time::now().plus_seconds(LINK_SECONDS)),
+        expires: Some(house.core.now().plus_seconds(LINK_SECONDS)),
         scope: Some(TokenScope::Login),
     };
     let made = house.core.execute(&house.context()?, &create)?;

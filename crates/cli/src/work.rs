@@ -16,7 +16,7 @@ use trackway_actions::{
 };
 use trackway_claude::settings::Wanted;
 use trackway_domain::{
-    Duration as Span, Error as Rule, Ref, Time, command, kind, queue, sentence,
+    Duration as Span, Error as Rule, Ref, command, kind, queue, sentence,
     words::{Memory, RunStatus},
 };
 use trackway_runner::{
@@ -140,7 +140,7 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
         let task = match &role {
             Some(role) => {
                 let pinned = ResolvePackage { role: role.clone(), variant: asked.into() };
-                pinned.answer(reader, Time::now())?.task_id
+                pinned.answer(reader, house.core.now())?.task_id
             }
             None => task::latest(reader, asked)?.id,
         };
@@ -198,7 +198,7 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     worker::work_on(vec![taken], &house.core, &context, &settings, (&tell, &notes), &show)?;
     let shown = house
         .core
-        .read(&context, |reader| Ok(ShowRun { run: run.into(), wake: false }.answer(reader, Time::now())?))?;
+        .read(&context, |reader| Ok(ShowRun { run: run.into(), wake: false }.answer(reader, house.core.now())?))?;
     let data = serde_json::to_value(shown).map_err(|error| Rule::usage(error.to_string()))?;
     let completed = data["status"] == RunStatus::Completed.word();
     let error = data["error"].as_str().map(|error| format!(": {}", first_line(error)));

@@ -17,7 +17,7 @@ use trackway_actions::{
     queue::{HeartbeatItem, TakeItems, Taken},
     run::CancelRun,
 };
-use trackway_domain::{Error as Rule, Id, Ref, Time, kind};
+use trackway_domain::{Error as Rule, Id, Ref, kind};
 use trackway_store::queue_notify::Listener;
 use trackway_views::assignment::{self, LeftAlone};
 
@@ -274,7 +274,7 @@ impl<'a> Worker<'a> {
         self.look_whom_to_serve()?;
         if self.is_idle {
             let there = self.patiently(|worker| {
-                worker.core.read(worker.context, |reader| Ok(assignment::is_there_anything(reader, Time::now())?))
+                worker.core.read(worker.context, |reader| Ok(assignment::is_there_anything(reader, worker.core.now())?))
             })?;
             if there == Some(false) {
                 return Ok(Vec::new());
@@ -408,7 +408,7 @@ impl<'a> Worker<'a> {
             let next = self
                 .patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::next_change(reader)?)))?;
             if let Some(next) = next.flatten() {
-                let micros = (next.micros() - Time::now().micros()).max(0);
+                let micros = (next.micros() - self.core.now().micros()).max(0);
                 wait = wait.min(Duration::from_micros(u64::try_from(micros).unwrap_or_default()));
             }
         }

@@ -283,23 +283,39 @@ struct Sync<'a, 'b> {
 impl Sync<'_, '_> {
     fn set_board(&mut self, whole: &WholeBoard, said: &BoardContent) -> Result<&'static str> {
         let present = whole.shown.content();
-        let mut board = self.board.clone();
-        board.name = said.name.as_deref().map(|name| text::name("board name", name)).transpose()?;
-        board.project.clone_from(&said.project);
-        board.background.clone_from(&said.background);
-        board.guidelines.clone_from(&said.guidelines);
-        board.lifecycle = said.lifecycle;
-        // Only what differs is looked up: what a name stood for may be deleted by now.
-        if said.role != present.role {
-            board.role_id = said.role.as_ref().map(|role| self.write.resolve(&Ref::new(role))).transpose()?;
-        }
-        if said.conversation != present.conversation {
-            let found = said.conversation.as_ref().map(|conversation| self.write.resolve(&Ref::new(conversation)));
-            board.conversation_id = found.transpose()?;
-        }
-        if said.task != present.task {
-            board.task_id = said.task.as_ref().map(|task| self.write.resolve(&Ref::new(task))).transpose()?;
-        }
+        let BoardContent { name, role, conversation, project, task, background, guidelines, lifecycle } = said;
+        let board = self.board.clone();
+        // An unchanged reference is not resolved again, because the row that it names may be deleted by now.
+        let board = Board {
+            id: board.id,
+            tenant_id: board.tenant_id,
+            name: name.as_deref().map(|name| text::name("board name", name)).transpose()?,
+            role_id: if *role == present.role {
+                board.role_id
+            } else {
+                role.as_ref().map(|role| self.write.resolve(&Ref::new(role))).transpose()?
+            },
+            conversation_id: if *conversation == present.conversation {
+                board.conversation_id
+            } else {
+                conversation.as_ref().map(|one| self.write.resolve(&Ref::new(one))).transpose()?
+            },
+            project: project.clone(),
+            task_id: if *task == present.task {
+                board.task_id
+            } else {
+                task.as_ref().map(|task| self.write.resolve(&Ref::new(task))).transpose()?
+            },
+            background: background.clone(),
+            guidelines: guidelines.clone(),
+            lifecycle: *lifecycle,
+            edit_count: board.edit_count,
+            created_at: board.created_at,
+            updated_at: board.updated_at,
+            changed_at: board.changed_at,
+            archived_at: board.archived_at,
+            deleted_at: board.deleted_at,
+        };
         self.board = set::save(self.context, self.write, board, false)?.board;
         self.did.changed = true;
         self.did.boards.1.push(board_resource(&self.board));

@@ -109,19 +109,25 @@ fn blank(context: &Context, write: &mut Writer<'_>, board: &Board, id: Id<kind::
 
 /// The stickie with another content, one edit later. Whether it is archived is kept unless the content says otherwise.
 fn edited(write: &Writer<'_>, before: &Stickie, content: StickieContent) -> Stickie {
+    let StickieContent { name, note, code, labels, priority, score, structured, archived } = content;
     Stickie {
-        name: content.name,
-        note: content.note,
-        code: content.code,
-        labels: content.labels,
-        priority: content.priority,
-        score: content.score,
-        structured: content.structured,
-        archived_at: content.archived.then(|| before.archived_at.unwrap_or(write.now)),
+        id: before.id,
+        tenant_id: before.tenant_id,
+        board_id: before.board_id,
+        name,
+        note,
+        code,
+        labels,
+        priority,
+        score,
+        structured,
+        created_by_task_id: before.created_by_task_id,
+        created_by_run_id: before.created_by_run_id,
         edit_count: before.edit_count + 1,
+        created_at: before.created_at,
         updated_at: write.now,
+        archived_at: archived.then(|| before.archived_at.unwrap_or(write.now)),
         deleted_at: None,
-        ..before.clone()
     }
 }
 

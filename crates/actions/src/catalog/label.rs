@@ -35,21 +35,22 @@ impl Action for SetLabel {
     type Output = Stands<Label>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let key = text::name("label key", &self.key)?;
-        let name = text::required_line("label name", &self.name, text::LINE_MAX)?;
+        let Self { key, name } = self;
+        let key = text::name("label key", key)?;
+        let name = text::required_line("label name", name, text::LINE_MAX)?;
         let before =
             write.row_locked::<Label>("where tenant_id = ?1 and key = ?2 and deleted_at is null", params![key])?;
-        let label = Label {
-            name,
-            ..before.clone().unwrap_or_else(|| Label {
+        let label = match &before {
+            Some(before) => Label { name, ..before.clone() },
+            None => Label {
                 id: write.new_id(),
                 tenant_id: context.tenant,
                 key,
-                name: String::new(),
+                name,
                 created_at: write.now,
                 updated_at: write.now,
                 deleted_at: None,
-            })
+            },
         };
         let (label, saved) = save(context, write, before.as_ref(), label)?;
         Ok(touched(label, saved))

@@ -55,10 +55,11 @@ impl Action for SetRole {
     type Output = Stands<Role>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let name = text::name("role name", &self.name)?;
+        let Self { name, title, description, notes, tags } = self;
+        let name = text::name("role name", name)?;
         let before =
             write.row_locked::<Role>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
-        let mut role = before.clone().unwrap_or_else(|| Role {
+        let role = before.clone().unwrap_or_else(|| Role {
             id: write.new_id(),
             tenant_id: context.tenant,
             name,
@@ -71,11 +72,19 @@ impl Action for SetRole {
             updated_at: write.now,
             deleted_at: None,
         });
-        role.origin = RoleOrigin::Set;
-        role.title = self.title.line("title", text::LINE_MAX)?.apply(role.title);
-        role.description = self.description.body("description", text::TEXT_MAX)?.apply(role.description);
-        role.notes = self.notes.body("notes", text::TEXT_MAX)?.apply(role.notes);
-        role.tags = patch::list("tag", self.tags.as_deref())?.unwrap_or(role.tags);
+        let role = Role {
+            id: role.id,
+            tenant_id: role.tenant_id,
+            name: role.name,
+            title: title.line("title", text::LINE_MAX)?.apply(role.title),
+            description: description.body("description", text::TEXT_MAX)?.apply(role.description),
+            notes: notes.body("notes", text::TEXT_MAX)?.apply(role.notes),
+            tags: patch::list("tag", tags.as_deref())?.unwrap_or(role.tags),
+            origin: RoleOrigin::Set,
+            created_at: role.created_at,
+            updated_at: role.updated_at,
+            deleted_at: role.deleted_at,
+        };
         let (role, saved) = save(context, write, before.as_ref(), role)?;
         let subject = about(&role);
         stands!(role, saved, subject)

@@ -41,12 +41,21 @@ impl Action for SetStudio {
     type Output = Stands<Studio>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let name = text::name("studio name", &self.name)?;
+        let Self { name, title, description } = self;
+        let name = text::name("studio name", name)?;
         let before =
             write.row_locked::<Studio>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
-        let mut studio = before.clone().unwrap_or_else(|| new(context, write, name));
-        studio.title = self.title.line("title", text::LINE_MAX)?.apply(studio.title);
-        studio.description = self.description.body("description", text::TEXT_MAX)?.apply(studio.description);
+        let studio = before.clone().unwrap_or_else(|| new(context, write, name));
+        let studio = Studio {
+            id: studio.id,
+            tenant_id: studio.tenant_id,
+            name: studio.name,
+            title: title.line("title", text::LINE_MAX)?.apply(studio.title),
+            description: description.body("description", text::TEXT_MAX)?.apply(studio.description),
+            created_at: studio.created_at,
+            updated_at: studio.updated_at,
+            deleted_at: studio.deleted_at,
+        };
         let (studio, saved) = save(context, write, before.as_ref(), studio)?;
         let subject = about(&studio);
         stands!(studio, saved, subject)

@@ -32,7 +32,7 @@ use crate::{
 const SCRIPT_MAX: usize = 1_000_000;
 
 /// Define a task, or change what is given of one
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetTask {
     /// The workflow that owns the variant; not needed for a task that exists, or that replaces one
@@ -189,14 +189,12 @@ impl Action for SetTask {
         claim(context, write, &variant, &workflow)?;
         self.check_revision(before.as_ref())?;
 
-        let mut task = match (&before, &old) {
+        let present = match (&before, &old) {
             (Some(before), _) => before.clone(),
-            (None, old) => new(context, write, &variant, &workflow, old.as_ref()),
+            (None, None) => new(context, write, &variant, &workflow),
+            (None, Some(old)) => inheriting(new(context, write, &variant, &workflow), old),
         };
-        if let Some(command) = self.command.as_deref().map(str::trim).filter(|command| !command.is_empty()) {
-            command.clone_into(&mut task.command);
-        }
-        self.apply(write, &mut task)?;
+        let mut task = self.apply(write, present)?;
         let changed = before.as_ref() != Some(&task);
         if changed {
             save(context, write, before.as_ref(), &mut task)?;
@@ -228,41 +226,6 @@ impl Action for SetTask {
 }
 
 impl SetTask {
-    /// Says nothing of a task but its variant.
-    pub(crate) fn blank(workflow: Ref<kind::Workflow>, variant: &str) -> Self {
-        Self {
-            workflow: Some(workflow),
-            command: None,
-            variant: Some(variant.to_owned()),
-            title: Patch::Unset,
-            description: Patch::Unset,
-            motivation: Patch::Unset,
-            notes: Patch::Unset,
-            shell: Patch::Unset,
-            script: Patch::Unset,
-            timeout: Patch::Unset,
-            max_steps: Patch::Unset,
-            spend_limit: Patch::Unset,
-            end_of_run: Patch::Unset,
-            retry_on_error: None,
-            role: Patch::Unset,
-            workspace: Patch::Unset,
-            tags: None,
-            labels: None,
-            status: None,
-            priority: None,
-            estimate: Patch::Unset,
-            language: Patch::Unset,
-            heading: Patch::Unset,
-            recurring: None,
-            archived: None,
-            replaces: None,
-            level: None,
-            comment: None,
-            if_revision: None,
-        }
-    }
-
     fn check_revision(&self, before: Option<&Task>) -> Result<()> {
         let revision = before.map_or(0, |task| task.revision);
         match self.if_revision {
@@ -275,42 +238,81 @@ impl SetTask {
         }
     }
 
-    /// Puts what was said into the task; what was not said stays.
-    fn apply(&self, write: &mut Writer<'_>, task: &mut Task) -> Result<()> {
-        task.title = self.title.line("title", text::LINE_MAX)?.apply(task.title.take());
-        task.description = self.description.body("description", text::TEXT_MAX)?.apply(task.description.take());
-        task.motivation = self.motivation.body("motivation", text::TEXT_MAX)?.apply(task.motivation.take());
-        task.notes = self.notes.body("notes", text::TEXT_MAX)?.apply(task.notes.take());
-        task.shell = self.shell.line("shell", text::LINE_MAX)?.apply(task.shell.take());
-        task.script = self.script.body("script", SCRIPT_MAX)?.apply(task.script.take());
-        task.timeout = self.timeout.clone().apply(task.timeout);
-        task.max_steps = limits::max_steps(&self.max_steps)?.apply(task.max_steps);
-        task.spend_limit = limits::spend_limit(&self.spend_limit)?.apply(task.spend_limit);
-        task.end_of_run = limits::end_of_run(&self.end_of_run).apply(task.end_of_run);
-        task.retry_on_error = self.retry_on_error.unwrap_or(task.retry_on_error);
-        task.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(task.role_id);
-        task.workspace_id =
-            self.workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(task.workspace_id);
-        if let Some(tags) = patch::list("tag", self.tags.as_deref())? {
-            task.tags = tags;
-        }
-        if let Some(labels) = patch::list("label", self.labels.as_deref())? {
-            task.labels = labels;
-        }
-        if let Some(status) = self.status
-            && status != task.status
-        {
-            task.status = status;
-            task.status_since = write.now;
-            task.status_reason = None;
-        }
-        task.priority = self.priority.unwrap_or(task.priority);
-        task.estimate = self.estimate.clone().apply(task.estimate);
-        task.language = self.language.line("language", text::LINE_MAX)?.apply(task.language.take());
-        task.heading = self.heading.clone().apply(task.heading);
-        task.recurring = self.recurring.unwrap_or(task.recurring);
-        task.archived = self.archived.unwrap_or(task.archived);
-        Ok(())
+    /// The task with the given fields changed. Every field of the action and every column of the row is named, so that
+    /// the compiler refuses a new one that nothing sets.
+    fn apply(&self, write: &mut Writer<'_>, task: Task) -> Result<Task> {
+        let Self {
+            workflow: _,
+            command,
+            variant: _,
+            title,
+            description,
+            motivation,
+            notes,
+            shell,
+            script,
+            timeout,
+            max_steps,
+            spend_limit,
+            end_of_run,
+            retry_on_error,
+            role,
+            workspace,
+            tags,
+            labels,
+            status,
+            priority,
+            estimate,
+            language,
+            heading,
+            recurring,
+            archived,
+            replaces: _,
+            level: _,
+            comment: _,
+            if_revision: _,
+        } = self;
+        let command = command.as_deref().map(str::trim).filter(|command| !command.is_empty());
+        let new_status = status.filter(|status| *status != task.status);
+        Ok(Task {
+            id: task.id,
+            tenant_id: task.tenant_id,
+            variant: task.variant,
+            command: command.map_or(task.command, str::to_owned),
+            workflow_id: task.workflow_id,
+            title: title.line("title", text::LINE_MAX)?.apply(task.title),
+            description: description.body("description", text::TEXT_MAX)?.apply(task.description),
+            motivation: motivation.body("motivation", text::TEXT_MAX)?.apply(task.motivation),
+            notes: notes.body("notes", text::TEXT_MAX)?.apply(task.notes),
+            shell: shell.line("shell", text::LINE_MAX)?.apply(task.shell),
+            script: script.body("script", SCRIPT_MAX)?.apply(task.script),
+            timeout: timeout.clone().apply(task.timeout),
+            max_steps: limits::max_steps(max_steps)?.apply(task.max_steps),
+            spend_limit: limits::spend_limit(spend_limit)?.apply(task.spend_limit),
+            end_of_run: limits::end_of_run(end_of_run).apply(task.end_of_run),
+            retry_on_error: retry_on_error.unwrap_or(task.retry_on_error),
+            role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(task.role_id),
+            workspace_id: workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(task.workspace_id),
+            tags: patch::list("tag", tags.as_deref())?.unwrap_or(task.tags),
+            labels: patch::list("label", labels.as_deref())?.unwrap_or(task.labels),
+            status: new_status.unwrap_or(task.status),
+            status_since: if new_status.is_some() { write.now } else { task.status_since },
+            status_reason: task.status_reason.filter(|_| new_status.is_none()),
+            priority: priority.unwrap_or(task.priority),
+            estimate: estimate.clone().apply(task.estimate),
+            language: language.line("language", text::LINE_MAX)?.apply(task.language),
+            heading: heading.clone().apply(task.heading),
+            recurring: recurring.unwrap_or(task.recurring),
+            archived: archived.unwrap_or(task.archived),
+            revision: task.revision,
+            lineage_id: task.lineage_id,
+            open_blockers: task.open_blockers,
+            replaced: task.replaced,
+            current_id: task.current_id,
+            created_at: task.created_at,
+            updated_at: task.updated_at,
+            deleted_at: task.deleted_at,
+        })
     }
 }
 
@@ -336,10 +338,10 @@ fn claim(context: &Context, write: &mut Writer<'_>, variant: &Variant, workflow:
     }
 }
 
-/// A new task. It begins with the definition of the task that it replaces, if it replaces one.
-fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Workflow, old: Option<&Task>) -> Task {
+/// A new task, with nothing given but its variant and workflow.
+fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Workflow) -> Task {
     let id = write.new_id();
-    let blank = Task {
+    Task {
         id,
         tenant_id: context.tenant,
         variant: variant.clone(),
@@ -377,29 +379,50 @@ fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Work
         created_at: write.now,
         updated_at: write.now,
         deleted_at: None,
-    };
-    match old.cloned() {
-        None => blank,
-        Some(old) => Task {
-            id: blank.id,
-            tenant_id: blank.tenant_id,
-            variant: blank.variant,
-            command: blank.command,
-            workflow_id: blank.workflow_id,
-            archived: blank.archived,
-            status: blank.status,
-            status_since: blank.status_since,
-            status_reason: blank.status_reason,
-            revision: blank.revision,
-            lineage_id: blank.lineage_id,
-            open_blockers: blank.open_blockers,
-            replaced: blank.replaced,
-            current_id: blank.current_id,
-            created_at: blank.created_at,
-            updated_at: blank.updated_at,
-            deleted_at: blank.deleted_at,
-            ..old
-        },
+    }
+}
+
+/// A new task that begins with the definition of the task that it replaces.
+fn inheriting(new: Task, old: &Task) -> Task {
+    let old = old.clone();
+    Task {
+        id: new.id,
+        tenant_id: new.tenant_id,
+        variant: new.variant,
+        command: new.command,
+        workflow_id: new.workflow_id,
+        role_id: old.role_id,
+        title: old.title,
+        description: old.description,
+        motivation: old.motivation,
+        notes: old.notes,
+        shell: old.shell,
+        script: old.script,
+        timeout: old.timeout,
+        max_steps: old.max_steps,
+        spend_limit: old.spend_limit,
+        end_of_run: old.end_of_run,
+        retry_on_error: old.retry_on_error,
+        workspace_id: old.workspace_id,
+        tags: old.tags,
+        labels: old.labels,
+        heading: old.heading,
+        recurring: old.recurring,
+        archived: new.archived,
+        status: new.status,
+        status_since: new.status_since,
+        status_reason: new.status_reason,
+        priority: old.priority,
+        estimate: old.estimate,
+        language: old.language,
+        revision: new.revision,
+        lineage_id: new.lineage_id,
+        open_blockers: new.open_blockers,
+        replaced: new.replaced,
+        current_id: new.current_id,
+        created_at: new.created_at,
+        updated_at: new.updated_at,
+        deleted_at: new.deleted_at,
     }
 }
 
@@ -445,17 +468,57 @@ pub(crate) fn release_blocked(write: &mut Writer<'_>, before: &Task, after: &Tas
     refresh_blocked(write, after.lineage_id)
 }
 
-/// What a revision keeps: everything that `set` can set.
+/// What a revision keeps: everything that `set` can set. Columns that are left out are named, so that the compiler asks
+/// where a new one belongs.
 fn definition(task: &Task) -> Value {
+    let Task {
+        id: _,
+        tenant_id: _,
+        variant,
+        command: _,
+        workflow_id,
+        role_id,
+        title,
+        description,
+        motivation,
+        notes,
+        shell,
+        script,
+        timeout,
+        max_steps,
+        spend_limit,
+        end_of_run,
+        retry_on_error,
+        workspace_id,
+        tags,
+        labels,
+        heading,
+        recurring,
+        archived,
+        status,
+        status_since: _,
+        status_reason: _,
+        priority,
+        estimate,
+        language,
+        revision: _,
+        lineage_id: _,
+        open_blockers: _,
+        replaced: _,
+        current_id: _,
+        created_at: _,
+        updated_at: _,
+        deleted_at: _,
+    } = task;
     let id = |id: Option<Uuid>| id.map(|id| id.to_string());
     json!({
-        "variant": task.variant, "workflow_id": task.workflow_id, "role_id": id(task.role_id.map(Id::uuid)),
-        "title": task.title, "description": task.description, "motivation": task.motivation, "notes": task.notes,
-        "shell": task.shell, "script": task.script, "timeout": task.timeout,
-        "max_steps": task.max_steps, "spend_limit": task.spend_limit, "end_of_run": task.end_of_run, "retry_on_error": task.retry_on_error,
-        "workspace_id": id(task.workspace_id.map(Id::uuid)), "tags": task.tags, "labels": task.labels,
-        "heading": task.heading, "recurring": task.recurring, "archived": task.archived, "status": task.status,
-        "priority": task.priority, "estimate": task.estimate, "language": task.language,
+        "variant": variant, "workflow_id": workflow_id, "role_id": id(role_id.map(Id::uuid)),
+        "title": title, "description": description, "motivation": motivation, "notes": notes,
+        "shell": shell, "script": script, "timeout": timeout,
+        "max_steps": max_steps, "spend_limit": spend_limit, "end_of_run": end_of_run, "retry_on_error": retry_on_error,
+        "workspace_id": id(workspace_id.map(Id::uuid)), "tags": tags, "labels": labels,
+        "heading": heading, "recurring": recurring, "archived": archived, "status": status,
+        "priority": priority, "estimate": estimate, "language": language,
     })
 }
 

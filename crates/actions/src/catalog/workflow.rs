@@ -63,10 +63,11 @@ impl Action for SetWorkflow {
     type Output = Stands<WorkflowShown>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let name = text::name("workflow name", &self.name)?;
+        let Self { name, title, description, role, notes } = self;
+        let name = text::name("workflow name", name)?;
         let before =
             write.row_locked::<Workflow>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
-        let mut workflow = before.clone().unwrap_or_else(|| Workflow {
+        let workflow = before.clone().unwrap_or_else(|| Workflow {
             id: write.new_id(),
             tenant_id: context.tenant,
             name,
@@ -78,10 +79,18 @@ impl Action for SetWorkflow {
             updated_at: write.now,
             deleted_at: None,
         });
-        workflow.title = self.title.line("title", text::LINE_MAX)?.apply(workflow.title);
-        workflow.description = self.description.body("description", text::TEXT_MAX)?.apply(workflow.description);
-        workflow.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(workflow.role_id);
-        workflow.notes = self.notes.body("notes", text::TEXT_MAX)?.apply(workflow.notes);
+        let workflow = Workflow {
+            id: workflow.id,
+            tenant_id: workflow.tenant_id,
+            name: workflow.name,
+            title: title.line("title", text::LINE_MAX)?.apply(workflow.title),
+            description: description.body("description", text::TEXT_MAX)?.apply(workflow.description),
+            role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(workflow.role_id),
+            notes: notes.body("notes", text::TEXT_MAX)?.apply(workflow.notes),
+            created_at: workflow.created_at,
+            updated_at: workflow.updated_at,
+            deleted_at: workflow.deleted_at,
+        };
         let (workflow, saved) = save(context, write, before.as_ref(), workflow)?;
         let subject = about(&workflow);
         let shown = write.shown_by_id::<WorkflowShown>("w", workflow.id)?;

@@ -59,10 +59,11 @@ impl Action for SetWorkspace {
     type Output = Stands<Workspace>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let name = text::name("workspace name", &self.name)?;
+        let Self { name, directory, repository, description, project, tags } = self;
+        let name = text::name("workspace name", name)?;
         let before = write
             .row_locked::<Workspace>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
-        let mut workspace = before.clone().unwrap_or_else(|| Workspace {
+        let workspace = before.clone().unwrap_or_else(|| Workspace {
             id: write.new_id(),
             tenant_id: context.tenant,
             name,
@@ -75,11 +76,19 @@ impl Action for SetWorkspace {
             updated_at: write.now,
             deleted_at: None,
         });
-        workspace.directory = self.directory.line("directory", text::PATH_MAX)?.apply(workspace.directory);
-        workspace.repository = self.repository.line("repository", text::PATH_MAX)?.apply(workspace.repository);
-        workspace.description = self.description.body("description", text::TEXT_MAX)?.apply(workspace.description);
-        workspace.project = self.project.line("project", text::LINE_MAX)?.apply(workspace.project);
-        workspace.tags = patch::list("tag", self.tags.as_deref())?.unwrap_or(workspace.tags);
+        let workspace = Workspace {
+            id: workspace.id,
+            tenant_id: workspace.tenant_id,
+            name: workspace.name,
+            directory: directory.line("directory", text::PATH_MAX)?.apply(workspace.directory),
+            repository: repository.line("repository", text::PATH_MAX)?.apply(workspace.repository),
+            description: description.body("description", text::TEXT_MAX)?.apply(workspace.description),
+            project: project.line("project", text::LINE_MAX)?.apply(workspace.project),
+            tags: patch::list("tag", tags.as_deref())?.unwrap_or(workspace.tags),
+            created_at: workspace.created_at,
+            updated_at: workspace.updated_at,
+            deleted_at: workspace.deleted_at,
+        };
         let (workspace, saved) = save(context, write, before.as_ref(), workspace)?;
         let subject = about(&workspace);
         stands!(workspace, saved, subject)

@@ -43,11 +43,11 @@ impl Action for SetExperiment {
     type Output = Stands<Experiment>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let before = self.experiment.as_ref().map(|reference| live(write, reference)).transpose()?;
-        let conversation = self.conversation.as_ref().map(|reference| set::live(write, reference)).transpose()?;
-        let title =
-            self.title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
-        let mut experiment = match (&before, conversation, &title) {
+        let Self { experiment, conversation, title, outcome } = self;
+        let before = experiment.as_ref().map(|reference| live(write, reference)).transpose()?;
+        let conversation = conversation.as_ref().map(|reference| set::live(write, reference)).transpose()?;
+        let title = title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
+        let experiment = match (&before, conversation, &title) {
             (Some(before), Some(other), _) if other.id != before.conversation_id => {
                 return Err(Rule::usage("an experiment stays in its conversation").into());
             }
@@ -70,8 +70,18 @@ impl Action for SetExperiment {
                     .into());
             }
         };
-        experiment.title = title.unwrap_or(experiment.title);
-        experiment.outcome = self.outcome.body("outcome", text::TEXT_MAX)?.apply(experiment.outcome);
+        let experiment = Experiment {
+            id: experiment.id,
+            tenant_id: experiment.tenant_id,
+            conversation_id: experiment.conversation_id,
+            title: title.unwrap_or(experiment.title),
+            status: experiment.status,
+            outcome: outcome.body("outcome", text::TEXT_MAX)?.apply(experiment.outcome),
+            created_at: experiment.created_at,
+            updated_at: experiment.updated_at,
+            ended_at: experiment.ended_at,
+            deleted_at: experiment.deleted_at,
+        };
         let (experiment, saved) = save(context, write, before.as_ref(), experiment)?;
         Ok(touched(experiment, saved))
     }

@@ -56,14 +56,15 @@ impl Action for SetRoute {
     type Output = RouteSet;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let tag = text::required_line("tag", &self.tag, text::LINE_MAX)?;
-        let role_id = write.resolve_optional(self.role.as_ref())?;
-        let task_id = write.resolve(&self.task)?;
+        let Self { tag, role, task, workspace, exact } = self;
+        let tag = text::required_line("tag", tag, text::LINE_MAX)?;
+        let role_id = write.resolve_optional(role.as_ref())?;
+        let task_id = write.resolve(task)?;
         let before = write.row_locked::<Route>(
             "where tenant_id = ?1 and deleted_at is null and tag = ?2 and task_id = ?3 and role_id is not distinct from ?4",
             params![tag, task_id, role_id],
         )?;
-        let mut route = before.clone().unwrap_or_else(|| Route {
+        let route = before.clone().unwrap_or_else(|| Route {
             id: write.new_id(),
             tenant_id: context.tenant,
             tag,
@@ -76,9 +77,19 @@ impl Action for SetRoute {
             updated_at: write.now,
             deleted_at: None,
         });
-        route.workspace_id =
-            self.workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(route.workspace_id);
-        route.exact = self.exact.unwrap_or(route.exact);
+        let mut route = Route {
+            id: route.id,
+            tenant_id: route.tenant_id,
+            tag: route.tag,
+            role_id: route.role_id,
+            task_id: route.task_id,
+            workspace_id: workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(route.workspace_id),
+            exact: exact.unwrap_or(route.exact),
+            created_by: route.created_by,
+            created_at: route.created_at,
+            updated_at: route.updated_at,
+            deleted_at: route.deleted_at,
+        };
         if before.as_ref() == Some(&route) {
             return Ok(Done::unchanged(RouteSet { route: write.shown_by_id("o", route.id)?, new: false }));
         }

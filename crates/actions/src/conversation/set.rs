@@ -61,10 +61,10 @@ impl Action for SetConversation {
     type Output = Stands<Conversation>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let before = self.conversation.as_ref().map(|reference| live(write, reference)).transpose()?;
-        let title =
-            self.title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
-        let mut conversation = match (&before, &title) {
+        let Self { conversation, title, description, project, role, tags, notes } = self;
+        let before = conversation.as_ref().map(|reference| live(write, reference)).transpose()?;
+        let title = title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
+        let conversation = match (&before, &title) {
             (Some(before), _) => before.clone(),
             (None, None) => {
                 return Err(Rule::usage("a new conversation needs a title")
@@ -85,13 +85,19 @@ impl Action for SetConversation {
                 deleted_at: None,
             },
         };
-        conversation.title = title.unwrap_or(conversation.title);
-        conversation.description =
-            self.description.body("description", text::TEXT_MAX)?.apply(conversation.description);
-        conversation.project = self.project.line("project", text::LINE_MAX)?.apply(conversation.project);
-        conversation.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(conversation.role_id);
-        conversation.tags = patch::list("tag", self.tags.as_deref())?.unwrap_or(conversation.tags);
-        conversation.notes = self.notes.body("notes", text::TEXT_MAX)?.apply(conversation.notes);
+        let conversation = Conversation {
+            id: conversation.id,
+            tenant_id: conversation.tenant_id,
+            title: title.unwrap_or(conversation.title),
+            description: description.body("description", text::TEXT_MAX)?.apply(conversation.description),
+            project: project.line("project", text::LINE_MAX)?.apply(conversation.project),
+            role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(conversation.role_id),
+            tags: patch::list("tag", tags.as_deref())?.unwrap_or(conversation.tags),
+            notes: notes.body("notes", text::TEXT_MAX)?.apply(conversation.notes),
+            created_at: conversation.created_at,
+            updated_at: conversation.updated_at,
+            deleted_at: conversation.deleted_at,
+        };
         let (conversation, saved) = save(context, write, before.as_ref(), conversation)?;
         Ok(touched(conversation, saved))
     }

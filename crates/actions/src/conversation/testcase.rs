@@ -85,10 +85,10 @@ impl Action for SetTestcase {
     type Output = Stands<Testcase>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let before = self.testcase.as_ref().map(|reference| find(write, reference)).transpose()?;
-        let title =
-            self.title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
-        let mut testcase = match (&before, &title) {
+        let Self { testcase, title, status, error, file, line, duration, experiment, role } = self;
+        let before = testcase.as_ref().map(|reference| find(write, reference)).transpose()?;
+        let title = title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
+        let testcase = match (&before, &title) {
             (Some(before), _) => before.clone(),
             (None, None) => {
                 return Err(Rule::usage("a new test case needs a title")
@@ -111,18 +111,24 @@ impl Action for SetTestcase {
                 report_place: None,
             },
         };
-        testcase.title = title.unwrap_or(testcase.title);
-        testcase.status = self.status.unwrap_or(testcase.status);
-        testcase.error = self.error.body("error", text::TEXT_MAX)?.apply(testcase.error);
-        testcase.file = self.file.line("file", text::PATH_MAX)?.apply(testcase.file);
-        testcase.line = self.line.clone().try_map(positive)?.apply(testcase.line);
-        testcase.duration_ms = self.duration.clone().try_map(milliseconds)?.apply(testcase.duration_ms);
-        testcase.experiment_id = self
-            .experiment
-            .clone()
-            .try_map(|reference| experiment::live(write, &reference).map(|experiment| experiment.id))?
-            .apply(testcase.experiment_id);
-        testcase.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(testcase.role_id);
+        let testcase = Testcase {
+            id: testcase.id,
+            tenant_id: testcase.tenant_id,
+            title: title.unwrap_or(testcase.title),
+            status: status.unwrap_or(testcase.status),
+            error: error.body("error", text::TEXT_MAX)?.apply(testcase.error),
+            file: file.line("file", text::PATH_MAX)?.apply(testcase.file),
+            line: line.clone().try_map(positive)?.apply(testcase.line),
+            duration_ms: duration.clone().try_map(milliseconds)?.apply(testcase.duration_ms),
+            experiment_id: experiment
+                .clone()
+                .try_map(|reference| experiment::live(write, &reference).map(|experiment| experiment.id))?
+                .apply(testcase.experiment_id),
+            role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(testcase.role_id),
+            created_at: testcase.created_at,
+            report_digest: testcase.report_digest,
+            report_place: testcase.report_place,
+        };
         let (testcase, saved) = save(context, write, before.as_ref(), testcase)?;
         Ok(touched(testcase, saved))
     }

@@ -97,10 +97,27 @@ impl Action for SetAgent {
     type Output = Stands<AgentShown>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let handle = text::name("handle", &self.handle)?;
+        let Self {
+            handle,
+            name,
+            role,
+            owner,
+            parent,
+            runner,
+            model,
+            identity,
+            capabilities: granted,
+            max_items,
+            max_steps,
+            timeout,
+            end_of_run,
+            spend_limit,
+            archived,
+        } = self;
+        let handle = text::name("handle", handle)?;
         let before = write
             .row_locked::<Agent>("where tenant_id = ?1 and handle = ?2 and deleted_at is null", params![handle])?;
-        let owner = match (write.resolve_optional(self.owner.as_ref())?, &before, context.actor) {
+        let owner = match (write.resolve_optional(owner.as_ref())?, &before, context.actor) {
             (Some(owner), ..) => owner,
             (None, Some(agent), _) => agent.owner_id,
             (None, None, Actor::Person(person)) => person,
@@ -108,23 +125,33 @@ impl Action for SetAgent {
                 return Err(Rule::usage(sentence!["a new agent needs an ", field!(owner)]).into());
             }
         };
-        let mut agent = before.clone().unwrap_or_else(|| new(context, write, handle, owner));
-        agent.owner_id = owner;
-        agent.name = self.name.line("name", text::LINE_MAX)?.apply(agent.name);
-        agent.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(agent.role_id);
-        agent.parent_id = self.parent.clone().try_map(|parent| write.resolve(&parent))?.apply(agent.parent_id);
-        agent.runner = self.runner.unwrap_or(agent.runner);
-        agent.model = self.model.line("model", text::LINE_MAX)?.apply(agent.model);
-        agent.identity = self.identity.body("identity", text::TEXT_MAX)?.apply(agent.identity);
-        if let Some(given) = patch::list("capability", self.capabilities.as_deref())? {
-            agent.capabilities = capabilities(given)?;
-        }
-        agent.max_items = self.max_items.clone().apply(agent.max_items);
-        agent.max_steps = limits::max_steps(&self.max_steps)?.apply(agent.max_steps);
-        agent.timeout = self.timeout.clone().apply(agent.timeout);
-        agent.end_of_run = self.end_of_run.map_or(agent.end_of_run, Switch::is_on);
-        agent.spend_limit = limits::spend_limit(&self.spend_limit)?.apply(agent.spend_limit);
-        agent.archived = self.archived.unwrap_or(agent.archived);
+        let agent = before.clone().unwrap_or_else(|| new(context, write, handle, owner));
+        let agent = Agent {
+            id: agent.id,
+            tenant_id: agent.tenant_id,
+            handle: agent.handle,
+            name: name.line("name", text::LINE_MAX)?.apply(agent.name),
+            owner_id: owner,
+            role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(agent.role_id),
+            parent_id: parent.clone().try_map(|parent| write.resolve(&parent))?.apply(agent.parent_id),
+            runner: runner.unwrap_or(agent.runner),
+            model: model.line("model", text::LINE_MAX)?.apply(agent.model),
+            identity: identity.body("identity", text::TEXT_MAX)?.apply(agent.identity),
+            capabilities: match patch::list("capability", granted.as_deref())? {
+                Some(given) => capabilities(given)?,
+                None => agent.capabilities,
+            },
+            max_items: max_items.clone().apply(agent.max_items),
+            max_steps: limits::max_steps(max_steps)?.apply(agent.max_steps),
+            timeout: timeout.clone().apply(agent.timeout),
+            end_of_run: end_of_run.map_or(agent.end_of_run, Switch::is_on),
+            spend_limit: limits::spend_limit(spend_limit)?.apply(agent.spend_limit),
+            archived: archived.unwrap_or(agent.archived),
+            observed: agent.observed,
+            created_at: agent.created_at,
+            updated_at: agent.updated_at,
+            deleted_at: agent.deleted_at,
+        };
         if agent.max_items.is_some_and(|items| items < 1) {
             return Err(Rule::usage(sentence![field!(max_items), " is at least 1"]).into());
         }

@@ -45,12 +45,21 @@ impl Action for SetPerson {
     type Output = Stands<Person>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let handle = text::name("handle", &self.handle)?;
+        let Self { handle, name, newcomer } = self;
+        let handle = text::name("handle", handle)?;
         let before = write
             .row_locked::<Person>("where tenant_id = ?1 and handle = ?2 and deleted_at is null", params![handle])?;
-        let id = self.newcomer.unwrap_or_else(|| write.new_id());
-        let mut person = before.clone().unwrap_or_else(|| new(context, write, id, handle));
-        person.name = self.name.line("name", text::LINE_MAX)?.apply(person.name);
+        let id = newcomer.unwrap_or_else(|| write.new_id());
+        let person = before.clone().unwrap_or_else(|| new(context, write, id, handle));
+        let person = Person {
+            id: person.id,
+            tenant_id: person.tenant_id,
+            handle: person.handle,
+            name: name.line("name", text::LINE_MAX)?.apply(person.name),
+            created_at: person.created_at,
+            updated_at: person.updated_at,
+            deleted_at: person.deleted_at,
+        };
         let (person, saved) = save(context, write, before.as_ref(), person)?;
         let subject = about(&person);
         stands!(person, saved, subject)

@@ -28,7 +28,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use trackway_actions::Core;
 use trackway_claude::{event::Event, tool};
-use trackway_domain::{Time, words::Memory};
+use trackway_domain::words::Memory;
 
 use super::{Arrival, EVENT_MAX, PATIENCE_MS, Place, log, spool, taking::reading_on, user_folder};
 use crate::{environment, location::Location, user};
@@ -241,7 +241,7 @@ impl Post {
         }
         for bytes in quiet {
             let Ok(event) = Event::parse(&bytes) else { continue };
-            let arrival = Arrival { at: Time::now(), memory: Memory::Off, token: None, bytes };
+            let arrival = Arrival { at: self.core.now(), memory: Memory::Off, token: None, bytes };
             let outcome = self.place.apply(&self.core, &event, &arrival);
             self.place.settle(&event, &arrival, outcome);
         }

@@ -21,7 +21,7 @@ use trackway_claude::{
     tool,
 };
 use trackway_domain::{Time, text, words::Memory};
-use trackway_store::Url;
+use trackway_store::{Clock, Url};
 
 pub use self::taking::apply_waiting;
 use self::{
@@ -108,7 +108,7 @@ fn take(memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<St
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().take(EVENT_MAX).read_to_end(&mut bytes);
     let token = std::env::var(environment::TOKEN).ok().filter(|token| !token.is_empty());
-    let arrival = Arrival { at: Time::now(), memory, token, bytes };
+    let arrival = Arrival { at: Clock::system().now(), memory, token, bytes };
     let event = match read.map_err(|error| error.to_string()).and_then(|_| Event::parse(&arrival.bytes)) {
         Ok(event) => event,
         Err(why) => {
@@ -230,7 +230,7 @@ pub fn user_folder() -> PathBuf {
 fn log(folder: &Path, event: &str, why: &str) {
     let line = format!(
         "{} {} {}\n",
-        Time::now(),
+        Clock::system().now(),
         text::cut(&text::clean_line(event), 40),
         text::cut(&text::clean_line(&redacted(why)), 500)
     );

@@ -21,7 +21,7 @@ use trackway_actions::{
     scratchpad::UpdateScratchpad,
 };
 use trackway_domain::{
-    Error as Rule, ErrorKind, Id, Time,
+    Error as Rule, ErrorKind, Id,
     canary::Canary,
     capability::{self, Allowance},
     kind, text,
@@ -459,7 +459,7 @@ fn timed_out() -> Ended {
 /// The scratchpad of an agent, as it now stands.
 pub fn scratchpad_of(core: &Core, context: &Context, acting: &Acting) -> Result<ScratchpadShown> {
     let question = GetScratchpad { agent: acting.agent_id.into() };
-    core.read(context, |reader| Ok(question.answer(reader, Time::now())?))
+    core.read(context, |reader| Ok(question.answer(reader, core.now())?))
 }
 
 /// The tools that requests of a conversation name.

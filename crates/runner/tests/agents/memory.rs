@@ -169,8 +169,7 @@ engines! {
         let worked = std::thread::scope(|scope| {
             let (lab, late) = (&lab, &late);
             scope.spawn(move || {
-                crate::lab::until(|| late.load(std::sync::atomic::Ordering::Relaxed));
-                std::thread::sleep(std::time::Duration::from_millis(200));
+                crate::lab::until(|| late.load(std::sync::atomic::Ordering::Relaxed) && steps(&lab.last_run()).contains(&"wake"));
                 lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "theirs" })).unwrap();
             });
             lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {

@@ -1,6 +1,7 @@
 //! Bringing a database up to date: versioned, append-only, checked at every start.
 
 use crate::{
+    Clock,
     connection::{APPLICATION_ID, Connection, Engine},
     error::{Error, Result},
     params,
@@ -163,7 +164,7 @@ fn apply_missing(connection: &mut Connection, url: &Url, version: i64) -> Result
         connection.batch(&translated(connection.engine(), text))?;
         connection.execute(
             "insert into trackway_migrations (version, name, applied_at) values (?1, ?2, ?3)",
-            params![*number, *name, trackway_domain::Time::now()],
+            params![*number, *name, Clock::system().now()],
         )?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Connections, transactions and schemas on SQLite and PostgreSQL.
 
+pub(crate) mod clock;
 pub mod connection;
 pub mod data_version;
 pub mod error;
@@ -18,6 +19,7 @@ pub(crate) mod tls;
 pub mod transfer;
 pub mod url;
 
+pub use clock::Clock;
 pub use connection::Engine;
 pub use data_version::Moment;
 pub use error::{Error, Result};

@@ -20,7 +20,8 @@ use uuid::Uuid;
 use crate::{
     connection::{COMMIT, Connection, Engine, VISITOR_SECONDS, log_bytes},
     engine::{
-        data_version::Clock,
+        clock::Clock,
+        data_version::LatestMoment,
         queue_notify,
         shared_commit::{Company, Turn, Turns},
     },
@@ -50,6 +51,7 @@ pub struct Store {
     wait_ms: Option<u32>,
     /// The file that was opened.
     file: Option<FileIdentity>,
+    latest_moment: LatestMoment,
     clock: Clock,
 }
 
@@ -141,7 +143,18 @@ impl Store {
     fn over(url: Url, connection: Connection, wait_ms: Option<u32>) -> Self {
         let file = identity_at(&url);
         let idle = Idle(Mutex::new(vec![connection]));
-        Self { url, idle, turns: Turns::default(), wait_ms, file, clock: Clock::default() }
+        let (latest_moment, clock) = (LatestMoment::default(), Clock::system());
+        Self { url, idle, turns: Turns::default(), wait_ms, file, latest_moment, clock }
+    }
+
+    /// The same database, with its rows dated by this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    pub fn now(&self) -> Time {
+        self.clock.now()
     }
 
     pub fn url(&self) -> &Url {
@@ -180,7 +193,7 @@ impl Store {
             }
         };
         // Read after the lock was had: what is written later is also dated later.
-        let now = Time::now();
+        let now = self.now();
         let (ids, unindexed) = (Cell::new(0), Vec::new());
         Ok(Writer {
             reader: Reader { lent, tenant, agent: None, queries: 0, resolved: None },
@@ -272,8 +285,8 @@ impl Store {
         Ok(connection)
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.clock
+    pub(crate) fn latest_moment(&self) -> &LatestMoment {
+        &self.latest_moment
     }
 }
 
@@ -402,6 +415,11 @@ pub struct Reader<'a> {
 impl Reader<'_> {
     pub fn engine(&self) -> Engine {
         self.lent.engine()
+    }
+
+    /// The time now. A question that is to be of one time reads it once.
+    pub fn now(&self) -> Time {
+        self.lent.store.now()
     }
 
     /// Answers views on behalf of an agent: some views restrict what an agent may read.
@@ -655,7 +673,7 @@ impl Writer<'_> {
 
     /// Reads the clock again, once a lock was had that others may have held.
     pub fn after_waiting(&mut self) {
-        self.now = self.now.max(Time::now());
+        self.now = self.now.max(self.reader.now());
     }
 
     /// Lets one transaction at a time change the catalog's graphs (replacements, links, pins), whose rules look

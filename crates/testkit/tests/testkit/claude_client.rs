@@ -5,7 +5,7 @@ mod real_client {
         fs,
         panic::{self, AssertUnwindSafe},
         path::Path,
-        time::{Duration, Instant},
+        time::Duration,
     };
 
     use serde_json::{Value, json};
@@ -13,6 +13,7 @@ mod real_client {
     use trackway_testkit::{
         claude_client::{ClaudeClient, ClientCall, versions},
         scripted_model::Scenario,
+        wait_until,
     };
 
     const NEWEST: &str = "2.1.197";
@@ -158,11 +159,9 @@ mod real_client {
         assert!(message.starts_with("the client took too long and was killed"), "{message}");
         assert_eq!(desk.read("started"), "\n");
         // The kernel ends them one after the other.
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while runs_with(desk.project.path()) {
-            assert!(Instant::now() < deadline, "something is left behind");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("nothing is left behind", Duration::from_secs(10), || {
+            (!runs_with(desk.project.path())).then_some(())
+        });
     }
 
     /// Whether a process names this directory in its command line.

@@ -225,7 +225,7 @@ engines! {
         assert_eq!(failed["status"], "waiting");
         assert_eq!(run_of(&house, &first), ("failed".into(), Some("error".into())));
         assert_eq!(take(&house, json!({})), Vec::<Value>::new());
-        thread::sleep(Duration::from_millis(1_300));
+        house.advance(Duration::from_millis(1_300));
         let second = take(&house, json!({})).remove(0);
         assert_eq!((second["attempt"].clone(), second["fence"].clone()), (json!(2), json!(2)));
         house.act("queue_fail", with(held(&second), json!({ "error": "never" }))).unwrap();
@@ -242,7 +242,7 @@ engines! {
         let added = add(&house, json!({ "task": "again" }));
         let first = take(&house, json!({ "lease": 1 })).remove(0);
         let run = holder(&house, &first);
-        thread::sleep(Duration::from_millis(1_100));
+        house.advance(Duration::from_millis(1_100));
         let before = house.snapshot();
         // Nobody has noticed yet, and still it may do nothing any more.
         for (action, input) in [
@@ -259,7 +259,7 @@ engines! {
         assert_eq!(take(&house, json!({})), Vec::<Value>::new());
         assert_eq!(stands(&house, &added), ("waiting".into(), 2, Some("lease expired".into())));
         assert_eq!(run_of(&house, &first), ("timed_out".into(), Some("lease expired".into())));
-        thread::sleep(Duration::from_millis(1_300));
+        house.advance(Duration::from_millis(1_300));
         let second = take(&house, json!({})).remove(0);
         assert_eq!((second["attempt"].clone(), second["fence"].clone()), (json!(2), json!(2)));
         house.act("queue_complete", held(&second)).unwrap();
@@ -272,10 +272,10 @@ engines! {
             add(&house, json!({ "task": "again" }));
         }
         take(&house, json!({ "lease": 1 }));
-        thread::sleep(Duration::from_millis(1_100));
+        house.advance(Duration::from_millis(1_100));
         assert_eq!(take(&house, json!({})).len(), 1);
         assert_eq!(stands(&house, &lost).0, "waiting");
-        thread::sleep(Duration::from_millis(1_300));
+        house.advance(Duration::from_millis(1_300));
         assert_eq!(ids(&take(&house, json!({}))), [lost["id"].clone()]);
     }
 
@@ -283,7 +283,7 @@ engines! {
         furnished(&house);
         let left = house.act("claim", json!({ "lease": 1 })).unwrap();
         assert_eq!((left[0]["variant"].clone(), house.act("claim", json!({})).unwrap()), (json!("once"), json!([])));
-        thread::sleep(Duration::from_millis(1_100));
+        house.advance(Duration::from_millis(1_100));
         let again = house.act("claim", json!({})).unwrap();
         assert_eq!(again[0]["variant"], "once");
         assert_eq!((stands(&house, &left[0]).0, status_of_task(&house, "once")), ("failed".into(), "in_progress".into()));
@@ -295,7 +295,7 @@ engines! {
         let item = take(&house, json!({ "lease": 1 })).remove(0);
         let run = holder(&house, &item);
         for number in 0..4 {
-            thread::sleep(Duration::from_millis(500));
+            house.advance(Duration::from_millis(500));
             match number {
                 0 => house.act_as(&run, "create_note", json!({ "studio": "main", "title": "alive" })).unwrap(),
                 1 => house.act_as(&run, "record_step", json!({ "run": item["run_id"], "type": "think" })).unwrap(),
@@ -322,7 +322,7 @@ engines! {
         step();
         assert_eq!(lease(), taken);
 
-        thread::sleep(Duration::from_millis(1_100));
+        house.advance(Duration::from_millis(1_100));
         step();
         let (expires, heartbeat) = lease();
         assert_eq!(expires, heartbeat.plus_seconds(10));
@@ -345,7 +345,7 @@ engines! {
             ErrorKind::Conflict,
             format!("queue item {} waits for another with the same concurrency key", &first["id"].as_str().unwrap()[28..]),
         ));
-        thread::sleep(Duration::from_millis(1_300));
+        house.advance(Duration::from_millis(1_300));
         let again = take(&house, json!({ "batch": 10 }));
         assert_eq!(ids(&again), [urgent["id"].clone()]);
         house.act("queue_complete", held(&again[0])).unwrap();
@@ -410,7 +410,7 @@ engines! {
         assert_eq!(now["status"], "ready");
         assert_eq!(ids(&take(&house, json!({ "batch": 5 }))), [now["id"].clone()]);
         add(&house, json!({ "task": "again" }));
-        thread::sleep(Duration::from_millis(500));
+        house.advance(Duration::from_millis(500));
         assert_eq!(ids(&take(&house, json!({}))), [later["id"].clone()]);
     }
 

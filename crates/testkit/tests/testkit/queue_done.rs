@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use trackway_actions::{Context, Credential, Result, context::Secret};
 use trackway_domain::{ErrorKind, Id, kind};
 use trackway_store::{Engine, connection::Connection, params};
-use trackway_testkit::{House, engines};
+use trackway_testkit::{House, engines, wait_until};
 
 /// A task that is run again and again, one that is done once, and so many items of the first.
 fn filled(house: &House, items: usize) -> Vec<Value> {
@@ -163,7 +163,7 @@ engines! {
     fn a_lease_that_is_over_is_not_done(house: House) {
         filled(&house, 2);
         let late = take(&house, json!({ "lease": 1 }));
-        thread::sleep(Duration::from_millis(1_100));
+        house.advance(Duration::from_secs(1));
         let (kind, message) = refused(house.act("queue_take", json!({ "done": done(&late) })));
         assert_eq!(kind, ErrorKind::Conflict);
         assert!(message.contains("the lease of queue item"), "{message}");
@@ -223,9 +223,9 @@ fn whoever_takes_leaves_alone_what_was_taken_meanwhile() {
         let mut looking = Connection::postgres(&url).unwrap();
         let sql =
             "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-        while looking.query::<(i64,)>(sql, &[]).unwrap() != [(1,)] {
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("one waits for a lock", Duration::from_mins(1), || {
+            (looking.query::<(i64,)>(sql, &[]).unwrap() == [(1,)]).then_some(())
+        });
         let meanwhile = take(&house, json!({}));
         other.batch("rollback").unwrap();
         (meanwhile, waiting.join().unwrap())

@@ -4,14 +4,14 @@ use std::{
     collections::HashSet,
     process::{Child, Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::json;
 use trackway_actions::{Core, queue::AddItem};
 use trackway_domain::Ref;
 use trackway_store::{Store, Url};
-use trackway_testkit::{CrashingServer, Engine, House, engines};
+use trackway_testkit::{CrashingServer, House, TestDatabase, engines, poll};
 
 /// Takers at once: processes on SQLite, connections (in processes, too) on PostgreSQL.
 const TAKERS: usize = 64;
@@ -64,17 +64,13 @@ fn lost_effects(house: &House) -> (i64, i64) {
 
 /// Waits until nothing is left to do.
 fn until_finished(house: &House) {
-    let patience = Instant::now() + Duration::from_mins(2);
-    loop {
-        let left = house.read(|reader| {
+    let left = || {
+        house.read(|reader| {
             Ok(reader.count("select count(*) from queue_items where tenant_id = ?1 and finished_at is null", &[])?)
-        });
-        if left == 0 {
-            return;
-        }
-        assert!(Instant::now() < patience, "{left} items are stuck: {:?}", counts(house));
-        thread::sleep(Duration::from_millis(100));
-    }
+        })
+    };
+    let finished = poll(Duration::from_mins(2), || (left() == 0).then_some(()));
+    assert!(finished.is_some(), "{} items are stuck: {:?}", left(), counts(house));
 }
 
 /// Processes that are ended with the test.
@@ -152,11 +148,7 @@ fn a_server_that_crashes_loses_no_item() {
     let core = Core::new(Store::create(Url::parse(&url).unwrap()).unwrap());
     core.found("local", "ada").unwrap();
     let ada = core.enter(&trackway_actions::Credential::User { tenant: "local".into(), handle: "ada".into() }).unwrap();
-    let house = House {
-        core: Core::new(Store::open(Url::parse(&url).unwrap()).unwrap()),
-        ada,
-        database: trackway_testkit::database(Engine::Sqlite),
-    };
+    let house = House::over(TestDatabase::elsewhere(url.clone()), ada);
     filled(&house, 300);
     let workers = Workers::start(&url, 4);
     for _ in 0..3 {

@@ -3,11 +3,13 @@
 //! On PostgreSQL the server counts the rows it read, in a database with a long history. On SQLite the plans of the same
 //! texts are looked at.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use trackway_actions::queue::{AddItem, CompleteItem, TakeItems};
 use trackway_domain::{Ref, Time, words::ItemStatus};
 use trackway_store::{Url, connection::Connection, sql::Param};
-use trackway_testkit::{Engine, House};
+use trackway_testkit::{Engine, House, poll};
 use trackway_views::{
     queue::{settled, unsettled},
     registry,
@@ -386,10 +388,7 @@ fn a_long_log_goes_into_the_file_while_it_grows() {
             let note = json!({ "studio": "main", "title": format!("n{number}"), "body": body });
             house.act("create_note", note).unwrap();
         }
-        (0..1_000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            length() > before + (8 << 20)
-        })
+        poll(Duration::from_secs(10), || (length() > before + (8 << 20)).then_some(())).is_some()
     });
     assert!(went_in.unwrap(), "{} bytes, {before} before", length());
 }

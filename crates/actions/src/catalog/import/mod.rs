@@ -185,6 +185,8 @@ impl Carrying<'_, '_> {
         }
         let name = task.name.clone();
         let set = SetTask {
+            workflow: Some(Ref::new(self.target.workflow)),
+            variant: Some(variant.clone()),
             title: Patch::Set(task.title),
             description: Patch::Set(task.description),
             notes: Patch::Set(task.notes),
@@ -193,7 +195,7 @@ impl Carrying<'_, '_> {
             estimate: task.estimate.map_or(Patch::Clear, Patch::Set),
             tags: Some(task.tags),
             labels: Some(task.labels),
-            ..SetTask::blank(Ref::new(self.target.workflow), &variant)
+            ..SetTask::default()
         };
         match set.perform(self.context, self.write) {
             Ok(Done { output: TaskSet { id, new, .. }, change }) => {
