@@ -8,7 +8,7 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
 use serde_json::json;
-use trackway_actions::queue::CleanupLeases;
+use trackway_actions::cleanup::CleanupLeases;
 use trackway_claude::{discover, settings::connected_memory, transcript::Transcript};
 use trackway_domain::{Error as Rule, Time};
 use trackway_store::{Engine, Reader, health::Health, params, schema_check::Missing, transfer};
