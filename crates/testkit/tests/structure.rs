@@ -54,6 +54,16 @@ fn only_store_distinguishes_the_engines() {
     }
 }
 
+#[test]
+fn only_store_actions_and_views_hold_sql() {
+    for name in ["server", "cli", "runner"] {
+        let mut found = lines_with(name, &["tenant_id = ?1", "_unscoped(", "\"select ", ".query::<", "::select()"]);
+        // These folders move to `capture`, which asks views.
+        found.retain(|line| !line.contains("/cli/src/hook/") && !line.contains("/cli/src/ingest/"));
+        assert!(found.is_empty(), "move this into a function of views or store:\n{}", found.join("\n"));
+    }
+}
+
 /// Files that hold the same verbs of several nouns.
 const SHARED: &[&str] = &["archive.rs", "delete.rs", "definitions.rs"];
 
