@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde_json::json;
 use trackway_actions::queue::CleanupLeases;
 use trackway_capture::{
+    client::Client,
     hook::{self, HookLog},
     paths::{is_below, modified},
     transcript::Transcript,
 };
-use trackway_client_claude::settings::connected_memory;
 use trackway_clients::CLIENTS;
 use trackway_domain::{Error as Rule, Time};
 use trackway_store::{Engine, Reader, health::Health, params, schema_check::Missing, transfer};
@@ -197,21 +197,22 @@ fn stuck_leases(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Fai
 
 /// When hooks were put into the settings that count here, as far as the files tell.
 pub fn connected_since() -> Option<Time> {
-    connected_settings().filter_map(|path| modified(&path)).min()
+    connected_settings().filter_map(|(_, path)| modified(&path)).min()
 }
 
-fn connected_settings() -> impl Iterator<Item = PathBuf> {
-    let is_connected =
-        |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| matches!(connected_memory(&text), Ok(Some(_))));
+fn connected_settings() -> impl Iterator<Item = (&'static dyn Client, PathBuf)> {
+    let is_connected = |(client, path): &(&'static dyn Client, PathBuf)| {
+        fs::read_to_string(path).is_ok_and(|text| matches!(client.connection().memory(&text), Ok(Some(_))))
+    };
     connect::settings_files().into_iter().filter(is_connected)
 }
 
 fn unreadable_settings() -> Vec<Finding> {
-    let refused = |path: &PathBuf| {
-        let why = connected_memory(&fs::read_to_string(path).ok()?).err()?;
+    let refused = |(client, path): &(&'static dyn Client, PathBuf)| {
+        let why = client.connection().memory(&fs::read_to_string(path).ok()?).err()?;
         Some(Finding {
             check: "settings",
-            problem: format!("{} cannot be read, by Claude Code neither: {why}", path.display()),
+            problem: format!("{} cannot be read, by {} neither: {why}", path.display(), client.display_name()),
             fix: "correct the file".to_owned(),
         })
     };
@@ -241,11 +242,10 @@ fn silent_sessions(read: &mut Reader<'_>, connected: Time) -> Result<Vec<Finding
 
 /// Transcripts of sessions that no hook ever told of, and that went on after the last one told of any other.
 fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<Option<Finding>, Failure> {
-    let Some(client) = CLIENTS.named(None) else { return Ok(None) };
-    let Some(folder) = client.transcripts_folder().filter(|folder| folder.exists()) else { return Ok(None) };
     let (db, tenant) = (std::env::var(environment::DATABASE).ok(), std::env::var(environment::TENANT).ok());
     let heard = read.one::<(Option<Time>,)>("select max(hooked_at) from sessions where tenant_id = ?1", &[])?;
-    for settings in connected_settings() {
+    for (client, settings) in connected_settings() {
+        let Some(folder) = client.transcripts_folder().filter(|folder| folder.exists()) else { continue };
         let Some(connected) = modified(&settings) else { continue };
         let since = heard.and_then(|(heard,)| heard).map_or(connected, |heard| heard.max(connected));
         // Those of a project are read by clients that start there, the user's by all.

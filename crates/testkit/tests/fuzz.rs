@@ -61,7 +61,7 @@ proptest! {
         if let Ok(event) = event::parse(&bytes) {
             prop_assert_eq!(header.map(|header| header.name), Ok(event.name.clone()));
             let facts = event.facts(None, Time::from_micros(0));
-            prop_assert_eq!(event.observation(facts).facts.len(), event.facts(None, Time::from_micros(0)).len());
+            prop_assert_eq!(event.observation("client", facts).facts.len(), event.facts(None, Time::from_micros(0)).len());
         }
     }
 

@@ -1,4 +1,4 @@
-//! What was seen of Claude Code sessions, written down: by hooks as it happens, from transcripts afterwards.
+//! What was seen of sessions of clients, written down: by hooks as it happens, from transcripts afterwards.
 //!
 //! The observer context: facts about runs, recorded with their own time, into ended runs too. Every fact is an upsert,
 //! so that hooks and transcripts of one session make one record, in whatever order they speak.
@@ -121,6 +121,11 @@ fn lock_session(write: &mut Writer<'_>, session: &str) -> Result<()> {
     Ok(())
 }
 
+/// The session of a client, held so that it cannot change until the commit.
+fn session_locked(write: &mut Writer<'_>, client: &str, session: &str) -> Result<Option<Session>> {
+    Ok(write.row_locked("where tenant_id = ?1 and session_id = ?2 and client = ?3", params![session, client])?)
+}
+
 /// Whether this part of a transcript comes right after what was read of it.
 fn is_next(known: Option<&Transcript>, progress: &Progress) -> bool {
     match known {
@@ -179,8 +184,7 @@ enum RunKey {
 impl<'a, 'w> Observing<'a, 'w> {
     /// Finds or makes the session. None when the only fact is that something unknown has begun in it or ended.
     fn open(context: &'a Context, write: &'a mut Writer<'w>, observation: &Observation) -> Result<Option<Self>> {
-        let known =
-            write.row_locked::<Session>("where tenant_id = ?1 and session_id = ?2", params![observation.session])?;
+        let known = session_locked(write, observation.client, &observation.session)?;
         let first = observation.facts.first().map_or(write.now, |seen| seen.at);
         let begins = observation.progress.is_some()
             || observation.facts.iter().any(|seen| match &seen.fact {
@@ -192,7 +196,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         let session = match known {
             Some(session) => session,
             None if !begins => return Ok(None),
-            None => place::new_session(context, write, &observation.session, first)?,
+            None => place::new_session(context, write, observation.client, &observation.session, first)?,
         };
         let mut observing = Self {
             context,
@@ -239,7 +243,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         }
         match &seen.fact {
             Fact::Session(facts) => self.session_facts(seen, facts),
-            Fact::Prompt { text, hash } => self.prompt(seen, text, hash),
+            Fact::Prompt { text, hash, copies_get_new_ids } => self.prompt(seen, text, hash, *copies_get_new_ids),
             Fact::Notified { hash, tool_use_id } => self.notified(seen, hash, tool_use_id.as_deref()),
             Fact::SubagentStart { agent_type } => self.subagent_start(seen, agent_type.as_deref()),
             Fact::Subagent(facts) => self.subagent_facts(seen, facts),

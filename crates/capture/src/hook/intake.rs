@@ -95,7 +95,7 @@ impl Intake<'_> {
             facts.push(Seen::new(at, event.agent.as_deref(), &event.prompt(), fact));
         }
         if !facts.is_empty() {
-            self.core.observe(self.context, &event.observation(facts))?;
+            self.core.observe(self.context, &event.observation(self.client.name(), facts))?;
         }
         if event.may_have_committed() || event.stop().is_some() {
             self.look_around(event, at)?;
@@ -113,7 +113,12 @@ impl Intake<'_> {
     }
 
     fn standing(&self, event: &HookEvent) -> Result<Option<Standing>> {
-        Ok(standing(&mut self.core.store().read(self.context.tenant)?, &event.session, event.agent.as_deref())?)
+        Ok(standing(
+            &mut self.core.store().read(self.context.tenant)?,
+            self.client.name(),
+            &event.session,
+            event.agent.as_deref(),
+        )?)
     }
 
     /// Who a session is of that has only begun.
@@ -122,7 +127,7 @@ impl Intake<'_> {
             return Ok(None);
         }
         let mut read = self.core.store().read(self.context.tenant)?;
-        Ok(main_agent(&mut read, &event.session, self.context.actor.id())?)
+        Ok(main_agent(&mut read, self.client.name(), &event.session, self.context.actor.id())?)
     }
 
     /// Reads on in a transcript.
@@ -156,7 +161,7 @@ impl Intake<'_> {
 
     /// Looks for commits that appeared where the agent is, and at the end of a run for files that a command changed.
     fn look_around(&self, event: &HookEvent, at: Time) -> Result<()> {
-        let heads = heads(&mut self.core.store().read(self.context.tenant)?, &event.session)?;
+        let heads = heads(&mut self.core.store().read(self.context.tenant)?, self.client.name(), &event.session)?;
         let find = |cwd: &str| work_tree::find(cwd, self.client.agent_trees());
         let mut places: Vec<Place> = event.cwd.as_deref().map(find).into_iter().collect();
         // Most commands commit nothing, and that much is seen in two small files.
@@ -184,7 +189,7 @@ impl Intake<'_> {
             }
         }
         if !facts.is_empty() {
-            self.core.observe(self.context, &event.observation(facts))?;
+            self.core.observe(self.context, &event.observation(self.client.name(), facts))?;
         }
         Ok(())
     }
@@ -247,7 +252,7 @@ impl Intake<'_> {
             return Ok(None);
         }
         let asked = Seen::new(at, event.agent.as_deref(), &event.prompt(), Fact::Asked);
-        self.core.observe(self.context, &event.observation(vec![asked]))?;
+        self.core.observe(self.context, &event.observation(self.client.name(), vec![asked]))?;
         Ok(Some(Answer::Continue(closing::prompt(&now.who.handle, now.who.scratchpad.as_deref(), is_subagent))))
     }
 }
