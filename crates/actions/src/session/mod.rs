@@ -32,7 +32,7 @@ use trackway_domain::{
     observed::{Fact, Observation, Progress, Seen, Source},
 };
 use trackway_store::{
-    Engine, Writer, params,
+    Engine, Reader, Writer, params,
     tables::{File, Session, Subagent, Transcript},
 };
 use uuid::Uuid;
@@ -65,6 +65,31 @@ impl Core {
                 write.commit()?;
             }
             Ok(observed)
+        })
+    }
+
+    /// Writes what belongs to one event of a session, all or nothing. `then` looks at the record with all of it, and may add
+    /// an observation.
+    pub fn observe_event(
+        &self,
+        context: &Context,
+        observations: &[Observation],
+        then: impl Fn(&mut Reader<'_>) -> Result<Option<Observation>>,
+    ) -> Result<()> {
+        again_while_others_are_first(|| {
+            let mut write = self.begin(context)?;
+            let context = &settled(context, &mut write)?;
+            let mut recorded = false;
+            for observation in observations {
+                recorded |= write_down(context, &mut write, observation)? == Observed::Recorded;
+            }
+            if let Some(more) = then(&mut write)? {
+                recorded |= write_down(context, &mut write, &more)? == Observed::Recorded;
+            }
+            if recorded {
+                write.commit()?;
+            }
+            Ok(())
         })
     }
 
