@@ -25,7 +25,7 @@ const SPAWNS: &str = "(select id from task_spawns where tenant_id = ?1 and sessi
 
 /// Remove everything stored of a session: its messages, runs, spawns, usage and touches
 ///
-/// Its transcript stays where Claude Code keeps it: the next `ingest` reads it again unless it is excluded or gone.
+/// Its transcript stays where the client keeps it: the next `ingest` reads it again unless it is excluded or gone.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Forget {

@@ -9,7 +9,13 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
 use serde_json::json;
 use trackway_actions::cleanup::CleanupLeases;
-use trackway_claude::{discover, settings::connected_memory, transcript::Transcript};
+use trackway_capture::{
+    client::Client,
+    hook::{self, HookLog},
+    paths::{is_below, modified},
+    transcript::Transcript,
+};
+use trackway_clients::CLIENTS;
 use trackway_domain::{Error as Rule, Time};
 use trackway_store::{Engine, Reader, health::Health, schema_check::Missing, transfer};
 use trackway_views::doctor::{self as questions, HookedSession};
@@ -19,9 +25,7 @@ use crate::{
     door::{House, Outcome},
     environment,
     failure::Failure,
-    hook,
-    ingest::modified,
-    location::{self, Location},
+    location::{self, Location, user_folder},
     render::Shape,
 };
 
@@ -55,10 +59,12 @@ struct Finding {
 
 pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let now = house.core.now();
-    let folder = hook::folder_of(location);
+    let user_folder = user_folder();
+    let folder = hook::folder_of(location, &user_folder);
     if matches.get_flag("fix") {
         let context = house.context()?;
-        hook::apply_waiting(&house.core, &context, &folder)?;
+        let log = HookLog { folder: folder.clone(), user_folder: user_folder.clone() };
+        hook::apply_spooled(&house.core, &context, &log, CLIENTS)?;
         house.core.execute(&context, &CleanupLeases {})?;
         transfer::remove_left_behind(&location.url)?;
     }
@@ -93,7 +99,7 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     findings.extend(waiting(&folder, now));
     findings.extend(failures(&folder, now));
     // What could not be written beside the database is told there.
-    findings.extend(Some(hook::user_folder()).filter(|user| *user != folder).and_then(|user| failures(&user, now)));
+    findings.extend(Some(user_folder).filter(|user| *user != folder).and_then(|user| failures(&user, now)));
     let data = json!({
         "database": location.url.to_string(),
         "engine": format!("{} {}", store.engine().name(), health.version),
@@ -189,21 +195,22 @@ fn stuck_leases(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Fai
 
 /// When hooks were put into the settings that count here, as far as the files tell.
 pub fn connected_since() -> Option<Time> {
-    connected_settings().filter_map(|path| modified(&path)).min()
+    connected_settings().filter_map(|(_, path)| modified(&path)).min()
 }
 
-fn connected_settings() -> impl Iterator<Item = PathBuf> {
-    let is_connected =
-        |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| matches!(connected_memory(&text), Ok(Some(_))));
+fn connected_settings() -> impl Iterator<Item = (&'static dyn Client, PathBuf)> {
+    let is_connected = |(client, path): &(&'static dyn Client, PathBuf)| {
+        fs::read_to_string(path).is_ok_and(|text| matches!(client.connection().memory(&text), Ok(Some(_))))
+    };
     connect::settings_files().into_iter().filter(is_connected)
 }
 
 fn unreadable_settings() -> Vec<Finding> {
-    let refused = |path: &PathBuf| {
-        let why = connected_memory(&fs::read_to_string(path).ok()?).err()?;
+    let refused = |(client, path): &(&'static dyn Client, PathBuf)| {
+        let why = client.connection().memory(&fs::read_to_string(path).ok()?).err()?;
         Some(Finding {
             check: "settings",
-            problem: format!("{} cannot be read, by Claude Code neither: {why}", path.display()),
+            problem: format!("{} cannot be read, by {} neither: {why}", path.display(), client.display_name()),
             fix: "correct the file".to_owned(),
         })
     };
@@ -230,10 +237,10 @@ fn silent_sessions(read: &mut Reader<'_>, connected: Time) -> Result<Vec<Finding
 
 /// Transcripts of sessions that no hook ever told of, and that went on after the last one told of any other.
 fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<Option<Finding>, Failure> {
-    let Some(folder) = discover::default_folder().filter(|folder| folder.exists()) else { return Ok(None) };
     let (db, tenant) = (std::env::var(environment::DATABASE).ok(), std::env::var(environment::TENANT).ok());
     let heard = questions::last_hook_event(read)?;
-    for settings in connected_settings() {
+    for (client, settings) in connected_settings() {
+        let Some(folder) = client.transcripts_folder().filter(|folder| folder.exists()) else { continue };
         let Some(connected) = modified(&settings) else { continue };
         let since = heard.map_or(connected, |heard| heard.max(connected));
         // Those of a project are read by clients that start there, the user's by all.
@@ -242,15 +249,17 @@ fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<O
         let is_heard = |cwd: &Path| {
             let there = Location::find_from(Some(cwd), db.clone(), tenant.clone());
             top.is_none_or(|top| cwd.starts_with(top))
-                && !location::is_below(cwd, &location.exclude)
+                && !is_below(cwd, &location.exclude)
                 && there.is_ok_and(|there| there.url.whole() == location.url.whole())
         };
         let is_new =
             |path: &Path| path.is_dir() || modified(path).is_some_and(|grew| grew.seconds_since(since) > SILENCE_S);
-        let grew = discover::find(&folder, &mut |path| is_new(path)).transcripts;
+        let grew = client.find_transcripts(&folder, &mut |path| is_new(path)).transcripts;
         let own = grew.into_iter().filter(|transcript| transcript.agent.is_none());
         let mut silent: Vec<Transcript> = Vec::new();
-        for transcript in own.filter(|transcript| discover::cwd(&transcript.path).is_some_and(|cwd| is_heard(&cwd))) {
+        for transcript in
+            own.filter(|transcript| client.transcript_cwd(&transcript.path).is_some_and(|cwd| is_heard(&cwd)))
+        {
             if !questions::is_recorded(read, &transcript.session)? {
                 silent.push(transcript);
             }

@@ -14,6 +14,7 @@ use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio::sync::watch;
 use trackway_actions::token::CreateToken;
+use trackway_clients::CLIENTS;
 use trackway_domain::{Error as Rule, command, sentence, words::TokenScope};
 use trackway_runner::{Note, Serves, signals::Signals, worker};
 use trackway_server::Site;
@@ -60,7 +61,7 @@ pub fn command() -> Command {
     Command::new("up")
         .about("Start the server with its pages, and a worker, until stopped")
         .long_about(
-            "Start the server with its pages, and a worker, until stopped.\n\nThe worker runs scripts, and serves every agent that a model or Claude Code drives, as far as there is one; --agent names those to serve instead. It listens on this machine only, unless it is told otherwise, and prints its address and a link that logs a browser in, once. Every page is there in HTML, Markdown and JSON. Stop with Ctrl-C or SIGTERM: what runs may finish.",
+            format!("Start the server with its pages, and a worker, until stopped.\n\nThe worker runs scripts, and serves every agent that a model or {} drives, as far as there is one; --agent names those to serve instead. It listens on this machine only, unless it is told otherwise, and prints its address and a link that logs a browser in, once. Every page is there in HTML, Markdown and JSON. Stop with Ctrl-C or SIGTERM: what runs may finish.", CLIENTS.display_names()),
         )
         .args([
             listen(),

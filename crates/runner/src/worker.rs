@@ -23,6 +23,7 @@ use trackway_views::assignment::{self, LeftAlone};
 
 use crate::{
     agent::Means,
+    client::Startable,
     execution::Execution,
     executor::{Ended, Reins, Wish},
     insist::TROUBLE_WAIT,
@@ -57,8 +58,8 @@ pub struct Settings {
     pub program: PathBuf,
     /// What agents work with; without it, why there is none.
     pub means: Result<Means, String>,
-    /// Makes the settings that Claude Code is started with, asked only when it is; without it, why it cannot be.
-    pub claude_settings: Result<fn() -> String, String>,
+    /// The clients that can drive agents.
+    pub clients: Vec<Startable>,
 }
 
 /// What becomes of running tasks when the worker is to stop.

@@ -38,6 +38,7 @@ pub mod task;
 pub mod testcase;
 pub mod token;
 pub mod trace;
+pub mod transcript;
 pub mod usage;
 pub mod view;
 pub mod wake;

@@ -1,4 +1,4 @@
-//! Claude Code sessions, the agents they started, and the calls that started them.
+//! Sessions of clients, the agents they started, and the calls that started them.
 
 use std::collections::HashMap;
 
@@ -301,12 +301,12 @@ row! {
 }
 
 /// How an agent of a session stands now. None before its first run.
-pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Result<Option<Standing>> {
+pub fn standing(read: &mut Reader<'_>, client: &str, session: &str, agent: Option<&str>) -> Result<Option<Standing>> {
     let (join, which, shell) = match agent {
         None => ("", "u.subagent_id is null", "e.shell_at"),
         Some(_) => (
             "cross join subagents b",
-            "b.tenant_id = ?1 and b.session_id = e.id and b.agent_id = ?3 and u.subagent_id = b.id",
+            "b.tenant_id = ?1 and b.session_id = e.id and b.agent_id = ?4 and u.subagent_id = b.id",
             "b.shell_at",
         ),
     };
@@ -318,13 +318,13 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
              or s.matched_agent_id is null and s.error is null and b.spawnable and coalesce(s.subagent_type, b.agent_type) = b.agent_type))"
         }
     };
-    let mut params = params![session].to_vec();
+    let mut params = params![session, client].to_vec();
     params.extend(agent.as_ref().map(ToParam::to_param));
     // Two questions, and the order of the first given: SQLite takes longer to plan all of it than to do it.
     let Some(run) = read.one::<StandingRun>(
         &format!(
             "select u.id, u.agent_id, u.role_id, u.started_at, u.asked_at, e.root, {shell}, {spawned}, u.ended_at is null from sessions e {join} cross join runs u
-             where e.tenant_id = ?1 and e.session_id = ?2 and u.tenant_id = ?1 and u.session_id = e.id and {which} order by u.id desc limit 1"
+             where e.tenant_id = ?1 and e.session_id = ?2 and e.client = ?3 and u.tenant_id = ?1 and u.session_id = e.id and {which} order by u.id desc limit 1"
         ),
         &params,
     )?
@@ -361,11 +361,11 @@ fn standing_agent(end_of_run: &str) -> String {
 }
 
 /// Who will work in a session in which nothing was done so far: the main agent of its workspace, whoever that becomes.
-pub fn main_agent(read: &mut Reader<'_>, session: &str, person: Uuid) -> Result<Option<StandingAgent>> {
+pub fn main_agent(read: &mut Reader<'_>, client: &str, session: &str, person: Uuid) -> Result<Option<StandingAgent>> {
     let Some((workspace, owner)) = read.one::<(String, String)>(
         "select w.name, p.handle from sessions e join workspaces w on w.id = e.workspace_id cross join people p
-         where e.tenant_id = ?1 and e.session_id = ?2 and p.tenant_id = ?1 and p.id = ?3",
-        params![session, person],
+         where e.tenant_id = ?1 and e.session_id = ?2 and e.client = ?4 and p.tenant_id = ?1 and p.id = ?3",
+        params![session, person, client],
     )?
     else {
         return Ok(None);
@@ -391,10 +391,10 @@ pub fn main_agent(read: &mut Reader<'_>, session: &str, person: Uuid) -> Result<
 }
 
 /// The commits that work trees of a session were last seen at, as it keeps them.
-pub fn heads(read: &mut Reader<'_>, session: &str) -> Result<Option<String>> {
+pub fn heads(read: &mut Reader<'_>, client: &str, session: &str) -> Result<Option<String>> {
     let found = read.one::<(Option<String>,)>(
-        "select head from sessions where tenant_id = ?1 and session_id = ?2",
-        params![session],
+        "select head from sessions where tenant_id = ?1 and session_id = ?2 and client = ?3",
+        params![session, client],
     )?;
     Ok(found.and_then(|(heads,)| heads))
 }

@@ -24,7 +24,7 @@ const MESSAGES_TOGETHER: i64 = 500;
 /// Remove messages that are older than a time and that nothing leads to, with their bodies
 ///
 /// One stays that began a run, that a queue item was made for, or that was answered by one that stays. What a run sent stays
-/// in the list of what it made. Transcripts stay where Claude Code keeps them. A dry run does not count messages whose answers
+/// in the list of what it made. Transcripts stay where clients keep them. A dry run does not count messages whose answers
 /// would go first.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]

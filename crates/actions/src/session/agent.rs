@@ -100,7 +100,7 @@ impl Observing<'_, '_> {
         role_id: Option<Id<kind::Role>>,
     ) -> Result<Id<kind::Agent>> {
         let mut new = agent::new(self.context, self.write, handle, owner);
-        new.runner = Runner::ClaudeCode;
+        new.runner = Runner::of_client(&self.session.client);
         new.role_id = role_id;
         // The main agent of an interactive session is not held up; a subagent is asked what it learned.
         new.end_of_run = role_id.is_some();

@@ -1,4 +1,4 @@
-//! What was seen of Claude Code sessions, written down: by hooks as it happens, from transcripts afterwards.
+//! What was seen of sessions of clients, written down: by hooks as it happens, from transcripts afterwards.
 //!
 //! The observer context: facts about runs, recorded with their own time, into ended runs too. Every fact is an upsert,
 //! so that hooks and transcripts of one session make one record, in whatever order they speak.
@@ -30,7 +30,7 @@ use trackway_domain::{
     observed::{Fact, Observation, Progress, Seen, Source},
 };
 use trackway_store::{
-    Writer, params,
+    Reader, Writer, params,
     tables::{File, Session, Subagent, Transcript},
 };
 use uuid::Uuid;
@@ -63,6 +63,31 @@ impl Core {
                 write.commit()?;
             }
             Ok(observed)
+        })
+    }
+
+    /// Writes what belongs to one event of a session, all or nothing. `then` looks at the record with all of it, and may add
+    /// an observation.
+    pub fn observe_event(
+        &self,
+        context: &Context,
+        observations: &[Observation],
+        then: impl Fn(&mut Reader<'_>) -> Result<Option<Observation>>,
+    ) -> Result<()> {
+        again_while_others_are_first(|| {
+            let mut write = self.begin(context)?;
+            let context = &settled(context, &mut write)?;
+            let mut recorded = false;
+            for observation in observations {
+                recorded |= write_down(context, &mut write, observation)? == Observed::Recorded;
+            }
+            if let Some(more) = then(&mut write)? {
+                recorded |= write_down(context, &mut write, &more)? == Observed::Recorded;
+            }
+            if recorded {
+                write.commit()?;
+            }
+            Ok(())
         })
     }
 
@@ -105,6 +130,11 @@ fn write_down(context: &Context, write: &mut Writer<'_>, observation: &Observati
     }
     observing.close()?;
     Ok(Observed::Recorded)
+}
+
+/// The session of a client, held so that it cannot change until the commit.
+fn session_locked(write: &mut Writer<'_>, client: &str, session: &str) -> Result<Option<Session>> {
+    Ok(write.row_locked("where tenant_id = ?1 and session_id = ?2 and client = ?3", params![session, client])?)
 }
 
 /// Whether this part of a transcript comes right after what was read of it.
@@ -165,8 +195,7 @@ enum RunKey {
 impl<'a, 'w> Observing<'a, 'w> {
     /// Finds or makes the session. None when the only fact is that something unknown has begun in it or ended.
     fn open(context: &'a Context, write: &'a mut Writer<'w>, observation: &Observation) -> Result<Option<Self>> {
-        let known =
-            write.row_locked::<Session>("where tenant_id = ?1 and session_id = ?2", params![observation.session])?;
+        let known = session_locked(write, observation.client, &observation.session)?;
         let first = observation.facts.first().map_or(write.now, |seen| seen.at);
         let begins = observation.progress.is_some()
             || observation.facts.iter().any(|seen| match &seen.fact {
@@ -178,7 +207,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         let session = match known {
             Some(session) => session,
             None if !begins => return Ok(None),
-            None => place::new_session(context, write, &observation.session, first)?,
+            None => place::new_session(context, write, observation.client, &observation.session, first)?,
         };
         let mut observing = Self {
             context,
@@ -225,7 +254,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         }
         match &seen.fact {
             Fact::Session(facts) => self.session_facts(seen, facts),
-            Fact::Prompt { text, hash } => self.prompt(seen, text, hash),
+            Fact::Prompt { text, hash, copies_get_new_ids } => self.prompt(seen, text, hash, *copies_get_new_ids),
             Fact::Notified { hash, tool_use_id } => self.notified(seen, hash, tool_use_id.as_deref()),
             Fact::SubagentStart { agent_type } => self.subagent_start(seen, agent_type.as_deref()),
             Fact::Subagent(facts) => self.subagent_facts(seen, facts),

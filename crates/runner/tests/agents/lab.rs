@@ -160,7 +160,7 @@ impl Lab {
             stopping: Stopping::GiveBack,
             program: PathBuf::from("/nowhere"),
             means: Ok(means),
-            claude_settings: Ok(String::new),
+            clients: Vec::new(),
         };
         let taken = Mutex::new(Vec::new());
         let watch = |event: &Event<'_>| {

@@ -26,6 +26,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (14, "outcomes", include_str!("../../migrations/0014_outcomes.sql")),
     (15, "ladder", include_str!("../../migrations/0015_ladder.sql")),
     (16, "task_page", include_str!("../../migrations/0016_task_page.sql")),
+    (17, "clients", include_str!("../../migrations/0017_clients.sql")),
 ];
 
 /// The schema this program knows.

@@ -102,7 +102,7 @@ row! {
 fn tell(house: &House, session: &str, at: Time, source: Source, agent: Option<usize>, fact: Fact) {
     let agent = agent.map(|number| format!("a{number}"));
     let facts = vec![Seen::new(at, agent.as_deref(), &PromptKey::default(), fact)];
-    let observation = Observation { session: session.to_owned(), source, facts, progress: None };
+    let observation = Observation { client: "claude_code", session: session.to_owned(), source, facts, progress: None };
     house.core.observe(&house.ada, &observation).unwrap();
 }
 
@@ -120,7 +120,14 @@ fn try_story(house: &House, session: &str, story: &Story) -> Result<(), TestCase
     let at = |second: usize| Time::from_micros(1_700_000_000_000_000 + i64::try_from(second).unwrap() * 1_000_000);
     let begin = SessionFacts { cwd: Some("/w".into()), source: Some("startup".into()), ..SessionFacts::default() };
     tell(house, session, at(0), Source::Hook, None, Fact::Session(Box::new(begin)));
-    tell(house, session, at(0), Source::Hook, None, Fact::Prompt { text: "go".into(), hash: "go".into() });
+    tell(
+        house,
+        session,
+        at(0),
+        Source::Hook,
+        None,
+        Fact::Prompt { text: "go".into(), hash: "go".into(), copies_get_new_ids: false },
+    );
     let mut exact = Vec::new();
     let mut known = Vec::new();
     for (learned, second) in story.learned.iter().zip(1..) {

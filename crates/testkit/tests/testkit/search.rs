@@ -26,6 +26,7 @@ fn said(house: &House, bodies: &[String]) {
         Seen::new(start.plus_seconds(i64::try_from(index).unwrap()), None, &PromptKey::default(), fact)
     };
     let observation = Observation {
+        client: "claude_code",
         session: "0b9f6d4e-9a51-4e0a-8a3c-2f3d7f9d0001".into(),
         source: Source::Transcript,
         facts: bodies.iter().enumerate().map(seen).collect(),

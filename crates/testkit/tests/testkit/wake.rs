@@ -494,9 +494,9 @@ engines! {
             let prompt = PromptKey { id: Some(prompt.to_owned()), ..PromptKey::default() };
             let facts = vec![Seen::new(start.plus_seconds(second), None, &prompt, fact)];
             let session = "0b9f6d4e-9a51-4e0a-8a3c-2f3d7f9d0002".to_owned();
-            house.core.observe(&house.ada, &Observation { session, source: Source::Hook, facts, progress: None }).unwrap();
+            house.core.observe(&house.ada, &Observation { client: "claude_code", session, source: Source::Hook, facts, progress: None }).unwrap();
         };
-        let begin = |prompt: &str, second| observe(prompt, second, Fact::Prompt { text: prompt.to_owned(), hash: prompt.to_owned() });
+        let begin = |prompt: &str, second| observe(prompt, second, Fact::Prompt { text: prompt.to_owned(), hash: prompt.to_owned(), copies_get_new_ids: false });
         let close = |prompt: &str, second, content: &str| {
             let report = json!({ "report": { "one_liner": "a", "tldr": "b", "content": content } });
             observe(prompt, second, Fact::Closing { answer: format!("```json\n{report}\n```") });

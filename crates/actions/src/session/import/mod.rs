@@ -45,6 +45,8 @@ pub struct Imported {
 /// What a tool knew of one session.
 #[derive(Debug)]
 struct CarriedSession {
+    /// The name of the client.
+    client: &'static str,
     session_id: String,
     started_at: Time,
     transcript_path: Option<String>,
@@ -98,6 +100,7 @@ fn carry(context: &Context, write: &mut Writer<'_>, carried: &CarriedSession, im
     let facts = SessionFacts { transcript_path: carried.transcript_path.clone(), ..SessionFacts::default() };
     let session = Seen::new(carried.started_at, None, &PromptKey::default(), Fact::Session(Box::new(facts)));
     let observation = Observation {
+        client: carried.client,
         session: carried.session_id.clone(),
         source: Source::Import,
         facts: vec![session],
