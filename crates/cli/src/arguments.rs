@@ -457,7 +457,7 @@ mod tests {
             for flag in usage.flags {
                 let long = flag.replace('_', "-");
                 let argument = known.get_arguments().find(|argument| argument.get_long() == Some(&long));
-                let takes_value = |argument: &Arg| argument.get_num_args().is_some_and(|range| range.takes_values());
+                let takes_value = |argument: &Arg| argument.get_action().takes_values();
                 assert!(argument.is_some_and(takes_value), "trackway {} --{long} VALUE", usage.words);
             }
         }
