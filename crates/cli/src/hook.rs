@@ -77,7 +77,7 @@ fn take(memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<St
 fn find(header: &Header, db: Option<String>, tenant: Option<String>) -> Result<Option<Location>, String> {
     let cwd = header.cwd.as_deref().map(Path::new);
     let given = |value: Option<String>| value.filter(|value| !value.is_empty());
-    let location = Location::find_from(cwd, given(db), given(tenant)).map_err(|failure| failure.message)?;
+    let location = Location::find_from(cwd, given(db), given(tenant)).map_err(|failure| failure.message.to_string())?;
     if cwd.is_some_and(|cwd| is_below(cwd, &location.exclude)) {
         return Ok(None);
     }
@@ -95,6 +95,6 @@ pub fn keep(arguments: &[OsString]) -> ExitCode {
     let given = |name: &str| std::env::var(name).ok();
     daemon::run(socket.into(), user_folder(), CLIENTS, || {
         Location::find_from(None, given(environment::DATABASE), given(environment::TENANT))
-            .map_err(|failure| failure.message)
+            .map_err(|failure| failure.message.to_string())
     })
 }
