@@ -1,5 +1,7 @@
 //! Packages: the version of a task that a role uses.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Error as Rule, Id, Ref, Variant, kind, words::Level};
 use trackway_store::{
@@ -89,7 +91,7 @@ impl Action for SetPackage {
     }
 }
 
-fn package_resource(id: Id<kind::Package>, role: &str, variant: &Variant) -> Resource<kind::Package> {
+pub(crate) fn package_resource(id: Id<kind::Package>, role: &str, variant: impl Display) -> Resource<kind::Package> {
     Resource::outside(id, format!("{role} uses {variant}"))
 }
 

@@ -13,9 +13,10 @@ use super::{
     set::{live_task, resource},
 };
 use crate::{
-    action::{Action, Done},
+    action::{Action, Done, Resource},
     context::Context,
     error::Result,
+    package::package_resource,
     touched::{Touch, did},
 };
 
@@ -52,20 +53,20 @@ pub struct Replaced {
 impl Action for ReplaceTask {
     const NAME: &'static str = "replace_task";
     const COMMAND: (&'static str, &'static str) = ("task", "replace");
-    type Touched = Touch<kind::Task, did::Update>;
+    type Touched = (Touch<kind::Task, did::Update>, Touch<kind::Package, did::Delete>);
     type Output = Replaced;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         write.lock_catalog()?;
         let new = live_task(write, &self.new)?;
         let old = live_task(write, &self.old)?;
-        let replaced = replace(context, write, &new, &old, self.level, self.comment.as_deref())?;
+        let (replaced, unpinned) = replace(context, write, &new, &old, self.level, self.comment.as_deref())?;
         let resource = resource(&new);
-        Ok(Done::changed(replaced, &resource, Touch::one(resource.clone())))
+        Ok(Done::changed(replaced, &resource, (Touch::one(resource.clone()), unpinned)))
     }
 }
 
-/// Adds the edge, or updates it for the same pair. The catalog is locked.
+/// Adds the edge, or updates it for the same pair. Also returns the pins that this removed. The catalog is locked.
 pub(crate) fn replace(
     context: &Context,
     write: &mut Writer<'_>,
@@ -73,7 +74,7 @@ pub(crate) fn replace(
     old: &Task,
     level: Option<Level>,
     comment: Option<&str>,
-) -> Result<Replaced> {
+) -> Result<(Replaced, Touch<kind::Package, did::Delete>)> {
     let comment = comment.map(|comment| text::body("comment", comment, text::TEXT_MAX)).transpose()?;
     if new.id == old.id {
         return Err(Rule::conflict(format!("{} cannot replace itself", new.variant)).into());
@@ -91,7 +92,7 @@ pub(crate) fn replace(
         created_at: before.as_ref().map_or(write.now, |edge| edge.created_at),
         updated_at: write.now,
     };
-    let mut notices = Vec::new();
+    let (mut notices, mut unpinned) = (Vec::new(), Touch::none());
     if before.is_some() {
         write.post(
             "update task_replaces set level = ?4, comment = ?5, updated_at = ?6 where tenant_id = ?1 and new_task_id = ?2 and old_task_id = ?3",
@@ -104,13 +105,13 @@ pub(crate) fn replace(
         } else {
             refuse_joining_cycle(write, new, old)?;
             let joined = join_lineages(write, new, old)?;
-            notices = joined.notices;
+            (notices, unpinned) = (joined.notices, Touch::many(joined.unpinned));
             joined.lineage
         };
         write.insert(&edge)?;
         refresh_versions(write, lineage)?;
     }
-    Ok(Replaced {
+    let replaced = Replaced {
         new: new.variant.clone(),
         old: old.variant.clone(),
         new_id: new.id,
@@ -118,7 +119,8 @@ pub(crate) fn replace(
         level: edge.level,
         comment: edge.comment,
         notices,
-    })
+    };
+    Ok((replaced, unpinned))
 }
 
 /// Within one lineage an edge may close a circle; between two it cannot.
@@ -149,6 +151,7 @@ pub(crate) fn variants(write: &mut Writer<'_>, tasks: &[Id<kind::Task>]) -> Resu
 struct Joined {
     lineage: Uuid,
     notices: Vec<String>,
+    unpinned: Vec<Resource<kind::Package>>,
 }
 
 /// Two lineages become one: the smaller takes the other's id. Of two pins of one role the newer stays.
@@ -161,7 +164,7 @@ fn join_lineages(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<Joine
         (old.lineage_id, new.lineage_id)
     };
     let now = write.now;
-    let mut notices = Vec::new();
+    let (mut notices, mut unpinned) = (Vec::new(), Vec::new());
     let moving =
         write.rows::<Package>("where tenant_id = ?1 and lineage_id = ?2 and deleted_at is null", params![smaller])?;
     for mut package in moving {
@@ -179,12 +182,10 @@ fn join_lineages(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<Joine
                 "select name from roles where tenant_id = ?1 and id = ?2",
                 params![dropped.role_id],
             )?;
-            let names = variants(write, &[dropped.task_id])?;
-            notices.push(format!(
-                "two pins of role {} became one: {} is no longer pinned",
-                role.map_or_else(String::new, |(role,)| role),
-                names.join("")
-            ));
+            let role = role.map_or_else(String::new, |(role,)| role);
+            let variant = variants(write, &[dropped.task_id])?.join("");
+            notices.push(format!("two pins of role {role} became one: {variant} is no longer pinned"));
+            unpinned.push(package_resource(dropped.id, &role, variant));
         }
         package.lineage_id = larger;
         write.update(&package)?;
@@ -193,5 +194,5 @@ fn join_lineages(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<Joine
         "update tasks set lineage_id = ?3 where tenant_id = ?1 and lineage_id = ?2",
         params![smaller, larger],
     )?;
-    Ok(Joined { lineage: larger, notices })
+    Ok(Joined { lineage: larger, notices, unpinned })
 }

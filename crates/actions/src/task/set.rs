@@ -25,7 +25,7 @@ use crate::{
     context::Context,
     error::Result,
     limits,
-    touched::{Touch, did},
+    touched::{CreatedOrUpdated, Touch, did},
 };
 
 /// Characters in a script.
@@ -165,7 +165,7 @@ pub struct TaskSet {
 impl Action for SetTask {
     const NAME: &'static str = "set_task";
     const COMMAND: (&'static str, &'static str) = ("task", "set");
-    type Touched = (Touch<kind::Task, did::Create>, Touch<kind::Task, did::Update>);
+    type Touched = (CreatedOrUpdated<kind::Task>, Touch<kind::Package, did::Delete>);
     type Output = TaskSet;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
@@ -199,9 +199,10 @@ impl Action for SetTask {
         if changed {
             save(context, write, before.as_ref(), &mut task)?;
         }
-        let mut notices = Vec::new();
+        let (mut notices, mut unpinned) = (Vec::new(), Touch::none());
         if let Some(old) = &old {
-            notices = replace(context, write, &task, old, self.level, self.comment.as_deref())?.notices;
+            let (replaced, pins) = replace(context, write, &task, old, self.level, self.comment.as_deref())?;
+            (notices, unpinned) = (replaced.notices, pins);
         }
 
         let resource = resource(&task);
@@ -217,11 +218,11 @@ impl Action for SetTask {
             return Ok(Done::unchanged(output));
         }
         let touched = if before.is_none() {
-            (Touch::one(resource.clone()), Touch::none())
+            CreatedOrUpdated::created(resource.clone())
         } else {
-            (Touch::none(), Touch::one(resource.clone()))
+            CreatedOrUpdated::updated(resource.clone())
         };
-        Ok(Done::changed(output, &resource, touched))
+        Ok(Done::changed(output, &resource, (touched, unpinned)))
     }
 }
 

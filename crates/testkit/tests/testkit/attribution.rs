@@ -237,6 +237,19 @@ engines! {
         assert_eq!((lines(&run), made), (vec!["create queue_item".to_owned()], vec![text(&claimed["id"]).to_owned()]));
     }
 
+    fn a_pin_that_a_replacement_removes_is_touched(house: House) {
+        furnish(&house);
+        house.role("critic");
+        for variant in ["unit/p", "unit/q"] {
+            house.task("unit", variant);
+            house.act("set_package", json!({ "role": "critic", "task": variant })).unwrap();
+        }
+        house.act("set_agent", json!({ "handle": "bot", "capabilities": ["replace_task"] })).unwrap();
+        let run = house.agent("bot").starts();
+        run.act("replace_task", json!({ "new": "unit/q", "old": "unit/p" })).unwrap();
+        assert_eq!(lines(&run), ["update task unit/q", "delete package critic uses unit/p"]);
+    }
+
     fn imported_test_cases_are_touches_and_lead_to_the_run(house: House) {
         furnish(&house);
         let run = starts(&house);
