@@ -47,6 +47,11 @@ pub struct Claim {
     #[arg(skip)]
     #[serde(skip)]
     pub role: Option<Ref<kind::Role>>,
+    /// Runs what a queue item for the task would run, for `task run`: the pin of the item's role, else the current version. Other
+    /// claims take the current version, which is what `ready` lists.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub by_pin: bool,
     /// How long it is yours without a sign of life, in seconds (300)
     #[arg(long, value_name = "SECONDS")]
     #[schemars(range(min = 1, max = queue::LEASE_SECONDS_MAX))]
@@ -80,11 +85,11 @@ impl Action for Claim {
                 .into());
         }
         let roles = roles(&agent);
-        let task = match &self.task {
-            Some(task) => Some(live_version_of(write, task, PinOf::Role(role), false)?.1),
-            None => next_task(write, roles)?,
+        let found = match &self.task {
+            Some(task) => Some(asked_and_run(write, task, role, self.by_pin.then_some(roles))?),
+            None => next_task(write, roles)?.map(|task| Asked { task, version: task, role }),
         };
-        let Some(task) = task else {
+        let Some(Asked { task: asked, version: task, role }) = found else {
             return Ok(Done::unchanged(Vec::new()));
         };
         // Held from here on, whoever claims it by name or by its turn.
@@ -103,9 +108,9 @@ impl Action for Claim {
             // What fails is open again for whoever claims next.
             max_attempts: 1,
             dedup_key: is_once.then(|| claim_key(task)),
-            // It was resolved just now.
-            exact: true,
-            ..NewItem::of(task)
+            // Without pins the version was resolved just now.
+            exact: !self.by_pin,
+            ..NewItem::of(asked)
         };
         let added = enqueue(context, write, new)?;
         if added.duplicate {
@@ -131,6 +136,37 @@ impl Action for Claim {
         let created = if added.duplicate { Touch::none() } else { Touch::one(resource(added.id)) };
         Ok(Done::changed_several(taken, about, created))
     }
+}
+
+/// What is claimed: the version asked for, the version that runs, and the role of the queue item.
+struct Asked {
+    task: Id<kind::Task>,
+    version: Id<kind::Task>,
+    role: Option<Id<kind::Role>>,
+}
+
+/// Resolves a task that is claimed by name. With the taker's roles, the task's own role counts if the taker has it.
+fn asked_and_run(
+    write: &mut Writer<'_>,
+    task: &Ref<kind::Task>,
+    role: Option<Id<kind::Role>>,
+    by_pin_for: Option<Roles>,
+) -> Result<Asked> {
+    let Some(roles) = by_pin_for else {
+        let version = live_version_of(write, task, PinOf::Role(role), false)?.1;
+        return Ok(Asked { task: version, version, role });
+    };
+    let (asked, version) = live_version_of(write, task, PinOf::RoleOrTaskRole(role), false)?;
+    let has_role = |own: &Id<kind::Role>| match roles {
+        Roles::All => true,
+        Roles::Own(of_agent) => of_agent == Some(*own),
+    };
+    let item_role = role.or(asked.role.filter(has_role));
+    if item_role == role.or(asked.role) {
+        return Ok(Asked { task: asked.id, version, role: item_role });
+    }
+    let version = live_version_of(write, task, PinOf::Role(role), false)?.1;
+    Ok(Asked { task: asked.id, version, role: item_role })
 }
 
 /// The running item of a claim of any version of a task.

@@ -13,9 +13,7 @@ use serde_json::{Value, json};
 use trackway_actions::{Context, claim::Claim, queue::AddItem};
 use trackway_capture::client::Client;
 use trackway_clients::CLIENTS;
-use trackway_domain::{
-    Duration as Span, Error as Rule, Ref, command, kind, queue, sentence, words::RunStatus,
-};
+use trackway_domain::{Duration as Span, Error as Rule, Ref, command, kind, queue, sentence, words::RunStatus};
 use trackway_runner::{
     Event, Note, Serves, Settings, Stopping, agent::Means, client::startable, executor::Ended, service,
     signals::Signals, worker,
@@ -115,7 +113,7 @@ pub fn run_command() -> Command {
         Arg::new("role")
             .long("role")
             .value_name("ROLE")
-            .help("The version that this role uses (the current one, when it is not said)"),
+            .help("Run the version that this role uses [default: the task's role, else the current version]"),
         Arg::new("workspace").long("workspace").value_name("WORKSPACE").help("Where (the task's workspace)"),
         Arg::new("agent").long("agent").value_name("AGENT").help("Who does it (the worker, by the task's script)"),
         Arg::new("detach").long("detach").action(ArgAction::SetTrue).help("Only queue it, and let a worker run it"),
@@ -143,18 +141,16 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     let agent = matches.get_one::<String>("agent");
     let (asked, shown) = house.core.read(&context, |reader| {
         let asked = reader.resolve(&given)?;
-        let task = match &role {
-            Some(role) => {
-                let pinned = ResolvePackage { role: role.clone(), variant: asked.into() };
-                pinned.answer(reader, house.core.now())?.task_id
-            }
+        let own_role = reader.shown_by_id::<TaskShown>("t", asked)?.task.role_id;
+        let task = match role.clone().or_else(|| own_role.map(Ref::from)) {
+            Some(role) => ResolvePackage { role, variant: asked.into() }.answer(reader, house.core.now())?.task_id,
             None => task::latest(reader, asked)?.id,
         };
         Ok((asked, reader.shown_by_id::<TaskShown>("t", task)?))
     })?;
     let (task, variant) = (shown.task.id, &shown.task.variant);
     if matches.get_flag("detach") {
-        let add = AddItem { workspace, role, agent: agent.map(Ref::new), ..AddItem::of(task.into()) };
+        let add = AddItem { workspace, role, agent: agent.map(Ref::new), ..AddItem::of(asked.into()) };
         return Ok(Outcome::new(json!(house.core.execute(&context, &add)?), Shape::Fields));
     }
     let settings = Settings {
@@ -185,8 +181,14 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     // Before anything is taken: from then on a signal must not just end this.
     let (tell, notes) = mpsc::channel();
     listen_for_signals(tell.clone())?;
-    let claim =
-        Claim { task: Some(task.into()), workspace, role, lease: Some(LEASE_SECONDS), agent: agent.map(Ref::new) };
+    let claim = Claim {
+        task: Some(asked.into()),
+        workspace,
+        role,
+        by_pin: true,
+        lease: Some(LEASE_SECONDS),
+        agent: agent.map(Ref::new),
+    };
     let taken = house.core.execute(&context, &claim)?;
     let Some(taken) = taken.into_iter().next() else {
         return Err(Rule::conflict("the task cannot be run now").into());

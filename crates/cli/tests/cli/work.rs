@@ -266,8 +266,26 @@ both_engines! {
         assert_eq!(runs_task(&terminal, &["greet/3"]).stdout, "three\n");
         let queued = terminal.json(&["task", "run", "greet/1", "--detach"]);
         assert_eq!(queued["status"], "ready");
+        let item = terminal.json(&["queue", "get", queued["id"].as_str().unwrap()]);
+        assert_eq!((&item["variant"], &item["would_run"]), (&json!("greet/1"), &json!("greet/3")));
         assert_eq!(terminal.fails(&["task", "run", "nothing"]).0, 3);
         assert_eq!(terminal.fails(&["task", "run"]).0, 2);
+    }
+
+    fn task_run_resolves_versions_as_queue_items_do(terminal: Terminal) {
+        terminal.json(&["role", "set", "--name", "coder"]);
+        define(&terminal, "s", "echo one", &["--role", "coder"]);
+        define(&terminal, "s2", "echo two", &["--replaces", "s"]);
+        define(&terminal, "s3", "echo three", &["--replaces", "s2"]);
+        terminal.json(&["package", "set", "--role", "coder", "--task", "s2"]);
+        assert_eq!(runs_task(&terminal, &["s"]).stdout, "two\n", "the pin of the task's role");
+        let items = terminal.json(&["queue", "list", "--limit", "1"]);
+        let item = terminal.json(&["queue", "get", items[0]["id"].as_str().unwrap()]);
+        let [asked, run, exact, role] = ["variant", "run_variant", "exact", "role"].map(|field| item[field].clone());
+        assert_eq!([asked, run, exact, role], [json!("s"), json!("s2"), json!(false), json!("coder")]);
+        // A named agent in another role runs the current version.
+        terminal.json(&["agent", "set", "--handle", "other", "--runner", "shell"]);
+        assert_eq!(runs_task(&terminal, &["s", "--agent", "other"]).stdout, "three\n");
     }
 
     fn a_worker_hears_of_new_items_and_stops_when_told(terminal: Terminal) {
