@@ -45,8 +45,7 @@ impl Action for SetExperiment {
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let Self { experiment, conversation, title, outcome } = self;
         let before = experiment.as_ref().map(|reference| live(write, reference)).transpose()?;
-        let conversation =
-            conversation.as_ref().map(|reference| conversation::live(write, reference)).transpose()?;
+        let conversation = conversation.as_ref().map(|reference| conversation::live(write, reference)).transpose()?;
         let title = title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
         let experiment = match (&before, conversation, &title) {
             (Some(before), Some(other), _) if other.id != before.conversation_id => {

@@ -1,7 +1,5 @@
 //! No client by name, and no version of one, outside of its adapter.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::{
     collections::BTreeSet,
     fs,
@@ -59,7 +57,7 @@ fn sources() -> Vec<(String, String)> {
     sources
 }
 
-/// The places where a line is odd and the file is not allowed to be, as FILE:LINE. Each allowance must be needed.
+/// The places where a line is odd and the file is not allowed to be, as `FILE:LINE`. Each allowance must be needed.
 fn found(allowed: &[(&str, &str)], is_odd: impl Fn(&str) -> bool) -> Vec<String> {
     let mut needed = BTreeSet::new();
     let mut found = Vec::new();
@@ -100,7 +98,7 @@ fn versions_of_clients_are_compared_in_their_adapters_only() {
 /// Whether a line compares something with the number of a version: `starts_with("1.0.")`, `== "2.1"`, `Version(2, ...)`.
 fn compares_version(line: &str) -> bool {
     let is_number = |text: &str| {
-        let number: String = text.chars().take_while(|character| character.is_ascii_digit()).collect();
+        let number: String = text.chars().take_while(char::is_ascii_digit).collect();
         !number.is_empty() && text[number.len()..].starts_with('.')
     };
     let before_literal = ["starts_with(\"", "== \"", "!= \"", "< \"", "> \"", "<= \"", ">= \"", ".cmp(\""];

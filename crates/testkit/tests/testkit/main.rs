@@ -6,6 +6,7 @@ mod another_tenant;
 mod at_once;
 mod attribution;
 mod claude_client;
+mod clients;
 mod dependencies;
 mod fuzz;
 mod match_ladder;
