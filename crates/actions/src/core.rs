@@ -10,7 +10,7 @@ use trackway_domain::{
     words::RunStatus,
 };
 use trackway_store::{
-    Engine, Reader, Store, Writer, params, registry, row,
+    Reader, Store, WriteMode, Writer, params, registry, row,
     tables::{Logged, Touch},
 };
 use uuid::Uuid;
@@ -18,9 +18,9 @@ use uuid::Uuid;
 use crate::{
     action::{About, Action, Change, Done},
     context::{Actor, Context, Credential},
-    error::Result,
+    error::{Error, Result},
     people::SetPerson,
-    queue::{Lease, keep_alive, keep_alive_unasked},
+    queue::{Lease, keep_alive},
     settling,
     token::{self, Purpose},
     touched::{Recorded, Touched},
@@ -104,11 +104,11 @@ impl Core {
         ending: Ending,
         perform: impl Fn(&mut AtWork<'_, '_>) -> Result<T>,
     ) -> Result<T> {
-        let attempt = |hopeful| -> Result<T> {
+        let attempt = |mode| -> Result<T> {
             let mut write = self.begin(context)?;
-            write.hopeful = hopeful;
+            write.mode = mode;
             let context = &settled(context, &mut write)?;
-            let mut work = AtWork { context, write: &mut write, standing: None, is_held: false, logged: Vec::new() };
+            let mut work = AtWork { context, write: &mut write, standing: None, is_guarded: false, logged: Vec::new() };
             let outputs = perform(&mut work)?;
             let logged = work.append()?;
             if ending == Ending::Commit {
@@ -116,11 +116,10 @@ impl Core {
             }
             Ok(outputs)
         };
-        // Asking before writing is a round trip, which only PostgreSQL has. A rehearsal never gets to the refusal.
-        let hopeful = self.store.engine() == Engine::Postgres && ending == Ending::Commit;
-        again_while_others_are_first(|| match attempt(hopeful) {
-            Err(error) if hopeful && error.is_refuted() => attempt(false),
-            outcome => outcome,
+        again_while_others_are_first(|| match ending {
+            Ending::Commit => self.store.optimistically_first(attempt, Error::is_precondition_failed),
+            // A dry run never reaches the commit at which an optimistic transaction fails.
+            Ending::Rollback => attempt(WriteMode::CHECKED),
         })
     }
 
@@ -215,8 +214,8 @@ struct AtWork<'a, 'w> {
     write: &'a mut Writer<'w>,
     /// How the acting run was found to stand, and what it was held for.
     standing: Option<(Option<Allowance>, Standing)>,
-    /// Whether the acting run is held without having been asked about: all of it is refuted unless it may act.
-    is_held: bool,
+    /// Whether the transaction fails unless the acting run may write (see [`Writer::guard_run`]).
+    is_guarded: bool,
     logged: Vec<Logged>,
 }
 
@@ -237,12 +236,11 @@ impl AtWork<'_, '_> {
             (Actor::Agent(_), None) => Err(Rule::denied("an agent acts in a run, with the run's token").into()),
             (Actor::Agent(agent), Some(run)) => {
                 let allowance = capability::allowance(A::CAPABILITY);
-                if A::ONLY_TELLS && self.write.hopeful && allowance == Some(Allowance::OwnRun) {
-                    if !self.is_held {
-                        hold(self.write, agent, run)?;
-                        self.is_held = true;
+                if A::ONLY_TELLS && allowance == Some(Allowance::OwnRun) {
+                    self.is_guarded = self.is_guarded || self.write.guard_run(agent, run)?;
+                    if self.is_guarded {
+                        return Ok(());
                     }
-                    return Ok(());
                 }
                 let standing = match self.standing.take() {
                     Some((held_for, standing)) if held_for == allowance => standing,
@@ -274,11 +272,10 @@ fn let_in(
     run: Id<kind::Run>,
     allowance: Option<Allowance>,
 ) -> Result<Standing> {
-    let lock = match (write.engine(), allowance) {
-        (Engine::Sqlite, _) => "",
-        (Engine::Postgres, Some(Allowance::OwnRun)) => " for no key update of r",
-        (Engine::Postgres, _) => " for share of r",
-    };
+    let lock = write.row_lock(match allowance {
+        Some(Allowance::OwnRun) => " for no key update of r",
+        _ => " for share of r",
+    });
     let standing = write.one::<Standing>(
         &format!(
             "select r.status, a.handle, a.capabilities, a.archived, r.queue_item_id, r.fence, q.lease_expires, q.lease_seconds
@@ -298,19 +295,6 @@ fn let_in(
     }
     write.after_waiting();
     Ok(standing)
-}
-
-/// The same for a run that only tells of itself, which needs nothing but to be running under a lease: it is held by the statement
-/// that writes, without asking first. One that somebody else holds is waited for the careful way: the time is read afterwards.
-fn hold(write: &mut Writer<'_>, agent: Id<kind::Agent>, run: Id<kind::Run>) -> Result<()> {
-    let now = write.now;
-    write.post_finding(
-        "select 1 from runs r join agents a on a.id = r.agent_id left join queue_items q on q.id = r.queue_item_id and q.fence = r.fence
-         where r.tenant_id = ?1 and r.id = ?2 and r.agent_id = ?3 and r.status = 'running' and not a.archived
-         and (r.queue_item_id is null or q.lease_expires > ?4) for no key update of r skip locked",
-        params![run, agent, now],
-    )?;
-    keep_alive_unasked(write, run)
 }
 
 /// The answer to the only one that was asked for.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trackway_domain::{Error as Rule, Time, kind};
 use trackway_store::{
-    Engine, Writer, params,
+    Writer, params,
     sql::{Param, ToParam, places},
 };
 use uuid::Uuid;
@@ -128,7 +128,7 @@ impl Action for CleanupMessages {
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         refuse_to_come(self.before, write.now)?;
         // Held, so that nobody answers one while it goes.
-        let lock = if write.engine() == Engine::Postgres { " for update" } else { "" };
+        let lock = write.for_update();
         let part = write.query::<(Uuid,)>(
             &format!("select id from messages where tenant_id = ?1 and id < ?2 order by id desc limit ?3{lock}"),
             params![self.until.unwrap_or_else(|| first_id_after(self.before)), MESSAGES_TOGETHER],

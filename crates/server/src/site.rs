@@ -9,7 +9,6 @@ use axum::{
 };
 use serde_json::json;
 use trackway_actions::{Core, context::Context};
-use trackway_store::Engine;
 
 use crate::{
     act,
@@ -140,10 +139,9 @@ impl Site {
     /// A page that was made and is still true: no thread has to wait for it.
     pub async fn shown_again(&self, question: &Question) -> Option<Response> {
         let name = Self::name(question, Format::of_accept(&question.headers)).filter(|name| self.kept.has(name))?;
-        let moment = match self.core.store().engine() {
-            // A file tells at once.
-            Engine::Sqlite => self.core.store().moment().ok()?,
-            Engine::Postgres => self.told.moment(&self.core).await?,
+        let moment = match self.core.store().local_moment() {
+            Some(moment) => moment.ok()?,
+            None => self.told.moment(&self.core).await?,
         };
         Some(respond(question, self.kept.get(&name, &moment)?))
     }

@@ -7,7 +7,7 @@ use trackway_domain::{
     Id, Ref, Time, Variant, cost, kind,
     words::{Level, TaskStatus},
 };
-use trackway_store::{Engine, Reader, Result, params, row, sql::Param};
+use trackway_store::{Engine, Reader, Result, newest_of_each::runs_of_each_version, params, row, sql::Param};
 use uuid::Uuid;
 
 use crate::view::View;
@@ -91,24 +91,13 @@ const VERSIONS: &str = "with versions as (select id, variant, status, archived, 
 const COUNTED: &str = "counted as materialized (select v.id, v.variant, coalesce(
     (select b.id from runs b where b.tenant_id = ?1 and b.task_id = v.id order by b.id desc limit 1 offset ?5), ?4) as before from versions v)";
 
-/// The runs `u` of a version `v` that are looked at. PostgreSQL is told to look them up for each version: it would rather read the runs
-/// of all tasks since then, or all runs of the version, when it takes either for few.
-fn runs_of(engine: Engine) -> &'static str {
-    match engine {
-        Engine::Sqlite => "runs u on u.tenant_id = ?1 and u.task_id = v.id and u.id > v.before",
-        Engine::Postgres => {
-            "lateral (select * from runs r where r.tenant_id = ?1 and r.task_id = v.id and r.id > v.before order by r.id desc limit ?5) u on true"
-        }
-    }
-}
-
 impl View for TaskHistory {
     const COMMAND: (&'static str, &'static str) = ("task", "history");
     type Output = History;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<History> {
         let task = read.resolve_even_deleted(&self.task)?;
-        let runs = runs_of(read.engine());
+        let runs = runs_of_each_version(read.engine());
         let texts = [
             format!("{VERSIONS} select id, variant, status, archived, deleted_at is not null, created_at from versions order by id desc"),
             format!(
@@ -202,7 +191,7 @@ pub struct Outcomes {
 pub fn outcomes(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Vec<Outcomes>> {
     let replaces = replaces_sql();
     read.expect(&replaces, params![task, VERSIONS_MAX])?;
-    let (nil, runs) = (Uuid::nil(), runs_of(read.engine()));
+    let (nil, runs) = (Uuid::nil(), runs_of_each_version(read.engine()));
     let versions = read.query::<(Id<kind::Task>, Variant, bool, i64, i64, i64)>(
         &format!(
             "{VERSIONS}, {COUNTED} select v.id, v.variant, v.before <> ?4, count(u.id), count(case when u.status = 'completed' then 1 end),
@@ -242,13 +231,9 @@ fn spent_sql(runs: &str) -> String {
     )
 }
 
-/// The middle duration of the ended runs of each version. Only the length of an interval is said differently.
+/// The median duration of the ended runs of each version.
 fn median_sql(engine: Engine) -> String {
-    let seconds = match engine {
-        Engine::Sqlite => "(u.ended_at - u.started_at) / 1000000.0",
-        Engine::Postgres => "cast(extract(epoch from u.ended_at - u.started_at) as double precision)",
-    };
-    let runs = runs_of(engine);
+    let (seconds, runs) = (engine.seconds_between("u.started_at", "u.ended_at"), runs_of_each_version(engine));
     format!(
         "{VERSIONS}, {COUNTED}, timed as (
              select u.task_id as task_id, {seconds} as seconds,

@@ -5,6 +5,7 @@ use trackway_domain::{Id, Time, kind};
 use trackway_store::{
     Engine, Reader, Result,
     display::{BoardShown, MessageShown, PackageShown, QueueItemShown, RouteShown, TaskShown},
+    newest_of_each::messages_of_each,
     params,
     sql::Param,
     table::Shown,
@@ -71,32 +72,13 @@ const PINS: &str = "where p.tenant_id = ?1 and p.lineage_id = ?2 and p.deleted_a
 const ROUTES: &str = "where t.tenant_id = ?1 and t.lineage_id = ?2 and o.tenant_id = ?1 and o.deleted_at is null
     order by o.created_at, o.id limit ?3";
 
-/// The newest messages whose column holds the id of a row of `of`, at most `?3` for each row: `messages i` to join with.
-///
-/// On PostgreSQL a range instead of an equation: with the equation it may walk all messages of the tenant in the order of their
-/// ids, in the hope to meet a fitting one soon. Only the index by the column has this order.
-fn newest_of_each(engine: Engine, column: &str, of: &str) -> String {
-    match engine {
-        Engine::Sqlite => format!(
-            "messages i on i.tenant_id = ?1 and i.id in (select x.id from messages x where x.tenant_id = ?1
-             and x.{column} = {of}.id and x.{column} is not null order by x.id desc limit ?3)"
-        ),
-        Engine::Postgres => format!(
-            "lateral (select x.id, x.created_at from messages x where x.tenant_id = ?1
-             and (x.{column}, x.id) >= ({of}.id, uuid '00000000-0000-0000-0000-000000000000')
-             and (x.{column}, x.id) <= ({of}.id, uuid 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-             order by x.{column} desc, x.id desc limit ?3) i on true"
-        ),
-    }
-}
-
 /// Messages to and from each of the newest versions of the task, and from each of its newest runs: the newest of each, and of all
 /// of them.
 fn messages_sql(engine: Engine) -> String {
     let versions = "(select v.id from tasks v where v.tenant_id = ?1 and v.lineage_id = (select n.lineage_id from tasks n where n.tenant_id = ?1 and n.id = ?2)
             order by (case when v.id = ?2 then 0 else 1 end), v.generation desc, v.id desc limit ?5) v";
-    let [addressed, sent] = ["to_id", "from_task_id"].map(|column| newest_of_each(engine, column, "v"));
-    let of_runs = newest_of_each(engine, "from_run_id", "r");
+    let [addressed, sent] = ["to_id", "from_task_id"].map(|column| messages_of_each(engine, column, "v"));
+    let of_runs = messages_of_each(engine, "from_run_id", "r");
     format!(
         "select id from (
             select i.id, i.created_at from {versions} join {addressed}

@@ -1,11 +1,9 @@
 //! Bodies: one row each, however many messages have it.
 
-use std::collections::HashMap;
-
 use sha2::{Digest, Sha256};
-use trackway_domain::{Error as Rule, kind, spawn::hex};
+use trackway_domain::{Error as Rule, kind};
 use trackway_store::{
-    Engine, Writer, params,
+    Writer,
     sql::{Param, places},
     tables::Content,
 };
@@ -28,7 +26,7 @@ pub(crate) fn keep(context: &Context, write: &mut Writer<'_>, body: &str) -> Res
         write.index_content(&content)?;
         return Ok(Kept { id: content.id, new: true });
     }
-    let known = known(write, std::slice::from_ref(&content.digest))?;
+    let known = write.contents_by_digest(std::slice::from_ref(&content.digest))?;
     let id = known.get(&content.digest).ok_or_else(|| Rule::conflict("a body that was just there is gone"))?;
     Ok(Kept { id: *id, new: false })
 }
@@ -47,7 +45,8 @@ fn content_of(context: &Context, write: &Writer<'_>, body: &str, digest: Vec<u8>
 /// and finds it when all of it is done again.
 pub(crate) fn keep_all(context: &Context, write: &mut Writer<'_>, bodies: &[&str]) -> Result<Vec<Kept>> {
     let digests: Vec<Vec<u8>> = bodies.iter().map(|body| Sha256::digest(body.as_bytes()).to_vec()).collect();
-    let mut known = known(write, &digests)?;
+    // Most bodies exist already: only their digests have to travel.
+    let mut known = write.contents_by_digest(&digests)?;
     let mut kept = Vec::with_capacity(bodies.len());
     let mut new = Vec::new();
     for (body, digest) in bodies.iter().zip(digests) {
@@ -65,30 +64,6 @@ pub(crate) fn keep_all(context: &Context, write: &mut Writer<'_>, bodies: &[&str
     write.insert_all(&new)?;
     new.iter().try_for_each(|content| write.index_content(content))?;
     Ok(kept)
-}
-
-/// The rows that bodies have already. Looked for before any is made: most were said before, and only their digests have
-/// to travel. Held, so that no sweep takes them away before their messages stand.
-fn known(write: &mut Writer<'_>, digests: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Uuid>> {
-    let found = match write.engine() {
-        Engine::Sqlite => {
-            let mut found = Vec::new();
-            for digest in digests {
-                let sql = "select digest, id from contents where tenant_id = ?1 and digest = ?2";
-                found.extend(write.one::<(Vec<u8>, Uuid)>(sql, params![digest])?);
-            }
-            found
-        }
-        Engine::Postgres => {
-            let digests: Vec<String> = digests.iter().map(|digest| hex(digest)).collect();
-            write.query::<(Vec<u8>, Uuid)>(
-                "select digest, id from contents where tenant_id = ?1 and digest in
-                 (select decode(wanted, 'hex') from jsonb_array_elements_text(cast(?2 as jsonb)) wanted) for key share of contents",
-                params![digests],
-            )?
-        }
-    };
-    Ok(found.into_iter().collect())
 }
 
 /// What a sweep took away.
@@ -113,10 +88,8 @@ fn sweep_where(write: &mut Writer<'_>, which: &str, params: &[Param<'_>]) -> Res
     let unused = format!(
         "contents where tenant_id = ?1 and {which} and not exists (select 1 from messages m where m.tenant_id = ?1 and m.content_id = contents.id)"
     );
-    if write.engine() == Engine::Postgres {
-        // A sender that found a body holds it until its message stands: the sweep waits for it here, and looks again.
-        write.query::<(Uuid,)>(&format!("select id from {unused} for update"), params)?;
-    }
+    // A sender that found a body locks it until its message is inserted. The sweep waits for it here, then looks again.
+    write.lock_rows(&format!("select id from {unused}"), params)?;
     let characters =
         write.count(&format!("select cast(coalesce(sum(length(body)), 0) as bigint) from {unused}"), params)?;
     let bodies = write.execute(&format!("delete from {unused}"), params)?;

@@ -121,12 +121,10 @@ impl Action for AddItem {
     fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
         let mut adding = Adding::default();
         if let [action] = actions
-            && write.hopeful
             && context.run.is_none()
             && action.names_nothing_but_its_task()
+            && write.insert_looks_up_task()?
         {
-            // The insert itself looks the task up.
-            write.share_live_versions()?;
             adding
                 .tasks
                 .insert((action.task.as_str().to_owned(), None, false), Usable { id: Uuid::nil().into(), role: None });

@@ -6,7 +6,7 @@ use trackway_domain::{
     queue::{self, lease},
 };
 use trackway_store::{
-    Engine, Table, Writer, params,
+    Table, Writer, params,
     queue::{Roles, Taker, Unnamed, Who},
     tables::{QueueItem, Task},
 };
@@ -166,10 +166,7 @@ fn next_task(write: &mut Writer<'_>, roles: Roles) -> Result<Option<Id<kind::Tas
         Roles::Own(None) => (" and t.role_id is null", None),
         Roles::Own(Some(role)) => (" and (t.role_id is null or t.role_id = ?2)", Some(*role)),
     };
-    let skip = match write.engine() {
-        Engine::Sqlite => "",
-        Engine::Postgres => " for update of t skip locked",
-    };
+    let skip = write.row_lock(" for update of t skip locked");
     let sql = format!(
         "select t.id from tasks t where {}{role} order by t.priority, t.created_at, t.id limit 1{skip}",
         trackway_store::queue::READY_TASK

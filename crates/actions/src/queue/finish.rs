@@ -1,16 +1,14 @@
 //! Ending what was taken: completed, failed, or given back. The fence tells the holder from one who was too late.
 
-use std::{collections::HashSet, sync::LazyLock};
-
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use trackway_domain::{
     Error as Rule, Id, Ref, kind, text,
     words::{ItemStatus, RunStatus},
 };
 use trackway_store::{
-    Engine, Writer, params,
-    queue::{completes_item, completes_run, goes_straight},
+    Writer,
+    queue::{Completed, ItemResult},
     tables::QueueItem,
 };
 use uuid::Uuid;
@@ -65,18 +63,10 @@ impl Action for CompleteItem {
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
         let result = checked_result(self.result.as_ref())?;
         let id = id_of(write, &self.id)?;
-        if write.hopeful {
-            self.hopefully(context, write, id, result.as_ref())?;
-            return Ok(Self::done(id));
-        }
-        let run = match self.at_once(context, write, id, result.as_ref())? {
-            Some(run) => Some(run),
-            None => {
-                let item = held(write, &self.id, self.fence)?;
-                require_own_item(context, &item)?;
-                settle(write, &item, &Ending::Completed { result, keep_open: false })?;
-                item.run_id
-            }
+        let run = match write.complete_item(id, self.fence, result.as_ref(), context.run)? {
+            Completed::WithRun => None,
+            Completed::WithoutRun(run) => Some(run),
+            Completed::No => self.complete_slowly(context, write, result)?,
         };
         if let Some(run) = run {
             run::end_quietly(write, run, RunStatus::Completed, "completed")?;
@@ -86,109 +76,39 @@ impl Action for CompleteItem {
 
     fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
         let whole: Option<Vec<Uuid>> = actions.iter().map(|action| action.id.as_str().parse().ok()).collect();
-        match whole {
-            Some(ids) if write.engine() == Engine::Postgres && ids.len() > 1 => {
-                Self::complete_set(actions, &ids, context, write)
-            }
-            _ => actions.iter().map(|action| action.perform(context, write)).collect(),
-        }
+        let Some(ids) = whole else {
+            return actions.iter().map(|action| action.perform(context, write)).collect();
+        };
+        let results = || {
+            let result = |(action, id): (&Self, &Uuid)| {
+                Ok(ItemResult { id: *id, fence: action.fence, result: checked_result(action.result.as_ref())? })
+            };
+            actions.iter().zip(&ids).map(result).collect::<Result<Vec<_>>>()
+        };
+        let mut completed = write.complete_items(ids.len(), results, context.run)?;
+        let done = |(action, id): (&Self, &Uuid)| {
+            // An item that is named twice is removed the first time only.
+            if completed.remove(id) { Ok(Self::done((*id).into())) } else { action.perform(context, write) }
+        };
+        actions.iter().zip(&ids).map(done).collect()
     }
 }
-
-/// Completes an item that goes the straight way: its fence is `?3`, its result `?4`, the time `?5`, the run that acts `?6`.
-static STRAIGHT: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "update queue_items set result = ?4, {} where tenant_id = ?1 and id = ?2 and fence = ?3 and {}",
-        completes_item("?5"),
-        goes_straight("queue_items", "?5", Some("?6"))
-    )
-});
 
 impl CompleteItem {
     fn done(id: Id<kind::QueueItem>) -> Done<Self> {
         Done::changed(ItemStands { id, status: ItemStatus::Completed }, &resource(id), Nothing)
     }
 
-    /// The straight way without waiting for an answer: what does not go that way refutes the transaction.
-    fn hopefully(
+    fn complete_slowly(
         &self,
         context: &Context,
         write: &mut Writer<'_>,
-        id: Id<kind::QueueItem>,
-        result: Option<&Value>,
-    ) -> Result<()> {
-        static RUN: LazyLock<String> = LazyLock::new(|| {
-            format!(
-                "update runs set {} where tenant_id = ?1 and id = (select run_id from queue_items where tenant_id = ?1 and id = ?2) and status = 'running'",
-                completes_run("?3")
-            )
-        });
-        let (now, own) = (write.now, context.run);
-        write.post_changing(STRAIGHT.as_str(), params![id, self.fence, result, now, own])?;
-        Ok(write.post_beside(RUN.as_str(), params![id, now])?)
-    }
-
-    /// Many by one statement; those that do not go the straight way, each its own way.
-    fn complete_set(
-        actions: &[Self],
-        ids: &[Uuid],
-        context: &Context,
-        write: &mut Writer<'_>,
-    ) -> Result<Vec<Done<Self>>> {
-        static ITEMS: LazyLock<String> = LazyLock::new(|| {
-            format!(
-                "update queue_items q set result = case when x.said then coalesce(x.result, 'null') end, {}
-                 from jsonb_to_recordset(cast(?2 as jsonb)) as x (id uuid, fence bigint, result jsonb, said boolean)
-                 where q.tenant_id = ?1 and q.id = any(array(select cast(i ->> 'id' as uuid) from jsonb_array_elements(cast(?2 as jsonb)) i))
-                 and q.id = x.id and q.fence = x.fence and {} returning q.id, q.run_id",
-                completes_item("?3"),
-                goes_straight("q", "?3", Some("?4"))
-            )
-        });
-        static RUNS: LazyLock<String> = LazyLock::new(|| {
-            format!(
-                "update runs set {} where tenant_id = ?1 and id = any(array(select cast(i as uuid) from jsonb_array_elements_text(cast(?2 as jsonb)) i))
-                 and (status = 'running') is true",
-                completes_run("?3")
-            )
-        });
-        let (now, own) = (write.now, context.run);
-        let asked = actions
-            .iter()
-            .zip(ids)
-            .map(|(action, id)| {
-                let result = checked_result(action.result.as_ref())?;
-                Ok(json!({ "id": id, "fence": action.fence, "result": result, "said": result.is_some() }))
-            })
-            .collect::<Result<Vec<Value>>>()?;
-        let done = write.query::<(Uuid, Option<Uuid>)>(&ITEMS, params![Value::Array(asked), now, own])?;
-        let runs: Vec<Uuid> = done.iter().filter_map(|(_, run)| *run).collect();
-        write.post_beside(RUNS.as_str(), params![json!(runs), now])?;
-        let mut done: HashSet<Uuid> = done.into_iter().map(|(id, _)| id).collect();
-        actions
-            .iter()
-            .zip(ids)
-            // One that is named twice is there the first time only.
-            .map(
-                |(action, id)| {
-                    if done.remove(id) { Ok(Self::done((*id).into())) } else { action.perform(context, write) }
-                },
-            )
-            .collect()
-    }
-
-    /// The straight way, by one statement: an item of a task that is run again and again, without a key.
-    fn at_once(
-        &self,
-        context: &Context,
-        write: &mut Writer<'_>,
-        id: Id<kind::QueueItem>,
-        result: Option<&Value>,
+        result: Option<Value>,
     ) -> Result<Option<Id<kind::Run>>> {
-        static SQL: LazyLock<String> = LazyLock::new(|| format!("{} returning run_id", *STRAIGHT));
-        let (now, own) = (write.now, context.run);
-        let done = write.one::<(Option<Id<kind::Run>>,)>(&SQL, params![id, self.fence, result, now, own])?;
-        Ok(done.and_then(|(run,)| run))
+        let item = held(write, &self.id, self.fence)?;
+        require_own_item(context, &item)?;
+        settle(write, &item, &Ending::Completed { result, keep_open: false })?;
+        Ok(item.run_id)
     }
 }
 

@@ -91,19 +91,6 @@ pub(crate) fn keep_alive(write: &mut Writer<'_>, lease: &Lease) -> Result<()> {
     Ok(())
 }
 
-/// The same, on PostgreSQL, for one whose lease was not looked at.
-pub(crate) fn keep_alive_unasked(write: &mut Writer<'_>, run: Id<kind::Run>) -> Result<()> {
-    let now = write.now;
-    write.post_beside(
-        // What `is_worth_extending` says.
-        "update queue_items set lease_expires = cast(?3 as timestamptz) + lease_seconds * interval '1 s', heartbeat_at = ?3
-         where (id, fence) = (select queue_item_id, fence from runs where tenant_id = ?1 and id = ?2) and (status = 'running') is true
-         and not ?3 between lease_expires - lease_seconds * interval '1 s' and lease_expires - lease_seconds * interval '0.9 s'",
-        params![run, now],
-    )?;
-    Ok(())
-}
-
 /// Return queue items whose holders were not heard of any more
 ///
 /// Whoever takes next does the same first; this is for a queue that nobody takes from.

@@ -15,7 +15,7 @@ pub use claim::Claim;
 pub use finish::{CompleteItem, FailItem, ReleaseItem};
 pub(crate) use finish::{checked_result, parse_json};
 pub use lease::{CleanupLeases, HeartbeatItem};
-pub(crate) use lease::{Lease, keep_alive, keep_alive_unasked};
+pub(crate) use lease::{Lease, keep_alive};
 pub(crate) use settle::{Again, Ending, require_lease, settle, settle_with_run, start_task};
 pub use take::{TakeItems, Taken};
 

@@ -10,7 +10,7 @@ use trackway_domain::{
 };
 use trackway_store::{
     Writer, params,
-    queue::{DoneBefore, Makings, NewRun, Picked, Roles, Taker, Unnamed, Who},
+    queue::{DoneBefore, NewRun, Picked, Roles, TakeRows, Taker, Unnamed, Who},
     tables::{Agent, QueueItem, Registered, Run},
 };
 use uuid::Uuid;
@@ -110,8 +110,8 @@ impl Action for TakeItems {
                 .hint("trackway queue complete, then take as yourself")
                 .into());
         }
-        // The straight way, by one statement, for whom most wait.
-        let straight = match (&self.agent, &self.id, context.actor) {
+        // Fast path: a worker taking the next item, in one statement.
+        let worker = match (&self.agent, &self.id, context.actor) {
             (None, None, Actor::Person(_)) => Some(Taker {
                 who: Who::Named(WORKER),
                 roles: Roles::All,
@@ -123,16 +123,16 @@ impl Action for TakeItems {
             }),
             _ => None,
         };
-        match straight {
-            Some(taker) if write.hopeful => {
-                let taken = take_at_once(context, write, &taker, &self.done)?;
-                if !taken.is_empty() {
-                    return Ok(Done::logged(taken));
-                }
-            }
-            straight => {
+        let fast = match &worker {
+            Some(taker) => fast_take(context, write, taker, &self.done)?,
+            None => None,
+        };
+        match fast {
+            Some(taken) if !taken.is_empty() => return Ok(Done::logged(taken)),
+            Some(_) => {}
+            None => {
                 self.complete_done(context, write)?;
-                if let Some(taker) = straight {
+                if let Some(taker) = worker {
                     let picked = write.pick_items(&taker, lease_end(write.now, lease_seconds))?;
                     if !picked.is_empty() {
                         return Ok(done(begin(context, write, &taker, picked)?));
@@ -175,11 +175,29 @@ impl TakeItems {
     }
 }
 
-/// Takes, makes the runs and logs it, by one statement, which also completes what was done before. Answers something if there was
-/// something to complete; else that is refuted.
-fn take_at_once(context: &Context, write: &mut Writer<'_>, taker: &Taker, done: &[Fenced]) -> Result<Vec<Taken>> {
-    let held = done.iter().map(|Fenced { id, fence }| Ok((id_of(write, id)?, *fence))).collect::<Result<Vec<_>>>()?;
+/// Takes in one statement, which also makes the runs, logs, and completes the items in `done`, in the mode that allows it. If
+/// `done` is not empty, the transaction fails unless all of that succeeds.
+fn fast_take(context: &Context, write: &mut Writer<'_>, taker: &Taker, done: &[Fenced]) -> Result<Option<Vec<Taken>>> {
     let mut secrets = HashMap::new();
+    let lease_expires = lease_end(write.now, taker.lease_seconds);
+    let picked = write.fast_take(taker, lease_expires, |write| take_rows(context, write, taker, done, &mut secrets))?;
+    let taken = |item: Picked| {
+        let run_id = item.run_id?;
+        let token = secrets.remove(&run_id)?;
+        Some(Taken::new(item, run_id, lease_expires, token))
+    };
+    Ok(picked.map(|picked| picked.into_iter().filter_map(taken).collect()))
+}
+
+/// The rows to write for what is taken. The secrets of the runs' tokens go into `secrets`.
+fn take_rows(
+    context: &Context,
+    write: &mut Writer<'_>,
+    taker: &Taker,
+    done: &[Fenced],
+    secrets: &mut HashMap<Id<kind::Run>, String>,
+) -> Result<TakeRows> {
+    let held = done.iter().map(|Fenced { id, fence }| Ok((id_of(write, id)?, *fence))).collect::<Result<Vec<_>>>()?;
     let mut new_run = || -> Result<NewRun> {
         let id = write.new_id();
         let (secret, hash) = token::of_run(id)?;
@@ -187,25 +205,17 @@ fn take_at_once(context: &Context, write: &mut Writer<'_>, taker: &Taker, done: 
         Ok(NewRun::new(id, &run::resource(id).path, &hash, write.new_id()))
     };
     let runs = (0..taker.limit).map(|_| new_run()).collect::<Result<Vec<_>>>()?;
-    // What the item and its task say of it takes the place of these.
+    // The statement replaces these by the item and its task.
     let (some_run, some_item) = (Uuid::nil().into(), resource(Uuid::nil().into()));
     let made = run::new(context.tenant, some_run, Uuid::nil().into(), Runner::Shell, write.now);
-    let makings = Makings {
+    Ok(TakeRows {
         runs,
         run: Run { cause_kind: Some(kind::Kind::QueueItem.to_string()), ..made },
         entry: Registered::new(write, context.actor.id(), some_run, ""),
         event: event(context, write, TakeItems::NAME, &About::from(&some_item), None),
         done: (!held.is_empty())
             .then(|| DoneBefore::new(held, event(context, write, CompleteItem::NAME, &About::from(&some_item), None))),
-    };
-    let lease_expires = lease_end(write.now, taker.lease_seconds);
-    let picked = write.take_at_once(taker, lease_expires, &makings)?;
-    let taken = picked.into_iter().filter_map(|item| {
-        let run_id = item.run_id?;
-        let token = secrets.remove(&run_id)?;
-        Some(Taken::new(item, run_id, lease_expires, token))
-    });
-    Ok(taken.collect())
+    })
 }
 
 fn done(taken: Vec<Taken>) -> Done<TakeItems> {

@@ -7,7 +7,7 @@ use trackway_store::{
     tables::{Run, Session},
 };
 
-use super::{lock_session, matching::is_client_id, place};
+use super::{matching::is_client_id, place};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -40,7 +40,7 @@ impl Action for AttachSession {
         if !is_client_id(&self.session) {
             return Err(Rule::usage("this is not the id of a session").into());
         }
-        lock_session(write, &self.session)?;
+        write.lock_session(&self.session)?;
         let known = write.row_locked::<Session>("where tenant_id = ?1 and session_id = ?2", params![self.session])?;
         if let Some(held) = held(write, run)? {
             // A run has one session. Another that was started inside it is a run of its own.

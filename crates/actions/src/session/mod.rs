@@ -32,7 +32,7 @@ use trackway_domain::{
     observed::{Fact, Observation, Progress, Seen, Source},
 };
 use trackway_store::{
-    Engine, Writer, params,
+    Writer, params,
     tables::{File, Session, Subagent, Transcript},
 };
 use uuid::Uuid;
@@ -71,7 +71,7 @@ impl Core {
     /// Writes down what was seen of several sessions. SQLite has one writer anyway, and does it faster in one go, all or
     /// nothing; on PostgreSQL those who hold several sessions at once would come to wait for each other.
     pub fn observe_all(&self, context: &Context, observations: &[Observation]) -> Result<()> {
-        if self.store().engine() == Engine::Postgres {
+        if !self.store().prefers_one_transaction() {
             return observations.iter().try_for_each(|observation| self.observe(context, observation).map(drop));
         }
         again_while_others_are_first(|| {
@@ -86,7 +86,7 @@ impl Core {
 }
 
 fn write_down(context: &Context, write: &mut Writer<'_>, observation: &Observation) -> Result<Observed> {
-    lock_session(write, &observation.session)?;
+    write.lock_session(&observation.session)?;
     let known = match &observation.progress {
         Some(progress) => write.row::<Transcript>("where tenant_id = ?1 and path = ?2", params![progress.path])?,
         None => None,
@@ -107,18 +107,6 @@ fn write_down(context: &Context, write: &mut Writer<'_>, observation: &Observati
     }
     observing.close()?;
     Ok(Observed::Recorded)
-}
-
-/// One observer of a session at a time: matching looks at many rows, and two agents must never get one spawn.
-fn lock_session(write: &mut Writer<'_>, session: &str) -> Result<()> {
-    if write.engine() == Engine::Postgres {
-        write.query::<(bool,)>(
-            "select pg_advisory_xact_lock(hashtextextended(cast(cast(?1 as uuid) as text) || ?2, 2)) is null",
-            params![session],
-        )?;
-        write.after_waiting();
-    }
-    Ok(())
 }
 
 /// Whether this part of a transcript comes right after what was read of it.

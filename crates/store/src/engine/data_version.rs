@@ -31,6 +31,11 @@ struct Hand {
 }
 
 impl Store {
+    /// The same as [`Store::moment`], where reading it takes no round trip: on SQLite. It blocks for no longer than that.
+    pub fn local_moment(&self) -> Option<Result<Moment>> {
+        (self.engine() == Engine::Sqlite).then(|| self.moment())
+    }
+
     /// The moment now, or a later one: those who come while somebody else asks share what the next one hears.
     pub fn moment(&self) -> Result<Moment> {
         let came = Instant::now();

@@ -2,6 +2,7 @@
 
 pub mod connection;
 pub mod data_version;
+mod dialect;
 pub mod error;
 pub(crate) mod failover;
 pub mod foreign;
@@ -21,6 +22,6 @@ pub mod url;
 pub use connection::Engine;
 pub use data_version::Moment;
 pub use error::{Error, Result};
-pub use store::{Reader, Store, TenantId, Writer};
+pub use store::{Reader, Store, TenantId, WriteMode, Writer};
 pub use table::Table;
 pub use url::Url;

@@ -23,7 +23,7 @@ use trackway_store::{
     tables::{Spawn, Subagent},
 };
 
-use super::{Observing, lock_session};
+use super::Observing;
 use crate::{context::Context, error::Result};
 
 /// What is new in the record.
@@ -94,7 +94,7 @@ enum Seat {
 
 /// Writes down what a tool knew of one session, and adds up what of it is new.
 fn carry(context: &Context, write: &mut Writer<'_>, carried: &CarriedSession, imported: &mut Imported) -> Result<i64> {
-    lock_session(write, &carried.session_id)?;
+    write.lock_session(&carried.session_id)?;
     let facts = SessionFacts { transcript_path: carried.transcript_path.clone(), ..SessionFacts::default() };
     let session = Seen::new(carried.started_at, None, &PromptKey::default(), Fact::Session(Box::new(facts)));
     let observation = Observation {

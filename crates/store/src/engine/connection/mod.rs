@@ -3,12 +3,7 @@
 mod pending;
 mod postgres;
 
-use std::{
-    borrow::Cow,
-    path::Path,
-    sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
-};
+use std::{borrow::Cow, path::Path, time::Duration};
 
 use rusqlite::config::DbConfig;
 
@@ -163,10 +158,7 @@ impl Connection {
     /// Waits no longer than this for other writers: for a visitor who must not be in the way.
     pub fn wait_at_most(&mut self, wait_ms: u32) -> Result<()> {
         match self {
-            Self::Sqlite(connection) => {
-                WAIT_MAX_MS.store(wait_ms, Ordering::Relaxed);
-                Ok(connection.busy_handler(Some(wait_a_little))?)
-            }
+            Self::Sqlite(connection) => Ok(connection.busy_handler(Some(move |looks| wait_a_little(looks, wait_ms)))?),
             Self::Postgres(postgres) => {
                 postgres.answer_max = Some(Duration::from_secs(VISITOR_SECONDS.into()));
                 self.batch(&format!("set lock_timeout = {wait_ms}"))
@@ -211,10 +203,10 @@ impl Connection {
                 if let Some(rows) = postgres.known(sql, params) {
                     return read(rows);
                 }
-                if let Some(any) = &mut postgres.put_off {
-                    *any = true;
+                if let Some(has_deferred) = &mut postgres.deferring {
+                    *has_deferred = true;
                     postgres.expect(sql, params);
-                    return Err(Error::PutOff);
+                    return Err(Error::Deferred);
                 }
                 let rows = postgres.query_beside_expected(Some((sql, params)))?;
                 postgres.known(sql, params).map_or_else(|| read(&rows), read)
@@ -230,17 +222,17 @@ impl Connection {
         }
     }
 
-    /// From now on a question whose answer is not known fails, and is expected; or no longer. Where asking takes no round
-    /// trip nothing is put off.
-    pub(crate) fn put_off(&mut self, is_so: bool) {
+    /// Switches deferring on or off. While it is on, a query without a known answer fails as [`Error::Deferred`] and is
+    /// queued. SQLite, where a query is no round trip, defers nothing.
+    pub(crate) fn set_deferring(&mut self, is_on: bool) {
         if let Self::Postgres(postgres) = self {
-            postgres.put_off = is_so.then_some(false);
+            postgres.deferring = is_on.then_some(false);
         }
     }
 
-    /// Whether a question was put off since that began.
-    pub(crate) fn has_put_off(&self) -> bool {
-        matches!(self, Self::Postgres(postgres) if postgres.put_off == Some(true))
+    /// Whether a query was deferred since deferring was switched on.
+    pub(crate) fn has_deferred(&self) -> bool {
+        matches!(self, Self::Postgres(postgres) if postgres.deferring == Some(true))
     }
 
     /// Asks what is expected, in one round trip.
@@ -292,11 +284,11 @@ impl Connection {
         }
     }
 
-    /// The same, which must change so many rows: else all of the transaction is refuted.
+    /// The same, but the transaction fails unless this write changes at least `rows` rows.
     pub(crate) fn post_changing(&mut self, sql: Cow<'static, str>, params: &[Param<'_>], rows: usize) -> Result<()> {
         match self {
             Self::Sqlite(_) => match usize::try_from(self.execute(&sql, params)?) {
-                Ok(changed) if changed < rows => Err(Error::Refuted("nothing to change".into())),
+                Ok(changed) if changed < rows => Err(Error::PreconditionFailed("nothing to change".into())),
                 _ => Ok(()),
             },
             Self::Postgres(postgres) => {
@@ -310,7 +302,7 @@ impl Connection {
     pub(crate) fn post_finding(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         match self {
             Self::Sqlite(_) => match self.query::<(i64,)>(sql, params)?.as_slice() {
-                [] => Err(Error::Refuted("nothing was found".into())),
+                [] => Err(Error::PreconditionFailed("nothing was found".into())),
                 _ => Ok(()),
             },
             Self::Postgres(postgres) => {
@@ -442,16 +434,14 @@ fn percent_encoded(path: &Path) -> String {
     path.as_os_str().as_encoded_bytes().iter().copied().map(shown).collect()
 }
 
-/// What [`Connection::wait_at_most`] was last told.
-static WAIT_MAX_MS: AtomicU32 = AtomicU32::new(0);
 /// Milliseconds between two looks at a lock.
 const WAIT_STEP_MS: u32 = 2;
 
 /// Looks again soon. SQLite's own waiting doubles its steps: of many who come at once, the late ones would sleep on while
 /// nobody holds the lock, and give up after a few looks.
-fn wait_a_little(looks: i32) -> bool {
+fn wait_a_little(looks: i32, wait_max_ms: u32) -> bool {
     let waited_ms = u32::try_from(looks).unwrap_or(u32::MAX).saturating_mul(WAIT_STEP_MS);
-    let wait = waited_ms < WAIT_MAX_MS.load(Ordering::Relaxed);
+    let wait = waited_ms < wait_max_ms;
     if wait {
         std::thread::sleep(Duration::from_millis(WAIT_STEP_MS.into()));
     }
