@@ -15,6 +15,7 @@ pub(crate) mod shared_commit;
 pub mod sql;
 pub mod store;
 pub mod table;
+mod tenant_guard;
 pub(crate) mod tls;
 pub mod transfer;
 pub mod url;

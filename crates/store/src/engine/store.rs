@@ -23,6 +23,7 @@ use crate::{
         data_version::Clock,
         queue_notify,
         shared_commit::{Company, Turn, Turns},
+        tenant_guard::require_tenant,
     },
     error::{Error, Result},
     migrate, params,
@@ -540,9 +541,7 @@ impl Reader<'_> {
 }
 
 fn scoped<'a>(tenant: TenantId, sql: &str, params: &'a [Param<'a>]) -> Result<Vec<Param<'a>>> {
-    if !sql.contains("?1") {
-        return Err(Error::Database(format!("a query is not scoped by tenant: {sql}")));
-    }
+    require_tenant(sql)?;
     Ok(std::iter::once(Param::Uuid(tenant.uuid())).chain(params.iter().cloned()).collect())
 }
 
