@@ -19,7 +19,7 @@ use crate::{
     action::{About, Action, Change, Done},
     context::{Actor, Context, Credential},
     error::{Error, Result},
-    people::SetPerson,
+    person::SetPerson,
     queue::{Lease, keep_alive},
     settling,
     token::{self, Purpose},

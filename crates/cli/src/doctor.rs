@@ -8,7 +8,7 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
 use serde_json::json;
-use trackway_actions::queue::CleanupLeases;
+use trackway_actions::cleanup::CleanupLeases;
 use trackway_capture::{
     hook::{self, HookLog},
     paths::{is_below, modified},

@@ -10,10 +10,7 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
-use trackway_actions::{
-    Context,
-    queue::{AddItem, Claim},
-};
+use trackway_actions::{Context, claim::Claim, queue::AddItem};
 use trackway_client_claude::settings::Wanted;
 use trackway_domain::{
     Duration as Span, Error as Rule, Ref, Time, kind, queue,

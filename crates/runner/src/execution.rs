@@ -11,7 +11,7 @@ use std::{
 use trackway_actions::{
     Action, Context, Core, Credential, Result,
     context::Secret,
-    conversation::SendMessage,
+    message::SendMessage,
     queue::{FailItem, ReleaseItem, Taken},
     run::{CancelRun, CloseRun, Closing, EndRun, LastStep, RecordStep, RevokeRunToken, WakeRun},
 };

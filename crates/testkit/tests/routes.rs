@@ -5,7 +5,7 @@
 use std::{collections::HashSet, thread};
 
 use serde_json::{Value, json};
-use trackway_actions::{Core, Credential, Result, conversation::SendMessage, founding::LOCAL_TENANT};
+use trackway_actions::{Core, Credential, Result, founding::LOCAL_TENANT, message::SendMessage};
 use trackway_domain::ErrorKind;
 use trackway_store::{Store, params};
 use trackway_testkit::{House, engines};

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use trackway_actions::{
     Result,
+    note::CreateNote,
     run::{RecordStep, RecordUsage},
-    studio::CreateNote,
 };
 use trackway_domain::{
     ErrorKind, Ref,

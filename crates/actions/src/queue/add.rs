@@ -20,11 +20,11 @@ use uuid::Uuid;
 use super::{lease::return_expired, resource, unfinished};
 use crate::{
     action::{Action, Done},
-    catalog::lineage::{no_live_version, with_block_reason},
     context::{Actor, Context},
     error::Result,
     founding::WORKER,
     limits,
+    task::lineage::{no_live_version, with_block_reason},
     touched::{Touch, did},
 };
 
@@ -327,7 +327,7 @@ row! {
 
 /// Whose pin decides which version of a task runs.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum PinOf {
+pub(crate) enum PinOf {
     /// This role's, if one is given.
     Role(Option<Id<kind::Role>>),
     /// This role's, else that of the task's role.
@@ -359,7 +359,7 @@ fn asked_for(write: &mut Writer<'_>, reference: &Ref<kind::Task>, pin: PinOf, ex
 }
 
 /// The task that a reference names, and the version that runs of it. A task without a live version is a conflict.
-pub(super) fn live_version_of(
+pub(crate) fn live_version_of(
     write: &mut Writer<'_>,
     reference: &Ref<kind::Task>,
     pin: PinOf,

@@ -224,7 +224,7 @@ fn done(taken: Vec<Taken>) -> Done<TakeItems> {
 }
 
 /// Who takes: the agent that is named, else the worker. An agent may take for itself and its subagents.
-pub(super) fn taking_agent(
+pub(crate) fn taking_agent(
     context: &Context,
     write: &mut Writer<'_>,
     agent: Option<&Ref<kind::Agent>>,
@@ -250,12 +250,12 @@ pub(super) fn taking_agent(
     }
 }
 
-pub(super) fn roles(agent: &Agent) -> Roles {
+pub(crate) fn roles(agent: &Agent) -> Roles {
     if agent.handle == WORKER { Roles::All } else { Roles::Own(agent.role_id) }
 }
 
 /// The places of an agent that has few, less those that are in use.
-pub(super) fn free_slots(write: &mut Writer<'_>, agent: &Agent) -> Result<Option<Vec<i64>>> {
+pub(crate) fn free_slots(write: &mut Writer<'_>, agent: &Agent) -> Result<Option<Vec<i64>>> {
     let Some(places) = agent.max_items else {
         return Ok(None);
     };
@@ -281,7 +281,7 @@ fn pick(write: &mut Writer<'_>, agent: &Agent, taker: &mut Taker) -> Result<Vec<
 }
 
 /// Makes the runs of items that were picked.
-pub(super) fn begin(
+pub(crate) fn begin(
     context: &Context,
     write: &mut Writer<'_>,
     taker: &Taker,
@@ -322,7 +322,7 @@ pub(super) fn begin(
 }
 
 /// Why an item that was asked for by id cannot be taken.
-pub(super) fn why_not(write: &mut Writer<'_>, id: Id<kind::QueueItem>, agent: &Agent) -> Result<Rule> {
+pub(crate) fn why_not(write: &mut Writer<'_>, id: Id<kind::QueueItem>, agent: &Agent) -> Result<Rule> {
     let Some(item) = write.row::<QueueItem>("where tenant_id = ?1 and id = ?2", params![id])? else {
         return Ok(Rule::not_found("there is no such queue item"));
     };

@@ -5,7 +5,6 @@
 
 mod agent;
 mod attach;
-mod cleanup;
 mod closing;
 mod commit;
 mod entrance;
@@ -19,7 +18,6 @@ mod run;
 mod usage;
 
 pub use attach::AttachSession;
-pub use cleanup::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget};
 pub use entrance::InSession;
 pub use import::{ImportNagger, Imported};
 

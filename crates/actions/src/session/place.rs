@@ -16,7 +16,7 @@ use trackway_store::{
 use uuid::Uuid;
 
 use super::Observing;
-use crate::{action::Resource, catalog::definition::save, context::Context, error::Result};
+use crate::{action::Resource, context::Context, definition::save, error::Result};
 
 /// Characters of a role or a directory in a handle.
 const NAME_PART_MAX: usize = 80;
