@@ -9,7 +9,9 @@ use trackway_actions::queue::{AddItem, CompleteItem, FailItem, TakeItems};
 use trackway_domain::{ErrorKind, Id, Ref, Time, kind, words::RunStatus};
 use trackway_store::{Error, Reader, Result, params};
 use trackway_testkit::{House, engines};
-use trackway_views::{View, history, history::TaskHistory, page::Page, registry::VIEWS, run, run::ListRuns};
+use trackway_views::{
+    View, page::Page, registry::VIEWS, run, run::ListRuns, task::history, task::history::TaskHistory,
+};
 
 fn versions_of(name: &str) -> impl Fn(&mut Reader<'_>) -> Result<Vec<String>> {
     let task = Ref::new(name);

@@ -7,6 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use trackway_actions::registry::ACTIONS;
+use trackway_views::registry::VIEWS;
+
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -48,5 +51,35 @@ fn only_store_distinguishes_the_engines() {
         let found =
             lines_with(name, &[" Engine::", "(Engine::", "Connection::Sqlite", "Connection::Postgres", "engine() =="]);
         assert!(found.is_empty(), "move this into a function of store:\n{}", found.join("\n"));
+    }
+}
+
+/// Files that hold the same verbs of several nouns.
+const SHARED: &[&str] = &["archive.rs", "delete.rs", "definitions.rs"];
+
+/// Checks that the file of a command can be guessed: `<noun>/<verb>.rs`, `<noun>.rs` or `<noun>/mod.rs` names its type.
+fn check_path(name: &str, (noun, verb): (&str, &str), schema: &serde_json::Value) {
+    let folder = crates().join(name).join("src");
+    let type_name = schema.get("title").unwrap().as_str().unwrap();
+    let file = |name: &str| name.replace('-', "_");
+    let noun = if noun.is_empty() { verb } else { noun };
+    let (noun, verb) = (file(noun), file(verb));
+    let guesses = [format!("{noun}/{verb}.rs"), format!("{noun}.rs"), format!("{noun}/mod.rs")];
+    let names_type = |guess: &str| {
+        fs::read_to_string(folder.join(guess)).is_ok_and(|text| {
+            text.split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == type_name)
+        })
+    };
+    let found = guesses.iter().map(String::as_str).chain(SHARED.iter().copied()).any(names_type);
+    assert!(found, "{type_name} stands in none of {} in {name}", guesses.join(", "));
+}
+
+#[test]
+fn paths_of_actions_and_views_follow_their_commands() {
+    for action in ACTIONS {
+        check_path("actions", action.command, &(action.schema)().to_value());
+    }
+    for view in VIEWS {
+        check_path("views", view.command, &(view.schema)().to_value());
     }
 }

@@ -9,10 +9,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::json;
 use trackway_domain::{Ref, Time};
 use trackway_testkit::{Engine, House};
-use trackway_views::{
-    View,
-    task::{LatestTask, Ready},
-};
+use trackway_views::{View, ready::Ready, task::LatestTask};
 
 /// Something done to the catalog; numbers name tasks.
 #[derive(Debug, Clone)]

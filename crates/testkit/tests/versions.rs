@@ -11,9 +11,9 @@ use trackway_store::params;
 use trackway_testkit::{House, engines};
 use trackway_views::{
     View,
-    catalog::{LinkRow, ListLinks},
+    link::{LinkRow, ListLinks},
     queue::GetItem,
-    task::Ready,
+    ready::Ready,
     wake::{Wake, WakeShown},
     why::Why,
 };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use trackway_domain::{Ref, Time, kind};
 use trackway_store::display::{QueueItemShown, RouteShown};
 use trackway_testkit::{Engine, House};
-use trackway_views::{View, package::ResolvePackage, task::Ready, wake::Wake, wake::WakeShown};
+use trackway_views::{View, package::ResolvePackage, ready::Ready, wake::Wake, wake::WakeShown};
 
 const TASKS: usize = 7;
 const ROLES: [&str; 2] = ["coder", "tester"];

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trackway_domain::{Ref, kind};
 use trackway_store::Reader;
-use trackway_views::{history, run};
+use trackway_views::{run, task::history};
 
 use super::{Asked, ask_all, asked_with, blocks_of, rows, value, version};
 use crate::{
@@ -133,7 +133,7 @@ fn related(data: &Value, fields: &[&str], variant: &str) -> Vec<Block> {
         if let Some(path) = rest.as_ref().and_then(|rest| rest["path"].as_str()) {
             let links = vec![("all of them".to_owned(), path.to_owned())];
             out.push(Block::Along {
-                said: format!("The newest {} are here.", trackway_views::related::ROWS_MAX),
+                said: format!("The newest {} are here.", trackway_views::task::related::ROWS_MAX),
                 links,
             });
         } else if *field == "queue_items" && !listed.is_empty() {
