@@ -17,7 +17,10 @@ use trackway_actions::{
 };
 use trackway_domain::{Error as Rule, Time};
 use trackway_server::pages::At;
-use trackway_store::{Reader, TenantId, registry::tenant_named, tables::Tenant};
+use trackway_store::{
+    Reader, TenantId,
+    registry::{self, tenant_named},
+};
 use trackway_views::registry::VIEWS;
 use uuid::Uuid;
 
@@ -260,9 +263,7 @@ impl House {
 
     fn tenants(&self) -> Result<Outcome, Failure> {
         self.refuse_token("list tenants")?;
-        let select = <Tenant as trackway_store::Table>::select();
-        let mut reader = self.core.store().read(Uuid::nil().into())?;
-        let tenants: Vec<Tenant> = reader.query_unscoped(&format!("{select} order by name"), &[])?;
+        let tenants = registry::tenants(self.core.store())?;
         Ok(Outcome::new(json!(tenants), Shape::Rows(&["id", "name", "created_at"])))
     }
 

@@ -200,7 +200,7 @@ impl Site {
     /// Whether the database answers.
     pub fn is_ready(&self) -> Result<(), Problem> {
         self.require_in_place()?;
-        self.core.store().ask_unscoped::<(i64,)>("select 1", &[])?;
+        self.core.store().ping()?;
         Ok(())
     }
 

@@ -169,6 +169,11 @@ impl Store {
         self.lend()?.query(sql, params)
     }
 
+    /// Fails unless the database answers a query.
+    pub fn ping(&self) -> Result<()> {
+        self.ask_unscoped::<(i64,)>("select 1", &[]).map(drop)
+    }
+
     /// A write transaction. Dropped without `commit`, it leaves no trace.
     pub fn write(&self, tenant: TenantId) -> Result<Writer<'_>> {
         let lent = match self.engine() {

@@ -463,3 +463,28 @@ fn wait_patiently(looks: i32) -> bool {
     }
     looks < PATIENT_LOOKS
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn each_connection_has_its_own_wait_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("locked.db");
+        let mut holder = Connection::sqlite(&path, true).unwrap();
+        let [mut waiting, mut hurried] = [100, 0].map(|wait_ms| {
+            let mut connection = Connection::sqlite(&path, false).unwrap();
+            connection.wait_at_most(wait_ms).unwrap();
+            connection
+        });
+        holder.begin_write().unwrap();
+
+        let begun = Instant::now();
+        assert!(matches!(waiting.begin_write(), Err(Error::Busy(_))));
+        assert!(begun.elapsed() >= Duration::from_millis(100));
+        assert!(matches!(hurried.begin_write(), Err(Error::Busy(_))));
+    }
+}
