@@ -755,46 +755,6 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The locking clause on PostgreSQL; nothing on SQLite, which has one writer at a time and knows no row locks.
-    pub fn row_lock<'c>(&self, clause: &'c str) -> &'c str {
-        match self.engine() {
-            Engine::Sqlite => "",
-            Engine::Postgres => clause,
-        }
-    }
-
-    /// SQL suffix that locks the selected rows and waits for those that another transaction holds.
-    pub fn for_update(&self) -> &'static str {
-        self.row_lock(" for update")
-    }
-
-    /// SQL suffix that locks the selected rows and skips those that another transaction holds.
-    pub fn skip_locked(&self) -> &'static str {
-        self.row_lock(" for update skip locked")
-    }
-
-    /// Locks rows against other writers and waits for those that another transaction holds. `query` selects their ids.
-    /// SQLite has one writer anyway.
-    pub fn lock_rows(&mut self, query: &str, params: &[Param<'_>]) -> Result<()> {
-        if self.engine() == Engine::Postgres {
-            self.query::<(Uuid,)>(&format!("{query} for update"), params)?;
-        }
-        Ok(())
-    }
-
-    /// Lets one transaction at a time record what was observed of a session: matching looks at many rows, and two agents
-    /// must never get one spawn. SQLite has one writer anyway.
-    pub fn lock_session(&mut self, session: &str) -> Result<()> {
-        if self.engine() == Engine::Postgres {
-            self.query::<(bool,)>(
-                "select pg_advisory_xact_lock(hashtextextended(cast(cast(?1 as uuid) as text) || ?2, 2)) is null",
-                params![session],
-            )?;
-            self.after_waiting();
-        }
-        Ok(())
-    }
-
     /// Lets one transaction at a time change the catalog's graphs (replacements, links, pins), whose rules look
     /// at many rows. SQLite has one writer anyway.
     pub fn lock_catalog(&mut self) -> Result<()> {

@@ -18,6 +18,7 @@ mod routes;
 mod scale;
 mod scripted_model;
 mod search;
+mod structure;
 mod version_walk;
 mod versions;
 mod versions_model;
