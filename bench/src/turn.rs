@@ -66,7 +66,7 @@ fn runs(house: &House, turns: usize) -> Outcome<Duration> {
         stopping: Stopping::GiveBack,
         program: PathBuf::new(),
         means: Ok(Means { model: Arc::new(model), settings: ModelSettings::default(), pages }),
-        claude_settings: Ok(String::new),
+        clients: Vec::new(),
     };
     let samples = calls(OFTEN, |_| {
         house.act("queue_add", json!({ "task": "turn", "agent": AGENT }))?;

@@ -2,7 +2,8 @@
 
 use trackway_actions::{
     Action, Context, Core,
-    studio::{CastVote, CreateDecision, CreateNote},
+    decision::{CastVote, CreateDecision},
+    note::CreateNote,
 };
 use trackway_domain::Ref;
 

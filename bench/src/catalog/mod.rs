@@ -9,10 +9,10 @@ use trackway_domain::{Ref, Time};
 use trackway_store::Engine;
 use trackway_views::{
     View,
-    catalog::ListLinks,
-    history::TaskHistory,
+    link::ListLinks,
     package::ResolvePackage,
-    task::{LatestTask, NextTask, Ready},
+    ready::Ready,
+    task::{LatestTask, NextTask, history::TaskHistory},
 };
 
 use crate::{

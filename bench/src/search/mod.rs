@@ -5,7 +5,7 @@ mod sending;
 
 use clap::Args;
 use serde_json::json;
-use trackway_actions::conversation::SendMessage;
+use trackway_actions::message::SendMessage;
 use trackway_domain::{Ref, Time};
 use trackway_store::{Engine, Url};
 use trackway_views::{View, message::Which, page::Page, search::Search};

@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, time::Duration};
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use trackway_actions::{Context, conversation::SendMessage};
+use trackway_actions::{Context, message::SendMessage};
 use trackway_domain::{Id, Time, ids, kind, search_words::each_indexed_word};
 use trackway_store::{Engine, connection::Connection, params, sql::Param};
 use uuid::Uuid;

@@ -1,6 +1,6 @@
 //! The write path: authorise, perform, record touches, append to the log, in one transaction.
 
-use std::{thread, time::Duration};
+use std::{slice, thread, time::Duration};
 
 use serde_json::Value;
 use trackway_domain::{
@@ -10,7 +10,7 @@ use trackway_domain::{
     words::RunStatus,
 };
 use trackway_store::{
-    Engine, Reader, Store, Writer, params, registry, row,
+    Reader, Store, WriteMode, Writer, params, registry, row,
     tables::{Logged, Touch},
 };
 use uuid::Uuid;
@@ -18,9 +18,9 @@ use uuid::Uuid;
 use crate::{
     action::{About, Action, Change, Done},
     context::{Actor, Context, Credential},
-    error::Result,
-    people::SetPerson,
-    queue::{Lease, keep_alive, keep_alive_unasked},
+    error::{Error, Result},
+    person::SetPerson,
+    queue::{Lease, keep_alive},
     settling,
     token::{self, Purpose},
     touched::{Recorded, Touched},
@@ -54,6 +54,11 @@ impl Core {
         &self.store
     }
 
+    /// The time now, by the clock that dates what is written.
+    pub fn now(&self) -> Time {
+        self.store.now()
+    }
+
     /// Closes the database at the end of a process.
     pub fn leave(self) {
         self.store.leave();
@@ -75,12 +80,12 @@ impl Core {
 
     /// Executes an action.
     pub fn execute<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
-        only(self.transact(context, Ending::Commit, |work| work.perform_all(std::slice::from_ref(action)))?)
+        only(self.execute_all(context, slice::from_ref(action))?)
     }
 
     /// Executes several actions in one transaction: all or none.
     pub fn execute_all<A: Action>(&self, context: &Context, actions: &[A]) -> Result<Vec<A::Output>> {
-        self.transact(context, Ending::Commit, |work| work.perform_all(actions))
+        self.perform_all(context, actions, Ending::Commit)
     }
 
     /// Executes actions of two kinds in one transaction: all or none.
@@ -90,37 +95,51 @@ impl Core {
         first: &[A],
         second: &[B],
     ) -> Result<(Outputs<A>, Outputs<B>)> {
-        self.transact(context, Ending::Commit, |work| Ok((work.perform_all(first)?, work.perform_all(second)?)))
+        let mut outputs = None;
+        self.transact(context, Ending::Commit, &mut |work| {
+            outputs = Some((work.perform_all(first)?, work.perform_all(second)?));
+            Ok(())
+        })?;
+        Ok(outputs.unwrap_or_default())
     }
 
     /// Does everything an action does, answers as it would, and leaves no trace.
     pub fn rehearse<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
-        only(self.transact(context, Ending::Rollback, |work| work.perform_all(std::slice::from_ref(action)))?)
+        only(self.perform_all(context, slice::from_ref(action), Ending::Rollback)?)
     }
 
-    fn transact<T>(
+    fn perform_all<A: Action>(&self, context: &Context, actions: &[A], ending: Ending) -> Result<Outputs<A>> {
+        let mut outputs = Vec::new();
+        self.transact(context, ending, &mut |work| {
+            outputs = work.perform_all(actions)?;
+            Ok(())
+        })?;
+        Ok(outputs)
+    }
+
+    /// Not generic over what is performed, because generic code is compiled again for every action.
+    fn transact(
         &self,
         context: &Context,
         ending: Ending,
-        perform: impl Fn(&mut AtWork<'_, '_>) -> Result<T>,
-    ) -> Result<T> {
-        let attempt = |hopeful| -> Result<T> {
+        perform: &mut dyn FnMut(&mut AtWork<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut attempt = |mode| -> Result<()> {
             let mut write = self.begin(context)?;
-            write.hopeful = hopeful;
+            write.mode = mode;
             let context = &settled(context, &mut write)?;
-            let mut work = AtWork { context, write: &mut write, standing: None, is_held: false, logged: Vec::new() };
-            let outputs = perform(&mut work)?;
+            let mut work = AtWork { context, write: &mut write, standing: None, is_guarded: false, logged: Vec::new() };
+            perform(&mut work)?;
             let logged = work.append()?;
             if ending == Ending::Commit {
                 self.commit(context, write, logged.as_ref())?;
             }
-            Ok(outputs)
+            Ok(())
         };
-        // Asking before writing is a round trip, which only PostgreSQL has. A rehearsal never gets to the refusal.
-        let hopeful = self.store.engine() == Engine::Postgres && ending == Ending::Commit;
-        again_while_others_are_first(|| match attempt(hopeful) {
-            Err(error) if hopeful && error.is_refuted() => attempt(false),
-            outcome => outcome,
+        again_while_others_are_first(|| match ending {
+            Ending::Commit => self.store.optimistically_first(&mut attempt, Error::is_precondition_failed),
+            // A dry run never reaches the commit at which an optimistic transaction fails.
+            Ending::Rollback => attempt(WriteMode::CHECKED),
         })
     }
 
@@ -162,7 +181,7 @@ impl Core {
         let handle = handle?;
         Ok(Context {
             tenant,
-            actor: Actor::Person(known.unwrap_or_else(|| Id::new(Time::now()))),
+            actor: Actor::Person(known.unwrap_or_else(|| Id::new(self.now()))),
             run: None,
             token: None,
             newcomer: known.is_none().then_some(handle),
@@ -215,40 +234,39 @@ struct AtWork<'a, 'w> {
     write: &'a mut Writer<'w>,
     /// How the acting run was found to stand, and what it was held for.
     standing: Option<(Option<Allowance>, Standing)>,
-    /// Whether the acting run is held without having been asked about: all of it is refuted unless it may act.
-    is_held: bool,
+    /// Whether the transaction fails unless the acting run may write (see [`Writer::guard_run`]).
+    is_guarded: bool,
     logged: Vec<Logged>,
 }
 
 impl AtWork<'_, '_> {
     fn perform_all<A: Action>(&mut self, actions: &[A]) -> Result<Outputs<A>> {
-        self.authorise::<A>()?;
+        self.authorise(A::NAME, A::CAPABILITY, A::ONLY_TELLS)?;
         let dones = A::perform_all(actions, self.context, self.write)?;
         record_all(self.context, self.write, dones, &mut self.logged)
     }
 
     /// Default deny: a run must be running, its token valid, and the capability allowed.
-    fn authorise<A: Action>(&mut self) -> Result<()> {
+    fn authorise(&mut self, action: &str, capability: &str, only_tells: bool) -> Result<()> {
         if let Some(token) = self.context.token {
-            token::check::<A>(self.write, token)?;
+            token::check(action, self.write, token)?;
         }
         match (self.context.actor, self.context.run) {
-            (Actor::Person(_), _) => Ok(capability::check_person(A::CAPABILITY)?),
+            (Actor::Person(_), _) => Ok(capability::check_person(capability)?),
             (Actor::Agent(_), None) => Err(Rule::denied("an agent acts in a run, with the run's token").into()),
             (Actor::Agent(agent), Some(run)) => {
-                let allowance = capability::allowance(A::CAPABILITY);
-                if A::ONLY_TELLS && self.write.hopeful && allowance == Some(Allowance::OwnRun) {
-                    if !self.is_held {
-                        hold(self.write, agent, run)?;
-                        self.is_held = true;
+                let allowance = capability::allowance(capability);
+                if only_tells && allowance == Some(Allowance::OwnRun) {
+                    self.is_guarded = self.is_guarded || self.write.guard_run(agent, run)?;
+                    if self.is_guarded {
+                        return Ok(());
                     }
-                    return Ok(());
                 }
                 let standing = match self.standing.take() {
                     Some((held_for, standing)) if held_for == allowance => standing,
                     _ => let_in(self.write, agent, run, allowance)?,
                 };
-                capability::check_agent(&standing.handle, standing.capabilities.as_deref(), A::CAPABILITY)?;
+                capability::check_agent(&standing.handle, standing.capabilities.as_deref(), capability)?;
                 if let (Some(item), Some(fence)) = (standing.queue_item_id, standing.fence) {
                     let lease = Lease { item, fence, expires: standing.lease_expires, seconds: standing.lease_seconds };
                     keep_alive(self.write, &lease)?;
@@ -274,11 +292,10 @@ fn let_in(
     run: Id<kind::Run>,
     allowance: Option<Allowance>,
 ) -> Result<Standing> {
-    let lock = match (write.engine(), allowance) {
-        (Engine::Sqlite, _) => "",
-        (Engine::Postgres, Some(Allowance::OwnRun)) => " for no key update of r",
-        (Engine::Postgres, _) => " for share of r",
-    };
+    let lock = write.row_lock(match allowance {
+        Some(Allowance::OwnRun) => " for no key update of r",
+        _ => " for share of r",
+    });
     let standing = write.one::<Standing>(
         &format!(
             "select r.status, a.handle, a.capabilities, a.archived, r.queue_item_id, r.fence, q.lease_expires, q.lease_seconds
@@ -298,19 +315,6 @@ fn let_in(
     }
     write.after_waiting();
     Ok(standing)
-}
-
-/// The same for a run that only tells of itself, which needs nothing but to be running under a lease: it is held by the statement
-/// that writes, without asking first. One that somebody else holds is waited for the careful way: the time is read afterwards.
-fn hold(write: &mut Writer<'_>, agent: Id<kind::Agent>, run: Id<kind::Run>) -> Result<()> {
-    let now = write.now;
-    write.post_finding(
-        "select 1 from runs r join agents a on a.id = r.agent_id left join queue_items q on q.id = r.queue_item_id and q.fence = r.fence
-         where r.tenant_id = ?1 and r.id = ?2 and r.agent_id = ?3 and r.status = 'running' and not a.archived
-         and (r.queue_item_id is null or q.lease_expires > ?4) for no key update of r skip locked",
-        params![run, agent, now],
-    )?;
-    keep_alive_unasked(write, run)
 }
 
 /// The answer to the only one that was asked for.
@@ -354,7 +358,9 @@ fn record_all<A: Action>(
         if context.run.is_some() {
             touches.extend(touched.recorded());
         }
-        logged.extend(about.iter().map(|about| event(context, write, A::NAME, about, detail.as_ref())));
+        for about in &about {
+            logged.push(event(context, write, A::NAME, about, detail.as_ref()));
+        }
     }
     if let Some(run) = context.run {
         record_touches(write, run, touches, write.now)?;

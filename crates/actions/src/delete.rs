@@ -16,10 +16,11 @@ use trackway_store::{
 
 use crate::{
     action::{Action, Done, Resource},
-    catalog::{self, definition, lineage::refresh_versions, task::live_task},
     context::Context,
+    definition,
     error::Result,
     studio,
+    task::{self, lineage::refresh_versions, set::live_task},
     touched::{Nothing, Touch, did},
 };
 
@@ -229,7 +230,7 @@ impl Action for DeleteTask {
             params![task.variant, now],
         )?;
         refresh_versions(write, task.lineage_id)?;
-        let resource = catalog::task::resource(&task);
+        let resource = task::set::resource(&task);
         Ok(Done::changed(shown, &resource, (Touch::one(resource.clone()), packages)))
     }
 }

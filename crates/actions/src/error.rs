@@ -53,9 +53,9 @@ impl Error {
         matches!(self, Self::Store(store) if store.is_for_want_of_room())
     }
 
-    /// Whether a hopeful transaction was refused.
-    pub(crate) fn is_refuted(&self) -> bool {
-        matches!(self, Self::Store(trackway_store::Error::Refuted(_)))
+    /// Whether an optimistic transaction failed because a precondition did not hold.
+    pub(crate) fn is_precondition_failed(&self) -> bool {
+        matches!(self, Self::Store(trackway_store::Error::PreconditionFailed(_)))
     }
 
     /// Whether doing all of it again may succeed: another writer was first.

@@ -1,16 +1,16 @@
 //! Founding a tenant: what must be there before anyone can act.
 
-use trackway_domain::{Id, Time, kind, text, words::Runner};
+use trackway_domain::{Id, kind, text, words::Runner};
 use trackway_store::{TenantId, Writer, params, tables};
 use uuid::Uuid;
 
 use crate::{
     action::{About, Resource},
-    catalog,
+    agent,
     context::{Actor, Context},
     core::{Core, again_while_others_are_first, append_event},
     error::Result,
-    people,
+    person, studio,
 };
 
 /// The tenant of a database that nobody shares.
@@ -37,7 +37,7 @@ impl Core {
         let handle = text::name("handle", handle)?;
         again_while_others_are_first(|| {
             let known = self.tenant_named(&name)?;
-            let now = Time::now();
+            let now = self.now();
             let mut context = Context {
                 tenant: known.unwrap_or_else(|| Id::new(now)),
                 actor: Actor::Person(Id::new(now)),
@@ -76,19 +76,19 @@ fn furnish(context: &mut Context, write: &mut Writer<'_>, handle: &str) -> Resul
     if let Some((person,)) = write.one::<(Id<kind::Person>,)>(&live("people", "handle"), params![handle])? {
         context.actor = Actor::Person(person);
     } else {
-        let person = people::new_person(context, write, context.actor.id().into(), handle.to_owned());
+        let person = person::new(context, write, context.actor.id().into(), handle.to_owned());
         write.insert(&person)?;
         enter(context, write, person.id, handle)?;
         made += 1;
     }
     if write.one::<(Uuid,)>(&live("studios", "name"), params![MAIN_STUDIO])?.is_none() {
-        let studio = catalog::studio::new(context, write, MAIN_STUDIO.to_owned());
+        let studio = studio::set::new(context, write, MAIN_STUDIO.to_owned());
         write.insert(&studio)?;
         enter(context, write, studio.id, MAIN_STUDIO)?;
         made += 1;
     }
     if write.one::<(Uuid,)>(&live("agents", "handle"), params![WORKER])?.is_none() {
-        let mut worker = people::new_agent(context, write, WORKER.to_owned(), context.actor.id().into());
+        let mut worker = agent::new(context, write, WORKER.to_owned(), context.actor.id().into());
         worker.max_items = None;
         worker.runner = Runner::Shell;
         write.insert(&worker)?;

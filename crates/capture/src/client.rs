@@ -9,8 +9,10 @@ use std::{
 use trackway_domain::observed::Observation;
 
 use crate::{
+    connection::Connection,
     discovery::Found,
     hook::{Answer, Header, HookEvent},
+    launch::Launcher,
     transcript::{Flow, Mark, Tally, Transcript},
 };
 
@@ -21,6 +23,9 @@ pub trait Client: Debug + Send + Sync {
 
     /// The name that people read.
     fn display_name(&self) -> &'static str;
+
+    /// The name on the command line.
+    fn command_name(&self) -> &'static str;
 
     /// The folder, below the top of a work tree, in which the client creates work trees for its agents.
     fn agent_trees(&self) -> Option<&'static str>;
@@ -56,6 +61,27 @@ pub trait Client: Debug + Send + Sync {
 
     /// Renders an answer to an event as the client reads it.
     fn hook_answer(&self, event: &HookEvent, answer: &Answer) -> String;
+
+    /// How its hooks are installed and removed.
+    fn connection(&self) -> &dyn Connection;
+
+    /// How it is started for a task, for a client that can be.
+    fn launcher(&self) -> Option<&dyn Launcher>;
+
+    /// The variables that it sets for the programs it starts.
+    fn session_variables(&self) -> SessionVariables;
+
+    /// Every environment variable that it takes or sets, with what the variable does.
+    fn variables(&self) -> &'static [(&'static str, &'static str)];
+}
+
+/// The variables that a client sets for the programs it starts.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionVariables {
+    /// Holds the id of the session, in versions that tell it.
+    pub session: &'static str,
+    /// Is set in every version.
+    pub mark: &'static str,
 }
 
 /// The table of clients.
@@ -63,6 +89,20 @@ pub trait Client: Debug + Send + Sync {
 pub struct Clients(pub &'static [&'static dyn Client]);
 
 impl Clients {
+    /// The command that connects a client, for hints.
+    pub fn connect_command(self) -> String {
+        let name = match self.0 {
+            [one] => one.command_name(),
+            _ => "CLIENT",
+        };
+        format!("trackway connect {name}")
+    }
+
+    /// The names that people read, as a list in a sentence.
+    pub fn display_names(self) -> String {
+        self.0.iter().map(|client| client.display_name()).collect::<Vec<_>>().join(", ")
+    }
+
     /// The client of a name. Events and files of versions that knew one client only carry no name: they are the first one's.
     pub fn named(self, name: Option<&str>) -> Option<&'static dyn Client> {
         match name {

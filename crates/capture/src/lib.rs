@@ -3,13 +3,16 @@
 
 pub mod client;
 pub mod commands;
+pub mod connection;
 pub mod digest;
 pub mod discovery;
 mod error;
 pub mod hook;
 pub mod ingest;
+pub mod launch;
 pub mod lenient;
 pub mod paths;
+pub mod program;
 pub mod redact;
 pub mod transcript;
 pub mod work_tree;

@@ -178,6 +178,7 @@ fn changed_at(file: &std::fs::Metadata) -> String {
 /// Reads what is new, and hands it on in parts that can be written one by one. `reader` makes the reader that continues from
 /// a state; the state is null at the start of a file.
 pub fn read_lines<R: LineReader>(
+    client: &'static str,
     transcript: &Transcript,
     mark: Option<&Mark>,
     reader: impl FnOnce(&str, Value) -> R,
@@ -198,6 +199,7 @@ pub fn read_lines<R: LineReader>(
     file.seek(SeekFrom::Start(from))?;
     let path = transcript.path.to_string_lossy().into_owned();
     let mut part = Part {
+        client,
         transcript,
         again: File::open(&transcript.path).ok(),
         reader: reader(&path, state),
@@ -233,6 +235,7 @@ pub fn read_lines<R: LineReader>(
 
 /// A part of a transcript that is being read.
 struct Part<'a, R> {
+    client: &'static str,
     transcript: &'a Transcript,
     /// The same file once more, for calls whose answer comes much later.
     again: Option<File>,
@@ -309,6 +312,7 @@ impl<R: LineReader> Part<'_, R> {
         self.told = (self.tally.lines, self.tally.bad_lines);
         self.begun = self.offset;
         Observation {
+            client: self.client,
             session: self.transcript.session.clone(),
             source: Source::Transcript,
             facts,

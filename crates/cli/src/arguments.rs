@@ -4,6 +4,8 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgAction, Command};
 use trackway_actions::{LongText, registry::ACTIONS};
+use trackway_capture::client::Client;
+use trackway_clients::CLIENTS;
 use trackway_domain::words::Memory;
 use trackway_views::registry::VIEWS;
 
@@ -32,7 +34,7 @@ const NOUNS: &[(&str, &str)] = &[
     ("route", "Routes: which messages are work for which task"),
     ("run", "Runs: one execution of work by one agent"),
     ("scratchpad", "Scratchpads: an agent's notes to its future self"),
-    ("session", "Claude Code sessions: prompts, subagents, evidence"),
+    ("session", "Sessions of agent clients: prompts, subagents, evidence"),
     ("spawn", "Spawns: the tool calls that started subagents"),
     ("stickie", "Stickies: short notes on a board, and how they relate"),
     ("studio", "Studios: shared spaces that own notes, decisions and commitments"),
@@ -72,7 +74,7 @@ const ORDER: &[&str] = &[
     "report",
     "agent",
     "scratchpad",
-    // What was seen of Claude Code
+    // What was seen of sessions
     "session",
     "subagent",
     "spawn",
@@ -323,15 +325,11 @@ fn special() -> Vec<Command> {
         crate::up::open_command(),
         crate::work::command(),
         Command::new("whoami").about("Show who you are here: your run, your task, your scratchpad, and how to go on"),
-        client_command("connect", "Record the work of a client").subcommand(
-            settings_command("Put Trackway's hooks and its MCP server into Claude Code's settings").args([
-                memory(),
-                plugin(),
-                no_mcp(),
-            ]),
-        ),
-        client_command("disconnect", "Stop recording the work of a client")
-            .subcommand(settings_command("Take Trackway's hooks and its MCP server out of Claude Code's settings")),
+        client_command("connect", "Record the work of a client", connect_command),
+        client_command("disconnect", "Stop recording the work of a client", |client| {
+            let name = client.display_name();
+            settings_command(client, format!("Take Trackway's hooks and its MCP server out of {name}'s settings"))
+        }),
         crate::demo::command(),
         Command::new("schema")
             .about("Show the tables, relations and graph edges of this database")
@@ -368,17 +366,32 @@ fn special() -> Vec<Command> {
 }
 
 /// A command whose verb is the client.
-fn client_command(name: &'static str, about: &'static str) -> Command {
-    Command::new(name).about(about).subcommand_required(true).arg_required_else_help(true).disable_help_subcommand(true)
+fn client_command(name: &'static str, about: &'static str, of: fn(&dyn Client) -> Command) -> Command {
+    Command::new(name)
+        .about(about)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommands(CLIENTS.0.iter().map(|client| of(*client)))
 }
 
-fn settings_command(about: &'static str) -> Command {
+fn connect_command(client: &dyn Client) -> Command {
+    let name = client.display_name();
+    let command = settings_command(client, format!("Put Trackway's hooks and its MCP server into {name}'s settings"));
+    let command = command.arg(memory());
+    let has_plugins = client.connection().plugin(Memory::default()).is_some();
+    if has_plugins { command.arg(plugin()) } else { command }.arg(no_mcp(client))
+}
+
+fn settings_command(client: &dyn Client, about: String) -> Command {
+    let files = client.connection().shown_files();
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
-    Command::new("claude-code").about(about).args([
-        flag("project").conflicts_with("user").help(
-            "The project's settings, .claude/settings.json at its top; the default where a directory upward has .trackway or .git",
-        ),
-        flag("user").help("The user's settings, ~/.claude/settings.json; the default elsewhere"),
+    Command::new(client.command_name()).about(about).args([
+        flag("project").conflicts_with("user").help(format!(
+            "The project's settings, {} at its top; the default where a directory upward has .trackway or .git",
+            files.project_hooks
+        )),
+        flag("user").help(format!("The user's settings, {}; the default elsewhere", files.user_hooks)),
         Arg::new("dry_run").long("dry-run").action(ArgAction::SetTrue).help("Show the difference, and change nothing"),
     ])
 }
@@ -391,11 +404,12 @@ fn memory() -> Arg {
         .help("Whose runs end with a question for what to remember; unchanged when omitted, at first: subagents")
 }
 
-fn no_mcp() -> Arg {
+fn no_mcp(client: &dyn Client) -> Arg {
+    let files = client.connection().shown_files();
     Arg::new("no_mcp")
         .long("no-mcp")
         .action(ArgAction::SetTrue)
-        .help("Leave .mcp.json (for the user: ~/.claude.json) as it is")
+        .help(format!("Leave {} (for the user: {}) as it is", files.project_servers, files.user_servers))
 }
 
 fn plugin() -> Arg {

@@ -12,6 +12,7 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
 use trackway_actions::{Core, founding};
+use trackway_clients::CLIENTS;
 use trackway_store::{Store, Url};
 
 use crate::{
@@ -141,7 +142,7 @@ fn tell() -> Result<(Outcome, PathBuf), Failure> {
     teller.asks(&["why", &note])?;
     agents::work_and_remember(&mut teller, &directory, &decision)?;
     a_message_is_work(&mut teller)?;
-    claude_code(&mut teller, &directory)?;
+    a_recorded_session(&mut teller, &directory)?;
     teller.says("It is all still there.");
     let _ = writeln!(teller.story, "  export TRACKWAY_DB=sqlite:{}\n  trackway why {note}", file.display());
     Ok((Outcome::new(Value::String(teller.story), Shape::Text), file))
@@ -177,9 +178,10 @@ fn a_message_is_work(teller: &mut Teller) -> Result<(), Failure> {
     teller.asks(&["why", &note.map(|note| id(note, "resource_id")).unwrap_or_default()])
 }
 
-/// A recorded session of Claude Code, read from its transcripts.
-fn claude_code(teller: &mut Teller, directory: &Path) -> Result<(), Failure> {
-    teller.says("And Claude Code: from its transcripts, as if the hooks had been there.");
+/// A recorded session, read from its transcripts.
+fn a_recorded_session(teller: &mut Teller, directory: &Path) -> Result<(), Failure> {
+    let clients = CLIENTS.display_names();
+    teller.says(&format!("And {clients}: from its transcripts, as if the hooks had been there."));
     let transcripts = directory.join("projects");
     recorded::write(&transcripts, &directory.join("kitchen"))?;
     let context = teller.house.context()?;

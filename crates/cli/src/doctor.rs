@@ -8,16 +8,17 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
 use serde_json::json;
-use trackway_actions::queue::CleanupLeases;
+use trackway_actions::cleanup::CleanupLeases;
 use trackway_capture::{
+    client::Client,
     hook::{self, HookLog},
     paths::{is_below, modified},
     transcript::Transcript,
 };
-use trackway_client_claude::settings::connected_memory;
 use trackway_clients::CLIENTS;
 use trackway_domain::{Error as Rule, Time};
-use trackway_store::{Engine, Reader, health::Health, params, schema_check::Missing, transfer};
+use trackway_store::{Engine, Reader, health::Health, schema_check::Missing, transfer};
+use trackway_views::doctor::{self as questions, HookedSession};
 
 use crate::{
     connect,
@@ -57,7 +58,7 @@ struct Finding {
 }
 
 pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
-    let now = Time::now();
+    let now = house.core.now();
     let user_folder = user_folder();
     let folder = hook::folder_of(location, &user_folder);
     if matches.get_flag("fix") {
@@ -184,10 +185,7 @@ fn of_the_record(unsound: String) -> Finding {
 /// Items that somebody took and was not heard of any more, and that nobody returned.
 fn stuck_leases(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Failure> {
     let until = now.plus_seconds(-WAITING_S);
-    let count = read.count(
-        "select count(*) from queue_items where tenant_id = ?1 and status = 'running' and lease_expires < ?2",
-        params![until],
-    )?;
+    let count = questions::stuck_leases(read, until)?;
     Ok((count > 0).then(|| Finding {
         check: "leases",
         problem: format!("{count} queue items are held by workers that were not heard of any more"),
@@ -197,21 +195,22 @@ fn stuck_leases(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Fai
 
 /// When hooks were put into the settings that count here, as far as the files tell.
 pub fn connected_since() -> Option<Time> {
-    connected_settings().filter_map(|path| modified(&path)).min()
+    connected_settings().filter_map(|(_, path)| modified(&path)).min()
 }
 
-fn connected_settings() -> impl Iterator<Item = PathBuf> {
-    let is_connected =
-        |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| matches!(connected_memory(&text), Ok(Some(_))));
+fn connected_settings() -> impl Iterator<Item = (&'static dyn Client, PathBuf)> {
+    let is_connected = |(client, path): &(&'static dyn Client, PathBuf)| {
+        fs::read_to_string(path).is_ok_and(|text| matches!(client.connection().memory(&text), Ok(Some(_))))
+    };
     connect::settings_files().into_iter().filter(is_connected)
 }
 
 fn unreadable_settings() -> Vec<Finding> {
-    let refused = |path: &PathBuf| {
-        let why = connected_memory(&fs::read_to_string(path).ok()?).err()?;
+    let refused = |(client, path): &(&'static dyn Client, PathBuf)| {
+        let why = client.connection().memory(&fs::read_to_string(path).ok()?).err()?;
         Some(Finding {
             check: "settings",
-            problem: format!("{} cannot be read, by Claude Code neither: {why}", path.display()),
+            problem: format!("{} cannot be read, by {} neither: {why}", path.display(), client.display_name()),
             fix: "correct the file".to_owned(),
         })
     };
@@ -220,11 +219,8 @@ fn unreadable_settings() -> Vec<Finding> {
 
 /// Sessions whose transcripts grew while no hook spoke.
 fn silent_sessions(read: &mut Reader<'_>, connected: Time) -> Result<Vec<Finding>, Failure> {
-    let sessions = read.query::<(String, Option<String>, Option<Time>)>(
-        "select session_id, transcript_path, hooked_at from sessions where tenant_id = ?1 order by started_at desc limit ?2",
-        params![SESSIONS],
-    )?;
-    let silent = |(session, path, hooked): (String, Option<String>, Option<Time>)| {
+    let sessions = questions::newest_sessions(read, SESSIONS)?;
+    let silent = |(session, path, hooked): HookedSession| {
         let grew = modified(Path::new(&path?))?;
         let heard = hooked.unwrap_or(connected);
         let is_silent = grew > connected && grew.seconds_since(heard) > SILENCE_S;
@@ -241,13 +237,12 @@ fn silent_sessions(read: &mut Reader<'_>, connected: Time) -> Result<Vec<Finding
 
 /// Transcripts of sessions that no hook ever told of, and that went on after the last one told of any other.
 fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<Option<Finding>, Failure> {
-    let Some(client) = CLIENTS.named(None) else { return Ok(None) };
-    let Some(folder) = client.transcripts_folder().filter(|folder| folder.exists()) else { return Ok(None) };
     let (db, tenant) = (std::env::var(environment::DATABASE).ok(), std::env::var(environment::TENANT).ok());
-    let heard = read.one::<(Option<Time>,)>("select max(hooked_at) from sessions where tenant_id = ?1", &[])?;
-    for settings in connected_settings() {
+    let heard = questions::last_hook_event(read)?;
+    for (client, settings) in connected_settings() {
+        let Some(folder) = client.transcripts_folder().filter(|folder| folder.exists()) else { continue };
         let Some(connected) = modified(&settings) else { continue };
-        let since = heard.and_then(|(heard,)| heard).map_or(connected, |heard| heard.max(connected));
+        let since = heard.map_or(connected, |heard| heard.max(connected));
         // Those of a project are read by clients that start there, the user's by all.
         let top =
             settings.parent().and_then(Path::parent).filter(|top| location::project_top().as_deref() == Some(top));
@@ -265,8 +260,7 @@ fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<O
         for transcript in
             own.filter(|transcript| client.transcript_cwd(&transcript.path).is_some_and(|cwd| is_heard(&cwd)))
         {
-            let sql = "select count(*) from sessions where tenant_id = ?1 and session_id = ?2";
-            if read.count(sql, params![transcript.session])? == 0 {
+            if !questions::is_recorded(read, &transcript.session)? {
                 silent.push(transcript);
             }
         }
@@ -321,10 +315,7 @@ fn failures(folder: &Path, now: Time) -> Option<Finding> {
 /// Spawns that should have an agent by now.
 fn unmatched(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Failure> {
     let (from, until) = (now.plus_seconds(-7 * NEWS_S), now.plus_seconds(-3_600));
-    let count = read.count(
-        "select count(*) from task_spawns where tenant_id = ?1 and matched_agent_id is null and error is null and status is not null and created_at between ?2 and ?3",
-        params![from, until],
-    )?;
+    let count = questions::unmatched_spawns(read, from, until)?;
     Ok((count > 0).then(|| Finding {
         check: "spawns",
         problem: format!("{count} spawns of the last week have no agent"),

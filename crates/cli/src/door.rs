@@ -15,9 +15,12 @@ use trackway_actions::{
     founding::Founded,
     registry::{ACTIONS, Entry, Mode},
 };
-use trackway_domain::{Error as Rule, Time};
+use trackway_domain::Error as Rule;
 use trackway_server::pages::At;
-use trackway_store::{Reader, TenantId, registry::tenant_named, tables::Tenant};
+use trackway_store::{
+    Reader, TenantId,
+    registry::{self, tenant_named},
+};
 use trackway_views::registry::VIEWS;
 use uuid::Uuid;
 
@@ -207,7 +210,7 @@ impl House {
         let rest = rest.subcommand().map_or(rest, |(_, rest)| rest);
         let mut reader = self.reader()?;
         let tenant = reader.tenant;
-        let answer = (view.with_matches)(&mut reader, rest, Time::now())?;
+        let answer = (view.with_matches)(&mut reader, rest, self.core.now())?;
         drop(reader);
         if let Some(document) = answer.document {
             let outcome = Outcome::new(Value::String(document), Shape::Document);
@@ -226,9 +229,13 @@ impl House {
     /// Says who is at the door.
     fn whoami(&self) -> Result<Outcome, Failure> {
         let context = self.context()?;
-        let page =
-            trackway_server::pages::whoami_at(&mut self.core.reader(&context)?, &context, At::CommandLine, Time::now())
-                .map_err(|problem| Failure::from(Rule::usage(problem.message)))?;
+        let page = trackway_server::pages::whoami_at(
+            &mut self.core.reader(&context)?,
+            &context,
+            At::CommandLine,
+            self.core.now(),
+        )
+        .map_err(|problem| Failure::from(Rule::usage(problem.message)))?;
         let text = trackway_server::markdown::body(&page);
         Ok(Outcome { text: Some(text), ..Outcome::new(page.data, Shape::Fields) })
     }
@@ -260,9 +267,7 @@ impl House {
 
     fn tenants(&self) -> Result<Outcome, Failure> {
         self.refuse_token("list tenants")?;
-        let select = <Tenant as trackway_store::Table>::select();
-        let mut reader = self.core.store().read(Uuid::nil().into())?;
-        let tenants: Vec<Tenant> = reader.query_unscoped(&format!("{select} order by name"), &[])?;
+        let tenants = registry::tenants(self.core.store())?;
         Ok(Outcome::new(json!(tenants), Shape::Rows(&["id", "name", "created_at"])))
     }
 

@@ -1,7 +1,6 @@
 //! Every environment variable, in one place.
 
 use trackway_capture::hook::daemon;
-use trackway_runner::claude_code;
 
 /// Which database.
 pub const DATABASE: &str = "TRACKWAY_DB";
@@ -35,15 +34,7 @@ pub const LISTEN: &str = "TRACKWAY_LISTEN";
 /// How much is logged.
 pub const LOG: &str = "TRACKWAY_LOG";
 
-/// Where Claude Code keeps what is the user's.
-pub const CLAUDE_FOLDER: &str = "CLAUDE_CONFIG_DIR";
-
-/// Set by Claude Code for the MCP servers it starts, from 2.1 on (read from 2.1.197): which session it was then.
-pub const CLAUDE_SESSION: &str = "CLAUDE_CODE_SESSION_ID";
-/// Set by Claude Code for what it starts.
-pub const CLAUDE_CODE: &str = "CLAUDECODE";
-
-/// Every variable with what it does; the reference page is made from this.
+/// Every variable with what it does; the reference page is made from this and the variables of the clients.
 pub const VARIABLES: &[(&str, &str)] = &[
     (
         DATABASE,
@@ -59,16 +50,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "USER",
         "The operating system's user, who acts without a token; else `LOGNAME`, `USERNAME`, or the user's entry in the password file.",
     ),
-    (CLAUDE_FOLDER, "Where Claude Code's settings for the user are (`~/.claude` by default), as Claude Code takes it."),
     (
         LOG,
         "What `up`, `work` and `mcp` write into their log, on standard error: `off`, `error`, `warn` (what failed; the default), `info`, `debug` (every request) or `trace`.",
     ),
-    (
-        CLAUDE_SESSION,
-        "Set by Claude Code for `trackway mcp`: its session. Without a token, the one run that is open in that session acts; where there is none, or several, the person does, and is told so.",
-    ),
-    (CLAUDE_CODE, "Set by Claude Code for what it starts; `trackway mcp` says so when it is not told the session."),
     (
         daemon::SWITCH,
         "`off` leaves no process behind that keeps the database open for the hooks of the next ten minutes: each opens it by itself, and takes a few milliseconds longer.",
@@ -109,12 +94,6 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "HTTPS_PROXY",
         "The proxy through which models are reached (`ALL_PROXY` wins over it, `HTTP_PROXY` comes after it). `NO_PROXY` names hosts that need none.",
     ),
-    (
-        claude_code::CLIENT,
-        "The Claude Code that a worker starts for agents of that kind, with arguments it should always have: `claude --allowedTools Bash`. `claude` by default.",
-    ),
-    (claude_code::SETTINGS, "Set for that client: its settings, with our hooks."),
-    (claude_code::MODEL, "Set for that client: the model of its agent."),
     ("NO_COLOR", "When set, nothing is coloured."),
     ("XDG_DATA_HOME", "Where the user's database is: `trackway/trackway.db` below it (`~/.local/share` by default)."),
     ("XDG_CONFIG_HOME", "Where the user's `trackway/config.toml` is (`~/.config` by default)."),

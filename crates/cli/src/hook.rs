@@ -19,12 +19,13 @@ use crate::{
 };
 
 pub fn command() -> Command {
+    let (clients, connect) = (CLIENTS.display_names(), CLIENTS.connect_command());
     Command::new("hook")
-        .about("Take one Claude Code hook event from standard input")
-        .long_about(
-            "Take one Claude Code hook event from standard input\n\n\
-             Installed by `trackway connect claude-code`. Always exits with 0; what goes wrong stands in hook.log beside the database, and in `trackway doctor`.",
-        )
+        .about(format!("Take one {clients} hook event from standard input"))
+        .long_about(format!(
+            "Take one {clients} hook event from standard input\n\n\
+             Installed by `{connect}`. Always exits with 0; what goes wrong stands in hook.log beside the database, and in `trackway doctor`.",
+        ))
         .arg(
             Arg::new("memory")
                 .long("memory")

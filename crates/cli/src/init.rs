@@ -8,6 +8,7 @@ use trackway_actions::{
     Core,
     founding::{self, Founded},
 };
+use trackway_clients::CLIENTS;
 use trackway_domain::Error as Rule;
 use trackway_store::{Store, Url};
 
@@ -18,10 +19,6 @@ use crate::{
     render::Shape,
     user,
 };
-
-/// What people do next.
-const NEXT: &str =
-    "next: trackway connect claude-code records what Claude Code does here; trackway demo tells a small story";
 
 /// Makes the database that was asked for. What is there stays as it is.
 pub fn init(matches: &ArgMatches) -> Result<Outcome, Failure> {
@@ -55,11 +52,15 @@ pub fn init(matches: &ArgMatches) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::new(data, Shape::Fields);
     if let Some(before) = before.filter(|_| founded == Founded::Tenant) {
         outcome.remarks.push(format!(
-            "note: until now {before} was used here, and it keeps what it holds; trackway ingest brings earlier sessions of Claude Code into this one"
+            "note: until now {before} was used here, and it keeps what it holds; trackway ingest brings earlier sessions of {} into this one",
+            CLIENTS.display_names()
         ));
     }
     if std::io::stderr().is_terminal() {
-        outcome.remarks.push(NEXT.to_owned());
+        let (connect, clients) = (CLIENTS.connect_command(), CLIENTS.display_names());
+        outcome
+            .remarks
+            .push(format!("next: {connect} records what {clients} does here; trackway demo tells a small story"));
     }
     Ok(outcome)
 }

@@ -2,7 +2,6 @@
 
 pub mod arguments;
 pub mod board_folder;
-pub mod client;
 pub mod config;
 pub mod connect;
 pub mod demo;

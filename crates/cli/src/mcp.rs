@@ -8,12 +8,12 @@ use std::{
 use clap::{ArgMatches, Command};
 use serde_json::Value;
 use trackway_actions::{Context, Core, session::InSession};
+use trackway_clients::CLIENTS;
 use trackway_domain::Error as Rule;
 use trackway_server::{Site, mcp, mcp::Entered, problem::Problem};
 
 use crate::{
     door::{self, Outcome},
-    environment,
     failure::Failure,
     location::Location,
     render::Shape,
@@ -23,7 +23,7 @@ pub fn command() -> Command {
     Command::new("mcp")
         .about("Serve agents over the Model Context Protocol, on standard input and output")
         .long_about(
-            "Serve agents over the Model Context Protocol, on standard input and output.\n\nA client such as Claude Code starts it; `trackway connect claude-code` says how. TRACKWAY_TOKEN gives agent and run, without it you act as yourself. It ends when its input ends. `trackway up` serves the same at /mcp.",
+            "Serve agents over the Model Context Protocol, on standard input and output.\n\nA client starts it; `trackway connect CLIENT` puts it into the client's settings. TRACKWAY_TOKEN gives agent and run, without it you act as yourself. It ends when its input ends. `trackway up` serves the same at /mcp.",
         )
 }
 
@@ -69,22 +69,30 @@ fn entrance(matches: ArgMatches, opened: Arc<Opened>) -> impl Fn() -> Result<Ent
 /// The run of the session that started this process, where the client says which and one run is open in it. Whoever else it
 /// could be is not guessed: then the person acts, and is told so.
 fn in_session(core: &Core, person: Context) -> Result<(Context, Option<String>), Failure> {
-    let said = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let Some(session) = said(environment::CLAUDE_SESSION) else {
-        let remark = said(environment::CLAUDE_CODE).map(|_| {
-            "You act as this person: this version of Claude Code does not tell its servers which session they are in. With the `run_token` of a claimed task you act as its agent.".to_owned()
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let mut clients = CLIENTS.0.iter();
+    let named = clients.find_map(|client| Some((client, set(client.session_variables().session)?)));
+    let Some((client, session)) = named else {
+        let started_by = CLIENTS.0.iter().find(|client| set(client.session_variables().mark).is_some());
+        let remark = started_by.map(|client| {
+            format!(
+                "You act as this person: this version of {} does not tell its servers which session they are in. With the `run_token` of a claimed task you act as its agent.",
+                client.display_name()
+            )
         });
         return Ok((person, remark));
     };
-    let why = match core.enter_session(&person, &session)? {
+    let why = match core.enter_session(&person, client.name(), &session)? {
         InSession::One(run) => {
             let remark = format!(
-                "Known by the session {session}, which Claude Code gave this server: this is the one run that is open in it."
+                "Known by the session {session}, which {} gave this server: this is the one run that is open in it.",
+                client.display_name()
             );
             return Ok((*run, Some(remark)));
         }
         InSession::Unknown => {
-            format!("the session {session} is not recorded; `trackway connect claude-code` records the next one")
+            let name = client.command_name();
+            format!("the session {session} is not recorded; `trackway connect {name}` records the next one")
         }
         InSession::NoneOpen => format!("no run is open in the session {session}"),
         InSession::Several(count) => {

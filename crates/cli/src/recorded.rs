@@ -1,4 +1,4 @@
-//! A session of Claude Code, recorded with a scripted model: what the demo reads.
+//! A session of the first client in the table, recorded with a scripted model: what the demo reads.
 
 use std::{fs, io, path::Path};
 

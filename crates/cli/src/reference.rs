@@ -5,6 +5,7 @@ use std::fmt::Write;
 use clap::Command;
 use serde_json::Value;
 use trackway_actions::registry::ACTIONS;
+use trackway_clients::CLIENTS;
 use trackway_domain::capability::{self, Allowance};
 use trackway_runner::model::Price;
 use trackway_server::{
@@ -85,7 +86,8 @@ fn actions() -> String {
 
 fn variables() -> String {
     let mut out = "# Environment\n\nMade from the code.\n\n| variable | what it does |\n|---|---|\n".to_owned();
-    for (name, what) in environment::VARIABLES {
+    let of_clients = CLIENTS.0.iter().flat_map(|client| client.variables());
+    for (name, what) in environment::VARIABLES.iter().chain(of_clients) {
         let _ = writeln!(out, "| `{name}` | {what} |");
     }
     out

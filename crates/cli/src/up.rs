@@ -14,7 +14,8 @@ use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio::sync::watch;
 use trackway_actions::token::CreateToken;
-use trackway_domain::{Error as Rule, Time, command, sentence, words::TokenScope};
+use trackway_clients::CLIENTS;
+use trackway_domain::{Error as Rule, command, sentence, words::TokenScope};
 use trackway_runner::{Note, Serves, signals::Signals, worker};
 use trackway_server::Site;
 
@@ -60,7 +61,7 @@ pub fn command() -> Command {
     Command::new("up")
         .about("Start the server with its pages, and a worker, until stopped")
         .long_about(
-            "Start the server with its pages, and a worker, until stopped.\n\nThe worker runs scripts, and serves every agent that a model or Claude Code drives, as far as there is one; --agent names those to serve instead. It listens on this machine only, unless it is told otherwise, and prints its address and a link that logs a browser in, once. Every page is there in HTML, Markdown and JSON. Stop with Ctrl-C or SIGTERM: what runs may finish.",
+            format!("Start the server with its pages, and a worker, until stopped.\n\nThe worker runs scripts, and serves every agent that a model or {} drives, as far as there is one; --agent names those to serve instead. It listens on this machine only, unless it is told otherwise, and prints its address and a link that logs a browser in, once. Every page is there in HTML, Markdown and JSON. Stop with Ctrl-C or SIGTERM: what runs may finish.", CLIENTS.display_names()),
         )
         .args([
             listen(),
@@ -246,7 +247,7 @@ fn link(house: &House, address: SocketAddr) -> Result<String, Failure> {
     let create = CreateToken {
         name: Some("login link".to_owned()),
         person: None,
-        expires: Some(Time::now().plus_seconds(LINK_SECONDS)),
+        expires: Some(house.core.now().plus_seconds(LINK_SECONDS)),
         scope: Some(TokenScope::Login),
     };
     let made = house.core.execute(&house.context()?, &create)?;

@@ -10,23 +10,20 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
-use trackway_actions::{
-    Context,
-    queue::{AddItem, Claim},
-};
-use trackway_client_claude::settings::Wanted;
+use trackway_actions::{Context, claim::Claim, queue::AddItem};
+use trackway_capture::client::Client;
+use trackway_clients::CLIENTS;
 use trackway_domain::{
-    Duration as Span, Error as Rule, Ref, Time, command, kind, queue, sentence,
-    words::{Memory, RunStatus},
+    Duration as Span, Error as Rule, Ref, command, kind, queue, sentence, words::RunStatus,
 };
 use trackway_runner::{
-    Event, Note, Serves, Settings, Stopping, agent::Means, executor::Ended, service, signals::Signals, worker,
+    Event, Note, Serves, Settings, Stopping, agent::Means, client::startable, executor::Ended, service,
+    signals::Signals, worker,
 };
 use trackway_store::display::TaskShown;
 use trackway_views::{View, package::ResolvePackage, run::ShowRun, task};
 
 use crate::{
-    client,
     config::ModelConfig,
     door::{House, Outcome},
     failure::Failure,
@@ -45,7 +42,7 @@ pub fn command() -> Command {
     Command::new("work")
         .about("Take queue items and run them, until stopped")
         .long_about(
-            "Take queue items and run them, until stopped.\n\nWithout --agent it is the worker who takes: what names no agent and has a script. What drives the agent that takes an item decides how it is run. `shell`, as for the worker: the script of the task runs in its shell, in the directory of its workspace, with the run's token in its environment, and what it does with `trackway` is done in the run. `agent`: a model works on the task through pages and actions. `claude_code`: Claude Code does, in that directory. Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.",
+            format!("Take queue items and run them, until stopped.\n\nWithout --agent it is the worker who takes: what names no agent and has a script. What drives the agent that takes an item decides how it is run. `shell`, as for the worker: the script of the task runs in its shell, in the directory of its workspace, with the run's token in its environment, and what it does with `trackway` is done in the run. `agent`: a model works on the task through pages and actions. {} Stop with Ctrl-C or SIGTERM: nothing new is taken, what runs may finish; the second time it is given back to the queue at once.", driven_by_clients()),
         )
         .args(arguments())
         .arg(Arg::new("once").long("once").action(ArgAction::SetTrue).help("Stop when nothing is ready"))
@@ -75,6 +72,15 @@ pub fn arguments() -> Vec<Arg> {
     ]
 }
 
+/// What each client that can drive agents does, for the help.
+fn driven_by_clients() -> String {
+    let clients = CLIENTS.0.iter().filter(|client| client.launcher().is_some());
+    let does = |client: &&'static dyn Client| {
+        format!("`{}`: {} does, in that directory.", client.name(), client.display_name())
+    };
+    clients.map(does).collect::<Vec<_>>().join(" ")
+}
+
 /// How a worker is to work, for the agents it is told or else for these.
 pub fn settings(matches: &ArgMatches, means: Result<Means, String>, usual: Serves) -> Result<Settings, Failure> {
     require_time(matches, "timeout")?;
@@ -89,7 +95,7 @@ pub fn settings(matches: &ArgMatches, means: Result<Means, String>, usual: Serve
         stopping: Stopping::GiveBack,
         program: std::env::current_exe()?,
         means,
-        claude_settings: claude_code(),
+        clients: startable(CLIENTS),
     })
 }
 
@@ -140,7 +146,7 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
         let task = match &role {
             Some(role) => {
                 let pinned = ResolvePackage { role: role.clone(), variant: asked.into() };
-                pinned.answer(reader, Time::now())?.task_id
+                pinned.answer(reader, house.core.now())?.task_id
             }
             None => task::latest(reader, asked)?.id,
         };
@@ -162,7 +168,7 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
         stopping: Stopping::Cancel,
         program: std::env::current_exe()?,
         means: model::means(config, || model::site(house.core.store().url())),
-        claude_settings: claude_code(),
+        clients: startable(CLIENTS),
     };
     require_time(matches, "timeout")?;
     if agent.is_none() && !shown.task.has_script() {
@@ -198,7 +204,7 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     worker::work_on(vec![taken], &house.core, &context, &settings, (&tell, &notes), &show)?;
     let shown = house
         .core
-        .read(&context, |reader| Ok(ShowRun { run: run.into(), wake: false }.answer(reader, Time::now())?))?;
+        .read(&context, |reader| Ok(ShowRun { run: run.into(), wake: false }.answer(reader, house.core.now())?))?;
     let data = serde_json::to_value(shown).map_err(|error| Rule::usage(error.to_string()))?;
     let completed = data["status"] == RunStatus::Completed.word();
     let error = data["error"].as_str().map(|error| format!(": {}", first_line(error)));
@@ -211,18 +217,6 @@ pub fn run_task(house: &House, config: &ModelConfig, matches: &ArgMatches) -> Re
     outcome.failed = !completed;
     outcome.remarks.push(remark);
     Ok(outcome)
-}
-
-/// What makes the settings of Claude Code, or why it cannot be started.
-fn claude_code() -> Result<fn() -> String, String> {
-    client::is_there().map(|()| claude_settings as fn() -> String)
-}
-
-/// The settings that Claude Code is started with: our hooks, whether or not it is connected otherwise.
-fn claude_settings() -> String {
-    let program = client::program().unwrap_or_else(|_| "trackway".to_owned());
-    let wanted = Wanted { program, memory: Memory::default(), client: client::version() };
-    json!({ "hooks": wanted.hooks() }).to_string()
 }
 
 /// A worker acts for a person: it makes runs for agents, and is in none itself.
@@ -325,7 +319,7 @@ pub fn work_once(
         stopping: Stopping::GiveBack,
         program: program.to_owned(),
         means,
-        claude_settings: claude_code(),
+        clients: startable(CLIENTS),
     };
     let lines = Mutex::new(Vec::new());
     let keep = |event: &Event<'_>| lines.lock().unwrap_or_else(PoisonError::into_inner).extend(line(event));

@@ -58,19 +58,20 @@ pub struct StickieFields {
 impl StickieContent {
     /// The content after this was said.
     pub fn changed(&self, name: &Patch<String>, said: &StickieFields) -> Result<Self> {
-        if let Patch::Set(score) = said.score
+        let StickieFields { note, code, labels, priority, score, structured: given } = said;
+        if let Patch::Set(score) = score
             && !score.is_finite()
         {
             return Err(Error::usage("score is not a number"));
         }
         Ok(Self {
             name: name.line("name", text::LINE_MAX)?.apply(self.name.clone()),
-            note: said.note.body("note", text::TEXT_MAX)?.apply(self.note.clone()),
-            code: said.code.body("code", text::TEXT_MAX)?.apply(self.code.clone()),
-            labels: patch::list("label", said.labels.as_deref())?.unwrap_or_else(|| self.labels.clone()),
-            priority: said.priority.clone().apply(self.priority),
-            score: said.score.clone().apply(self.score),
-            structured: said.structured.clone().try_map(structured)?.apply(self.structured.clone()),
+            note: note.body("note", text::TEXT_MAX)?.apply(self.note.clone()),
+            code: code.body("code", text::TEXT_MAX)?.apply(self.code.clone()),
+            labels: patch::list("label", labels.as_deref())?.unwrap_or_else(|| self.labels.clone()),
+            priority: priority.clone().apply(self.priority),
+            score: score.clone().apply(self.score),
+            structured: given.clone().try_map(structured)?.apply(self.structured.clone()),
             archived: self.archived,
         })
     }

@@ -29,7 +29,7 @@ pub fn to_read(handle: &str) -> String {
     format!("trackway scratchpad get --agent {handle}")
 }
 
-/// Asks an agent that stops in Claude Code for its scratchpad and report.
+/// Asks an agent that stops in a client for its scratchpad and report.
 ///
 /// The client hands the last message of a subagent to whoever spawned it, so the agent is asked to say its answer again.
 pub fn prompt(handle: &str, scratchpad: Option<&str>, is_subagent: bool) -> String {

@@ -137,11 +137,12 @@ pub fn is_contradicted<Id: Copy + PartialEq>(seeker: &Seeker, held: Id, spawns: 
 }
 
 /// The spawn that a tentative rung gives: the one the agent holds already, else the oldest free one, else the oldest that
-/// another agent holds on a worse rung. Of the first two kinds, a call that failed comes after all that did not.
+/// another agent holds on a worse rung. Of equal prompts, a call that failed comes after all that did not.
 fn first<'a, Id: Copy + 'a>(spawns: impl Iterator<Item = &'a Candidate<Id>>, by: Match) -> Option<(Id, Match)> {
+    let comes_last = |spawn: &Candidate<Id>| by.evidence == Evidence::PromptHash && !spawn.may_be_guessed;
     let preference = |spawn: &Candidate<Id>| match spawn.holder {
-        Holder::Itself => Some(if spawn.may_be_guessed { 0 } else { 2 }),
-        Holder::None => Some(if spawn.may_be_guessed { 1 } else { 3 }),
+        Holder::Itself => Some(if comes_last(spawn) { 2 } else { 0 }),
+        Holder::None => Some(if comes_last(spawn) { 3 } else { 1 }),
         Holder::Other(held) => (by < held).then_some(4),
     };
     let preferred = spawns.filter_map(|spawn| Some((preference(spawn)?, spawn)));

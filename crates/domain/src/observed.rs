@@ -1,4 +1,4 @@
-//! What was seen of a Claude Code session, by a hook or in a transcript: facts, each with its own time.
+//! What was seen of a client's session, by a hook or in a transcript: facts, each with its own time.
 //!
 //! Both sources say the same things in the same words, so that one record comes out whichever spoke, and in any order.
 
@@ -11,6 +11,8 @@ use crate::{
 /// Facts about one session.
 #[derive(Debug, Clone)]
 pub struct Observation {
+    /// The name of the client.
+    pub client: &'static str,
     /// As the client calls it.
     pub session: String,
     pub source: Source,
@@ -63,8 +65,9 @@ pub struct PromptKey {
 pub enum Fact {
     /// The session is there, and what is known of it.
     Session(Box<SessionFacts>),
-    /// A prompt begins a run.
-    Prompt { text: String, hash: String },
+    /// A prompt begins a run. `copies_get_new_ids` says that the client gives the lines that a resumed session repeats new
+    /// ids: only their content shows that they are copies.
+    Prompt { text: String, hash: String, copies_get_new_ids: bool },
     /// The client begins a run of the main agent, to tell it what became of an agent in the background.
     Notified { hash: String, tool_use_id: Option<String> },
     /// A subagent begins a run.
@@ -149,6 +152,7 @@ pub struct UsageFacts {
     pub output_tokens: Option<i64>,
     pub cache_creation_tokens: Option<i64>,
     pub cache_read_tokens: Option<i64>,
+    pub copies_get_new_ids: bool,
 }
 
 #[derive(Debug, Clone)]

@@ -199,7 +199,47 @@ words! {
     }
 }
 
+/// How runs of an agent are executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// A model, through pages and actions.
+    Model,
+    /// The script of the task.
+    Script,
+    /// The agent client of this name.
+    Client(&'static str),
+    /// Something that takes its items itself.
+    Outside,
+}
+
+impl RunMode {
+    /// The mode of the runs of a client's sessions.
+    pub fn of_client(name: &str) -> Self {
+        Self::parse(name).unwrap_or(Self::Agent)
+    }
+
+    /// Whether such runs are observed in a session instead of being made for a task.
+    pub fn is_observed(self) -> bool {
+        matches!(self, Self::ClaudeCode | Self::Imported)
+    }
+}
+
 impl Runner {
+    /// What drives the agents of a client's sessions.
+    pub fn of_client(name: &str) -> Self {
+        Self::parse(name).unwrap_or(Self::External)
+    }
+
+    /// How runs of the agent are executed.
+    pub fn driver(self) -> Driver {
+        match self {
+            Self::Agent => Driver::Model,
+            Self::Shell => Driver::Script,
+            Self::ClaudeCode => Driver::Client(self.word()),
+            Self::External => Driver::Outside,
+        }
+    }
+
     /// The mode of a run by an agent of this runner.
     pub fn mode(self) -> RunMode {
         match self {

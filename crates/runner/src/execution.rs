@@ -11,20 +11,20 @@ use std::{
 use trackway_actions::{
     Action, Context, Core, Credential, Result,
     context::Secret,
-    conversation::SendMessage,
+    message::SendMessage,
     queue::{FailItem, ReleaseItem, Taken},
     run::{CancelRun, CloseRun, Closing, EndRun, LastStep, RecordStep, RevokeRunToken, WakeRun},
 };
 use trackway_domain::{
     Error as Rule, ErrorKind, Ref, closing, text,
-    words::{MessageStatus, RunStatus, Runner, StepType},
+    words::{Driver, MessageStatus, RunStatus, StepType},
 };
 use trackway_store::Reader;
 use trackway_views::assignment::{self, Acting, Assignment};
 
 use crate::{
     agent::{CLOSING, Finished, Job, Last, Means, has_spent_enough, scratchpad_of},
-    claude_code,
+    client,
     executor::{Ended, Reins, Wish},
     insist::insist,
     shell,
@@ -107,16 +107,16 @@ impl Execution<'_> {
             .read(|reader| Ok(assignment::of_run(reader, run)?))?
             .ok_or_else(|| Rule::not_found("the task of the run is gone"))?;
         let context = self.insist(|| self.core.enter(&self.credential()))?;
-        match assignment.runner {
-            Runner::Shell => Ok(self.by_script(&context, &assignment).into()),
-            Runner::Agent => self.by_model(context, assignment),
-            Runner::ClaudeCode => self.by_claude_code(&context, &assignment).map(Over::from),
-            Runner::External => {
+        match assignment.runner.driver() {
+            Driver::Script => Ok(self.by_script(&context, &assignment).into()),
+            Driver::Model => self.by_model(context, assignment),
+            Driver::Outside => {
                 let error =
                     "its agent is driven from outside; it takes its items itself: trackway queue take".to_owned();
                 self.step(&context, StepType::Error, &error);
                 Ok(Ended::Unready { error }.into())
             }
+            Driver::Client(name) => self.by_client(name, &context, &assignment).map(Over::from),
         }
     }
 
@@ -149,10 +149,10 @@ impl Execution<'_> {
         shell::run(&start, &self.reins, &mut write)
     }
 
-    fn by_claude_code(&self, context: &Context, assignment: &Assignment) -> Result<Ended> {
+    fn by_client(&self, name: &str, context: &Context, assignment: &Assignment) -> Result<Ended> {
         let acting = self.acting()?;
-        let settings = match &self.settings.claude_settings {
-            Ok(settings) => settings(),
+        let (client, launcher) = match client::find(&self.settings.clients, name) {
+            Ok(found) => found,
             Err(error) => return Ok(self.unready(context, error)),
         };
         if let Some(ended) = self.has_spent_enough(context, &acting)? {
@@ -162,17 +162,17 @@ impl Execution<'_> {
             return Ok(ended);
         }
         let told = self.wake(context);
+        let start = launcher.start(&told, acting.model.as_deref());
+        let script = client::as_script(assignment, &start);
         let mut environment = self.environment(assignment);
-        environment.push((claude_code::SETTINGS, settings.into()));
-        environment.extend(acting.model.as_ref().map(|model| (claude_code::MODEL, model.into())));
-        let script = claude_code::as_script(assignment, &told);
+        environment.extend(start.environment);
         let (ended, output) = self.run_script(context, &script, environment);
-        let result = claude_code::result(&output);
-        for usage in claude_code::costs(self.taken.run_id, result.as_ref(), acting.model.as_deref()) {
+        let report = launcher.report(&output);
+        for usage in client::costs(self.taken.run_id, report.as_ref(), acting.model.as_deref()) {
             // A run that was lost has nothing more to say, not even what it cost.
             let _ = self.insist(|| self.core.execute(context, &usage));
         }
-        let ended = claude_code::ended(ended, result.as_ref());
+        let ended = client::ended(ended, report.as_ref(), client.display_name());
         if let (Ended::Completed { message: Some(message), .. }, Some(_)) = (&ended, assignment.message_id) {
             self.send(context, assignment, &ended, message.clone());
         }
@@ -182,8 +182,9 @@ impl Execution<'_> {
         let run = self.taken.run_id;
         let remembered = self.read(|reader| Ok(assignment::was_asked(reader, run)?))?;
         if acting.end_of_run && !remembered && matches!(ended, Ended::Completed { .. }) {
-            let why = "Claude Code did not say what it learned; do its hooks fire? trackway doctor";
-            self.step(context, StepType::ScratchpadUpdateFailed, why);
+            let why =
+                format!("{} did not say what it learned; do its hooks fire? trackway doctor", client.display_name());
+            self.step(context, StepType::ScratchpadUpdateFailed, &why);
         }
         Ok(ended)
     }

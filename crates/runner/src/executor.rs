@@ -6,6 +6,11 @@ use serde_json::Value;
 use trackway_actions::run::EndRun;
 use trackway_domain::{Id, Time, kind, text, words::RunStatus};
 
+/// The last message of an agent that completed its task and said nothing.
+pub const TASK_COMPLETED: &str = "Task completed";
+/// The error of an agent that gave no reason.
+pub const AGENT_ERROR: &str = "Agent encountered an error";
+
 /// How an execution ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ended {
@@ -92,8 +97,8 @@ impl Ended {
             if text.trim().is_empty() { instead.to_owned() } else { text.to_owned() }
         };
         match self {
-            Self::Completed { message, .. } => or(message.as_deref().unwrap_or_default(), "Task completed"),
-            Self::Exception { error } => format!("Agent encountered an error: {error}"),
+            Self::Completed { message, .. } => or(message.as_deref().unwrap_or_default(), TASK_COMPLETED),
+            Self::Exception { error } => format!("{AGENT_ERROR}: {error}"),
             Self::MaxSteps { steps } => max_steps_reached(*steps),
             Self::Cancelled => "The run was cancelled".to_owned(),
             other => other.error().unwrap_or_default().to_owned(),

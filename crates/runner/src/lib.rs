@@ -1,7 +1,7 @@
 //! The worker: takes from the queue, executes, and ends what it took. Writes through actions only.
 
 pub mod agent;
-pub mod claude_code;
+pub mod client;
 pub mod execution;
 pub mod executor;
 mod insist;

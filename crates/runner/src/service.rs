@@ -3,11 +3,17 @@
 use std::collections::BTreeSet;
 
 use trackway_actions::{Context, Core, Result, founding::WORKER};
-use trackway_domain::{Error as Rule, command, sentence, words::Runner};
+use trackway_domain::{
+    Error as Rule, command, sentence,
+    words::{Driver, Runner},
+};
 use trackway_store::queue::Unnamed;
 use trackway_views::assignment;
 
-use crate::worker::{Event, Settings, Watch};
+use crate::{
+    client,
+    worker::{Event, Settings, Watch},
+};
 
 /// Whom a worker is to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +22,7 @@ pub enum Serves {
     Worker,
     /// These agents.
     Agents(Vec<String>),
-    /// The worker, and every agent that a model or Claude Code drives, as far as there is one.
+    /// The worker, and every agent that a model or a client drives, as far as there is one.
     Everyone,
 }
 
@@ -50,10 +56,10 @@ pub fn check(core: &Core, context: &Context, settings: &Settings) -> Result<()> 
 impl Settings {
     /// Why agents of this sort cannot be driven, if they cannot.
     pub(crate) fn lacks(&self, runner: Runner) -> Option<&str> {
-        match runner {
-            Runner::Agent => self.means.as_ref().err().map(String::as_str),
-            Runner::ClaudeCode => self.claude_settings.as_ref().err().map(String::as_str),
-            Runner::Shell | Runner::External => None,
+        match runner.driver() {
+            Driver::Model => self.means.as_ref().err().map(String::as_str),
+            Driver::Script | Driver::Outside => None,
+            Driver::Client(name) => client::find(&self.clients, name).err(),
         }
     }
 
@@ -72,12 +78,12 @@ impl Settings {
                 let mut served = vec![THE_WORKER];
                 for agent in core.read(context, |reader| Ok(assignment::servable(reader)?))? {
                     match self.lacks(agent.runner) {
-                        // Scripts are the worker's. Claude Code changes files, so it is started for what it was meant for.
+                        // Scripts are the worker's. A client changes files, so it is started for what it was meant for.
                         None => served.push(Served {
                             agent: Some(agent.handle),
-                            unnamed: match agent.runner {
-                                Runner::ClaudeCode => Unnamed::UnscriptedOfOwnRole,
-                                _ => Unnamed::Unscripted,
+                            unnamed: match agent.runner.driver() {
+                                Driver::Client(_) => Unnamed::UnscriptedOfOwnRole,
+                                Driver::Model | Driver::Script | Driver::Outside => Unnamed::Unscripted,
                             },
                         }),
                         Some(why) => {

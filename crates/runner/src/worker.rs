@@ -17,12 +17,13 @@ use trackway_actions::{
     queue::{HeartbeatItem, TakeItems, Taken},
     run::CancelRun,
 };
-use trackway_domain::{Error as Rule, Id, Ref, Time, kind};
+use trackway_domain::{Error as Rule, Id, Ref, kind};
 use trackway_store::queue_notify::Listener;
 use trackway_views::assignment::{self, LeftAlone};
 
 use crate::{
     agent::Means,
+    client::Startable,
     execution::Execution,
     executor::{Ended, Reins, Wish},
     insist::TROUBLE_WAIT,
@@ -57,8 +58,8 @@ pub struct Settings {
     pub program: PathBuf,
     /// What agents work with; without it, why there is none.
     pub means: Result<Means, String>,
-    /// Makes the settings that Claude Code is started with, asked only when it is; without it, why it cannot be.
-    pub claude_settings: Result<fn() -> String, String>,
+    /// The clients that can drive agents.
+    pub clients: Vec<Startable>,
 }
 
 /// What becomes of running tasks when the worker is to stop.
@@ -274,7 +275,7 @@ impl<'a> Worker<'a> {
         self.look_whom_to_serve()?;
         if self.is_idle {
             let there = self.patiently(|worker| {
-                worker.core.read(worker.context, |reader| Ok(assignment::is_there_anything(reader, Time::now())?))
+                worker.core.read(worker.context, |reader| Ok(assignment::is_there_anything(reader, worker.core.now())?))
             })?;
             if there == Some(false) {
                 return Ok(Vec::new());
@@ -408,7 +409,7 @@ impl<'a> Worker<'a> {
             let next = self
                 .patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::next_change(reader)?)))?;
             if let Some(next) = next.flatten() {
-                let micros = (next.micros() - Time::now().micros()).max(0);
+                let micros = (next.micros() - self.core.now().micros()).max(0);
                 wait = wait.min(Duration::from_micros(u64::try_from(micros).unwrap_or_default()));
             }
         }

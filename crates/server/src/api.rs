@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use axum::{http::StatusCode, response::Response};
 use serde_json::{Map, Value, json};
 use trackway_actions::context::Context;
-use trackway_domain::Time;
 use trackway_views::registry::{self, VIEWS};
 
 use crate::{
@@ -24,7 +23,7 @@ pub fn ask(site: &Site, context: &Context, path: &str, query: &str) -> Result<Re
             .hint("/api/openapi.json lists them")
     })?;
     let input = input::from_pairs(schemas::of_question(entry), input::pairs(query), Empty::Said)?;
-    let answer = (entry.with_json)(&mut site.core.reader(context)?, Value::Object(input), Time::now())?;
+    let answer = (entry.with_json)(&mut site.core.reader(context)?, Value::Object(input), site.core.now())?;
     let data = match &answer.document {
         Some(document) => serde_json::from_str(document).unwrap_or_else(|_| Value::String(document.clone())),
         None => answer.data,

@@ -20,7 +20,8 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{broadcast, broadcast::error::RecvError, watch};
 use trackway_domain::{Time, kind::Kind};
-use trackway_store::{TenantId, params, row};
+use trackway_store::TenantId;
+use trackway_views::event::{self, EventOfRun};
 use uuid::Uuid;
 
 use crate::{
@@ -50,23 +51,6 @@ pub struct Happened {
     pub at: Time,
     /// What it belongs to: the run it happened in or is about, and that run's parent, task, agent and session.
     pub within: Vec<Uuid>,
-}
-
-row! {
-    /// An event as the log has it, with what its run belongs to.
-    pub struct Logged {
-        position: i64,
-        action: String,
-        subject_kind: Kind,
-        subject_id: Uuid,
-        created_at: Time,
-        run_id: Option<Uuid>,
-        parent_run_id: Option<Uuid>,
-        task_id: Option<Uuid>,
-        agent_id: Option<Uuid>,
-        session_id: Option<Uuid>,
-        queue_item_id: Option<Uuid>,
-    }
 }
 
 /// What was new at one look.
@@ -309,10 +293,7 @@ async fn look(live: Live, tenant: TenantId) {
 
 /// The newest of the log, when it is not what is known.
 fn changed(site: &Site, tenant: TenantId, known: &BTreeSet<i64>) -> Result<Option<Vec<Happened>>, Problem> {
-    let mark = site.core.store().read(tenant)?.one::<(Option<i64>, Option<i64>)>(
-        "select max(position), cast(sum(position) as bigint) from (select position from events where tenant_id = ?1 order by position desc limit ?2) e",
-        params![COMPARED],
-    )?;
+    let mark = event::mark(&mut site.core.store().read(tenant)?, COMPARED)?;
     let (newest_known, sum) = (known.last().copied().unwrap_or(0), known.iter().sum::<i64>());
     let is_known = mark.is_none_or(|mark| (mark.0.unwrap_or(0), mark.1.unwrap_or(0)) == (newest_known, sum));
     if is_known { Ok(None) } else { newest(site, tenant, 0).map(Some) }
@@ -320,14 +301,8 @@ fn changed(site: &Site, tenant: TenantId, known: &BTreeSet<i64>) -> Result<Optio
 
 /// The newest of the log after a position, in order.
 fn newest(site: &Site, tenant: TenantId, after: i64) -> Result<Vec<Happened>, Problem> {
-    let rows = site.core.store().read(tenant)?.query::<Logged>(
-        "select e.position, e.action, e.subject_kind, e.subject_id, e.created_at, e.run_id, u.parent_run_id, u.task_id, u.agent_id, u.session_id, u.queue_item_id
-         from (select * from events where tenant_id = ?1 and position > ?3 order by position desc limit ?2) e
-         left join runs u on u.id = case when e.subject_kind = 'run' then e.subject_id else e.run_id end
-         order by e.position",
-        params![COMPARED, after],
-    )?;
-    let happened = |row: Logged| Happened {
+    let rows = event::newest(&mut site.core.store().read(tenant)?, COMPARED, after)?;
+    let happened = |row: EventOfRun| Happened {
         within: [row.run_id, row.parent_run_id, row.task_id, row.agent_id, row.session_id, row.queue_item_id]
             .into_iter()
             .flatten()

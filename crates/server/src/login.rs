@@ -9,7 +9,7 @@ use trackway_actions::{
     context::Secret,
     token::{ExchangeLogin, RevokeToken},
 };
-use trackway_domain::{ErrorKind, Time};
+use trackway_domain::ErrorKind;
 
 use crate::{
     caller, input,
@@ -38,7 +38,7 @@ pub fn login(site: &Site, question: &Question) -> Result<Response, Problem> {
         Method::HEAD => return Ok(StatusCode::OK.into_response()),
         _ => return Err(Problem::method(&question.method, &question.path, "GET, HEAD")),
     }
-    let until = Time::now().plus_seconds(LASTS_SECONDS);
+    let until = site.core.now().plus_seconds(LASTS_SECONDS);
     let made = site.core.execute(&context, &ExchangeLogin { until }).map_err(refused)?;
     let to = given("to").filter(|to| is_ours(to)).unwrap_or_else(|| "/".to_owned());
     let name = caller::cookie(&question.headers);

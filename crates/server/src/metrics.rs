@@ -8,7 +8,7 @@ use std::{
 };
 
 use trackway_actions::context::Context;
-use trackway_domain::{Time, words::ItemStatus};
+use trackway_domain::words::ItemStatus;
 use trackway_store::linked_tasks::UNAVAILABLE;
 use trackway_views::queue::unsettled;
 
@@ -46,7 +46,7 @@ impl Metrics {
 
     /// Everything as text.
     pub fn text(&self, site: &Site, context: &Context) -> Result<String, Problem> {
-        let items = unsettled(&mut site.core.store().read(context.tenant)?, Time::now())?;
+        let items = unsettled(&mut site.core.store().read(context.tenant)?, site.core.now())?;
         let mut out = String::new();
         let mut line = |text: &str| {
             let _ = writeln!(out, "{text}");

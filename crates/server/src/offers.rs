@@ -11,7 +11,8 @@ use trackway_domain::{
     kind,
     words::{RunStatus, Switch, TokenScope},
 };
-use trackway_store::{Reader, params};
+use trackway_store::Reader;
+use trackway_views::rights;
 
 use crate::{address::Place, input, nouns::Noun, page::Offer, problem::Problem, schemas};
 
@@ -32,34 +33,27 @@ pub struct Caller {
     pub only_reads: bool,
 }
 
-/// What an agent may.
-const CAPABILITIES: &str = "select handle, capabilities from agents where tenant_id = ?1 and id = ?2";
-/// What a token is for.
-const SCOPE: &str = "select scope from tokens where tenant_id = ?1 and id = ?2";
-
 impl Caller {
     /// Says that it will be asked who they are.
     pub fn expect(read: &mut Reader<'_>, context: &Context) -> Result<(), Problem> {
         if let Some(token) = context.token {
-            read.expect(SCOPE, params![token])?;
+            rights::expect_scope(read, token)?;
         }
         match context.actor {
             Actor::Person(_) => Ok(()),
-            Actor::Agent(agent) => Ok(read.expect(CAPABILITIES, params![agent])?),
+            Actor::Agent(agent) => Ok(rights::expect_capabilities(read, agent)?),
         }
     }
 
     pub fn of(read: &mut Reader<'_>, context: &Context) -> Result<Self, Problem> {
         let scope = match context.token {
-            Some(token) => read.one::<(TokenScope,)>(SCOPE, params![token])?,
+            Some(token) => rights::scope(read, token)?,
             None => None,
         };
-        let only_reads = scope.is_some_and(|(scope,)| scope == TokenScope::Read);
+        let only_reads = scope == Some(TokenScope::Read);
         let (handle, capabilities) = match context.actor {
             Actor::Person(_) => (String::new(), None),
-            Actor::Agent(agent) => {
-                read.one::<(String, Option<Vec<String>>)>(CAPABILITIES, params![agent])?.unwrap_or_default()
-            }
+            Actor::Agent(agent) => rights::capabilities(read, agent)?.unwrap_or_default(),
         };
         Ok(Self { context: context.clone(), handle, capabilities, only_reads })
     }

@@ -9,7 +9,6 @@ use axum::{
 };
 use serde_json::json;
 use trackway_actions::{Core, context::Context};
-use trackway_store::Engine;
 
 use crate::{
     act,
@@ -145,10 +144,9 @@ impl Site {
     /// A page that was made and is still true: no thread has to wait for it.
     pub async fn shown_again(&self, question: &Question) -> Option<Response> {
         let name = Self::name(question, Format::of_accept(&question.headers)).filter(|name| self.kept.has(name))?;
-        let moment = match self.core.store().engine() {
-            // A file tells at once.
-            Engine::Sqlite => self.core.store().moment().ok()?,
-            Engine::Postgres => self.told.moment(&self.core).await?,
+        let moment = match self.core.store().local_moment() {
+            Some(moment) => moment.ok()?,
+            None => self.told.moment(&self.core).await?,
         };
         Some(respond(question, self.kept.get(&name, &moment)?))
     }
@@ -207,7 +205,7 @@ impl Site {
     /// Whether the database answers.
     pub fn is_ready(&self) -> Result<(), Problem> {
         self.require_in_place()?;
-        self.core.store().ask_unscoped::<(i64,)>("select 1", &[])?;
+        self.core.store().ping()?;
         Ok(())
     }
 

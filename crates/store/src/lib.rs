@@ -5,9 +5,10 @@ pub mod engine;
 pub mod queries;
 
 pub use engine::{
-    Engine, Error, Moment, Reader, Result, Store, Table, TenantId, Url, Writer, connection, error, foreign, health,
-    migrate, queue_notify, schema, schema_check, sql, store, table, transfer, url,
+    Clock, Engine, Error, Moment, Reader, Result, Store, Table, TenantId, Url, WriteMode, Writer, connection, error, foreign,
+    health, migrate, queue_notify, schema, schema_check, sql, store, table, transfer, url,
 };
 pub use queries::{
-    boards, current_reports, display, integrity, linked_tasks, queue, registry, replacements, search, tables, wake,
+    boards, current_reports, display, integrity, linked_tasks, newest_of_each, queue, registry, replacements, search,
+    tables, wake,
 };

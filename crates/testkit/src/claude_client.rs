@@ -18,7 +18,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::scripted_model::{ModelRequest, Scenario};
+use crate::{
+    poll,
+    scripted_model::{ModelRequest, Scenario},
+};
 
 /// The versions to test with, separated by spaces. `./test --all` names more than the default.
 const VERSIONS: &str = "TRACKWAY_TEST_CLIENT_VERSIONS";
@@ -338,14 +341,10 @@ impl Running {
     }
 
     fn end(mut self) -> (ExitStatus, String) {
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return (status, self.stderr());
-            }
-            if Instant::now() > self.deadline {
-                self.give_up();
-            }
-            thread::sleep(Duration::from_millis(5));
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        match poll(left, || self.child.try_wait().unwrap()) {
+            Some(status) => (status, self.stderr()),
+            None => self.give_up(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! A founded database with a person in it, and the words to tell a story there.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use trackway_actions::{
     Action, Context, Core, Credential, Result,
@@ -7,12 +9,12 @@ use trackway_actions::{
     registry::{self, Mode},
     run::StartRun,
 };
-use trackway_domain::{Id, Ref, kind};
-use trackway_store::{Engine, Reader, Store};
+use trackway_domain::{Id, Ref, Time, kind};
+use trackway_store::{Clock, Engine, Reader, Store};
 use uuid::Uuid;
 
 use crate::{
-    database::{TestDatabase, database},
+    database::{TestDatabase, migrated_database},
     run::RunHand,
     snapshot::Snapshot,
 };
@@ -25,6 +27,7 @@ const PERSON: &str = "ada";
 pub struct House {
     pub core: Core,
     pub ada: Context,
+    clock: Clock,
     // Last, so that the connections are closed before the database goes.
     pub database: TestDatabase,
 }
@@ -32,10 +35,18 @@ pub struct House {
 impl House {
     /// Founds a house on an engine.
     pub fn on(engine: Engine) -> Self {
-        let database = database(engine);
-        let core = Core::new(Store::create(database.url()).unwrap());
+        let database = migrated_database(engine);
+        let clock = Clock::system();
+        let core = Core::new(Store::create(database.url()).unwrap().with_clock(clock.clone()));
         let ada = founded(&core, LOCAL_TENANT);
-        Self { core, ada, database }
+        Self { core, ada, clock, database }
+    }
+
+    /// A house over a database that was founded elsewhere, with a context of that database.
+    pub fn over(database: TestDatabase, ada: Context) -> Self {
+        let clock = Clock::system();
+        let core = Core::new(Store::open(database.url()).unwrap().with_clock(clock.clone()));
+        Self { core, ada, clock, database }
     }
 
     /// Founds another tenant in the same database; the context is of its own `ada`.
@@ -56,6 +67,16 @@ impl House {
     pub fn act_as(&self, context: &Context, action: &str, input: Value) -> Result<Value> {
         let entry = registry::named(action).unwrap_or_else(|| panic!("there is no action {action:?}"));
         (entry.with_json)(&self.core, context, input, Mode::Execute)
+    }
+
+    /// The time in this house.
+    pub fn now(&self) -> Time {
+        self.core.now()
+    }
+
+    /// Lets time pass in this house without waiting: leases, delays and expiries run out.
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance(by);
     }
 
     pub fn studio(&self, name: &str) -> Id<kind::Studio> {

@@ -18,8 +18,9 @@ mod run;
 pub mod scripted_model;
 mod server;
 mod snapshot;
+mod wait;
 
-pub use database::{TestDatabase, database};
+pub use database::{TestDatabase, database, migrated_database};
 pub use house::{Hand, House, id};
 pub use network::Network;
 pub use program::{copy_program, write_program};
@@ -27,6 +28,7 @@ pub use run::RunHand;
 pub use server::{CrashingServer, RemoteServer, ServerPair};
 pub use snapshot::Snapshot;
 pub use trackway_store::Engine;
+pub use wait::{poll, wait_until};
 
 /// Makes two tests of each story, `name::sqlite` and `name::postgres`, each with a house of its own.
 #[macro_export]

@@ -5,9 +5,10 @@ use std::{
     os::unix::fs::MetadataExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    thread,
     time::Duration,
 };
+
+use crate::wait_until;
 
 /// Some machines, reachable from each other only. Needs root.
 #[derive(Debug)]
@@ -67,13 +68,10 @@ impl Machine {
         let machine = Self(command.spawn().unwrap());
         let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).unwrap_or_default();
         let of_machine = || -> PathBuf { namespace(&machine.0.id().to_string()) };
-        for _ in 0..500 {
-            if of_machine() != namespace("self") {
-                return machine;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        panic!("network namespaces cannot be made");
+        wait_until("there is a network namespace", Duration::from_secs(5), || {
+            (of_machine() != namespace("self")).then_some(())
+        });
+        machine
     }
 
     fn on(&self, command: &Command) -> Command {

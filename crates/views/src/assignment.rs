@@ -106,17 +106,17 @@ pub fn stopped(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<Vec<(Id<
 }
 
 row! {
-    /// Who can be served: an agent that a model drives, or Claude Code.
+    /// Who can be served: an agent that a model or a client drives.
     pub struct Servable {
         handle: String,
         runner: Runner,
     }
 }
 
-/// The agents that a model or Claude Code drives.
+/// The agents that a model or a client drives.
 pub fn servable(read: &mut Reader<'_>) -> Result<Vec<Servable>> {
     read.query(
-        "select handle, runner from agents where tenant_id = ?1 and runner in ('agent', 'claude_code') and deleted_at is null and not archived order by handle",
+        "select handle, runner from agents where tenant_id = ?1 and runner not in ('shell', 'external') and deleted_at is null and not archived order by handle",
         &[],
     )
 }

@@ -70,3 +70,39 @@ impl View for ListEvents {
         }
     }
 }
+
+row! {
+    /// An event, with what its run belongs to.
+    pub struct EventOfRun {
+        position: i64,
+        action: String,
+        subject_kind: Kind,
+        subject_id: Uuid,
+        created_at: Time,
+        run_id: Option<Uuid>,
+        parent_run_id: Option<Uuid>,
+        task_id: Option<Uuid>,
+        agent_id: Option<Uuid>,
+        session_id: Option<Uuid>,
+        queue_item_id: Option<Uuid>,
+    }
+}
+
+/// The highest position in the log and the sum of the newest positions: it differs if any of those events does.
+pub fn mark(read: &mut Reader<'_>, newest: i64) -> Result<Option<(Option<i64>, Option<i64>)>> {
+    read.one(
+        "select max(position), cast(sum(position) as bigint) from (select position from events where tenant_id = ?1 order by position desc limit ?2) e",
+        params![newest],
+    )
+}
+
+/// The newest events after a position, oldest first.
+pub fn newest(read: &mut Reader<'_>, limit: i64, after: i64) -> Result<Vec<EventOfRun>> {
+    read.query(
+        "select e.position, e.action, e.subject_kind, e.subject_id, e.created_at, e.run_id, u.parent_run_id, u.task_id, u.agent_id, u.session_id, u.queue_item_id
+         from (select * from events where tenant_id = ?1 and position > ?3 order by position desc limit ?2) e
+         left join runs u on u.id = case when e.subject_kind = 'run' then e.subject_id else e.run_id end
+         order by e.position",
+        params![limit, after],
+    )
+}

@@ -1,27 +1,42 @@
 //! Every question, one type each. Reads only.
+//!
+//! The file of a command's view is `<noun>/<verb>.rs` or `<noun>.rs`; `definitions.rs` holds the `get` and `list` of what has
+//! a name.
 
 pub mod assignment;
 pub mod board;
-pub mod catalog;
+pub mod commitment;
 pub mod conversation;
+pub mod decision;
+pub mod definitions;
+pub mod doctor;
 pub mod event;
+pub mod experiment;
 pub mod file;
-pub mod history;
+pub mod link;
 pub mod made;
 pub mod message;
+pub mod note;
 pub mod package;
 pub mod page;
 pub mod queue;
+pub mod ready;
 pub mod registry;
-pub mod related;
 pub mod report;
+pub mod rights;
+pub mod route;
 pub mod run;
 pub mod scratchpad;
 pub mod search;
 pub mod session;
+pub mod spawn;
 pub mod status;
-pub mod studio;
+pub mod stickie;
+mod studio;
+pub mod subagent;
 pub mod task;
+pub mod testcase;
+pub mod token;
 pub mod trace;
 pub mod transcript;
 pub mod usage;

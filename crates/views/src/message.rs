@@ -7,7 +7,7 @@ use trackway_domain::{
     text,
     words::{MessageStatus, RunStatus},
 };
-use trackway_store::{Engine, Reader, Result, display::MessageShown, params, row, table::Shown};
+use trackway_store::{Reader, Result, display::MessageShown, params, row, table::Shown};
 use uuid::Uuid;
 
 use crate::{
@@ -71,7 +71,7 @@ pub struct Wanted {
     tag: Option<String>,
     since: Option<Time>,
     until: Option<Time>,
-    engine: Engine,
+    tagged: String,
 }
 
 /// Whom a message can be for.
@@ -103,7 +103,7 @@ impl Which {
             tag: self.tag.as_deref().map(text::clean_line),
             since: self.since,
             until: self.until,
-            engine: read.engine(),
+            tagged: read.engine().list_contains("m.tags", "?"),
         })
     }
 }
@@ -141,10 +141,6 @@ impl<K> Belonging<K> {
 impl Wanted {
     /// Conditions on a message `m` and its run `u`.
     pub fn filter(&self) -> Filter<'_> {
-        let tagged = match self.engine {
-            Engine::Sqlite => "exists (select 1 from json_each(m.tags) j where j.value = ?)",
-            Engine::Postgres => "exists (select 1 from jsonb_array_elements_text(m.tags) j where j = ?)",
-        };
         let mut filter = Filter::default();
         if let Some(role) = &self.role {
             filter = filter.and(&role.condition, Some(&role.to));
@@ -160,7 +156,7 @@ impl Wanted {
             .and("m.experiment_id = ?", self.experiment.as_ref())
             .and("m.in_reply_to = ?", self.reply_to.as_ref())
             .and("m.to_id = ?", self.to.as_ref())
-            .and(tagged, self.tag.as_ref())
+            .and(&self.tagged, self.tag.as_ref())
             .and("m.created_at >= ?", self.since.as_ref())
             .and("m.created_at < ?", self.until.as_ref())
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trackway_domain::{
-    Duration, Id, Ref, Time, cost, kind,
+    Duration, ErrorKind, Id, Ref, Time, cost, kind,
     words::{MessageStatus, RunStatus, StepType},
 };
 use trackway_store::{
@@ -195,13 +195,47 @@ impl View for ShowRun {
             cost: (!costs.is_empty()).then(|| cost::rounded(costs.iter().sum())),
             duration: Duration::from_seconds(run.seconds(now).max(0)),
             no_effect: is_without_effect(&run, &effects(read, &[id])?),
-            steps: read.rows("where tenant_id = ?1 and run_id = ?2 order by position", params![id])?,
+            steps: readable_steps(read, &run)?,
             usage,
             children: read.shown("where u.tenant_id = ?1 and u.parent_run_id = ?2 order by u.id", params![id])?,
             wake: if self.wake { Some(told(read, id)?) } else { None },
             touches,
             run,
         })
+    }
+}
+
+/// The steps of a run. A caller who may not read the scratchpad of its agent sees that the agent wrote it, and not what.
+fn readable_steps(read: &mut Reader<'_>, run: &RunShown) -> Result<Vec<Step>> {
+    let mut steps: Vec<Step> =
+        read.rows("where tenant_id = ?1 and run_id = ?2 order by position", params![run.run.id])?;
+    match require_readable(read, run.run.agent_id) {
+        Ok(()) => Ok(steps),
+        Err(error) if error.kind() == ErrorKind::Denied => {
+            for step in &mut steps {
+                hide_scratchpad(step);
+            }
+            Ok(steps)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What stands for the content of a scratchpad that the caller may not read.
+const HIDDEN: &str = "(not readable by you)";
+
+/// Removes the content of a scratchpad from a step. Of an executed action the first line stays: its path and status.
+fn hide_scratchpad(step: &mut Step) {
+    let Some(detail) = &mut step.detail else { return };
+    let mentions_update = detail.contains("update_scratchpad");
+    match step.step_type {
+        StepType::ExecuteAction if mentions_update => {
+            *detail = format!("{}\n{HIDDEN}", detail.lines().next().unwrap_or_default());
+        }
+        // A model without native tools writes its calls into its text.
+        StepType::Think if mentions_update => HIDDEN.clone_into(detail),
+        StepType::ScratchpadUpdate => HIDDEN.clone_into(detail),
+        _ => {}
     }
 }
 

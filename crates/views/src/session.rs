@@ -1,4 +1,4 @@
-//! Claude Code sessions, the agents they started, and the calls that started them.
+//! Sessions of clients, the agents they started, and the calls that started them.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,11 @@ use trackway_store::{
     display::{RunShown, SessionShown, SpawnShown, SubagentShown},
     params, row,
     sql::ToParam,
-    table::Shown,
-    tables::SpawnMatch,
 };
 use uuid::Uuid;
 
 use crate::{
-    page::{Filter, LIMIT_MAX, Listed, Order, Page},
+    page::{LIMIT_MAX, Listed},
     view::View,
 };
 
@@ -226,125 +224,6 @@ fn branches<'a>(
         .collect()
 }
 
-/// List the agents that sessions started
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct ListSubagents {
-    /// Only of this session
-    #[arg(long)]
-    pub session: Option<Ref<kind::Session>>,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub page: Page,
-}
-
-impl View for ListSubagents {
-    const COMMAND: (&'static str, &'static str) = ("subagent", "list");
-    const COLUMNS: &'static [&'static str] =
-        &["agent_id", "role", "role_source", "agent_type", "depth", "run_id", "status", "session_id"];
-    type Output = Listed<SubagentShown>;
-
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let session = read.resolve_optional(self.session.as_ref())?;
-        let filter = Filter::default().and("a.session_id = ?", session.as_ref()).always("a.cleared_at is null");
-        self.page.read(read, SubagentShown::select(), "a", filter, Order::OldestFirst, |shown: &SubagentShown| {
-            shown.subagent.id.uuid()
-        })
-    }
-
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
-    }
-}
-
-/// List the calls that started agents
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct ListSpawns {
-    /// Only of this session
-    #[arg(long)]
-    pub session: Option<Ref<kind::Session>>,
-    /// Only those whose prompt has a role tag
-    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
-    pub tagged: Option<bool>,
-    /// Only those without an agent
-    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
-    pub unmatched: Option<bool>,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub page: Page,
-}
-
-impl View for ListSpawns {
-    const COMMAND: (&'static str, &'static str) = ("spawn", "list");
-    const COLUMNS: &'static [&'static str] =
-        &["tool_use_id", "description", "role", "subagent_type", "agent_id", "evidence", "tentative", "session_id"];
-    type Output = Listed<SpawnShown>;
-
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let session = read.resolve_optional(self.session.as_ref())?;
-        let mut filter = Filter::default().and("s.session_id = ?", session.as_ref());
-        if let Some(tagged) = self.tagged {
-            let is = if tagged { "=" } else { "<>" };
-            filter = filter.always(&format!("coalesce(s.role_source, '') {is} 'prompt_tag'"));
-        }
-        if let Some(unmatched) = self.unmatched {
-            let is = if unmatched { "is null" } else { "is not null" };
-            filter = filter.always(&format!("s.matched_agent_id {is}"));
-        }
-        self.page.read(read, SpawnShown::select(), "s", filter, Order::OldestFirst, |shown: &SpawnShown| {
-            shown.spawn.id.uuid()
-        })
-    }
-
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
-    }
-}
-
-/// Show a call that started an agent, with all evidence for which one
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct ShowSpawn {
-    /// The id of the call, or the end of the spawn's id
-    pub tool_use_id: String,
-    /// The session it is in, where several have such a call
-    #[arg(long)]
-    pub session: Option<Ref<kind::Session>>,
-}
-
-/// A spawn in full.
-#[derive(Debug, PartialEq, Serialize)]
-pub struct SpawnInFull {
-    #[serde(flatten)]
-    pub spawn: SpawnShown,
-    pub matches: Vec<SpawnMatch>,
-}
-
-impl View for ShowSpawn {
-    const COMMAND: (&'static str, &'static str) = ("spawn", "show");
-    const ALIAS: Option<&'static str> = Some("get");
-    type Output = SpawnInFull;
-
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<SpawnInFull> {
-        let session = read.resolve_optional(self.session.as_ref())?;
-        let named = read.shown::<SpawnShown>(
-            "where s.tenant_id = ?1 and s.tool_use_id = ?2 order by s.id desc limit 100",
-            params![self.tool_use_id],
-        )?;
-        let found = named.into_iter().find(|shown| session.is_none_or(|session| shown.spawn.session_id == session));
-        let spawn = match found {
-            Some(spawn) => spawn,
-            None => {
-                let id = read.resolve(&Ref::<kind::Spawn>::new(&self.tool_use_id))?;
-                read.shown_by_id("s", id)?
-            }
-        };
-        let matches = read.rows(
-            "where tenant_id = ?1 and spawn_id = ?2 order by created_at, agent_id, evidence",
-            params![spawn.spawn.id],
-        )?;
-        Ok(SpawnInFull { spawn, matches })
-    }
-}
-
 row! {
     /// What the record holds of one session.
     pub struct SessionCounts {
@@ -422,12 +301,12 @@ row! {
 }
 
 /// How an agent of a session stands now. None before its first run.
-pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Result<Option<Standing>> {
+pub fn standing(read: &mut Reader<'_>, client: &str, session: &str, agent: Option<&str>) -> Result<Option<Standing>> {
     let (join, which, shell) = match agent {
         None => ("", "u.subagent_id is null", "e.shell_at"),
         Some(_) => (
             "cross join subagents b",
-            "b.tenant_id = ?1 and b.session_id = e.id and b.agent_id = ?3 and u.subagent_id = b.id",
+            "b.tenant_id = ?1 and b.session_id = e.id and b.agent_id = ?4 and u.subagent_id = b.id",
             "b.shell_at",
         ),
     };
@@ -439,13 +318,13 @@ pub fn standing(read: &mut Reader<'_>, session: &str, agent: Option<&str>) -> Re
              or s.matched_agent_id is null and s.error is null and b.spawnable and coalesce(s.subagent_type, b.agent_type) = b.agent_type))"
         }
     };
-    let mut params = params![session].to_vec();
+    let mut params = params![session, client].to_vec();
     params.extend(agent.as_ref().map(ToParam::to_param));
     // Two questions, and the order of the first given: SQLite takes longer to plan all of it than to do it.
     let Some(run) = read.one::<StandingRun>(
         &format!(
             "select u.id, u.agent_id, u.role_id, u.started_at, u.asked_at, e.root, {shell}, {spawned}, u.ended_at is null from sessions e {join} cross join runs u
-             where e.tenant_id = ?1 and e.session_id = ?2 and u.tenant_id = ?1 and u.session_id = e.id and {which} order by u.id desc limit 1"
+             where e.tenant_id = ?1 and e.session_id = ?2 and e.client = ?3 and u.tenant_id = ?1 and u.session_id = e.id and {which} order by u.id desc limit 1"
         ),
         &params,
     )?
@@ -482,11 +361,11 @@ fn standing_agent(end_of_run: &str) -> String {
 }
 
 /// Who will work in a session in which nothing was done so far: the main agent of its workspace, whoever that becomes.
-pub fn main_agent(read: &mut Reader<'_>, session: &str, person: Uuid) -> Result<Option<StandingAgent>> {
+pub fn main_agent(read: &mut Reader<'_>, client: &str, session: &str, person: Uuid) -> Result<Option<StandingAgent>> {
     let Some((workspace, owner)) = read.one::<(String, String)>(
         "select w.name, p.handle from sessions e join workspaces w on w.id = e.workspace_id cross join people p
-         where e.tenant_id = ?1 and e.session_id = ?2 and p.tenant_id = ?1 and p.id = ?3",
-        params![session, person],
+         where e.tenant_id = ?1 and e.session_id = ?2 and e.client = ?4 and p.tenant_id = ?1 and p.id = ?3",
+        params![session, person, client],
     )?
     else {
         return Ok(None);
@@ -512,10 +391,10 @@ pub fn main_agent(read: &mut Reader<'_>, session: &str, person: Uuid) -> Result<
 }
 
 /// The commits that work trees of a session were last seen at, as it keeps them.
-pub fn heads(read: &mut Reader<'_>, session: &str) -> Result<Option<String>> {
+pub fn heads(read: &mut Reader<'_>, client: &str, session: &str) -> Result<Option<String>> {
     let found = read.one::<(Option<String>,)>(
-        "select head from sessions where tenant_id = ?1 and session_id = ?2",
-        params![session],
+        "select head from sessions where tenant_id = ?1 and session_id = ?2 and client = ?3",
+        params![session, client],
     )?;
     Ok(found.and_then(|(heads,)| heads))
 }

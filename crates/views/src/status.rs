@@ -9,7 +9,7 @@ use trackway_store::{Reader, Result, display::RunShown, params};
 use crate::{
     assignment::{self, LeftAlone},
     queue,
-    task::Ready,
+    ready::Ready,
     view::View,
 };
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use trackway_domain::{Time, cost};
-use trackway_store::{Engine, Reader, Result, params, row};
+use trackway_store::{Reader, Result, params, row};
 
 use crate::view::View;
 
@@ -47,12 +47,12 @@ impl View for UsageBy {
     type Output = Vec<UsageSum>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let (key, joins) = match (self.by, read.engine()) {
-            (By::Day, Engine::Sqlite) => ("date(x.created_at / 1000000, 'unixepoch')", ""),
-            (By::Day, Engine::Postgres) => ("to_char(x.created_at at time zone 'UTC', 'YYYY-MM-DD')", ""),
-            (By::Model, _) => ("x.model", ""),
-            (By::Agent, _) => ("a.handle", "join runs u on u.id = x.run_id join agents a on a.id = u.agent_id"),
-            (By::Task, _) => ("t.variant", "join runs u on u.id = x.run_id left join tasks t on t.id = u.task_id"),
+        let day = read.engine().day_of("x.created_at");
+        let (key, joins) = match self.by {
+            By::Day => (day.as_str(), ""),
+            By::Model => ("x.model", ""),
+            By::Agent => ("a.handle", "join runs u on u.id = x.run_id join agents a on a.id = u.agent_id"),
+            By::Task => ("t.variant", "join runs u on u.id = x.run_id left join tasks t on t.id = u.task_id"),
         };
         let mut sums: Vec<UsageSum> = read.query(
             &format!(

@@ -8,7 +8,6 @@ use trackway_domain::{
     Duration, Error as Rule, Id, Time, command, ids,
     kind::{self, ActionType, Kind},
     sentence, text,
-    words::RunMode,
 };
 use trackway_store::{
     Error, Reader, Result,
@@ -410,7 +409,7 @@ fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, places: &m
             (Some(role), Some(name)) => hop("role", role.uuid(), name.clone()),
             _ => Place::Missing("role"),
         });
-        let is_observed = matches!(run.mode, RunMode::ClaudeCode | RunMode::Imported);
+        let is_observed = run.mode.is_observed();
         match (run.task_id, &shown.task, run.task_revision) {
             (Some(task), Some(variant), Some(revision)) => {
                 places.push(hop("task", task.uuid(), format!("{variant} @ {revision}")));

@@ -1,16 +1,12 @@
 //! Boards and what is on them. Whoever changes anything on a board holds its row, so that its changes have an order.
 
 mod archive;
-mod folder;
-mod relation;
-mod set;
-mod stickie;
+pub(crate) mod set;
+mod sync;
 
-pub use archive::{ArchiveBoard, ArchiveStickie, DeleteBoard, DeleteStickie};
-pub use folder::{SyncBoard, Synced};
-pub use relation::{RelateStickies, UnrelateStickies};
+pub use archive::{ArchiveBoard, DeleteBoard};
 pub use set::SetBoard;
-pub use stickie::{SetStickie, UpdateStickie};
+pub use sync::{SyncBoard, Synced};
 
 use serde::Serialize;
 use trackway_domain::{Error as Rule, Id, Ref, Time, board::StickieContent, kind, text};
@@ -26,12 +22,12 @@ use crate::{action::Resource, context::Context, error::Result};
 const PATH_NOTE_MAX: usize = 60;
 
 /// The board a reference names, held until the end.
-fn held_board(write: &mut Writer<'_>, reference: &Ref<kind::Board>) -> Result<Board> {
+pub(crate) fn held_board(write: &mut Writer<'_>, reference: &Ref<kind::Board>) -> Result<Board> {
     let id = write.resolve(reference)?;
     held(write, id)
 }
 
-fn held(write: &mut Writer<'_>, id: Id<kind::Board>) -> Result<Board> {
+pub(crate) fn held(write: &mut Writer<'_>, id: Id<kind::Board>) -> Result<Board> {
     let board = write
         .row_locked::<Board>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
         .ok_or_else(|| Rule::not_found(format!("there is no board {id}")))?;
@@ -40,12 +36,12 @@ fn held(write: &mut Writer<'_>, id: Id<kind::Board>) -> Result<Board> {
 }
 
 /// Clocks differ between machines; what a folder has seen is told by the time of its board, so it must grow.
-fn grow_time(write: &mut Writer<'_>, board: &Board) {
+pub(crate) fn grow_time(write: &mut Writer<'_>, board: &Board) {
     write.now = write.now.max(Time::from_micros(board.changed_at.micros() + 1));
 }
 
 /// The stickie a reference names, and its board, held.
-fn held_stickie(write: &mut Writer<'_>, reference: &Ref<kind::Stickie>) -> Result<(Board, Stickie)> {
+pub(crate) fn held_stickie(write: &mut Writer<'_>, reference: &Ref<kind::Stickie>) -> Result<(Board, Stickie)> {
     let gone = || Rule::not_found(format!("there is no stickie {reference:?}"));
     let id = write.resolve(reference)?;
     let found = write.row::<Stickie>("where tenant_id = ?1 and id = ?2", params![id])?.ok_or_else(gone)?;
@@ -57,28 +53,33 @@ fn held_stickie(write: &mut Writer<'_>, reference: &Ref<kind::Stickie>) -> Resul
 }
 
 /// Says that something on the board changed now.
-fn mark_changed(write: &mut Writer<'_>, board: Id<kind::Board>) -> Result<()> {
+pub(crate) fn mark_changed(write: &mut Writer<'_>, board: Id<kind::Board>) -> Result<()> {
     let now = write.now;
     Ok(write.post("update boards set changed_at = ?3 where tenant_id = ?1 and id = ?2", params![board, now])?)
 }
 
-fn board_path(board: &Board) -> String {
+pub(crate) fn board_path(board: &Board) -> String {
     board.name.clone().unwrap_or_else(|| board.id.short())
 }
 
-fn board_resource(board: &Board) -> Resource<kind::Board> {
+pub(crate) fn board_resource(board: &Board) -> Resource<kind::Board> {
     Resource::outside(board.id, board_path(board))
 }
 
 /// A stickie by its name, else by how its note begins.
-fn stickie_resource(board: &Board, stickie: &Stickie) -> Resource<kind::Stickie> {
+pub(crate) fn stickie_resource(board: &Board, stickie: &Stickie) -> Resource<kind::Stickie> {
     let note = stickie.note.as_deref().map(|note| text::cut(&text::clean_line(note), PATH_NOTE_MAX));
     let called = stickie.name.clone().or(note).unwrap_or_else(|| stickie.id.short());
     Resource::outside(stickie.id, format!("{}/{called}", board_path(board)))
 }
 
 /// A new stickie, still empty.
-fn blank(context: &Context, write: &mut Writer<'_>, board: &Board, id: Id<kind::Stickie>) -> Result<Stickie> {
+pub(crate) fn blank(
+    context: &Context,
+    write: &mut Writer<'_>,
+    board: &Board,
+    id: Id<kind::Stickie>,
+) -> Result<Stickie> {
     let task = match context.run {
         Some(run) => write.one::<(Option<Id<kind::Task>>,)>(
             "select task_id from runs where tenant_id = ?1 and id = ?2",
@@ -108,32 +109,38 @@ fn blank(context: &Context, write: &mut Writer<'_>, board: &Board, id: Id<kind::
 }
 
 /// The stickie with another content, one edit later. Whether it is archived is kept unless the content says otherwise.
-fn edited(write: &Writer<'_>, before: &Stickie, content: StickieContent) -> Stickie {
+pub(crate) fn edited(write: &Writer<'_>, before: &Stickie, content: StickieContent) -> Stickie {
+    let StickieContent { name, note, code, labels, priority, score, structured, archived } = content;
     Stickie {
-        name: content.name,
-        note: content.note,
-        code: content.code,
-        labels: content.labels,
-        priority: content.priority,
-        score: content.score,
-        structured: content.structured,
-        archived_at: content.archived.then(|| before.archived_at.unwrap_or(write.now)),
+        id: before.id,
+        tenant_id: before.tenant_id,
+        board_id: before.board_id,
+        name,
+        note,
+        code,
+        labels,
+        priority,
+        score,
+        structured,
+        created_by_task_id: before.created_by_task_id,
+        created_by_run_id: before.created_by_run_id,
         edit_count: before.edit_count + 1,
+        created_at: before.created_at,
         updated_at: write.now,
+        archived_at: archived.then(|| before.archived_at.unwrap_or(write.now)),
         deleted_at: None,
-        ..before.clone()
     }
 }
 
 /// Whether a stickie is new to the board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Came {
+pub(crate) enum Came {
     New,
     Before,
 }
 
 /// Writes a stickie down with what it says now, and where it is found.
-fn keep(
+pub(crate) fn keep(
     context: &Context,
     write: &mut Writer<'_>,
     board: &Board,
@@ -158,7 +165,7 @@ fn keep(
 }
 
 /// The board is held, so nobody takes the name meanwhile.
-fn refuse_taken_name(write: &mut Writer<'_>, stickie: &Stickie) -> Result<()> {
+pub(crate) fn refuse_taken_name(write: &mut Writer<'_>, stickie: &Stickie) -> Result<()> {
     let Some(name) = &stickie.name else {
         return Ok(());
     };
@@ -173,7 +180,7 @@ fn refuse_taken_name(write: &mut Writer<'_>, stickie: &Stickie) -> Result<()> {
 }
 
 /// Keeps what a board or a stickie says at this edit.
-fn keep_revision<C: Serialize>(
+pub(crate) fn keep_revision<C: Serialize>(
     context: &Context,
     write: &mut Writer<'_>,
     subject_id: Uuid,

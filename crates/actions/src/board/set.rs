@@ -71,8 +71,9 @@ impl Action for SetBoard {
     type Output = BoardSet;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let name = self.name.line("board name", text::LINE_MAX)?.try_map(|name| text::name("board name", &name))?;
-        let before = match (&self.board, &name) {
+        let Self { board, name, role, conversation, project, task, background, guidelines, lifecycle } = self;
+        let name = name.line("board name", text::LINE_MAX)?.try_map(|name| text::name("board name", &name))?;
+        let before = match (board, &name) {
             (Some(board), _) => Some(held_board(write, board)?),
             (None, Patch::Set(name)) => write
                 .one::<(_,)>(
@@ -84,16 +85,25 @@ impl Action for SetBoard {
             (None, _) => None,
         };
         let new = before.is_none();
-        let mut board = before.clone().unwrap_or_else(|| blank(context, write));
-        board.name = name.apply(board.name);
-        board.role_id = self.role.clone().try_map(|role| write.resolve(&role))?.apply(board.role_id);
-        board.conversation_id =
-            self.conversation.clone().try_map(|one| write.resolve(&one))?.apply(board.conversation_id);
-        board.project = self.project.line("project", text::LINE_MAX)?.apply(board.project);
-        board.task_id = self.task.clone().try_map(|task| write.resolve(&task))?.apply(board.task_id);
-        board.background = self.background.body("background", text::TEXT_MAX)?.apply(board.background);
-        board.guidelines = self.guidelines.body("guidelines", text::TEXT_MAX)?.apply(board.guidelines);
-        board.lifecycle = self.lifecycle.unwrap_or(board.lifecycle);
+        let board = before.clone().unwrap_or_else(|| blank(context, write));
+        let board = Board {
+            id: board.id,
+            tenant_id: board.tenant_id,
+            name: name.apply(board.name),
+            role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(board.role_id),
+            conversation_id: conversation.clone().try_map(|one| write.resolve(&one))?.apply(board.conversation_id),
+            project: project.line("project", text::LINE_MAX)?.apply(board.project),
+            task_id: task.clone().try_map(|task| write.resolve(&task))?.apply(board.task_id),
+            background: background.body("background", text::TEXT_MAX)?.apply(board.background),
+            guidelines: guidelines.body("guidelines", text::TEXT_MAX)?.apply(board.guidelines),
+            lifecycle: lifecycle.unwrap_or(board.lifecycle),
+            edit_count: board.edit_count,
+            created_at: board.created_at,
+            updated_at: board.updated_at,
+            changed_at: board.changed_at,
+            archived_at: board.archived_at,
+            deleted_at: board.deleted_at,
+        };
         if before.as_ref() == Some(&board) {
             let shown = write.shown_by_id::<BoardShown>("b", board.id)?;
             return Ok(Done::unchanged(BoardSet { board: shown, new }));

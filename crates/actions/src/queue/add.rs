@@ -20,11 +20,11 @@ use uuid::Uuid;
 use super::{lease::return_expired, resource, unfinished};
 use crate::{
     action::{Action, Done},
-    catalog::lineage::{no_live_version, with_block_reason},
     context::{Actor, Context},
     error::Result,
     founding::WORKER,
     limits,
+    task::lineage::{no_live_version, with_block_reason},
     touched::{Touch, did},
 };
 
@@ -121,12 +121,10 @@ impl Action for AddItem {
     fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
         let mut adding = Adding::default();
         if let [action] = actions
-            && write.hopeful
             && context.run.is_none()
             && action.names_nothing_but_its_task()
+            && write.insert_looks_up_task()?
         {
-            // The insert itself looks the task up.
-            write.share_live_versions()?;
             adding
                 .tasks
                 .insert((action.task.as_str().to_owned(), None, false), Usable { id: Uuid::nil().into(), role: None });
@@ -177,7 +175,26 @@ impl AddItem {
 
     /// Whether nothing else has to be looked up for it.
     fn names_nothing_but_its_task(&self) -> bool {
-        let Self { role, workspace, message, agent, dedup_key, exact, .. } = self;
+        let Self {
+            task: _,
+            description: _,
+            why: _,
+            tags: _,
+            role,
+            priority: _,
+            dedup_key,
+            concurrency_key: _,
+            workspace,
+            message,
+            agent,
+            max_attempts: _,
+            max_steps: _,
+            timeout: _,
+            spend_limit: _,
+            end_of_run: _,
+            not_before: _,
+            exact,
+        } = self;
         !exact && role.is_none() && workspace.is_none() && message.is_none() && agent.is_none() && dedup_key.is_none()
     }
 
@@ -185,30 +202,54 @@ impl AddItem {
         let key = |field, given: &Option<String>| {
             given.as_deref().map(|key| text::required_line(field, key, text::LINE_MAX)).transpose()
         };
-        let role = write.resolve_optional(self.role.as_ref())?;
-        let task = adding.task(write, &self.task, role, self.exact)?;
+        let Self {
+            task,
+            description,
+            why,
+            tags,
+            role,
+            priority,
+            dedup_key,
+            concurrency_key,
+            workspace,
+            message,
+            agent,
+            max_attempts,
+            max_steps,
+            timeout,
+            spend_limit,
+            end_of_run,
+            not_before,
+            exact,
+        } = self;
+        let role = write.resolve_optional(role.as_ref())?;
+        let task = adding.task(write, task, role, *exact)?;
         Ok(NewItem {
             task: task.id,
-            description: self
-                .description
+            description: description
                 .as_deref()
                 .map(|description| text::body("description", description, text::TEXT_MAX))
                 .transpose()?,
-            why: self.why.as_deref().map(|why| text::line("why", why, text::TEXT_MAX)).transpose()?,
-            tags: patch::list("tag", Some(&self.tags))?.unwrap_or_default(),
+            why: why.as_deref().map(|why| text::line("why", why, text::TEXT_MAX)).transpose()?,
+            tags: patch::list("tag", Some(tags))?.unwrap_or_default(),
             role: role.or(task.role),
-            priority: within(field!(priority), self.priority.unwrap_or_default(), -PRIORITY_MAX, PRIORITY_MAX)?,
-            dedup_key: key("dedup key", &self.dedup_key)?,
-            concurrency_key: key("concurrency key", &self.concurrency_key)?,
-            workspace: write.resolve_optional(self.workspace.as_ref())?,
-            message: write.resolve_optional(self.message.as_ref())?,
+            priority: within(field!(priority), priority.unwrap_or_default(), -PRIORITY_MAX, PRIORITY_MAX)?,
+            dedup_key: key("dedup key", dedup_key)?,
+            concurrency_key: key("concurrency key", concurrency_key)?,
+            workspace: write.resolve_optional(workspace.as_ref())?,
+            message: write.resolve_optional(message.as_ref())?,
             is_sent_now: false,
             route: None,
-            agent: only_taker(write, self.agent.as_ref())?,
-            max_attempts: within(field!(max_attempts), self.max_attempts.unwrap_or(ATTEMPTS), 1, ATTEMPTS_MAX)?,
-            limits: Limits::of(self)?,
-            not_before: self.not_before,
-            exact: self.exact,
+            agent: only_taker(write, agent.as_ref())?,
+            max_attempts: within(field!(max_attempts), max_attempts.unwrap_or(ATTEMPTS), 1, ATTEMPTS_MAX)?,
+            limits: Limits {
+                max_steps: max_steps.map(|steps| within(field!(max_steps), steps, 1, MAX_STEPS_MAX)).transpose()?,
+                timeout: *timeout,
+                spend_limit: limits::spend_limit(&spend_limit.map_or(Patch::Unset, Patch::Set))?.apply(None),
+                end_of_run: end_of_run.map(Switch::is_on),
+            },
+            not_before: *not_before,
+            exact: *exact,
             without_version: None,
         })
     }
@@ -247,18 +288,6 @@ pub(crate) struct Limits {
     timeout: Option<Duration>,
     spend_limit: Option<f64>,
     end_of_run: Option<bool>,
-}
-
-impl Limits {
-    fn of(item: &AddItem) -> Result<Self> {
-        let given = |limit: Option<f64>| limit.map_or(Patch::Unset, Patch::Set);
-        Ok(Self {
-            max_steps: item.max_steps.map(|steps| within(field!(max_steps), steps, 1, MAX_STEPS_MAX)).transpose()?,
-            timeout: item.timeout,
-            spend_limit: limits::spend_limit(&given(item.spend_limit))?.apply(None),
-            end_of_run: item.end_of_run.map(Switch::is_on),
-        })
-    }
 }
 
 impl NewItem {
@@ -329,7 +358,7 @@ row! {
 
 /// Whose pin decides which version of a task runs.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum PinOf {
+pub(crate) enum PinOf {
     /// This role's, if one is given.
     Role(Option<Id<kind::Role>>),
     /// This role's, else that of the task's role.
@@ -361,7 +390,7 @@ fn asked_for(write: &mut Writer<'_>, reference: &Ref<kind::Task>, pin: PinOf, ex
 }
 
 /// The task that a reference names, and the version that runs of it. A task without a live version is a conflict.
-pub(super) fn live_version_of(
+pub(crate) fn live_version_of(
     write: &mut Writer<'_>,
     reference: &Ref<kind::Task>,
     pin: PinOf,

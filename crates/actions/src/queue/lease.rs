@@ -1,66 +1,22 @@
 //! Leases: held by signs of life, lost by silence.
 
-use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, kind,
-    queue::{self, is_from_a_clock_set_back, is_worth_extending, lease, lease_end},
-    words::{ItemStatus, RunStatus},
+    Error as Rule, Id, Time, kind,
+    queue::{is_from_a_clock_set_back, is_worth_extending, lease_end},
+    words::RunStatus,
 };
 use trackway_store::{Writer, params, tables::QueueItem};
 
-use super::{Again, Ending, held, resource, settle};
-use crate::{
-    action::{Action, Done},
-    context::Context,
-    error::Result,
-    run,
-    touched::Nothing,
-};
+use super::{Again, Ending, resource, settle};
+use crate::{context::Context, error::Result, run};
 
-/// Say that you are still at work on a queue item
-///
-/// Whatever is done with the token of its run says so too.
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-#[serde(deny_unknown_fields)]
-pub struct HeartbeatItem {
-    /// The queue item
-    #[arg(long)]
-    pub id: Ref<kind::QueueItem>,
-    /// The fence you were given when you took it
-    #[arg(long, value_name = "NUMBER")]
-    pub fence: i64,
-    /// How long the lease is from now, in seconds (as long as when it was taken)
-    #[arg(long, value_name = "SECONDS")]
-    #[schemars(range(min = 1, max = queue::LEASE_SECONDS_MAX))]
-    pub lease: Option<i64>,
-}
-
-/// An item whose lease was extended.
-#[derive(Debug, Serialize)]
-pub struct Beaten {
-    pub id: Id<kind::QueueItem>,
-    pub status: ItemStatus,
-    pub lease_expires: Time,
-}
-
-impl Action for HeartbeatItem {
-    const NAME: &'static str = "queue_heartbeat";
-    const COMMAND: (&'static str, &'static str) = ("queue", "heartbeat");
-    type Touched = Nothing;
-    type Output = Beaten;
-
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let item = held(write, &self.id, self.fence)?;
-        super::finish::require_own_item(context, &item)?;
-        let seconds = lease(self.lease.or(item.lease_seconds))?;
-        let lease_expires = lease_end(write.now, seconds);
-        extend(write, item.id, item.fence, lease_expires, seconds)?;
-        // A sign of life is no change that anyone asks about later: the log stays quiet.
-        Ok(Done::unchanged(Beaten { id: item.id, status: item.status, lease_expires }))
-    }
-}
-
-fn extend(write: &mut Writer<'_>, item: Id<kind::QueueItem>, fence: i64, expires: Time, seconds: i64) -> Result<()> {
+pub(crate) fn extend(
+    write: &mut Writer<'_>,
+    item: Id<kind::QueueItem>,
+    fence: i64,
+    expires: Time,
+    seconds: i64,
+) -> Result<()> {
     let now = write.now;
     write.post(
         "update queue_items set lease_expires = ?4, lease_seconds = ?5, heartbeat_at = ?6 where tenant_id = ?1 and id = ?2 and fence = ?3 and status = 'running'",
@@ -91,48 +47,8 @@ pub(crate) fn keep_alive(write: &mut Writer<'_>, lease: &Lease) -> Result<()> {
     Ok(())
 }
 
-/// The same, on PostgreSQL, for one whose lease was not looked at.
-pub(crate) fn keep_alive_unasked(write: &mut Writer<'_>, run: Id<kind::Run>) -> Result<()> {
-    let now = write.now;
-    write.post_beside(
-        // What `is_worth_extending` says.
-        "update queue_items set lease_expires = cast(?3 as timestamptz) + lease_seconds * interval '1 s', heartbeat_at = ?3
-         where (id, fence) = (select queue_item_id, fence from runs where tenant_id = ?1 and id = ?2) and (status = 'running') is true
-         and not ?3 between lease_expires - lease_seconds * interval '1 s' and lease_expires - lease_seconds * interval '0.9 s'",
-        params![run, now],
-    )?;
-    Ok(())
-}
-
-/// Return queue items whose holders were not heard of any more
-///
-/// Whoever takes next does the same first; this is for a queue that nobody takes from.
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-#[serde(deny_unknown_fields)]
-pub struct CleanupLeases {}
-
-/// How many were returned.
-#[derive(Debug, Serialize)]
-pub struct Returned {
-    pub returned: usize,
-}
-
-impl Action for CleanupLeases {
-    const NAME: &'static str = "cleanup_leases";
-    const CAPABILITY: &'static str = "cleanup";
-    const COMMAND: (&'static str, &'static str) = ("cleanup", "leases");
-    type Touched = Nothing;
-    type Output = Returned;
-
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        count_from_now(write)?;
-        // Each is told of by an event of its own.
-        Ok(Done::unchanged(Returned { returned: return_expired(context, write)? }))
-    }
-}
-
 /// Returns what was taken and not heard of any more, and says how many that were.
-pub(super) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Result<usize> {
+pub(crate) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Result<usize> {
     let expired = write.expired_items()?;
     expired.iter().try_for_each(|item| expire(context, write, item))?;
     Ok(expired.len())
@@ -140,7 +56,7 @@ pub(super) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Resul
 
 /// Lets leases from before the clock was set back begin anew: a holder that lives says so in time, and one that does not
 /// holds it no longer than any other.
-pub(super) fn count_from_now(write: &mut Writer<'_>) -> Result<()> {
+pub(crate) fn count_from_now(write: &mut Writer<'_>) -> Result<()> {
     for item in write.items_held_from_the_future()? {
         if let (Some(heartbeat_at), Some(seconds)) = (item.heartbeat_at, item.lease_seconds)
             && is_from_a_clock_set_back(write.now, heartbeat_at, seconds)

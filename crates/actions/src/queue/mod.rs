@@ -1,21 +1,26 @@
 //! The queue: requests that a task be run, each taken by exactly one.
 
-mod add;
+pub(crate) mod add;
 mod cancel;
-mod claim;
-mod finish;
-mod lease;
+mod complete;
+mod fail;
+mod heartbeat;
+pub(crate) mod lease;
+mod release;
+mod requeue;
 mod settle;
-mod take;
+pub(crate) mod take;
 
 pub use add::{AddItem, Added};
 pub(crate) use add::{NewItem, enqueue, enqueue_all, usable_task};
-pub use cancel::{CancelItem, RequeueItem};
-pub use claim::Claim;
-pub use finish::{CompleteItem, FailItem, ReleaseItem};
-pub(crate) use finish::{checked_result, parse_json};
-pub use lease::{CleanupLeases, HeartbeatItem};
-pub(crate) use lease::{Lease, keep_alive, keep_alive_unasked};
+pub use cancel::CancelItem;
+pub use complete::CompleteItem;
+pub(crate) use complete::{checked_result, parse_json};
+pub use fail::FailItem;
+pub use heartbeat::HeartbeatItem;
+pub(crate) use lease::{Lease, keep_alive};
+pub use release::ReleaseItem;
+pub use requeue::RequeueItem;
 pub(crate) use settle::{Again, Ending, require_lease, settle, settle_with_run, start_task};
 pub use take::{TakeItems, Taken};
 
@@ -44,17 +49,17 @@ pub(crate) fn resource(id: Id<kind::QueueItem>) -> Resource<kind::QueueItem> {
 }
 
 /// The dedup key of the item that a claim of a task makes: a task is claimed by one at a time.
-fn claim_key(task: Id<kind::Task>) -> String {
+pub(crate) fn claim_key(task: Id<kind::Task>) -> String {
     format!("claim of {task}")
 }
 
 /// Whether an item is what a claim made.
-fn is_claim(item: &QueueItem) -> bool {
+pub(crate) fn is_claim(item: &QueueItem) -> bool {
     item.dedup_key.as_ref() == Some(&claim_key(item.task_id))
 }
 
 /// The id that a reference to an item names. A whole id needs no look-up: what is done with it looks anyway.
-fn id_of(write: &mut Writer<'_>, reference: &Ref<kind::QueueItem>) -> Result<Id<kind::QueueItem>> {
+pub(crate) fn id_of(write: &mut Writer<'_>, reference: &Ref<kind::QueueItem>) -> Result<Id<kind::QueueItem>> {
     match Uuid::parse_str(reference.as_str()) {
         Ok(id) => Ok(id.into()),
         Err(_) => Ok(write.resolve(reference)?),
@@ -62,7 +67,7 @@ fn id_of(write: &mut Writer<'_>, reference: &Ref<kind::QueueItem>) -> Result<Id<
 }
 
 /// The item a reference names, locked.
-fn item(write: &mut Writer<'_>, reference: &Ref<kind::QueueItem>) -> Result<QueueItem> {
+pub(crate) fn item(write: &mut Writer<'_>, reference: &Ref<kind::QueueItem>) -> Result<QueueItem> {
     let id = id_of(write, reference)?;
     Ok(write
         .row_locked::<QueueItem>("where tenant_id = ?1 and id = ?2", params![id])?
@@ -70,13 +75,13 @@ fn item(write: &mut Writer<'_>, reference: &Ref<kind::QueueItem>) -> Result<Queu
 }
 
 /// The item that a taker still holds, locked. A stale fence, an ended lease and a finished item are conflicts.
-fn held(write: &mut Writer<'_>, reference: &Ref<kind::QueueItem>, fence: i64) -> Result<QueueItem> {
+pub(crate) fn held(write: &mut Writer<'_>, reference: &Ref<kind::QueueItem>, fence: i64) -> Result<QueueItem> {
     let item = item(write, reference)?;
     check_held(&item, fence, write)?;
     Ok(item)
 }
 
-fn check_held(item: &QueueItem, fence: i64, write: &Writer<'_>) -> Result<()> {
+pub(crate) fn check_held(item: &QueueItem, fence: i64, write: &Writer<'_>) -> Result<()> {
     let short = item.id.short();
     if item.status != ItemStatus::Running {
         return Err(Rule::conflict(format!("queue item {short} is {}, nobody holds it", item.status)).into());

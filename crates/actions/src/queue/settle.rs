@@ -15,11 +15,11 @@ use trackway_store::{
 
 use super::{check_held, is_claim};
 use crate::{
-    catalog::{
-        lineage::{names_no_live_version, no_live_version, with_block_reason, without_block_reason},
-        task::release_blocked,
-    },
     error::Result,
+    task::{
+        lineage::{names_no_live_version, no_live_version, with_block_reason, without_block_reason},
+        set::release_blocked,
+    },
 };
 
 /// How a taker let go of an item.

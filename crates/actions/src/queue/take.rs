@@ -11,7 +11,7 @@ use trackway_domain::{
 };
 use trackway_store::{
     Writer, params,
-    queue::{DoneBefore, Makings, NewRun, Picked, Roles, Taker, Unnamed, Who},
+    queue::{DoneBefore, NewRun, Picked, Roles, TakeRows, Taker, Unnamed, Who},
     tables::{Agent, QueueItem, Registered, Run},
 };
 use uuid::Uuid;
@@ -111,8 +111,8 @@ impl Action for TakeItems {
                 .hint(sentence![command!("queue complete"), ", then take as yourself"])
                 .into());
         }
-        // The straight way, by one statement, for whom most wait.
-        let straight = match (&self.agent, &self.id, context.actor) {
+        // Fast path: a worker taking the next item, in one statement.
+        let worker = match (&self.agent, &self.id, context.actor) {
             (None, None, Actor::Person(_)) => Some(Taker {
                 who: Who::Named(WORKER),
                 roles: Roles::All,
@@ -124,16 +124,16 @@ impl Action for TakeItems {
             }),
             _ => None,
         };
-        match straight {
-            Some(taker) if write.hopeful => {
-                let taken = take_at_once(context, write, &taker, &self.done)?;
-                if !taken.is_empty() {
-                    return Ok(Done::logged(taken));
-                }
-            }
-            straight => {
+        let fast = match &worker {
+            Some(taker) => fast_take(context, write, taker, &self.done)?,
+            None => None,
+        };
+        match fast {
+            Some(taken) if !taken.is_empty() => return Ok(Done::logged(taken)),
+            Some(_) => {}
+            None => {
                 self.complete_done(context, write)?;
-                if let Some(taker) = straight {
+                if let Some(taker) = worker {
                     let picked = write.pick_items(&taker, lease_end(write.now, lease_seconds))?;
                     if !picked.is_empty() {
                         return Ok(done(begin(context, write, &taker, picked)?));
@@ -176,11 +176,29 @@ impl TakeItems {
     }
 }
 
-/// Takes, makes the runs and logs it, by one statement, which also completes what was done before. Answers something if there was
-/// something to complete; else that is refuted.
-fn take_at_once(context: &Context, write: &mut Writer<'_>, taker: &Taker, done: &[Fenced]) -> Result<Vec<Taken>> {
-    let held = done.iter().map(|Fenced { id, fence }| Ok((id_of(write, id)?, *fence))).collect::<Result<Vec<_>>>()?;
+/// Takes in one statement, which also makes the runs, logs, and completes the items in `done`, in the mode that allows it. If
+/// `done` is not empty, the transaction fails unless all of that succeeds.
+fn fast_take(context: &Context, write: &mut Writer<'_>, taker: &Taker, done: &[Fenced]) -> Result<Option<Vec<Taken>>> {
     let mut secrets = HashMap::new();
+    let lease_expires = lease_end(write.now, taker.lease_seconds);
+    let picked = write.fast_take(taker, lease_expires, |write| take_rows(context, write, taker, done, &mut secrets))?;
+    let taken = |item: Picked| {
+        let run_id = item.run_id?;
+        let token = secrets.remove(&run_id)?;
+        Some(Taken::new(item, run_id, lease_expires, token))
+    };
+    Ok(picked.map(|picked| picked.into_iter().filter_map(taken).collect()))
+}
+
+/// The rows to write for what is taken. The secrets of the runs' tokens go into `secrets`.
+fn take_rows(
+    context: &Context,
+    write: &mut Writer<'_>,
+    taker: &Taker,
+    done: &[Fenced],
+    secrets: &mut HashMap<Id<kind::Run>, String>,
+) -> Result<TakeRows> {
+    let held = done.iter().map(|Fenced { id, fence }| Ok((id_of(write, id)?, *fence))).collect::<Result<Vec<_>>>()?;
     let mut new_run = || -> Result<NewRun> {
         let id = write.new_id();
         let (secret, hash) = token::of_run(id)?;
@@ -188,25 +206,17 @@ fn take_at_once(context: &Context, write: &mut Writer<'_>, taker: &Taker, done: 
         Ok(NewRun::new(id, &run::resource(id).path, &hash, write.new_id()))
     };
     let runs = (0..taker.limit).map(|_| new_run()).collect::<Result<Vec<_>>>()?;
-    // What the item and its task say of it takes the place of these.
+    // The statement replaces these by the item and its task.
     let (some_run, some_item) = (Uuid::nil().into(), resource(Uuid::nil().into()));
     let made = run::new(context.tenant, some_run, Uuid::nil().into(), Runner::Shell, write.now);
-    let makings = Makings {
+    Ok(TakeRows {
         runs,
         run: Run { cause_kind: Some(kind::Kind::QueueItem.to_string()), ..made },
         entry: Registered::new(write, context.actor.id(), some_run, ""),
         event: event(context, write, TakeItems::NAME, &About::from(&some_item), None),
         done: (!held.is_empty())
             .then(|| DoneBefore::new(held, event(context, write, CompleteItem::NAME, &About::from(&some_item), None))),
-    };
-    let lease_expires = lease_end(write.now, taker.lease_seconds);
-    let picked = write.take_at_once(taker, lease_expires, &makings)?;
-    let taken = picked.into_iter().filter_map(|item| {
-        let run_id = item.run_id?;
-        let token = secrets.remove(&run_id)?;
-        Some(Taken::new(item, run_id, lease_expires, token))
-    });
-    Ok(taken.collect())
+    })
 }
 
 fn done(taken: Vec<Taken>) -> Done<TakeItems> {
@@ -215,7 +225,7 @@ fn done(taken: Vec<Taken>) -> Done<TakeItems> {
 }
 
 /// Who takes: the agent that is named, else the worker. An agent may take for itself and its subagents.
-pub(super) fn taking_agent(
+pub(crate) fn taking_agent(
     context: &Context,
     write: &mut Writer<'_>,
     agent: Option<&Ref<kind::Agent>>,
@@ -241,12 +251,12 @@ pub(super) fn taking_agent(
     }
 }
 
-pub(super) fn roles(agent: &Agent) -> Roles {
+pub(crate) fn roles(agent: &Agent) -> Roles {
     if agent.handle == WORKER { Roles::All } else { Roles::Own(agent.role_id) }
 }
 
 /// The places of an agent that has few, less those that are in use.
-pub(super) fn free_slots(write: &mut Writer<'_>, agent: &Agent) -> Result<Option<Vec<i64>>> {
+pub(crate) fn free_slots(write: &mut Writer<'_>, agent: &Agent) -> Result<Option<Vec<i64>>> {
     let Some(places) = agent.max_items else {
         return Ok(None);
     };
@@ -272,7 +282,7 @@ fn pick(write: &mut Writer<'_>, agent: &Agent, taker: &mut Taker) -> Result<Vec<
 }
 
 /// Makes the runs of items that were picked.
-pub(super) fn begin(
+pub(crate) fn begin(
     context: &Context,
     write: &mut Writer<'_>,
     taker: &Taker,
@@ -313,7 +323,7 @@ pub(super) fn begin(
 }
 
 /// Why an item that was asked for by id cannot be taken.
-pub(super) fn why_not(write: &mut Writer<'_>, id: Id<kind::QueueItem>, agent: &Agent) -> Result<Rule> {
+pub(crate) fn why_not(write: &mut Writer<'_>, id: Id<kind::QueueItem>, agent: &Agent) -> Result<Rule> {
     let Some(item) = write.row::<QueueItem>("where tenant_id = ?1 and id = ?2", params![id])? else {
         return Ok(Rule::not_found("there is no such queue item"));
     };

@@ -45,24 +45,28 @@ impl Action for RecordStep {
         Ok(Done::changed(step, &resource(run), Nothing))
     }
 
-    /// Where all of them know what came before, nobody asks.
+    /// Queries for no position if all callers know the last one.
     fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
         let known: Option<Vec<i64>> = actions.iter().map(|action| action.after).collect();
-        let Some(known) = known.filter(|_| write.hopeful) else {
+        let steps = match known {
+            Some(known) => write.insert_unchecked(|write| {
+                let step = |(action, last): (&Self, i64)| {
+                    Ok(Step {
+                        run_id: told_about(context, write, &action.run)?,
+                        tenant_id: write.tenant,
+                        position: last + 1,
+                        step_type: action.step_type,
+                        detail: action.checked_detail()?,
+                        created_at: write.now,
+                    })
+                };
+                actions.iter().zip(known).map(step).collect::<Result<Vec<Step>>>()
+            })?,
+            None => None,
+        };
+        let Some(steps) = steps else {
             return actions.iter().map(|action| action.perform(context, write)).collect();
         };
-        let step = |(action, last): (&Self, i64)| {
-            Ok(Step {
-                run_id: told_about(context, write, &action.run)?,
-                tenant_id: write.tenant,
-                position: last + 1,
-                step_type: action.step_type,
-                detail: action.checked_detail()?,
-                created_at: write.now,
-            })
-        };
-        let steps = actions.iter().zip(known).map(step).collect::<Result<Vec<Step>>>()?;
-        write.insert_hoped_new(&steps)?;
         let done = |step: Step| {
             let run = resource(step.run_id);
             Done::changed(step, &run, Nothing)

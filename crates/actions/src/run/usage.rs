@@ -74,12 +74,7 @@ impl RecordUsage {
             given.as_deref().map(|given| text::line(field, given, text::LINE_MAX)).transpose()
         };
         let message_id = line("message id", &self.message_id)?.filter(|id| !id.is_empty());
-        // Most are told once: the look-up is left to the insert, where asking is a round trip.
-        let present = if write.hopeful {
-            None
-        } else {
-            write.row_locked::<Usage>("where tenant_id = ?1 and once_key = ?2", params![message_id])?
-        };
+        let present = write.duplicate_of::<Usage>("where tenant_id = ?1 and once_key = ?2", params![message_id])?;
         // A message that is told again counts once, with the most it was seen to write.
         if let Some(present) = present.clone()
             && present.output_tokens >= self.output_tokens
@@ -101,8 +96,7 @@ impl RecordUsage {
             created_at: write.now,
         };
         match present {
-            None if write.hopeful => write.insert_hoped_new(std::slice::from_ref(&usage))?,
-            None => write.insert(&usage)?,
+            None => write.insert_or_fail(&usage)?,
             Some(_) => write.update(&usage)?,
         }
         Ok((usage, true))

@@ -10,7 +10,7 @@ use trackway_store::{
 };
 
 use super::{Observing, place::name_part};
-use crate::{catalog::definition::save, context::Actor, delete::mark, error::Result, people::new_agent};
+use crate::{agent, context::Actor, definition::save, delete::mark, error::Result};
 
 /// The role of a session's main agent in its handle.
 const MAIN: &str = "main";
@@ -99,8 +99,8 @@ impl Observing<'_, '_> {
         owner: Id<kind::Person>,
         role_id: Option<Id<kind::Role>>,
     ) -> Result<Id<kind::Agent>> {
-        let mut new = new_agent(self.context, self.write, handle, owner);
-        new.runner = Runner::ClaudeCode;
+        let mut new = agent::new(self.context, self.write, handle, owner);
+        new.runner = Runner::of_client(&self.session.client);
         new.role_id = role_id;
         // The main agent of an interactive session is not held up; a subagent is asked what it learned.
         new.end_of_run = role_id.is_some();

@@ -2,12 +2,9 @@
 
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Id, kind};
-use trackway_store::{
-    Writer, params,
-    tables::{Run, Session},
-};
+use trackway_store::{Writer, params, tables::Run};
 
-use super::{lock_session, matching::is_client_id, place};
+use super::{matching::is_client_id, place, session_locked};
 use crate::{
     action::{Action, Done},
     context::Context,
@@ -16,11 +13,13 @@ use crate::{
     touched::Nothing,
 };
 
-/// Say that a session of Claude Code happens in your run; a sign of life, too
+/// Say that a session of a client happens in your run; a sign of life, too
 ///
 /// For hooks: it stands in no list, so no door offers it.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct AttachSession {
+    /// The name of the client
+    pub client: String,
     /// The session, as the client calls it
     pub session: String,
 }
@@ -40,15 +39,15 @@ impl Action for AttachSession {
         if !is_client_id(&self.session) {
             return Err(Rule::usage("this is not the id of a session").into());
         }
-        lock_session(write, &self.session)?;
-        let known = write.row_locked::<Session>("where tenant_id = ?1 and session_id = ?2", params![self.session])?;
+        write.lock_session(&self.session)?;
+        let known = session_locked(write, &self.client, &self.session)?;
         if let Some(held) = held(write, run)? {
             // A run has one session. Another that was started inside it is a run of its own.
             return Ok(Done::unchanged(known.is_some_and(|known| known.id == held)));
         }
         let session = match known {
             Some(session) => session,
-            None => place::new_session(context, write, &self.session, write.now)?,
+            None => place::new_session(context, write, &self.client, &self.session, write.now)?,
         };
         write.post(
             "update runs set session_id = ?3, attached = true where tenant_id = ?1 and id = ?2",

@@ -28,12 +28,12 @@ pub enum InSession {
 impl Core {
     /// Makes the context of the one run that is open in a session. The person who could do all of it anyway vouches for
     /// that; whether the run is still open is looked at again inside every write.
-    pub fn enter_session(&self, person: &Context, session: &str) -> Result<InSession> {
+    pub fn enter_session(&self, person: &Context, client: &str, session: &str) -> Result<InSession> {
         let found = self.store().read(person.tenant)?.query::<(Option<Id<kind::Run>>, Option<Id<kind::Agent>>)>(
             "select r.id, r.agent_id from sessions s
              left join runs r on r.tenant_id = s.tenant_id and r.session_id = s.id and r.status = ?3
-             where s.tenant_id = ?1 and s.session_id = ?2 order by r.id limit ?4",
-            params![session, RunStatus::Running, LOOKED_FOR],
+             where s.tenant_id = ?1 and s.session_id = ?2 and s.client = ?5 order by r.id limit ?4",
+            params![session, RunStatus::Running, LOOKED_FOR, client],
         )?;
         Ok(match found.as_slice() {
             [] => InSession::Unknown,

@@ -10,7 +10,7 @@ use trackway_store::{params, tables::Message};
 use uuid::Uuid;
 
 use super::Observing;
-use crate::{action::Resource, conversation::content, error::Result};
+use crate::{action::Resource, error::Result, message::content};
 
 impl Observing<'_, '_> {
     pub(super) fn reply(&mut self, seen: &Seen, said: &str, line: Option<&str>) -> Result<()> {

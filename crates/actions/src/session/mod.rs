@@ -1,11 +1,10 @@
-//! What was seen of Claude Code sessions, written down: by hooks as it happens, from transcripts afterwards.
+//! What was seen of sessions of clients, written down: by hooks as it happens, from transcripts afterwards.
 //!
 //! The observer context: facts about runs, recorded with their own time, into ended runs too. Every fact is an upsert,
 //! so that hooks and transcripts of one session make one record, in whatever order they speak.
 
 mod agent;
 mod attach;
-mod cleanup;
 mod closing;
 mod commit;
 mod entrance;
@@ -19,7 +18,6 @@ mod run;
 mod usage;
 
 pub use attach::AttachSession;
-pub use cleanup::{CleanupNullRole, CleanupOldSpawns, CleanupSession, Forget};
 pub use entrance::InSession;
 pub use import::{ImportNagger, Imported};
 
@@ -32,7 +30,7 @@ use trackway_domain::{
     observed::{Fact, Observation, Progress, Seen, Source},
 };
 use trackway_store::{
-    Engine, Writer, params,
+    Reader, Writer, params,
     tables::{File, Session, Subagent, Transcript},
 };
 use uuid::Uuid;
@@ -68,10 +66,35 @@ impl Core {
         })
     }
 
+    /// Writes what belongs to one event of a session, all or nothing. `then` looks at the record with all of it, and may add
+    /// an observation.
+    pub fn observe_event(
+        &self,
+        context: &Context,
+        observations: &[Observation],
+        then: impl Fn(&mut Reader<'_>) -> Result<Option<Observation>>,
+    ) -> Result<()> {
+        again_while_others_are_first(|| {
+            let mut write = self.begin(context)?;
+            let context = &settled(context, &mut write)?;
+            let mut recorded = false;
+            for observation in observations {
+                recorded |= write_down(context, &mut write, observation)? == Observed::Recorded;
+            }
+            if let Some(more) = then(&mut write)? {
+                recorded |= write_down(context, &mut write, &more)? == Observed::Recorded;
+            }
+            if recorded {
+                write.commit()?;
+            }
+            Ok(())
+        })
+    }
+
     /// Writes down what was seen of several sessions. SQLite has one writer anyway, and does it faster in one go, all or
     /// nothing; on PostgreSQL those who hold several sessions at once would come to wait for each other.
     pub fn observe_all(&self, context: &Context, observations: &[Observation]) -> Result<()> {
-        if self.store().engine() == Engine::Postgres {
+        if !self.store().prefers_one_transaction() {
             return observations.iter().try_for_each(|observation| self.observe(context, observation).map(drop));
         }
         again_while_others_are_first(|| {
@@ -86,7 +109,7 @@ impl Core {
 }
 
 fn write_down(context: &Context, write: &mut Writer<'_>, observation: &Observation) -> Result<Observed> {
-    lock_session(write, &observation.session)?;
+    write.lock_session(&observation.session)?;
     let known = match &observation.progress {
         Some(progress) => write.row::<Transcript>("where tenant_id = ?1 and path = ?2", params![progress.path])?,
         None => None,
@@ -109,16 +132,9 @@ fn write_down(context: &Context, write: &mut Writer<'_>, observation: &Observati
     Ok(Observed::Recorded)
 }
 
-/// One observer of a session at a time: matching looks at many rows, and two agents must never get one spawn.
-fn lock_session(write: &mut Writer<'_>, session: &str) -> Result<()> {
-    if write.engine() == Engine::Postgres {
-        write.query::<(bool,)>(
-            "select pg_advisory_xact_lock(hashtextextended(cast(cast(?1 as uuid) as text) || ?2, 2)) is null",
-            params![session],
-        )?;
-        write.after_waiting();
-    }
-    Ok(())
+/// The session of a client, held so that it cannot change until the commit.
+fn session_locked(write: &mut Writer<'_>, client: &str, session: &str) -> Result<Option<Session>> {
+    Ok(write.row_locked("where tenant_id = ?1 and session_id = ?2 and client = ?3", params![session, client])?)
 }
 
 /// Whether this part of a transcript comes right after what was read of it.
@@ -179,8 +195,7 @@ enum RunKey {
 impl<'a, 'w> Observing<'a, 'w> {
     /// Finds or makes the session. None when the only fact is that something unknown has begun in it or ended.
     fn open(context: &'a Context, write: &'a mut Writer<'w>, observation: &Observation) -> Result<Option<Self>> {
-        let known =
-            write.row_locked::<Session>("where tenant_id = ?1 and session_id = ?2", params![observation.session])?;
+        let known = session_locked(write, observation.client, &observation.session)?;
         let first = observation.facts.first().map_or(write.now, |seen| seen.at);
         let begins = observation.progress.is_some()
             || observation.facts.iter().any(|seen| match &seen.fact {
@@ -192,7 +207,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         let session = match known {
             Some(session) => session,
             None if !begins => return Ok(None),
-            None => place::new_session(context, write, &observation.session, first)?,
+            None => place::new_session(context, write, observation.client, &observation.session, first)?,
         };
         let mut observing = Self {
             context,
@@ -239,7 +254,7 @@ impl<'a, 'w> Observing<'a, 'w> {
         }
         match &seen.fact {
             Fact::Session(facts) => self.session_facts(seen, facts),
-            Fact::Prompt { text, hash } => self.prompt(seen, text, hash),
+            Fact::Prompt { text, hash, copies_get_new_ids } => self.prompt(seen, text, hash, *copies_get_new_ids),
             Fact::Notified { hash, tool_use_id } => self.notified(seen, hash, tool_use_id.as_deref()),
             Fact::SubagentStart { agent_type } => self.subagent_start(seen, agent_type.as_deref()),
             Fact::Subagent(facts) => self.subagent_facts(seen, facts),

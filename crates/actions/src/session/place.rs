@@ -16,7 +16,7 @@ use trackway_store::{
 use uuid::Uuid;
 
 use super::Observing;
-use crate::{action::Resource, catalog::definition::save, context::Context, error::Result};
+use crate::{action::Resource, context::Context, definition::save, error::Result};
 
 /// Characters of a role or a directory in a handle.
 const NAME_PART_MAX: usize = 80;
@@ -33,7 +33,13 @@ pub(super) struct Ground {
 }
 
 /// A session that was never seen. Its id is the client's, where that is a UUID nobody has.
-pub(super) fn new_session(context: &Context, write: &mut Writer<'_>, name: &str, at: Time) -> Result<Session> {
+pub(super) fn new_session(
+    context: &Context,
+    write: &mut Writer<'_>,
+    client: &str,
+    name: &str,
+    at: Time,
+) -> Result<Session> {
     let free = match Uuid::try_parse(name) {
         Ok(uuid)
             if write.query_unscoped::<(Uuid,)>("select id from registry where id = ?1", params![uuid])?.is_empty() =>
@@ -45,6 +51,7 @@ pub(super) fn new_session(context: &Context, write: &mut Writer<'_>, name: &str,
     let session = Session {
         id: free.map_or_else(|| write.new_id(), Id::from),
         tenant_id: context.tenant,
+        client: client.to_owned(),
         session_id: name.to_owned(),
         cwd: None,
         root: None,

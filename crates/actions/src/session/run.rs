@@ -94,8 +94,8 @@ struct Beginning<'a> {
 
 impl Observing<'_, '_> {
     /// A prompt begins a run, and is a message.
-    pub(super) fn prompt(&mut self, seen: &Seen, prompt: &str, hash: &str) -> Result<()> {
-        if self.is_copied(seen, hash)? {
+    pub(super) fn prompt(&mut self, seen: &Seen, prompt: &str, hash: &str, copies_get_new_ids: bool) -> Result<()> {
+        if copies_get_new_ids && self.is_copied(seen, hash)? {
             return Ok(());
         }
         let subagent = seen.agent.as_deref().map(|agent| self.subagent(agent, seen.at)).transpose()?;
@@ -182,18 +182,12 @@ impl Observing<'_, '_> {
         Ok(run)
     }
 
-    pub(super) fn is_old_client(&self) -> bool {
-        self.session.version.as_deref().is_some_and(|version| version.starts_with("1.0."))
-    }
-
-    /// Whether a prompt is a copy under another name: 1.0 clients give the lines that a resumed session repeats new ids.
-    /// The same prompt in this workspace was then answered by the same message.
+    /// Whether a prompt is a copy under another id: the same prompt in this workspace was then answered by the same message.
     fn is_copied(&mut self, seen: &Seen, hash: &str) -> Result<bool> {
         let Some(line) = seen.prompt.line.as_deref().filter(|_| seen.agent.is_none()) else {
             return Ok(false);
         };
-        let old = self.is_old_client();
-        let Some(answer) = self.answers.get(line).filter(|_| old) else {
+        let Some(answer) = self.answers.get(line) else {
             return Ok(false);
         };
         let earlier = self.write.one::<(Option<Id<kind::Session>>,)>(
@@ -368,7 +362,7 @@ impl Observing<'_, '_> {
             cause_id: None,
             chain_depth: parent.map_or(0, |(_, depth)| depth + 1),
             workspace_id: Some(workspace),
-            mode: RunMode::ClaudeCode,
+            mode: RunMode::of_client(&self.session.client),
             status: RunStatus::Running,
             outcome: None,
             final_message: None,

@@ -23,7 +23,7 @@ impl Observing<'_, '_> {
             Some(request) => format!("{} {request}", facts.message_id),
             None => format!("{} {}", self.session.session_id, facts.message_id),
         };
-        if facts.request_id.is_none() && self.is_old_client() && self.is_counted(&facts.message_id)? {
+        if facts.request_id.is_none() && facts.copies_get_new_ids && self.is_counted(&facts.message_id)? {
             return Ok(());
         }
         let model = facts.model.as_deref().map(|model| text::cut(&text::clean_line(model), text::LINE_MAX));
@@ -44,7 +44,7 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
-    /// Whether the line that this one copies was counted: a copy by a 1.0 client has lost its request.
+    /// Whether the line that this one copies was counted: a copy that got a new id has lost its request.
     fn is_counted(&mut self, message_id: &str) -> Result<bool> {
         let (from, to) = (format!("{message_id} "), format!("{message_id}!"));
         let sql = "select count(*) from run_usage where tenant_id = ?1 and once_key >= ?2 and once_key < ?3";

@@ -1,16 +1,8 @@
 //! Resources that live in studios: notes, decisions, commitments.
 
-mod archive;
-mod commitment;
-mod decision;
-mod note;
-mod vote;
+pub(crate) mod set;
 
-pub use archive::{ArchiveCommitment, ArchiveDecision, ArchiveNote, PinNote};
-pub use commitment::{Commit, CreateCommitment};
-pub use decision::{AddOptions, CloseDecision, CreateDecision};
-pub use note::{ConfirmRead, CreateNote, UpdateNote};
-pub use vote::CastVote;
+pub use set::SetStudio;
 
 use trackway_domain::{Error as Rule, Id, Ref, kind, text};
 use trackway_store::{
@@ -62,7 +54,7 @@ studio_row!(Decision, kind::Decision, "decision", "decisions", question);
 studio_row!(Commitment, kind::Commitment, "commitment", "commitments", title);
 
 /// The studio a reference names.
-fn studio(write: &mut Writer<'_>, reference: &Ref<kind::Studio>) -> Result<Studio> {
+pub(crate) fn studio(write: &mut Writer<'_>, reference: &Ref<kind::Studio>) -> Result<Studio> {
     let id = write.resolve(reference)?;
     Ok(write
         .row_shared::<Studio>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
@@ -84,7 +76,7 @@ pub(crate) fn resource<T: StudioRow>(write: &mut Writer<'_>, row: &T) -> Result<
     Ok(in_studio(row, &name.map_or_else(String::new, |(name,)| name)))
 }
 
-fn in_studio<T: StudioRow>(row: &T, studio: &str) -> Resource<T::Kind> {
+pub(crate) fn in_studio<T: StudioRow>(row: &T, studio: &str) -> Resource<T::Kind> {
     let path = format!("{studio}/{}/{}", T::TABLE, text::cut(row.title(), PATH_TITLE_MAX));
     Resource::inside(row.id(), row.studio_id(), path)
 }

@@ -26,7 +26,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use trackway_actions::Core;
-use trackway_domain::{Time, words::Memory};
+use trackway_domain::words::Memory;
 
 use super::{Arrival, Destination, EVENT_MAX, HookLog, PATIENCE_MS, Place, spool};
 use crate::{client::Clients, digest::digest};
@@ -39,7 +39,7 @@ pub const SWITCH: &str = "TRACKWAY_HOOK_KEEPER";
 
 /// How long a hook waits for an answer before it takes its event alone.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How long a keeper stays without an event.
+/// How long a daemon stays without an event.
 const STAYS: Duration = Duration::from_mins(10);
 /// How often it looks whether it should go, and how long a session is quiet before its transcripts are read on.
 const LOOKS_EVERY: Duration = Duration::from_secs(5);
@@ -256,7 +256,7 @@ impl Running {
             let Some(client) = self.place.clients.named(Some(&name)) else { continue };
             let bytes = event.into_bytes();
             let Ok(event) = client.hook_event(&bytes) else { continue };
-            let arrival = Arrival { at: Time::now(), memory: Memory::Off, client: name, token: None, bytes };
+            let arrival = Arrival { at: self.core.now(), memory: Memory::Off, client: name, token: None, bytes };
             let outcome = self.place.apply(&self.core, client, &event, &arrival);
             self.place.settle(client, &event, &arrival, outcome);
         }

@@ -145,8 +145,8 @@ impl HookEvent {
     }
 
     /// Facts of this event as one observation.
-    pub fn observation(&self, facts: Vec<Seen>) -> Observation {
-        Observation { session: self.session.clone(), source: Source::Hook, facts, progress: None }
+    pub fn observation(&self, client: &'static str, facts: Vec<Seen>) -> Observation {
+        Observation { client, session: self.session.clone(), source: Source::Hook, facts, progress: None }
     }
 
     /// The facts that the event states. `agent_trees` is the folder in which the client creates work trees for its agents.
@@ -159,7 +159,9 @@ impl HookEvent {
         match &self.happened {
             Happened::SessionStarted { .. } => vec![session()],
             Happened::Prompted { text } => {
-                vec![session(), seen(Fact::Prompt { text: redacted(text).into_owned(), hash: prompt_hash(text) })]
+                let (text, hash) = (redacted(text).into_owned(), prompt_hash(text));
+                // An event is no copy.
+                vec![session(), seen(Fact::Prompt { text, hash, copies_get_new_ids: false })]
             }
             Happened::Notified { hash, tool_use_id, outcome } => {
                 let notified = Fact::Notified { hash: hash.clone(), tool_use_id: tool_use_id.clone() };

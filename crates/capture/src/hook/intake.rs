@@ -1,16 +1,17 @@
 //! One event in an open database: its facts written down, what it points at read, and a word found for the agent.
 
-use std::{fs, path::Path};
+use std::{cell::Cell, fs, path::Path};
 
-use trackway_actions::{Context, Core, session::Observed};
+use trackway_actions::{Context, Core};
 use trackway_domain::{
     Id, Time, closing, kind,
-    observed::{CommitFacts, Fact, FileFacts, Place, PromptKey, Seen, SessionFacts},
+    observed::{CommitFacts, Fact, FileFacts, Observation, Place, PromptKey, Seen, SessionFacts},
     text,
     wake_context::fenced_within,
     words::{ChangeEvidence, FileChange, Memory},
     work_tree::head_of,
 };
+use trackway_store::Reader;
 use trackway_views::{
     session::{Standing, StandingAgent, heads, last_change, main_agent, standing},
     transcript,
@@ -38,6 +39,11 @@ const IDENTITY_MAX: usize = 3_000;
 const READ_AT_END_MAX: u64 = 8 << 20;
 /// Files that a shell is said to have changed in one run.
 const OBSERVED_MAX: usize = 200;
+/// Bytes of transcripts above which an event is written in several transactions: others write meanwhile.
+const TOGETHER_MAX: i64 = 8 << 20;
+
+/// Looks at the record with all of an event in it, and may add an observation.
+type Then<'a> = dyn Fn(&mut Reader<'_>) -> trackway_actions::Result<Option<Observation>> + 'a;
 
 /// Applies the spooled events, for every client.
 pub fn apply_spooled(core: &Core, context: &Context, log: &HookLog, clients: Clients) -> Result<()> {
@@ -84,7 +90,7 @@ pub struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    /// Writes an event, reads the transcripts that it points at, and finds what to answer the agent.
+    /// Writes an event and what is new in the transcripts that it points at, and finds what to answer the agent.
     pub fn take(&self, event: &HookEvent, memory: Memory, at: Time) -> Result<Option<Answer>> {
         let mut facts = event.facts(self.client.agent_trees(), at);
         if let Some(stop) = event.stop().filter(|stop| stop.after_hook)
@@ -94,51 +100,32 @@ impl Intake<'_> {
             let fact = Fact::Closing { answer: answer.clone() };
             facts.push(Seen::new(at, event.agent.as_deref(), &event.prompt(), fact));
         }
-        if !facts.is_empty() {
-            self.core.observe(self.context, &event.observation(facts))?;
-        }
         if event.may_have_committed() || event.stop().is_some() {
-            self.look_around(event, at)?;
+            facts.extend(self.look_around(event, at)?);
+        }
+        let mut batch = Batch { intake: self, event, observations: Vec::new(), bytes: 0 };
+        if !facts.is_empty() {
+            batch.observations.push(event.observation(self.client.name(), facts));
         }
         let waiting: u64 =
             event.read.iter().map(|transcript| transcript.path.metadata().map_or(0, |file| file.len())).sum();
-        if matches!(event.happened, Happened::SessionEnded) && waiting > READ_AT_END_MAX {
+        let is_for_later = matches!(event.happened, Happened::SessionEnded) && waiting > READ_AT_END_MAX;
+        let read = if is_for_later {
             self.read_later(event, at);
+            Ok(())
         } else {
-            for transcript in &event.read {
-                self.read(transcript)?;
-            }
-        }
-        self.answer(event, memory, at)
+            event.read.iter().try_for_each(|transcript| batch.read(transcript))
+        };
+        // A transcript that cannot be read keeps nothing else out. But an agent whose event failed gets no answer, so it is not
+        // recorded as asked.
+        let memory = if read.is_ok() { memory } else { Memory::Off };
+        let answer = batch.finish(memory, at)?;
+        read.map(|()| answer)
     }
 
     fn standing(&self, event: &HookEvent) -> Result<Option<Standing>> {
-        Ok(standing(&mut self.core.store().read(self.context.tenant)?, &event.session, event.agent.as_deref())?)
-    }
-
-    /// Who a session is of that has only begun.
-    fn main_agent(&self, event: &HookEvent) -> Result<Option<StandingAgent>> {
-        if event.agent.is_some() {
-            return Ok(None);
-        }
         let mut read = self.core.store().read(self.context.tenant)?;
-        Ok(main_agent(&mut read, &event.session, self.context.actor.id())?)
-    }
-
-    /// Reads on in a transcript.
-    fn read(&self, transcript: &Transcript) -> Result<()> {
-        let path = transcript.path.to_string_lossy();
-        let mark = transcript::read_to(&mut self.core.store().read(self.context.tenant)?, &path)?.map(Mark::from);
-        if !has_news(&transcript.path, mark.as_ref()) {
-            return Ok(());
-        }
-        let mut outcome = Ok(Observed::Recorded);
-        self.client.read_transcript(transcript, mark.as_ref(), &mut |observation| {
-            outcome = self.core.observe(self.context, &observation);
-            if matches!(outcome, Ok(Observed::Recorded)) { Flow::Continue } else { Flow::Stop }
-        })?;
-        outcome?;
-        Ok(())
+        Ok(standing(&mut read, self.client.name(), &event.session, event.agent.as_deref())?)
     }
 
     /// A session that ends has little time: the next event reads the rest of it.
@@ -154,39 +141,73 @@ impl Intake<'_> {
         }
     }
 
-    /// Looks for commits that appeared where the agent is, and at the end of a run for files that a command changed.
-    fn look_around(&self, event: &HookEvent, at: Time) -> Result<()> {
-        let heads = heads(&mut self.core.store().read(self.context.tenant)?, &event.session)?;
+    /// Finds commits that appeared where the agent is, and at the end of a run files that a command changed.
+    ///
+    /// Git may take seconds, so this comes before the transaction: the record is read as it was before the event.
+    fn look_around(&self, event: &HookEvent, at: Time) -> Result<Vec<Seen>> {
+        let heads = heads(&mut self.core.store().read(self.context.tenant)?, self.client.name(), &event.session)?;
         let find = |cwd: &str| work_tree::find(cwd, self.client.agent_trees());
         let mut places: Vec<Place> = event.cwd.as_deref().map(find).into_iter().collect();
         // Most commands commit nothing, and that much is seen in two small files.
         if event.stop().is_none() && !places.iter().any(|place| moved(place, heads.as_deref()).is_some()) {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let Some(now) = self.standing(event)? else { return Ok(()) };
-        let Some(shell) = now.shell_at.filter(|shell| *shell >= now.started_at) else { return Ok(()) };
+        let now = self.standing(event)?;
+        // The command that this event tells of is the last one, and begins a run where there is none.
+        let command = event.may_have_committed().then_some(at);
+        let Some(started_at) = now.as_ref().map(|now| now.started_at).or(command) else { return Ok(Vec::new()) };
+        let shell = now.as_ref().and_then(|now| now.shell_at).max(command);
+        let Some(shell) = shell.filter(|shell| *shell >= started_at) else { return Ok(Vec::new()) };
         // The main agent may have gone elsewhere in the end.
-        let home = now.root.as_deref().filter(|_| event.agent.is_none()).map(find);
+        let root = now.as_ref().and_then(|now| now.root.as_deref());
+        let home = root.filter(|_| event.agent.is_none()).map(find);
         places.extend(home.filter(|home| places.iter().all(|place| place.root != home.root)));
         let prompt = event.prompt();
         let mut facts = Vec::new();
         for place in &places {
             let seen = |fact| Seen::new(at, event.agent.as_deref(), &prompt, fact).seen_in(Some(place.clone()));
             if let Some((root, head)) = moved(place, heads.as_deref()) {
-                let new = new_commits(root, heads.as_deref(), &head, now.started_at);
+                let new = new_commits(root, heads.as_deref(), &head, started_at);
                 facts.extend(new.into_iter().map(|commit| seen(Fact::Commit(commit))));
                 let at_head = SessionFacts { root: place.root.clone(), head: Some(head), ..SessionFacts::default() };
                 facts.push(Seen::new(at, None, &PromptKey::default(), Fact::Session(Box::new(at_head))));
             }
             if event.stop().is_some_and(|stop| !stop.after_hook) {
-                let changed = self.changed_by_commands(place, now.started_at, shell)?;
+                let changed = self.changed_by_commands(place, started_at, shell)?;
                 facts.extend(changed.into_iter().map(|file| seen(Fact::File(file))));
             }
         }
-        if !facts.is_empty() {
-            self.core.observe(self.context, &event.observation(facts))?;
+        Ok(facts)
+    }
+
+    /// What to answer an agent that starts or stops, and what that adds to the record.
+    fn answer(
+        &self,
+        read: &mut Reader<'_>,
+        event: &HookEvent,
+        memory: Memory,
+        at: Time,
+    ) -> trackway_actions::Result<(Option<Answer>, Option<Observation>)> {
+        let (client, agent) = (self.client.name(), event.agent.as_deref());
+        let now = standing(read, client, &event.session, agent)?;
+        if event.is_start() {
+            let run = now.as_ref().filter(|now| now.is_open).map(|now| now.run_id);
+            let who = match now {
+                Some(now) => Some(now.who),
+                // A session that has only begun has no run yet.
+                None if agent.is_none() => main_agent(read, client, &event.session, self.context.actor.id())?,
+                None => None,
+            };
+            return Ok((who.map(|who| Answer::Context(context_of(&who, run))), None));
         }
-        Ok(())
+        let Some(now) = now else { return Ok((None, None)) };
+        let wanted = now.who.end_of_run || (memory == Memory::All && agent.is_none());
+        if !wanted || !now.spawned || now.asked_at.is_some() {
+            return Ok((None, None));
+        }
+        let asked = Seen::new(at, agent, &event.prompt(), Fact::Asked);
+        let prompt = closing::prompt(&now.who.handle, now.who.scratchpad.as_deref(), agent.is_some());
+        Ok((Some(Answer::Continue(prompt)), Some(event.observation(client, vec![asked]))))
     }
 
     /// Files that changed while the run ran commands, and that no tool told of.
@@ -226,29 +247,75 @@ impl Intake<'_> {
         }
         Ok(facts)
     }
+}
 
-    /// What the agent is told: who it is when it starts, the end-of-run prompt when it stops.
-    fn answer(&self, event: &HookEvent, memory: Memory, at: Time) -> Result<Option<Answer>> {
+/// What belongs to one event, on its way to one transaction.
+struct Batch<'a> {
+    intake: &'a Intake<'a>,
+    event: &'a HookEvent,
+    observations: Vec<Observation>,
+    /// Bytes of transcripts that the observations were read from.
+    bytes: i64,
+}
+
+impl Batch<'_> {
+    /// Reads on in a transcript.
+    fn read(&mut self, transcript: &Transcript) -> Result<()> {
+        let Intake { core, context, client, .. } = self.intake;
+        let path = transcript.path.to_string_lossy();
+        let mark = transcript::read_to(&mut core.store().read(context.tenant)?, &path)?.map(Mark::from);
+        if !has_news(&transcript.path, mark.as_ref()) {
+            return Ok(());
+        }
+        let mut outcome = Ok(());
+        client.read_transcript(transcript, mark.as_ref(), &mut |observation| {
+            self.bytes += observation.progress.as_ref().map_or(0, |progress| progress.to - progress.from);
+            self.observations.push(observation);
+            if self.bytes >= TOGETHER_MAX {
+                outcome = self.write(&|_| Ok(None));
+            }
+            if outcome.is_ok() { Flow::Continue } else { Flow::Stop }
+        })?;
+        outcome
+    }
+
+    /// Writes what was collected, in one transaction: the session of the event first, then those of other transcripts.
+    fn write(&mut self, then: &Then<'_>) -> Result<()> {
+        let Intake { core, context, .. } = self.intake;
+        self.bytes = 0;
+        let (own, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.observations).into_iter().partition(|one| one.session == self.event.session);
+        let written = match core.observe_event(context, &own, then) {
+            // One that cannot be written keeps no other out.
+            Err(error) if !error.is_passing() && own.len() > 1 => {
+                let each = own.iter().map(|one| core.observe(context, one).map(drop));
+                let outcomes: Vec<_> = each.chain([core.observe_event(context, &[], then)]).collect();
+                outcomes.into_iter().collect()
+            }
+            outcome => outcome,
+        };
+        let others: Vec<_> = others.iter().map(|one| core.observe(context, one).map(drop)).collect();
+        Ok([written].into_iter().chain(others).collect::<trackway_actions::Result<()>>()?)
+    }
+
+    /// Writes the rest, and finds what the agent is told: who it is when it starts, the end-of-run prompt when it stops.
+    fn finish(&mut self, memory: Memory, at: Time) -> Result<Option<Answer>> {
+        let event = self.event;
         let stops = event.stop().is_some_and(|stop| !stop.after_hook) && memory != Memory::Off;
-        if !event.is_start() && !stops {
+        let is_asking = event.is_start() || stops;
+        if self.observations.is_empty() && !is_asking {
             return Ok(None);
         }
-        let now = self.standing(event)?;
-        if event.is_start() {
-            let run = now.as_ref().filter(|now| now.is_open).map(|now| now.run_id);
-            let known = now.map(|now| now.who);
-            let who = known.map_or_else(|| self.main_agent(event), |known| Ok(Some(known)))?;
-            return Ok(who.map(|who| Answer::Context(context_of(&who, run))));
-        }
-        let Some(now) = now else { return Ok(None) };
-        let is_subagent = event.agent.is_some();
-        let wanted = now.who.end_of_run || (memory == Memory::All && !is_subagent);
-        if !wanted || !now.spawned || now.asked_at.is_some() {
-            return Ok(None);
-        }
-        let asked = Seen::new(at, event.agent.as_deref(), &event.prompt(), Fact::Asked);
-        self.core.observe(self.context, &event.observation(vec![asked]))?;
-        Ok(Some(Answer::Continue(closing::prompt(&now.who.handle, now.who.scratchpad.as_deref(), is_subagent))))
+        let (intake, answer) = (self.intake, Cell::new(None));
+        self.write(&|read| {
+            if !is_asking {
+                return Ok(None);
+            }
+            let (found, asked) = intake.answer(read, event, memory, at)?;
+            answer.set(found);
+            Ok(asked)
+        })?;
+        Ok(answer.take())
     }
 }
 

@@ -151,7 +151,7 @@ impl Place {
         arrival: &Arrival,
     ) -> Result<Option<Answer>> {
         let context = core.enter(&self.user)?;
-        attach(core, arrival.token.as_ref(), &event.session)?;
+        attach(core, arrival.token.as_ref(), client.name(), &event.session)?;
         apply_spooled(core, &context, &self.log, self.clients)?;
         let intake = Intake { core, context: &context, log: &self.log, client };
         intake.take(event, arrival.memory, arrival.at)
@@ -185,10 +185,10 @@ impl Place {
 
 /// A session that was given a run's token happens in that run, and each event shows that the run is alive. A session whose
 /// token is dead, or is not a run's, is a session like any other.
-fn attach(core: &Core, token: Option<&String>, session: &str) -> Result<()> {
+fn attach(core: &Core, token: Option<&String>, client: &str, session: &str) -> Result<()> {
     let Some(token) = token else { return Ok(()) };
     let attached = core.enter(&Credential::Token(Secret(token.clone()))).and_then(|run| match run.run {
-        Some(_) => core.execute(&run, &AttachSession { session: session.to_owned() }),
+        Some(_) => core.execute(&run, &AttachSession { client: client.to_owned(), session: session.to_owned() }),
         None => Ok(false),
     });
     match attached {

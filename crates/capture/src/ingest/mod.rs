@@ -57,7 +57,7 @@ pub struct Ingested {
 
 /// A part that was read, or the end of a file.
 enum Part {
-    Read(Observation),
+    Read(Box<Observation>),
     End(std::io::Result<Tally>),
 }
 
@@ -174,7 +174,7 @@ fn read_some(jobs: &[Job], first: usize, parts: &SyncSender<Vec<Part>>) {
     for Job { client, transcript, mark } in jobs.iter().skip(first).step_by(READERS) {
         let tally = client.read_transcript(transcript, mark.as_ref(), &mut |observation| {
             bytes += length(&observation);
-            read.push(Part::Read(observation));
+            read.push(Part::Read(Box::new(observation)));
             if bytes >= HANDED_ON {
                 bytes = 0;
                 flow = parts.send(std::mem::take(&mut read)).map_or(Flow::Stop, |()| Flow::Continue);
@@ -211,7 +211,7 @@ fn write_all(
             match part {
                 Part::Read(observation) => {
                     bytes += length(&observation);
-                    waiting.push(observation);
+                    waiting.push(*observation);
                     if bytes >= TOGETHER {
                         write_together(core, context, &waiting, ingested)?;
                         progress.add(u64::try_from(bytes).unwrap_or_default());

@@ -20,13 +20,14 @@ use crate::{
 };
 
 pub fn command() -> Command {
+    let clients = CLIENTS.display_names();
     Command::new("ingest")
-        .about("Read Claude Code's transcripts into the record: sessions, subagents, runs, files, usage")
-        .long_about(
-            "Read Claude Code's transcripts into the record: sessions, subagents, runs, files, usage\n\n\
+        .about(format!("Read {clients}'s transcripts into the record: sessions, subagents, runs, files, usage"))
+        .long_about(format!(
+            "Read {clients}'s transcripts into the record: sessions, subagents, runs, files, usage\n\n\
              Without paths: all of them, or in a project's database the project's own. A second run reads only new lines; \
              --full reads them from the start, and restores what a clean-up removed.",
-        )
+        ))
         .arg(
             Arg::new("paths")
                 .value_name("PATH")

@@ -1,6 +1,7 @@
 //! What a doctor found.
 
 use serde_json::Value;
+use trackway_clients::CLIENTS;
 
 use super::{Page, dim, heading};
 
@@ -8,7 +9,8 @@ impl Page {
     pub(super) fn doctor(&self, data: &Value) -> String {
         let mut lines = vec![format!("{} {}", dim("database"), self.cell(data, "database"))];
         lines.push(format!("{}   {}, schema {}", dim("engine"), self.cell(data, "engine"), self.cell(data, "schema")));
-        let hooks = if data["hooks"] == true { "installed" } else { "not installed: trackway connect claude-code" };
+        let missing = || format!("not installed: {}", CLIENTS.connect_command());
+        let hooks = if data["hooks"] == true { "installed".to_owned() } else { missing() };
         lines.push(format!("{}    {hooks}", dim("hooks")));
         let findings = data["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
         if findings.is_empty() {

@@ -1,6 +1,7 @@
 //! Where things stand, and what to do next.
 
 use serde_json::{Value, json};
+use trackway_clients::CLIENTS;
 use trackway_views::assignment::LeftAlone;
 
 use super::{Page, dim, heading};
@@ -62,7 +63,10 @@ impl Page {
         };
         parts.push(match (&data["hooked_at"], &data["hooks"]) {
             (Value::Null, Value::Bool(true)) => dim("hooks are installed, and none has fired yet"),
-            (Value::Null, _) => dim("no hooks: trackway connect claude-code records what Claude Code does"),
+            (Value::Null, _) => {
+                let (connect, clients) = (CLIENTS.connect_command(), CLIENTS.display_names());
+                dim(&format!("no hooks: {connect} records what {clients} does"))
+            }
             (at, hooks) => {
                 let here = if *hooks == true { "" } else { "; there are none in the settings here" };
                 format!("{} fired last at {}{here}", heading("hooks"), self.shown("hooked_at", at))

@@ -6,12 +6,12 @@ use std::{
     os::unix::net::UnixStream,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 use trackway_store::Url;
-use trackway_testkit::Engine;
+use trackway_testkit::{Engine, wait_until};
 
 use crate::{
     hook::{Session, whole_session},
@@ -86,11 +86,7 @@ impl Kept<'_> {
 
 #[track_caller]
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(what, Duration::from_secs(30), || is_so().then_some(()));
 }
 
 fn signal(process: u32, name: &str) {

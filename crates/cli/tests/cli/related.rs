@@ -108,6 +108,9 @@ both_engines! {
         let dropped = if text(&schema["engine"]).eq_ignore_ascii_case("sqlite") { "constraint" } else { "write_path" };
         assert_eq!(kept_by("task_variants", "variant", "tasks"), "write_path");
         assert_eq!(kept_by("task_revisions", "run_id", "runs"), "write_path");
+        assert_eq!(kept_by("tasks", "current_id", "tasks"), "write_path");
+        assert_eq!(kept_by("queue_items", "run_task_id", "tasks"), "write_path");
+        assert_eq!(kept_by("task_spawns", "matched_agent_id", "subagents"), "write_path");
         assert_eq!(kept_by("task_links", "from_task_id", "tasks"), "constraint");
         assert_eq!(kept_by("runs", "agent_id", "agents"), dropped);
         let shown = |format: &str| terminal.runs(&["db", "show", "--format", format]).stdout;

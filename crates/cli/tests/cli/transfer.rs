@@ -6,12 +6,12 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 use trackway_store::{Url, connection::Connection};
-use trackway_testkit::Engine;
+use trackway_testkit::{Engine, poll};
 
 use crate::terminal::{Ran, Terminal, both_engines, column, ran, ran_with_input, text};
 
@@ -234,12 +234,8 @@ both_engines! {
 /// Runs a command and kills it after a while. Says whether it was done before that.
 fn killed_after(mut command: Command, wait: Duration) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let started = Instant::now();
-    while started.elapsed() < wait {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.success();
-        }
-        thread::sleep(Duration::from_micros(200));
+    if let Some(status) = poll(wait, || child.try_wait().unwrap()) {
+        return status.success();
     }
     child.kill().unwrap();
     child.wait().unwrap().success()

@@ -5,12 +5,12 @@ use std::{
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 use trackway_store::{Url, connection::Connection};
-use trackway_testkit::{CrashingServer, Engine};
+use trackway_testkit::{CrashingServer, Engine, wait_until};
 
 use crate::hook::connection;
 use crate::terminal::{Terminal, both_engines, column, text};
@@ -60,15 +60,8 @@ fn last_run(terminal: &Terminal) -> Value {
 
 /// Waits until a question has the answer that is wanted.
 #[track_caller]
-pub fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_mins(1);
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(Instant::now() < patience, "it did not come to pass");
-        thread::sleep(Duration::from_millis(20));
-    }
+pub fn until<T>(found: impl FnMut() -> Option<T>) -> T {
+    wait_until("it is so", Duration::from_mins(1), found)
 }
 
 fn status(terminal: &Terminal, item: &str) -> String {

@@ -12,12 +12,14 @@ use trackway_capture::{
 };
 use trackway_domain::Time;
 
+use crate::connect::FOLDER;
+
 /// Bytes of a file in which its session must be named.
 const PEEK: u64 = 256 << 10;
 
 /// Where Claude Code keeps its transcripts.
 pub fn default_folder() -> Option<PathBuf> {
-    let set = std::env::var_os("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let set = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let home =
         || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".claude"));
     set.or_else(home).map(|folder| folder.join("projects"))

@@ -1,8 +1,10 @@
 //! The adapter of Claude Code: its hook events, transcripts and settings.
 
 mod agent_file;
+mod connect;
 pub mod discover;
 pub mod event;
+mod launch;
 pub mod line;
 pub mod notification;
 pub mod plugin;
@@ -17,12 +19,40 @@ use std::{
 };
 
 use trackway_capture::{
-    client::Client,
+    client::{Client, SessionVariables},
+    connection::Connection,
     discovery::Found,
     hook::{Answer, Header, HookEvent},
+    launch::Launcher,
     transcript::{Flow, Mark, Tally, Transcript},
 };
 use trackway_domain::observed::Observation;
+
+/// The name in the database.
+const NAME: &str = "claude_code";
+/// Set by the client for the MCP servers it starts, from 2.1 on (read from 2.1.197): which session it was then.
+const SESSION: &str = "CLAUDE_CODE_SESSION_ID";
+/// Set by the client for what it starts.
+const MARK: &str = "CLAUDECODE";
+
+/// Every environment variable that the client takes or sets.
+const VARIABLES: &[(&str, &str)] = &[
+    (
+        connect::FOLDER,
+        "Where Claude Code's settings for the user are (`~/.claude` by default), as Claude Code takes it.",
+    ),
+    (
+        SESSION,
+        "Set by Claude Code for `trackway mcp`: its session. Without a token, the one run that is open in that session acts; where there is none, or several, the person does, and is told so.",
+    ),
+    (MARK, "Set by Claude Code for what it starts; `trackway mcp` says so when it is not told the session."),
+    (
+        launch::CLIENT,
+        "The Claude Code that a worker starts for agents of that kind, with arguments it should always have: `claude --allowedTools Bash`. `claude` by default.",
+    ),
+    (launch::SETTINGS, "Set for that client: its settings, with our hooks."),
+    (launch::MODEL, "Set for that client: the model of its agent."),
+];
 
 /// The folder, below the top of a work tree, in which the client creates work trees for its agents.
 const AGENT_TREES: &str = ".claude/worktrees";
@@ -33,11 +63,15 @@ pub struct ClaudeCode;
 
 impl Client for ClaudeCode {
     fn name(&self) -> &'static str {
-        "claude_code"
+        NAME
     }
 
     fn display_name(&self) -> &'static str {
         "Claude Code"
+    }
+
+    fn command_name(&self) -> &'static str {
+        "claude-code"
     }
 
     fn agent_trees(&self) -> Option<&'static str> {
@@ -83,5 +117,21 @@ impl Client for ClaudeCode {
 
     fn hook_answer(&self, event: &HookEvent, answer: &Answer) -> String {
         event::rendered(event, answer)
+    }
+
+    fn connection(&self) -> &dyn Connection {
+        self
+    }
+
+    fn launcher(&self) -> Option<&dyn Launcher> {
+        Some(self)
+    }
+
+    fn session_variables(&self) -> SessionVariables {
+        SessionVariables { session: SESSION, mark: MARK }
+    }
+
+    fn variables(&self) -> &'static [(&'static str, &'static str)] {
+        VARIABLES
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trackway_domain::words::Memory;
 
-use crate::settings::{Wanted, servers};
+use crate::settings::{Hooks, Wanted, servers};
 
 /// The name of the plugin, by which its manifest is known again.
 pub const NAME: &str = "trackway";

@@ -68,6 +68,13 @@ pub struct State {
     warms_up: bool,
 }
 
+impl State {
+    /// Version 1.0 gives the lines that a resumed session repeats new ids, and leaves out the ids of requests.
+    fn copies_get_new_ids(&self) -> bool {
+        self.version.as_deref().is_some_and(|version| version.starts_with("1.0."))
+    }
+}
+
 /// Where one agent is in its turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -317,7 +324,8 @@ impl Reading {
             let tool_use_id = self.notified(text).and_then(|(_, call)| call);
             self.push(at, name, Fact::Notified { hash, tool_use_id });
         } else {
-            self.push(at, name, Fact::Prompt { text: redacted(text).into_owned(), hash });
+            let copies_get_new_ids = self.state.copies_get_new_ids();
+            self.push(at, name, Fact::Prompt { text: redacted(text).into_owned(), hash, copies_get_new_ids });
         }
         self.notification(text, at);
     }
@@ -358,6 +366,7 @@ impl Reading {
                 output_tokens: usage.output_tokens,
                 cache_creation_tokens: usage.cache_creation_input_tokens,
                 cache_read_tokens: usage.cache_read_input_tokens,
+                copies_get_new_ids: self.state.copies_get_new_ids(),
             };
             self.usage(at, &name, facts);
         }

@@ -7,7 +7,7 @@ use trackway_domain::{
     observed::{Fact, Observation, PromptKey, Seen, SessionFacts},
 };
 
-use crate::{agent_file, line, reading::Reading};
+use crate::{NAME, agent_file, line, reading::Reading};
 
 /// Reads what is new in a transcript, and hands it on in parts.
 pub fn read(
@@ -19,7 +19,7 @@ pub fn read(
         transcript,
         reading: Reading::new(path, transcript.agent.as_deref(), serde_json::from_value(state).unwrap_or_default()),
     };
-    read_lines(transcript, mark, reader, sink)
+    read_lines(NAME, transcript, mark, reader, sink)
 }
 
 /// Reads the lines of one file.

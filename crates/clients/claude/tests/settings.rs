@@ -4,7 +4,9 @@
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Value, json};
-use trackway_client_claude::settings::{Wanted, connect, connected_memory, disconnect, hooks::EVENTS, hooks::is_ours};
+use trackway_client_claude::settings::{
+    Hooks, Wanted, connect, connected_memory, disconnect, hooks::EVENTS, hooks::is_ours,
+};
 use trackway_domain::words::Memory;
 
 fn wanted(program: &str) -> Wanted {

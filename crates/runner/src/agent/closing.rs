@@ -15,7 +15,7 @@ use crate::{
 /// How long it may take, with all its tries.
 pub const CLOSING: Duration = Duration::from_mins(1);
 
-/// Tokens that are left for the reply.
+/// Tokens that are left for the reply, but at most half of what the model takes.
 const REPLY_TOKENS: usize = 8_192;
 /// Bytes that a token has at least: English has four and more, other scripts about three.
 const TOKEN_BYTES: usize = 3;
@@ -69,7 +69,8 @@ impl Last<'_> {
         let prompt = closing::prompt_after(ended, false);
         let described: usize =
             tools.iter().map(|tool: &Tool| tool.description.len() + tool.schema().to_string().len()).sum();
-        let whole = self.means.settings.context_tokens.saturating_sub(REPLY_TOKENS) * TOKEN_BYTES;
+        let context = self.means.settings.context_tokens;
+        let whole = (context - REPLY_TOKENS.min(context / 2)) * TOKEN_BYTES;
         let left = whole.saturating_sub(system.len() + described + prompt.len());
         let mut turns = cut::middle(turns, left);
         turns.push(Turn::User(vec![prompt]));

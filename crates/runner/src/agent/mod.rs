@@ -21,7 +21,7 @@ use trackway_actions::{
     scratchpad::UpdateScratchpad,
 };
 use trackway_domain::{
-    Error as Rule, ErrorKind, Id, Time,
+    Error as Rule, ErrorKind, Id,
     canary::Canary,
     capability::{self, Allowance},
     kind, text,
@@ -60,8 +60,6 @@ const ANSWER_SHOWN: usize = 300;
 const LAST_CALL: Duration = Duration::from_secs(10);
 /// Result of the `done` and `error` calls. Providers require one before the next prompt.
 const HAS_ENDED: &str = "Your run has ended.";
-/// The error of an agent that gives no reason.
-const NO_REASON: &str = "Agent encountered an error";
 /// Turns left at which the model is told how many there are.
 const TURNS_TOLD: i64 = 3;
 
@@ -326,8 +324,7 @@ impl Loop<'_> {
                     Shown::plain(HAS_ENDED)
                 }
                 Ok(Intent::Error { message }) => {
-                    let error = if message.trim().is_empty() { NO_REASON.to_owned() } else { message };
-                    over = Some(Ended::AgentError { error });
+                    over = Some(Ended::AgentError { error: message });
                     Shown::plain(HAS_ENDED)
                 }
                 Ok(intent) => self.act(intent)?,
@@ -462,7 +459,7 @@ fn timed_out() -> Ended {
 /// The scratchpad of an agent, as it now stands.
 pub fn scratchpad_of(core: &Core, context: &Context, acting: &Acting) -> Result<ScratchpadShown> {
     let question = GetScratchpad { agent: acting.agent_id.into() };
-    core.read(context, |reader| Ok(question.answer(reader, Time::now())?))
+    core.read(context, |reader| Ok(question.answer(reader, core.now())?))
 }
 
 /// The tools that requests of a conversation name.

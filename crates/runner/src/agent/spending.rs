@@ -35,7 +35,7 @@ pub fn has_spent_enough(core: &Core, context: &Context, acting: &Acting) -> Resu
     let Some(limit) = acting.spend_limit else {
         return Ok(None);
     };
-    let today = midnight(Time::now());
+    let today = midnight(core.now());
     let spent = core.read(context, |reader| Ok(assignment::spent_since(reader, acting.agent_id, today)?))?;
     let spent = spent.unwrap_or_default();
     Ok((spent >= limit).then(|| Ended::SpendLimit {

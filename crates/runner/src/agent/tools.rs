@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 use trackway_domain::closing;
 
-use crate::model::{Call, Reply, Tool};
+use crate::{
+    executor::{AGENT_ERROR, TASK_COMPLETED},
+    model::{Call, Reply, Tool},
+};
 
 /// What an agent is offered.
 pub const TOOLS: &[Tool] = &[
@@ -117,6 +120,12 @@ fn read(name: &str, input: &Value) -> Result<Intent, String> {
         Value::Null => Err(format!("{name} needs {field:?}, a text")),
         _ => Err(format!("{field:?} of {name} is not a text")),
     };
+    // An agent that ends its run without a message still ends it.
+    let message = |default: &str| match &input["message"] {
+        Value::Null => Ok(default.to_owned()),
+        Value::String(given) if given.trim().is_empty() => Ok(default.to_owned()),
+        _ => text("message"),
+    };
     Ok(match name {
         "fetch_page" | "navigate" => {
             let from = match &input["from"] {
@@ -144,8 +153,8 @@ fn read(name: &str, input: &Value) -> Result<Intent, String> {
             Intent::ExecuteAction { path, action, params }
         }
         "search" => Intent::Search { words: text("words")? },
-        "done" => Intent::Done { message: text("message")? },
-        "error" => Intent::Error { message: text("message")? },
+        "done" => Intent::Done { message: message(TASK_COMPLETED)? },
+        "error" => Intent::Error { message: message(AGENT_ERROR)? },
         _ => {
             let known: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
             return Err(format!("there is no tool {name:?}; there are: {}", known.join(", ")));
@@ -237,6 +246,21 @@ mod tests {
             said("{\"type\":\"execute\",\"action\":\"create_note\",\"params\":{\"title\":\"x\"}}"),
             Wanted::InText(execute)
         );
+    }
+
+    #[test]
+    fn a_run_that_ends_without_a_message_gets_the_default_message() {
+        for (text, message) in
+            [("", ""), (",\"message\":null", ""), (",\"message\":\" \"", ""), (",\"message\":\"so\"", "so")]
+        {
+            let or = |default: &str| if message.is_empty() { default.to_owned() } else { message.to_owned() };
+            let done = Wanted::InText(Intent::Done { message: or("Task completed") });
+            assert_eq!(said(&format!("{{\"type\":\"done\"{text}}}")), done);
+            let error = Wanted::InText(Intent::Error { message: or("Agent encountered an error") });
+            assert_eq!(said(&format!("{{\"type\":\"error\"{text}}}")), error);
+        }
+        let Wanted::Unreadable(why) = said("{\"type\":\"done\",\"message\":7}") else { panic!() };
+        assert_eq!(why, "\"message\" of done is not a text");
     }
 
     #[test]

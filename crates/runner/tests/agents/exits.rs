@@ -305,7 +305,7 @@ engines! {
         let taken = lab.takes();
         let wait = trackway_actions::queue::HeartbeatItem { id: taken.id.into(), fence: taken.fence, lease: Some(1) };
         lab.house.does(wait).unwrap();
-        std::thread::sleep(Duration::from_millis(1_100));
+        lab.house.advance(Duration::from_secs(1));
         // Nobody drives it any more; whoever takes next ends it.
         lab.house.does(trackway_actions::queue::TakeItems::default()).unwrap();
         let run = lab.last_run();
@@ -321,7 +321,7 @@ engines! {
         assert_eq!(lab.refusal(&taken.token), "the run is about to end: its token was revoked");
         let wait = trackway_actions::queue::HeartbeatItem { id: taken.id.into(), fence: taken.fence, lease: Some(1) };
         lab.house.does(wait).unwrap();
-        std::thread::sleep(Duration::from_millis(1_100));
+        lab.house.advance(Duration::from_secs(1));
         lab.house.does(trackway_actions::queue::TakeItems::default()).unwrap();
         assert_eq!((how(&lab.last_run()), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
     }

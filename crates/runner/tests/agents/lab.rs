@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex, mpsc},
-    thread,
     time::Duration,
 };
 
@@ -26,6 +25,7 @@ use trackway_store::Store;
 use trackway_testkit::{
     Engine, House,
     scripted_model::{Scenario, ScriptedModel},
+    wait_until,
 };
 use trackway_views::{
     View,
@@ -160,7 +160,7 @@ impl Lab {
             stopping: Stopping::GiveBack,
             program: PathBuf::from("/nowhere"),
             means: Ok(means),
-            claude_settings: Ok(String::new),
+            clients: Vec::new(),
         };
         let taken = Mutex::new(Vec::new());
         let watch = |event: &Event<'_>| {
@@ -251,11 +251,5 @@ pub fn remembers(scratchpad: &str, report: &str) -> Value {
 /// Waits until something is so.
 #[track_caller]
 pub fn until(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..3_000 {
-        if is_so() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("it did not come to pass");
+    wait_until("it is so", Duration::from_secs(30), || is_so().then_some(()));
 }

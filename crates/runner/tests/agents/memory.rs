@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 use trackway_domain::Time;
 use trackway_testkit::engines;
-use trackway_views::{View, run::ListRuns, wake::Wake};
+use trackway_views::{
+    View,
+    run::{ListRuns, ShowRun},
+    wake::Wake,
+};
 
 use crate::lab::{Lab, Way, done, how, remembers, said, steps, ways};
 
@@ -67,6 +71,27 @@ engines! {
         let report = json!([{ "tool": "execute_action", "input": { "path": "/whoami", "action": "update_report", "params": { "one_liner": "a", "tldr": "b", "content": "c" } } }]);
         let (run, _) = lab.plays(&Way::default(), json!([report, done("x")]), json!([{ "text": "{}" }]));
         assert_eq!((run.touches.len(), run.no_effect), (1, false), "it said so itself");
+    }
+
+    fn steps_hide_the_scratchpad_from_other_agents(lab: Lab) {
+        let update = json!({ "path": "/whoami", "action": "update_scratchpad", "params": { "content": "the blue key" } });
+        let native = json!([{ "tool": "execute_action", "input": update }]);
+        let mut in_text = update;
+        in_text["type"] = json!("execute");
+        let in_text = json!([{ "text": in_text.to_string() }]);
+        let ends = json!([{ "text": json!({ "type": "done", "message": "x" }).to_string() }]);
+        let other = lab.house.agent("rival").starts();
+        for (native_tools, turns) in [(true, json!([native, done("x")])), (false, json!([in_text, ends]))] {
+            let way = Way { native_tools, ..Way::default() };
+            let (run, _) = lab.plays(&way, turns, remembers("the blue key, again", "told"));
+            let show = ShowRun { run: run.run.run.id.into(), wake: false };
+            assert!(format!("{:?}", run.steps).matches("the blue key").count() >= 2, "a person reads all of it");
+            let seen = lab.house.core.read(&other.context, |reader| Ok(show.answer(reader, Time::now())?)).unwrap();
+            assert_eq!(steps(&seen), steps(&run));
+            assert!(!format!("{:?}", seen.steps).contains("the blue key"), "{:#?}", seen.steps);
+            assert!(said(&seen, "execute_action").starts_with("/whoami/actions/update_scratchpad: 200\n"));
+            assert_eq!(said(&seen, "scratchpad_update"), "(not readable by you)");
+        }
     }
 
     fn the_closing_prompt_holds_what_is_needed(lab: Lab) {
@@ -144,8 +169,7 @@ engines! {
         let worked = std::thread::scope(|scope| {
             let (lab, late) = (&lab, &late);
             scope.spawn(move || {
-                crate::lab::until(|| late.load(std::sync::atomic::Ordering::Relaxed));
-                std::thread::sleep(std::time::Duration::from_millis(200));
+                crate::lab::until(|| late.load(std::sync::atomic::Ordering::Relaxed) && steps(&lab.last_run()).contains(&"wake"));
                 lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "theirs" })).unwrap();
             });
             lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {

@@ -144,6 +144,23 @@ engines! {
         }
     }
 
+    fn a_small_model_is_asked_with_what_fits(lab: Lab) {
+        two_pages(&lab);
+        // A reply of the usual size would leave no room for the conversation.
+        let way = Way { context_tokens: Some(8_192), ..Way::default() };
+        let (_, worked) = lab.plays(&way, json!([reads("/tasks/unit/alpha"), done("x")]), remembers("a", "b"));
+        let messages = worked.model.requests().last().unwrap().body["messages"].to_string();
+        assert!(messages.contains("What you need to know") && messages.contains("Your run has ended."), "{messages}");
+    }
+
+    fn done_and_error_without_a_message_end_the_run(lab: Lab) {
+        let says = |name: &str| json!([[{ "tool": name, "input": {} }]]);
+        let (run, _) = lab.plays(&Way::default(), says("done"), remembers("a", "b"));
+        assert_eq!((how(&run), run.run.run.final_message.as_deref()), (("completed", "completed"), Some("Task completed")));
+        let (run, _) = lab.plays(&Way::default(), says("error"), remembers("a", "b"));
+        assert_eq!((how(&run), run.run.run.error.as_deref()), (("failed", "error"), Some("Agent encountered an error")));
+    }
+
     fn a_provider_that_refuses_the_conversation_is_asked_in_a_short_one(lab: Lab) {
         two_pages(&lab);
         for (way, status) in ways().into_iter().zip([400, 413, 400, 413]) {

@@ -1,7 +1,7 @@
 //! Reading any page by its path, or a thing by its name.
 
 use trackway_actions::context::Context;
-use trackway_domain::{Error as Rule, Time};
+use trackway_domain::Error as Rule;
 
 use super::answer;
 use crate::{
@@ -50,7 +50,7 @@ fn at(site: &Site, context: &Context, address: &Address, query: &str) -> Result<
         (Wanted::Action(name), place) => act::describe(site, context, place, name),
         (Wanted::Page, Place::Whoami) => {
             input::none_but(query, &[])?;
-            pages::whoami_at(&mut site.core.reader(context)?, context, At::Mcp, Time::now())
+            pages::whoami_at(&mut site.core.reader(context)?, context, At::Mcp, site.core.now())
         }
         (Wanted::Page, place) => pages::page(site, context, place, query, Format::Markdown),
     }

@@ -253,7 +253,7 @@ fn ready(site: &Site, context: &Context, mut arguments: JsonObject) -> Result<St
     arguments.entry("limit").or_insert_with(|| json!(ROWS));
     let mut read = site.core.reader(context)?;
     let answer = pages::ask(&mut read, ("", "ready"), Value::Object(arguments))?;
-    let columns = ["variant", "title", "role", "status", "priority", "estimate"];
+    let columns = ["variant", "title", "role", "status", "priority", "estimate", "unblocked_by"];
     let rows = answer.data.as_array().cloned().unwrap_or_default();
     let mut page = Page::new("/ready", "Ready to be started", answer.data);
     page.blocks.push(blocks::table(&rows, &columns, nouns::of("task"), "Nothing is ready."));

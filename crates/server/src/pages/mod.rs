@@ -62,7 +62,7 @@ pub fn page(site: &Site, context: &Context, place: &Place, query: &str, format: 
     }
     let mut read = site.core.reader(context)?;
     Caller::expect(&mut read, context)?;
-    let now = Time::now();
+    let now = read.now();
     match place {
         Place::Overview | Place::Whoami | Place::Api => input::none_but(query, &[])?,
         Place::One(noun, _) if !matches!(noun.noun, "agent" | "board" | "run") => input::none_but(query, &[])?,
@@ -123,16 +123,16 @@ fn of_thing(
 
 /// Asks a question of the registry.
 pub fn ask(read: &mut Reader<'_>, command: (&str, &str), input: Value) -> Result<Answer, Problem> {
-    Ok((question(command)?.with_json)(read, input, Time::now())?)
+    let now = read.now();
+    Ok((question(command)?.with_json)(read, input, now)?)
 }
 
 /// A question whose answer is laid out.
 type Asked<'a> = Box<dyn Fn(&mut Reader<'_>) -> trackway_store::Result<Value> + 'a>;
 
 /// A question of the registry, to be asked with others.
-fn asked_with<'a>(command: (&str, &str), input: Value) -> Result<Asked<'a>, Problem> {
-    // One time however often it is begun anew: it is to be the same question.
-    let (entry, now) = (question(command)?, Time::now());
+fn asked_with<'a>(command: (&str, &str), input: Value, now: Time) -> Result<Asked<'a>, Problem> {
+    let entry = question(command)?;
     Ok(Box::new(move |read| Ok((entry.with_json)(read, input.clone(), now)?.data)))
 }
 
@@ -162,7 +162,8 @@ pub fn one(read: &mut Reader<'_>, noun: &Noun, reference: &str) -> Result<Value,
     let schema = schemas::of_question(entry);
     let field = input::required(schema).first().copied().unwrap_or("id").to_owned();
     let input = Map::from_iter([(field, Value::String(reference.to_owned()))]);
-    Ok((entry.with_json)(read, Value::Object(input), Time::now())?.data)
+    let now = read.now();
+    Ok((entry.with_json)(read, Value::Object(input), now)?.data)
 }
 
 /// The page of a thing that has no layout of its own.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trackway_domain::{Ref, kind};
 use trackway_store::Reader;
-use trackway_views::{history, run};
+use trackway_views::{run, task::history};
 
 use super::{Asked, ask_all, asked_with, blocks_of, rows, value, version};
 use crate::{
@@ -25,18 +25,22 @@ pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Pa
     let task = read.resolve(&Ref::<kind::Task>::new(reference))?;
     let id = task.to_string();
     let latest = json!({ "task": id, "limit": LATEST });
-    let get = asked_with(("task", "get"), json!({ "task": id }))?;
-    let links = asked_with(("link", "list"), json!({ "task": id }))?;
-    let reports = asked_with(("report", "list"), latest.clone())?;
+    // All questions get the same time, also when some of them are asked again.
+    let now = read.now();
+    let get = asked_with(("task", "get"), json!({ "task": id }), now)?;
+    let links = asked_with(("link", "list"), json!({ "task": id }), now)?;
+    let reports = asked_with(("report", "list"), latest.clone(), now)?;
     let (history, runs): (Asked<'_>, Asked<'_>) = match format {
-        Format::Json => (asked_with(("task", "history"), json!({ "task": id }))?, asked_with(("run", "list"), latest)?),
+        Format::Json => {
+            (asked_with(("task", "history"), json!({ "task": id }), now)?, asked_with(("run", "list"), latest, now)?)
+        }
         Format::Markdown | Format::Html => (
             Box::new(|read| Ok(json!({ "versions": value(history::outcomes(read, task)?)? }))),
             Box::new(|read| value(run::latest_on(read, task, LATEST)?)),
         ),
     };
-    let latest = version::if_found(asked_with(("task", "latest"), json!({ "id": id }))?);
-    let next = version::if_found(asked_with(("task", "next"), json!({ "id": id, "level": "any" }))?);
+    let latest = version::if_found(asked_with(("task", "latest"), json!({ "id": id }), now)?);
+    let next = version::if_found(asked_with(("task", "next"), json!({ "id": id, "level": "any" }), now)?);
     let [mut data, mut history, links, reports, runs, latest, next] =
         ask_all(read, [get, history, links, reports, runs, latest, next])?;
     let variant = data["variant"].as_str().unwrap_or(reference).to_owned();
@@ -133,7 +137,7 @@ fn related(data: &Value, fields: &[&str], variant: &str) -> Vec<Block> {
         if let Some(path) = rest.as_ref().and_then(|rest| rest["path"].as_str()) {
             let links = vec![("all of them".to_owned(), path.to_owned())];
             out.push(Block::Along {
-                said: format!("The newest {} are here.", trackway_views::related::ROWS_MAX),
+                said: format!("The newest {} are here.", trackway_views::task::related::ROWS_MAX),
                 links,
             });
         } else if *field == "queue_items" && !listed.is_empty() {

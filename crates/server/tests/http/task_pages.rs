@@ -152,7 +152,7 @@ engines! {
         let waiting: Vec<Value> = (0..12).map(|_| house.act("queue_add", json!({ "task": "unit/2" })).unwrap()).collect();
         let asked = house.act("send_message", json!({ "body": "look at it", "to_task": "unit/2" })).unwrap();
         let data = visitor.json("/tasks/unit/2").data();
-        assert_eq!(column(&data["boards"], "name"), ["wall"]);
+        assert_eq!(column(&data["boards"], "name"), ["other", "wall"]);
         assert_eq!((column(&data["pins"], "role"), column(&data["pins"], "variant")), (vec!["coder".to_owned()], vec!["unit/1".to_owned()]));
         assert_eq!((column(&data["routes"], "tag"), column(&data["routes"], "task")), (vec!["build".to_owned()], vec!["unit/1".to_owned()]));
         assert_eq!(column(&data["messages"], "body"), ["look at it"]);

@@ -19,7 +19,7 @@ use tokio::{
     task::JoinSet,
 };
 use trackway_server::Settings;
-use trackway_testkit::{House, engines};
+use trackway_testkit::{House, engines, wait_until};
 
 use crate::served::Served;
 
@@ -69,11 +69,7 @@ async fn told(lines: &mut Lines<BufReader<tokio::net::TcpStream>>) -> String {
 
 /// Until something holds: another thread brings it about.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(what, Duration::from_secs(30), || holds().then_some(()));
 }
 
 fn is_closed(stream: &mut TcpStream) -> bool {

@@ -21,29 +21,34 @@ pub struct Moment {
 
 /// The connection that is asked, and what it said last.
 #[derive(Debug, Default)]
-pub(crate) struct Clock(Mutex<Hand>);
+pub(crate) struct LatestMoment(Mutex<Asked>);
 
 #[derive(Debug, Default)]
-struct Hand {
+struct Asked {
     connection: Option<Connection>,
     connections: u64,
     last: Option<(Instant, Moment)>,
 }
 
 impl Store {
+    /// The same as [`Store::moment`], where reading it takes no round trip: on SQLite. It blocks for no longer than that.
+    pub fn local_moment(&self) -> Option<Result<Moment>> {
+        (self.engine() == Engine::Sqlite).then(|| self.moment())
+    }
+
     /// The moment now, or a later one: those who come while somebody else asks share what the next one hears.
     pub fn moment(&self) -> Result<Moment> {
         let came = Instant::now();
-        let mut hand = self.clock().0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, moment)) = hand.last.as_ref().filter(|(asked, _)| *asked >= came) {
+        let mut latest = self.latest_moment().0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, moment)) = latest.last.as_ref().filter(|(asked, _)| *asked >= came) {
             return Ok(moment.clone());
         }
         let asked = Instant::now();
         // One that fails is not used again.
-        let mut connection = match hand.connection.take().filter(Connection::is_open) {
+        let mut connection = match latest.connection.take().filter(Connection::is_open) {
             Some(connection) => connection,
             None => {
-                hand.connections += 1;
+                latest.connections += 1;
                 self.connect()?
             }
         };
@@ -53,9 +58,9 @@ impl Store {
             Engine::Postgres => "select cast(pg_current_snapshot() as text)",
         };
         let at = connection.query::<(String,)>(question, &[])?.pop().map_or_else(String::new, |(at,)| at);
-        let moment = Moment { connection: hand.connections, at };
-        hand.connection = Some(connection);
-        hand.last = Some((asked, moment.clone()));
+        let moment = Moment { connection: latest.connections, at };
+        latest.connection = Some(connection);
+        latest.last = Some((asked, moment.clone()));
         Ok(moment)
     }
 }

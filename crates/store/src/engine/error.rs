@@ -44,12 +44,12 @@ pub enum Error {
     /// Another transaction was in the way; doing all of it again may succeed.
     #[error("another writer was in the way: {0}")]
     Again(String),
-    /// What a hopeful transaction went by does not hold; nothing was changed.
-    #[error("what it went by does not hold: {0}")]
-    Refuted(String),
-    /// The answer is not there yet: it is asked for together with others.
-    #[error("the question is asked later")]
-    PutOff,
+    /// A write found that its precondition does not hold; nothing was changed.
+    #[error("a precondition failed: {0}")]
+    PreconditionFailed(String),
+    /// The query was queued, to be sent with others in one round trip.
+    #[error("the query is deferred")]
+    Deferred,
     #[error("the database failed: {0}")]
     Database(String),
     #[error("a stored value cannot be read: {0}")]
@@ -70,11 +70,11 @@ impl Error {
             Self::Url(_) | Self::Address { .. } => ErrorKind::Usage,
             Self::Missing(_) => ErrorKind::NotFound,
             Self::Busy(_) | Self::Unreachable(_) | Self::Standby(_) | Self::Again(_) => ErrorKind::Busy,
-            Self::Taken(_) | Self::Refuted(_) => ErrorKind::Conflict,
+            Self::Taken(_) | Self::PreconditionFailed(_) => ErrorKind::Conflict,
             Self::NotAllowed(_) => ErrorKind::Denied,
             // Not busy, which means that nothing happened and that trying again is safe.
             Self::Unsettled(_)
-            | Self::PutOff
+            | Self::Deferred
             | Self::NotOurs(_)
             | Self::Pooled(_)
             | Self::Refused(_)
@@ -132,9 +132,12 @@ impl Error {
             Self::ReadOnly(_) => "check the permissions of the file and its directory; nothing was changed",
             Self::Damaged(_) => "take another copy of it; nothing was changed",
             Self::Address { .. } => "see the guide to PostgreSQL for what a URL can say",
-            Self::Taken(_) | Self::Refuted(_) | Self::PutOff | Self::Database(_) | Self::Value(_) | Self::File(_) => {
-                return None;
-            }
+            Self::Taken(_)
+            | Self::PreconditionFailed(_)
+            | Self::Deferred
+            | Self::Database(_)
+            | Self::Value(_)
+            | Self::File(_) => return None,
         };
         Some(hint.into())
     }
@@ -167,9 +170,9 @@ impl From<tokio_postgres::Error> for Error {
         match error.code() {
             None => Self::Unreachable(text),
             Some(code) if *code == SqlState::UNIQUE_VIOLATION => Self::Taken(text),
-            // How a statement says that it had nothing to change, or that a look-up inside it found nothing.
+            // A statement whose precondition fails divides by zero, or inserts the null that a lookup inside it returned.
             Some(code) if [SqlState::DIVISION_BY_ZERO, SqlState::NOT_NULL_VIOLATION].contains(code) => {
-                Self::Refuted(text)
+                Self::PreconditionFailed(text)
             }
             Some(code) if *code == SqlState::DISK_FULL => Self::Full(text),
             Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => Self::NotAllowed(text),

@@ -1,6 +1,7 @@
 //! Bringing a database up to date: versioned, append-only, checked at every start.
 
 use crate::{
+    Clock,
     connection::{APPLICATION_ID, Connection, Engine},
     error::{Error, Result},
     params,
@@ -25,6 +26,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (14, "outcomes", include_str!("../../migrations/0014_outcomes.sql")),
     (15, "ladder", include_str!("../../migrations/0015_ladder.sql")),
     (16, "task_page", include_str!("../../migrations/0016_task_page.sql")),
+    (17, "clients", include_str!("../../migrations/0017_clients.sql")),
 ];
 
 /// The schema this program knows.
@@ -163,7 +165,7 @@ fn apply_missing(connection: &mut Connection, url: &Url, version: i64) -> Result
         connection.batch(&translated(connection.engine(), text))?;
         connection.execute(
             "insert into trackway_migrations (version, name, applied_at) values (?1, ?2, ?3)",
-            params![*number, *name, trackway_domain::Time::now()],
+            params![*number, *name, Clock::system().now()],
         )?;
     }
     Ok(())

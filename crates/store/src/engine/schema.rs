@@ -49,9 +49,18 @@ pub enum KeptBy {
 /// The ends of a relation: table and column, table and column.
 type Ends = (String, String, String, String);
 
-/// Relations that no migration declares: they lead to a key that is unique only within a tenant, or only while a row lives.
-const UNDECLARED: &[(&str, &str, &str, &str)] =
-    &[("task_variants", "variant", "tasks", "variant"), ("run_wakes", "digest", "wake_contexts", "digest")];
+/// Relations that no migration declares: they lead to a key that is unique only within a tenant or a session, or only while a row
+/// lives, or the column was added by a migration that declares no reference.
+const UNDECLARED: &[(&str, &str, &str, &str)] = &[
+    ("task_variants", "variant", "tasks", "variant"),
+    ("tasks", "current_id", "tasks", "id"),
+    ("queue_items", "run_task_id", "tasks", "id"),
+    ("run_wakes", "digest", "wake_contexts", "digest"),
+    ("task_spawns", "matched_agent_id", "subagents", "agent_id"),
+    ("task_spawns", "parent_agent_id", "subagents", "agent_id"),
+    ("spawn_matches", "agent_id", "subagents", "agent_id"),
+    ("subagents", "parent_agent_id", "subagents", "agent_id"),
+];
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TableInfo {

@@ -327,9 +327,9 @@ mod tests {
         let scene = Scene::new(None);
         let [first, second] = first_and_second(&scene, |write| {
             drop(write);
-            Err(Error::Refuted("on second thoughts".into()))
+            Err(Error::PreconditionFailed("on second thoughts".into()))
         });
-        assert!(matches!((first, second), (Ok(Ok(())), Ok(Err(Error::Refuted(_))))));
+        assert!(matches!((first, second), (Ok(Ok(())), Ok(Err(Error::PreconditionFailed(_))))));
         assert_eq!(scene.names(), ["first"]);
     }
 

@@ -187,7 +187,12 @@ impl Row<'_> {
     }
 
     pub fn get<T: FromColumn>(&self, index: usize) -> Result<T> {
-        let column = match self {
+        T::from_column(self.column(index)?)
+    }
+
+    /// Reads a column. Apart from `get`, because `get` is compiled for every type and every field of a row.
+    fn column(&self, index: usize) -> Result<Column<'_>> {
+        Ok(match self {
             Row::Sqlite(row) => match row.get_ref(index)? {
                 ValueRef::Null => Column::Null,
                 ValueRef::Integer(value) => Column::Int(value),
@@ -198,8 +203,7 @@ impl Row<'_> {
                 ValueRef::Blob(value) => Column::Bytes(value),
             },
             Row::Postgres(row) => row.try_get::<_, Column<'_>>(index).map_err(|error| Error::Value(why(&error)))?,
-        };
-        T::from_column(column)
+        })
     }
 }
 

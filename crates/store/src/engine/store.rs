@@ -20,12 +20,14 @@ use uuid::Uuid;
 use crate::{
     connection::{COMMIT, Connection, Engine, VISITOR_SECONDS, log_bytes},
     engine::{
-        data_version::Clock,
+        clock::Clock,
+        data_version::LatestMoment,
         queue_notify,
         shared_commit::{Company, Turn, Turns},
+        tenant_guard::require_tenant,
     },
     error::{Error, Result},
-    migrate,
+    migrate, params,
     sql::{FromRow, Param},
     url::Url,
 };
@@ -50,6 +52,7 @@ pub struct Store {
     wait_ms: Option<u32>,
     /// The file that was opened.
     file: Option<FileIdentity>,
+    latest_moment: LatestMoment,
     clock: Clock,
 }
 
@@ -141,7 +144,18 @@ impl Store {
     fn over(url: Url, connection: Connection, wait_ms: Option<u32>) -> Self {
         let file = identity_at(&url);
         let idle = Idle(Mutex::new(vec![connection]));
-        Self { url, idle, turns: Turns::default(), wait_ms, file, clock: Clock::default() }
+        let (latest_moment, clock) = (LatestMoment::default(), Clock::system());
+        Self { url, idle, turns: Turns::default(), wait_ms, file, latest_moment, clock }
+    }
+
+    /// The same database, with its rows dated by this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    pub fn now(&self) -> Time {
+        self.clock.now()
     }
 
     pub fn url(&self) -> &Url {
@@ -168,6 +182,11 @@ impl Store {
         self.lend()?.query(sql, params)
     }
 
+    /// Fails unless the database answers a query.
+    pub fn ping(&self) -> Result<()> {
+        self.ask_unscoped::<(i64,)>("select 1", &[]).map(drop)
+    }
+
     /// A write transaction. Dropped without `commit`, it leaves no trace.
     pub fn write(&self, tenant: TenantId) -> Result<Writer<'_>> {
         let lent = match self.engine() {
@@ -180,17 +199,40 @@ impl Store {
             }
         };
         // Read after the lock was had: what is written later is also dated later.
-        let now = Time::now();
+        let now = self.now();
         let (ids, unindexed) = (Cell::new(0), Vec::new());
         Ok(Writer {
             reader: Reader { lent, tenant, agent: None, queries: 0, resolved: None },
             now,
-            hopeful: false,
+            mode: WriteMode::CHECKED,
             ids,
             rings: false,
             is_done: false,
             unindexed,
         })
+    }
+
+    /// Runs a transaction that ends with a commit in the mode that takes the fewest round trips. On PostgreSQL that is the
+    /// optimistic one; if a precondition failed there, nothing was committed, and the transaction runs again with queries
+    /// that check first. SQLite has no round trips to save.
+    pub fn optimistically_first<T, E>(
+        &self,
+        mut transaction: impl FnMut(WriteMode) -> std::result::Result<T, E>,
+        is_precondition_failed: impl Fn(&E) -> bool,
+    ) -> std::result::Result<T, E> {
+        if self.engine() == Engine::Sqlite {
+            return transaction(WriteMode::CHECKED);
+        }
+        match transaction(WriteMode::OPTIMISTIC) {
+            Err(error) if is_precondition_failed(&error) => transaction(WriteMode::CHECKED),
+            outcome => outcome,
+        }
+    }
+
+    /// Whether several independent writes are better made in one transaction. SQLite has one writer at a time, and commits
+    /// once. On PostgreSQL a transaction that locks several rows could deadlock with another one.
+    pub fn prefers_one_transaction(&self) -> bool {
+        self.engine() == Engine::Sqlite
     }
 
     /// Waits for the turn to write to a SQLite file, and begins: in a transaction of its own, or behind those whose work is not
@@ -272,8 +314,8 @@ impl Store {
         Ok(connection)
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.clock
+    pub(crate) fn latest_moment(&self) -> &LatestMoment {
+        &self.latest_moment
     }
 }
 
@@ -320,6 +362,20 @@ fn connect(url: &Url, create: bool, wait_ms: Option<u32>) -> Result<Connection> 
         Url::Postgres(url) if create => Connection::postgres_made(url),
         Url::Postgres(url) => Connection::postgres(url),
     }
+}
+
+/// How a transaction checks its preconditions. Only the store looks into it: its functions choose the statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteMode {
+    /// The writes check their own preconditions and fail as [`Error::PreconditionFailed`], which saves the round trips of
+    /// the queries that would check them first.
+    pub(crate) optimistic: bool,
+}
+
+impl WriteMode {
+    /// Queries check the preconditions before anything is written.
+    pub const CHECKED: Self = Self { optimistic: false };
+    const OPTIMISTIC: Self = Self { optimistic: true };
 }
 
 /// A connection that goes back to its store, out of any transaction.
@@ -404,6 +460,11 @@ impl Reader<'_> {
         self.lent.engine()
     }
 
+    /// The time now. A question that is to be of one time reads it once.
+    pub fn now(&self) -> Time {
+        self.lent.store.now()
+    }
+
     /// Answers views on behalf of an agent: some views restrict what an agent may read.
     #[must_use]
     pub fn on_behalf_of(self, agent: Option<Id<kind::Agent>>) -> Self {
@@ -437,11 +498,11 @@ impl Reader<'_> {
         let is_worth_it = self.resolved.is_some() && self.engine() == Engine::Postgres;
         for _ in 0..if is_worth_it { ROUNDS_MAX } else { 0 } {
             for (question, answer) in questions.iter().zip(&mut answers).filter(|(_, answer)| answer.is_none()) {
-                self.lent.put_off(true);
+                self.lent.set_deferring(true);
                 let outcome = question(self);
                 // Whatever it says: it went by something that it does not know.
-                let is_unfinished = self.lent.has_put_off();
-                self.lent.put_off(false);
+                let is_unfinished = self.lent.has_deferred();
+                self.lent.set_deferring(false);
                 if !is_unfinished {
                     *answer = Some(outcome?);
                 }
@@ -503,9 +564,7 @@ impl Reader<'_> {
 }
 
 fn scoped<'a>(tenant: TenantId, sql: &str, params: &'a [Param<'a>]) -> Result<Vec<Param<'a>>> {
-    if !sql.contains("?1") {
-        return Err(Error::Database(format!("a query is not scoped by tenant: {sql}")));
-    }
+    require_tenant(sql)?;
     Ok(std::iter::once(Param::Uuid(tenant.uuid())).chain(params.iter().cloned()).collect())
 }
 
@@ -514,9 +573,7 @@ fn scoped<'a>(tenant: TenantId, sql: &str, params: &'a [Param<'a>]) -> Result<Ve
 pub struct Writer<'a> {
     reader: Reader<'a>,
     pub now: Time,
-    /// Whether to go ahead and let the database refuse ([`Error::Refuted`]) what does not hold, instead of asking first:
-    /// a round trip less. Whoever says so does all of it again, asking, when it was refused.
-    pub hopeful: bool,
+    pub mode: WriteMode,
     /// Ids made so far.
     ids: Cell<i64>,
     /// Whether workers are to hear of it.
@@ -598,15 +655,15 @@ impl Writer<'_> {
         self.reader.lent.post_beside(Cow::Borrowed(sql), &scoped)
     }
 
-    /// The same, without which nothing else of the transaction happens either: it fails as [`Error::Refuted`] unless a
-    /// row is changed. `?1` is the tenant.
+    /// The same, without which nothing else of the transaction happens either: it fails as
+    /// [`Error::PreconditionFailed`] unless a row is changed. `?1` is the tenant.
     pub fn post_changing(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
         self.reader.lent.post_changing(Cow::Borrowed(sql), &scoped, 1)
     }
 
-    /// A look without which nothing of the transaction happens: it fails as [`Error::Refuted`] unless it finds a row, which
-    /// it may hold. `?1` is the tenant.
+    /// A look without which nothing of the transaction happens: it fails as [`Error::PreconditionFailed`] unless
+    /// it finds a row, which it may lock. `?1` is the tenant.
     pub fn post_finding(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
         self.reader.lent.post_finding(sql, &scoped)
@@ -655,7 +712,47 @@ impl Writer<'_> {
 
     /// Reads the clock again, once a lock was had that others may have held.
     pub fn after_waiting(&mut self) {
-        self.now = self.now.max(Time::now());
+        self.now = self.now.max(self.reader.now());
+    }
+
+    /// The locking clause on PostgreSQL; nothing on SQLite, which has one writer at a time and knows no row locks.
+    pub fn row_lock<'c>(&self, clause: &'c str) -> &'c str {
+        match self.engine() {
+            Engine::Sqlite => "",
+            Engine::Postgres => clause,
+        }
+    }
+
+    /// SQL suffix that locks the selected rows and waits for those that another transaction holds.
+    pub fn for_update(&self) -> &'static str {
+        self.row_lock(" for update")
+    }
+
+    /// SQL suffix that locks the selected rows and skips those that another transaction holds.
+    pub fn skip_locked(&self) -> &'static str {
+        self.row_lock(" for update skip locked")
+    }
+
+    /// Locks rows against other writers and waits for those that another transaction holds. `query` selects their ids.
+    /// SQLite has one writer anyway.
+    pub fn lock_rows(&mut self, query: &str, params: &[Param<'_>]) -> Result<()> {
+        if self.engine() == Engine::Postgres {
+            self.query::<(Uuid,)>(&format!("{query} for update"), params)?;
+        }
+        Ok(())
+    }
+
+    /// Lets one transaction at a time record what was observed of a session: matching looks at many rows, and two agents
+    /// must never get one spawn. SQLite has one writer anyway.
+    pub fn lock_session(&mut self, session: &str) -> Result<()> {
+        if self.engine() == Engine::Postgres {
+            self.query::<(bool,)>(
+                "select pg_advisory_xact_lock(hashtextextended(cast(cast(?1 as uuid) as text) || ?2, 2)) is null",
+                params![session],
+            )?;
+            self.after_waiting();
+        }
+        Ok(())
     }
 
     /// Lets one transaction at a time change the catalog's graphs (replacements, links, pins), whose rules look

@@ -186,8 +186,34 @@ impl Writer<'_> {
         Ok(self.execute_row(T::insert_new_sql(), &row.params())? > 0)
     }
 
-    /// Inserts rows without asking whether there is one like them: that refutes the transaction.
-    pub fn insert_hoped_new<T: Table>(&mut self, rows: &[T]) -> Result<()> {
+    /// Finds and locks the row that [`Writer::insert_or_fail`] would duplicate. In optimistic mode returns `None` without a
+    /// query, because the insert detects the duplicate.
+    pub fn duplicate_of<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Option<T>> {
+        if self.mode.optimistic { Ok(None) } else { self.row_locked(rest, params) }
+    }
+
+    /// Inserts a row for which [`Writer::duplicate_of`] found no duplicate. In optimistic mode a duplicate fails the
+    /// transaction.
+    pub fn insert_or_fail<T: Table>(&mut self, row: &T) -> Result<()> {
+        if self.mode.optimistic { self.insert_expecting_new(std::slice::from_ref(row)) } else { self.insert(row) }
+    }
+
+    /// In optimistic mode, inserts rows made from what the caller knows without a query; a duplicate fails the transaction.
+    /// Otherwise returns `None`: the caller has to query first.
+    pub fn insert_unchecked<T: Table, E: From<Error>>(
+        &mut self,
+        rows: impl FnOnce(&mut Self) -> std::result::Result<Vec<T>, E>,
+    ) -> std::result::Result<Option<Vec<T>>, E> {
+        if !self.mode.optimistic {
+            return Ok(None);
+        }
+        let rows = rows(self)?;
+        self.insert_expecting_new(&rows)?;
+        Ok(Some(rows))
+    }
+
+    /// Inserts rows without a query for duplicates: a duplicate fails the transaction.
+    fn insert_expecting_new<T: Table>(&mut self, rows: &[T]) -> Result<()> {
         let sql = match rows {
             [] => return Ok(()),
             [_] => Cow::Borrowed(T::insert_new_sql()),

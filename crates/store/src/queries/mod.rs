@@ -1,13 +1,16 @@
 //! Tables as row types, and the statements that several actions or views share.
 
 pub mod boards;
+mod contents;
 pub mod current_reports;
 pub mod display;
 pub mod integrity;
 pub mod linked_tasks;
+pub mod newest_of_each;
 pub mod queue;
 pub mod registry;
 pub mod replacements;
+mod run_guard;
 pub mod search;
 pub mod tables;
 mod touches;

@@ -20,6 +20,8 @@ use crate::{
     params, row,
     sql::ToParam,
     store::{Reader, TenantId, Writer},
+    table::Table,
+    tables::Tenant,
 };
 
 row! {
@@ -331,6 +333,11 @@ impl Writer<'_> {
         let now = self.now;
         self.post("update registry set deleted_at = ?3 where tenant_id = ?1 and id = ?2", params![id, now])
     }
+}
+
+/// All tenants, by name.
+pub fn tenants(store: &crate::Store) -> Result<Vec<Tenant>> {
+    store.ask_unscoped(&format!("{} order by name", Tenant::select()), &[])
 }
 
 /// The tenant of a name; asked before there is a tenant to scope by.

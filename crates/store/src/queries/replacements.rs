@@ -27,9 +27,9 @@ row! {
 /// A property of a version, as a condition on the version `c` of the lineage `c.lineage_id`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Has {
-    /// Links to or from other lineages of which a version is live.
+    /// Links to or from other lineages, whatever became of the tasks at their other ends.
     Links,
-    /// Boards that are pinned to it.
+    /// Boards that are pinned to it, archived ones included.
     Boards,
     /// A report that is current and not blank. `?3` are the characters that count as blank.
     Report,
@@ -55,12 +55,12 @@ impl Has {
         match self {
             Self::Links => {
                 "(exists (select 1 from task_links l cross join tasks o where l.from_task_id = c.id and l.deleted_at is null
-                    and o.id = l.to_task_id and o.lineage_id <> c.lineage_id and o.current_id is not null)
+                    and o.id = l.to_task_id and o.lineage_id <> c.lineage_id)
                  or exists (select 1 from task_links l cross join tasks o where l.to_task_id = c.id and l.deleted_at is null
-                    and o.id = l.from_task_id and o.lineage_id <> c.lineage_id and o.current_id is not null))"
+                    and o.id = l.from_task_id and o.lineage_id <> c.lineage_id))"
             }
             Self::Boards => {
-                "exists (select 1 from boards b where b.tenant_id = ?1 and b.task_id = c.id and b.archived_at is null and b.deleted_at is null)"
+                "exists (select 1 from boards b where b.tenant_id = ?1 and b.task_id = c.id and b.deleted_at is null)"
             }
             Self::Report => {
                 "exists (select 1 from agent_links l cross join report_heads h cross join reports p

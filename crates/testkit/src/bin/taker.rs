@@ -12,8 +12,8 @@ use std::{thread, time::Duration};
 use trackway_actions::{
     Core, Credential, Error,
     context::Secret,
+    note::CreateNote,
     queue::{CompleteItem, TakeItems, Taken},
-    studio::CreateNote,
 };
 use trackway_domain::{Ref, queue::Fenced};
 use trackway_store::{Store, Url};

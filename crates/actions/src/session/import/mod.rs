@@ -23,7 +23,7 @@ use trackway_store::{
     tables::{Spawn, Subagent},
 };
 
-use super::{Observing, lock_session};
+use super::Observing;
 use crate::{context::Context, error::Result};
 
 /// What is new in the record.
@@ -45,6 +45,8 @@ pub struct Imported {
 /// What a tool knew of one session.
 #[derive(Debug)]
 struct CarriedSession {
+    /// The name of the client.
+    client: &'static str,
     session_id: String,
     started_at: Time,
     transcript_path: Option<String>,
@@ -94,10 +96,11 @@ enum Seat {
 
 /// Writes down what a tool knew of one session, and adds up what of it is new.
 fn carry(context: &Context, write: &mut Writer<'_>, carried: &CarriedSession, imported: &mut Imported) -> Result<i64> {
-    lock_session(write, &carried.session_id)?;
+    write.lock_session(&carried.session_id)?;
     let facts = SessionFacts { transcript_path: carried.transcript_path.clone(), ..SessionFacts::default() };
     let session = Seen::new(carried.started_at, None, &PromptKey::default(), Fact::Session(Box::new(facts)));
     let observation = Observation {
+        client: carried.client,
         session: carried.session_id.clone(),
         source: Source::Import,
         facts: vec![session],

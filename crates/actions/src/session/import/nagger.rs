@@ -27,6 +27,8 @@ use crate::{
 /// The schema since which a match is made only where the transcript names the call and the agent together, and a role
 /// is no longer a tag in the prompt: claude-nagger 3.0.
 const EXACT_SINCE: i64 = 9;
+/// The client whose sessions claude-nagger recorded.
+const CLIENT: &str = "claude_code";
 /// Characters in an id that a client made.
 const ID_MAX: usize = 200;
 
@@ -114,6 +116,7 @@ impl Meaning {
 
     fn session(&mut self, session_id: &str, at: Time) -> &mut CarriedSession {
         let session = self.sessions.entry(session_id.to_owned()).or_insert_with(|| CarriedSession {
+            client: CLIENT,
             session_id: session_id.to_owned(),
             started_at: at,
             transcript_path: None,

@@ -9,11 +9,12 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use trackway_testkit::wait_until;
 
 use super::{
     Group,
     audit::{audit, connection, count},
-    skipped, until,
+    skipped,
 };
 use crate::terminal::{Ran, Terminal, both_engines, column, ran, ran_with_input, text};
 
@@ -149,7 +150,7 @@ both_engines! {
         let third = took(&clock, "60").unwrap();
         assert_eq!(complete(&clock, &third), 0);
         // Who is gone does not hold it for the hour that is gone through again.
-        let again = until("the lease of who is gone is over", Duration::from_secs(20), || took(&clock, "60"));
+        let again = wait_until("the lease of who is gone is over", Duration::from_secs(20), || took(&clock, "60"));
         assert_eq!((&again["id"], &again["attempt"]), (&gone["id"], &json!(2)));
         assert_eq!(complete(&clock, &gone), 4);
         assert_eq!(complete(&clock, &alive), 0);
@@ -159,7 +160,7 @@ both_engines! {
         clock.json(&["queue", "add", "--task", "again"]);
         let early = took(&clock, "60").unwrap();
         clock.set("+0");
-        let late = until("a lease that is over is taken", Duration::from_secs(20), || took(&clock, "60"));
+        let late = wait_until("a lease that is over is taken", Duration::from_secs(20), || took(&clock, "60"));
         assert_eq!((&late["id"], &late["attempt"]), (&early["id"], &json!(2)));
         assert_eq!(complete(&clock, &early), 4);
         assert_eq!(complete(&clock, &late), 0);
@@ -176,12 +177,12 @@ both_engines! {
         command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
         let _worker = Group::spawn(&mut command);
         let completed = |wanted: i64| {
-            until("it is completed", Duration::from_secs(40), || {
+            wait_until("it is completed", Duration::from_secs(40), || {
                 (count(&terminal, "queue_items where status = 'completed'") == wanted).then_some(())
             });
         };
         let running = || {
-            until("it runs", Duration::from_secs(20), || {
+            wait_until("it runs", Duration::from_secs(20), || {
                 (count(&terminal, "notes") > 0 && count(&terminal, "queue_items where status = 'running'") == 1).then_some(())
             });
         };

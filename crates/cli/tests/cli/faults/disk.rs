@@ -10,11 +10,12 @@ use std::{
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use trackway_testkit::wait_until;
 
 use super::{
     Group,
     audit::{Acknowledged, audit, connection, count, doctor_finds},
-    skipped, until,
+    skipped,
 };
 use crate::terminal::{Ran, Terminal, column, ran, ran_with_input, text};
 
@@ -151,12 +152,12 @@ fn a_worker_outlives_a_full_disk() {
     let mut command = terminal.command(&["work", "--lease", "2"]);
     command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut worker = Group::spawn(&mut command);
-    until("it works", Duration::from_secs(20), || (count(&terminal, "notes") > 1).then_some(()));
+    wait_until("it works", Duration::from_secs(20), || (count(&terminal, "notes") > 1).then_some(()));
     disk.fill("rest");
     thread::sleep(Duration::from_secs(3));
     assert_eq!(worker.ends_within(Duration::ZERO), None, "the worker gave up");
     fs::remove_file(disk.path("rest")).unwrap();
-    until("every item is completed", Duration::from_mins(1), || {
+    wait_until("every item is completed", Duration::from_mins(1), || {
         (count(&terminal, "queue_items where status = 'completed'") == 6).then_some(())
     });
     assert_eq!(count(&terminal, "runs where status = 'running'"), 0);

@@ -11,12 +11,12 @@ use std::{
 
 use serde_json::{Value, json};
 use trackway_store::{Store, Url};
-use trackway_testkit::{Engine, TestDatabase};
+use trackway_testkit::{Engine, TestDatabase, wait_until};
 
 use super::{
     Chance, Group,
     audit::{Acknowledged, audit, count, doctor_finds},
-    is_long, until,
+    is_long,
     writes::{ALL_WAYS, Fate, WAYS, Writer},
 };
 use crate::{
@@ -121,7 +121,7 @@ both_engines! {
             audit(&terminal, &[]);
         }
         let _last = worker(&[]);
-        until("every item is completed", Duration::from_secs(90), || {
+        wait_until("every item is completed", Duration::from_secs(90), || {
             (count(&terminal, "queue_items where status = 'completed'") == items).then_some(())
         });
         let undone = "queue_items q where not exists (select 1 from run_resources t where t.run_id = q.run_id and t.resource_type = 'note')";
@@ -311,7 +311,7 @@ fn acknowledged(writers: &[(Writer<'_>, Chance)]) -> Vec<Acknowledged> {
 
 /// Whatever was taken by somebody who was killed can be taken by another, once its time is over.
 fn nothing_is_stuck(terminal: &Terminal) {
-    until("everything in the queue is completed", Duration::from_mins(1), || {
+    wait_until("everything in the queue is completed", Duration::from_mins(1), || {
         for taken in terminal.json(&["queue", "take", "--batch", "1000"]).as_array().unwrap() {
             let (item, fence) = (taken["id"].as_str().unwrap(), taken["fence"].to_string());
             terminal.json(&["queue", "complete", "--id", item, "--fence", &fence]);

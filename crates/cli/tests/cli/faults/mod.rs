@@ -16,11 +16,11 @@ mod writes;
 
 use std::{
     process::{Child, Command},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use trackway_testkit::poll;
 
 /// Whether the long way is wanted.
 fn is_long() -> bool {
@@ -67,7 +67,7 @@ impl Chance {
 impl Drop for Chance {
     #[expect(clippy::print_stderr, reason = "whoever wants the failure again needs it")]
     fn drop(&mut self) {
-        if thread::panicking() {
+        if std::thread::panicking() {
             eprintln!("TRACKWAY_TEST_SEED={}", self.seed);
         }
     }
@@ -91,35 +91,13 @@ impl Group {
 
     /// Waits for its end, no longer than this. Says with which code, if that came.
     fn ends_within(&mut self, at_most: Duration) -> Option<i32> {
-        let until = Instant::now() + at_most;
-        loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                return Some(status.code().unwrap_or(-1));
-            }
-            if Instant::now() >= until {
-                return None;
-            }
-            thread::sleep(Duration::from_micros(200));
-        }
+        poll(at_most, || self.0.try_wait().unwrap()).map(|status| status.code().unwrap_or(-1))
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// Waits until a question has the answer that is wanted.
-#[track_caller]
-fn until<T>(what: &str, at_most: Duration, mut found: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + at_most;
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(Instant::now() < patience, "it did not come to pass: {what}");
-        thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -11,12 +11,12 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use trackway_testkit::CrashingServer;
+use trackway_testkit::{CrashingServer, poll, wait_until};
 
 use super::{
     Chance, Group,
     audit::{Acknowledged, audit, connection, count, doctor_finds},
-    is_long, skipped, until,
+    is_long, skipped,
 };
 use crate::{
     mcp_client::Server,
@@ -47,7 +47,7 @@ fn queued(terminal: &Terminal, items: usize) {
 /// Every item was completed, by a run that wrote its note and holds it to the end.
 #[track_caller]
 fn all_is_done_once(terminal: &Terminal, items: i64) {
-    until("every item is completed", Duration::from_mins(2), || {
+    wait_until("every item is completed", Duration::from_mins(2), || {
         (count(terminal, "queue_items where status = 'completed'") >= items).then_some(())
     });
     let without = "queue_items q where q.status = 'completed' and not exists (
@@ -180,11 +180,7 @@ impl Network {
         let network = Self(Group::spawn(command.stderr(Stdio::null())));
         let is_up =
             || network.runs(&["ip", "-br", "link", "show", "lo", "up"]).is_ok_and(|said| said.contains("UNKNOWN"));
-        let is_there = (0..50).any(|_| {
-            thread::sleep(Duration::from_millis(20));
-            is_up()
-        });
-        if !is_there {
+        if poll(Duration::from_secs(1), || is_up().then_some(())).is_none() {
             skipped("this user may not make a network");
             return None;
         }
@@ -269,7 +265,7 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
 
     let mut command = here(&["work", "--lease", "3", "--concurrency", "2"]);
     let mut worker = Group::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
-    until("the worker works", Duration::from_secs(30), || {
+    wait_until("the worker works", Duration::from_secs(30), || {
         (count(&terminal, "queue_items where status = 'completed'") > 2).then_some(())
     });
     // One that has asked, and waits for an answer that will not come.
@@ -277,7 +273,7 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
     lock.batch("begin; lock table decisions in exclusive mode").unwrap();
     let decide = ["decision", "create", "--studio", "main", "--question", "q", "--option", "a"];
     let mut waiting = Group::spawn(here(&decide).stdout(Stdio::null()).stderr(Stdio::null()));
-    until("it waits", Duration::from_secs(10), || {
+    wait_until("it waits", Duration::from_secs(10), || {
         (count(&terminal, "pg_stat_activity where wait_event_type = 'Lock' and query like '%decisions%'") > 0)
             .then_some(())
     });
@@ -288,7 +284,7 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
     let mut command = network.command(&terminal, &ghosts, &["work"]);
     let mut ghost = Group::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
     let held = "pg_stat_activity where datname = 'ghosts'";
-    until("the ghost-to-be is connected", Duration::from_secs(20), || (count(&terminal, held) > 1).then_some(()));
+    wait_until("the ghost-to-be is connected", Duration::from_secs(20), || (count(&terminal, held) > 1).then_some(()));
     network.cut();
     let cut_at = Instant::now();
     ghost.kill();
@@ -312,7 +308,9 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
     assert!(matches!(code, Some(1 | 5)), "{code:?} after {:?}", cut_at.elapsed());
     assert_eq!(worker.ends_within(Duration::ZERO), None, "the worker gave up");
     network.heal();
-    until("the server lets go of who is gone", Duration::from_secs(20), || (count(&terminal, held) == 0).then_some(()));
+    wait_until("the server lets go of who is gone", Duration::from_secs(20), || {
+        (count(&terminal, held) == 0).then_some(())
+    });
 
     // Those whose leases were over meanwhile are done again, by whoever has the fence.
     all_is_done_once(&terminal, 20);

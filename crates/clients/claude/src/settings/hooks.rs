@@ -1,31 +1,11 @@
 //! The one table of the events that are hooked, and the command that is run for them.
 
-use std::{fmt, str::FromStr};
-
 use serde_json::{Map, Value, json};
+use trackway_capture::{
+    connection::{Version, Wanted},
+    program::is_own_name,
+};
 use trackway_domain::words::Memory;
-
-/// A version of the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub u32, pub u32, pub u32);
-
-impl FromStr for Version {
-    type Err = ();
-
-    /// As the client says it: `2.1.197 (Claude Code)`.
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let word = text.split_whitespace().next().ok_or(())?;
-        let mut numbers = word.split(['.', '-', '+']).map(|number| number.parse().map_err(|_| ()));
-        let mut next = || numbers.next().ok_or(())?;
-        Ok(Self(next()?, next()?, next()?))
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}.{}.{}", self.0, self.1, self.2)
-    }
-}
 
 /// An event of the client that is hooked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,20 +42,26 @@ pub const EVENTS: &[Event] = &[
     event("SessionEnd", None, 5, Version(1, 0, 85)),
 ];
 
-/// What is wanted in a settings file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// The binary, as a path or a name.
-    pub program: String,
-    /// Whose runs end with the end-of-run prompt.
-    pub memory: Memory,
-    /// The client that will read the file; one that nobody knows is taken to be new.
-    pub client: Option<Version>,
+/// What wanted hooks are in a settings file of this client.
+pub trait Hooks {
+    /// What the shell is given.
+    fn command(&self) -> String;
+
+    /// The events that the client knows.
+    fn events(&self) -> impl Iterator<Item = &'static Event>;
+
+    /// The events that it does not.
+    fn left_out(&self) -> impl Iterator<Item = &'static Event>;
+
+    /// The entry for one event.
+    fn group(&self, event: &Event) -> Value;
+
+    /// All of `hooks`.
+    fn hooks(&self) -> Value;
 }
 
-impl Wanted {
-    /// What the shell is given.
-    pub fn command(&self) -> String {
+impl Hooks for Wanted {
+    fn command(&self) -> String {
         let program = quoted(&self.program);
         if self.memory == Memory::default() {
             format!("{program} hook")
@@ -84,22 +70,15 @@ impl Wanted {
         }
     }
 
-    /// The events that the client knows.
-    pub fn events(&self) -> impl Iterator<Item = &'static Event> {
-        EVENTS.iter().filter(|event| self.knows(event))
+    fn events(&self) -> impl Iterator<Item = &'static Event> {
+        EVENTS.iter().filter(|event| knows(self, event))
     }
 
-    /// The events that it does not.
-    pub fn left_out(&self) -> impl Iterator<Item = &'static Event> {
-        EVENTS.iter().filter(|event| !self.knows(event))
+    fn left_out(&self) -> impl Iterator<Item = &'static Event> {
+        EVENTS.iter().filter(|event| !knows(self, event))
     }
 
-    fn knows(&self, event: &Event) -> bool {
-        self.client.is_none_or(|client| client >= event.since)
-    }
-
-    /// The entry for one event.
-    pub fn group(&self, event: &Event) -> Value {
+    fn group(&self, event: &Event) -> Value {
         let mut group = Map::new();
         if let Some(matcher) = event.matcher {
             group.insert("matcher".to_owned(), json!(matcher));
@@ -109,10 +88,14 @@ impl Wanted {
         Value::Object(group)
     }
 
-    /// All of `hooks`.
-    pub fn hooks(&self) -> Value {
+    fn hooks(&self) -> Value {
         self.events().map(|event| (event.name.to_owned(), json!([self.group(event)]))).collect::<Map<_, _>>().into()
     }
+}
+
+/// Whether the client that is to read the file knows an event.
+fn knows(wanted: &Wanted, event: &Event) -> bool {
+    wanted.client.is_none_or(|client| client >= event.since)
 }
 
 /// A word for a POSIX shell, which the client runs commands with.
@@ -130,7 +113,7 @@ pub fn is_ours(command: &str) -> bool {
     let words = words(command);
     let is_assignment = |word: &&String| word.split_once('=').is_some_and(|(name, _)| !name.contains(['/', '\\']));
     let mut words = words.iter().skip_while(is_assignment);
-    words.next().is_some_and(|program| is_our_name(program)) && words.any(|word| word == "hook")
+    words.next().is_some_and(|program| is_own_name(program)) && words.any(|word| word == "hook")
 }
 
 /// What a command of ours says about memory.
@@ -141,12 +124,6 @@ pub fn memory_of(command: &str) -> Memory {
         rest => rest.and_then(|rest| rest.strip_prefix('=')),
     });
     said.and_then(|word| word.parse().ok()).unwrap_or_default()
-}
-
-/// Whether a binary's path ends in a name that is known again: `trackway`, `trackway.exe`, `trackway-0.2`.
-pub fn is_our_name(program: &str) -> bool {
-    let name = program.rsplit(['/', '\\']).next().unwrap_or_default();
-    name.strip_prefix("trackway").is_some_and(|rest| !rest.starts_with(|character: char| character.is_alphanumeric()))
 }
 
 /// The words of a command, as a shell takes them apart.

@@ -11,22 +11,14 @@ pub mod splice;
 use serde_json::{Map, Value};
 use trackway_domain::words::Memory;
 
-pub use self::hooks::{Event, Version, Wanted, is_our_name};
+pub use trackway_capture::connection::{Refused, Wanted};
+
+pub use self::hooks::{Event, Hooks};
 use self::{
     hooks::{is_ours, memory_of},
     json_spans::{Node, parse, refused_at},
     splice::{Edit, Item, Layout, Left, apply, take_out, take_out_document},
 };
-
-/// Why a text is left alone.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {what}")]
-pub struct Refused {
-    pub line: usize,
-    /// In characters, from 1.
-    pub column: usize,
-    pub what: String,
-}
 
 pub type Result<T> = std::result::Result<T, Refused>;
 

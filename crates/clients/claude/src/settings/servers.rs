@@ -1,9 +1,10 @@
-//! Claude Code's list of MCP servers: putting ours into the text of a file that holds one, and taking it out again.
+//! The client's list of MCP servers: putting ours into the text of a file that holds one, and taking it out again.
 
 use serde_json::{Value, json};
+use trackway_capture::program::is_own_name;
 
 use super::{
-    Result, is_our_name,
+    Result,
     json_spans::{Node, parse, refused_at},
     splice::{Item, Layout, Left, apply, take_out, take_out_document},
 };
@@ -81,7 +82,7 @@ pub fn is_connected(text: &str) -> Result<bool> {
 /// Whether a server is some binary called `trackway`, told to serve.
 fn is_ours(server: &Node) -> bool {
     let arguments = server.get("args").and_then(Node::elements).unwrap_or_default();
-    server.get("command").and_then(Node::text).is_some_and(is_our_name)
+    server.get("command").and_then(Node::text).is_some_and(is_own_name)
         && arguments.iter().any(|argument| argument.text() == Some("mcp"))
 }
 

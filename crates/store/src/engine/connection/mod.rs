@@ -3,12 +3,7 @@
 mod pending;
 mod postgres;
 
-use std::{
-    borrow::Cow,
-    path::Path,
-    sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
-};
+use std::{borrow::Cow, path::Path, time::Duration};
 
 use rusqlite::config::DbConfig;
 
@@ -163,10 +158,7 @@ impl Connection {
     /// Waits no longer than this for other writers: for a visitor who must not be in the way.
     pub fn wait_at_most(&mut self, wait_ms: u32) -> Result<()> {
         match self {
-            Self::Sqlite(connection) => {
-                WAIT_MAX_MS.store(wait_ms, Ordering::Relaxed);
-                Ok(connection.busy_handler(Some(wait_a_little))?)
-            }
+            Self::Sqlite(connection) => Ok(connection.busy_handler(Some(move |looks| wait_a_little(looks, wait_ms)))?),
             Self::Postgres(postgres) => {
                 postgres.answer_max = Some(Duration::from_secs(VISITOR_SECONDS.into()));
                 self.batch(&format!("set lock_timeout = {wait_ms}"))
@@ -195,29 +187,46 @@ impl Connection {
 
     /// Runs a query and reads every row. Placeholders are `?1`, `?2`, ... in the text of both engines.
     pub fn query<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        self.each_row(sql, params, &mut |row| {
+            all.push(T::from_row(row)?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Hands over every row of a query. Apart from `query`, because `query` is compiled for every type of row.
+    fn each_row(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+        read: &mut dyn FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()> {
         match self {
             Self::Sqlite(connection) => {
                 let mut statement = connection.prepare_cached(sql)?;
                 let mut rows = statement.query(rusqlite::params_from_iter(params))?;
-                let mut all = Vec::new();
                 while let Some(row) = rows.next()? {
-                    all.push(T::from_row(&Row::Sqlite(row))?);
+                    read(&Row::Sqlite(row))?;
                 }
-                Ok(all)
+                Ok(())
             }
             Self::Postgres(postgres) => {
-                let read =
-                    |rows: &[tokio_postgres::Row]| rows.iter().map(|row| T::from_row(&Row::Postgres(row))).collect();
+                let mut read_all =
+                    |rows: &[tokio_postgres::Row]| rows.iter().try_for_each(|row| read(&Row::Postgres(row)));
                 if let Some(rows) = postgres.known(sql, params) {
-                    return read(rows);
+                    return read_all(rows);
                 }
-                if let Some(any) = &mut postgres.put_off {
-                    *any = true;
+                if let Some(has_deferred) = &mut postgres.deferring {
+                    *has_deferred = true;
                     postgres.expect(sql, params);
-                    return Err(Error::PutOff);
+                    return Err(Error::Deferred);
                 }
                 let rows = postgres.query_beside_expected(Some((sql, params)))?;
-                postgres.known(sql, params).map_or_else(|| read(&rows), read)
+                match postgres.known(sql, params) {
+                    Some(rows) => read_all(rows),
+                    None => read_all(&rows),
+                }
             }
         }
     }
@@ -230,17 +239,17 @@ impl Connection {
         }
     }
 
-    /// From now on a question whose answer is not known fails, and is expected; or no longer. Where asking takes no round
-    /// trip nothing is put off.
-    pub(crate) fn put_off(&mut self, is_so: bool) {
+    /// Switches deferring on or off. While it is on, a query without a known answer fails as [`Error::Deferred`] and is
+    /// queued. SQLite, where a query is no round trip, defers nothing.
+    pub(crate) fn set_deferring(&mut self, is_on: bool) {
         if let Self::Postgres(postgres) = self {
-            postgres.put_off = is_so.then_some(false);
+            postgres.deferring = is_on.then_some(false);
         }
     }
 
-    /// Whether a question was put off since that began.
-    pub(crate) fn has_put_off(&self) -> bool {
-        matches!(self, Self::Postgres(postgres) if postgres.put_off == Some(true))
+    /// Whether a query was deferred since deferring was switched on.
+    pub(crate) fn has_deferred(&self) -> bool {
+        matches!(self, Self::Postgres(postgres) if postgres.deferring == Some(true))
     }
 
     /// Asks what is expected, in one round trip.
@@ -292,11 +301,11 @@ impl Connection {
         }
     }
 
-    /// The same, which must change so many rows: else all of the transaction is refuted.
+    /// The same, but the transaction fails unless this write changes at least `rows` rows.
     pub(crate) fn post_changing(&mut self, sql: Cow<'static, str>, params: &[Param<'_>], rows: usize) -> Result<()> {
         match self {
             Self::Sqlite(_) => match usize::try_from(self.execute(&sql, params)?) {
-                Ok(changed) if changed < rows => Err(Error::Refuted("nothing to change".into())),
+                Ok(changed) if changed < rows => Err(Error::PreconditionFailed("nothing to change".into())),
                 _ => Ok(()),
             },
             Self::Postgres(postgres) => {
@@ -310,7 +319,7 @@ impl Connection {
     pub(crate) fn post_finding(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         match self {
             Self::Sqlite(_) => match self.query::<(i64,)>(sql, params)?.as_slice() {
-                [] => Err(Error::Refuted("nothing was found".into())),
+                [] => Err(Error::PreconditionFailed("nothing was found".into())),
                 _ => Ok(()),
             },
             Self::Postgres(postgres) => {
@@ -442,16 +451,14 @@ fn percent_encoded(path: &Path) -> String {
     path.as_os_str().as_encoded_bytes().iter().copied().map(shown).collect()
 }
 
-/// What [`Connection::wait_at_most`] was last told.
-static WAIT_MAX_MS: AtomicU32 = AtomicU32::new(0);
 /// Milliseconds between two looks at a lock.
 const WAIT_STEP_MS: u32 = 2;
 
 /// Looks again soon. SQLite's own waiting doubles its steps: of many who come at once, the late ones would sleep on while
 /// nobody holds the lock, and give up after a few looks.
-fn wait_a_little(looks: i32) -> bool {
+fn wait_a_little(looks: i32, wait_max_ms: u32) -> bool {
     let waited_ms = u32::try_from(looks).unwrap_or(u32::MAX).saturating_mul(WAIT_STEP_MS);
-    let wait = waited_ms < WAIT_MAX_MS.load(Ordering::Relaxed);
+    let wait = waited_ms < wait_max_ms;
     if wait {
         std::thread::sleep(Duration::from_millis(WAIT_STEP_MS.into()));
     }
@@ -472,4 +479,29 @@ fn wait_patiently(looks: i32) -> bool {
         std::thread::sleep(Duration::from_millis(step));
     }
     looks < PATIENT_LOOKS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn each_connection_has_its_own_wait_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("locked.db");
+        let mut holder = Connection::sqlite(&path, true).unwrap();
+        let [mut waiting, mut hurried] = [100, 0].map(|wait_ms| {
+            let mut connection = Connection::sqlite(&path, false).unwrap();
+            connection.wait_at_most(wait_ms).unwrap();
+            connection
+        });
+        holder.begin_write().unwrap();
+
+        let begun = Instant::now();
+        assert!(matches!(waiting.begin_write(), Err(Error::Busy(_))));
+        assert!(begun.elapsed() >= Duration::from_millis(100));
+        assert!(matches!(hurried.begin_write(), Err(Error::Busy(_))));
+    }
 }

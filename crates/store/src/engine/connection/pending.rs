@@ -75,7 +75,7 @@ fn as_one(mut group: Vec<Pending>) -> Option<Pending> {
     }
     sql.push_str(") select 1");
     for (number, rows) in checks {
-        // Fewer are none.
+        // Divides by zero, which aborts the transaction, if too few rows matched.
         sql.push_str(&format!(" / (select count(*) / {rows} from p{number})"));
     }
     Some(Pending { sql: Cow::Owned(sql), params, kind: PendingKind::Alone })

@@ -31,8 +31,8 @@ pub struct Postgres {
     expected: Vec<Question>,
     /// Answers to questions that were expected.
     known: Vec<(Question, Vec<tokio_postgres::Row>)>,
-    /// Whether questions without an answer are put off, and whether one was (see [`super::Connection::put_off`]).
-    pub(super) put_off: Option<bool>,
+    /// While queries are deferred: whether one was (see [`super::Connection::set_deferring`]).
+    pub(super) deferring: Option<bool>,
     /// How long an answer is waited for, where that is not left to the server.
     pub(super) answer_max: Option<Duration>,
     /// Whether an answer was not waited for any longer: what comes next on this connection would be that answer.
@@ -80,7 +80,7 @@ impl Postgres {
                 pending: Vec::new(),
                 expected: Vec::new(),
                 known: Vec::new(),
-                put_off: None,
+                deferring: None,
                 answer_max: None,
                 is_given_up: false,
                 is_standby: false,
@@ -125,7 +125,7 @@ impl Postgres {
         self.pending.clear();
         self.expected.clear();
         self.known.clear();
-        self.put_off = None;
+        self.deferring = None;
         if !is_unasked && !self.client.is_closed() {
             self.send("rollback");
         }

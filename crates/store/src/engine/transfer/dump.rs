@@ -73,7 +73,7 @@ pub(super) fn write_dump(
 ) -> Result<Vec<TableCopied>> {
     let schema = migrate::known_version();
     let mut out = Summed { out: &mut BufWriter::new(out), hash: Sha256::new() };
-    let first = First { trackway: "backup".to_owned(), format: FORMAT, schema, created_at: Time::now() };
+    let first = First { trackway: "backup".to_owned(), format: FORMAT, schema, created_at: read.now() };
     out.line(&in_json(&first)?)?;
     let mut tables = Vec::new();
     for table in layout::tables(schema) {

@@ -4,9 +4,13 @@
 use serde_json::{Value, json};
 use trackway_domain::{Id, Time, ids, kind, words::Runner};
 
-use super::{Bound, IS_UNTOUCHED, Picked, Picking, Taker, completes_item, completes_run, goes_straight, in_order};
+use super::{
+    Bound, IS_UNTOUCHED, Picked, Picking, Taker,
+    completion::{completes_item, completes_run, fast_completion_predicate},
+    in_order,
+};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     sql::{Param, list},
     store::Writer,
     table::Table,
@@ -15,7 +19,7 @@ use crate::{
 
 /// What is written for each item that is taken: rows that hold all that is known before it is.
 #[derive(Debug)]
-pub struct Makings {
+pub struct TakeRows {
     pub runs: Vec<NewRun>,
     pub run: Run,
     pub entry: Registered,
@@ -63,16 +67,16 @@ impl DoneBefore {
         let event = insert_each(bound, "completed k", &self.event, &[("subject_id", "k.id"), ("subject_path", &path)]);
         format!(
             "completed as (update queue_items d set result = null, {item} {from}
-                where d.tenant_id = ?1 and {which} and {straight} returning d.id, d.run_id),
+                where d.tenant_id = ?1 and {which} and {predicate} returning d.id, d.run_id),
              ended as (update runs set {run} where tenant_id = ?1 and id = any(array(select run_id from completed)) and (status = 'running') is true),
              told as ({event} returning 1),",
             item = completes_item(now),
-            straight = goes_straight("d", now, None),
+            predicate = fast_completion_predicate("d", now, None),
             run = completes_run(now),
         )
     }
 
-    /// What refutes the statement unless all of them were completed and something was taken. It is 1.
+    /// Expression that is 1, and divides by zero unless all of them were completed and something was taken.
     fn check<'a>(&'a self, bound: &mut Bound<'a>) -> String {
         let count = bound.place(&self.count);
         format!(
@@ -162,16 +166,29 @@ const TAKEN: &str =
     workspace_id, initiated_by, chain_depth, agent_id, agent_role_id, runner, max_steps";
 
 impl Writer<'_> {
-    /// Takes what comes next, with everything that is written when something is taken. When there is something, all of this
-    /// transaction happened: nothing may come after it. Where something is to be completed first and that cannot be, or nothing is there
-    /// to be taken, it is refuted.
-    pub fn take_at_once(&mut self, taker: &Taker, lease_expires: Time, makings: &Makings) -> Result<Vec<Picked>> {
-        let ids: Vec<_> = makings.runs.iter().map(|run| run.id).collect();
+    /// In optimistic mode, takes the next items and writes all rows that belong to that in one statement. If it took something,
+    /// it has committed: nothing may come after it. If `rows` holds items to complete first, and one cannot be completed or
+    /// nothing can be taken, the transaction fails. Otherwise returns `None`: the caller takes by [`Writer::pick_items`].
+    pub fn fast_take<E: From<Error>>(
+        &mut self,
+        taker: &Taker,
+        lease_expires: Time,
+        rows: impl FnOnce(&mut Self) -> std::result::Result<TakeRows, E>,
+    ) -> std::result::Result<Option<Vec<Picked>>, E> {
+        if !self.mode.optimistic {
+            return Ok(None);
+        }
+        let rows = rows(self)?;
+        Ok(Some(self.take_with_rows(taker, lease_expires, &rows)?))
+    }
+
+    fn take_with_rows(&mut self, taker: &Taker, lease_expires: Time, rows: &TakeRows) -> Result<Vec<Picked>> {
+        let ids: Vec<_> = rows.runs.iter().map(|run| run.id).collect();
         let picking = Picking { taker, runs: &ids, now: self.now, lease_expires, also: IS_UNTOUCHED };
         let now = self.now;
         let mut bound = Bound::default();
         let (chosen, taken) = (picking.chosen(&mut bound), picking.taken(&mut bound));
-        let source = match makings.runs.as_slice() {
+        let source = match rows.runs.as_slice() {
             [run] => Source::one(run, &mut bound),
             runs => Source::many(runs, &mut bound),
         };
@@ -179,7 +196,7 @@ impl Writer<'_> {
         let run = insert_each(
             &mut bound,
             each,
-            &makings.run,
+            &rows.run,
             &[
                 ("id", "k.run_id"),
                 ("agent_id", "k.agent_id"),
@@ -200,11 +217,11 @@ impl Writer<'_> {
         let entry = insert_each(
             &mut bound,
             each,
-            &makings.entry,
+            &rows.entry,
             &[("id", "k.run_id"), ("display_path", path), ("short_key", short_key)],
         );
         let now = bound.place(&now);
-        let (done, answer, each_after) = match &makings.done {
+        let (done, answer, each_after) = match &rows.done {
             None => (String::new(), "taken".to_owned(), (*each).to_owned()),
             // What was completed is logged before what is taken.
             Some(done) => (
@@ -215,7 +232,7 @@ impl Writer<'_> {
         };
         let path = path_of_item("k");
         let event =
-            insert_each(&mut bound, &each_after, &makings.event, &[("subject_id", "k.id"), ("subject_path", &path)]);
+            insert_each(&mut bound, &each_after, &rows.event, &[("subject_id", "k.id"), ("subject_path", &path)]);
         let sql = format!(
             "with {done} {chosen},
              {tables} taken ({TAKEN}) as ({taken}),

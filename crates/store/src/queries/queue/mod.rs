@@ -4,6 +4,7 @@
 //! picks, skipping what others are just taking, and marks what it picked. Rules that no transaction can check alone (one
 //! item per key, one per place of an agent) are unique indexes on both.
 
+mod completion;
 mod fast_take;
 
 use std::sync::LazyLock;
@@ -24,7 +25,8 @@ use crate::{
     tables::QueueItem,
 };
 
-pub use fast_take::{DoneBefore, Makings, NewRun};
+pub use completion::{Completed, ItemResult};
+pub use fast_take::{DoneBefore, NewRun, TakeRows};
 
 /// Selects the ready tasks `t`. The first lines repeat the condition of the index `tasks_ready` exactly, so that both engines use
 /// it. The rest excludes tasks of which a version is in the queue or worked on. The subqueries are compared with null because
@@ -54,30 +56,6 @@ pub fn resolved(task: &str, role: &str, exact: &str) -> String {
             (select p.task_id from packages p join tasks w on w.id = p.task_id where p.role_id = {role} and p.lineage_id = v.lineage_id
              and p.deleted_at is null and w.deleted_at is null and not w.archived), v.current_id) end
           from tasks v where v.id = {task})"
-    )
-}
-
-/// What makes an item one that is completed straight away: nobody has to hear of it but its run. The holder is the run that acts,
-/// where one does. `item` is the item's table, the others are places of values.
-pub fn goes_straight(item: &str, now: &str, run: Option<&str>) -> String {
-    let own = run.map_or_else(String::new, |run| format!(" and (cast({run} as uuid) is null or run_id = {run})"));
-    // `is true`: found by its id, not by a walk along all that are held, or all of a tenant, however few PostgreSQL believes those
-    // to be.
-    format!(
-        "({item}.status = 'running') is true and ({item}.lease_expires > {now}) is true and {item}.held_key is null{own}
-         and exists (select 1 from tasks t where t.id = {item}.run_task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed', 'blocked')))"
-    )
-}
-
-/// What is written into an item that is completed, beside its result.
-pub fn completes_item(now: &str) -> String {
-    format!("status = 'completed', error = null, finished_at = {now}, slot = null, lease_expires = null")
-}
-
-/// What is written into the run of an item that is completed.
-pub fn completes_run(now: &str) -> String {
-    format!(
-        "status = 'completed', outcome = 'completed', final_message = null, error = null, ended_at = {now}, token_hash = null"
     )
 }
 
@@ -268,8 +246,17 @@ impl Taker {
 }
 
 impl Writer<'_> {
+    /// In optimistic mode, lets [`Writer::insert_item_of`] look its task up, and takes the lock that this needs. Otherwise
+    /// returns false: the caller has to look the task up first.
+    pub fn insert_looks_up_task(&mut self) -> Result<bool> {
+        if self.mode.optimistic {
+            self.share_live_versions()?;
+        }
+        Ok(self.mode.optimistic)
+    }
+
     /// Adds an item of the task with this variant, in its role, whatever task it names itself. A task that does not exist or has
-    /// no current version refutes the transaction.
+    /// no current version fails the transaction.
     pub fn insert_item_of(&mut self, item: &QueueItem, variant: &str) -> Result<()> {
         static SQL: LazyLock<String> = LazyLock::new(|| {
             let columns = QueueItem::COLUMNS;
@@ -331,22 +318,6 @@ impl Writer<'_> {
             &format!("where tenant_id = ?1 and status = 'running' and lease_expires > ?2 and heartbeat_at > ?2 limit {EXPIRED_MAX}{skip}"),
             params![now],
         )
-    }
-
-    /// SQL suffix that locks the selected rows and waits for those that another transaction holds.
-    pub fn for_update(&self) -> &'static str {
-        match self.engine() {
-            Engine::Sqlite => "",
-            Engine::Postgres => " for update",
-        }
-    }
-
-    /// SQL suffix that locks the selected rows and skips those that another transaction holds.
-    pub fn skip_locked(&self) -> &'static str {
-        match self.engine() {
-            Engine::Sqlite => "",
-            Engine::Postgres => " for update skip locked",
-        }
     }
 
     /// Takes what comes next: at most as many as are wanted, the most urgent first, then the oldest.

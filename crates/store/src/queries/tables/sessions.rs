@@ -1,4 +1,4 @@
-//! Sessions of Claude Code, and the files and commits of whoever works in a directory.
+//! Sessions of clients, and the files and commits of whoever works in a directory.
 
 use serde_json::Value;
 use trackway_domain::{
@@ -10,10 +10,11 @@ use uuid::Uuid;
 use crate::{store::TenantId, table};
 
 table! {
-    /// A Claude Code session.
+    /// A session of a client.
     pub struct Session in "sessions" {
         #[serde(skip)] id: Id<kind::Session>,
         #[serde(skip)] tenant_id: TenantId,
+        client: String,
         #[serde(rename = "id")] session_id: String,
         cwd: Option<String>,
         root: Option<String>,

@@ -1,0 +1,47 @@
+//! Removing what is no longer wanted. Each action says how much it removed, and the log keeps that.
+
+mod contents;
+mod events;
+mod leases;
+mod messages;
+mod session;
+mod spawns;
+
+pub use contents::CleanupContents;
+pub use events::CleanupEvents;
+pub use leases::CleanupLeases;
+pub use messages::CleanupMessages;
+pub use session::CleanupSession;
+pub use spawns::{CleanupNullRole, CleanupOldSpawns};
+
+use serde::Serialize;
+use trackway_domain::{Error as Rule, Ref, Time, kind};
+use trackway_store::{Writer, params, tables::Session};
+
+use crate::{action::Resource, error::Result};
+
+/// What was removed.
+#[derive(Debug, Serialize)]
+pub struct Removed {
+    pub removed: i64,
+}
+
+/// What is yet to come would include the entry about this.
+fn refuse_to_come(before: Time, now: Time) -> Result<()> {
+    if before > now {
+        return Err(Rule::conflict(format!("{before} is yet to come")).into());
+    }
+    Ok(())
+}
+
+/// The session that a reference names, locked.
+pub(crate) fn locked_session(write: &mut Writer<'_>, session: &Ref<kind::Session>) -> Result<Session> {
+    let id = write.resolve(session)?;
+    write
+        .row_locked::<Session>("where tenant_id = ?1 and id = ?2", params![id])?
+        .ok_or_else(|| Rule::not_found(format!("there is no session {session:?}")).into())
+}
+
+pub(crate) fn session_resource(session: &Session) -> Resource<kind::Session> {
+    Resource::outside(session.id, session.session_id.clone())
+}

@@ -1,0 +1,112 @@
+//! Conversations: what belongs together of what is said.
+
+use serde::Deserialize;
+use trackway_domain::{
+    Error as Rule, Patch, Ref, field, kind,
+    patch::{self, UNSET},
+    sentence, text,
+};
+use trackway_store::{Writer, params, tables::Conversation};
+
+use crate::{
+    action::{Action, Done},
+    context::Context,
+    definition::{Stands, definition, save, touched},
+    error::Result,
+    touched::CreatedOrUpdated,
+};
+
+definition!(Conversation, kind::Conversation, title);
+
+/// Begin a conversation, or change what is given of one
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct SetConversation {
+    /// The conversation (a new one, when left out)
+    pub conversation: Option<Ref<kind::Conversation>>,
+    /// What people call it; a new one needs it
+    #[arg(long)]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    pub title: Option<String>,
+    /// What it is about
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
+    pub description: Patch<String>,
+    /// The project it belongs to
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
+    pub project: Patch<String>,
+    /// The role it is held in
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub role: Patch<Ref<kind::Role>>,
+    /// A tag; repeat for several, empty for none
+    #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
+    #[serde(default, deserialize_with = "patch::list_or_null")]
+    pub tags: Option<Vec<String>>,
+    /// Anything else worth knowing
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
+    pub notes: Patch<String>,
+}
+
+impl Action for SetConversation {
+    const NAME: &'static str = "set_conversation";
+    const COMMAND: (&'static str, &'static str) = ("conversation", "set");
+    const ALIAS: Option<&'static str> = Some("create");
+    type Touched = CreatedOrUpdated<kind::Conversation>;
+    type Output = Stands<Conversation>;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let Self { conversation, title, description, project, role, tags, notes } = self;
+        let before = conversation.as_ref().map(|reference| live(write, reference)).transpose()?;
+        let title = title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
+        let conversation = match (&before, &title) {
+            (Some(before), _) => before.clone(),
+            (None, None) => {
+                return Err(Rule::usage("a new conversation needs a title")
+                    .hint(sentence!["give it ", field!(title)])
+                    .into());
+            }
+            (None, Some(_)) => Conversation {
+                id: write.new_id(),
+                tenant_id: context.tenant,
+                title: String::new(),
+                description: None,
+                project: None,
+                role_id: None,
+                tags: Vec::new(),
+                notes: None,
+                created_at: write.now,
+                updated_at: write.now,
+                deleted_at: None,
+            },
+        };
+        let conversation = Conversation {
+            id: conversation.id,
+            tenant_id: conversation.tenant_id,
+            title: title.unwrap_or(conversation.title),
+            description: description.body("description", text::TEXT_MAX)?.apply(conversation.description),
+            project: project.line("project", text::LINE_MAX)?.apply(conversation.project),
+            role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(conversation.role_id),
+            tags: patch::list("tag", tags.as_deref())?.unwrap_or(conversation.tags),
+            notes: notes.body("notes", text::TEXT_MAX)?.apply(conversation.notes),
+            created_at: conversation.created_at,
+            updated_at: conversation.updated_at,
+            deleted_at: conversation.deleted_at,
+        };
+        let (conversation, saved) = save(context, write, before.as_ref(), conversation)?;
+        Ok(touched(conversation, saved))
+    }
+}
+
+/// The conversation a reference names, held as it is.
+pub(crate) fn live(write: &mut Writer<'_>, reference: &Ref<kind::Conversation>) -> Result<Conversation> {
+    let id = write.resolve(reference)?;
+    Ok(write
+        .row_locked::<Conversation>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
+        .ok_or_else(|| Rule::not_found(format!("there is no conversation {reference:?}")))?)
+}

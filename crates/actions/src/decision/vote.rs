@@ -1,0 +1,108 @@
+//! Voting on an option of a decision.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{Error as Rule, Id, Ref, close_matches::close_matches, kind, text};
+use trackway_store::{
+    Writer, params,
+    tables::{Decision, DecisionOption, Vote},
+};
+
+use super::{options, require_open};
+use crate::{
+    action::{Action, Done, Resource},
+    context::Context,
+    error::Result,
+    studio::{locked, resource},
+    touched::{Touch, did},
+};
+
+/// Vote on an option; voting again changes your vote
+///
+/// With neither --accept nor --prefer the vote is taken back.
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct CastVote {
+    /// The decision
+    pub decision: Ref<kind::Decision>,
+    /// The option, by its title or id
+    #[arg(long)]
+    pub option: String,
+    /// You can live with it
+    #[arg(long)]
+    #[serde(default)]
+    pub accept: bool,
+    /// You like it best; this accepts it too
+    #[arg(long)]
+    #[serde(default)]
+    pub prefer: bool,
+}
+
+/// A vote as it now stands.
+#[derive(Debug, Serialize)]
+pub struct Voted {
+    pub id: Id<kind::Vote>,
+    pub option: String,
+    pub accepted: bool,
+    pub preferred: bool,
+}
+
+impl Action for CastVote {
+    const NAME: &'static str = "vote";
+    const COMMAND: (&'static str, &'static str) = ("decision", "vote");
+    type Touched = Touch<kind::Vote, did::Vote>;
+    type Output = Voted;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let decision = locked::<Decision>(write, &self.decision)?;
+        require_open(&decision, write.now)?;
+        let option = self.option(write, decision.id)?;
+        let earlier = write.row::<Vote>(
+            "where tenant_id = ?1 and option_id = ?2 and actor_id = ?3",
+            params![option.id, context.actor.id()],
+        )?;
+        let vote = Vote {
+            id: earlier.as_ref().map_or_else(|| write.new_id(), |vote| vote.id),
+            tenant_id: context.tenant,
+            option_id: option.id,
+            actor_kind: context.actor.kind(),
+            actor_id: context.actor.id(),
+            accepted: self.accept || self.prefer,
+            preferred: self.prefer,
+            created_at: earlier.as_ref().map_or(write.now, |vote| vote.created_at),
+            updated_at: write.now,
+        };
+        let path = format!("{}/{}", resource(write, &decision)?.path, option.title);
+        let resource = Resource::inside(vote.id, decision.studio_id, path);
+        if earlier.is_some() {
+            write.update(&vote)?;
+        } else {
+            write.insert(&vote)?;
+            resource.register(context, write)?;
+        }
+        let voted = Voted { id: vote.id, option: option.title, accepted: vote.accepted, preferred: vote.preferred };
+        Ok(Done::changed(voted, &resource, Touch::one(resource.clone())))
+    }
+}
+
+impl CastVote {
+    fn option(&self, write: &mut Writer<'_>, decision: Id<kind::Decision>) -> Result<DecisionOption> {
+        let titled = write.row::<DecisionOption>(
+            "where tenant_id = ?1 and decision_id = ?2 and title = ?3",
+            params![decision, text::clean_line(&self.option)],
+        )?;
+        if let Some(option) = titled {
+            return Ok(option);
+        }
+        let options = options(write, decision)?;
+        let by_id = write.entry_ending(&self.option, Some(kind::Kind::DecisionOption))?;
+        if let Some(option) = by_id.and_then(|entry| options.iter().find(|option| option.id.uuid() == entry.id)) {
+            return Ok(option.clone());
+        }
+        let titles: Vec<_> = options.iter().map(|option| option.title.as_str()).collect();
+        let close = close_matches(&self.option, titles.iter().copied());
+        let offered = if close.is_empty() { titles.join(", ") } else { close.join(" or ") };
+        Err(Rule::not_found(format!("there is no option {:?}", self.option))
+            .hint(format!("the options: {offered}"))
+            .into())
+    }
+}

@@ -1,0 +1,210 @@
+//! Packages: the version of a task that a role uses.
+
+use serde::{Deserialize, Serialize};
+use trackway_domain::{Error as Rule, Id, Ref, Variant, kind, words::Level};
+use trackway_store::{
+    Writer, params,
+    tables::{Package, Task},
+};
+
+use crate::{
+    action::{About, Action, Done, Resource},
+    context::Context,
+    error::Result,
+    task::{
+        lineage::refresh_items,
+        set::{live_task, resource},
+    },
+    touched::{CreatedOrUpdated, Touch, did},
+};
+
+/// A pin.
+#[derive(Debug, Serialize)]
+pub struct Pinned {
+    pub role: String,
+    pub task_id: Id<kind::Task>,
+    pub variant: Variant,
+    /// The version that was pinned before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub was: Option<Variant>,
+}
+
+/// Pin the version of a task that a role uses
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct SetPackage {
+    /// The role
+    #[arg(long)]
+    pub role: Ref<kind::Role>,
+    /// The version
+    #[arg(long)]
+    pub task: Ref<kind::Task>,
+}
+
+impl Action for SetPackage {
+    const NAME: &'static str = "set_package";
+    const COMMAND: (&'static str, &'static str) = ("package", "set");
+    type Touched = (Touch<kind::Task, did::Pin>, CreatedOrUpdated<kind::Package>);
+    type Output = Pinned;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        write.lock_catalog()?;
+        let role = write.resolve(&self.role)?;
+        let task = live_task(write, &self.task)?;
+        let name = role_name(write, role)?;
+        let before = pin(write, role, &task)?;
+        let pinned = |was| Pinned { role: name.clone(), task_id: task.id, variant: task.variant.clone(), was };
+        match before {
+            Some(package) if package.task_id == task.id => return Ok(Done::unchanged(pinned(None))),
+            Some(package) => {
+                let was = write.one::<(Variant,)>(
+                    "select variant from tasks where tenant_id = ?1 and id = ?2",
+                    params![package.task_id],
+                )?;
+                let moved = move_pin(write, &package, &name, &task)?;
+                refresh_items(write, task.lineage_id)?;
+                let resource = resource(&task);
+                let touched = (Touch::one(resource.clone()), CreatedOrUpdated::updated(moved));
+                return Ok(Done::changed(pinned(was.map(|(was,)| was)), &resource, touched));
+            }
+            None => {}
+        }
+        let package = Package {
+            id: write.new_id(),
+            tenant_id: context.tenant,
+            role_id: role,
+            task_id: task.id,
+            lineage_id: task.lineage_id,
+            created_at: write.now,
+            updated_at: write.now,
+            deleted_at: None,
+        };
+        write.insert(&package)?;
+        let created = package_resource(package.id, &name, &task.variant);
+        created.register(context, write)?;
+        refresh_items(write, task.lineage_id)?;
+        let resource = resource(&task);
+        let touched = (Touch::one(resource.clone()), CreatedOrUpdated::created(created));
+        Ok(Done::changed(pinned(None), &resource, touched))
+    }
+}
+
+fn package_resource(id: Id<kind::Package>, role: &str, variant: &Variant) -> Resource<kind::Package> {
+    Resource::outside(id, format!("{role} uses {variant}"))
+}
+
+fn role_name(write: &mut Writer<'_>, role: Id<kind::Role>) -> Result<String> {
+    let name = write.one::<(String,)>("select name from roles where tenant_id = ?1 and id = ?2", params![role])?;
+    Ok(name.map(|(name,)| name).ok_or_else(|| Rule::not_found("there is no such role"))?)
+}
+
+/// The pin of a role in a task's lineage.
+fn pin(write: &mut Writer<'_>, role: Id<kind::Role>, task: &Task) -> Result<Option<Package>> {
+    Ok(write.row_locked::<Package>(
+        "where tenant_id = ?1 and role_id = ?2 and lineage_id = ?3 and deleted_at is null",
+        params![role, task.lineage_id],
+    )?)
+}
+
+fn move_pin(write: &mut Writer<'_>, package: &Package, role: &str, task: &Task) -> Result<Resource<kind::Package>> {
+    write.update(&Package { task_id: task.id, updated_at: write.now, ..package.clone() })?;
+    let resource = package_resource(package.id, role, &task.variant);
+    write.rename(package.id, &resource.path)?;
+    Ok(resource)
+}
+
+/// Unpin the version of a task that a role uses
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct DeletePackage {
+    /// The role
+    #[arg(long)]
+    pub role: Ref<kind::Role>,
+    /// Any version of the task
+    #[arg(long)]
+    pub task: Ref<kind::Task>,
+}
+
+impl Action for DeletePackage {
+    const NAME: &'static str = "delete_package";
+    const CAPABILITY: &'static str = "delete";
+    const COMMAND: (&'static str, &'static str) = ("package", "delete");
+    const REMOVES: bool = true;
+    type Touched = (Touch<kind::Task, did::Update>, Touch<kind::Package, did::Delete>);
+    type Output = Pinned;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        write.lock_catalog()?;
+        let role = write.resolve(&self.role)?;
+        let task = live_task(write, &self.task)?;
+        let name = role_name(write, role)?;
+        let package = pin(write, role, &task)?
+            .ok_or_else(|| Rule::not_found(format!("role {name} has no version of {} pinned", task.variant)))?;
+        write.update(&Package { deleted_at: Some(write.now), ..package.clone() })?;
+        write.unregister(package.id)?;
+        refresh_items(write, task.lineage_id)?;
+        let pinned = write
+            .row::<Task>("where tenant_id = ?1 and id = ?2", params![package.task_id])?
+            .ok_or_else(|| Rule::not_found("the pinned task is gone"))?;
+        let resource = resource(&pinned);
+        let unpinned = package_resource(package.id, &name, &pinned.variant);
+        let output = Pinned { role: name, task_id: pinned.id, variant: pinned.variant, was: None };
+        Ok(Done::changed(output, &resource, (Touch::one(resource.clone()), Touch::one(unpinned))))
+    }
+}
+
+/// Move pins to newer versions, stopping before a bigger step than allowed
+#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct UpgradePackages {
+    /// The biggest step to take
+    #[arg(long)]
+    pub level: Level,
+    /// Only this role's pins
+    #[arg(long)]
+    pub role: Option<Ref<kind::Role>>,
+}
+
+/// A pin that moved.
+#[derive(Debug, Serialize)]
+pub struct Moved {
+    pub role: String,
+    pub from: Variant,
+    pub to: Variant,
+}
+
+impl Action for UpgradePackages {
+    const NAME: &'static str = "upgrade_packages";
+    const COMMAND: (&'static str, &'static str) = ("package", "upgrade");
+    type Touched = (Touch<kind::Task, did::Pin>, Touch<kind::Package, did::Update>);
+    type Output = Vec<Moved>;
+
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        write.lock_catalog()?;
+        let role = write.resolve_optional(self.role.as_ref())?;
+        let pins = write.rows::<Package>("where tenant_id = ?1 and deleted_at is null order by id", &[])?;
+        let mut moved = Vec::new();
+        let mut tasks = Vec::new();
+        let mut packages = Vec::new();
+        for package in pins.into_iter().filter(|pin| role.is_none_or(|role| role == pin.role_id)) {
+            let path = write.replacement_path_up_to(package.task_id, self.level)?;
+            let (Some(from), Some(to)) = (path.first(), path.last()) else {
+                continue;
+            };
+            if to.id == from.id {
+                continue;
+            }
+            let name = role_name(write, package.role_id)?;
+            let task = live_task(write, &Ref::from(to.id))?;
+            packages.push(move_pin(write, &package, &name, &task)?);
+            refresh_items(write, task.lineage_id)?;
+            moved.push(Moved { role: name, from: from.variant.clone(), to: to.variant.clone() });
+            tasks.push(resource(&task));
+        }
+        if tasks.is_empty() {
+            return Ok(Done::unchanged(moved));
+        }
+        let about = tasks.iter().map(About::from).collect();
+        Ok(Done::changed_several(moved, about, (Touch::many(tasks), Touch::many(packages))))
+    }
+}

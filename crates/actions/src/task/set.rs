@@ -1,0 +1,541 @@
+//! Tasks: set by variant, with their revision, their owner and the task they replace, all or nothing.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use trackway_domain::{
+    Duration, Error as Rule, Id, Patch, Ref, Variant, command, field, kind,
+    patch::{self, UNSET},
+    queue::MAX_STEPS_MAX,
+    sentence, text,
+    words::{Heading, Level, Priority, Switch, TaskStatus},
+};
+use trackway_store::{
+    Writer, params,
+    tables::{Task, TaskRevision, TaskVariant, Workflow},
+};
+use uuid::Uuid;
+
+use super::{
+    lineage::{refresh_blocked, refresh_versions},
+    replace::replace,
+};
+use crate::{
+    action::{Action, Done, Resource},
+    context::Context,
+    error::Result,
+    limits,
+    touched::{Touch, did},
+};
+
+/// Characters in a script.
+const SCRIPT_MAX: usize = 1_000_000;
+
+/// Define a task, or change what is given of one
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct SetTask {
+    /// The workflow that owns the variant; not needed for a task that exists, or that replaces one
+    #[arg(long)]
+    pub workflow: Option<Ref<kind::Workflow>>,
+    /// The command, the first part of the variant
+    #[arg(long)]
+    pub command: Option<String>,
+    /// The variant: below the command when it has no '/', else as it is
+    #[arg(long)]
+    pub variant: Option<String>,
+    /// What people call it
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
+    pub title: Patch<String>,
+    /// What is to be done
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
+    pub description: Patch<String>,
+    /// Why it is to be done
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
+    pub motivation: Patch<String>,
+    /// Anything else worth knowing
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    #[schemars(length(max = text::TEXT_MAX))]
+    pub notes: Patch<String>,
+    /// The shell that runs the script
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
+    pub shell: Patch<String>,
+    /// The script
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub script: Patch<String>,
+    /// How long it may take, as 90m or 1h30m
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub timeout: Patch<Duration>,
+    /// Model turns that a run may take, 1 to 200 (the agent's, when it is not given)
+    #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "NUMBER")]
+    #[serde(default)]
+    #[schemars(range(min = 1, max = MAX_STEPS_MAX))]
+    pub max_steps: Patch<i64>,
+    /// Daily spend of the agent above which a run of this task stops (the agent's, when it is not given)
+    #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "AMOUNT")]
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub spend_limit: Patch<f64>,
+    /// Whether the agent is asked for its scratchpad and report when a run ends, on or off (the agent's, when it is not given)
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub end_of_run: Patch<Switch>,
+    /// Try again when the agent itself says error, instead of blocking the task
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub retry_on_error: Option<bool>,
+    /// The role that works it
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub role: Patch<Ref<kind::Role>>,
+    /// The workspace it is worked in
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub workspace: Patch<Ref<kind::Workspace>>,
+    /// A tag; repeat for several, empty for none
+    #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
+    #[serde(default, deserialize_with = "patch::list_or_null")]
+    pub tags: Option<Vec<String>>,
+    /// A label's key; repeat for several, empty for none
+    #[arg(long = "label", value_name = "KEY", num_args = 1..)]
+    #[serde(default, deserialize_with = "patch::list_or_null")]
+    pub labels: Option<Vec<String>>,
+    /// How far it is
+    #[arg(long)]
+    pub status: Option<TaskStatus>,
+    /// How urgent it is
+    #[arg(long)]
+    pub priority: Option<Priority>,
+    /// How long it should take, as 90m or 40h
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub estimate: Patch<Duration>,
+    /// The language to work in, as en or pt-BR
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    #[schemars(length(max = text::LINE_MAX))]
+    pub language: Patch<String>,
+    /// Its level as a heading, h1 to h6
+    #[arg(long, default_value = UNSET, hide_default_value = true)]
+    #[serde(default)]
+    pub heading: Patch<Heading>,
+    /// Whether it is run again and again
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub recurring: Option<bool>,
+    /// Whether it is out of use
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub archived: Option<bool>,
+    /// The task this one replaces
+    #[arg(long, value_name = "TASK")]
+    pub replaces: Option<Ref<kind::Task>>,
+    /// How big a step the replacement is (minor, when it is not said)
+    #[arg(long, requires = "replaces")]
+    pub level: Option<Level>,
+    /// Why it is replaced
+    #[arg(long, requires = "replaces")]
+    pub comment: Option<String>,
+    /// Only when the task is at this revision
+    #[arg(long, value_name = "NUMBER")]
+    pub if_revision: Option<i64>,
+}
+
+/// A task as it now stands.
+#[derive(Debug, Serialize)]
+pub struct TaskSet {
+    pub id: Id<kind::Task>,
+    pub variant: Variant,
+    pub workflow: String,
+    pub revision: i64,
+    pub new: bool,
+    /// What else had to change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+}
+
+impl Action for SetTask {
+    const NAME: &'static str = "set_task";
+    const COMMAND: (&'static str, &'static str) = ("task", "set");
+    type Touched = (Touch<kind::Task, did::Create>, Touch<kind::Task, did::Update>);
+    type Output = TaskSet;
+
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+        let variant = Variant::select(self.command.as_deref(), self.variant.as_deref())?;
+        write.lock_catalog()?;
+        let before = write
+            .row_locked::<Task>("where tenant_id = ?1 and variant = ?2 and deleted_at is null", params![variant])?;
+        let old = self.replaces.as_ref().map(|old| live_task(write, old)).transpose()?;
+        let workflow = match (&self.workflow, before.as_ref().or(old.as_ref())) {
+            (Some(workflow), _) => write.resolve(workflow)?,
+            (None, Some(task)) => task.workflow_id,
+            (None, None) => {
+                return Err(Rule::usage("a new task needs a workflow")
+                    .hint(sentence!["name one with ", field!(workflow), " W"])
+                    .into());
+            }
+        };
+        let workflow = write
+            .row::<Workflow>("where tenant_id = ?1 and id = ?2", params![workflow])?
+            .ok_or_else(|| Rule::not_found("there is no such workflow"))?;
+        claim(context, write, &variant, &workflow)?;
+        self.check_revision(before.as_ref())?;
+
+        let present = match (&before, &old) {
+            (Some(before), _) => before.clone(),
+            (None, None) => new(context, write, &variant, &workflow),
+            (None, Some(old)) => inheriting(new(context, write, &variant, &workflow), old),
+        };
+        let mut task = self.apply(write, present)?;
+        let changed = before.as_ref() != Some(&task);
+        if changed {
+            save(context, write, before.as_ref(), &mut task)?;
+        }
+        let mut notices = Vec::new();
+        if let Some(old) = &old {
+            notices = replace(context, write, &task, old, self.level, self.comment.as_deref())?.notices;
+        }
+
+        let resource = resource(&task);
+        let output = TaskSet {
+            id: task.id,
+            variant,
+            workflow: workflow.name,
+            revision: task.revision,
+            new: before.is_none(),
+            notices,
+        };
+        if !changed && self.replaces.is_none() {
+            return Ok(Done::unchanged(output));
+        }
+        let touched = if before.is_none() {
+            (Touch::one(resource.clone()), Touch::none())
+        } else {
+            (Touch::none(), Touch::one(resource.clone()))
+        };
+        Ok(Done::changed(output, &resource, touched))
+    }
+}
+
+impl SetTask {
+    fn check_revision(&self, before: Option<&Task>) -> Result<()> {
+        let revision = before.map_or(0, |task| task.revision);
+        match self.if_revision {
+            Some(expected) if expected != revision => {
+                Err(Rule::conflict(format!("the task is at revision {revision}, not {expected}"))
+                    .hint(sentence!["read it again: ", command!("task get")])
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The task with the given fields changed. Every field of the action and every column of the row is named, so that
+    /// the compiler refuses a new one that nothing sets.
+    fn apply(&self, write: &mut Writer<'_>, task: Task) -> Result<Task> {
+        let Self {
+            workflow: _,
+            command,
+            variant: _,
+            title,
+            description,
+            motivation,
+            notes,
+            shell,
+            script,
+            timeout,
+            max_steps,
+            spend_limit,
+            end_of_run,
+            retry_on_error,
+            role,
+            workspace,
+            tags,
+            labels,
+            status,
+            priority,
+            estimate,
+            language,
+            heading,
+            recurring,
+            archived,
+            replaces: _,
+            level: _,
+            comment: _,
+            if_revision: _,
+        } = self;
+        let command = command.as_deref().map(str::trim).filter(|command| !command.is_empty());
+        let new_status = status.filter(|status| *status != task.status);
+        Ok(Task {
+            id: task.id,
+            tenant_id: task.tenant_id,
+            variant: task.variant,
+            command: command.map_or(task.command, str::to_owned),
+            workflow_id: task.workflow_id,
+            title: title.line("title", text::LINE_MAX)?.apply(task.title),
+            description: description.body("description", text::TEXT_MAX)?.apply(task.description),
+            motivation: motivation.body("motivation", text::TEXT_MAX)?.apply(task.motivation),
+            notes: notes.body("notes", text::TEXT_MAX)?.apply(task.notes),
+            shell: shell.line("shell", text::LINE_MAX)?.apply(task.shell),
+            script: script.body("script", SCRIPT_MAX)?.apply(task.script),
+            timeout: timeout.clone().apply(task.timeout),
+            max_steps: limits::max_steps(max_steps)?.apply(task.max_steps),
+            spend_limit: limits::spend_limit(spend_limit)?.apply(task.spend_limit),
+            end_of_run: limits::end_of_run(end_of_run).apply(task.end_of_run),
+            retry_on_error: retry_on_error.unwrap_or(task.retry_on_error),
+            role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(task.role_id),
+            workspace_id: workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(task.workspace_id),
+            tags: patch::list("tag", tags.as_deref())?.unwrap_or(task.tags),
+            labels: patch::list("label", labels.as_deref())?.unwrap_or(task.labels),
+            status: new_status.unwrap_or(task.status),
+            status_since: if new_status.is_some() { write.now } else { task.status_since },
+            status_reason: task.status_reason.filter(|_| new_status.is_none()),
+            priority: priority.unwrap_or(task.priority),
+            estimate: estimate.clone().apply(task.estimate),
+            language: language.line("language", text::LINE_MAX)?.apply(task.language),
+            heading: heading.clone().apply(task.heading),
+            recurring: recurring.unwrap_or(task.recurring),
+            archived: archived.unwrap_or(task.archived),
+            revision: task.revision,
+            lineage_id: task.lineage_id,
+            open_blockers: task.open_blockers,
+            replaced: task.replaced,
+            current_id: task.current_id,
+            created_at: task.created_at,
+            updated_at: task.updated_at,
+            deleted_at: task.deleted_at,
+        })
+    }
+}
+
+/// Takes the variant for a workflow; another owner is a conflict that names it.
+fn claim(context: &Context, write: &mut Writer<'_>, variant: &Variant, workflow: &Workflow) -> Result<()> {
+    let owner = write.one::<(Id<kind::Workflow>, String)>(
+        "select w.id, w.name from task_variants v join workflows w on w.id = v.workflow_id where v.tenant_id = ?1 and v.variant = ?2 and v.released_at is null",
+        params![variant],
+    )?;
+    match owner {
+        Some((owner, _)) if owner == workflow.id => Ok(()),
+        Some((_, owner)) => Err(Rule::conflict(format!("variant {variant} belongs to workflow {owner}"))
+            .hint(sentence!["use ", field!(workflow), format!(" {owner}, or another variant")])
+            .into()),
+        None => Ok(write.insert(&TaskVariant {
+            id: write.new_id::<kind::Task>().uuid(),
+            tenant_id: context.tenant,
+            variant: variant.clone(),
+            workflow_id: workflow.id,
+            claimed_at: write.now,
+            released_at: None,
+        })?),
+    }
+}
+
+/// A new task, with nothing given but its variant and workflow.
+fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Workflow) -> Task {
+    let id = write.new_id();
+    Task {
+        id,
+        tenant_id: context.tenant,
+        variant: variant.clone(),
+        command: variant.command().to_owned(),
+        workflow_id: workflow.id,
+        role_id: None,
+        title: None,
+        description: None,
+        motivation: None,
+        notes: None,
+        shell: None,
+        script: None,
+        timeout: None,
+        max_steps: None,
+        spend_limit: None,
+        end_of_run: None,
+        retry_on_error: false,
+        workspace_id: None,
+        tags: Vec::new(),
+        labels: Vec::new(),
+        heading: None,
+        recurring: false,
+        archived: false,
+        status: TaskStatus::Open,
+        status_since: write.now,
+        status_reason: None,
+        priority: Priority::P2,
+        estimate: None,
+        language: None,
+        revision: 0,
+        lineage_id: id.uuid(),
+        open_blockers: 0,
+        replaced: false,
+        current_id: Some(id),
+        created_at: write.now,
+        updated_at: write.now,
+        deleted_at: None,
+    }
+}
+
+/// A new task that begins with the definition of the task that it replaces.
+fn inheriting(new: Task, old: &Task) -> Task {
+    let old = old.clone();
+    Task {
+        id: new.id,
+        tenant_id: new.tenant_id,
+        variant: new.variant,
+        command: new.command,
+        workflow_id: new.workflow_id,
+        role_id: old.role_id,
+        title: old.title,
+        description: old.description,
+        motivation: old.motivation,
+        notes: old.notes,
+        shell: old.shell,
+        script: old.script,
+        timeout: old.timeout,
+        max_steps: old.max_steps,
+        spend_limit: old.spend_limit,
+        end_of_run: old.end_of_run,
+        retry_on_error: old.retry_on_error,
+        workspace_id: old.workspace_id,
+        tags: old.tags,
+        labels: old.labels,
+        heading: old.heading,
+        recurring: old.recurring,
+        archived: new.archived,
+        status: new.status,
+        status_since: new.status_since,
+        status_reason: new.status_reason,
+        priority: old.priority,
+        estimate: old.estimate,
+        language: old.language,
+        revision: new.revision,
+        lineage_id: new.lineage_id,
+        open_blockers: new.open_blockers,
+        replaced: new.replaced,
+        current_id: new.current_id,
+        created_at: new.created_at,
+        updated_at: new.updated_at,
+        deleted_at: new.deleted_at,
+    }
+}
+
+/// Writes a task with its next revision, and what follows from a changed status or place in its lineage.
+fn save(context: &Context, write: &mut Writer<'_>, before: Option<&Task>, task: &mut Task) -> Result<()> {
+    task.revision += 1;
+    task.updated_at = write.now;
+    match before {
+        None => {
+            task.current_id = task.usable().then_some(task.id);
+            write.insert(task)?;
+            resource(task).register(context, write)?;
+        }
+        Some(before) => {
+            write.update(task)?;
+            if before.usable() == task.usable() {
+                release_blocked(write, before, task)?;
+            } else {
+                refresh_versions(write, task.lineage_id)?;
+            }
+        }
+    }
+    let definition = definition(task);
+    write.insert(&TaskRevision {
+        task_id: task.id,
+        tenant_id: context.tenant,
+        number: task.revision,
+        digest: digest(&definition),
+        definition,
+        actor_kind: context.actor.kind(),
+        actor_id: context.actor.id(),
+        run_id: context.run,
+        created_at: write.now,
+    })?;
+    Ok(())
+}
+
+/// Counts the open blockers of the tasks that this one blocks again, if its new status changes what it blocks.
+pub(crate) fn release_blocked(write: &mut Writer<'_>, before: &Task, after: &Task) -> Result<()> {
+    if before.status.releases_blocked() == after.status.releases_blocked() {
+        return Ok(());
+    }
+    refresh_blocked(write, after.lineage_id)
+}
+
+/// What a revision keeps: everything that `set` can set. Columns that are left out are named, so that the compiler asks
+/// where a new one belongs.
+fn definition(task: &Task) -> Value {
+    let Task {
+        id: _,
+        tenant_id: _,
+        variant,
+        command: _,
+        workflow_id,
+        role_id,
+        title,
+        description,
+        motivation,
+        notes,
+        shell,
+        script,
+        timeout,
+        max_steps,
+        spend_limit,
+        end_of_run,
+        retry_on_error,
+        workspace_id,
+        tags,
+        labels,
+        heading,
+        recurring,
+        archived,
+        status,
+        status_since: _,
+        status_reason: _,
+        priority,
+        estimate,
+        language,
+        revision: _,
+        lineage_id: _,
+        open_blockers: _,
+        replaced: _,
+        current_id: _,
+        created_at: _,
+        updated_at: _,
+        deleted_at: _,
+    } = task;
+    let id = |id: Option<Uuid>| id.map(|id| id.to_string());
+    json!({
+        "variant": variant, "workflow_id": workflow_id, "role_id": id(role_id.map(Id::uuid)),
+        "title": title, "description": description, "motivation": motivation, "notes": notes,
+        "shell": shell, "script": script, "timeout": timeout,
+        "max_steps": max_steps, "spend_limit": spend_limit, "end_of_run": end_of_run, "retry_on_error": retry_on_error,
+        "workspace_id": id(workspace_id.map(Id::uuid)), "tags": tags, "labels": labels,
+        "heading": heading, "recurring": recurring, "archived": archived, "status": status,
+        "priority": priority, "estimate": estimate, "language": language,
+    })
+}
+
+fn digest(definition: &Value) -> String {
+    let hash = Sha256::digest(definition.to_string().as_bytes());
+    hash.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// A task as a resource.
+pub(crate) fn resource(task: &Task) -> Resource<kind::Task> {
+    Resource::outside(task.id, task.variant.as_str())
+}
+
+/// The task a reference names, locked.
+pub(crate) fn live_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Task> {
+    let id = write.resolve(reference)?;
+    Ok(write
+        .row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![id])?
+        .ok_or_else(|| Rule::not_found(format!("there is no task {reference:?}")))?)
+}

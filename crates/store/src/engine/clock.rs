@@ -1,0 +1,56 @@
+//! The clock that dates rows and that leases, delays and expiries are compared with.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use trackway_domain::Time;
+
+/// The system's clock, which tests can move forward. Clones share what they were moved by.
+#[derive(Debug, Clone, Default)]
+pub struct Clock {
+    /// Microseconds ahead of the system's clock.
+    ahead: Arc<AtomicI64>,
+}
+
+impl Clock {
+    /// The clock of this machine, as it is.
+    pub fn system() -> Self {
+        Self::default()
+    }
+
+    pub fn now(&self) -> Time {
+        let micros = match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(since) => micros(since),
+            Err(before) => -micros(before.duration()),
+        };
+        Time::from_micros(micros.saturating_add(self.ahead.load(Ordering::Relaxed)))
+    }
+
+    /// Moves the clock forward, so that a test need not wait for a lease, a delay or an expiry to pass.
+    pub fn advance(&self, by: Duration) {
+        self.ahead.fetch_add(micros(by), Ordering::Relaxed);
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advancing_one_clone_advances_all() {
+        let (clock, start) = (Clock::system(), Clock::system().now());
+        assert!(clock.now().seconds_since(start) < 3_600);
+        clock.clone().advance(Duration::from_hours(1));
+        assert!(clock.now().seconds_since(start) >= 3_600);
+        assert!(Clock::system().now().seconds_since(start) < 3_600);
+    }
+}

@@ -1,0 +1,33 @@
+//! Message bodies, found by their digests.
+
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
+use crate::{connection::Engine, error::Result, params, sql::hex, store::Writer};
+
+impl Writer<'_> {
+    /// The ids of the bodies with these digests that exist already. Locked, so that no sweep deletes them before their messages
+    /// are inserted.
+    pub fn contents_by_digest(&mut self, digests: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Uuid>> {
+        let found = match self.engine() {
+            Engine::Sqlite => {
+                let mut found = Vec::new();
+                for digest in digests {
+                    let sql = "select digest, id from contents where tenant_id = ?1 and digest = ?2";
+                    found.extend(self.one::<(Vec<u8>, Uuid)>(sql, params![digest])?);
+                }
+                found
+            }
+            Engine::Postgres => {
+                let digests: Vec<String> = digests.iter().map(|digest| hex(digest)).collect();
+                self.query::<(Vec<u8>, Uuid)>(
+                    "select digest, id from contents where tenant_id = ?1 and digest in
+                     (select decode(wanted, 'hex') from jsonb_array_elements_text(cast(?2 as jsonb)) wanted) for key share of contents",
+                    params![digests],
+                )?
+            }
+        };
+        Ok(found.into_iter().collect())
+    }
+}

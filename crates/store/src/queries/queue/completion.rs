@@ -1,0 +1,132 @@
+//! Completing items. Most go the fast path: one statement completes the item, because nobody but its run depends on it.
+
+use std::{collections::HashSet, sync::LazyLock};
+
+use serde_json::{Value, json};
+use trackway_domain::{Id, kind};
+use uuid::Uuid;
+
+use crate::{
+    connection::Engine,
+    error::{Error, Result},
+    params,
+    store::Writer,
+};
+
+/// Outcome of the fast path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completed {
+    /// The item and its run were completed. In optimistic mode the commit fails unless they could be.
+    WithRun,
+    /// The item was completed; its run has yet to end.
+    WithoutRun(Id<kind::Run>),
+    /// Nothing was changed: the item does not qualify.
+    No,
+}
+
+/// A result for an item, on behalf of the taker with this fence.
+#[derive(Debug)]
+pub struct ItemResult {
+    pub id: Uuid,
+    pub fence: i64,
+    pub result: Option<Value>,
+}
+
+/// Condition for the fast path: nothing but its run has to be updated with the item, because it holds no concurrency key and
+/// its task moves to no other status. `run` is the acting run, which may complete its own item only. `item` is the item's
+/// table, the others are placeholders.
+pub(super) fn fast_completion_predicate(item: &str, now: &str, run: Option<&str>) -> String {
+    let own = run.map_or_else(String::new, |run| format!(" and (cast({run} as uuid) is null or run_id = {run})"));
+    // `is true`: found by its id, not by a walk along all that are held, or all of a tenant, however few PostgreSQL believes those
+    // to be.
+    format!(
+        "({item}.status = 'running') is true and ({item}.lease_expires > {now}) is true and {item}.held_key is null{own}
+         and exists (select 1 from tasks t where t.id = {item}.run_task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed', 'blocked')))"
+    )
+}
+
+/// Assignments that complete an item, apart from its result.
+pub(super) fn completes_item(now: &str) -> String {
+    format!("status = 'completed', error = null, finished_at = {now}, slot = null, lease_expires = null")
+}
+
+/// Assignments that complete the run of an item.
+pub(super) fn completes_run(now: &str) -> String {
+    format!(
+        "status = 'completed', outcome = 'completed', final_message = null, error = null, ended_at = {now}, token_hash = null"
+    )
+}
+
+/// Completes one item: its fence is `?3`, its result `?4`, the time `?5`, the acting run `?6`.
+static ITEM: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "update queue_items set result = ?4, {} where tenant_id = ?1 and id = ?2 and fence = ?3 and {}",
+        completes_item("?5"),
+        fast_completion_predicate("queue_items", "?5", Some("?6"))
+    )
+});
+
+impl Writer<'_> {
+    /// Completes an item by one statement, if it qualifies. In optimistic mode nobody waits for the answer, and one that does
+    /// not qualify fails the transaction.
+    pub fn complete_item(
+        &mut self,
+        id: Id<kind::QueueItem>,
+        fence: i64,
+        result: Option<&Value>,
+        acting: Option<Id<kind::Run>>,
+    ) -> Result<Completed> {
+        static ITEM_AND_RUN: LazyLock<String> = LazyLock::new(|| format!("{} returning run_id", *ITEM));
+        static RUN: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "update runs set {} where tenant_id = ?1 and id = (select run_id from queue_items where tenant_id = ?1 and id = ?2) and status = 'running'",
+                completes_run("?3")
+            )
+        });
+        let now = self.now;
+        if self.mode.optimistic {
+            self.post_changing(ITEM.as_str(), params![id, fence, result, now, acting])?;
+            self.post_beside(RUN.as_str(), params![id, now])?;
+            return Ok(Completed::WithRun);
+        }
+        let done = self.one::<(Option<Id<kind::Run>>,)>(&ITEM_AND_RUN, params![id, fence, result, now, acting])?;
+        Ok(done.and_then(|(run,)| run).map_or(Completed::No, Completed::WithoutRun))
+    }
+
+    /// Completes those of several items that qualify, with their runs, by one statement for all, where that saves round trips.
+    /// Otherwise changes nothing. Returns the ids that it completed.
+    pub fn complete_items<E: From<Error>>(
+        &mut self,
+        count: usize,
+        results: impl FnOnce() -> std::result::Result<Vec<ItemResult>, E>,
+        acting: Option<Id<kind::Run>>,
+    ) -> std::result::Result<HashSet<Uuid>, E> {
+        static ITEMS: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "update queue_items q set result = case when x.said then coalesce(x.result, 'null') end, {}
+                 from jsonb_to_recordset(cast(?2 as jsonb)) as x (id uuid, fence bigint, result jsonb, said boolean)
+                 where q.tenant_id = ?1 and q.id = any(array(select cast(i ->> 'id' as uuid) from jsonb_array_elements(cast(?2 as jsonb)) i))
+                 and q.id = x.id and q.fence = x.fence and {} returning q.id, q.run_id",
+                completes_item("?3"),
+                fast_completion_predicate("q", "?3", Some("?4"))
+            )
+        });
+        static RUNS: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "update runs set {} where tenant_id = ?1 and id = any(array(select cast(i as uuid) from jsonb_array_elements_text(cast(?2 as jsonb)) i))
+                 and (status = 'running') is true",
+                completes_run("?3")
+            )
+        });
+        if self.engine() == Engine::Sqlite || count < 2 {
+            return Ok(HashSet::new());
+        }
+        let now = self.now;
+        let item = |ItemResult { id, fence, result }: ItemResult| json!({ "id": id, "fence": fence, "result": result, "said": result.is_some() });
+        let items = results()?.into_iter().map(item).collect();
+        let done = self.query::<(Uuid, Option<Uuid>)>(&ITEMS, params![Value::Array(items), now, acting])?;
+        let runs: Vec<Uuid> = done.iter().filter_map(|(_, run)| *run).collect();
+        self.post_beside(RUNS.as_str(), params![json!(runs), now])?;
+        Ok(done.into_iter().map(|(id, _)| id).collect())
+    }
+}

@@ -1,0 +1,95 @@
+//! Rules of the architecture that the compiler does not check.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use trackway_actions::registry::ACTIONS;
+use trackway_views::registry::VIEWS;
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The Rust files under a folder, with their texts.
+fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+    found
+}
+
+/// The lines of a crate's code, before its unit tests, that contain one of the texts.
+fn lines_with(name: &str, forbidden: &[&str]) -> Vec<String> {
+    let files = sources(&crates().join(name).join("src"));
+    assert!(!files.is_empty(), "no sources in {name}");
+    let mut found = Vec::new();
+    for (path, text) in files {
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (line, number) in code.lines().zip(1..) {
+            if forbidden.iter().any(|forbidden| line.contains(forbidden)) {
+                found.push(format!("{}:{number}: {}", path.display(), line.trim()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn only_store_distinguishes_the_engines() {
+    for name in ["actions", "views", "server", "cli", "runner"] {
+        let found =
+            lines_with(name, &[" Engine::", "(Engine::", "Connection::Sqlite", "Connection::Postgres", "engine() =="]);
+        assert!(found.is_empty(), "move this into a function of store:\n{}", found.join("\n"));
+    }
+}
+
+#[test]
+fn only_store_actions_and_views_hold_sql() {
+    for name in ["server", "cli", "runner"] {
+        let mut found = lines_with(name, &["tenant_id = ?1", "_unscoped(", "\"select ", ".query::<", "::select()"]);
+        // These folders move to `capture`, which asks views.
+        found.retain(|line| !line.contains("/cli/src/hook/") && !line.contains("/cli/src/ingest/"));
+        assert!(found.is_empty(), "move this into a function of views or store:\n{}", found.join("\n"));
+    }
+}
+
+/// Files that hold the same verbs of several nouns.
+const SHARED: &[&str] = &["archive.rs", "delete.rs", "definitions.rs"];
+
+/// Checks that the file of a command can be guessed: `<noun>/<verb>.rs`, `<noun>.rs` or `<noun>/mod.rs` names its type.
+fn check_path(name: &str, (noun, verb): (&str, &str), schema: &serde_json::Value) {
+    let folder = crates().join(name).join("src");
+    let type_name = schema.get("title").unwrap().as_str().unwrap();
+    let file = |name: &str| name.replace('-', "_");
+    let noun = if noun.is_empty() { verb } else { noun };
+    let (noun, verb) = (file(noun), file(verb));
+    let guesses = [format!("{noun}/{verb}.rs"), format!("{noun}.rs"), format!("{noun}/mod.rs")];
+    let names_type = |guess: &str| {
+        fs::read_to_string(folder.join(guess)).is_ok_and(|text| {
+            text.split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == type_name)
+        })
+    };
+    let found = guesses.iter().map(String::as_str).chain(SHARED.iter().copied()).any(names_type);
+    assert!(found, "{type_name} stands in none of {} in {name}", guesses.join(", "));
+}
+
+#[test]
+fn paths_of_actions_and_views_follow_their_commands() {
+    for action in ACTIONS {
+        check_path("actions", action.command, &(action.schema)().to_value());
+    }
+    for view in VIEWS {
+        check_path("views", view.command, &(view.schema)().to_value());
+    }
+}

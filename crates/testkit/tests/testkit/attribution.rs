@@ -1,0 +1,275 @@
+//! Everything that a run makes, changes or deletes is a touch, and leads back to the run, its task and the person.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use trackway_actions::{Context, Credential, context::Secret};
+use trackway_domain::{Id, Ref, Time, kind, kind::ResourceType, words::RunStatus};
+use trackway_store::display::RunShown;
+use trackway_testkit::{House, RunHand, engines};
+use trackway_views::{
+    View,
+    made::{Made, TouchShown},
+    run::ShowRun,
+    why::{Chain, Why},
+};
+
+/// A workflow, a role, and tasks that depend on nothing.
+fn furnish(house: &House) {
+    house.role("coder");
+    house.workflow("q");
+    for (variant, role) in [("unit/go", Some("coder")), ("unit/next", None), ("unit/old", None)] {
+        let task = json!({ "workflow": "q", "variant": variant, "role": role });
+        house.act("set_task", task).unwrap();
+    }
+    let newer = json!({ "workflow": "q", "variant": "unit/new", "replaces": "unit/old", "level": "minor" });
+    house.act("set_task", newer).unwrap();
+}
+
+/// A run on `unit/go` of an agent that may do everything that can be granted.
+fn starts(house: &House) -> RunHand<'_> {
+    let hand = house.agent("bot");
+    let capabilities: Vec<&str> = [trackway_domain::capability::DEFAULT, trackway_domain::capability::GRANTED].concat();
+    house.act("set_agent", json!({ "handle": "bot", "capabilities": capabilities })).unwrap();
+    hand.starts_on("unit/go")
+}
+
+/// The person, acting in a run: routes are for people.
+fn person_in(run: &RunHand<'_>) -> Context {
+    let mut context = run.house.ada.clone();
+    context.run = Some(run.id);
+    context
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+fn touches(run: &RunHand<'_>) -> Vec<TouchShown> {
+    let made = Made { run: Ref::from(run.id), kind: None, action: None, tree: false, limit: None, after: None };
+    run.house.read(|reader| Ok(made.answer(reader, Time::now())?)).touches
+}
+
+/// The touches of everything but notes, tasks and the like: `create label k`.
+fn lines(run: &RunHand<'_>) -> Vec<String> {
+    let line = |touch: TouchShown| {
+        let times = if touch.times > 1 { format!(" x{}", touch.times) } else { String::new() };
+        let path = match touch.resource_type {
+            ResourceType::QueueItem | ResourceType::Message => String::new(),
+            _ => format!(" {}", touch.display_path),
+        };
+        format!("{} {}{path}{times}", touch.action_type, touch.resource_type)
+    };
+    touches(run).into_iter().map(line).collect()
+}
+
+fn why(house: &House, thing: impl ToString) -> Chain {
+    let why = Why { thing: thing.to_string() };
+    house.read(|reader| Ok(why.answer(reader, Time::now())?))
+}
+
+fn no_effect(house: &House, run: Id<kind::Run>) -> bool {
+    let show = ShowRun { run: Ref::from(run), wake: false };
+    house.read(|reader| Ok(show.answer(reader, Time::now())?)).no_effect
+}
+
+engines! {
+    fn every_kind_made_in_a_run_is_listed_and_leads_to_the_run_the_task_and_the_person(house: House) {
+        furnish(&house);
+        let run = starts(&house);
+        let act = |action: &str, input: Value| run.act(action, input).unwrap();
+        let conversation = act("set_conversation", json!({ "title": "Tea" }));
+        let experiment = act("set_experiment", json!({ "conversation": conversation["id"], "title": "first try" }));
+        act("set_testcase", json!({ "title": "pours", "experiment": experiment["id"] }));
+        act("set_label", json!({ "key": "k", "name": "K" }));
+        act("add_link", json!({ "from": "unit/go", "to": "unit/next", "type": "relates_to" }));
+        act("set_package", json!({ "role": "coder", "task": "unit/old" }));
+        act("set_board", json!({ "name": "wall" }));
+        act("set_stickie", json!({ "board": "wall", "name": "one" }));
+        act("queue_add", json!({ "task": "unit/old" }));
+        act("send_message", json!({ "body": "go on", "to_task": "unit/next" }));
+        house.act_as(&person_in(&run), "set_route", json!({ "tag": "work", "task": "unit/next" })).unwrap();
+        let routed = act("send_message", json!({ "body": "and you", "tags": ["work"] }));
+        run.notes("main", "plan", "soup first");
+
+        assert_eq!(
+            lines(&run),
+            [
+                "create conversation Tea",
+                "create experiment first try",
+                "create testcase pours",
+                "create label k",
+                "update task unit/go",
+                "create link unit/go relates_to unit/next",
+                "pin task unit/old",
+                "create package coder uses unit/old",
+                "create board wall",
+                "create stickie wall/one",
+                "create queue_item",
+                "send message",
+                "create queue_item",
+                "create route work to unit/next",
+                "send message",
+                "create queue_item",
+                "create note main/notes/plan",
+            ]
+        );
+        let (task, person) = house.read(|reader| {
+            let shown = reader.shown_by_id::<RunShown>("u", run.id)?;
+            Ok((shown.run.task_id.unwrap().uuid(), shown.run.initiated_by.unwrap().uuid()))
+        });
+        let made = touches(&run);
+        assert!(made.iter().any(|touch| touch.resource_id.to_string() == text(&routed["queue_item_id"])));
+        for touch in made.iter().filter(|touch| touch.resource_type != ResourceType::Task) {
+            let chain = why(&house, touch.resource_id);
+            let ids: Vec<_> = chain.recorded().map(|hop| hop.id).collect();
+            for id in [touch.resource_id, run.id.uuid(), task, person] {
+                assert!(ids.contains(&id), "{}: {id} is not in {chain:?}", touch.resource_type);
+            }
+            assert_eq!(chain.missing(), Vec::<&str>::new(), "{}", touch.resource_type);
+            assert_eq!(chain.touched_by.len(), 1, "{}", touch.resource_type);
+        }
+    }
+
+    fn changing_and_deleting_are_touches_of_the_changed_and_deleted(house: House) {
+        furnish(&house);
+        house.role("critic");
+        let ids: BTreeMap<&str, String> = [
+            ("conversation", "set_conversation", json!({ "title": "Tea" })),
+            ("label", "set_label", json!({ "key": "k", "name": "K" })),
+            ("testcase", "set_testcase", json!({ "title": "pours" })),
+            ("link", "add_link", json!({ "from": "unit/go", "to": "unit/next", "type": "relates_to" })),
+            ("item", "queue_add", json!({ "task": "unit/old" })),
+            ("waiting", "queue_add", json!({ "task": "unit/new" })),
+            ("route", "set_route", json!({ "tag": "work", "task": "unit/next" })),
+        ]
+        .into_iter()
+        .map(|(name, action, input)| (name, text(&house.act(action, input).unwrap()["id"]).to_owned()))
+        .collect();
+        let tries = json!({ "conversation": ids["conversation"], "title": "first try" });
+        let experiment = text(&house.act("set_experiment", tries).unwrap()["id"]).to_owned();
+        for role in ["coder", "critic"] {
+            house.act("set_package", json!({ "role": role, "task": "unit/old" })).unwrap();
+        }
+        house.act("set_workspace", json!({ "name": "shop", "directory": "/shop" })).unwrap();
+
+        let run = starts(&house);
+        let act = |action: &str, input: Value| run.act(action, input).unwrap();
+        act("set_conversation", json!({ "conversation": ids["conversation"], "title": "Green tea" }));
+        act("set_conversation", json!({ "conversation": ids["conversation"], "title": "Green tea" }));
+        act("set_experiment", json!({ "experiment": experiment, "outcome": "warm" }));
+        act("end_experiment", json!({ "experiment": experiment, "status": "failed" }));
+        act("set_testcase", json!({ "testcase": ids["testcase"], "status": "OK" }));
+        act("set_label", json!({ "key": "k", "name": "Kay" }));
+        let moved = act("upgrade_packages", json!({ "level": "major" }));
+        assert_eq!(moved.as_array().unwrap().len(), 2);
+        act("queue_cancel", json!({ "id": ids["item"] }));
+        act("queue_requeue", json!({ "id": ids["item"] }));
+        let person = person_in(&run);
+        let as_person = |action: &str, input: Value| house.act_as(&person, action, input).unwrap();
+        as_person("set_route", json!({ "tag": "work", "task": "unit/next", "workspace": "shop" }));
+        as_person("delete_route", json!({ "name": ids["route"] }));
+        act("delete_link", json!({ "link": ids["link"] }));
+        act("delete_package", json!({ "role": "coder", "task": "unit/new" }));
+        act("delete_task", json!({ "task": "unit/new" }));
+        act("delete_label", json!({ "name": "k" }));
+        act("delete_conversation", json!({ "name": ids["conversation"] }));
+
+        assert_eq!(
+            lines(&run),
+            [
+                "update conversation Green tea",
+                "update experiment first try",
+                "close experiment first try",
+                "update testcase pours",
+                "update label k",
+                // Two packages moved to one task.
+                "pin task unit/new x2",
+                "update package coder uses unit/new",
+                "update package critic uses unit/new",
+                "update queue_item x2",
+                "update route work to unit/next",
+                "delete route work to unit/next",
+                "update task unit/go",
+                "delete link unit/go relates_to unit/next",
+                "update task unit/new",
+                "delete package coder uses unit/new",
+                "delete task unit/new",
+                "delete package critic uses unit/new",
+                "delete label k",
+                "delete conversation Green tea",
+                "delete experiment first try",
+            ]
+        );
+        let chain = why(&house, &ids["label"]);
+        assert_eq!(chain.recorded().map(|hop| hop.kind).collect::<Vec<_>>(), ["resource", "person"], "ada made it");
+        assert_eq!((chain.touched_by.len(), chain.deleted), (2, true));
+    }
+
+    fn a_run_that_only_queued_has_an_effect_and_one_that_only_held_its_item_has_none(house: House) {
+        furnish(&house);
+        let queueing = starts(&house);
+        let added = queueing.act("queue_add", json!({ "task": "unit/next", "dedup_key": "once" })).unwrap();
+        let again = queueing.act("queue_add", json!({ "task": "unit/next", "dedup_key": "once" })).unwrap();
+        assert_eq!((&again["id"], &again["duplicate"]), (&added["id"], &json!(true)));
+        queueing.ends(RunStatus::Completed);
+        assert_eq!(lines(&queueing), ["create queue_item"]);
+        assert!(!no_effect(&house, queueing.id));
+
+        let taken = house.act("queue_take", json!({ "agent": "bot" })).unwrap()[0].clone();
+        let (item, fence) = (taken["id"].clone(), taken["fence"].clone());
+        assert_eq!(item, added["id"]);
+        let token = Credential::Token(Secret(text(&taken["token"]).to_owned()));
+        let holding = house.core.enter(&token).unwrap();
+        house.act_as(&holding, "queue_heartbeat", json!({ "id": item, "fence": fence })).unwrap();
+        house.act_as(&holding, "queue_complete", json!({ "id": item, "fence": fence })).unwrap();
+        let run = holding.run.unwrap();
+        let made = Made { run: Ref::from(run), kind: None, action: None, tree: false, limit: None, after: None };
+        assert_eq!(house.read(|reader| Ok(made.answer(reader, Time::now())?)).touches, []);
+        assert!(no_effect(&house, run));
+    }
+
+    fn a_claim_in_a_run_is_a_touch_of_the_item_it_made(house: House) {
+        furnish(&house);
+        let run = starts(&house);
+        let claimed = run.act("claim", json!({ "task": "unit/next" })).unwrap()[0].clone();
+        let made: Vec<_> = touches(&run).iter().map(|touch| touch.resource_id.to_string()).collect();
+        assert_eq!((lines(&run), made), (vec!["create queue_item".to_owned()], vec![text(&claimed["id"]).to_owned()]));
+    }
+
+    fn imported_test_cases_are_touches_and_lead_to_the_run(house: House) {
+        furnish(&house);
+        let run = starts(&house);
+        let cases: String = (0..300).map(|number| format!("<testcase name='case {number}'/>")).collect();
+        let report = json!({ "junit": format!("<testsuite>{cases}</testsuite>") });
+        let seen = house.events().len();
+        assert_eq!(run.act("import_testcases", report.clone()).unwrap()["imported"], 300);
+        assert_eq!(run.act("import_testcases", report).unwrap()["duplicate"], true);
+        assert_eq!(house.events().split_off(seen).len(), 1);
+        run.ends(RunStatus::Completed);
+
+        let expected: Vec<String> = (0..300).map(|number| format!("create testcase case {number}")).collect();
+        assert_eq!(lines(&run), expected);
+        assert!(!no_effect(&house, run.id));
+        let last = touches(&run).pop().unwrap();
+        let chain = why(&house, last.resource_id);
+        let kinds: Vec<_> = chain.recorded().map(|hop| hop.kind).collect();
+        assert_eq!(kinds, ["resource", "run", "agent", "role", "task", "person"]);
+        assert_eq!(chain.missing(), Vec::<&str>::new());
+    }
+
+    fn options_given_with_a_decision_are_touched_as_add_option(house: House) {
+        let run = house.agent("bot").starts();
+        let decision = run.decides("main", "lunch?", &["soup", "salad"]);
+        run.act("add_options", json!({ "decision": decision, "options": ["bread"] })).unwrap();
+        assert_eq!(
+            lines(&run),
+            [
+                "create decision main/decisions/lunch?",
+                "add_option option main/decisions/lunch?/soup",
+                "add_option option main/decisions/lunch?/salad",
+                "add_option option main/decisions/lunch?/bread",
+            ]
+        );
+    }
+}
