@@ -39,7 +39,7 @@ pub const SWITCH: &str = "TRACKWAY_HOOK_KEEPER";
 
 /// How long a hook waits for an answer before it takes its event alone.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How long a keeper stays without an event.
+/// How long a daemon stays without an event.
 const STAYS: Duration = Duration::from_mins(10);
 /// How often it looks whether it should go, and how long a session is quiet before its transcripts are read on.
 const LOOKS_EVERY: Duration = Duration::from_secs(5);

@@ -116,7 +116,9 @@ impl Intake<'_> {
         } else {
             event.read.iter().try_for_each(|transcript| batch.read(transcript))
         };
-        // A transcript that cannot be read keeps nothing else out.
+        // A transcript that cannot be read keeps nothing else out. But an agent whose event failed gets no answer, so it is not
+        // recorded as asked.
+        let memory = if read.is_ok() { memory } else { Memory::Off };
         let answer = batch.finish(memory, at)?;
         read.map(|()| answer)
     }
