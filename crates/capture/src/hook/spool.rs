@@ -62,3 +62,15 @@ pub fn make_private(folder: &Path) -> std::io::Result<()> {
 pub fn make_private(folder: &Path) -> std::io::Result<()> {
     fs::create_dir_all(folder)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Spooled;
+
+    #[test]
+    fn events_spooled_by_versions_with_one_client_name_none() {
+        let spooled = r#"{"at":"2026-02-27T09:30:00.000Z","memory":"subagents","event":"{}"}"#;
+        let spooled: Spooled = serde_json::from_str(spooled).unwrap();
+        assert_eq!((spooled.client, spooled.event.as_str()), (None, "{}"));
+    }
+}
