@@ -12,20 +12,20 @@ use trackway_store::{
     tables::{Scratchpad, ScratchpadRevision},
 };
 
-use crate::view::View;
+use crate::{rights, view::View};
 
 /// Refuses an agent that asks for another agent's scratchpad without the capability. People read all of their tenant.
 pub fn require_readable(read: &mut Reader<'_>, agent: Id<kind::Agent>) -> Result<()> {
     let Some(asking) = read.asking_agent().filter(|asking| *asking != agent) else {
         return Ok(());
     };
-    let (handle, capabilities) = read
-        .one::<(String, Option<Vec<String>>)>(
-            "select handle, capabilities from agents where tenant_id = ?1 and id = ?2",
-            params![asking],
-        )?
-        .unwrap_or_default();
+    let (handle, capabilities) = rights::capabilities(read, asking)?.unwrap_or_default();
     Ok(capability::check_agent(&handle, capabilities.as_deref(), READ_SCRATCHPADS)?)
+}
+
+/// The scratchpad of an agent, if it was ever written.
+pub fn current(read: &mut Reader<'_>, agent: Id<kind::Agent>) -> Result<Option<Scratchpad>> {
+    read.row("where tenant_id = ?1 and agent_id = ?2", params![agent])
 }
 
 /// The agent whose scratchpad is asked for, if the caller may read it.
@@ -58,7 +58,7 @@ impl View for GetScratchpad {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ScratchpadShown> {
         let agent = readable(read, &self.agent)?;
-        let present = read.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
+        let present = current(read, agent)?;
         Ok(present.map_or_else(
             || ScratchpadShown { content: String::new(), revision: 0, updated_at: None },
             |pad| ScratchpadShown { content: pad.content, revision: pad.revision, updated_at: Some(pad.updated_at) },

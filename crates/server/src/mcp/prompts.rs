@@ -4,7 +4,7 @@ use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMes
 use serde_json::{Value, json};
 use trackway_actions::context::{Actor, Context};
 use trackway_domain::{Error as Rule, scratchpad::SCRATCHPAD_MAX, wake_context::fenced};
-use trackway_store::{params, tables::Scratchpad};
+use trackway_views::scratchpad;
 
 use crate::{pages, problem::Problem, site::Site};
 
@@ -59,7 +59,7 @@ fn hand_off(site: &Site, context: &Context, task: Option<&str>) -> Result<String
         ));
     };
     let mut read = site.core.reader(context)?;
-    let pad = read.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
+    let pad = scratchpad::current(&mut read, agent)?;
     let present = match pad.filter(|pad| !pad.content.trim().is_empty()) {
         Some(pad) => format!("It now holds (revision {}):\n\n{}", pad.revision, fenced("text", &pad.content)),
         None => "It is empty.".to_owned(),
