@@ -1,7 +1,14 @@
-//! A new, empty database of either engine that goes away with its handle.
+//! A new database of either engine that goes away with its handle.
+
+use std::{
+    fs,
+    hash::{DefaultHasher, Hasher},
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
 use tempfile::TempDir;
-use trackway_store::{Engine, Url, connection::Connection};
+use trackway_store::{Engine, Store, Url, connection::Connection, params};
 use uuid::Uuid;
 
 /// Names a PostgreSQL server whose databases tests may make and drop.
@@ -26,17 +33,74 @@ enum Place {
 
 /// Makes a place for a database of this engine.
 pub fn database(engine: Engine) -> TestDatabase {
-    let place = match engine {
-        Engine::Sqlite => Place::Directory(tempfile::tempdir().unwrap()),
-        Engine::Postgres => {
-            let server = std::env::var(SERVER)
-                .unwrap_or_else(|_| panic!("{SERVER} is not set: run ./test, which starts PostgreSQL"));
-            let name = format!("trackway_test_{}", Uuid::new_v4().simple());
-            Connection::postgres(&server).unwrap().batch(&format!("create database {name}")).unwrap();
-            Place::Server { server, name }
+    match engine {
+        Engine::Sqlite => TestDatabase { place: Place::Directory(tempfile::tempdir().unwrap()) },
+        Engine::Postgres => on_server(""),
+    }
+}
+
+/// Makes a database with all tables and no rows. It is a copy: applying the migrations takes longer than most tests.
+pub fn migrated_database(engine: Engine) -> TestDatabase {
+    match engine {
+        Engine::Sqlite => {
+            let database = database(engine);
+            fs::write(database.path(), &*SQLITE_TEMPLATE).unwrap();
+            database
         }
-    };
-    TestDatabase { place }
+        Engine::Postgres => on_server(&format!("template {}", *POSTGRES_TEMPLATE)),
+    }
+}
+
+fn server() -> String {
+    std::env::var(SERVER).unwrap_or_else(|_| panic!("{SERVER} is not set: run ./test, which starts PostgreSQL"))
+}
+
+fn on_server(options: &str) -> TestDatabase {
+    let server = server();
+    let name = format!("trackway_test_{}", Uuid::new_v4().simple());
+    Connection::postgres(&server).unwrap().batch(&format!("create database {name} {options}")).unwrap();
+    TestDatabase { place: Place::Server { server, name } }
+}
+
+/// The file of a SQLite database with all tables.
+static SQLITE_TEMPLATE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let database = database(Engine::Sqlite);
+    drop(Store::create(database.url()).unwrap());
+    // Closing may leave what was written in the log beside the file.
+    Connection::sqlite(&database.path(), false).unwrap().batch("pragma wal_checkpoint(truncate)").unwrap();
+    fs::read(database.path()).unwrap()
+});
+
+/// The name of a PostgreSQL database with all tables. It stays on the server for the next test run with the same migrations.
+static POSTGRES_TEMPLATE: LazyLock<String> = LazyLock::new(|| {
+    let server = server();
+    let name = format!("trackway_template_{:016x}", hash_of_migrations());
+    let mut connection = Connection::postgres(&server).unwrap();
+    // Another test binary may do the same at the same time. The lock ends with the connection.
+    connection.batch("select pg_advisory_lock(1)").unwrap();
+    let (found,) = connection
+        .query::<(i64,)>("select count(*) from pg_database where datname = ?1", params![name])
+        .unwrap()
+        .remove(0);
+    if found == 0 {
+        let unfinished = format!("{name}_unfinished");
+        connection.batch(&format!("drop database if exists {unfinished}")).unwrap();
+        connection.batch(&format!("create database {unfinished}")).unwrap();
+        drop(Store::create(Url::parse(&with_database(&server, &unfinished)).unwrap()).unwrap());
+        connection.batch(&format!("alter database {unfinished} rename to {name}")).unwrap();
+    }
+    name
+});
+
+fn hash_of_migrations() -> u64 {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/migrations");
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        hasher.write(&fs::read(file).unwrap());
+    }
+    hasher.finish()
 }
 
 impl TestDatabase {
@@ -49,10 +113,18 @@ impl TestDatabase {
         Url::parse(&self.url_text()).unwrap()
     }
 
+    /// The file of a SQLite database.
+    fn path(&self) -> PathBuf {
+        match &self.place {
+            Place::Directory(directory) => directory.path().join("trackway.db"),
+            Place::Server { .. } | Place::Elsewhere(_) => panic!("only a database in a directory has a path"),
+        }
+    }
+
     /// The URL as one would type it.
     pub fn url_text(&self) -> String {
         match &self.place {
-            Place::Directory(directory) => format!("sqlite:{}", directory.path().join("trackway.db").display()),
+            Place::Directory(_) => format!("sqlite:{}", self.path().display()),
             Place::Server { server, name } => with_database(server, name),
             Place::Elsewhere(url) => url.clone(),
         }

@@ -14,7 +14,7 @@ use trackway_store::{Clock, Engine, Reader, Store};
 use uuid::Uuid;
 
 use crate::{
-    database::{TestDatabase, database},
+    database::{TestDatabase, migrated_database},
     run::RunHand,
     snapshot::Snapshot,
 };
@@ -35,7 +35,7 @@ pub struct House {
 impl House {
     /// Founds a house on an engine.
     pub fn on(engine: Engine) -> Self {
-        let database = database(engine);
+        let database = migrated_database(engine);
         let clock = Clock::system();
         let core = Core::new(Store::create(database.url()).unwrap().with_clock(clock.clone()));
         let ada = founded(&core, LOCAL_TENANT);

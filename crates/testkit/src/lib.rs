@@ -20,7 +20,7 @@ mod server;
 mod snapshot;
 mod wait;
 
-pub use database::{TestDatabase, database};
+pub use database::{TestDatabase, database, migrated_database};
 pub use house::{Hand, House, id};
 pub use network::Network;
 pub use program::{copy_program, write_program};

@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 use trackway_store::Store;
-use trackway_testkit::{Engine, TestDatabase, database};
+use trackway_testkit::{Engine, TestDatabase, database, migrated_database};
 
 /// A home directory, a database, and whoever types.
 pub struct Terminal {
@@ -29,7 +29,7 @@ pub struct Ran {
 impl Terminal {
     /// In front of a database that was just made.
     pub fn at(engine: Engine) -> Self {
-        let terminal = Self::before_init(engine);
+        let terminal = Self { database: migrated_database(engine), home: tempfile::tempdir().unwrap() };
         terminal.json(&["init"]);
         terminal
     }

@@ -3,9 +3,12 @@
 //! Known vulnerabilities are not looked up: the database of advisories is fetched from the network at every run, and
 //! these tests need none.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
-use std::{path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::{Value, json};
 
@@ -40,12 +43,15 @@ const LICENCES: &[&str] = &[
     "Zlib OR Apache-2.0 OR MIT",
 ];
 
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// What cargo knows of every package, those for other platforms included.
 fn packages() -> Vec<Value> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let answer = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline"])
-        .current_dir(workspace)
+        .current_dir(workspace())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&answer.stderr);
@@ -86,4 +92,43 @@ fn is_from_elsewhere(package: &Value) -> bool {
 fn the_dependencies_are_few() {
     let count = packages().len();
     assert!(count <= PACKAGES_MAX, "{count} packages, the limit is {PACKAGES_MAX}");
+}
+
+/// The names and values of one section of a manifest.
+fn section(manifest: &str, heading: &str) -> Vec<(String, String)> {
+    manifest
+        .lines()
+        .skip_while(|line| *line != heading)
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| {
+            let (name, value) = line.split_once('=').unwrap();
+            (name.trim().to_owned(), value.trim().to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn every_dependency_is_in_the_sorted_workspace_table() {
+    let folder = workspace();
+    let table = section(&fs::read_to_string(folder.join("Cargo.toml")).unwrap(), "[workspace.dependencies]");
+    assert!(table.is_sorted(), "[workspace.dependencies] is sorted by name");
+
+    let crates = fs::read_dir(folder.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut used = BTreeSet::new();
+    for member in crates.chain([folder.join("bench")]) {
+        let manifest = fs::read_to_string(member.join("Cargo.toml")).unwrap();
+        for heading in ["[dependencies]", "[dev-dependencies]", "[build-dependencies]"] {
+            for (name, value) in section(&manifest, heading) {
+                let inherited = name.strip_suffix(".workspace").filter(|_| value == "true");
+                let name = inherited.unwrap_or(&name).to_owned();
+                let is_inherited = inherited.is_some() || value.starts_with("{ workspace = true");
+                assert!(is_inherited, "{}: {name} is not taken from the workspace table", member.display());
+                used.insert(name);
+            }
+        }
+    }
+    let listed: BTreeSet<_> = table.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(listed, used);
 }

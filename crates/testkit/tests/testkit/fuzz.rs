@@ -1,8 +1,6 @@
 //! Fuzz targets: everything that reads what others wrote, given what they might write. Short by default, long with
 //! `TRACKWAY_TEST_ALL`. An input that once broke something goes into `tests/corpus`.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::{cell::Cell, fs, io};
 
 use proptest::{prelude::*, test_runner::TestRunner};

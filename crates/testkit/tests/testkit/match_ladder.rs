@@ -1,8 +1,6 @@
 //! Hooks and transcripts report spawns, agents, prompts and matches in any order: no two agents hold one spawn, no agent
 //! holds two by a fallback, exact evidence wins, and no agent is left that nothing belongs to.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use proptest::{prelude::*, test_runner::TestRunner};
 use trackway_domain::{
     Time,

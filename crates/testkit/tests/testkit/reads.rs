@@ -1,7 +1,5 @@
 //! Reading: what is asked together is answered as if asked one by one, and what is told in short is what is told in full.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::cell::Cell;
 
 use serde_json::{Map, json};

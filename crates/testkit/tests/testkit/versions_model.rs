@@ -1,8 +1,6 @@
 //! Random graphs of tasks, replacements, links, pins, queue items, archived and deleted versions: what is ready, what wakes
 //! and reports show, what routes and queue items run, all as in a plain model that shares no code with the implementation.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{prelude::*, test_runner::TestRunner};

@@ -1,7 +1,5 @@
 //! Claude Code and the scripted model together: what the client is told to do happens, and nothing else does.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 mod real_client {
     use std::{
         fs,

@@ -1,7 +1,5 @@
 //! Searching on both engines: what is found is what our own tokenizer says, however long the bodies are.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::collections::BTreeSet;
 
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};

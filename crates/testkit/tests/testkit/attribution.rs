@@ -1,7 +1,5 @@
 //! Everything that a run makes, changes or deletes is a touch, and leads back to the run, its task and the person.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

@@ -1,7 +1,5 @@
 //! Completing an item by taking the next: both happen, or neither.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::{thread, time::Duration};
 
 use serde_json::{Value, json};

@@ -1,7 +1,5 @@
 //! Walls between tenants: no action reaches what belongs to another one, by any of the ids it could be given.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use serde_json::{Map, Value, json};
 use trackway_actions::{
     Context,

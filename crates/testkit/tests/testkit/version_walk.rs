@@ -1,8 +1,6 @@
 //! Whatever is replaced, archived or deleted, in whatever order: `latest` answers as a plain walk over the whole graph
 //! would, and `ready` shows exactly the tasks that nothing usable replaces.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::collections::BTreeSet;
 
 use proptest::{prelude::*, test_runner::TestRunner};

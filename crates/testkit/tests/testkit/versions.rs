@@ -1,7 +1,5 @@
 //! What names a task follows its versions: links, pins, routes, queue items, wakes and runs, on both engines.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};

@@ -1,7 +1,5 @@
 //! Many processes at one queue, killed and paused at random, and a server that crashes under them.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::{
     collections::HashSet,
     process::{Child, Command, Stdio},

@@ -1,7 +1,5 @@
 //! The linked-task document, reports and wakes, on both engines.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use serde_json::{Value, json};
 use trackway_domain::{
     ErrorKind, Id, Ref, Time, kind,

@@ -3,8 +3,6 @@
 //! On PostgreSQL the server counts the rows it read, in a database with a long history. On SQLite the plans of the same
 //! texts are looked at.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::time::Duration;
 
 use serde_json::{Value, json};

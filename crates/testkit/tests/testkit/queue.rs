@@ -1,7 +1,5 @@
 //! The queue: each item to one taker, in order, and none lost.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::{sync::Barrier, thread, time::Duration};
 
 use serde_json::{Value, json};

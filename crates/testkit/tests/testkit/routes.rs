@@ -1,7 +1,5 @@
 //! Messages that become work: each once, however many send at once; and sent by the hundred as one by one.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::{collections::HashSet, thread};
 
 use serde_json::{Value, json};

@@ -1,7 +1,5 @@
 //! The scripted model, as a client on the other end of a socket sees it.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
