@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom, Take},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use serde_json::json;
@@ -231,7 +232,7 @@ impl Part<'_> {
     fn told(&mut self) -> Observation {
         let mut facts = std::mem::take(&mut self.reading.facts);
         if !std::mem::replace(&mut self.introduced, true) {
-            let at = facts.first().map_or_else(Time::now, |seen| seen.at);
+            let at = facts.first().map_or_else(|| Time::from(SystemTime::now()), |seen| seen.at);
             facts.splice(0..0, self.introduction(at));
         }
         self.reading.state.changed = Some(self.changed.clone());

@@ -1,7 +1,10 @@
 //! The queue as scripts use it: the commands and fields they rely on.
 
 use serde_json::{Value, json};
+use trackway_store::{Clock, params};
+use uuid::Uuid;
 
+use crate::hook::connection;
 use crate::terminal::{Terminal, both_engines, column, text};
 
 fn furnished(terminal: &Terminal) {
@@ -9,6 +12,13 @@ fn furnished(terminal: &Terminal) {
     terminal.json(&["workflow", "set", "--name", "ops"]);
     terminal.json(&["task", "set", "--workflow", "ops", "--variant", "again", "--recurring", "true"]);
     terminal.json(&["task", "set", "--workflow", "ops", "--variant", "once", "--priority", "P1"]);
+}
+
+/// Lets the time in this column of an item pass.
+fn let_pass(terminal: &Terminal, column: &str, item: &str) {
+    let past = Clock::system().now().plus_seconds(-1);
+    let sql = format!("update queue_items set {column} = ?1 where id = ?2");
+    assert_eq!(connection(terminal).execute(&sql, params![past, item.parse::<Uuid>().unwrap()]).unwrap(), 1);
 }
 
 fn keys(value: &Value) -> Vec<&str> {
@@ -155,8 +165,8 @@ both_engines! {
         furnished(&terminal);
         let add = ["queue", "add", "--task", "again", "--dedup-key", "k", "--max-attempts", "1"];
         let first = text(&terminal.json(&add)["id"]);
-        let taken = terminal.json(&["queue", "take", "--lease", "1"])[0].clone();
-        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        let taken = terminal.json(&["queue", "take"])[0].clone();
+        let_pass(&terminal, "lease_expires", &first);
         let late = terminal.fails(&["run", "end", &text(&taken["run_id"]), "--status", "completed"]);
         assert_eq!(late, (4, format!("the lease of queue item {} is over", &first[first.len() - 8..])));
         let second = terminal.json(&add);
@@ -167,12 +177,12 @@ both_engines! {
 
     fn what_is_due_is_ready(terminal: Terminal) {
         furnished(&terminal);
-        let soon = trackway_domain::Time::now().plus_seconds(1).to_string();
+        let soon = Clock::system().now().plus_seconds(3_600).to_string();
         let item = text(&terminal.json(&["queue", "add", "--task", "again", "--not-before", &soon])["id"]);
         let listed = |status: &str| column(&terminal.json(&["queue", "list", "--status", status]), "status");
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "waiting": 1 }));
         assert_eq!((listed("waiting"), listed("ready")), (vec!["waiting".to_owned()], vec![]));
-        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        let_pass(&terminal, "not_before", &item);
         let size = terminal.json(&["queue", "size"]);
         assert!(size["by_status"] == json!({ "ready": 1 }) && size["oldest_ready_since"].is_string(), "{size}");
         assert_eq!(terminal.json(&["queue", "size", "--status", "waiting"])["total"], 0);
