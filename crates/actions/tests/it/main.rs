@@ -4,6 +4,7 @@
 
 mod another_tenant;
 mod at_once;
+mod commands;
 mod match_ladder;
 mod queue;
 mod queue_done;
