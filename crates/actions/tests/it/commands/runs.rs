@@ -1,5 +1,7 @@
 //! Runs, tokens, touches, `made`, `why`, trees and traces.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use trackway_testkit::{CommandLine, column, engines, text};
 
@@ -195,5 +197,14 @@ engines! {
         assert_eq!(terminal.fails_with(Some(&secret), &["note", "delete", &note, "--yes"]), (6, "the token was revoked".into()));
         let late = terminal.json(&["token", "create", "--expires", "2020-01-01T00:00:00Z"]);
         assert_eq!(terminal.fails_with(Some(&text(&late["token"])), &["role", "set", "--name", "x"]).0, 6);
+    }
+
+    fn a_token_expires_when_its_time_has_come(terminal: CommandLine) {
+        let expires = terminal.house.now().plus_seconds(3_600).to_string();
+        let token = text(&terminal.json(&["token", "create", "--expires", &expires])["token"]);
+        terminal.house.advance(Duration::from_secs(3_590));
+        terminal.json_with(Some(&token), &["role", "set", "--name", "in-time"]);
+        terminal.house.advance(Duration::from_secs(10));
+        assert_eq!(terminal.fails_with(Some(&token), &["role", "set", "--name", "late"]).0, 6);
     }
 }
