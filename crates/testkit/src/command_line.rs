@@ -6,13 +6,14 @@ use serde_json::Value;
 use trackway_actions::{
     Credential,
     context::Secret,
+    founding::LOCAL_TENANT,
     registry::{ACTIONS, Mode},
 };
 use trackway_domain::ErrorKind;
 use trackway_store::Engine;
 use trackway_views::registry::VIEWS;
 
-use crate::House;
+use crate::{House, house::PERSON};
 
 /// Someone who types commands.
 #[derive(Debug)]
@@ -61,10 +62,11 @@ impl CommandLine {
         let usage = |message: String| (ErrorKind::Usage, message);
         let failed = |error: trackway_actions::Error| (error.kind(), error.to_string());
         let core = &self.house.core;
-        let context = match token {
-            None => self.house.ada.clone(),
-            Some(token) => core.enter(&Credential::Token(Secret(token.to_owned()))).map_err(failed)?,
+        let credential = match token {
+            None => Credential::User { tenant: LOCAL_TENANT.to_owned(), handle: PERSON.to_owned() },
+            Some(token) => Credential::Token(Secret(token.to_owned())),
         };
+        let context = core.enter(&credential).map_err(failed)?;
         let (noun, verb) = (arguments[0], arguments.get(1).copied().unwrap_or_default());
         let is_named = |command: (&str, &str), alias: Option<&str>| {
             (command.0 == noun && (command.1 == verb || alias == Some(verb))) || command == ("", noun)
