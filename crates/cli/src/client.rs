@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use trackway_claude::settings::{Version, is_our_name};
+use trackway_client_claude::settings::{Version, is_our_name};
 use trackway_domain::Error as Rule;
 use trackway_runner::claude_code::CLIENT;
 

@@ -9,7 +9,7 @@ use std::{
 use clap::ArgMatches;
 use serde_json::{Value, json};
 use similar::TextDiff;
-use trackway_claude::{
+use trackway_client_claude::{
     plugin,
     settings::{self, Wanted, servers},
 };

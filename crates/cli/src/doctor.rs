@@ -9,7 +9,13 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde::Serialize;
 use serde_json::json;
 use trackway_actions::queue::CleanupLeases;
-use trackway_claude::{discover, settings::connected_memory, transcript::Transcript};
+use trackway_capture::{
+    hook::{self, HookLog},
+    paths::{is_below, modified},
+    transcript::Transcript,
+};
+use trackway_client_claude::settings::connected_memory;
+use trackway_clients::CLIENTS;
 use trackway_domain::{Error as Rule, Time};
 use trackway_store::{Engine, Reader, health::Health, params, schema_check::Missing, transfer};
 
@@ -18,9 +24,7 @@ use crate::{
     door::{House, Outcome},
     environment,
     failure::Failure,
-    hook,
-    ingest::modified,
-    location::{self, Location},
+    location::{self, Location, user_folder},
     render::Shape,
 };
 
@@ -54,10 +58,12 @@ struct Finding {
 
 pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
     let now = house.core.now();
-    let folder = hook::folder_of(location);
+    let user_folder = user_folder();
+    let folder = hook::folder_of(location, &user_folder);
     if matches.get_flag("fix") {
         let context = house.context()?;
-        hook::apply_waiting(&house.core, &context, &folder)?;
+        let log = HookLog { folder: folder.clone(), user_folder: user_folder.clone() };
+        hook::apply_spooled(&house.core, &context, &log, CLIENTS)?;
         house.core.execute(&context, &CleanupLeases {})?;
         transfer::remove_left_behind(&location.url)?;
     }
@@ -92,7 +98,7 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     findings.extend(waiting(&folder, now));
     findings.extend(failures(&folder, now));
     // What could not be written beside the database is told there.
-    findings.extend(Some(hook::user_folder()).filter(|user| *user != folder).and_then(|user| failures(&user, now)));
+    findings.extend(Some(user_folder).filter(|user| *user != folder).and_then(|user| failures(&user, now)));
     let data = json!({
         "database": location.url.to_string(),
         "engine": format!("{} {}", store.engine().name(), health.version),
@@ -235,7 +241,8 @@ fn silent_sessions(read: &mut Reader<'_>, connected: Time) -> Result<Vec<Finding
 
 /// Transcripts of sessions that no hook ever told of, and that went on after the last one told of any other.
 fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<Option<Finding>, Failure> {
-    let Some(folder) = discover::default_folder().filter(|folder| folder.exists()) else { return Ok(None) };
+    let Some(client) = CLIENTS.named(None) else { return Ok(None) };
+    let Some(folder) = client.transcripts_folder().filter(|folder| folder.exists()) else { return Ok(None) };
     let (db, tenant) = (std::env::var(environment::DATABASE).ok(), std::env::var(environment::TENANT).ok());
     let heard = read.one::<(Option<Time>,)>("select max(hooked_at) from sessions where tenant_id = ?1", &[])?;
     for settings in connected_settings() {
@@ -247,15 +254,17 @@ fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<O
         let is_heard = |cwd: &Path| {
             let there = Location::find_from(Some(cwd), db.clone(), tenant.clone());
             top.is_none_or(|top| cwd.starts_with(top))
-                && !location::is_below(cwd, &location.exclude)
+                && !is_below(cwd, &location.exclude)
                 && there.is_ok_and(|there| there.url.whole() == location.url.whole())
         };
         let is_new =
             |path: &Path| path.is_dir() || modified(path).is_some_and(|grew| grew.seconds_since(since) > SILENCE_S);
-        let grew = discover::find(&folder, &mut |path| is_new(path)).transcripts;
+        let grew = client.find_transcripts(&folder, &mut |path| is_new(path)).transcripts;
         let own = grew.into_iter().filter(|transcript| transcript.agent.is_none());
         let mut silent: Vec<Transcript> = Vec::new();
-        for transcript in own.filter(|transcript| discover::cwd(&transcript.path).is_some_and(|cwd| is_heard(&cwd))) {
+        for transcript in
+            own.filter(|transcript| client.transcript_cwd(&transcript.path).is_some_and(|cwd| is_heard(&cwd)))
+        {
             let sql = "select count(*) from sessions where tenant_id = ?1 and session_id = ?2";
             if read.count(sql, params![transcript.session])? == 0 {
                 silent.push(transcript);

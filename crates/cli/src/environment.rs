@@ -1,5 +1,6 @@
 //! Every environment variable, in one place.
 
+use trackway_capture::hook::daemon;
 use trackway_runner::claude_code;
 
 /// Which database.
@@ -30,9 +31,6 @@ pub const OPENAI: (&str, &str) = ("OPENAI_BASE_URL", "OPENAI_API_KEY");
 
 /// Where the server listens.
 pub const LISTEN: &str = "TRACKWAY_LISTEN";
-
-/// Whether a process stays for hooks.
-pub const HOOK_KEEPER: &str = "TRACKWAY_HOOK_KEEPER";
 
 /// How much is logged.
 pub const LOG: &str = "TRACKWAY_LOG";
@@ -72,7 +70,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ),
     (CLAUDE_CODE, "Set by Claude Code for what it starts; `trackway mcp` says so when it is not told the session."),
     (
-        HOOK_KEEPER,
+        daemon::SWITCH,
         "`off` leaves no process behind that keeps the database open for the hooks of the next ten minutes: each opens it by itself, and takes a few milliseconds longer.",
     ),
     (

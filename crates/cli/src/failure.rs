@@ -51,6 +51,16 @@ impl From<trackway_actions::Error> for Failure {
     }
 }
 
+impl From<trackway_capture::Error> for Failure {
+    fn from(error: trackway_capture::Error) -> Self {
+        match error {
+            trackway_capture::Error::Action(error) => error.into(),
+            trackway_capture::Error::Io(error) => error.into(),
+            busy @ trackway_capture::Error::Applying => Self::new(ErrorKind::Busy, busy.to_string(), None),
+        }
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Self::new(ErrorKind::Failed, error.to_string(), None)

@@ -32,6 +32,7 @@ pub mod work;
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::error::ErrorKind as ClapError;
+use trackway_capture::hook::daemon;
 use trackway_domain::ErrorKind;
 use trackway_runner::supervise;
 
@@ -47,8 +48,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         let code = supervise::supervise(&arguments[2..]);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
-    if arguments.get(1).is_some_and(|word| word == hook::keeper::COMMAND) {
-        return hook::keeper::keep(&arguments[2..]);
+    if arguments.get(1).is_some_and(|word| word == daemon::COMMAND) {
+        return hook::keep(&arguments[2..]);
     }
     let wants_json = arguments.iter().skip(1).any(|argument| argument == "--json");
     let outcome = match standard_input::filled_in(arguments)

@@ -3,16 +3,19 @@
 use std::{
     env,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use clap::ArgMatches;
 use etcetera::BaseStrategy;
 use trackway_actions::{Core, founding};
+use trackway_capture::{hook::Destination, paths::is_below};
 use trackway_domain::Error as Rule;
 use trackway_store::{Store, Url, registry::tenant_named};
 
 use crate::{
     config::{Config, ModelConfig},
+    environment,
     failure::Failure,
     user,
 };
@@ -78,15 +81,7 @@ impl Location {
         Ok(Self { url, tenant, make_if_missing, project, exclude, is_sent_away, model })
     }
 
-    /// Opens it for a visitor who will not wait long for others.
-    pub fn open_patient(&self, wait_ms: u32) -> Result<Core, Failure> {
-        match Store::open_patient(self.url.clone(), wait_ms) {
-            Err(trackway_store::Error::Missing(_)) if self.make_if_missing => self.open(),
-            store => self.founded(Core::new(store?)),
-        }
-    }
-
-    pub fn open(&self) -> Result<Core, Failure> {
+    pub fn open(&self) -> trackway_actions::Result<Core> {
         match Store::open(self.url.clone()) {
             Err(trackway_store::Error::Missing(_)) if self.make_if_missing => {
                 self.founded(Core::new(Store::create(self.url.clone())?))
@@ -97,7 +92,7 @@ impl Location {
 
     /// Sees to it that somebody can be in the user's own database. Whoever made it may have been cut off before that, or
     /// not have come so far yet.
-    fn founded(&self, core: Core) -> Result<Core, Failure> {
+    fn founded(&self, core: Core) -> trackway_actions::Result<Core> {
         if self.make_if_missing && tenant_named(core.store(), founding::LOCAL_TENANT).is_err() {
             core.found(founding::LOCAL_TENANT, &user::handle())?;
         }
@@ -105,23 +100,28 @@ impl Location {
     }
 }
 
-/// Whether a path is in one of some directories, by its name or by where its links lead.
-pub fn is_below(path: &Path, directories: &[PathBuf]) -> bool {
-    if directories.is_empty() {
-        return false;
+impl Destination for Location {
+    fn url(&self) -> &Url {
+        &self.url
     }
-    let real = real(path);
-    directories.iter().any(|directory| {
-        path.starts_with(directory) || real.starts_with(directory) || real.starts_with(self::real(directory))
-    })
-}
 
-/// Where a path leads, as far as it is there.
-fn real(path: &Path) -> PathBuf {
-    let there = path.ancestors().find_map(|there| Some((there, there.canonicalize().ok()?)));
-    match there {
-        Some((there, real)) => path.strip_prefix(there).map_or(real.clone(), |rest| real.join(rest)),
-        None => path.to_path_buf(),
+    fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    fn user(&self) -> String {
+        user::handle()
+    }
+
+    fn open_patient(&self, wait_ms: u32) -> trackway_capture::Result<Core> {
+        Ok(match Store::open_patient(self.url.clone(), wait_ms) {
+            Err(trackway_store::Error::Missing(_)) if self.make_if_missing => self.open()?,
+            store => self.founded(Core::new(store?))?,
+        })
+    }
+
+    fn hand_on(&self, command: &mut Command) {
+        command.env(environment::DATABASE, self.url.whole()).env(environment::TENANT, &self.tenant);
     }
 }
 
@@ -148,6 +148,11 @@ fn user_config(is_needed: bool) -> Result<Config, Failure> {
         Ok(user) => Config::read(&user.config_dir().join("trackway").join(CONFIG), is_needed),
         Err(_) => Ok(Config::default()),
     }
+}
+
+/// The folder of the user's database; a temporary one where the user has no home.
+pub fn user_folder() -> PathBuf {
+    user_file().ok().and_then(|file| file.parent().map(Path::to_path_buf)).unwrap_or_else(env::temp_dir)
 }
 
 /// The user's database.

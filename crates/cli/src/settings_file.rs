@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use trackway_claude::settings::Refused;
+use trackway_client_claude::settings::Refused;
 use trackway_domain::{Error as Rule, ErrorKind};
 use uuid::Uuid;
 

@@ -14,7 +14,7 @@ use trackway_actions::{
     Context,
     queue::{AddItem, Claim},
 };
-use trackway_claude::settings::Wanted;
+use trackway_client_claude::settings::Wanted;
 use trackway_domain::{
     Duration as Span, Error as Rule, Ref, kind, queue,
     words::{Memory, RunStatus},

@@ -23,6 +23,7 @@ pub mod status;
 pub mod studio;
 pub mod task;
 pub mod trace;
+pub mod transcript;
 pub mod usage;
 pub mod view;
 pub mod wake;

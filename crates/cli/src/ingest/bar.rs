@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use trackway_capture::ingest::Progress;
+
 /// How far it is, on a terminal.
 #[derive(Debug)]
 pub struct Bar {
@@ -15,12 +17,18 @@ pub struct Bar {
     is_terminal: bool,
 }
 
-impl Bar {
-    pub fn new(total: u64) -> Self {
-        Self { total, done: 0, started: Instant::now(), shown: None, is_terminal: std::io::stderr().is_terminal() }
+impl Default for Bar {
+    fn default() -> Self {
+        Self { total: 0, done: 0, started: Instant::now(), shown: None, is_terminal: std::io::stderr().is_terminal() }
+    }
+}
+
+impl Progress for Bar {
+    fn begin(&mut self, total: u64) {
+        *self = Self { total, ..Self::default() };
     }
 
-    pub fn add(&mut self, bytes: u64) {
+    fn add(&mut self, bytes: u64) {
         self.done += bytes;
         let lately = self.shown.is_some_and(|shown| shown.elapsed() < Duration::from_millis(100));
         if !self.is_terminal || lately {
@@ -40,7 +48,7 @@ impl Bar {
         );
     }
 
-    pub fn finish(&self) {
+    fn finish(&mut self) {
         if self.shown.is_some() {
             let _ = write!(std::io::stderr(), "\r\u{1b}[2K");
         }

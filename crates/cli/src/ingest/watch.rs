@@ -7,16 +7,17 @@ use std::{
     time::Duration,
 };
 
+use trackway_capture::ingest::{Ingest, Ingested};
 use trackway_runner::signals::Signals;
 
-use super::{Ingested, Ingesting, bar::size};
+use super::bar::{Bar, size};
 use crate::failure::Failure;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Reads again and again. What passes by waiting is waited for.
-pub fn until_stopped(ingesting: &mut Ingesting<'_>) -> Result<(), Failure> {
+pub fn until_stopped(ingesting: &mut Ingest<'_>) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
@@ -26,17 +27,17 @@ pub fn until_stopped(ingesting: &mut Ingesting<'_>) -> Result<(), Failure> {
     });
     let (mut is_first, mut is_waiting) = (true, false);
     loop {
-        match ingesting.pass() {
+        match ingesting.pass(&mut Bar::default()) {
             Ok(read) => {
                 say(&read, is_first)?;
                 (is_first, is_waiting) = (false, false);
             }
-            Err(failure) if failure.is_passing => {
+            Err(failure) if failure.is_passing() => {
                 if !std::mem::replace(&mut is_waiting, true) {
-                    writeln!(anstream::stderr(), "warning: {}; trying again", failure.message)?;
+                    writeln!(anstream::stderr(), "warning: {failure}; trying again")?;
                 }
             }
-            Err(failure) => return Err(failure),
+            Err(failure) => return Err(failure.into()),
         }
         if told.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
             return Ok(());

@@ -8,7 +8,7 @@ use std::{
 
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestRunner};
 use serde_json::{Value, json};
-use trackway_claude::event::Event;
+use trackway_client_claude::event;
 use trackway_store::{Clock, Url, connection::Connection};
 use trackway_testkit::{Engine, corpus};
 
@@ -155,7 +155,7 @@ fn folder(terminal: &Terminal) -> PathBuf {
         Url::Sqlite(path) => path.parent().unwrap().to_path_buf(),
         // Each server and tenant has its own: what waits for one must not reach another.
         Url::Postgres(url) => {
-            user_folder(terminal).join(&trackway_claude::tool::digest(format!("{url} local").as_bytes())[..16])
+            user_folder(terminal).join(&trackway_capture::digest::digest(format!("{url} local").as_bytes())[..16])
         }
     }
 }
@@ -262,7 +262,7 @@ both_engines! {
             let ran = hook(&terminal, &input);
             prop_assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
             if !ran.stdout.is_empty() {
-                prop_assert!(Event::parse(&input).is_ok(), "{}", ran.stdout);
+                prop_assert!(event::parse(&input).is_ok(), "{}", ran.stdout);
                 let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
                 prop_assert!(answer.is_object(), "{}", answer);
             }

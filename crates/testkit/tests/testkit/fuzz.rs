@@ -1,14 +1,12 @@
 //! Fuzz targets: everything that reads what others wrote, given what they might write. Short by default, long with
 //! `TRACKWAY_TEST_ALL`. An input that once broke something goes into `tests/corpus`.
 
-use std::{cell::Cell, fs, io};
+use std::{cell::Cell, fs};
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
-use trackway_claude::{
-    event::Event,
-    transcript::{self, Flow, Mark, Transcript},
-};
+use trackway_capture::transcript::{Flow, Mark, Transcript};
+use trackway_client_claude::{event, transcript};
 use trackway_domain::{
     Duration, ErrorKind, Ref, Time, Variant,
     board::{BoardContent, StickieContent},
@@ -28,12 +26,12 @@ use uuid::Uuid;
 /// Reads a transcript from a mark on: how many facts, and where it stopped.
 fn read(transcript: &Transcript, mark: Option<&Mark>) -> (usize, Option<Mark>) {
     let (mut facts, mut last) = (0, mark.cloned());
-    transcript::read::<io::Error>(transcript, mark, |seen| {
+    transcript::read(transcript, mark, &mut |seen| {
         facts += seen.facts.len();
         let progress = seen.progress.unwrap();
         let offset = progress.to.cast_unsigned();
         last = Some(Mark { identity: progress.identity, offset, changed: None, state: progress.state });
-        Ok(Flow::Continue)
+        Flow::Continue
     })
     .unwrap();
     (facts, last)
@@ -44,7 +42,7 @@ fn read(transcript: &Transcript, mark: Option<&Mark>) -> (usize, Option<Mark>) {
 fn the_corpus_is_understood() {
     let texts = |target| seeds(target).into_iter().map(|seed| String::from_utf8(seed).unwrap());
     for event in seeds("hook") {
-        assert!(Event::parse(&event).is_ok_and(|event| !event.hear(Time::from_micros(0)).facts.is_empty()));
+        assert!(event::parse(&event).is_ok_and(|event| !event.facts(None, Time::from_micros(0)).is_empty()));
     }
     assert_eq!(texts("reply").filter_map(|reply| closing::report(&closing::object(&reply)?).ok()?).count(), 2);
     assert_eq!(texts("board").filter(|yaml| parse::<StickieFile>("x", yaml).is_ok()).count(), 2);
@@ -57,9 +55,11 @@ proptest! {
 
     #[test]
     fn hook_input(bytes in bent("hook")) {
-        if let Ok(event) = Event::parse(&bytes) {
-            let heard = event.hear(Time::from_micros(0));
-            prop_assert_eq!(event.observation(heard.facts).facts.len(), event.hear(Time::from_micros(0)).facts.len());
+        let header = event::header(&bytes);
+        if let Ok(event) = event::parse(&bytes) {
+            prop_assert_eq!(header.map(|header| header.name), Ok(event.name.clone()));
+            let facts = event.facts(None, Time::from_micros(0));
+            prop_assert_eq!(event.observation(facts).facts.len(), event.facts(None, Time::from_micros(0)).len());
         }
     }
 
