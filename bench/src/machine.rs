@@ -2,15 +2,14 @@
 
 use std::fs;
 
-use trackway_domain::Time;
-use trackway_store::{Url, connection::Connection};
+use trackway_store::{Clock, Url, connection::Connection};
 
 use crate::{Outcome, place::Places};
 
 /// The machine, the engines and the command, as a Markdown list.
 pub fn description(places: &Places) -> Outcome<String> {
     let mut lines = vec![
-        format!("- date: {}", Time::now()),
+        format!("- date: {}", Clock::system().now()),
         format!("- machine: {} cores ({}), {} MB of memory", cores(), processor(), memory_mb()),
         format!("- kernel: Linux {}", first_line("/proc/sys/kernel/osrelease")),
         format!("- load before: {}", first_line("/proc/loadavg")),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use trackway_domain::{Ref, Time};
+use trackway_domain::Ref;
 use trackway_store::Engine;
 use trackway_views::{View, wake::Wake};
 
@@ -96,7 +96,7 @@ fn documents(house: &House) -> Outcome<()> {
         let often = if links > 1_000 { Often { warm_up: 2, count: 40 } } else { OFTEN };
         let samples = calls(often, |_| {
             let mut read = house.core.store().read(house.tenant())?;
-            wake.answer(&mut read, Time::now())?;
+            wake.answer(&mut read, house.core.now())?;
             queries = read.queries();
             Ok(())
         })?;
@@ -117,7 +117,7 @@ fn documents(house: &House) -> Outcome<()> {
     let mut queries = 0;
     let samples = calls(OFTEN, |_| {
         let mut read = house.core.store().read(house.tenant())?;
-        wake.answer(&mut read, Time::now())?;
+        wake.answer(&mut read, house.core.now())?;
         queries = read.queries();
         Ok(())
     })?;

@@ -2,7 +2,10 @@
 
 use trackway_actions::Context;
 use trackway_domain::{Id, Time, ids, kind};
-use trackway_store::sql::{Param, ToParam};
+use trackway_store::{
+    Clock,
+    sql::{Param, ToParam},
+};
 use uuid::Uuid;
 
 use crate::{
@@ -83,7 +86,7 @@ fn owned<T: ToParam + ?Sized>(value: &T) -> Param<'static> {
 
 /// The rows of one note.
 pub fn of_note(place: Place) -> Vec<Row<'static>> {
-    let now = Time::now();
+    let now = Clock::system().now();
     let id = Id::<kind::Note>::new(now).uuid();
     let path = format!("{STUDIO}/notes/{TITLE}");
     let mut rows = vec![
@@ -96,7 +99,7 @@ pub fn of_note(place: Place) -> Vec<Row<'static>> {
 
 /// The rows of one first vote.
 pub fn of_vote(place: Place, ballot: &Ballot) -> Vec<Row<'static>> {
-    let now = Time::now();
+    let now = Clock::system().now();
     let id = Id::<kind::Vote>::new(now).uuid();
     let path = format!("{STUDIO}/decisions/Which way?/{}", ballot.title);
     let mut rows = vec![(Insert::Vote, bound![id, place.tenant, ballot.option, place.actor, true, false, now])];

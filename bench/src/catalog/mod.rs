@@ -5,7 +5,7 @@ mod fill;
 use std::time::Duration;
 
 use serde_json::json;
-use trackway_domain::{Ref, Time};
+use trackway_domain::Ref;
 use trackway_store::Engine;
 use trackway_views::{
     View,
@@ -62,7 +62,7 @@ pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
 fn ask<V: View>(house: &House, question: impl Fn(usize) -> V) -> Outcome<Samples> {
     let questions: Vec<V> = (0..OFTEN.warm_up + OFTEN.count).map(question).collect();
     calls(OFTEN, |number| {
-        questions[number].answer(&mut house.core.store().read(house.tenant())?, Time::now())?;
+        questions[number].answer(&mut house.core.store().read(house.tenant())?, house.core.now())?;
         Ok(())
     })
 }

@@ -177,5 +177,5 @@ fn work(connection: &rusqlite::Connection, load: Load) -> Outcome<()> {
 }
 
 fn now() -> i64 {
-    trackway_domain::Time::now().micros()
+    trackway_store::Clock::system().now().micros()
 }

@@ -6,7 +6,7 @@ mod sending;
 use clap::Args;
 use serde_json::json;
 use trackway_actions::message::SendMessage;
-use trackway_domain::{Ref, Time};
+use trackway_domain::Ref;
 use trackway_store::{Engine, Url};
 use trackway_views::{View, message::Which, page::Page, search::Search};
 
@@ -80,7 +80,7 @@ fn searching(places: &Places, size: &Size) -> Outcome<()> {
         let which = Which { role: question.in_role.then(|| Ref::new("builder")), ..Which::default() };
         let search = Search { words: vec![question.words.to_owned()], which, page: Page::default() };
         let ask =
-            || Ok::<_, crate::Failure>(search.answer(&mut house.core.store().read(house.tenant())?, Time::now())?);
+            || Ok::<_, crate::Failure>(search.answer(&mut house.core.store().read(house.tenant())?, house.core.now())?);
         let answer = ask()?;
         let often = Often { warm_up: 5, count: size.searches };
         let samples = measure::calls(often, |_| ask().map(drop))?;

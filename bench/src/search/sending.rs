@@ -5,8 +5,8 @@ use std::{ops::ControlFlow, time::Duration};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use trackway_actions::{Context, message::SendMessage};
-use trackway_domain::{Id, Time, ids, kind, search_words::each_indexed_word};
-use trackway_store::{Engine, connection::Connection, params, sql::Param};
+use trackway_domain::{Id, ids, kind, search_words::each_indexed_word};
+use trackway_store::{Clock, Engine, connection::Connection, params, sql::Param};
 use uuid::Uuid;
 
 use super::bodies::body;
@@ -112,7 +112,7 @@ impl Ready {
             ControlFlow::Continue(())
         });
         let digest = Sha256::digest(body.as_bytes()).to_vec();
-        Self { id: Id::<kind::Message>::new(Time::now()).uuid(), digest, body: body.to_owned(), words }
+        Self { id: Id::<kind::Message>::new(Clock::system().now()).uuid(), digest, body: body.to_owned(), words }
     }
 }
 
@@ -124,7 +124,7 @@ fn write_bare(connection: &mut Connection, run: &Context, role: Uuid, bodies: &[
     for batch in numbers.chunks(batch) {
         write("begin immediate", &[])?;
         for number in batch {
-            let now = Time::now();
+            let now = Clock::system().now();
             let content = &bodies[number % NEW];
             if *number < NEW {
                 write(CONTENT, params![content.id, tenant, content.digest, content.body, now])?;

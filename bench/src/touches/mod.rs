@@ -4,7 +4,7 @@ mod fill;
 
 use std::time::Duration;
 
-use trackway_domain::{Ref, Time};
+use trackway_domain::Ref;
 use trackway_store::Engine;
 use trackway_views::{
     View,
@@ -74,7 +74,7 @@ impl Record {
 
     /// Answers one question, in a read transaction of its own.
     fn answer<V: View>(&self, question: &V) -> Outcome<()> {
-        question.answer(&mut self.house.core.store().read(self.house.tenant())?, Time::now())?;
+        question.answer(&mut self.house.core.store().read(self.house.tenant())?, self.house.core.now())?;
         Ok(())
     }
 

@@ -130,21 +130,32 @@ impl Action for UpdateNote {
     type Output = NoteWritten;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let before = locked::<Note>(write, &self.note)?;
-        if let Some(expected) = self.if_revision
+        let Self { note, title, body, if_revision } = self;
+        let before = locked::<Note>(write, note)?;
+        if let Some(expected) = *if_revision
             && expected != before.revision
         {
             return Err(Rule::conflict(format!("the note is at revision {}, not {expected}", before.revision))
                 .hint(sentence!["read it again: ", command!("note show", [before.id.short()])])
                 .into());
         }
-        let mut note = before.clone();
-        if let Some(title) = &self.title {
-            note.title = text::required_line("title", title, text::LINE_MAX)?;
-        }
-        if let Some(body) = &self.body {
-            note.body = text::body("body", body, text::BODY_MAX)?;
-        }
+        let note = before.clone();
+        let mut note = Note {
+            id: note.id,
+            tenant_id: note.tenant_id,
+            studio_id: note.studio_id,
+            title: title
+                .as_ref()
+                .map_or(Ok(note.title), |title| text::required_line("title", title, text::LINE_MAX))?,
+            body: body.as_ref().map_or(Ok(note.body), |body| text::body("body", body, text::BODY_MAX))?,
+            revision: note.revision,
+            pinned: note.pinned,
+            about_id: note.about_id,
+            created_at: note.created_at,
+            updated_at: note.updated_at,
+            archived_at: note.archived_at,
+            deleted_at: note.deleted_at,
+        };
         let changed = note != before;
         if changed {
             note.revision += 1;

@@ -14,6 +14,7 @@ use trackway_domain::{
     observed::{Observation, Progress, Seen, Source},
     spawn::hex,
 };
+use trackway_store::Clock;
 use trackway_views::transcript::{Known, ReadTo};
 
 /// Bytes of a line that is still read; a longer one is counted as bad.
@@ -294,7 +295,7 @@ impl<R: LineReader> Part<'_, R> {
     fn told(&mut self) -> Observation {
         let mut facts = std::mem::take(self.reader.facts());
         if !std::mem::replace(&mut self.introduced, true) {
-            let at = facts.first().map_or_else(Time::now, |seen| seen.at);
+            let at = facts.first().map_or_else(|| Clock::system().now(), |seen| seen.at);
             facts.splice(0..0, self.reader.introduction(at));
         }
         self.state.seal = self.again.as_mut().and_then(|file| seal(file, self.offset));

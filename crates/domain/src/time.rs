@@ -1,6 +1,10 @@
 //! Points in time: UTC, to the microsecond, as PostgreSQL keeps them.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
 
 use crate::{Error, Result};
 
@@ -15,11 +19,6 @@ impl Time {
 
     pub const fn micros(self) -> i64 {
         self.0
-    }
-
-    /// The clock of this machine. Doors call this; rules are given the time.
-    pub fn now() -> Self {
-        Self(jiff::Timestamp::now().as_microsecond())
     }
 
     #[must_use]
@@ -39,6 +38,16 @@ impl Time {
 
 /// Fields that hold a time and are not called so.
 const FIELDS: &[&str] = &["deadline", "expires", "lease_expires", "not_before"];
+
+impl From<SystemTime> for Time {
+    fn from(time: SystemTime) -> Self {
+        let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        match time.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(since) => Self(micros(since)),
+            Err(before) => Self(-micros(before.duration())),
+        }
+    }
+}
 
 impl fmt::Display for Time {
     /// Milliseconds where they say it all, microseconds where they are needed: nothing is rounded away.
@@ -108,6 +117,13 @@ mod tests {
         let whole: Time = "2026-02-27T09:30:00Z".parse().unwrap();
         assert_eq!(whole.to_string(), "2026-02-27T09:30:00.000Z");
         assert_eq!(Time::from_micros(whole.micros() + 7).to_string(), "2026-02-27T09:30:00.000007Z");
+    }
+
+    #[test]
+    fn system_time_is_converted_on_both_sides_of_1970() {
+        let at = |seconds: i64| Time::from_micros(seconds * 1_000_000);
+        assert_eq!(Time::from(SystemTime::UNIX_EPOCH + Duration::from_secs(7)), at(7));
+        assert_eq!(Time::from(SystemTime::UNIX_EPOCH - Duration::from_secs(7)), at(-7));
     }
 
     #[test]

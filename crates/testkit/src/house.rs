@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The person who lives in every house.
-const PERSON: &str = "ada";
+pub(crate) const PERSON: &str = "ada";
 
 /// A founded database. What it does, the person `ada` does.
 #[derive(Debug)]

@@ -9,6 +9,7 @@
 )]
 
 pub mod claude_client;
+mod command_line;
 pub mod corpus;
 mod database;
 mod house;
@@ -20,6 +21,7 @@ mod server;
 mod snapshot;
 mod wait;
 
+pub use command_line::{CommandLine, column, text};
 pub use database::{TestDatabase, database, migrated_database};
 pub use house::{Hand, House, id};
 pub use network::Network;

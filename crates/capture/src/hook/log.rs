@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use trackway_domain::{Time, text};
+use trackway_domain::text;
+use trackway_store::Clock;
 
 use crate::redact::redacted;
 
@@ -31,7 +32,7 @@ impl HookLog {
     pub fn write(&self, event: &str, why: &str) {
         let line = format!(
             "{} {} {}\n",
-            Time::now(),
+            Clock::system().now(),
             text::cut(&text::clean_line(event), 40),
             text::cut(&text::clean_line(&redacted(why)), 500)
         );

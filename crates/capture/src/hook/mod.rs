@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use trackway_actions::{Core, Credential, context::Secret, session::AttachSession};
 use trackway_domain::{Time, words::Memory};
-use trackway_store::Url;
+use trackway_store::{Clock, Url};
 
 use self::{
     daemon::{Asked, Daemon},
@@ -89,7 +89,7 @@ impl Call {
     ) -> Option<String> {
         let mut bytes = Vec::new();
         let read = input.take(EVENT_MAX).read_to_end(&mut bytes);
-        let at = Time::now();
+        let at = Clock::system().now();
         let log = HookLog::of_user(self.user_folder.clone());
         let header = read.map_err(|error| error.to_string()).and_then(|_| self.client.hook_header(&bytes));
         let header = header.map_err(|why| log.write("?", &why)).ok()?;

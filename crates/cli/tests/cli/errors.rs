@@ -115,6 +115,34 @@ both_engines! {
         assert_eq!(terminal.json(&["run", "list"]), serde_json::json!([]));
     }
 
+    fn init_makes_what_must_be_there(terminal: Terminal) {
+        let again = terminal.json(&["init"]);
+        assert_eq!(again["new"], false);
+        assert_eq!(column(&terminal.json(&["studio", "list"]), "name"), ["main"]);
+        assert_eq!(column(&terminal.json(&["agent", "list"]), "handle"), ["worker"]);
+        assert_eq!(column(&terminal.json(&["person", "list"]), "handle"), ["ada"]);
+        assert_eq!(column(&terminal.json(&["tenant", "list"]), "name"), ["local"]);
+    }
+
+    fn a_run_speaks_for_itself_only(terminal: Terminal) {
+        let (other, _) = terminal.starts(&["--agent", "worker"]);
+        let (_, token) = terminal.starts(&["--agent", "worker"]);
+        for arguments in [
+            vec!["run", "end", &other, "--status", "completed"],
+            vec!["run", "step", &other, "--type", "think"],
+            vec!["run", "usage", &other, "--model", "m"],
+            vec!["run", "cancel", &other],
+            vec!["agent", "set", "--handle", "worker", "--capability", "delete"],
+            vec!["token", "create"],
+            vec!["task", "set", "--workflow", "q", "--variant", "a"],
+            vec!["tenant", "create", "--name", "x"],
+            vec!["tenant", "list"],
+        ] {
+            assert_eq!(terminal.fails_with(Some(&token), &arguments).0, 6, "{arguments:?}");
+        }
+        assert_eq!(terminal.json(&["run", "show", &other])["status"], "running");
+    }
+
     fn init_puts_back_what_is_missing(terminal: Terminal) {
         terminal.json(&["studio", "delete", "main", "--yes"]);
         terminal.json(&["agent", "delete", "worker", "--yes"]);

@@ -167,15 +167,14 @@ fn a_commit_without_an_answer_is_looked_up_and_never_guessed() {
     };
     wait_for(&mut side, "nobody");
     let waiting = "from pg_stat_activity where application_name = 'trackway' and wait_event = 'SyncRep'";
-    let count = format!("select count(*) {waiting}");
-    let is_waiting = |side: &mut Connection| side.query::<(i64,)>(&count, &[]).unwrap()[0].0 > 0;
+    let pids = format!("select cast(pid as bigint) {waiting}");
+    let waiting_pid = |side: &mut Connection| side.query::<(i64,)>(&pids, &[]).unwrap().first().map(|(pid,)| *pid);
     thread::scope(|scope| {
         let written = scope.spawn(|| typed(&terminal, &["note", "create", "--studio", "main", "--title", "first"]));
-        until(|| is_waiting(&mut side).then_some(()));
+        let first = until(|| waiting_pid(&mut side));
         // Its wait is ended. It is there, and not in both: that is not enough.
         side.query::<(bool,)>(&format!("select pg_terminate_backend(pid) {waiting}"), &[]).unwrap();
-        thread::sleep(Duration::from_millis(500));
-        until(|| is_waiting(&mut side).then_some(()));
+        until(|| waiting_pid(&mut side).filter(|pid| *pid != first));
         assert!(!written.is_finished());
         wait_for(&mut side, "second");
         let ran = written.join().unwrap();
@@ -186,7 +185,7 @@ fn a_commit_without_an_answer_is_looked_up_and_never_guessed() {
     wait_for(&mut side, "nobody");
     thread::scope(|scope| {
         let written = scope.spawn(|| typed(&terminal, &["note", "create", "--studio", "main", "--title", "second"]));
-        until(|| is_waiting(&mut side).then_some(()));
+        until(|| waiting_pid(&mut side));
         pair.kill_first();
         let ran = written.join().unwrap();
         assert_eq!(ran.code, 1, "{}", ran.stderr);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use trackway_domain::Time;
+use trackway_store::Clock;
 
 use crate::{
     hook::{Session, git, git_at, project, stopping, writing},
@@ -331,7 +331,7 @@ both_engines! {
         }
         session.hears("Stop", &json!({ "last_assistant_message": "written" }));
         session.prompt("clean up");
-        let before = Time::now().to_string();
+        let before = Clock::system().now().to_string();
         fs::remove_file(project.join("a.txt")).unwrap();
         fs::remove_dir_all(project.join("old")).unwrap();
         session.hears("PostToolUse", &shell("rm -rf a.txt old never.txt kept.txt"));

@@ -9,8 +9,7 @@ use std::{
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestRunner};
 use serde_json::{Value, json};
 use trackway_client_claude::event;
-use trackway_domain::Time;
-use trackway_store::{Url, connection::Connection};
+use trackway_store::{Clock, Url, connection::Connection};
 use trackway_testkit::{Engine, corpus};
 
 use crate::{
@@ -644,7 +643,7 @@ both_engines! {
             shown
         };
         assert_eq!(agents(), ["a1 1", "a2 1", "a3 1"]);
-        let (folder, now) = (Folder::of(&terminal), Time::now().to_string());
+        let (folder, now) = (Folder::of(&terminal), Clock::system().now().to_string());
         let cwd = project(&terminal);
         for (agent, called, calling) in [("a2", "t2", "t3"), ("a1", "t1", "t2")] {
             let mut writing = Writing::new(ingest::SESSION, cwd.to_str().unwrap()).of_agent(agent);

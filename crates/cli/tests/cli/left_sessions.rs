@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use serde_json::{Value, json};
-use trackway_domain::Time;
+use trackway_store::Clock;
 
 use crate::{
     hook::{Session, project, spawning},
@@ -16,7 +16,7 @@ use crate::{
 pub fn now(lines: &str) -> String {
     let mut lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for line in &mut lines {
-        line["timestamp"] = json!(Time::now().to_string());
+        line["timestamp"] = json!(Clock::system().now().to_string());
     }
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

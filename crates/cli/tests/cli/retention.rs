@@ -1,8 +1,7 @@
 //! What is old can be put away: the log's entries, and messages that nothing leads to. What stays still answers.
 
 use serde_json::{Value, json};
-use trackway_domain::Time;
-use trackway_store::connection::Connection;
+use trackway_store::{Clock, connection::Connection};
 use trackway_testkit::Engine;
 
 use crate::{
@@ -101,7 +100,7 @@ both_engines! {
         assert!(began > 0 && all > began + 7, "{began} of {all}");
         let kinds = || column(&terminal.json(&["why", &run])["chain"], "kind");
         let (why_run, mut made) = (kinds(), terminal.json(&["made", &run])["touches"].clone());
-        let now = Time::now().to_string();
+        let now = Clock::system().now().to_string();
         let stays = began + 3;
         let removed = terminal.json(&["cleanup", "messages", "--before", &now, "--yes"]);
         assert_eq!(removed["removed"], json!(all - stays));
@@ -163,7 +162,7 @@ both_engines! {
             .unwrap();
         let all = count(&mut connection, "messages");
         assert_eq!(all, COPIES + 4);
-        let removed = terminal.json(&["cleanup", "messages", "--before", &Time::now().to_string(), "--yes"]);
+        let removed = terminal.json(&["cleanup", "messages", "--before", &Clock::system().now().to_string(), "--yes"]);
         assert_eq!(removed, json!({ "removed": all, "bodies": 2, "characters": "the firstan answer".len() }));
         assert_eq!((count(&mut connection, "messages"), count(&mut connection, "contents")), (0, 0));
         assert_eq!(count(&mut connection, "events where action = 'cleanup_messages'"), 3);

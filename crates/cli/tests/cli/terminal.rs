@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use trackway_store::Store;
 use trackway_testkit::{Engine, TestDatabase, database, migrated_database};
+pub use trackway_testkit::{column, text};
 
 /// A home directory, a database, and whoever types.
 pub struct Terminal {
@@ -163,16 +164,6 @@ pub fn ran_with_input(mut command: Command, input: &[u8]) -> Ran {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
-}
-
-pub fn text(value: &Value) -> String {
-    value.as_str().unwrap().to_owned()
-}
-
-/// The values of one field of a list.
-pub fn column(rows: &Value, field: &str) -> Vec<String> {
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    rows.as_array().unwrap().iter().map(|row| shown(&row[field])).collect()
 }
 
 /// Makes two tests of each story, one per engine.

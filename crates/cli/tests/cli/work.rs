@@ -305,14 +305,15 @@ both_engines! {
     }
 
     fn a_terminal_interrupts_the_worker_and_not_its_scripts(terminal: Terminal) {
-        define(&terminal, "slow", "sleep 1; echo slow", &[]);
+        let begun = terminal.home.path().join("begun");
+        define(&terminal, "slow", &format!("touch {}; sleep 1; echo slow", begun.display()), &[]);
         let slow = text(&terminal.json(&["queue", "add", "--task", "slow", "--max-attempts", "1"])["id"]);
         let mut command = terminal.command(&["work"]);
         // A terminal signals all that run in its foreground.
         command.env("PATH", std::env::var_os("PATH").unwrap()).process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
         let mut worker = Worker(command.spawn().unwrap());
-        until(|| (status(&terminal, &slow) == "running").then_some(()));
-        thread::sleep(Duration::from_millis(300));
+        until(|| begun.exists().then_some(()));
+        assert_eq!(status(&terminal, &slow), "running");
         let group = format!("-{}", worker.0.id());
         assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
         assert_eq!(worker.ends(), Some(0));

@@ -13,7 +13,7 @@ use trackway_actions::{
     context::Secret,
     queue::{TakeItems, Taken},
 };
-use trackway_domain::{Id, Ref, Time, kind};
+use trackway_domain::{Id, Ref, kind};
 use trackway_runner::{
     Event, Serves, Settings, Stopping, Tally,
     agent::Means,
@@ -175,15 +175,16 @@ impl Lab {
     }
 
     pub fn run(&self, run: Id<kind::Run>) -> RunInFull {
-        self.house.read(|reader| Ok(ShowRun { run: run.into(), wake: true }.answer(reader, Time::now())?))
+        self.house.read(|reader| Ok(ShowRun { run: run.into(), wake: true }.answer(reader, self.house.now())?))
     }
 
     pub fn last_run(&self) -> RunInFull {
-        self.house.read(|reader| Ok(ShowRun { run: Ref::new("last"), wake: true }.answer(reader, Time::now())?))
+        self.house.read(|reader| Ok(ShowRun { run: Ref::new("last"), wake: true }.answer(reader, self.house.now())?))
     }
 
     pub fn scratchpad(&self) -> (String, i64) {
-        let shown = self.house.read(|reader| Ok(GetScratchpad { agent: Ref::new("bot") }.answer(reader, Time::now())?));
+        let shown =
+            self.house.read(|reader| Ok(GetScratchpad { agent: Ref::new("bot") }.answer(reader, self.house.now())?));
         (shown.content, shown.revision)
     }
 

@@ -1,7 +1,6 @@
 //! What is left of a run: the closing call, the scratchpad and the report; and two runs of one agent at once.
 
 use serde_json::{Value, json};
-use trackway_domain::Time;
 use trackway_testkit::engines;
 use trackway_views::{
     View,
@@ -59,7 +58,7 @@ engines! {
         let (run, _) = lab.plays(&Way::default(), json!([done("x")]), remembers("a", "b"));
         assert_eq!((run.touches.len(), run.no_effect), (1, true), "only the closing report");
         let list: ListRuns = serde_json::from_value(json!({})).unwrap();
-        let listed = lab.house.read(|reader| Ok(list.answer(reader, Time::now())?));
+        let listed = lab.house.read(|reader| Ok(list.answer(reader, lab.house.now())?));
         assert_eq!(listed.rows.iter().map(|run| run.no_effect).collect::<Vec<_>>(), [true]);
         // Nothing new for the scratchpad writes no step; the report is written for it all the same.
         for nothing in [json!({ "scratchpad": null }), json!({ "scratchpad": " " }), json!({})] {
@@ -145,7 +144,7 @@ engines! {
         lab.house.act("add_link", json!({ "from": "unit/go", "to": "unit/next", "type": "blocks" })).unwrap();
         let wake = lab.house.read(|reader| {
             let wake: Wake = serde_json::from_value(json!({ "task": "unit/next" })).unwrap();
-            Ok(serde_json::to_value(wake.answer(reader, Time::now())?).unwrap())
+            Ok(serde_json::to_value(wake.answer(reader, lab.house.now())?).unwrap())
         });
         assert!(wake.to_string().contains("So."), "{wake}");
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trackway_domain::{Ref, Time};
+use trackway_domain::Ref;
 use trackway_runner::model::Provider;
 use trackway_testkit::engines;
 use trackway_views::{View, task::GetTask};
@@ -57,7 +57,7 @@ fn item(lab: &Lab) -> (String, i64, Option<String>) {
 
 /// The status of a task and its reason.
 fn task(lab: &Lab, variant: &str) -> (&'static str, Option<String>) {
-    let shown = lab.house.read(|reader| Ok(GetTask { task: Ref::new(variant) }.answer(reader, Time::now())?));
+    let shown = lab.house.read(|reader| Ok(GetTask { task: Ref::new(variant) }.answer(reader, lab.house.now())?));
     (shown.task.task.status.word(), shown.task.task.status_reason)
 }
 

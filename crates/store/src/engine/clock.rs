@@ -24,21 +24,14 @@ impl Clock {
     }
 
     pub fn now(&self) -> Time {
-        let micros = match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(since) => micros(since),
-            Err(before) => -micros(before.duration()),
-        };
-        Time::from_micros(micros.saturating_add(self.ahead.load(Ordering::Relaxed)))
+        let now = Time::from(SystemTime::now());
+        Time::from_micros(now.micros().saturating_add(self.ahead.load(Ordering::Relaxed)))
     }
 
     /// Moves the clock forward, so that a test need not wait for a lease, a delay or an expiry to pass.
     pub fn advance(&self, by: Duration) {
-        self.ahead.fetch_add(micros(by), Ordering::Relaxed);
+        self.ahead.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

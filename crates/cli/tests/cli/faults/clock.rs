@@ -4,7 +4,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
     time::Duration,
 };
 
@@ -181,20 +180,19 @@ both_engines! {
                 (count(&terminal, "queue_items where status = 'completed'") == wanted).then_some(())
             });
         };
-        let running = || {
+        let running = |notes: i64| {
             wait_until("it runs", Duration::from_secs(20), || {
-                (count(&terminal, "notes") > 0 && count(&terminal, "queue_items where status = 'running'") == 1).then_some(())
+                (count(&terminal, "notes") == notes && count(&terminal, "queue_items where status = 'running'") == 1).then_some(())
             });
         };
         clock.json(&["queue", "add", "--task", "slow"]);
-        running();
+        running(1);
         clock.set(AN_HOUR_BACK);
         completed(1);
         // Nobody took it for lost.
         assert_eq!(count(&terminal, "runs where queue_item_id is not null"), 1);
         clock.json(&["queue", "add", "--task", "slow"]);
-        running();
-        thread::sleep(Duration::from_millis(300));
+        running(2);
         clock.set("+0");
         completed(2);
         assert_eq!(count(&terminal, "runs where status = 'running'"), 0);

@@ -4,8 +4,7 @@ use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
 use trackway_actions::registry::ACTIONS;
-use trackway_domain::Time;
-use trackway_store::connection::Connection;
+use trackway_store::{Clock, connection::Connection};
 use trackway_testkit::Engine;
 
 use super::{
@@ -229,7 +228,7 @@ pub const FURTHER: &[(&str, Way)] = &[
     }),
     ("cleanup_messages", |writer, new| {
         writer.terminal.json(&["message", "send", "--body", new]);
-        let now = Time::now().to_string();
+        let now = Clock::system().now().to_string();
         Some(beside("cleanup_messages", &["cleanup", "messages", "--before", &now, "--yes"]))
     }),
 ];

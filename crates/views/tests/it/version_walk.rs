@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::json;
-use trackway_domain::{Ref, Time};
+use trackway_domain::Ref;
 use trackway_testkit::{Engine, House};
 use trackway_views::{View, ready::Ready, task::LatestTask};
 
@@ -117,7 +117,7 @@ fn latest_agrees_with_the_model(engine: Engine, cases: u32) {
             for task in (0..TASKS).filter(|task| !model.deleted.contains(task)) {
                 let answer = house.read(|read| {
                     let question = LatestTask { variant: None, id: Some(Ref::new(&*ids[task])) };
-                    Ok(question.answer(read, Time::now()).ok().map(|latest| latest.id.to_string()))
+                    Ok(question.answer(read, house.now()).ok().map(|latest| latest.id.to_string()))
                 });
                 prop_assert_eq!(
                     answer,
@@ -128,7 +128,7 @@ fn latest_agrees_with_the_model(engine: Engine, cases: u32) {
                 );
             }
             let ready: BTreeSet<String> = house
-                .read(|read| Ok(Ready { limit: None, after: None }.answer(read, Time::now())?))
+                .read(|read| Ok(Ready { limit: None, after: None }.answer(read, house.now())?))
                 .rows
                 .into_iter()
                 .map(|row| row.shown.task.id.to_string())

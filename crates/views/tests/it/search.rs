@@ -41,7 +41,7 @@ fn search(words: &str) -> Search {
 }
 
 fn hits(house: &House, search: &Search) -> Hits {
-    house.read(|read| Ok(search.answer(read, Time::now())?))
+    house.read(|read| Ok(search.answer(read, house.now())?))
 }
 
 /// The bodies that are found.
@@ -122,7 +122,7 @@ engines! {
     fn another_tenant_finds_nothing(house: House) {
         said(&house, &["secret tea".into()]);
         let other = house.another_tenant("other");
-        let hits = house.core.read(&other, |read| Ok(search("tea").answer(read, Time::now())?)).unwrap();
+        let hits = house.core.read(&other, |read| Ok(search("tea").answer(read, house.now())?)).unwrap();
         assert_eq!(hits.hits, []);
     }
 

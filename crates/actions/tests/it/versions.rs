@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use trackway_actions::{Credential, context::Secret};
-use trackway_domain::{ErrorKind, Ref, Time, words::RunStatus};
+use trackway_domain::{ErrorKind, Ref, words::RunStatus};
 use trackway_store::params;
 use trackway_testkit::{House, engines};
 use trackway_views::{
@@ -51,16 +51,16 @@ fn status(house: &House, variant: &str) -> String {
 }
 
 fn ready(house: &House) -> Vec<String> {
-    let listed = house.read(|read| Ok(Ready { limit: None, after: None }.answer(read, Time::now())?));
+    let listed = house.read(|read| Ok(Ready { limit: None, after: None }.answer(read, house.now())?));
     listed.rows.iter().map(|row| row.shown.task.variant.to_string()).collect()
 }
 
 fn links(house: &House, variant: &str) -> Vec<LinkRow> {
-    house.read(|read| Ok(ListLinks { task: Ref::new(variant) }.answer(read, Time::now())?))
+    house.read(|read| Ok(ListLinks { task: Ref::new(variant) }.answer(read, house.now())?))
 }
 
 fn item(house: &House, id: &Value) -> Value {
-    let shown = house.read(|read| Ok(GetItem { item: Ref::new(id.as_str().unwrap()) }.answer(read, Time::now())?));
+    let shown = house.read(|read| Ok(GetItem { item: Ref::new(id.as_str().unwrap()) }.answer(read, house.now())?));
     serde_json::to_value(shown).unwrap()
 }
 
@@ -80,7 +80,7 @@ fn held(item: &Value) -> Value {
 
 fn linked(house: &House, variant: &str) -> Value {
     let wake = Wake { task: Ref::new(variant), agent: None, explain: false, linked: true };
-    match house.read(|read| Ok(wake.answer(read, Time::now())?)) {
+    match house.read(|read| Ok(wake.answer(read, house.now())?)) {
         WakeShown::Document(document) => serde_json::from_str(&document.text).unwrap(),
         WakeShown::Context(context) => panic!("{context:?}"),
     }
@@ -88,7 +88,7 @@ fn linked(house: &House, variant: &str) -> Value {
 
 fn told(house: &House, variant: &str, agent: &str) -> String {
     let wake = Wake { task: Ref::new(variant), agent: Some(Ref::new(agent)), explain: false, linked: false };
-    match house.read(|read| Ok(wake.answer(read, Time::now())?)) {
+    match house.read(|read| Ok(wake.answer(read, house.now())?)) {
         WakeShown::Context(context) => context.text,
         WakeShown::Document(document) => panic!("{document:?}"),
     }
@@ -120,7 +120,7 @@ engines! {
         assert_eq!((row.from.as_str(), row.from_current.as_ref().unwrap().as_str(), row.blocks_now), ("build/v1", "build/v3", true));
         set(&house, "build/v3", json!({ "status": "done" }));
         assert_eq!(ready(&house), ["ship"]);
-        let listed = house.read(|read| Ok(Ready { limit: None, after: None }.answer(read, Time::now())?));
+        let listed = house.read(|read| Ok(Ready { limit: None, after: None }.answer(read, house.now())?));
         let looked_at = serde_json::to_value(&listed.rows[0].blockers).unwrap();
         assert_eq!(looked_at, json!([{ "variant": "build/v1", "current": "build/v3", "status": "done" }]));
 
@@ -408,7 +408,7 @@ engines! {
         assert_eq!((&row["title"], &row["linkedAs"]["variant"]), (&json!("fix/v2"), &json!("fix/v1")));
         assert_eq!(row["latestTaskAgentReport"], "Two writers, one map.");
         assert!(told(&house, "fix/v2", "ada").contains("Look at the lock first."));
-        let chain = house.read(|read| Ok(Why { thing: note["id"].as_str().unwrap().to_owned() }.answer(read, Time::now())?));
+        let chain = house.read(|read| Ok(Why { thing: note["id"].as_str().unwrap().to_owned() }.answer(read, house.now())?));
         let hops: Vec<(String, String)> =
             chain.recorded().map(|hop| (hop.kind.to_owned(), hop.label.clone())).collect();
         let kinds: Vec<&str> = hops.iter().map(|(kind, _)| kind.as_str()).collect();

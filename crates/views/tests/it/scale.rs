@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trackway_actions::queue::{AddItem, CompleteItem, TakeItems};
-use trackway_domain::{Ref, Time, words::ItemStatus};
+use trackway_domain::{Ref, words::ItemStatus};
 use trackway_store::{Url, connection::Connection, sql::Param};
 use trackway_testkit::{Engine, House, poll};
 use trackway_views::{
@@ -143,7 +143,7 @@ fn ask(house: &House, command: (&str, &str), input: &Value) -> Value {
     let view = registry::of(command).unwrap_or_else(|| panic!("there is no question {command:?}"));
     house
         .read(|read| {
-            (view.with_json)(read, input.clone(), Time::now()).map_err(|error| panic!("{command:?} {input}: {error}"))
+            (view.with_json)(read, input.clone(), house.now()).map_err(|error| panic!("{command:?} {input}: {error}"))
         })
         .data
 }
@@ -229,7 +229,7 @@ fn a_long_history_is_not_read() {
     for (command, input) in questions(&day) {
         within(format!("{command:?} {input}"), &|| drop(ask(&house, command, &input)));
     }
-    within("what is not settled".into(), &|| assert_eq!(house.read(|read| Ok(unsettled(read, Time::now())?)), []));
+    within("what is not settled".into(), &|| assert_eq!(house.read(|read| Ok(unsettled(read, house.now())?)), []));
     within("what is".into(), &|| {
         assert_eq!(house.read(|read| Ok(settled(read, READ_MAX / 2)?)), [(ItemStatus::Completed, READ_MAX / 2)]);
     });

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
-use trackway_domain::{Ref, Time, kind};
+use trackway_domain::{Ref, kind};
 use trackway_store::display::{QueueItemShown, RouteShown};
 use trackway_testkit::{Engine, House};
 use trackway_views::{View, package::ResolvePackage, ready::Ready, wake::Wake, wake::WakeShown};
@@ -333,13 +333,13 @@ impl World {
     }
 
     fn ready(&self) -> BTreeSet<usize> {
-        let listed = self.house.read(|read| Ok(Ready { limit: None, after: None }.answer(read, Time::now())?));
+        let listed = self.house.read(|read| Ok(Ready { limit: None, after: None }.answer(read, self.house.now())?));
         listed.rows.iter().map(|row| self.number(&row.shown.task.id.to_string())).collect()
     }
 
     fn wake(&self, task: usize) -> Rows {
         let wake = Wake { task: Ref::new(&*self.ids[task]), agent: None, explain: false, linked: true };
-        let WakeShown::Document(document) = self.house.read(|read| Ok(wake.answer(read, Time::now())?)) else {
+        let WakeShown::Document(document) = self.house.read(|read| Ok(wake.answer(read, self.house.now())?)) else {
             panic!("--linked answers the document");
         };
         let document: Value = serde_json::from_str(&document.text).unwrap();
@@ -357,7 +357,7 @@ impl World {
 
     fn resolves(&self, role: usize, task: usize) -> Option<usize> {
         let question = ResolvePackage { role: Ref::new(ROLES[role]), variant: Ref::new(&*self.ids[task]) };
-        let used = self.house.read(|read| Ok(question.answer(read, Time::now()).ok()));
+        let used = self.house.read(|read| Ok(question.answer(read, self.house.now()).ok()));
         used.map(|used| self.number(&used.task_id.to_string()))
     }
 }

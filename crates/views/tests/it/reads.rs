@@ -77,7 +77,7 @@ engines! {
         let task = versions_with_runs(&house);
 
         let (short, full) = house.read(|read| {
-            Ok((history::outcomes(read, task)?, TaskHistory { task: task.into() }.answer(read, Time::now())?))
+            Ok((history::outcomes(read, task)?, TaskHistory { task: task.into() }.answer(read, house.now())?))
         });
 
         let full: Vec<_> = full
@@ -114,7 +114,7 @@ engines! {
             }
         };
         let looked_at = || {
-            let history = house.read(|read| Ok(TaskHistory { task: Ref::new("again") }.answer(read, Time::now())?));
+            let history = house.read(|read| Ok(TaskHistory { task: Ref::new("again") }.answer(read, house.now())?));
             let version = &history.versions[0];
             let short = house.read(|read| Ok(history::outcomes(read, version.id)?));
             assert_eq!((short[0].runs, short[0].newest_only, short[0].succeeded), (version.runs, version.newest_only, version.succeeded));
@@ -135,7 +135,7 @@ engines! {
             for field in schema["properties"].as_object().into_iter().flat_map(Map::keys) {
                 for said in [json!("a\0b"), json!(["\0"])] {
                     let input = json!({ (field.as_str()): said });
-                    let outcome = house.read(|read| Ok((view.with_json)(read, input.clone(), Time::now())));
+                    let outcome = house.read(|read| Ok((view.with_json)(read, input.clone(), house.now())));
                     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Usage, "{:?} {input}", view.command);
                     asked += 1;
                 }
@@ -153,7 +153,7 @@ engines! {
         let list = ListRuns { agent: None, task: Some(task.into()), status: None, page };
 
         let (short, full) =
-            house.read(|read| Ok((run::latest_on(read, task, 2)?, list.answer(read, Time::now())?.rows)));
+            house.read(|read| Ok((run::latest_on(read, task, 2)?, list.answer(read, house.now())?.rows)));
 
         let full: Vec<_> = full
             .into_iter()

@@ -1,11 +1,10 @@
 //! Roles, workflows, tasks, versions, pins, links and what is ready.
 
 use serde_json::{Value, json};
-
-use crate::terminal::{Terminal, both_engines, column, text};
+use trackway_testkit::{CommandLine, column, engines, text};
 
 /// A workflow with tasks, each replacing the one before by a level.
-fn versions(terminal: &Terminal, levels: &[(&str, &str)]) {
+fn versions(terminal: &CommandLine, levels: &[(&str, &str)]) {
     terminal.json(&["workflow", "set", "--name", "q"]);
     let mut before: Option<&str> = None;
     for (variant, level) in levels {
@@ -28,8 +27,8 @@ fn versions(terminal: &Terminal, levels: &[(&str, &str)]) {
     }
 }
 
-both_engines! {
-    fn a_fork_is_taken_where_the_step_is_small_enough(terminal: Terminal) {
+engines! {
+    fn a_fork_is_taken_where_the_step_is_small_enough(terminal: CommandLine) {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["workflow", "set", "--name", "q"]);
         for variant in ["p/1", "p/2", "p/3", "p/4"] {
@@ -45,16 +44,7 @@ both_engines! {
         assert_eq!((upgraded("patch"), upgraded("minor"), upgraded("major")), (vec!["p/2".into()], vec!["p/4".into()], vec!["p/3".into()]));
     }
 
-    fn init_makes_what_must_be_there(terminal: Terminal) {
-        let again = terminal.json(&["init"]);
-        assert_eq!(again["new"], false);
-        assert_eq!(column(&terminal.json(&["studio", "list"]), "name"), ["main"]);
-        assert_eq!(column(&terminal.json(&["agent", "list"]), "handle"), ["worker"]);
-        assert_eq!(column(&terminal.json(&["person", "list"]), "handle"), ["ada"]);
-        assert_eq!(column(&terminal.json(&["tenant", "list"]), "name"), ["local"]);
-    }
-
-    fn set_is_an_upsert_that_keeps_what_is_not_said(terminal: Terminal) {
+    fn set_is_an_upsert_that_keeps_what_is_not_said(terminal: CommandLine) {
         let role = terminal.json(&["role", "set", "--name", "coder", "--title", "Coder", "--tag", "a", "--tag", "b"]);
         assert_eq!((&role["new"], &role["title"], &role["tags"]), (&json!(true), &json!("Coder"), &json!(["a", "b"])));
         let role = terminal.json(&["role", "set", "--name", "coder", "--description", "Writes code"]);
@@ -66,7 +56,7 @@ both_engines! {
         assert_eq!(terminal.json(&["role", "get", "coder"])["description"], "Writes code");
     }
 
-    fn a_task_has_a_revision_for_every_change(terminal: Terminal) {
+    fn a_task_has_a_revision_for_every_change(terminal: CommandLine) {
         terminal.json(&["workflow", "set", "--name", "q"]);
         let task = terminal.json(&["task", "set", "--workflow", "q", "--command", "unit", "--variant", "go", "--estimate", "40h", "--timeout", "90m"]);
         assert_eq!((&task["variant"], &task["revision"], &task["new"]), (&json!("unit/go"), &json!(1), &json!(true)));
@@ -84,7 +74,7 @@ both_engines! {
         assert_eq!(history["versions"][0]["changes"][0]["by"], "ada");
     }
 
-    fn latest_follows_replacements_to_the_live_successor(terminal: Terminal) {
+    fn latest_follows_replacements_to_the_live_successor(terminal: CommandLine) {
         versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
         let latest = terminal.json(&["task", "latest", "--variant", "v1"]);
         assert_eq!((&latest["variant"], &latest["path"]), (&json!("v3"), &json!(["v1", "v2", "v3"])));
@@ -107,7 +97,7 @@ both_engines! {
         assert_eq!(terminal.json(&["task", "latest", "--variant", "v1"])["variant"], "v2-fork");
     }
 
-    fn next_is_the_direct_successor_by_exactly_that_level(terminal: Terminal) {
+    fn next_is_the_direct_successor_by_exactly_that_level(terminal: CommandLine) {
         versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
         terminal.json(&["task", "replace", "v3", "v1", "--level", "major", "--comment", "all new"]);
         let next = |level| terminal.json(&["task", "next", "--id", "v1", "--level", level]);
@@ -121,7 +111,7 @@ both_engines! {
         assert_eq!((&edge["new"], &edge["old"], &edge["level"], &edge["comment"]), (&json!("v3"), &json!("v1"), &json!("patch"), &json!("all new")));
     }
 
-    fn a_circle_is_refused_and_printed(terminal: Terminal) {
+    fn a_circle_is_refused_and_printed(terminal: CommandLine) {
         versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
         assert_eq!(terminal.fails(&["task", "replace", "v1", "v1"]), (4, "v1 cannot replace itself".into()));
         let circle = "that would make a cycle: v1 replaces v3 replaces v2 replaces v1";
@@ -132,7 +122,7 @@ both_engines! {
         assert_eq!(terminal.fails(&["task", "replace", "v3", "v1", "--level", "huge"]).0, 2);
     }
 
-    fn a_variant_has_one_owner_until_its_task_is_deleted(terminal: Terminal) {
+    fn a_variant_has_one_owner_until_its_task_is_deleted(terminal: CommandLine) {
         versions(&terminal, &[("unit/go", "")]);
         terminal.json(&["workflow", "set", "--name", "other"]);
         let claim = ["task", "set", "--workflow", "other", "--variant", "unit/go", "--title", "mine"];
@@ -147,7 +137,7 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["workflow", "list"]), "name"), ["other"]);
     }
 
-    fn a_role_stays_on_its_pin_until_it_is_upgraded(terminal: Terminal) {
+    fn a_role_stays_on_its_pin_until_it_is_upgraded(terminal: CommandLine) {
         versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor"), ("v4", "major")]);
         terminal.json(&["role", "set", "--name", "coder"]);
         let resolve = || text(&terminal.json(&["package", "resolve", "--role", "coder", "--variant", "v2"])["variant"]);
@@ -174,7 +164,7 @@ both_engines! {
         assert_eq!(terminal.fails(&["package", "set", "--role", "coder", "--task", "v9"]).0, 3);
     }
 
-    fn joining_two_lineages_keeps_the_newer_pin_and_says_so(terminal: Terminal) {
+    fn joining_two_lineages_keeps_the_newer_pin_and_says_so(terminal: CommandLine) {
         versions(&terminal, &[("a1", ""), ("a2", "minor")]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "b1"]);
         terminal.json(&["role", "set", "--name", "coder"]);
@@ -187,7 +177,7 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["task", "history", "a1"])["versions"], "variant"), ["b1", "a2", "a1"]);
     }
 
-    fn ready_is_what_nothing_holds_up(terminal: Terminal) {
+    fn ready_is_what_nothing_holds_up(terminal: CommandLine) {
         terminal.json(&["workflow", "set", "--name", "q"]);
         let set = |variant: &str, more: &[&str]| {
             terminal.json(&[&["task", "set", "--workflow", "q", "--variant", variant], more].concat())
@@ -226,7 +216,7 @@ both_engines! {
         assert_eq!(ready(), ["urgent", "late", "groomed", "old"]);
     }
 
-    fn links_that_block_never_form_a_circle(terminal: Terminal) {
+    fn links_that_block_never_form_a_circle(terminal: CommandLine) {
         terminal.json(&["workflow", "set", "--name", "q"]);
         for variant in ["a", "b", "c"] {
             terminal.json(&["task", "set", "--workflow", "q", "--variant", variant]);
@@ -240,7 +230,7 @@ both_engines! {
         terminal.json(&["link", "add", "--from", "c", "--to", "a", "--type", "fixes"]);
     }
 
-    fn outcomes_are_kept_per_version(terminal: Terminal) {
+    fn outcomes_are_kept_per_version(terminal: CommandLine) {
         versions(&terminal, &[("v1", ""), ("v2", "minor")]);
         for (task, status) in [("v1", "completed"), ("v1", "completed"), ("v1", "failed"), ("v2", "failed")] {
             let (run, token) = terminal.starts(&["--agent", "worker", "--task", task]);

@@ -403,7 +403,7 @@ engines! {
 
     fn what_waits_for_its_time_is_not_taken_before(house: House) {
         furnished(&house);
-        let soon = Time::from_micros(Time::now().micros() + 400_000);
+        let soon = Time::from_micros(house.now().micros() + 400_000);
         let later = add(&house, json!({ "task": "again", "not_before": soon.to_string(), "priority": 9 }));
         assert_eq!(later["status"], "waiting");
         let now = add(&house, json!({ "task": "again", "not_before": "2020-01-01T00:00:00Z" }));
@@ -417,7 +417,7 @@ engines! {
     fn whoever_waits_is_told_of_what_has_to_wait(house: House) {
         furnished(&house);
         let mut bell = Listener::at(&house.database.url()).unwrap();
-        let later = Time::now().plus_seconds(3_600);
+        let later = house.now().plus_seconds(3_600);
         add(&house, json!({ "task": "again", "not_before": later.to_string() }));
         assert!(bell.wait(Duration::from_mins(1)).unwrap());
         add(&house, json!({ "task": "again" }));

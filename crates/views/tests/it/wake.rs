@@ -48,7 +48,7 @@ fn raw(house: &House) -> Connection {
 
 fn document_text(house: &House, task: &str) -> String {
     let wake = Wake { task: Ref::new(task), agent: None, explain: false, linked: true };
-    match house.read(|read| Ok(wake.answer(read, Time::now())?)) {
+    match house.read(|read| Ok(wake.answer(read, house.now())?)) {
         WakeShown::Document(document) => document.text,
         WakeShown::Context(context) => panic!("{context:?}"),
     }
@@ -60,7 +60,7 @@ fn document(house: &House, task: &str) -> Value {
 
 fn context(house: &House, task: &str, agent: Option<&str>, explain: bool) -> ContextShown {
     let wake = Wake { task: Ref::new(task), agent: agent.map(Ref::new), explain, linked: false };
-    match house.read(|read| Ok(wake.answer(read, Time::now())?)) {
+    match house.read(|read| Ok(wake.answer(read, house.now())?)) {
         WakeShown::Context(context) => context,
         WakeShown::Document(document) => panic!("{document:?}"),
     }
@@ -89,7 +89,7 @@ fn break_report_of(house: &House, task: Id<kind::Task>) {
 
 fn told(house: &House, run: &RunHand<'_>) -> Value {
     let shown = ShowRun { run: run.id.into(), wake: true };
-    json!(house.read(|read| Ok(shown.answer(read, Time::now())?)))["wake"].clone()
+    json!(house.read(|read| Ok(shown.answer(read, house.now())?)))["wake"].clone()
 }
 
 engines! {
@@ -187,7 +187,7 @@ engines! {
         task(&house, "other");
         link(&house, "main", "other", "blocks");
         let run = house.agent("ada").starts_on("other");
-        let start = Time::now().plus_seconds(-26 * 3_600 - 61);
+        let start = house.now().plus_seconds(-26 * 3_600 - 61);
         raw(&house).execute("update runs set started_at = ?2 where id = ?1", params![run.id, start]).unwrap();
         assert_eq!(column(&document(&house, "main"), "linked_to", "timeSpent"), ["26:01"]);
     }
@@ -215,7 +215,7 @@ engines! {
         raw(&house).execute("update reports set content = ?2 where content = ?1", params!["by one", " \n\t\u{a0}\u{3000}"]).unwrap();
         assert_eq!(spoken(&house), ["by two"]);
         let get = GetReport { task: Ref::new("other"), agent: None };
-        assert_eq!(house.read(|read| Ok(get.answer(read, Time::now())?)).report.content, "by two");
+        assert_eq!(house.read(|read| Ok(get.answer(read, house.now())?)).report.content, "by two");
         raw(&house).execute("update reports set content = ' ' where task_id = ?1", params![other]).unwrap();
         assert!(document(&house, "main")["linked_to"][0].get("taskAgentId").is_none());
     }
@@ -353,11 +353,11 @@ engines! {
         assert_eq!((&first["task_id"], &second["run_id"]), (&second["task_id"], &json!(run.id)));
         let get = |agent: Option<&str>| GetReport { task: Ref::new("main"), agent: agent.map(Ref::new) };
         for agent in [None, Some("ada")] {
-            let shown = house.read(|read| Ok(get(agent).answer(read, Time::now())?));
+            let shown = house.read(|read| Ok(get(agent).answer(read, house.now())?));
             assert_eq!((shown.report.content.as_str(), shown.current, shown.agent.as_str()), ("second", true, "ada"));
         }
         let history = ReportHistory { task: Ref::new("main"), agent: None, page: trackway_views::page::Page::default() };
-        let history = house.read(|read| Ok(history.answer(read, Time::now())?)).rows;
+        let history = house.read(|read| Ok(history.answer(read, house.now())?)).rows;
         let history: Vec<_> = history.iter().map(|shown| (shown.report.content.as_str(), shown.current)).collect();
         assert_eq!(history, [("second", true), ("first", false)]);
         assert_eq!(run.made().len(), 2);
@@ -397,7 +397,7 @@ engines! {
         let cost = |house: &House, reference: &str| {
             house.read(|read| {
                 let wake = Wake { task: Ref::new(reference), agent: None, explain: false, linked: true };
-                wake.answer(read, Time::now())?;
+                wake.answer(read, house.now())?;
                 Ok(read.queries())
             })
         };
@@ -464,7 +464,7 @@ engines! {
             assert_eq!(then.digest, now["digest"].as_str().unwrap());
         }
         let shown = ShowRun { run: Ref::new(&*run), wake: true };
-        let shown = json!(house.read(|read| Ok(shown.answer(read, Time::now())?)));
+        let shown = json!(house.read(|read| Ok(shown.answer(read, house.now())?)));
         assert_eq!((&shown["wake"][0]["text"], &shown["wake"][0]["digest"]), (&woken["text"], &woken["digest"]));
         assert_eq!((&shown["wake"][0]["sections"], &shown["wake"][0]["cut"]), (&woken["sections"], &woken["cut"]));
         assert_eq!(shown["steps"][0]["type"], "wake");
@@ -481,8 +481,8 @@ engines! {
         for told in ["the task is at revision 3 since", "the task is_blocked_by", "your owner wrote revision 2 of your scratchpad"] {
             assert!(text.contains(told), "{told}: {text}");
         }
-        assert_eq!(house.read(|read| Ok(ShowRun { run: Ref::new(&*run), wake: true }.answer(read, Time::now())?)).wake.unwrap().len(), 2);
-        assert!(house.read(|read| Ok(ShowRun { run: Ref::new(&*run), wake: false }.answer(read, Time::now())?)).wake.is_none());
+        assert_eq!(house.read(|read| Ok(ShowRun { run: Ref::new(&*run), wake: true }.answer(read, house.now())?)).wake.unwrap().len(), 2);
+        assert!(house.read(|read| Ok(ShowRun { run: Ref::new(&*run), wake: false }.answer(read, house.now())?)).wake.is_none());
         house.act("end_run", json!({ "run": run, "status": "completed" })).unwrap();
         assert_eq!(house.act("wake_run", json!({ "run": run })).unwrap_err().kind(), ErrorKind::Conflict);
     }
@@ -507,7 +507,7 @@ engines! {
         assert_eq!(raw(&house).execute("update runs set task_id = ?1", params![main]).unwrap(), 2);
         let current = |house: &House| {
             let get = GetReport { task: Ref::new("main"), agent: None };
-            house.read(|read| Ok(get.answer(read, Time::now())?)).report.content
+            house.read(|read| Ok(get.answer(read, house.now())?)).report.content
         };
         close("two", 20, "the later");
         assert_eq!(current(&house), "the later");

@@ -1,15 +1,16 @@
 //! Runs, tokens, touches, `made`, `why`, trees and traces.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use crate::terminal::{Terminal, both_engines, column, text};
+use serde_json::{Value, json};
+use trackway_testkit::{CommandLine, column, engines, text};
 
 fn kinds(why: &Value) -> Vec<String> {
     column(&why["chain"], "kind")
 }
 
-both_engines! {
-    fn made_and_why_go_both_ways(terminal: Terminal) {
+engines! {
+    fn made_and_why_go_both_ways(terminal: CommandLine) {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["workflow", "set", "--name", "q"]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go", "--role", "coder"]);
@@ -41,7 +42,7 @@ both_engines! {
         assert_eq!(terminal.json(&["why", &format!("http://127.0.0.1:1/notes/{note}")])["chain"][0]["id"], json!(note));
     }
 
-    fn what_is_made_outside_a_run_has_no_touch(terminal: Terminal) {
+    fn what_is_made_outside_a_run_has_no_touch(terminal: CommandLine) {
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "Mine"])["id"]);
         let why = terminal.json(&["why", &note]);
         assert_eq!(kinds(&why), ["resource", "person"]);
@@ -53,7 +54,7 @@ both_engines! {
         assert_eq!((kinds(&why), column(&why["touched_by"], "action_type")), (vec!["resource".into(), "person".into()], vec!["update".into()]));
     }
 
-    fn a_touch_carries_the_studio_of_its_resource(terminal: Terminal) {
+    fn a_touch_carries_the_studio_of_its_resource(terminal: CommandLine) {
         terminal.json(&["studio", "set", "--name", "lab"]);
         let (run, token) = terminal.starts(&["--agent", "worker"]);
         let run_as = |arguments: &[&str]| terminal.json_with(Some(&token), arguments);
@@ -69,7 +70,7 @@ both_engines! {
         assert_eq!(column(&made, "display_path")[4], "lab/decisions/lunch?/soup");
     }
 
-    fn a_deleted_resource_keeps_its_history(terminal: Terminal) {
+    fn a_deleted_resource_keeps_its_history(terminal: CommandLine) {
         let (run, token) = terminal.starts(&["--agent", "worker"]);
         let note = text(&terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "First"])["id"]);
         terminal.json(&["note", "update", &note, "--title", "Second"]);
@@ -82,7 +83,7 @@ both_engines! {
         assert_eq!(terminal.json(&["note", "list"]), json!([]));
     }
 
-    fn a_token_dies_with_its_run(terminal: Terminal) {
+    fn a_token_dies_with_its_run(terminal: CommandLine) {
         let note = ["note", "create", "--studio", "main", "--title", "late"];
         let (run, token) = terminal.starts(&["--agent", "worker"]);
         terminal.json(&["run", "end", &run, "--status", "failed", "--error", "broke"]);
@@ -98,26 +99,7 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["cancelled", "failed"]);
     }
 
-    fn a_run_speaks_for_itself_only(terminal: Terminal) {
-        let (other, _) = terminal.starts(&["--agent", "worker"]);
-        let (_, token) = terminal.starts(&["--agent", "worker"]);
-        for arguments in [
-            vec!["run", "end", &other, "--status", "completed"],
-            vec!["run", "step", &other, "--type", "think"],
-            vec!["run", "usage", &other, "--model", "m"],
-            vec!["run", "cancel", &other],
-            vec!["agent", "set", "--handle", "worker", "--capability", "delete"],
-            vec!["token", "create"],
-            vec!["task", "set", "--workflow", "q", "--variant", "a"],
-            vec!["tenant", "create", "--name", "x"],
-            vec!["tenant", "list"],
-        ] {
-            assert_eq!(terminal.fails_with(Some(&token), &arguments).0, 6, "{arguments:?}");
-        }
-        assert_eq!(terminal.json(&["run", "show", &other])["status"], "running");
-    }
-
-    fn a_grant_allows_what_is_not_in_the_default(terminal: Terminal) {
+    fn a_grant_allows_what_is_not_in_the_default(terminal: CommandLine) {
         terminal.json(&["agent", "set", "--handle", "bot"]);
         let (_, token) = terminal.starts(&["--agent", "bot"]);
         let role = ["role", "set", "--name", "coder"];
@@ -134,7 +116,7 @@ both_engines! {
         assert_eq!(terminal.fails(&["agent", "set", "--handle", "bot", "--capability", "fly"]).0, 2);
     }
 
-    fn runs_form_a_tree(terminal: Terminal) {
+    fn runs_form_a_tree(terminal: CommandLine) {
         terminal.json(&["agent", "set", "--handle", "lead", "--capability", "start_run", "--capability", "create_note"]);
         terminal.json(&["agent", "set", "--handle", "helper", "--parent", "lead"]);
         let (root, token) = terminal.starts(&["--agent", "lead"]);
@@ -159,7 +141,7 @@ both_engines! {
         assert_eq!((&shown["no_effect"], column(&shown["children"], "id")), (&json!(true), vec![child]));
     }
 
-    fn a_run_is_told_step_by_step(terminal: Terminal) {
+    fn a_run_is_told_step_by_step(terminal: CommandLine) {
         let (run, token) = terminal.starts(&["--agent", "worker", "--max-steps", "200"]);
         terminal.json_with(Some(&token), &["run", "step", &run, "--type", "wake"]);
         terminal.json_with(Some(&token), &["run", "step", "last", "--type", "shell", "--detail", "ls\n-l"]);
@@ -172,7 +154,7 @@ both_engines! {
         assert_eq!(terminal.fails(&["run", "end", &run, "--status", "running"]).0, 2);
     }
 
-    fn a_trace_is_prov_json(terminal: Terminal) {
+    fn a_trace_is_prov_json(terminal: CommandLine) {
         terminal.json(&["workflow", "set", "--name", "q"]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go"]);
         let (run, token) = terminal.starts(&["--agent", "worker", "--task", "unit/go"]);
@@ -191,7 +173,7 @@ both_engines! {
         assert_eq!(only("wasAttributedTo")["prov:entity"], json!(entity));
     }
 
-    fn the_log_has_every_change(terminal: Terminal) {
+    fn the_log_has_every_change(terminal: CommandLine) {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["role", "set", "--name", "coder"]);
         let (run, token) = terminal.starts(&["--agent", "worker"]);
@@ -202,7 +184,7 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["event", "list", "--run", &run]), "action"), ["create_note"]);
     }
 
-    fn a_persons_token_acts_for_the_person_until_it_is_revoked(terminal: Terminal) {
+    fn a_persons_token_acts_for_the_person_until_it_is_revoked(terminal: CommandLine) {
         terminal.json(&["person", "set", "--handle", "grace"]);
         let token = terminal.json(&["token", "create", "--person", "grace", "--name", "laptop"]);
         let secret = text(&token["token"]);
@@ -215,5 +197,14 @@ both_engines! {
         assert_eq!(terminal.fails_with(Some(&secret), &["note", "delete", &note, "--yes"]), (6, "the token was revoked".into()));
         let late = terminal.json(&["token", "create", "--expires", "2020-01-01T00:00:00Z"]);
         assert_eq!(terminal.fails_with(Some(&text(&late["token"])), &["role", "set", "--name", "x"]).0, 6);
+    }
+
+    fn a_token_expires_when_its_time_has_come(terminal: CommandLine) {
+        let expires = terminal.house.now().plus_seconds(3_600).to_string();
+        let token = text(&terminal.json(&["token", "create", "--expires", &expires])["token"]);
+        terminal.house.advance(Duration::from_secs(3_590));
+        terminal.json_with(Some(&token), &["role", "set", "--name", "in-time"]);
+        terminal.house.advance(Duration::from_secs(10));
+        assert_eq!(terminal.fails_with(Some(&token), &["role", "set", "--name", "late"]).0, 6);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use trackway_actions::{Context, Credential, context::Secret};
-use trackway_domain::{Id, Ref, Time, kind, kind::ResourceType, words::RunStatus};
+use trackway_domain::{Id, Ref, kind, kind::ResourceType, words::RunStatus};
 use trackway_store::display::RunShown;
 use trackway_testkit::{House, RunHand, engines};
 use trackway_views::{
@@ -47,7 +47,7 @@ fn text(value: &Value) -> &str {
 
 fn touches(run: &RunHand<'_>) -> Vec<TouchShown> {
     let made = Made { run: Ref::from(run.id), kind: None, action: None, tree: false, limit: None, after: None };
-    run.house.read(|reader| Ok(made.answer(reader, Time::now())?)).touches
+    run.house.read(|reader| Ok(made.answer(reader, run.house.now())?)).touches
 }
 
 /// The touches of everything but notes, tasks and the like: `create label k`.
@@ -65,12 +65,12 @@ fn lines(run: &RunHand<'_>) -> Vec<String> {
 
 fn why(house: &House, thing: impl ToString) -> Chain {
     let why = Why { thing: thing.to_string() };
-    house.read(|reader| Ok(why.answer(reader, Time::now())?))
+    house.read(|reader| Ok(why.answer(reader, house.now())?))
 }
 
 fn no_effect(house: &House, run: Id<kind::Run>) -> bool {
     let show = ShowRun { run: Ref::from(run), wake: false };
-    house.read(|reader| Ok(show.answer(reader, Time::now())?)).no_effect
+    house.read(|reader| Ok(show.answer(reader, house.now())?)).no_effect
 }
 
 engines! {
@@ -225,7 +225,7 @@ engines! {
         house.act_as(&holding, "queue_complete", json!({ "id": item, "fence": fence })).unwrap();
         let run = holding.run.unwrap();
         let made = Made { run: Ref::from(run), kind: None, action: None, tree: false, limit: None, after: None };
-        assert_eq!(house.read(|reader| Ok(made.answer(reader, Time::now())?)).touches, []);
+        assert_eq!(house.read(|reader| Ok(made.answer(reader, house.now())?)).touches, []);
         assert!(no_effect(&house, run));
     }
 
