@@ -5,6 +5,7 @@
 mod claude_client;
 mod clients;
 mod dependencies;
+mod docs;
 mod fuzz;
 mod queue_race;
 mod scripted_model;
