@@ -166,8 +166,10 @@ pub(crate) fn refresh_items(write: &mut Writer<'_>, lineage: Uuid) -> Result<()>
     let version = version_of("queue_items");
     let held = write.for_update();
     // `is true`: items are found by their tasks, not by a walk along all items of a status.
-    let of_lineage =
-        "task_id in (select id from tasks where tenant_id = ?1 and lineage_id = ?2) and finished_at is null";
+    let of_lineage = write
+        .engine()
+        .is_one_of("queue_items.task_id", "select id from tasks where tenant_id = ?1 and lineage_id = ?2")
+        + " and finished_at is null";
     let stranded = write.query::<(Id<kind::QueueItem>, String, bool)>(
         &format!(
             "select queue_items.id, (select t.variant from tasks t where t.id = queue_items.task_id), queue_items.exact from queue_items

@@ -19,6 +19,15 @@ impl Engine {
         }
     }
 
+    /// Condition that a column holds one of the few ids that `query` selects. PostgreSQL runs the query first and looks each id up;
+    /// it might otherwise join with all rows of the index.
+    pub fn is_one_of(self, column: &str, query: &str) -> String {
+        match self {
+            Self::Sqlite => format!("{column} in ({query})"),
+            Self::Postgres => format!("{column} = any(array({query}))"),
+        }
+    }
+
     /// Condition that a JSON list of texts contains `text`.
     pub fn list_contains(self, list: &str, text: &str) -> String {
         match self {

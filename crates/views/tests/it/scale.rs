@@ -324,7 +324,11 @@ fn replacing_a_task_reads_its_own_rows() {
 
     let texts =
         house.read(|read| Ok(read.query_unscoped::<(String,)>("select statement from pg_prepared_statements", &[])?));
-    let texts = texts.into_iter().map(|(text,)| text.replace('$', "?").replace(" for update", ""));
+    let for_sqlite = |text: String| {
+        let text = text.replace('$', "?").replace(" for update", "");
+        text.replace("= any(array(", "in (").replace("?2)) and finished_at", "?2) and finished_at")
+    };
+    let texts = texts.into_iter().map(|(text,)| for_sqlite(text));
     let plans: Vec<_> = plans(texts).into_iter().filter(|(text, _)| text.contains("lineage_id")).collect();
     assert!(plans.iter().any(|(_, step)| step.contains("queue_items_unfinished_of_task")), "{plans:?}");
     let walks = |step: &str| {
