@@ -207,11 +207,17 @@ fn both_engines_show_the_same_relations() {
             "events.run_id",
             "note_revisions.run_id",
             "queue_items.run_id",
+            "queue_items.run_task_id",
             "registry.studio_id",
             "run_wakes.digest",
             "scratchpad_revisions.run_id",
+            "spawn_matches.agent_id",
+            "subagents.parent_agent_id",
             "task_revisions.run_id",
+            "task_spawns.matched_agent_id",
+            "task_spawns.parent_agent_id",
             "task_variants.variant",
+            "tasks.current_id",
         ]
     );
 }
