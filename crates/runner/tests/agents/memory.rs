@@ -85,7 +85,8 @@ engines! {
             let (run, _) = lab.plays(&way, turns, remembers("the blue key, again", "told"));
             let show = ShowRun { run: run.run.run.id.into(), wake: false };
             assert!(format!("{:?}", run.steps).matches("the blue key").count() >= 2, "a person reads all of it");
-            let seen = lab.house.core.read(&other.context, |reader| Ok(show.answer(reader, lab.house.core.now())?)).unwrap();
+            let mut reader = lab.house.core.reader(&other.context).unwrap();
+            let seen = show.answer(&mut reader, lab.house.core.now()).unwrap();
             assert_eq!(steps(&seen), steps(&run));
             assert!(!format!("{:?}", seen.steps).contains("the blue key"), "{:#?}", seen.steps);
             assert!(said(&seen, "execute_action").starts_with("/whoami/actions/update_scratchpad: 200\n"));
