@@ -18,6 +18,7 @@ use trackway_views::{View, session::ListSessions};
 /// Where a client is named all the same: a file or a folder, and why.
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/clients/src/lib.rs", "the table of clients"),
+    ("crates/domain/src/sentence.rs", "the commands that hints name: `connect claude-code` is a fixed point"),
     ("crates/domain/src/words.rs", "words of the database and of JSON: a fixed point"),
     ("crates/actions/src/session/import/nagger.rs", "claude-nagger is another tool, and recorded one client only"),
     ("crates/store/src/engine/foreign/nagger.rs", "claude-nagger is another tool, and recorded one client only"),

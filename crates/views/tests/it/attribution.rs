@@ -241,7 +241,7 @@ engines! {
         furnish(&house);
         house.role("critic");
         for variant in ["unit/p", "unit/q"] {
-            house.task("unit", variant);
+            house.task("q", variant);
             house.act("set_package", json!({ "role": "critic", "task": variant })).unwrap();
         }
         house.act("set_agent", json!({ "handle": "bot", "capabilities": ["replace_task"] })).unwrap();
