@@ -14,7 +14,7 @@ use trackway_store::{Engine, Url, connection::Connection};
 
 use crate::{
     Outcome,
-    house::House,
+    bench_env::BenchEnv,
     measure::{Samples, ratio, shown},
     place::Places,
     process,
@@ -77,8 +77,8 @@ impl Scene {
 pub fn measure(places: &Places, others: &Others) -> Outcome<()> {
     let directory = places.directory().join("hook");
     std::fs::create_dir_all(&directory)?;
-    let house = House::found(places.database(Engine::Sqlite, "hook")?)?;
-    let House { core, database, .. } = house;
+    let env = BenchEnv::found(places.database(Engine::Sqlite, "hook")?)?;
+    let BenchEnv { core, database, .. } = env;
     drop(core);
     let Url::Sqlite(file) = database.url() else { return Err("this database is a file".into()) };
     let folder = directory.join(".claude/projects/-work-unit");

@@ -14,7 +14,7 @@ use trackway_store::{Engine, Url};
 
 use crate::{
     Outcome,
-    house::House,
+    bench_env::BenchEnv,
     measure::{self, Samples, grouped, ratio, shown},
     place::Places,
     process,
@@ -91,7 +91,7 @@ fn one_size(
     let (mut checked, mut parsed) = (Vec::new(), Vec::new());
     let (mut memory_kb, mut database_mb) = (0, 0);
     for _ in 0..size.rounds {
-        let House { core, database, .. } = House::found(places.database(Engine::Sqlite, "ingest")?)?;
+        let BenchEnv { core, database, .. } = BenchEnv::found(places.database(Engine::Sqlite, "ingest")?)?;
         drop(core);
         let Url::Sqlite(file) = database.url() else { return Err("this database is a file".into()) };
         let ingest = || {

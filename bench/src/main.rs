@@ -3,9 +3,9 @@
 #![expect(clippy::print_stdout, reason = "the tables are what this program is for")]
 
 mod actions;
+mod bench_env;
 mod catalog;
 mod hook;
-mod house;
 mod identity;
 mod ingest;
 mod machine;

@@ -22,7 +22,7 @@ use trackway_store::{Store, Table as _, tables::Run};
 
 use crate::{
     Outcome,
-    house::{AGENT, Bulk, House},
+    bench_env::{AGENT, BenchEnv, Bulk},
     identity::{Numbered, id, micros},
     measure::{Often, Samples, calls_in_turn, grouped, shown},
     place::Places,
@@ -70,11 +70,11 @@ pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
     );
     let mut table = Table::new(["engine", "page", "requests/s", "bare", "share", "met", "median", "p99", "met"]);
     for engine in places.engines() {
-        let house = House::found(places.database(engine, "pages")?)?;
-        house.act("set_task", json!({ "workflow": "unit", "variant": "page", "title": "Look at a page" }))?;
-        let run = house.act("start_run", json!({ "agent": AGENT, "task": "page" }))?;
+        let env = BenchEnv::found(places.database(engine, "pages")?)?;
+        env.act("set_task", json!({ "workflow": "unit", "variant": "page", "title": "Look at a page" }))?;
+        let run = env.act("start_run", json!({ "agent": AGENT, "task": "page" }))?;
         let token = run["token"].as_str().unwrap_or_default().to_owned();
-        let site = Site::new(Arc::new(Core::new(Store::open(house.database.url())?)));
+        let site = Site::new(Arc::new(Core::new(Store::open(env.database.url())?)));
         let body = site.get(&token, "/whoami").body;
         let (bare, ours) = (serve_bare(body)?, serve(&site)?);
         for (page, is_new) in [("shown again", false), ("made for each", true)] {
@@ -115,10 +115,10 @@ fn large(places: &Places, size: &Size) -> Outcome<()> {
     );
     let mut table = Table::new(["engine", "page", "median", "p99", "bytes", "met"]);
     for engine in places.engines() {
-        let house = House::found(places.database(engine, "large")?)?;
-        fill(&house, size.runs)?;
-        let token = house.act("create_token", json!({}))?["token"].as_str().unwrap_or_default().to_owned();
-        let site = Site::new(Arc::new(Core::new(Store::open(house.database.url())?)));
+        let env = BenchEnv::found(places.database(engine, "large")?)?;
+        fill(&env, size.runs)?;
+        let token = env.act("create_token", json!({}))?["token"].as_str().unwrap_or_default().to_owned();
+        let site = Site::new(Arc::new(Core::new(Store::open(env.database.url())?)));
         let served = serve(&site)?;
         for (path, max) in [("/", 50), ("/runs", 50), ("/runs/last", 10), ("/queue", 50), ("/usage", 50)] {
             let mut connection = Connection::to(served.address, path, "text/html", &token)?;
@@ -130,7 +130,7 @@ fn large(places: &Places, size: &Size) -> Outcome<()> {
             // Something is written each time, so that no page is shown again.
             let write = |number| {
                 let title = format!("{path} {number}");
-                house.act("create_note", json!({ "studio": "main", "title": title })).map(drop)
+                env.act("create_note", json!({ "studio": "main", "title": title })).map(drop)
             };
             let (samples, _) = calls_in_turn(OFTEN, ask, write)?;
             let met = samples.median() < Duration::from_millis(max) && bytes < 100_000;
@@ -149,12 +149,11 @@ fn large(places: &Places, size: &Size) -> Outcome<()> {
 }
 
 /// Copies one ended run many times: what a page costs does not depend on how they came.
-fn fill(house: &House, runs: usize) -> Outcome<()> {
-    let started = house.act("start_run", json!({ "agent": AGENT }))?;
-    house.act("end_run", json!({ "run": started["run_id"], "status": "completed" }))?;
-    let one =
-        house.core.store().read(house.tenant())?.row::<Run>("where tenant_id = ?1", &[])?.ok_or("there is no run")?;
-    let mut bulk = Bulk::begin(&house.database)?;
+fn fill(env: &BenchEnv, runs: usize) -> Outcome<()> {
+    let started = env.act("start_run", json!({ "agent": AGENT }))?;
+    env.act("end_run", json!({ "run": started["run_id"], "status": "completed" }))?;
+    let one = env.core.store().read(env.tenant())?.row::<Run>("where tenant_id = ?1", &[])?.ok_or("there is no run")?;
+    let mut bulk = Bulk::begin(&env.database)?;
     for number in 0..u64::try_from(runs)? {
         let at = Time::from_micros(micros(number));
         let run = Run {

@@ -10,7 +10,7 @@ use trackway_store::{Engine, Url};
 
 use crate::{
     Outcome,
-    house::House,
+    bench_env::BenchEnv,
     measure::{Samples, ratio, shown},
     place::Places,
     process,
@@ -34,9 +34,9 @@ struct Candidate {
 }
 
 pub fn measure(places: &Places) -> Outcome<()> {
-    let house = House::found(places.database(Engine::Sqlite, "start")?)?;
-    let note = small_story(&house)?;
-    let House { core, database, .. } = house;
+    let env = BenchEnv::found(places.database(Engine::Sqlite, "start")?)?;
+    let note = small_story(&env)?;
+    let BenchEnv { core, database, .. } = env;
     // Nobody else has it open, as on a user's machine: each process is the first to open it and the last to close it.
     drop(core);
     let trackway = process::trackway()?;
@@ -94,16 +94,15 @@ fn print(candidates: &[Candidate], timed: &[Samples], directory: &Path) -> Outco
 }
 
 /// A few tasks, and a note written in a run: its id is what `why` is asked about.
-fn small_story(house: &House) -> Outcome<String> {
+fn small_story(env: &BenchEnv) -> Outcome<String> {
     for number in 0..20 {
-        house.act(
+        env.act(
             "set_task",
             json!({ "workflow": "unit", "variant": format!("build/step-{number}"), "title": "Build" }),
         )?;
     }
-    let run = house.run()?;
-    let note =
-        house.act_as(&run, "create_note", json!({ "studio": "main", "title": "Plan", "body": "First this." }))?;
+    let run = env.run()?;
+    let note = env.act_as(&run, "create_note", json!({ "studio": "main", "title": "Plan", "body": "First this." }))?;
     Ok(note["id"].as_str().ok_or("a note without an id")?.to_owned())
 }
 

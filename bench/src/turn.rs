@@ -15,7 +15,7 @@ use trackway_store::Store;
 
 use crate::{
     Outcome,
-    house::{AGENT, House},
+    bench_env::{AGENT, BenchEnv},
     measure::{Often, calls, shown},
     place::Places,
     table::{Table, verdict},
@@ -36,9 +36,9 @@ pub fn measure(places: &Places) -> Outcome<()> {
     );
     let mut table = Table::new(["engine", "a turn", "met"]);
     for engine in places.engines() {
-        let house = House::found(places.database(engine, "turn")?)?;
-        house.act("set_task", json!({ "workflow": "unit", "variant": "turn", "recurring": true }))?;
-        let [long, short] = [TURNS.0, TURNS.1].map(|turns| runs(&house, turns));
+        let env = BenchEnv::found(places.database(engine, "turn")?)?;
+        env.act("set_task", json!({ "workflow": "unit", "variant": "turn", "recurring": true }))?;
+        let [long, short] = [TURNS.0, TURNS.1].map(|turns| runs(&env, turns));
         let turns = u32::try_from(TURNS.0 - TURNS.1)?;
         let turn = long?.saturating_sub(short?) / turns;
         table.row([engine.name().to_owned(), shown(turn), verdict(turn < TURN_MAX)]);
@@ -48,14 +48,14 @@ pub fn measure(places: &Places) -> Outcome<()> {
 }
 
 /// What a run of so many turns takes, from the item to its end.
-fn runs(house: &House, turns: usize) -> Outcome<Duration> {
+fn runs(env: &BenchEnv, turns: usize) -> Outcome<Duration> {
     let look = json!([{ "tool": "fetch_page", "input": { "path": "/tasks/turn" } }, { "usage": { "input_tokens": 1, "output_tokens": 1 } }]);
     let mut all: Vec<Value> = vec![look; turns - 1];
     all.push(json!([{ "tool": "done", "input": { "message": "done" } }]));
     let actors =
         json!([{ "match": "[Trackway: end of run]", "turns": [[{ "text": "{}" }]] }, { "match": "", "turns": all }]);
     let model = Scripted::parse(&json!({ "actors": actors }).to_string())?;
-    let pages = Arc::new(Site::new(Arc::new(Core::new(Store::open(house.database.url())?))));
+    let pages = Arc::new(Site::new(Arc::new(Core::new(Store::open(env.database.url())?))));
     let settings = Settings {
         serves: Serves::Agents(vec![AGENT.to_owned()]),
         concurrency: 1,
@@ -69,9 +69,9 @@ fn runs(house: &House, turns: usize) -> Outcome<Duration> {
         clients: Vec::new(),
     };
     let samples = calls(OFTEN, |_| {
-        house.act("queue_add", json!({ "task": "turn", "agent": AGENT }))?;
+        env.act("queue_add", json!({ "task": "turn", "agent": AGENT }))?;
         let (tell, notes) = std::sync::mpsc::channel();
-        let tally = work(&house.core, &house.person, &settings, (&tell, &notes), &|_| {})?;
+        let tally = work(&env.core, &env.person, &settings, (&tell, &notes), &|_| {})?;
         if tally.completed == 1 { Ok(()) } else { Err(format!("the run did not complete: {tally:?}").into()) }
     })?;
     Ok(samples.median())

@@ -9,7 +9,7 @@ use trackway_views::{View, wake::Wake};
 
 use crate::{
     Outcome,
-    house::{AGENT, House},
+    bench_env::{AGENT, BenchEnv},
     measure::{Often, calls, grouped, once, ratio, shown},
     place::Places,
     table::{Table, verdict},
@@ -42,10 +42,10 @@ pub fn measure(places: &Places) -> Outcome<()> {
         REPORT.len()
     );
     for engine in places.engines() {
-        let house = House::found(places.database(engine, "wake")?)?;
-        let (took, ()) = once(|| fill(&house))?;
+        let env = BenchEnv::found(places.database(engine, "wake")?)?;
+        let (took, ()) = once(|| fill(&env))?;
         println!("\n### {} (filled in {})", engine.name(), shown(took));
-        documents(&house)?;
+        documents(&env)?;
     }
     Ok(())
 }
@@ -54,40 +54,40 @@ fn hub(links: usize) -> String {
     format!("hub/{links}")
 }
 
-fn fill(house: &House) -> Outcome<()> {
-    house.act("set_label", json!({ "key": "ui", "name": "Interface" }))?;
+fn fill(env: &BenchEnv) -> Outcome<()> {
+    env.act("set_label", json!({ "key": "ui", "name": "Interface" }))?;
     for links in LINKS {
-        house.act("set_task", json!({ "workflow": "unit", "variant": hub(links) }))?;
+        env.act("set_task", json!({ "workflow": "unit", "variant": hub(links) }))?;
     }
     let most = LINKS.into_iter().max().unwrap_or_default();
     for number in 0..most {
         let variant = format!("spoke/{number}");
-        house.act("set_task", json!({ "workflow": "unit", "variant": variant, "labels": ["ui"] }))?;
-        house.act("start_run", json!({ "agent": AGENT, "task": variant }))?;
+        env.act("set_task", json!({ "workflow": "unit", "variant": variant, "labels": ["ui"] }))?;
+        env.act("start_run", json!({ "agent": AGENT, "task": variant }))?;
         let report = json!({ "agent": AGENT, "task": variant, "one_liner": "Painted", "tldr": "Painted it.", "content": REPORT });
-        house.act("set_report", report)?;
+        env.act("set_report", report)?;
         for links in LINKS.into_iter().filter(|links| number < *links) {
-            house.act("add_link", json!({ "from": hub(links), "to": variant, "type": "relates_to" }))?;
+            env.act("add_link", json!({ "from": hub(links), "to": variant, "type": "relates_to" }))?;
         }
     }
-    house.act("set_task", json!({ "workflow": "unit", "variant": REPLACED_HUB }))?;
+    env.act("set_task", json!({ "workflow": "unit", "variant": REPLACED_HUB }))?;
     for number in 0..REPLACED {
         let (old, new) = (format!("old/{number}"), format!("new/{number}"));
-        house.act("set_task", json!({ "workflow": "unit", "variant": old, "labels": ["ui"] }))?;
+        env.act("set_task", json!({ "workflow": "unit", "variant": old, "labels": ["ui"] }))?;
         let report =
             json!({ "agent": AGENT, "task": old, "one_liner": "Painted", "tldr": "Painted it.", "content": REPORT });
-        house.act("set_report", report)?;
-        house.act("add_link", json!({ "from": REPLACED_HUB, "to": old, "type": "blocks" }))?;
-        house.act("set_task", json!({ "workflow": "unit", "variant": new, "replaces": old }))?;
-        house.act("start_run", json!({ "agent": AGENT, "task": new }))?;
+        env.act("set_report", report)?;
+        env.act("add_link", json!({ "from": REPLACED_HUB, "to": old, "type": "blocks" }))?;
+        env.act("set_task", json!({ "workflow": "unit", "variant": new, "replaces": old }))?;
+        env.act("start_run", json!({ "agent": AGENT, "task": new }))?;
     }
-    if house.engine() == Engine::Postgres {
-        house.database.connection()?.batch("vacuum analyze")?;
+    if env.engine() == Engine::Postgres {
+        env.database.connection()?.batch("vacuum analyze")?;
     }
     Ok(())
 }
 
-fn documents(house: &House) -> Outcome<()> {
+fn documents(env: &BenchEnv) -> Outcome<()> {
     let mut table = Table::new(["links", "queries", "median", "p99", "median per link", "met"]);
     let mut before: Option<(usize, Duration)> = None;
     for links in LINKS {
@@ -95,14 +95,14 @@ fn documents(house: &House) -> Outcome<()> {
         let mut queries = 0;
         let often = if links > 1_000 { Often { warm_up: 2, count: 40 } } else { OFTEN };
         let samples = calls(often, |_| {
-            let mut read = house.core.store().read(house.tenant())?;
-            wake.answer(&mut read, house.core.now())?;
+            let mut read = env.core.store().read(env.tenant())?;
+            wake.answer(&mut read, env.core.now())?;
             queries = read.queries();
             Ok(())
         })?;
         let linear = before
             .is_none_or(|(fewer, time)| ratio(samples.median(), time) <= (links as f64 / fewer as f64) * LINEAR_MAX);
-        let quick = links != 1_000 || house.engine() != Engine::Sqlite || samples.median() < THOUSAND_MAX;
+        let quick = links != 1_000 || env.engine() != Engine::Sqlite || samples.median() < THOUSAND_MAX;
         table.row([
             grouped(links),
             queries.to_string(),
@@ -116,8 +116,8 @@ fn documents(house: &House) -> Outcome<()> {
     let wake = Wake { task: Ref::new(REPLACED_HUB), agent: None, explain: false, linked: true };
     let mut queries = 0;
     let samples = calls(OFTEN, |_| {
-        let mut read = house.core.store().read(house.tenant())?;
-        wake.answer(&mut read, house.core.now())?;
+        let mut read = env.core.store().read(env.tenant())?;
+        wake.answer(&mut read, env.core.now())?;
         queries = read.queries();
         Ok(())
     })?;

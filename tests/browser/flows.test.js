@@ -5,55 +5,55 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, test } from "node:test";
 
-import { House, browser } from "./house.js";
+import { TestServer, browser } from "./test_server.js";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 after(() => browser.close());
 
-/** A house with one of everything that has a page. */
+/** A env with one of everything that has a page. */
 async function furnished() {
-  const house = await House.open();
-  house.run("role", "set", "--name", "coder");
-  house.run("workflow", "set", "--name", "checkout");
-  house.run("task", "set", "--workflow", "checkout", "--variant", "fix/login", "--title", "Fix the login", "--description", "Users land on **/home**.");
-  house.run("task", "set", "--workflow", "checkout", "--variant", "fix/login-2", "--replaces", "fix/login", "--level", "minor");
-  house.run("agent", "set", "--handle", "coder", "--role", "coder");
-  const run = house.run("run", "start", "--agent", "coder", "--task", "fix/login-2");
-  house.runAs(run.token, "scratchpad", "update", "--content", "# Learned\n- tests need redis");
-  const note = house.runAs(run.token, "note", "create", "--studio", "main", "--title", "<img src=x onerror=alert(1)> | [x](javascript:alert(1))", "--body", "See <script>alert(1)</script> [here](javascript:alert(2)) ![p](http://evil.example/p.png)");
-  const decision = house.runAs(run.token, "decision", "create", "--studio", "main", "--question", "Which store?", "--option", "redis", "--option", "postgres");
-  house.runAs(run.token, "message", "send", "--body", "The build is broken since the redirect", "--title", "Build");
-  house.runAs(run.token, "run", "usage", run.run_id, "--model", "m", "--input-tokens", "1200", "--output-tokens", "30");
-  house.runAs(run.token, "run", "wake", run.run_id);
-  house.runAs(run.token, "report", "update", "--one-liner", "<b>half</b> done", "--tldr", "# Half\n\nThe rest is <i>hard</i>.", "--content", "All of it.");
-  const talk = house.run("conversation", "create", "--title", "Trouble");
-  house.run("message", "send", "--body", "<script>alert(1)</script> ".repeat(20), "--conversation", talk.id);
-  house.run("queue", "add", "--task", "fix/login");
-  house.run("board", "set", "--name", "release");
-  house.run("stickie", "set", "--board", "release", "--name", "one", "--priority", "must", "--note", "a **note**");
-  return Object.assign(house, { worked: run, note, decision, talk });
+  const env = await TestServer.open();
+  env.run("role", "set", "--name", "coder");
+  env.run("workflow", "set", "--name", "checkout");
+  env.run("task", "set", "--workflow", "checkout", "--variant", "fix/login", "--title", "Fix the login", "--description", "Users land on **/home**.");
+  env.run("task", "set", "--workflow", "checkout", "--variant", "fix/login-2", "--replaces", "fix/login", "--level", "minor");
+  env.run("agent", "set", "--handle", "coder", "--role", "coder");
+  const run = env.run("run", "start", "--agent", "coder", "--task", "fix/login-2");
+  env.runAs(run.token, "scratchpad", "update", "--content", "# Learned\n- tests need redis");
+  const note = env.runAs(run.token, "note", "create", "--studio", "main", "--title", "<img src=x onerror=alert(1)> | [x](javascript:alert(1))", "--body", "See <script>alert(1)</script> [here](javascript:alert(2)) ![p](http://evil.example/p.png)");
+  const decision = env.runAs(run.token, "decision", "create", "--studio", "main", "--question", "Which store?", "--option", "redis", "--option", "postgres");
+  env.runAs(run.token, "message", "send", "--body", "The build is broken since the redirect", "--title", "Build");
+  env.runAs(run.token, "run", "usage", run.run_id, "--model", "m", "--input-tokens", "1200", "--output-tokens", "30");
+  env.runAs(run.token, "run", "wake", run.run_id);
+  env.runAs(run.token, "report", "update", "--one-liner", "<b>half</b> done", "--tldr", "# Half\n\nThe rest is <i>hard</i>.", "--content", "All of it.");
+  const talk = env.run("conversation", "create", "--title", "Trouble");
+  env.run("message", "send", "--body", "<script>alert(1)</script> ".repeat(20), "--conversation", talk.id);
+  env.run("queue", "add", "--task", "fix/login");
+  env.run("board", "set", "--name", "release");
+  env.run("stickie", "set", "--board", "release", "--name", "one", "--priority", "must", "--note", "a **note**");
+  return Object.assign(env, { worked: run, note, decision, talk });
 }
 
-/** Every page there is of a furnished house. */
-const pages = (house) => [
-  "/", "/runs", `/runs/${house.worked.run_id}`, "/tasks", "/tasks/fix/login-2", "/queue", "/agents", "/agents/coder",
-  "/sessions", "/conversations", "/messages", "/search?words=redirect", "/decisions", `/decisions/${house.decision.id}`,
-  "/notes", `/notes/${house.note.id}`, "/why", `/why?of=${house.note.id}`, "/ready", "/made?run=last", "/usage", "/events", "/api", "/whoami",
-  "/boards", "/boards/release", "/reports", "/reports/fix/login-2", `/conversations/${house.talk.id}`, "/studios/main",
+/** Every page there is of a furnished env. */
+const pages = (env) => [
+  "/", "/runs", `/runs/${env.worked.run_id}`, "/tasks", "/tasks/fix/login-2", "/queue", "/agents", "/agents/coder",
+  "/sessions", "/conversations", "/messages", "/search?words=redirect", "/decisions", `/decisions/${env.decision.id}`,
+  "/notes", `/notes/${env.note.id}`, "/why", `/why?of=${env.note.id}`, "/ready", "/made?run=last", "/usage", "/events", "/api", "/whoami",
+  "/boards", "/boards/release", "/reports", "/reports/fix/login-2", `/conversations/${env.talk.id}`, "/studios/main",
   "/workflows/checkout", "/search", "/whoami/actions/create_note", "/nothing",
 ];
 
 test("every page is accessible, light and dark, wide and narrow, and runs nothing of anyone's", async () => {
-  const house = await furnished();
+  const env = await furnished();
   for (const look of [
     { colorScheme: "light" },
     { colorScheme: "dark" },
     { colorScheme: "light", viewport: { width: 390, height: 800 } },
   ]) {
-    const page = await house.visit("/", look);
-    for (const path of pages(house)) {
-      const answer = await page.goto(house.address + path);
+    const page = await env.visit("/", look);
+    for (const path of pages(env)) {
+      const answer = await page.goto(env.address + path);
       assert.ok([200, 404].includes(answer.status()), `${path}: ${answer.status()}`);
       assert.ok((await answer.body()).length < 100_000, `${path} is large`);
       await page.evaluate(axe);
@@ -65,47 +65,47 @@ test("every page is accessible, light and dark, wide and narrow, and runs nothin
     assert.deepEqual(page.trouble, []);
     await page.context().close();
   }
-  assert.equal(await house.close(), 0);
+  assert.equal(await env.close(), 0);
 });
 
 test("a login link works once, and nothing is seen without one", async () => {
-  const house = await House.open();
-  const link = house.link;
-  const page = await house.visit("/whoami");
+  const env = await TestServer.open();
+  const link = env.link;
+  const page = await env.visit("/whoami");
   assert.match(await page.textContent("h1"), /^You are /);
   const stranger = await browser.newContext();
   const other = await stranger.newPage();
   assert.equal((await other.goto(link)).status(), 401);
-  const refused = await other.goto(house.address + "/runs");
+  const refused = await other.goto(env.address + "/runs");
   assert.equal(refused.status(), 401);
   assert.match(await other.textContent("main"), /trackway open/);
   const [cookie] = await page.context().cookies();
-  assert.deepEqual([cookie.name, cookie.httpOnly, cookie.sameSite], [`trackway_${house.address.split(":").pop()}`, true, "Strict"]);
+  assert.deepEqual([cookie.name, cookie.httpOnly, cookie.sameSite], [`trackway_${env.address.split(":").pop()}`, true, "Strict"]);
   await stranger.close();
-  await house.close();
+  await env.close();
 });
 
 test("a run is followed while it works", async () => {
-  const house = await furnished();
-  const page = await house.visit(`/runs/${house.worked.run_id}`);
+  const env = await furnished();
+  const page = await env.visit(`/runs/${env.worked.run_id}`);
   assert.equal(await page.locator(".state").first().textContent(), "running");
   await page.waitForFunction(() => document.documentElement.dataset.hears);
-  house.runAs(house.worked.token, "run", "step", house.worked.run_id, "--type", "fetch_page", "--detail", "reading the queue");
+  env.runAs(env.worked.token, "run", "step", env.worked.run_id, "--type", "fetch_page", "--detail", "reading the queue");
   await page.getByText("reading the queue").waitFor({ timeout: 10_000 });
-  house.run("run", "end", house.worked.run_id, "--status", "completed");
+  env.run("run", "end", env.worked.run_id, "--status", "completed");
   await page.locator(".state.good").first().waitFor({ timeout: 10_000 });
   assert.deepEqual(page.trouble, []);
-  await house.close();
+  await env.close();
 });
 
 test("from a file one walks to the person who asked for it", async () => {
-  const house = await House.open();
-  const session = { session_id: "0a6c1f5e-6f0e-4a51-9d0a-3c0f6c1f9b11", cwd: house.directory, transcript_path: `${house.directory}/none.jsonl` };
-  house.hook({ ...session, hook_event_name: "SessionStart", source: "startup" });
-  house.hook({ ...session, hook_event_name: "UserPromptSubmit", prompt: "write the readme" });
-  const input = { file_path: `${house.directory}/README.md`, content: "hello\n" };
-  house.hook({ ...session, hook_event_name: "PostToolUse", tool_name: "Write", tool_use_id: "toolu_1", tool_input: input, tool_response: { type: "create", filePath: input.file_path } });
-  const page = await house.visit("/why");
+  const env = await TestServer.open();
+  const session = { session_id: "0a6c1f5e-6f0e-4a51-9d0a-3c0f6c1f9b11", cwd: env.directory, transcript_path: `${env.directory}/none.jsonl` };
+  env.hook({ ...session, hook_event_name: "SessionStart", source: "startup" });
+  env.hook({ ...session, hook_event_name: "UserPromptSubmit", prompt: "write the readme" });
+  const input = { file_path: `${env.directory}/README.md`, content: "hello\n" };
+  env.hook({ ...session, hook_event_name: "PostToolUse", tool_name: "Write", tool_use_id: "toolu_1", tool_input: input, tool_response: { type: "create", filePath: input.file_path } });
+  const page = await env.visit("/why");
   await page.getByLabel("A file, a line").fill(input.file_path);
   await page.getByRole("button", { name: "Ask" }).click();
   const kinds = await page.locator(".chain li > span").allTextContents();
@@ -116,13 +116,13 @@ test("from a file one walks to the person who asked for it", async () => {
   await page.goBack();
   await page.locator(".chain li").last().getByRole("link").click();
   assert.match(page.url(), /\/people\//);
-  await house.close();
+  await env.close();
 });
 
 for (const javaScriptEnabled of [true, false]) {
   test(`one votes and edits a scratchpad, ${javaScriptEnabled ? "with" : "without"} JavaScript`, async () => {
-    const house = await furnished();
-    const page = await house.visit(`/decisions/${house.decision.id}`, { javaScriptEnabled });
+    const env = await furnished();
+    const page = await env.visit(`/decisions/${env.decision.id}`, { javaScriptEnabled });
     await page.locator("summary", { hasText: "vote" }).click();
     const vote = page.locator("form[action$='/vote']");
     await vote.getByLabel("redis").check();
@@ -131,7 +131,7 @@ for (const javaScriptEnabled of [true, false]) {
     await vote.getByRole("button", { name: "Vote" }).click();
     assert.match(await page.locator(".bars li").first().textContent(), /redis.*accepted by 1, preferred by 1/);
 
-    await page.goto(`${house.address}/agents/coder`);
+    await page.goto(`${env.address}/agents/coder`);
     await page.locator("summary", { hasText: "set scratchpad" }).click();
     const pad = page.locator("form[action$='/set_scratchpad']");
     assert.equal(await pad.locator("[name=content]").inputValue(), "# Learned\n- tests need redis");
@@ -142,27 +142,27 @@ for (const javaScriptEnabled of [true, false]) {
 
     // Somebody else was first: nothing is overwritten.
     await page.locator("summary", { hasText: "set scratchpad" }).click();
-    house.runAs(house.worked.token, "scratchpad", "update", "--content", "mine");
+    env.runAs(env.worked.token, "scratchpad", "update", "--content", "mine");
     await pad.locator("[name=content]").fill("late");
     await pad.getByRole("button").click();
     assert.match(await page.textContent("h1"), /^409/);
-    assert.equal(house.run("scratchpad", "get", "--agent", "coder").content, "mine");
-    await house.close();
+    assert.equal(env.run("scratchpad", "get", "--agent", "coder").content, "mine");
+    await env.close();
   });
 }
 
 test("stickies are moved by dragging and by keyboard, and relations are drawn", async () => {
-  const house = await House.open();
-  house.run("board", "set", "--name", "release");
+  const env = await TestServer.open();
+  env.run("board", "set", "--name", "release");
   for (const [name, priority] of [["cookies", "must"], ["docs", "could"]]) {
-    house.run("stickie", "set", "--board", "release", "--name", name, "--priority", priority, "--note", "about <b>it</b>");
+    env.run("stickie", "set", "--board", "release", "--name", name, "--priority", priority, "--note", "about <b>it</b>");
   }
-  house.run("stickie", "relate", "--from", "cookies", "--to", "docs", "--type", "CAUSES");
-  const page = await house.visit("/boards/release");
+  env.run("stickie", "relate", "--from", "cookies", "--to", "docs", "--type", "CAUSES");
+  const page = await env.visit("/boards/release");
   assert.equal(await page.locator("[data-board] > svg > path").count(), 1);
   await page.locator(".card", { hasText: "docs" }).dragTo(page.locator(".column[data-priority=should] ul"));
   await page.locator(".column[data-priority=should] .card", { hasText: "docs" }).waitFor();
-  const priority = (name) => house.run("stickie", "list", "--board", "release").find((stickie) => stickie.name === name).priority;
+  const priority = (name) => env.run("stickie", "list", "--board", "release").find((stickie) => stickie.name === name).priority;
   assert.equal(priority("docs"), "should");
 
   const choice = page.getByLabel("Priority of cookies");
@@ -201,16 +201,16 @@ test("stickies are moved by dragging and by keyboard, and relations are drawn", 
   await form.getByRole("button").click();
   await page.locator(".column[data-priority=wont] .card", { hasText: "themes" }).waitFor();
   assert.deepEqual(page.trouble, []);
-  await house.close();
+  await env.close();
 });
 
 test("a large board shows a part of each column, and what was moved stays in sight", async () => {
-  const house = await House.open();
-  house.run("board", "set", "--name", "release");
+  const env = await TestServer.open();
+  env.run("board", "set", "--name", "release");
   for (let number = 0; number < 52; number++) {
-    house.run("stickie", "set", "--board", "release", "--name", `thought ${number}`, "--priority", number % 2 ? "should" : "must");
+    env.run("stickie", "set", "--board", "release", "--name", `thought ${number}`, "--priority", number % 2 ? "should" : "must");
   }
-  const page = await house.visit("/boards/release");
+  const page = await env.visit("/boards/release");
   const column = (word) => page.locator(`.column[data-priority="${word}"]`);
   assert.equal(await column("must").locator(".card").count(), 10);
   const moved = page.locator(".card", { hasText: "thought 32" });
@@ -224,15 +224,15 @@ test("a large board shows a part of each column, and what was moved stays in sig
   await page.getByLabel("Priority of thought 0").selectOption("could");
   await page.locator(".card", { hasText: "thought 0" }).getByText("Move").click();
   await column("could").locator(".card", { hasText: "thought 0" }).waitFor();
-  assert.equal(house.run("stickie", "list", "--board", "release", "--priority", "could")[0].name, "thought 0");
+  assert.equal(env.run("stickie", "list", "--board", "release", "--priority", "could")[0].name, "thought 0");
   assert.deepEqual(page.trouble, []);
   await page.context().close();
-  assert.equal(await house.close(), 0);
+  assert.equal(await env.close(), 0);
 });
 
 test("the keyboard is enough", async () => {
-  const house = await furnished();
-  const page = await house.visit("/");
+  const env = await furnished();
+  const page = await env.visit("/");
   await page.keyboard.press("Tab");
   assert.equal(await page.evaluate("document.activeElement.textContent"), "Skip to content");
   await page.keyboard.press("Enter");
@@ -250,5 +250,5 @@ test("the keyboard is enough", async () => {
   await page.keyboard.press("Enter");
   await page.waitForURL("**/messages/**");
   assert.deepEqual(page.trouble, []);
-  await house.close();
+  await env.close();
 });

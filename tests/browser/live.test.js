@@ -3,49 +3,49 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 
-import { House, browser } from "./house.js";
+import { TestServer, browser } from "./test_server.js";
 
 after(() => browser.close());
 
-/** A house with a run that works, and a page that watches it. */
+/** A env with a run that works, and a page that watches it. */
 async function watching(path = (run) => `/runs/${run.run_id}`) {
-  const house = await House.open();
-  house.run("workflow", "set", "--name", "unit");
-  house.run("task", "set", "--workflow", "unit", "--variant", "unit/go");
-  house.run("agent", "set", "--handle", "ada");
-  const run = house.run("run", "start", "--agent", "ada", "--task", "unit/go");
-  const step = (detail) => house.runAs(run.token, "run", "step", run.run_id, "--type", "shell", "--detail", detail);
+  const env = await TestServer.open();
+  env.run("workflow", "set", "--name", "unit");
+  env.run("task", "set", "--workflow", "unit", "--variant", "unit/go");
+  env.run("agent", "set", "--handle", "ada");
+  const run = env.run("run", "start", "--agent", "ada", "--task", "unit/go");
+  const step = (detail) => env.runAs(run.token, "run", "step", run.run_id, "--type", "shell", "--detail", detail);
   step(`the first\n${"a line of what was said\n".repeat(60)}`);
-  const page = await house.visit(path(run));
+  const page = await env.visit(path(run));
   await listening(page);
   page.fetched = 0;
   page.on("request", (request) => { if (request.resourceType() === "fetch") page.fetched += 1; });
-  return { house, run, step, page };
+  return { env, run, step, page };
 }
 
 /** Waits until the page hears what happens: the first thing that a stream says is that it is open. */
 const listening = (page) => page.waitForFunction(() => document.documentElement.dataset.hears);
 
 test("what is open, scrolled and focused stays so while a run is followed to its end", async () => {
-  const { house, run, step, page } = await watching();
+  const { env, run, step, page } = await watching();
   await page.locator(".timeline summary").click();
   await page.locator(".timeline pre").evaluate((pre) => { pre.scrollTop = 200; });
   await page.locator(".facts a").first().focus();
   const focused = await page.evaluate("document.activeElement.href");
   step("the second");
   await page.getByText("the second").waitFor();
-  house.run("run", "end", run.run_id, "--status", "completed");
+  env.run("run", "end", run.run_id, "--status", "completed");
   await page.locator(".state.good").first().waitFor();
   assert.ok(await page.locator(".timeline details").evaluate((details) => details.open));
   assert.equal(await page.locator(".timeline pre").evaluate((pre) => pre.scrollTop), 200);
   assert.equal(await page.evaluate("document.activeElement.href"), focused);
   assert.equal(await page.locator("main[data-live]").count(), 0);
   assert.deepEqual(page.trouble, []);
-  await house.close();
+  await env.close();
 });
 
 test("what happens while nobody looks is there when somebody does", async () => {
-  const { house, run, step, page } = await watching();
+  const { env, run, step, page } = await watching();
   const hide = (hidden) => page.evaluate((hidden) => {
     Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
     document.dispatchEvent(new Event("visibilitychange"));
@@ -63,69 +63,69 @@ test("what happens while nobody looks is there when somebody does", async () => 
   step("unseen");
   await page.evaluate("window.hasHeard");
   await hide(true);
-  house.run("run", "end", run.run_id, "--status", "failed", "--error", "broken");
+  env.run("run", "end", run.run_id, "--status", "failed", "--error", "broken");
   await hide(false);
   await page.getByText("unseen").waitFor();
   await page.locator(".state.bad").first().waitFor();
-  await house.close();
+  await env.close();
 });
 
 test("a run is fetched again for what concerns it, and for nothing else", async () => {
-  const { house, run, step, page } = await watching();
-  for (const title of ["one", "two", "three"]) house.run("note", "create", "--studio", "main", "--title", title);
-  const other = house.run("run", "start", "--agent", "ada");
-  house.runAs(other.token, "run", "step", other.run_id, "--type", "shell", "--detail", "elsewhere");
+  const { env, run, step, page } = await watching();
+  for (const title of ["one", "two", "three"]) env.run("note", "create", "--studio", "main", "--title", title);
+  const other = env.run("run", "start", "--agent", "ada");
+  env.runAs(other.token, "run", "step", other.run_id, "--type", "shell", "--detail", "elsewhere");
   // By the time that its own step is seen, what came before was heard too.
   step("its own");
   await page.getByText("its own").waitFor();
   assert.equal(page.fetched, 1);
-  house.runAs(run.token, "note", "create", "--studio", "main", "--title", "made here");
+  env.runAs(run.token, "note", "create", "--studio", "main", "--title", "made here");
   await page.getByText("made here").waitFor();
-  await house.close();
+  await env.close();
 });
 
 test("conversations, tasks, agents and decisions follow what happens to them", async () => {
-  const { house, run, page } = await watching();
-  const talk = house.run("conversation", "create", "--title", "Trouble");
-  await page.goto(`${house.address}/conversations/${talk.id}`);
+  const { env, run, page } = await watching();
+  const talk = env.run("conversation", "create", "--title", "Trouble");
+  await page.goto(`${env.address}/conversations/${talk.id}`);
   await listening(page);
   await page.getByRole("textbox", { name: "Reply", exact: true }).fill("half a sentence");
-  house.run("message", "send", "--body", "it broke", "--conversation", talk.id);
+  env.run("message", "send", "--body", "it broke", "--conversation", talk.id);
   await page.locator(".thread", { hasText: "it broke" }).waitFor();
   assert.equal(await page.getByRole("textbox", { name: "Reply", exact: true }).inputValue(), "half a sentence");
   await page.getByRole("button", { name: "Send" }).click();
   await page.locator(".thread li:nth-child(2)", { hasText: "half a sentence" }).waitFor();
 
-  await page.goto(`${house.address}/tasks/unit/go`);
+  await page.goto(`${env.address}/tasks/unit/go`);
   await listening(page);
-  house.runAs(run.token, "report", "update", "--one-liner", "half done", "--tldr", "t", "--content", "c");
+  env.runAs(run.token, "report", "update", "--one-liner", "half done", "--tldr", "t", "--content", "c");
   await page.getByRole("link", { name: "half done" }).waitFor();
 
-  await page.goto(`${house.address}/agents/ada`);
+  await page.goto(`${env.address}/agents/ada`);
   await listening(page);
-  house.runAs(run.token, "scratchpad", "update", "--content", "tests need redis");
+  env.runAs(run.token, "scratchpad", "update", "--content", "tests need redis");
   await page.locator(".prose", { hasText: "tests need redis" }).waitFor();
 
-  const decision = house.run("decision", "create", "--studio", "main", "--question", "Which?", "--option", "a", "--option", "b");
-  await page.goto(`${house.address}/decisions/${decision.id}`);
+  const decision = env.run("decision", "create", "--studio", "main", "--question", "Which?", "--option", "a", "--option", "b");
+  await page.goto(`${env.address}/decisions/${decision.id}`);
   await listening(page);
-  house.run("decision", "vote", decision.id, "--option", "a", "--prefer");
+  env.run("decision", "vote", decision.id, "--option", "a", "--prefer");
   await page.locator(".bars li", { hasText: "preferred by 1" }).waitFor();
   assert.deepEqual(page.trouble, []);
-  await house.close();
+  await env.close();
 });
 
 test("a form that somebody is at is not changed, and is when they leave it", async () => {
-  const { house, run, page } = await watching(() => "/agents/ada");
+  const { env, run, page } = await watching(() => "/agents/ada");
   const summary = page.locator("summary", { hasText: "set scratchpad" });
   await summary.click();
   const content = page.locator("form[action$='/set_scratchpad'] [name=content]");
   await content.fill("mine");
-  house.runAs(run.token, "scratchpad", "update", "--content", "theirs");
+  env.runAs(run.token, "scratchpad", "update", "--content", "theirs");
   await page.locator(".prose", { hasText: "theirs" }).waitFor();
   assert.equal(await content.inputValue(), "mine");
   await content.fill("");
   await summary.click();
   await page.waitForFunction(() => document.querySelector("form[action$='/set_scratchpad'] [name=content]").defaultValue === "theirs");
-  await house.close();
+  await env.close();
 });

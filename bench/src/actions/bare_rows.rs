@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     Outcome,
-    house::{House, REGISTER},
+    bench_env::{BenchEnv, REGISTER},
 };
 
 pub const STUDIO: &str = "main";
@@ -38,10 +38,10 @@ pub struct Place {
 }
 
 impl Place {
-    pub fn of(house: &House, context: &Context) -> Outcome<Self> {
+    pub fn of(env: &BenchEnv, context: &Context) -> Outcome<Self> {
         Ok(Self {
             tenant: context.tenant.uuid(),
-            studio: house.named("studios", "name", STUDIO)?,
+            studio: env.named("studios", "name", STUDIO)?,
             actor: context.actor.id(),
             run: context.run.ok_or("a writer needs a run")?.uuid(),
         })

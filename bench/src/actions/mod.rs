@@ -11,7 +11,7 @@ use trackway_store::Engine;
 
 use crate::{
     Failure, Outcome,
-    house::House,
+    bench_env::BenchEnv,
     measure::{grouped, once, ratio},
     place::Places,
     table::{Table, verdict},
@@ -113,21 +113,21 @@ fn shapes(engine: Engine) -> Vec<Shape> {
 
 /// The median time of a round: bare, and through the write path.
 fn compare(places: &Places, engine: Engine, shape: Shape) -> Outcome<(Duration, Duration)> {
-    let bare_house = House::found(places.database(engine, "actions-bare")?)?;
-    let house = House::found(places.database(engine, "actions")?)?;
-    let contexts = (0..shape.writers).map(|_| house.run()).collect::<Outcome<Vec<_>>>()?;
+    let bare_house = BenchEnv::found(places.database(engine, "actions-bare")?)?;
+    let env = BenchEnv::found(places.database(engine, "actions")?)?;
+    let contexts = (0..shape.writers).map(|_| env.run()).collect::<Outcome<Vec<_>>>()?;
     let mut writers = (0..shape.writers)
         .map(|_| Bare::open(&bare_house.database, Place::of(&bare_house, &bare_house.run()?)?))
         .collect::<Outcome<Vec<_>>>()?;
     let (mut bare_took, mut ours_took) = (Vec::new(), Vec::new());
     // The first round warms up.
     for round in 0..=ROUNDS {
-        let ballots = |house: &House| {
-            (0..shape.writers).map(|_| through_core::ballots(house, shape)).collect::<Outcome<Vec<Vec<Ballot>>>>()
+        let ballots = |env: &BenchEnv| {
+            (0..shape.writers).map(|_| through_core::ballots(env, shape)).collect::<Outcome<Vec<Vec<Ballot>>>>()
         };
-        let (bare_ballots, our_ballots) = (ballots(&bare_house)?, ballots(&house)?);
+        let (bare_ballots, our_ballots) = (ballots(&bare_house)?, ballots(&env)?);
         let (bare, ()) = once(|| write_bare(&mut writers, &bare_ballots, shape))?;
-        let (ours, ()) = once(|| write_through_core(&house, &contexts, &our_ballots, shape))?;
+        let (ours, ()) = once(|| write_through_core(&env, &contexts, &our_ballots, shape))?;
         if round > 0 {
             bare_took.push(bare);
             ours_took.push(ours);
@@ -152,12 +152,12 @@ fn write_bare(writers: &mut [Bare], ballots: &[Vec<Ballot>], shape: Shape) -> Ou
     })
 }
 
-fn write_through_core(house: &House, contexts: &[Context], ballots: &[Vec<Ballot>], shape: Shape) -> Outcome<()> {
+fn write_through_core(env: &BenchEnv, contexts: &[Context], ballots: &[Vec<Ballot>], shape: Shape) -> Outcome<()> {
     thread::scope(|scope| {
         let working: Vec<_> = contexts
             .iter()
             .zip(ballots)
-            .map(|(context, ballots)| scope.spawn(move || through_core::write(&house.core, context, shape, ballots)))
+            .map(|(context, ballots)| scope.spawn(move || through_core::write(&env.core, context, shape, ballots)))
             .collect();
         working.into_iter().try_for_each(joined)
     })

@@ -11,10 +11,10 @@ use super::{
     Shape, Work,
     bare_rows::{BODY, Ballot, STUDIO, TITLE},
 };
-use crate::{Outcome, house::House};
+use crate::{Outcome, bench_env::BenchEnv};
 
 /// Decisions with enough options for one writer's round, each to be voted on once.
-pub fn ballots(house: &House, shape: Shape) -> Outcome<Vec<Ballot>> {
+pub fn ballots(env: &BenchEnv, shape: Shape) -> Outcome<Vec<Ballot>> {
     let Work::Vote { options } = shape.work else { return Ok(Vec::new()) };
     let mut ballots = Vec::with_capacity(shape.actions);
     while ballots.len() < shape.actions {
@@ -25,7 +25,7 @@ pub fn ballots(house: &House, shape: Shape) -> Outcome<Vec<Ballot>> {
             description: None,
             deadline: None,
         };
-        let opened = house.core.execute(&house.person, &create)?;
+        let opened = env.core.execute(&env.person, &create)?;
         let ballot = |option: &trackway_store::tables::DecisionOption| Ballot {
             decision: opened.id,
             option: option.id,

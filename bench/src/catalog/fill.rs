@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     Outcome,
-    house::{Bulk, House, REGISTER},
+    bench_env::{BenchEnv, Bulk, REGISTER},
     identity::{Numbered, below, id, micros, mixed, place},
 };
 
@@ -41,20 +41,20 @@ pub struct Catalog {
 
 impl Catalog {
     /// Makes the tasks, and chains of the lengths given beside them.
-    pub fn fill(house: &House, tasks: u64, chains: &[usize]) -> Outcome<Self> {
+    pub fn fill(env: &BenchEnv, tasks: u64, chains: &[usize]) -> Outcome<Self> {
         let mut roles = Vec::new();
         for role in 0..ROLES {
-            house.act("set_role", json!({ "name": role_name(role) }))?;
-            roles.push(house.named("roles", "name", &role_name(role))?.into());
+            env.act("set_role", json!({ "name": role_name(role) }))?;
+            roles.push(env.named("roles", "name", &role_name(role))?.into());
         }
         let catalog = Self {
             tasks,
-            workflow: house.named("workflows", "name", "unit")?.into(),
+            workflow: env.named("workflows", "name", "unit")?.into(),
             roles,
-            tenant: house.tenant(),
-            person: house.person.actor.id(),
+            tenant: env.tenant(),
+            person: env.person.actor.id(),
         };
-        let mut bulk = Bulk::begin(&house.database)?;
+        let mut bulk = Bulk::begin(&env.database)?;
         for number in 0..tasks {
             catalog.insert_task(&mut bulk, &catalog.task(number))?;
             if in_chain(number) && !number.is_multiple_of(GROUP) {

@@ -17,7 +17,7 @@ use trackway_views::{
 
 use crate::{
     Outcome,
-    house::House,
+    bench_env::BenchEnv,
     measure::{Often, Samples, calls, grouped, once, ratio, shown},
     place::Places,
     table::{Table, verdict},
@@ -49,31 +49,31 @@ pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
         grouped(size.tasks)
     );
     for engine in places.engines() {
-        let house = House::found(places.database(engine, "catalog")?)?;
-        let (took, catalog) = once(|| Catalog::fill(&house, size.tasks as u64, &CHAINS))?;
+        let env = BenchEnv::found(places.database(engine, "catalog")?)?;
+        let (took, catalog) = once(|| Catalog::fill(&env, size.tasks as u64, &CHAINS))?;
         println!("\n### {} (filled in {})", engine.name(), shown(took));
-        latest(&house)?;
-        questions(&house, &catalog)?;
+        latest(&env)?;
+        questions(&env, &catalog)?;
     }
     Ok(())
 }
 
 /// Asks one question many times, each in a read transaction of its own.
-fn ask<V: View>(house: &House, question: impl Fn(usize) -> V) -> Outcome<Samples> {
+fn ask<V: View>(env: &BenchEnv, question: impl Fn(usize) -> V) -> Outcome<Samples> {
     let questions: Vec<V> = (0..OFTEN.warm_up + OFTEN.count).map(question).collect();
     calls(OFTEN, |number| {
-        questions[number].answer(&mut house.core.store().read(house.tenant())?, house.core.now())?;
+        questions[number].answer(&mut env.core.store().read(env.tenant())?, env.core.now())?;
         Ok(())
     })
 }
 
-fn latest(house: &House) -> Outcome<()> {
+fn latest(env: &BenchEnv) -> Outcome<()> {
     println!("\n`task latest` from the first of a chain. Target on SQLite: 100 versions under 1 ms, linear after.");
     let mut table = Table::new(["versions", "median", "p99", "median per version", "met"]);
     let mut before: Option<Duration> = None;
     for versions in CHAINS {
         let first = fill::first_of_chain(versions);
-        let samples = ask(house, |_| LatestTask { variant: Some(Ref::new(&*first)), id: None })?;
+        let samples = ask(env, |_| LatestTask { variant: Some(Ref::new(&*first)), id: None })?;
         let linear = before.is_none_or(|before| ratio(samples.median(), before) <= 10.0 * LINEAR_MAX);
         let quick = versions > 100 || samples.p99() < LATEST_MAX;
         table.row([
@@ -81,7 +81,7 @@ fn latest(house: &House) -> Outcome<()> {
             shown(samples.median()),
             shown(samples.p99()),
             format!("{:.2} us", samples.median().as_secs_f64() * 1e6 / versions as f64),
-            if house.engine() == Engine::Sqlite { verdict(linear && quick) } else { String::new() },
+            if env.engine() == Engine::Sqlite { verdict(linear && quick) } else { String::new() },
         ]);
         before = Some(samples.median());
     }
@@ -89,7 +89,7 @@ fn latest(house: &House) -> Outcome<()> {
     Ok(())
 }
 
-fn questions(house: &House, catalog: &Catalog) -> Outcome<()> {
+fn questions(env: &BenchEnv, catalog: &Catalog) -> Outcome<()> {
     println!(
         "The others. Target: median and p99 under 5 ms, which the specification asks of `ready`, `next` and `resolve`; \
          the rest is held to it too."
@@ -99,43 +99,40 @@ fn questions(house: &House, catalog: &Catalog) -> Outcome<()> {
         let met = verdict(samples.p99() < QUESTION_MAX);
         table.row([name.to_owned(), shown(samples.median()), shown(samples.p99()), met]);
     };
-    add("ready (100 rows)", ask(house, |_| Ready { limit: None, after: None })?);
-    add("ready --limit 1", ask(house, |_| Ready { limit: Some(1), after: None })?);
+    add("ready (100 rows)", ask(env, |_| Ready { limit: None, after: None })?);
+    add("ready --limit 1", ask(env, |_| Ready { limit: Some(1), after: None })?);
     let next =
         |level: &'static str| move |draw| NextTask { id: Ref::new(catalog.replaced_id(draw)), level: level.to_owned() };
-    add("task next --level any", ask(house, next("any"))?);
-    add("task next --level minor", ask(house, next("minor"))?);
+    add("task next --level any", ask(env, next("any"))?);
+    add("task next --level minor", ask(env, next("minor"))?);
     add(
         "package resolve, pinned",
-        ask(house, |draw| {
+        ask(env, |draw| {
             let (role, variant) = catalog.pinned(draw);
             ResolvePackage { role: Ref::new(role), variant: Ref::new(variant) }
         })?,
     );
     add(
         "package resolve, not pinned",
-        ask(house, |draw| {
+        ask(env, |draw| {
             let (_, variant) = catalog.pinned(draw);
             ResolvePackage { role: Ref::new("builder"), variant: Ref::new(variant) }
         })?,
     );
     add(
         "package resolve, never replaced",
-        ask(house, |draw| ResolvePackage {
-            role: Ref::new("builder"),
-            variant: Ref::new(catalog.never_replaced(draw)),
-        })?,
+        ask(env, |draw| ResolvePackage { role: Ref::new("builder"), variant: Ref::new(catalog.never_replaced(draw)) })?,
     );
     add(
         "task set --replaces, a write",
         calls(Often { warm_up: 10, count: 200 }, |draw| {
             let (variant, replaced) = (format!("new/version-{draw}"), catalog.never_replaced(draw));
-            house.act("set_task", json!({ "workflow": "unit", "variant": variant, "replaces": replaced }))?;
+            env.act("set_task", json!({ "workflow": "unit", "variant": variant, "replaces": replaced }))?;
             Ok(())
         })?,
     );
-    add("task history", ask(house, |draw| TaskHistory { task: Ref::new(catalog.replaced_id(draw)) })?);
-    add("link list", ask(house, |draw| ListLinks { task: Ref::new(catalog.replaced_id(draw)) })?);
+    add("task history", ask(env, |draw| TaskHistory { task: Ref::new(catalog.replaced_id(draw)) })?);
+    add("link list", ask(env, |draw| ListLinks { task: Ref::new(catalog.replaced_id(draw)) })?);
     table.print();
     Ok(())
 }

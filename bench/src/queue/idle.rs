@@ -24,7 +24,7 @@ pub fn measure(places: &Places) -> Outcome<()> {
     let mut table = Table::new(["engine", "memory", "wake-ups", "met"]);
     for engine in places.engines() {
         let ours = Ours::found(places, engine)?;
-        let url = match &ours.house.database {
+        let url = match &ours.env.database {
             Database::File(file) => format!("sqlite:{}", file.display()),
             Database::Server { url, .. } => url.clone(),
         };

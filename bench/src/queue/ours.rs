@@ -17,7 +17,7 @@ use trackway_store::{
 use super::{Load, together};
 use crate::{
     Outcome,
-    house::{Bulk, House},
+    bench_env::{BenchEnv, Bulk},
     identity::{Numbered, id, micros},
     measure::once,
     place::Places,
@@ -25,10 +25,10 @@ use crate::{
 
 pub const TASK: &str = "unit-again";
 
-/// A house with a task that is run again and again.
+/// A env with a task that is run again and again.
 #[derive(Debug)]
 pub struct Ours {
-    pub house: House,
+    pub env: BenchEnv,
 }
 
 /// When an item is completed.
@@ -44,7 +44,7 @@ pub enum Completing {
 #[derive(Debug)]
 struct Hand<'a> {
     core: Arc<Core>,
-    house: &'a House,
+    env: &'a BenchEnv,
     batch: usize,
     completing: Completing,
 }
@@ -57,9 +57,9 @@ impl Hand<'_> {
             let all: Vec<AddItem> = (0..some).map(|_| AddItem::of(Ref::new(TASK))).collect();
             match all.as_slice() {
                 [one] => {
-                    self.core.execute(&self.house.person, one)?;
+                    self.core.execute(&self.env.person, one)?;
                 }
-                all => drop(self.core.execute_all(&self.house.person, all)?),
+                all => drop(self.core.execute_all(&self.env.person, all)?),
             }
             left -= some;
         }
@@ -71,7 +71,7 @@ impl Hand<'_> {
         let batch = i64::try_from(self.batch)?;
         let mut take = TakeItems { batch: Some(batch), ..TakeItems::default() };
         loop {
-            let taken = self.core.execute(&self.house.person, &take)?;
+            let taken = self.core.execute(&self.env.person, &take)?;
             if taken.is_empty() {
                 return Ok(());
             }
@@ -85,9 +85,9 @@ impl Hand<'_> {
                 .collect();
             match done.as_slice() {
                 [one] => {
-                    self.core.execute(&self.house.person, one)?;
+                    self.core.execute(&self.env.person, one)?;
                 }
-                all => drop(self.core.execute_all(&self.house.person, all)?),
+                all => drop(self.core.execute_all(&self.env.person, all)?),
             }
         }
     }
@@ -95,20 +95,20 @@ impl Hand<'_> {
 
 impl Ours {
     pub fn found(places: &Places, engine: Engine) -> Outcome<Self> {
-        let house = House::found(places.database(engine, "queue")?)?;
-        house.act("set_task", json!({ "workflow": "unit", "variant": TASK, "recurring": true }))?;
-        Ok(Self { house })
+        let env = BenchEnv::found(places.database(engine, "queue")?)?;
+        env.act("set_task", json!({ "workflow": "unit", "variant": TASK, "recurring": true }))?;
+        Ok(Self { env })
     }
 
     fn hands(&self, load: Load, completing: Completing) -> Outcome<Vec<Hand<'_>>> {
-        let open = || -> Outcome<Arc<Core>> { Ok(Arc::new(Core::new(Store::open(self.house.database.url())?))) };
+        let open = || -> Outcome<Arc<Core>> { Ok(Arc::new(Core::new(Store::open(self.env.database.url())?))) };
         let shared = open()?;
         let hand = |_| {
-            let core = match self.house.engine() {
+            let core = match self.env.engine() {
                 Engine::Sqlite => Arc::clone(&shared),
                 Engine::Postgres => open()?,
             };
-            let hand = Hand { core, house: &self.house, batch: load.batch, completing };
+            let hand = Hand { core, env: &self.env, batch: load.batch, completing };
             // A connection prepares what it is asked for the second time.
             for _ in 0..3 {
                 hand.add(load.batch)?;
@@ -140,18 +140,18 @@ impl Ours {
 
     fn nothing_is_left(&self) -> Outcome<()> {
         let left = self
-            .house
+            .env
             .core
             .store()
-            .read(self.house.tenant())?
+            .read(self.env.tenant())?
             .count("select count(*) from queue_items where tenant_id = ?1 and status <> 'completed'", &[])?;
         if left == 0 { Ok(()) } else { Err(format!("{left} items were not completed").into()) }
     }
 
     /// Adds items that were finished long ago.
     pub fn age(&self, items: u64) -> Outcome<()> {
-        let (task, person) = (self.house.named("tasks", "variant", TASK)?, self.house.person.actor.id());
-        let mut bulk = Bulk::begin(&self.house.database)?;
+        let (task, person) = (self.env.named("tasks", "variant", TASK)?, self.env.person.actor.id());
+        let mut bulk = Bulk::begin(&self.env.database)?;
         for number in 0..items {
             let (item, run) = (id(Numbered::Item, number), id(Numbered::Run, number));
             let at = Time::from_micros(micros(number));
@@ -160,7 +160,7 @@ impl Ours {
                  lease_seconds, heartbeat_at, fence, run_id, initiated_by, chain_depth, created_at, finished_at)
                  values (?1, ?2, 'completed', ?3, ?4, 1, 0, ?5, 1, 5, 300, ?5, 1, ?6, ?7, 0, ?5, ?5)",
                 &[
-                    self.house.tenant().to_param(),
+                    self.env.tenant().to_param(),
                     Param::Uuid(item),
                     Param::Json("[]".to_owned()),
                     Param::Uuid(task),
@@ -175,6 +175,6 @@ impl Ours {
 
     /// Adds one item, and says which.
     pub fn add_one(&self) -> Outcome<trackway_domain::Id<kind::QueueItem>> {
-        Ok(self.house.core.execute(&self.house.person, &AddItem::of(Ref::new(TASK)))?.id)
+        Ok(self.env.core.execute(&self.env.person, &AddItem::of(Ref::new(TASK)))?.id)
     }
 }

@@ -46,14 +46,14 @@ pub fn measure(places: &Places) -> Outcome<()> {
 
 fn samples(ours: &Ours) -> Outcome<Samples> {
     let (tell, told) = mpsc::channel();
-    let url = ours.house.database.url();
+    let url = ours.env.database.url();
     let mut bell = Listener::at(&url)?;
     let taking = Core::new(Store::open(url)?);
     thread::scope(|scope| {
         let worker = scope.spawn(move || {
             let mut taken = 0;
             while taken < WARM_UP + ITEMS {
-                let found = taking.execute(&ours.house.person, &TakeItems::default())?;
+                let found = taking.execute(&ours.env.person, &TakeItems::default())?;
                 taken += found.len();
                 for item in &found {
                     tell.send((item.id, Instant::now()))?;

@@ -12,7 +12,7 @@ use trackway_views::{View, message::Which, page::Page, search::Search};
 
 use crate::{
     Outcome,
-    house::House,
+    bench_env::BenchEnv,
     measure::{self, Often, grouped, once, shown},
     place::Places,
     table::{Table, verdict},
@@ -64,9 +64,9 @@ pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
 }
 
 fn searching(places: &Places, size: &Size) -> Outcome<()> {
-    let house = House::found(places.database(Engine::Sqlite, "search")?)?;
-    let (took, ()) = once(|| fill(&house, size))?;
-    let Url::Sqlite(file) = house.database.url() else { return Err("this database is a file".into()) };
+    let env = BenchEnv::found(places.database(Engine::Sqlite, "search")?)?;
+    let (took, ()) = once(|| fill(&env, size))?;
+    let Url::Sqlite(file) = env.database.url() else { return Err("this database is a file".into()) };
     println!(
         "\n{} messages over {} different bodies of some 40 words on SQLite, sent through the write path {BATCH} in a transaction: {}, {} per second; the file has {} MB. Searches inside the process, 20 hits each. Target: p99 under 20 ms for words in at most 1 % of bodies; of commoner words the newest 10,000 bodies are ranked, and the answer says so.",
         grouped(size.messages),
@@ -79,8 +79,7 @@ fn searching(places: &Places, size: &Size) -> Outcome<()> {
     for question in &QUESTIONS {
         let which = Which { role: question.in_role.then(|| Ref::new("builder")), ..Which::default() };
         let search = Search { words: vec![question.words.to_owned()], which, page: Page::default() };
-        let ask =
-            || Ok::<_, crate::Failure>(search.answer(&mut house.core.store().read(house.tenant())?, house.core.now())?);
+        let ask = || Ok::<_, crate::Failure>(search.answer(&mut env.core.store().read(env.tenant())?, env.core.now())?);
         let answer = ask()?;
         let often = Often { warm_up: 5, count: size.searches };
         let samples = measure::calls(often, |_| ask().map(drop))?;
@@ -100,7 +99,7 @@ fn searching(places: &Places, size: &Size) -> Outcome<()> {
 }
 
 /// Sends every body once, then bodies at random; half of all in a role.
-fn fill(house: &House, size: &Size) -> Outcome<()> {
+fn fill(env: &BenchEnv, size: &Size) -> Outcome<()> {
     let mut random = Random(7);
     let mut sent = 0;
     while sent < size.messages {
@@ -112,7 +111,7 @@ fn fill(house: &House, size: &Size) -> Outcome<()> {
                 serde_json::from_value(json!({ "body": body(of), "role": role }))
             })
             .collect::<Result<_, _>>()?;
-        sent += house.core.execute_all(&house.person, &batch)?.len();
+        sent += env.core.execute_all(&env.person, &batch)?.len();
     }
     Ok(())
 }

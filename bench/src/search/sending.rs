@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::bodies::body;
 use crate::{
     Outcome,
-    house::{House, REGISTER},
+    bench_env::{BenchEnv, REGISTER},
     measure::{grouped, once, ratio},
     place::Places,
     table::{Table, verdict},
@@ -62,9 +62,9 @@ pub fn measure(places: &Places) -> Outcome<()> {
     );
     let mut table = Table::new(["per transaction", "bare per s", "trackway per s", "trackway / bare", "met"]);
     for batch in [100, 1_000] {
-        let bare_house = House::found(places.database(Engine::Sqlite, "send-bare")?)?;
-        let house = House::found(places.database(Engine::Sqlite, "send")?)?;
-        let (bare_run, run) = (bare_house.run()?, house.run()?);
+        let bare_house = BenchEnv::found(places.database(Engine::Sqlite, "send-bare")?)?;
+        let env = BenchEnv::found(places.database(Engine::Sqlite, "send")?)?;
+        let (bare_run, run) = (bare_house.run()?, env.run()?);
         let role = bare_house.named("roles", "name", "builder")?;
         let mut connection = bare_house.database.connection()?;
         let (mut bare_took, mut ours_took) = (Vec::new(), Vec::new());
@@ -77,7 +77,7 @@ pub fn measure(places: &Places) -> Outcome<()> {
                 .collect::<Result<_, _>>()?;
             let (bare, ()) = once(|| write_bare(&mut connection, &bare_run, role, &ready, batch))?;
             let (ours, ()) = once(|| {
-                messages.chunks(batch).try_for_each(|batch| Ok(house.core.execute_all(&run, batch).map(drop)?))
+                messages.chunks(batch).try_for_each(|batch| Ok(env.core.execute_all(&run, batch).map(drop)?))
             })?;
             if round > 0 {
                 bare_took.push(bare);

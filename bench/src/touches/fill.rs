@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     Outcome,
-    house::{AGENT, Bulk, House, REGISTER},
+    bench_env::{AGENT, BenchEnv, Bulk, REGISTER},
     identity::{Numbered, id, micros, mixed, place},
 };
 
@@ -44,23 +44,23 @@ pub struct History {
 }
 
 impl History {
-    pub fn begin(house: &House) -> Outcome<Self> {
+    pub fn begin(env: &BenchEnv) -> Outcome<Self> {
         let mut tasks = Vec::with_capacity(TASKS);
         for number in 0..TASKS {
             let variant = format!("build/step-{number}");
-            house.act("set_task", json!({ "workflow": "unit", "variant": variant }))?;
-            tasks.push(house.named("tasks", "variant", &variant)?.into());
+            env.act("set_task", json!({ "workflow": "unit", "variant": variant }))?;
+            tasks.push(env.named("tasks", "variant", &variant)?.into());
         }
-        let popular = house.act("create_note", json!({ "studio": "main", "title": "Glossary" }))?;
+        let popular = env.act("create_note", json!({ "studio": "main", "title": "Glossary" }))?;
         Ok(Self {
             runs: 0,
             touches: 0,
             popular: popular["id"].as_str().ok_or("a note without an id")?.parse()?,
-            tenant: house.tenant(),
-            studio: house.named("studios", "name", "main")?.into(),
-            agent: house.named("agents", "handle", AGENT)?.into(),
-            role: house.named("roles", "name", "builder")?.into(),
-            person: house.person.actor.id().into(),
+            tenant: env.tenant(),
+            studio: env.named("studios", "name", "main")?.into(),
+            agent: env.named("agents", "handle", AGENT)?.into(),
+            role: env.named("roles", "name", "builder")?.into(),
+            person: env.person.actor.id().into(),
             tasks,
         })
     }
@@ -82,8 +82,8 @@ impl History {
     }
 
     /// Adds runs until there are this many touches.
-    pub fn grow(&mut self, house: &House, touches: u64) -> Outcome<()> {
-        let mut bulk = Bulk::begin(&house.database)?;
+    pub fn grow(&mut self, env: &BenchEnv, touches: u64) -> Outcome<()> {
+        let mut bulk = Bulk::begin(&env.database)?;
         while self.touches < touches {
             self.add_run(&mut bulk)?;
         }
@@ -214,11 +214,11 @@ fn path(note: u64) -> String {
 }
 
 /// How large the database is.
-pub fn bytes(house: &House) -> Outcome<u64> {
-    if let Url::Sqlite(file) = house.database.url() {
+pub fn bytes(env: &BenchEnv) -> Outcome<u64> {
+    if let Url::Sqlite(file) = env.database.url() {
         return Ok(std::fs::metadata(file)?.len());
     }
     let size = "select pg_database_size(current_database())";
-    let rows = house.core.store().read(house.tenant())?.query_unscoped::<(i64,)>(size, &[])?;
+    let rows = env.core.store().read(env.tenant())?.query_unscoped::<(i64,)>(size, &[])?;
     Ok(rows.first().map_or(0, |(bytes,)| u64::try_from(*bytes).unwrap_or_default()))
 }

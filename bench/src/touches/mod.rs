@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::{
     Outcome,
-    house::House,
+    bench_env::BenchEnv,
     identity::{Numbered, below, id},
     measure::{Often, Samples, calls_in_turn, grouped, once, ratio, shown},
     place::Places,
@@ -57,24 +57,24 @@ pub struct Size {
 /// A database and what was recorded in it.
 #[derive(Debug)]
 struct Record {
-    house: House,
+    env: BenchEnv,
     history: History,
 }
 
 impl Record {
     fn begin(places: &Places, engine: Engine, name: &str) -> Outcome<Self> {
-        let house = House::found(places.database(engine, name)?)?;
-        let history = History::begin(&house)?;
-        Ok(Self { house, history })
+        let env = BenchEnv::found(places.database(engine, name)?)?;
+        let history = History::begin(&env)?;
+        Ok(Self { env, history })
     }
 
     fn grow(&mut self, touches: u64) -> Outcome<()> {
-        self.history.grow(&self.house, touches)
+        self.history.grow(&self.env, touches)
     }
 
     /// Answers one question, in a read transaction of its own.
     fn answer<V: View>(&self, question: &V) -> Outcome<()> {
-        question.answer(&mut self.house.core.store().read(self.house.tenant())?, self.house.core.now())?;
+        question.answer(&mut self.env.core.store().read(self.env.tenant())?, self.env.core.now())?;
         Ok(())
     }
 
@@ -137,7 +137,7 @@ fn grow(mut record: Record, smallest: &Record, largest: u64) -> Outcome<[Growth;
             grouped(count(record.history.runs())),
             grouped(count(record.history.notes())),
             shown(took),
-            format!("{} MB", grouped(count(fill::bytes(&record.house)? / 1_000_000))),
+            format!("{} MB", grouped(count(fill::bytes(&record.env)? / 1_000_000))),
         ]);
         let measured = [
             ask(&record, smallest, |record, draw| Ok(made(record.random_run(draw), false)))?,
@@ -168,7 +168,7 @@ fn made(run: Uuid, tree: bool) -> Made {
 /// The end of a note's id as people type it: eight digits, more where another id ends the same.
 fn unique_ending(record: &Record, draw: usize) -> Outcome<String> {
     let note = record.random_note(draw);
-    let mut forms = record.house.core.store().read(record.house.tenant())?.short_forms(&[note])?;
+    let mut forms = record.env.core.store().read(record.env.tenant())?.short_forms(&[note])?;
     forms.remove(&note).ok_or_else(|| "a note without a short form".into())
 }
 

@@ -13,17 +13,17 @@ use trackway_domain::ErrorKind;
 use trackway_store::Engine;
 use trackway_views::registry::VIEWS;
 
-use crate::{House, house::PERSON};
+use crate::{TestEnv, test_env::PERSON};
 
 /// Someone who types commands.
 #[derive(Debug)]
 pub struct CommandLine {
-    pub house: House,
+    pub env: TestEnv,
 }
 
 impl CommandLine {
-    pub fn on(engine: Engine) -> Self {
-        Self { house: House::on(engine) }
+    pub fn new(engine: Engine) -> Self {
+        Self { env: TestEnv::new(engine) }
     }
 
     /// Types a command that succeeds, and reads its data.
@@ -61,7 +61,7 @@ impl CommandLine {
     fn answer(&self, token: Option<&str>, arguments: &[&str]) -> Result<Value, (ErrorKind, String)> {
         let usage = |message: String| (ErrorKind::Usage, message);
         let failed = |error: trackway_actions::Error| (error.kind(), error.to_string());
-        let core = &self.house.core;
+        let core = &self.env.core;
         let credential = match token {
             None => Credential::User { tenant: LOCAL_TENANT.to_owned(), handle: PERSON.to_owned() },
             Some(token) => Credential::Token(Secret(token.to_owned())),
@@ -95,7 +95,7 @@ impl CommandLine {
 impl Drop for CommandLine {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert_eq!(self.house.core.store().unsound().unwrap(), Vec::<String>::new());
+            assert_eq!(self.env.core.store().unsound().unwrap(), Vec::<String>::new());
         }
     }
 }

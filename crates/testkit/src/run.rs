@@ -9,54 +9,54 @@ use trackway_domain::{
 };
 use trackway_store::params;
 
-use crate::house::{House, id};
+use crate::test_env::{TestEnv, id};
 
 /// A run and its token. What it does, its agent does in this run.
 #[derive(Debug)]
-pub struct RunHand<'house> {
-    pub house: &'house House,
+pub struct TestRun<'env> {
+    pub env: &'env TestEnv,
     pub id: Id<kind::Run>,
     pub token: Credential,
     pub context: Context,
 }
 
-impl<'house> RunHand<'house> {
-    pub(crate) fn holding(house: &'house House, started: Started) -> Self {
+impl<'env> TestRun<'env> {
+    pub(crate) fn holding(env: &'env TestEnv, started: Started) -> Self {
         let token = Credential::Token(Secret(started.token));
-        let context = house.core.enter(&token).unwrap();
-        Self { house, id: started.run_id, token, context }
+        let context = env.core.enter(&token).unwrap();
+        Self { env, id: started.run_id, token, context }
     }
 
-    pub fn does<A: Action>(&self, action: A) -> Result<A::Output> {
-        self.house.core.execute(&self.context, &action)
+    pub fn execute<A: Action>(&self, action: A) -> Result<A::Output> {
+        self.env.core.execute(&self.context, &action)
     }
 
     /// Does an action by its name in the registry.
     pub fn act(&self, action: &str, input: Value) -> Result<Value> {
-        self.house.act_as(&self.context, action, input)
+        self.env.act_as(&self.context, action, input)
     }
 
-    pub fn notes(&self, studio: &str, title: &str, body: &str) -> Id<kind::Note> {
+    pub fn create_note(&self, studio: &str, title: &str, body: &str) -> Id<kind::Note> {
         id(&self.act("create_note", json!({ "studio": studio, "title": title, "body": body })).unwrap())
     }
 
-    pub fn decides(&self, studio: &str, question: &str, options: &[&str]) -> Id<kind::Decision> {
+    pub fn create_decision(&self, studio: &str, question: &str, options: &[&str]) -> Id<kind::Decision> {
         id(&self.act("create_decision", json!({ "studio": studio, "question": question, "options": options })).unwrap())
     }
 
-    pub fn votes(&self, decision: Id<kind::Decision>, option: &str, accept: bool, prefer: bool) -> Id<kind::Vote> {
+    pub fn vote(&self, decision: Id<kind::Decision>, option: &str, accept: bool, prefer: bool) -> Id<kind::Vote> {
         id(&self
             .act("vote", json!({ "decision": decision, "option": option, "accept": accept, "prefer": prefer }))
             .unwrap())
     }
 
-    pub fn ends(&self, status: RunStatus) {
+    pub fn end(&self, status: RunStatus) {
         self.act("end_run", json!({ "run": self.id, "status": status })).unwrap();
     }
 
     /// What it touched, in order: `create note main/notes/plan in main x1`.
     pub fn made(&self) -> Vec<String> {
-        let touches = self.house.read(|reader| {
+        let touches = self.env.read(|reader| {
             Ok(reader.query::<(ActionType, ResourceType, String, Option<String>, i64)>(
                 "select t.action_type, t.resource_type, t.display_path, s.name, t.times
                  from run_resources t left join studios s on s.id = t.resource_studio_id

@@ -1,5 +1,5 @@
 //! Waiting for what another process or thread brings about. What only needs time to pass is tested by
-//! [`crate::House::advance`] instead.
+//! [`crate::TestEnv::advance`] instead.
 
 use std::{
     thread,

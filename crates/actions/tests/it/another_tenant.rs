@@ -7,7 +7,7 @@ use trackway_actions::{
 };
 use trackway_domain::ErrorKind;
 use trackway_store::{Clock, params};
-use trackway_testkit::{House, Snapshot, engines, id};
+use trackway_testkit::{Snapshot, TestEnv, engines, id};
 use uuid::Uuid;
 
 /// The name of everything that the visitor's own tenant has.
@@ -35,8 +35,8 @@ const WITHOUT_REFERENCES: [&str; 12] = [
 ];
 
 /// One thing of every kind, all of the same name.
-fn furnish(house: &House, context: &Context, name: &str) {
-    let act = |action, input| house.act_as(context, action, input).unwrap();
+fn furnish(env: &TestEnv, context: &Context, name: &str) {
+    let act = |action, input| env.act_as(context, action, input).unwrap();
     act("set_role", json!({ "name": name }));
     act("set_workflow", json!({ "name": name }));
     act("set_workspace", json!({ "name": name }));
@@ -71,9 +71,9 @@ fn furnish(house: &House, context: &Context, name: &str) {
     act("relate_stickies", json!({ "from": name, "to": format!("{name}/2"), "type": "USES" }));
 }
 
-fn registered(house: &House) -> Vec<Uuid> {
+fn registered(env: &TestEnv) -> Vec<Uuid> {
     let found =
-        house.read(|reader| Ok(reader.query::<(Uuid,)>("select id from registry where tenant_id = ?1", params![])?));
+        env.read(|reader| Ok(reader.query::<(Uuid,)>("select id from registry where tenant_id = ?1", params![])?));
     found.into_iter().map(|(id,)| id).collect()
 }
 
@@ -118,16 +118,16 @@ fn first_word(schema: &Value, field: &Value) -> Value {
 }
 
 engines! {
-    fn no_action_reaches_into_another_tenant(house: House) {
-        furnish(&house, &house.ada, SECRET);
-        let visitor = house.another_tenant("other");
-        furnish(&house, &visitor, OWN);
-        let decision = house
+    fn no_action_reaches_into_another_tenant(env: TestEnv) {
+        furnish(&env, &env.ada, SECRET);
+        let visitor = env.another_tenant("other");
+        furnish(&env, &visitor, OWN);
+        let decision = env
             .act_as(&visitor, "create_decision", json!({ "studio": OWN, "question": OWN, "options": [OWN] }))
             .unwrap();
         let decision = id::<trackway_domain::kind::Decision>(&decision);
-        let foreign = registered(&house);
-        let (theirs, own) = (house.snapshot(), Snapshot::of(&house.core, &visitor));
+        let foreign = registered(&env);
+        let (theirs, own) = (env.snapshot(), Snapshot::of(&env.core, &visitor));
 
         let mut without_references = Vec::new();
         for action in ACTIONS {
@@ -143,7 +143,7 @@ engines! {
                     }
                     input.insert(reference.clone(), json!(id));
                     let shown = json!(input).to_string();
-                    let outcome = house.act_as(&visitor, action.name, input.into());
+                    let outcome = env.act_as(&visitor, action.name, input.into());
                     let Err(error) = outcome else {
                         panic!("{} {shown} was done: {outcome:?}", action.name);
                     };
@@ -162,26 +162,26 @@ engines! {
         }
         for id in &foreign {
             for folder in [json!({ "stickies": [{ "file": "a.stickie.yaml", "id": id }] }), json!({ "board": { "id": id } })] {
-                let error = house.act_as(&visitor, "sync_board", json!({ "board": OWN, "folder": folder })).unwrap_err();
+                let error = env.act_as(&visitor, "sync_board", json!({ "board": OWN, "folder": folder })).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-                let error = house.act_as(&visitor, "sync_board", json!({ "folder": folder })).unwrap_err();
+                let error = env.act_as(&visitor, "sync_board", json!({ "folder": folder })).unwrap_err();
                 assert!(!error.to_string().contains(SECRET), "{error}");
             }
         }
-        own.assert_unchanged(&house.core);
+        own.assert_unchanged(&env.core);
         assert_eq!(without_references, WITHOUT_REFERENCES);
 
         // Those make something of that name at home, or are refused; what is of the same id stays as it is.
         for id in &foreign {
             for name in WITHOUT_REFERENCES {
                 let action = ACTIONS.iter().find(|action| action.name == name).unwrap();
-                let _ = house.act_as(&visitor, name, required(action, &id.to_string()).into());
+                let _ = env.act_as(&visitor, name, required(action, &id.to_string()).into());
             }
         }
         // What goes by its age goes at home only.
         for name in ["cleanup_events", "cleanup_messages"] {
-            house.act_as(&visitor, name, json!({ "before": house.now() })).unwrap();
+            env.act_as(&visitor, name, json!({ "before": env.now() })).unwrap();
         }
-        theirs.assert_unchanged(&house.core);
+        theirs.assert_unchanged(&env.core);
     }
 }

@@ -9,7 +9,7 @@ use trackway_domain::{
     words::Evidence,
 };
 use trackway_store::{params, row};
-use trackway_testkit::{Engine, House};
+use trackway_testkit::{Engine, TestEnv};
 
 const AGENTS: usize = 5;
 const TYPES: [&str; 2] = ["general", "coder"];
@@ -99,15 +99,15 @@ row! {
     }
 }
 
-fn tell(house: &House, session: &str, at: Time, source: Source, agent: Option<usize>, fact: Fact) {
+fn tell(env: &TestEnv, session: &str, at: Time, source: Source, agent: Option<usize>, fact: Fact) {
     let agent = agent.map(|number| format!("a{number}"));
     let facts = vec![Seen::new(at, agent.as_deref(), &PromptKey::default(), fact)];
     let observation = Observation { client: "claude_code", session: session.to_owned(), source, facts, progress: None };
-    house.core.observe(&house.ada, &observation).unwrap();
+    env.core.observe(&env.ada, &observation).unwrap();
 }
 
-fn held(house: &House, session: &str) -> Vec<Held> {
-    house.read(|read| {
+fn held(env: &TestEnv, session: &str) -> Vec<Held> {
+    env.read(|read| {
         Ok(read.query(
             "select t.tool_use_id, t.matched_agent_id, t.tentative from task_spawns t join sessions s on s.id = t.session_id
              where t.tenant_id = ?1 and s.session_id = ?2 order by t.tool_use_id",
@@ -116,12 +116,12 @@ fn held(house: &House, session: &str) -> Vec<Held> {
     })
 }
 
-fn try_story(house: &House, session: &str, story: &Story) -> Result<(), TestCaseError> {
+fn try_story(env: &TestEnv, session: &str, story: &Story) -> Result<(), TestCaseError> {
     let at = |second: usize| Time::from_micros(1_700_000_000_000_000 + i64::try_from(second).unwrap() * 1_000_000);
     let begin = SessionFacts { cwd: Some("/w".into()), source: Some("startup".into()), ..SessionFacts::default() };
-    tell(house, session, at(0), Source::Hook, None, Fact::Session(Box::new(begin)));
+    tell(env, session, at(0), Source::Hook, None, Fact::Session(Box::new(begin)));
     tell(
-        house,
+        env,
         session,
         at(0),
         Source::Hook,
@@ -132,7 +132,7 @@ fn try_story(house: &House, session: &str, story: &Story) -> Result<(), TestCase
     let mut known = Vec::new();
     for (learned, second) in story.learned.iter().zip(1..) {
         let (agent, source, fact) = story.fact(learned);
-        tell(house, session, at(second), source, agent, fact);
+        tell(env, session, at(second), source, agent, fact);
         match learned {
             Learned::Spawn(number) => known.push(*number),
             Learned::Exact(number, evidence) if known.contains(number) || *evidence == Evidence::AgentProgress => {
@@ -140,7 +140,7 @@ fn try_story(house: &House, session: &str, story: &Story) -> Result<(), TestCase
             }
             _ => {}
         }
-        let spawns = held(house, session);
+        let spawns = held(env, session);
         for number in 0..AGENTS {
             let agent = format!("a{number}");
             let own: Vec<_> = spawns.iter().filter(|spawn| spawn.agent.as_ref() == Some(&agent)).collect();
@@ -151,7 +151,7 @@ fn try_story(house: &House, session: &str, story: &Story) -> Result<(), TestCase
             let wanted = Held { spawn: format!("t{number}"), agent: Some(format!("a{number}")), tentative: false };
             prop_assert!(spawns.contains(&wanted), "after {:?} {:?} is not in {:?}", learned, wanted, spawns);
         }
-        let empty = house.read(|read| {
+        let empty = env.read(|read| {
             Ok(read.query::<(String,)>(
                 "select handle from agents a where a.tenant_id = ?1 and a.deleted_at is null and a.handle like '%@w'
                  and not exists (select 1 from runs r where r.agent_id = a.id)",
@@ -160,7 +160,7 @@ fn try_story(house: &House, session: &str, story: &Story) -> Result<(), TestCase
         });
         prop_assert!(empty.is_empty(), "after {:?} nothing belongs to {:?}", learned, empty);
     }
-    let orphans = house.read(|read| {
+    let orphans = env.read(|read| {
         Ok(read.query::<(String,)>(
             "select handle from agents a where a.tenant_id = ?1 and a.deleted_at is null and a.handle like '%@w' and a.handle <> 'main@w' and a.parent_id is null",
             &[],
@@ -171,15 +171,15 @@ fn try_story(house: &House, session: &str, story: &Story) -> Result<(), TestCase
 }
 
 fn any_order_is_consistent(engine: Engine, cases: u32) {
-    let house = House::on(engine);
+    let env = TestEnv::new(engine);
     let session = std::cell::Cell::new(0);
     let config = ProptestConfig { cases, ..ProptestConfig::default() };
     let tried = TestRunner::new(config).run(&stories(), |story| {
         session.set(session.get() + 1);
-        try_story(&house, &format!("s{}", session.get()), &story)
+        try_story(&env, &format!("s{}", session.get()), &story)
     });
     tried.unwrap();
-    assert_eq!(house.core.store().unsound().unwrap(), Vec::<String>::new());
+    assert_eq!(env.core.store().unsound().unwrap(), Vec::<String>::new());
 }
 
 #[test]

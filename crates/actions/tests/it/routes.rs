@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 use trackway_actions::{Core, Credential, Result, founding::LOCAL_TENANT, message::SendMessage};
 use trackway_domain::ErrorKind;
 use trackway_store::{Store, params};
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 use uuid::Uuid;
 
 const SENDERS: usize = 8;
 const MESSAGES: usize = 10_000;
 
-fn furnished(house: &House) {
-    house.role("coder");
-    house.workflow("q");
-    house.task("q", "fix");
-    house.task("q", "judge");
-    house.act("set_route", json!({ "tag": "bug", "task": "fix" })).unwrap();
-    house.act("set_route", json!({ "tag": "bug", "task": "judge", "role": "coder" })).unwrap();
+fn furnished(env: &TestEnv) {
+    env.role("coder");
+    env.workflow("q");
+    env.task("q", "fix");
+    env.task("q", "judge");
+    env.act("set_route", json!({ "tag": "bug", "task": "fix" })).unwrap();
+    env.act("set_route", json!({ "tag": "bug", "task": "judge", "role": "coder" })).unwrap();
 }
 
 /// Tries again as long as others are in the way: who is told that the database is busy has changed nothing.
@@ -36,8 +36,8 @@ fn message(input: Value) -> SendMessage {
 }
 
 /// The message, route and task of every item.
-fn routed(house: &House) -> Vec<(Uuid, Option<Uuid>, String)> {
-    house.read(|reader| {
+fn routed(env: &TestEnv) -> Vec<(Uuid, Option<Uuid>, String)> {
+    env.read(|reader| {
         Ok(reader.query(
             "select q.message_id, q.route_id, t.variant from queue_items q join tasks t on t.id = q.task_id where q.tenant_id = ?1 order by q.message_id, q.route_id",
             &[],
@@ -45,17 +45,17 @@ fn routed(house: &House) -> Vec<(Uuid, Option<Uuid>, String)> {
     })
 }
 
-fn count(house: &House, sql: &str) -> i64 {
-    house.read(|reader| Ok(reader.count(sql, params![])?))
+fn count(env: &TestEnv, sql: &str) -> i64 {
+    env.read(|reader| Ok(reader.count(sql, params![])?))
 }
 
 engines! {
-    fn ten_thousand_messages_of_eight_senders_are_routed_once_each(house: House) {
-        furnished(&house);
+    fn ten_thousand_messages_of_eight_senders_are_routed_once_each(env: TestEnv) {
+        furnished(&env);
         // Each with connections of its own, some one by one and most by the hundred, about bodies that others send too.
         thread::scope(|scope| {
             for sender in 0..SENDERS {
-                let url = house.database.url();
+                let url = env.database.url();
                 scope.spawn(move || {
                     let core = Core::new(Store::open(url).unwrap());
                     let ada = core
@@ -74,25 +74,25 @@ engines! {
                 });
             }
         });
-        let routed = routed(&house);
+        let routed = routed(&env);
         let distinct: HashSet<_> = routed.iter().collect();
         assert_eq!((routed.len(), distinct.len()), (MESSAGES + MESSAGES / 2, MESSAGES + MESSAGES / 2));
         let messages: HashSet<_> = routed.iter().filter(|(_, _, task)| task == "fix").map(|(message, ..)| message).collect();
         assert_eq!(messages.len(), MESSAGES);
-        assert_eq!(count(&house, "select count(*) from messages where tenant_id = ?1"), 10_000);
-        assert_eq!(count(&house, "select count(*) from contents where tenant_id = ?1"), 400);
-        assert_eq!(count(&house, "select count(*) from content_words where tenant_id = ?1"), 400);
-        assert_eq!(count(&house, "select count(*) from events where tenant_id = ?1 and action = 'send_message'"), 10_000);
+        assert_eq!(count(&env, "select count(*) from messages where tenant_id = ?1"), 10_000);
+        assert_eq!(count(&env, "select count(*) from contents where tenant_id = ?1"), 400);
+        assert_eq!(count(&env, "select count(*) from content_words where tenant_id = ?1"), 400);
+        assert_eq!(count(&env, "select count(*) from events where tenant_id = ?1 and action = 'send_message'"), 10_000);
     }
 
-    fn what_is_sent_together_is_as_if_sent_one_by_one(house: House) {
-        furnished(&house);
-        let run = house.agent("bot").starts();
-        let conversation = house.act("set_conversation", json!({ "title": "Tea" })).unwrap()["id"].clone();
+    fn what_is_sent_together_is_as_if_sent_one_by_one(env: TestEnv) {
+        furnished(&env);
+        let run = env.agent("bot").start_run();
+        let conversation = env.act("set_conversation", json!({ "title": "Tea" })).unwrap()["id"].clone();
         let batch: Vec<SendMessage> = ["one", "two", "one"]
             .map(|body| message(json!({ "body": body, "conversation": conversation, "tags": ["bug"], "to_task": "judge" })))
             .into();
-        let sent = house.core.execute_all(&run.context, &batch).unwrap();
+        let sent = env.core.execute_all(&run.context, &batch).unwrap();
         let news: Vec<_> = sent.iter().map(|sent| (sent.content_new, sent.queue_items.len())).collect();
         assert_eq!(news, [(true, 2), (true, 2), (false, 2)]);
         assert_eq!(sent[0].content_id, sent[2].content_id);
@@ -100,32 +100,32 @@ engines! {
         let made = run.made();
         let of = |kind: &str| made.iter().filter(|touch| touch.starts_with(kind)).count();
         assert_eq!((of("send message "), of("create queue_item "), made.len()), (3, 6, 9));
-        assert_eq!(routed(&house).iter().filter(|(_, route, task)| route.is_none() && task == "judge").count(), 3);
+        assert_eq!(routed(&env).iter().filter(|(_, route, task)| route.is_none() && task == "judge").count(), 3);
         // One that is refused takes all with it.
         let mixed = [message(json!({ "body": "three" })), message(json!({ "body": " " }))];
-        let before = house.snapshot();
-        assert_eq!(house.core.execute_all(&house.ada, &mixed).unwrap_err().to_string(), "body is empty");
-        before.assert_unchanged(&house.core);
+        let before = env.snapshot();
+        assert_eq!(env.core.execute_all(&env.ada, &mixed).unwrap_err().to_string(), "body is empty");
+        before.assert_unchanged(&env.core);
     }
 
-    fn a_sweep_beside_senders_takes_nothing_that_is_said(house: House) {
+    fn a_sweep_beside_senders_takes_nothing_that_is_said(env: TestEnv) {
         thread::scope(|scope| {
             for sender in 0..4 {
-                let house = &house;
+                let env = &env;
                 scope.spawn(move || {
                     for number in 0..40 {
-                        patiently(|| house.act("send_message", json!({ "body": format!("{} {}", number % 7, sender % 2) })));
+                        patiently(|| env.act("send_message", json!({ "body": format!("{} {}", number % 7, sender % 2) })));
                     }
                 });
             }
-            let house = &house;
+            let env = &env;
             scope.spawn(move || {
                 for _ in 0..40 {
-                    patiently(|| house.act("cleanup_contents", json!({})));
+                    patiently(|| env.act("cleanup_contents", json!({})));
                 }
             });
         });
-        assert_eq!(count(&house, "select count(*) from messages m join contents c on c.id = m.content_id where m.tenant_id = ?1"), 160);
-        assert_eq!(count(&house, "select count(*) from contents where tenant_id = ?1"), 14);
+        assert_eq!(count(&env, "select count(*) from messages m join contents c on c.id = m.content_id where m.tenant_id = ?1"), 160);
+        assert_eq!(count(&env, "select count(*) from contents where tenant_id = ?1"), 14);
     }
 }

@@ -7,7 +7,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 use trackway_domain::{Ref, kind};
 use trackway_store::display::{QueueItemShown, RouteShown};
-use trackway_testkit::{Engine, House};
+use trackway_testkit::{Engine, TestEnv};
 use trackway_views::{View, package::ResolvePackage, ready::Ready, wake::Wake, wake::WakeShown};
 
 const TASKS: usize = 7;
@@ -274,55 +274,53 @@ impl Model {
 }
 
 struct World {
-    house: House,
+    env: TestEnv,
     ids: Vec<String>,
 }
 
 impl World {
     fn new(engine: Engine) -> Self {
-        let house = House::on(engine);
-        house.workflow("q");
-        house.agent("bot");
+        let env = TestEnv::new(engine);
+        env.workflow("q");
+        env.agent("bot");
         for role in ROLES {
-            house.role(role);
+            env.role(role);
         }
-        let ids = (0..TASKS).map(|task| house.task("q", &format!("t{task}")).to_string()).collect();
-        Self { house, ids }
+        let ids = (0..TASKS).map(|task| env.task("q", &format!("t{task}")).to_string()).collect();
+        Self { env, ids }
     }
 
     fn does(&self, step: &Step) -> bool {
         let id = |task: &usize| &self.ids[*task];
         // A deleted variant would be defined anew: the revision that is expected refuses that.
         let set = |task: &usize, field: &str, value: Value| {
-            let revision = self.house.read(|read| {
+            let revision = self.env.read(|read| {
                 let count = "select coalesce(max(revision), -1) from tasks where tenant_id = ?1 and id = ?2 and deleted_at is null";
                 let id: trackway_domain::Id<kind::Task> = id(task).parse::<uuid::Uuid>().unwrap().into();
                 Ok(read.count(count, trackway_store::params![id])?)
             });
-            self.house.act(
+            self.env.act(
                 "set_task",
                 json!({ "workflow": "q", "variant": format!("t{task}"), field: value, "if_revision": revision }),
             )
         };
         let done = match step {
-            Step::Replace { new, old } => self.house.act("replace_task", json!({ "new": id(new), "old": id(old) })),
+            Step::Replace { new, old } => self.env.act("replace_task", json!({ "new": id(new), "old": id(old) })),
             Step::Link { from, to, blocks } => {
                 let link_type = if *blocks { "blocks" } else { "relates_to" };
-                self.house.act("add_link", json!({ "from": id(from), "to": id(to), "type": link_type }))
+                self.env.act("add_link", json!({ "from": id(from), "to": id(to), "type": link_type }))
             }
-            Step::Pin { role, task } => {
-                self.house.act("set_package", json!({ "role": ROLES[*role], "task": id(task) }))
-            }
+            Step::Pin { role, task } => self.env.act("set_package", json!({ "role": ROLES[*role], "task": id(task) })),
             Step::Archive { task, archived } => set(task, "archived", json!(archived)),
             Step::Done { task, done } => set(task, "status", json!(if *done { "done" } else { "open" })),
-            Step::Delete { task } => self.house.act("delete_task", json!({ "task": id(task) })),
+            Step::Delete { task } => self.env.act("delete_task", json!({ "task": id(task) })),
             Step::Queue { task, role, exact } => {
                 let role = role.map(|role| ROLES[role]);
-                self.house.act("queue_add", json!({ "task": id(task), "role": role, "exact": exact }))
+                self.env.act("queue_add", json!({ "task": id(task), "role": role, "exact": exact }))
             }
             Step::Report { task } => {
                 let report = json!({ "agent": "bot", "task": id(task), "one_liner": "a line", "tldr": "short", "content": task.to_string() });
-                self.house.act("set_report", report)
+                self.env.act("set_report", report)
             }
         };
         done.is_ok()
@@ -333,13 +331,13 @@ impl World {
     }
 
     fn ready(&self) -> BTreeSet<usize> {
-        let listed = self.house.read(|read| Ok(Ready { limit: None, after: None }.answer(read, self.house.now())?));
+        let listed = self.env.read(|read| Ok(Ready { limit: None, after: None }.answer(read, self.env.now())?));
         listed.rows.iter().map(|row| self.number(&row.shown.task.id.to_string())).collect()
     }
 
     fn wake(&self, task: usize) -> Rows {
         let wake = Wake { task: Ref::new(&*self.ids[task]), agent: None, explain: false, linked: true };
-        let WakeShown::Document(document) = self.house.read(|read| Ok(wake.answer(read, self.house.now())?)) else {
+        let WakeShown::Document(document) = self.env.read(|read| Ok(wake.answer(read, self.env.now())?)) else {
             panic!("--linked answers the document");
         };
         let document: Value = serde_json::from_str(&document.text).unwrap();
@@ -357,7 +355,7 @@ impl World {
 
     fn resolves(&self, role: usize, task: usize) -> Option<usize> {
         let question = ResolvePackage { role: Ref::new(ROLES[role]), variant: Ref::new(&*self.ids[task]) };
-        let used = self.house.read(|read| Ok(question.answer(read, self.house.now()).ok()));
+        let used = self.env.read(|read| Ok(question.answer(read, self.env.now()).ok()));
         used.map(|used| self.number(&used.task_id.to_string()))
     }
 }
@@ -375,7 +373,7 @@ fn agrees_with_the_model(engine: Engine, cases: u32) {
             let routes: Vec<String> = (0..TASKS)
                 .map(|task| {
                     let route = json!({ "tag": format!("tag{task}"), "role": ROLES[task % ROLES.len()], "task": world.ids[task] });
-                    world.house.act("set_route", route).unwrap()["id"].as_str().unwrap().to_owned()
+                    world.env.act("set_route", route).unwrap()["id"].as_str().unwrap().to_owned()
                 })
                 .collect();
             let mut model = Model::default();
@@ -392,13 +390,13 @@ fn agrees_with_the_model(engine: Engine, cases: u32) {
                     prop_assert_eq!(world.resolves(role, task), expected, "{} for {} in {:?}", task, name, &model);
                 }
             }
-            let shown = world.house.read(|read| Ok(read.shown::<RouteShown>("where o.tenant_id = ?1 order by o.id", &[])?));
+            let shown = world.env.read(|read| Ok(read.shown::<RouteShown>("where o.tenant_id = ?1 order by o.id", &[])?));
             for (task, route) in shown.iter().enumerate() {
                 prop_assert_eq!(&route.route.id.to_string(), &routes[task]);
                 let expected = model.version(task, Some(task % ROLES.len()), false);
                 prop_assert_eq!(route.would_run.as_ref().map(number), expected, "route to {} in {:?}", task, &model);
             }
-            let items = world.house.read(|read| Ok(read.shown::<QueueItemShown>("where q.tenant_id = ?1 order by q.id", &[])?));
+            let items = world.env.read(|read| Ok(read.shown::<QueueItemShown>("where q.tenant_id = ?1 order by q.id", &[])?));
             prop_assert_eq!(items.len(), model.items.len());
             let mut runnable = Vec::new();
             for (shown, (task, role, exact)) in items.iter().zip(&model.items) {
@@ -408,10 +406,10 @@ fn agrees_with_the_model(engine: Engine, cases: u32) {
                 prop_assert_eq!(shown.would_run.as_ref().map(number), version);
                 runnable.extend(version);
             }
-            let taken = world.house.act("queue_take", json!({ "batch": 100 })).unwrap();
+            let taken = world.env.act("queue_take", json!({ "batch": 100 })).unwrap();
             let taken: Vec<usize> = taken.as_array().unwrap().iter().map(|item| world.number(item["task_id"].as_str().unwrap())).collect();
             prop_assert_eq!(taken, runnable, "taken in {:?}", &model);
-            prop_assert_eq!(world.house.core.store().unsound().unwrap(), Vec::<String>::new(), "{:?}", &model);
+            prop_assert_eq!(world.env.core.store().unsound().unwrap(), Vec::<String>::new(), "{:?}", &model);
             Ok(())
         })
         .unwrap();

@@ -1,7 +1,7 @@
 //! Short ids: what is shown, what is accepted, what is ambiguous.
 
 use trackway_domain::{Id, ids, kind};
-use trackway_testkit::{Engine, House};
+use trackway_testkit::{Engine, TestEnv};
 use uuid::Uuid;
 
 use crate::terminal::{Terminal, both_engines, text};
@@ -24,14 +24,14 @@ both_engines! {
 }
 
 #[expect(clippy::disallowed_methods, reason = "ids that end alike do not come by themselves")]
-fn ids_that_end_alike(house: &House) {
+fn ids_that_end_alike(env: &TestEnv) {
     let ids = [0x1111_u128, 0x2222].map(|start| Uuid::from_u128(start << 112 | 0xabcd_1234));
-    let mut write = house.core.store().write(house.ada.tenant).unwrap();
+    let mut write = env.core.store().write(env.ada.tenant).unwrap();
     for id in ids {
         write.register(Id::<kind::Note>::from(id), None, "twin", None).unwrap();
     }
     write.commit().unwrap();
-    let mut read = house.core.store().read(house.ada.tenant).unwrap();
+    let mut read = env.core.store().read(env.ada.tenant).unwrap();
     let error = read.entry_ending("abcd1234", None).unwrap_err();
     assert_eq!(error.to_string(), "\"abcd1234\" is the end of 2 ids");
     assert_eq!(
@@ -45,10 +45,10 @@ fn ids_that_end_alike(house: &House) {
 
 #[test]
 fn ambiguous_ids_are_answered_with_the_candidates_on_sqlite() {
-    ids_that_end_alike(&House::on(Engine::Sqlite));
+    ids_that_end_alike(&TestEnv::new(Engine::Sqlite));
 }
 
 #[test]
 fn ambiguous_ids_are_answered_with_the_candidates_on_postgres() {
-    ids_that_end_alike(&House::on(Engine::Postgres));
+    ids_that_end_alike(&TestEnv::new(Engine::Postgres));
 }

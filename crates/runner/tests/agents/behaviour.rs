@@ -163,7 +163,7 @@ engines! {
 
     fn a_page_is_cut_and_read_on(lab: Lab) {
         let body = format!("{}END", "x".repeat(30_000));
-        let note = lab.house.act("create_note", json!({ "studio": "main", "title": "long", "body": body })).unwrap();
+        let note = lab.env.act("create_note", json!({ "studio": "main", "title": "long", "body": body })).unwrap();
         let path = format!("/notes/{}", note["id"].as_str().unwrap());
         let turns = json!([[page(&path)], [{ "tool": "fetch_page", "input": { "path": path, "from": 24000 } }], done("x")]);
         in_every_way(&lab, &turns, |run, worked| {

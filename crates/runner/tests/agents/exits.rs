@@ -53,7 +53,7 @@ fn cancelled_at(lab: &Lab, step: &str, turns: &Value) -> Worked {
         let is_there = || is_taken.load(Ordering::Relaxed) && steps(&lab.last_run()).contains(&step);
         scope.spawn(move || {
             crate::lab::until(is_there);
-            lab.house.act("cancel_run", json!({ "run": "last" })).unwrap();
+            lab.env.act("cancel_run", json!({ "run": "last" })).unwrap();
         });
         lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
             if matches!(event, Event::Took(_)) {
@@ -188,7 +188,7 @@ engines! {
                     // It is done by then, and asked what it learned.
                     scope.spawn(move || {
                         std::thread::sleep(Duration::from_millis(1_500));
-                        lab.house.act("cancel_run", json!({ "run": "last" })).unwrap();
+                        lab.env.act("cancel_run", json!({ "run": "last" })).unwrap();
                     });
                 }
                 Event::Ended { ended, .. } => told.lock().unwrap().push((*ended).clone()),
@@ -205,7 +205,7 @@ engines! {
         let actors = json!([{ "match": "What you need", "turns": [done("never")] }]);
         lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
             if matches!(event, Event::Took(_)) {
-                lab.house.act("cancel_run", json!({ "run": "last" })).unwrap();
+                lab.env.act("cancel_run", json!({ "run": "last" })).unwrap();
             }
         });
         let run = lab.last_run();
@@ -219,7 +219,7 @@ engines! {
         let worked = std::thread::scope(|scope| {
             let lab = &lab;
             scope.spawn(move || {
-                crate::lab::until(|| lab.house.act("cancel_run", json!({ "run": "last", "now": true })).is_ok());
+                crate::lab::until(|| lab.env.act("cancel_run", json!({ "run": "last", "now": true })).is_ok());
             });
             lab.works_with(&Way::default(), &json!({ "actors": actors }), |_| {})
         });
@@ -243,10 +243,10 @@ engines! {
     }
 
     fn the_spend_limit_ends_it_without_another_call(lab: Lab) {
-        lab.house.act("set_agent", json!({ "handle": "bot", "spend_limit": 0.5 })).unwrap();
+        lab.env.act("set_agent", json!({ "handle": "bot", "spend_limit": 0.5 })).unwrap();
         let turns = json!([[{ "tool": "fetch_page", "input": { "path": "/queue" } }]]);
         let way = Way { priced: true, ..Way::default() };
-        lab.house.act("queue_add", json!({ "task": "unit/go", "agent": "bot", "max_attempts": 1 })).unwrap();
+        lab.env.act("queue_add", json!({ "task": "unit/go", "agent": "bot", "max_attempts": 1 })).unwrap();
         let worked = lab.works(&way, turns, remembers("no", "no"));
         let run = lab.last_run();
         assert_eq!(how(&run), ("incomplete", "spend limit reached"), "{run:#?}");
@@ -257,13 +257,13 @@ engines! {
         assert_eq!((lab.scratchpad().1, lab.item_status().as_str()), (0, "waiting"));
         assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is incomplete"));
         // Tomorrow it may go on.
-        let due = lab.house.read(|reader| Ok(reader.query::<(trackway_domain::Time, i64)>("select not_before, attempt from queue_items where tenant_id = ?1", &[])?));
+        let due = lab.env.read(|reader| Ok(reader.query::<(trackway_domain::Time, i64)>("select not_before, attempt from queue_items where tenant_id = ?1", &[])?));
         assert!(due[0].0.to_string().ends_with("T00:00:00.000Z"), "{}", due[0].0);
         assert_eq!(due[0].1, 1, "and it cost no attempt");
     }
 
     fn a_limit_without_a_price_is_not_a_limit(lab: Lab) {
-        lab.house.act("set_agent", json!({ "handle": "bot", "spend_limit": 0.5 })).unwrap();
+        lab.env.act("set_agent", json!({ "handle": "bot", "spend_limit": 0.5 })).unwrap();
         let (run, worked) = lab.plays(&Way::default(), json!([done("x")]), remembers("a", "b"));
         assert_eq!(how(&run), ("failed", "error"));
         assert_eq!(run.run.run.error.as_deref(), Some("bot may spend 0.5 in a day, and nobody said what m-1 costs: add it to [model.prices] in config.toml"));
@@ -278,10 +278,10 @@ engines! {
         let worked = std::thread::scope(|scope| {
             let lab = &lab;
             scope.spawn(move || {
-                let revoked = || lab.house.read(|reader| Ok(reader.count("select count(*) from runs where tenant_id = ?1 and token_hash is null", &[])?));
+                let revoked = || lab.env.read(|reader| Ok(reader.count("select count(*) from runs where tenant_id = ?1 and token_hash is null", &[])?));
                 crate::lab::until(|| revoked() == 1);
-                let item = lab.house.read(|reader| Ok(reader.query::<(trackway_domain::Id<trackway_domain::kind::QueueItem>,)>("select id from queue_items where tenant_id = ?1", &[])?))[0].0;
-                lab.house.act("queue_cancel", json!({ "id": item })).unwrap();
+                let item = lab.env.read(|reader| Ok(reader.query::<(trackway_domain::Id<trackway_domain::kind::QueueItem>,)>("select id from queue_items where tenant_id = ?1", &[])?))[0].0;
+                lab.env.act("queue_cancel", json!({ "id": item })).unwrap();
             });
             lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
                 if let Event::Ended { ended, .. } = event { told.lock().unwrap().push((*ended).clone()) }
@@ -293,10 +293,10 @@ engines! {
     }
 
     fn an_agent_from_outside_takes_its_items_itself(lab: Lab) {
-        lab.house.act("set_agent", json!({ "handle": "bot", "runner": "external" })).unwrap();
+        lab.env.act("set_agent", json!({ "handle": "bot", "runner": "external" })).unwrap();
         lab.queue();
         let taken = lab.takes();
-        let shown = lab.house.act("cancel_run", json!({ "run": taken.run_id })).unwrap();
+        let shown = lab.env.act("cancel_run", json!({ "run": taken.run_id })).unwrap();
         assert_eq!(shown["status"], "cancelled", "nobody here drives it");
     }
 
@@ -304,25 +304,25 @@ engines! {
         lab.queue();
         let taken = lab.takes();
         let wait = trackway_actions::queue::HeartbeatItem { id: taken.id.into(), fence: taken.fence, lease: Some(1) };
-        lab.house.does(wait).unwrap();
-        lab.house.advance(Duration::from_secs(1));
+        lab.env.execute(wait).unwrap();
+        lab.env.advance(Duration::from_secs(1));
         // Nobody drives it any more; whoever takes next ends it.
-        lab.house.does(trackway_actions::queue::TakeItems::default()).unwrap();
+        lab.env.execute(trackway_actions::queue::TakeItems::default()).unwrap();
         let run = lab.last_run();
         assert_eq!(how(&run), ("timed_out", "lease expired"));
         assert!(lab.refusal(&taken.token).starts_with("the run is timed_out"));
     }
 
     fn one_that_was_cancelled_and_abandoned_is_not_tried_again(lab: Lab) {
-        lab.house.act("queue_add", json!({ "task": "unit/go", "agent": "bot" })).unwrap();
+        lab.env.act("queue_add", json!({ "task": "unit/go", "agent": "bot" })).unwrap();
         let taken = lab.takes();
-        let shown = lab.house.act("cancel_run", json!({ "run": taken.run_id })).unwrap();
+        let shown = lab.env.act("cancel_run", json!({ "run": taken.run_id })).unwrap();
         assert_eq!((&shown["status"], shown["cancel_wanted_at"].is_string()), (&json!("running"), true), "its worker ends it");
         assert_eq!(lab.refusal(&taken.token), "the run is about to end: its token was revoked");
         let wait = trackway_actions::queue::HeartbeatItem { id: taken.id.into(), fence: taken.fence, lease: Some(1) };
-        lab.house.does(wait).unwrap();
-        lab.house.advance(Duration::from_secs(1));
-        lab.house.does(trackway_actions::queue::TakeItems::default()).unwrap();
+        lab.env.execute(wait).unwrap();
+        lab.env.advance(Duration::from_secs(1));
+        lab.env.execute(trackway_actions::queue::TakeItems::default()).unwrap();
         assert_eq!((how(&lab.last_run()), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
     }
 }

@@ -1,4 +1,4 @@
-//! A house with an agent, a task for it, and a model that keeps to a script.
+//! A env with an agent, a task for it, and a model that keeps to a script.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use trackway_runner::{
 use trackway_server::Site;
 use trackway_store::Store;
 use trackway_testkit::{
-    Engine, House,
+    Engine, TestEnv,
     scripted_model::{Scenario, ScriptedModel},
     wait_until,
 };
@@ -38,7 +38,7 @@ const WAKES: &str = "What you need to know";
 const CLOSES: &str = "[Trackway: end of run]";
 
 pub struct Lab {
-    pub house: House,
+    pub env: TestEnv,
 }
 
 /// How the model is asked.
@@ -86,21 +86,20 @@ pub struct Worked {
 }
 
 impl Lab {
-    pub fn on(engine: Engine) -> Self {
-        let house = House::on(engine);
-        house.workflow("build");
-        house
-            .act(
-                "set_task",
-                json!({ "workflow": "build", "variant": "unit/go", "title": "Test it", "recurring": true }),
-            )
-            .unwrap();
-        house.act("set_agent", json!({ "handle": "bot", "model": "m-1", "identity": IDENTITY })).unwrap();
-        Self { house }
+    pub fn new(engine: Engine) -> Self {
+        let env = TestEnv::new(engine);
+        env.workflow("build");
+        env.act(
+            "set_task",
+            json!({ "workflow": "build", "variant": "unit/go", "title": "Test it", "recurring": true }),
+        )
+        .unwrap();
+        env.act("set_agent", json!({ "handle": "bot", "model": "m-1", "identity": IDENTITY })).unwrap();
+        Self { env }
     }
 
     pub fn queue(&self) {
-        self.house.act("queue_add", json!({ "task": "unit/go", "agent": "bot", "max_attempts": 1 })).unwrap();
+        self.env.act("queue_add", json!({ "task": "unit/go", "agent": "bot", "max_attempts": 1 })).unwrap();
     }
 
     /// Queues the task once and lets the agent work on it: these turns, then this answer to the closing prompt.
@@ -143,9 +142,9 @@ impl Lab {
         Worked { tally, taken, model }
     }
 
-    /// The pages of the house, as the server answers them.
+    /// The pages of the env, as the server answers them.
     pub fn pages(&self) -> Arc<Site> {
-        Arc::new(Site::new(Arc::new(Core::new(Store::open(self.house.database.url()).unwrap()))))
+        Arc::new(Site::new(Arc::new(Core::new(Store::open(self.env.database.url()).unwrap()))))
     }
 
     /// The same, with any model and any pages.
@@ -170,27 +169,27 @@ impl Lab {
             hears(event);
         };
         let (tell, notes) = mpsc::channel();
-        let tally = work(&self.house.core, &self.house.ada, &settings, (&tell, &notes), &watch).unwrap();
+        let tally = work(&self.env.core, &self.env.ada, &settings, (&tell, &notes), &watch).unwrap();
         (tally, taken.into_inner().unwrap())
     }
 
     pub fn run(&self, run: Id<kind::Run>) -> RunInFull {
-        self.house.read(|reader| Ok(ShowRun { run: run.into(), wake: true }.answer(reader, self.house.now())?))
+        self.env.read(|reader| Ok(ShowRun { run: run.into(), wake: true }.answer(reader, self.env.now())?))
     }
 
     pub fn last_run(&self) -> RunInFull {
-        self.house.read(|reader| Ok(ShowRun { run: Ref::new("last"), wake: true }.answer(reader, self.house.now())?))
+        self.env.read(|reader| Ok(ShowRun { run: Ref::new("last"), wake: true }.answer(reader, self.env.now())?))
     }
 
     pub fn scratchpad(&self) -> (String, i64) {
         let shown =
-            self.house.read(|reader| Ok(GetScratchpad { agent: Ref::new("bot") }.answer(reader, self.house.now())?));
+            self.env.read(|reader| Ok(GetScratchpad { agent: Ref::new("bot") }.answer(reader, self.env.now())?));
         (shown.content, shown.revision)
     }
 
     /// The contents of the agent's reports, the oldest first.
     pub fn reports(&self) -> Vec<String> {
-        self.house
+        self.env
             .read(|reader| {
                 Ok(reader.query::<(String,)>("select content from reports where tenant_id = ?1 order by id", &[])?)
             })
@@ -200,7 +199,7 @@ impl Lab {
     }
 
     pub fn item_status(&self) -> String {
-        let found = self.house.read(|reader| {
+        let found = self.env.read(|reader| {
             Ok(reader
                 .query::<(String,)>("select status from queue_items where tenant_id = ?1 order by id desc", &[])?)
         });
@@ -210,13 +209,13 @@ impl Lab {
     /// What happens to whoever still has the token.
     #[track_caller]
     pub fn refusal(&self, token: &str) -> String {
-        self.house.core.enter(&Credential::Token(Secret(token.to_owned()))).expect_err("a dead token").to_string()
+        self.env.core.enter(&Credential::Token(Secret(token.to_owned()))).expect_err("a dead token").to_string()
     }
 
     /// Takes an item by hand.
     pub fn takes(&self) -> Taken {
         let take = TakeItems { agent: Some(Ref::new("bot")), ..TakeItems::default() };
-        self.house.does(take).unwrap().remove(0)
+        self.env.execute(take).unwrap().remove(0)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::lab::{Lab, Way, done, how, remembers, said, steps, ways};
 
 engines! {
     fn a_closing_call_that_fails_leaves_the_run_as_it_ended(lab: Lab) {
-        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
+        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
         for (closing, why) in [
             (json!([{ "error": 400 }]), "the model answered 400: scripted"),
             (json!([{ "error": 529 }]), "the model answered 529: scripted (tried 4 times)"),
@@ -34,7 +34,7 @@ engines! {
     }
 
     fn an_answer_that_is_broken_is_not_taken_for_what_it_holds(lab: Lab) {
-        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
+        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
         let report = r#"{"one_liner": "a", "tldr": "b", "content": "c"}"#;
         let comma = format!("```json\n{{\"scratchpad\": \"after\", \"report\": {report},}}\n```");
         let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": comma }]));
@@ -58,7 +58,7 @@ engines! {
         let (run, _) = lab.plays(&Way::default(), json!([done("x")]), remembers("a", "b"));
         assert_eq!((run.touches.len(), run.no_effect), (1, true), "only the closing report");
         let list: ListRuns = serde_json::from_value(json!({})).unwrap();
-        let listed = lab.house.read(|reader| Ok(list.answer(reader, lab.house.now())?));
+        let listed = lab.env.read(|reader| Ok(list.answer(reader, lab.env.now())?));
         assert_eq!(listed.rows.iter().map(|run| run.no_effect).collect::<Vec<_>>(), [true]);
         // Nothing new for the scratchpad writes no step; the report is written for it all the same.
         for nothing in [json!({ "scratchpad": null }), json!({ "scratchpad": " " }), json!({})] {
@@ -79,14 +79,14 @@ engines! {
         in_text["type"] = json!("execute");
         let in_text = json!([{ "text": in_text.to_string() }]);
         let ends = json!([{ "text": json!({ "type": "done", "message": "x" }).to_string() }]);
-        let other = lab.house.agent("rival").starts();
+        let other = lab.env.agent("rival").start_run();
         for (native_tools, turns) in [(true, json!([native, done("x")])), (false, json!([in_text, ends]))] {
             let way = Way { native_tools, ..Way::default() };
             let (run, _) = lab.plays(&way, turns, remembers("the blue key, again", "told"));
             let show = ShowRun { run: run.run.run.id.into(), wake: false };
             assert!(format!("{:?}", run.steps).matches("the blue key").count() >= 2, "a person reads all of it");
-            let mut reader = lab.house.core.reader(&other.context).unwrap();
-            let seen = show.answer(&mut reader, lab.house.core.now()).unwrap();
+            let mut reader = lab.env.core.reader(&other.context).unwrap();
+            let seen = show.answer(&mut reader, lab.env.core.now()).unwrap();
             assert_eq!(steps(&seen), steps(&run));
             assert!(!format!("{:?}", seen.steps).contains("the blue key"), "{:#?}", seen.steps);
             assert!(said(&seen, "execute_action").starts_with("/whoami/actions/update_scratchpad: 200\n"));
@@ -95,7 +95,7 @@ engines! {
     }
 
     fn the_closing_prompt_holds_what_is_needed(lab: Lab) {
-        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "old notes" })).unwrap();
+        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "old notes" })).unwrap();
         let turns = json!([[{ "tool": "fetch_page", "input": { "path": "/queue" } }], done("All is well.")]);
         let (_, worked) = lab.plays(&Way::default(), turns, remembers("new notes", "told"));
         let requests = worked.model.requests();
@@ -115,7 +115,7 @@ engines! {
     }
 
     fn null_and_blank_change_nothing_and_too_long_is_cut(lab: Lab) {
-        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
+        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
         for answer in [json!({ "scratchpad": null, "report": null }), json!({ "scratchpad": "  " }), json!({})] {
             let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
             assert_eq!((steps(&run).last(), lab.scratchpad().1), (Some(&"done"), 1), "no step");
@@ -129,7 +129,7 @@ engines! {
     }
 
     fn an_agent_that_is_not_to_be_asked_is_not_asked(lab: Lab) {
-        lab.house.act("set_agent", json!({ "handle": "bot", "end_of_run": "off" })).unwrap();
+        lab.env.act("set_agent", json!({ "handle": "bot", "end_of_run": "off" })).unwrap();
         let (run, worked) = lab.plays(&Way::default(), json!([done("x")]), remembers("a", "b"));
         assert_eq!((steps(&run).last().copied(), worked.model.requests().len()), (Some("done"), 1));
     }
@@ -141,17 +141,17 @@ engines! {
         assert!(told.contains("Look at the cache.") && told.contains("The cache races."), "{told}");
         assert!(worked.model.requests()[0].body.to_string().contains("Look at the cache."));
         // And so do those who work on a linked task.
-        lab.house.task("build", "unit/next");
-        lab.house.act("add_link", json!({ "from": "unit/go", "to": "unit/next", "type": "blocks" })).unwrap();
-        let wake = lab.house.read(|reader| {
+        lab.env.task("build", "unit/next");
+        lab.env.act("add_link", json!({ "from": "unit/go", "to": "unit/next", "type": "blocks" })).unwrap();
+        let wake = lab.env.read(|reader| {
             let wake: Wake = serde_json::from_value(json!({ "task": "unit/next" })).unwrap();
-            Ok(serde_json::to_value(wake.answer(reader, lab.house.now())?).unwrap())
+            Ok(serde_json::to_value(wake.answer(reader, lab.env.now())?).unwrap())
         });
         assert!(wake.to_string().contains("So."), "{wake}");
     }
 
     fn what_another_run_wrote_is_not_written_over(lab: Lab) {
-        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
+        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
         lab.queue();
         let update = |content: &str| json!([{ "tool": "execute_action", "input": { "path": "/whoami", "action": "update_scratchpad", "params": { "content": content } } }]);
         let turns = json!([update("mine"), update("both"), update("both, again"), done("x")]);
@@ -170,7 +170,7 @@ engines! {
             let (lab, late) = (&lab, &late);
             scope.spawn(move || {
                 crate::lab::until(|| late.load(std::sync::atomic::Ordering::Relaxed) && steps(&lab.last_run()).contains(&"wake"));
-                lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "theirs" })).unwrap();
+                lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "theirs" })).unwrap();
             });
             lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
                 if let trackway_runner::Event::Took(_) = event { late.store(true, std::sync::atomic::Ordering::Relaxed) }
@@ -185,8 +185,8 @@ engines! {
     }
 
     fn two_runs_at_once_lose_no_update(lab: Lab) {
-        lab.house.act("set_agent", json!({ "handle": "bot", "max_items": 2 })).unwrap();
-        lab.house.act("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
+        lab.env.act("set_agent", json!({ "handle": "bot", "max_items": 2 })).unwrap();
+        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
         lab.queue();
         lab.queue();
         // Both are asked at about the same time, and see the same scratchpad; the slower one is asked again.

@@ -21,7 +21,7 @@ fn reads(path: &str) -> Value {
 /// Defines two tasks whose pages an agent can learn something from.
 fn two_pages(lab: &Lab) {
     for (variant, description) in [("unit/alpha", ALPHA), ("unit/beta", BETA)] {
-        lab.house
+        lab.env
             .act("set_task", json!({ "workflow": "build", "variant": variant, "description": description }))
             .unwrap();
     }
@@ -52,12 +52,12 @@ fn calls_and_results(messages: &Value) -> (Vec<Value>, Vec<Value>) {
 /// The status, attempt and error of the newest item.
 fn item(lab: &Lab) -> (String, i64, Option<String>) {
     let sql = "select status, attempt, error from queue_items where tenant_id = ?1 order by id desc";
-    lab.house.read(|reader| Ok(reader.query::<(String, i64, Option<String>)>(sql, &[])?)).remove(0)
+    lab.env.read(|reader| Ok(reader.query::<(String, i64, Option<String>)>(sql, &[])?)).remove(0)
 }
 
 /// The status of a task and its reason.
 fn task(lab: &Lab, variant: &str) -> (&'static str, Option<String>) {
-    let shown = lab.house.read(|reader| Ok(GetTask { task: Ref::new(variant) }.answer(reader, lab.house.now())?));
+    let shown = lab.env.read(|reader| Ok(GetTask { task: Ref::new(variant) }.answer(reader, lab.env.now())?));
     (shown.task.task.status.word(), shown.task.task.status_reason)
 }
 
@@ -67,8 +67,8 @@ fn once(lab: &Lab, way: &Way, task: &Value, item: &Value, turns: Value) {
     let mut added = json!({ "task": "unit/once", "agent": "bot" });
     definition.as_object_mut().unwrap().extend(task.as_object().unwrap().clone());
     added.as_object_mut().unwrap().extend(item.as_object().unwrap().clone());
-    lab.house.act("set_task", definition).unwrap();
-    lab.house.act("queue_add", added).unwrap();
+    lab.env.act("set_task", definition).unwrap();
+    lab.env.act("queue_add", added).unwrap();
     lab.works(way, turns, remembers("kept", "told"));
 }
 
@@ -123,7 +123,7 @@ engines! {
     fn a_conversation_over_the_limit_is_cut_from_the_middle_with_a_marker(lab: Lab) {
         for (variant, letter) in [("unit/alpha", "alpha "), ("unit/beta", "beta ")] {
             let description = letter.repeat(3_000);
-            lab.house.act("set_task", json!({ "workflow": "build", "variant": variant, "description": description })).unwrap();
+            lab.env.act("set_task", json!({ "workflow": "build", "variant": variant, "description": description })).unwrap();
         }
         // Room for 24,576 bytes besides the reply.
         for way in ways() {
@@ -215,7 +215,7 @@ engines! {
         assert_eq!((run.run.run.max_steps, said(&run, "error").as_str(), said(&run, "scratchpad_update").as_str()), (3, "max steps reached: 3", "kept"));
         assert_eq!((item(&lab).0.as_str(), item(&lab).1, task(&lab, "unit/once")), ("waiting", 2, ("open", None)), "it is tried again");
         let (_, worked) = {
-            lab.house.act("set_task", json!({ "workflow": "build", "variant": "unit/go", "max_steps": 2 })).unwrap();
+            lab.env.act("set_task", json!({ "workflow": "build", "variant": "unit/go", "max_steps": 2 })).unwrap();
             lab.plays(&Way::default(), json!([reads("/queue")]), remembers("a", "b"))
         };
         let prompt = worked.model.requests().last().unwrap().closing_prompt().unwrap();
@@ -235,14 +235,14 @@ engines! {
         assert_eq!((lab.scratchpad().0.as_str(), lab.reports()), ("kept", vec!["told".to_owned()]));
         let why = Some("There is no kettle.".to_owned());
         assert_eq!((item(&lab), task(&lab, "unit/once")), (("failed".into(), 1, why.clone()), ("blocked", why.clone())));
-        assert_eq!(lab.house.act("claim", json!({})).unwrap(), json!([]), "nobody claims it again");
+        assert_eq!(lab.env.act("claim", json!({})).unwrap(), json!([]), "nobody claims it again");
         // Somebody tries it again all the same: it fails again, then it gets done.
-        let id = lab.house.read(|reader| Ok(reader.query::<(trackway_domain::Id<trackway_domain::kind::QueueItem>,)>("select id from queue_items where tenant_id = ?1", &[])?))[0].0;
-        lab.house.act("queue_requeue", json!({ "id": id })).unwrap();
+        let id = lab.env.read(|reader| Ok(reader.query::<(trackway_domain::Id<trackway_domain::kind::QueueItem>,)>("select id from queue_items where tenant_id = ?1", &[])?))[0].0;
+        lab.env.act("queue_requeue", json!({ "id": id })).unwrap();
         assert_eq!(task(&lab, "unit/once"), ("open", None));
         lab.works(&Way::default(), fails_with("Still none."), remembers("kept", "told"));
         assert_eq!(task(&lab, "unit/once"), ("blocked", Some("Still none.".into())));
-        lab.house.act("queue_add", json!({ "task": "unit/once", "agent": "bot" })).unwrap();
+        lab.env.act("queue_add", json!({ "task": "unit/once", "agent": "bot" })).unwrap();
         lab.works(&Way::default(), json!([done("x")]), remembers("kept", "told"));
         assert_eq!(task(&lab, "unit/once"), ("done", None));
     }
@@ -250,53 +250,53 @@ engines! {
     fn whoever_opens_a_blocked_task_again_takes_its_reason_away(lab: Lab) {
         once(&lab, &Way::default(), &json!({}), &json!({}), fails_with(" "));
         assert_eq!(task(&lab, "unit/once"), ("blocked", Some("Agent encountered an error".into())));
-        lab.house.act("set_task", json!({ "workflow": "build", "variant": "unit/once", "status": "open" })).unwrap();
+        lab.env.act("set_task", json!({ "workflow": "build", "variant": "unit/once", "status": "open" })).unwrap();
         assert_eq!(task(&lab, "unit/once"), ("open", None));
-        assert_eq!(lab.house.act("claim", json!({})).unwrap()[0]["variant"], "unit/once");
+        assert_eq!(lab.env.act("claim", json!({})).unwrap()[0]["variant"], "unit/once");
     }
 
     fn a_second_explicit_error_replaces_the_first(lab: Lab) {
         once(&lab, &Way::default(), &json!({}), &json!({}), fails_with("There is no kettle."));
-        lab.house.act("queue_add", json!({ "task": "unit/once", "agent": "bot" })).unwrap();
+        lab.env.act("queue_add", json!({ "task": "unit/once", "agent": "bot" })).unwrap();
         lab.works(&Way::default(), fails_with("There is no water."), remembers("kept", "told"));
         assert_eq!(task(&lab, "unit/once"), ("blocked", Some("There is no water.".into())));
         // Blocked by a person, without a reason.
-        lab.house.act("set_task", json!({ "variant": "unit/once", "status": "open" })).unwrap();
-        lab.house.act("set_task", json!({ "variant": "unit/once", "status": "blocked" })).unwrap();
-        lab.house.act("queue_add", json!({ "task": "unit/once", "agent": "bot" })).unwrap();
+        lab.env.act("set_task", json!({ "variant": "unit/once", "status": "open" })).unwrap();
+        lab.env.act("set_task", json!({ "variant": "unit/once", "status": "blocked" })).unwrap();
+        lab.env.act("queue_add", json!({ "task": "unit/once", "agent": "bot" })).unwrap();
         lab.works(&Way::default(), fails_with("No cups."), remembers("kept", "told"));
         assert_eq!(task(&lab, "unit/once"), ("blocked", Some("No cups.".into())));
     }
 
     fn an_explicit_error_counts_although_another_run_ends_later(lab: Lab) {
-        lab.house.act("set_task", json!({ "workflow": "build", "variant": "unit/once" })).unwrap();
+        lab.env.act("set_task", json!({ "workflow": "build", "variant": "unit/once" })).unwrap();
         for _ in 0..2 {
-            lab.house.act("queue_add", json!({ "task": "unit/once", "max_attempts": 1 })).unwrap();
+            lab.env.act("queue_add", json!({ "task": "unit/once", "max_attempts": 1 })).unwrap();
         }
-        let [first, second] = [0, 1].map(|_| lab.house.does(trackway_actions::queue::TakeItems::default()).unwrap().remove(0));
+        let [first, second] = [0, 1].map(|_| lab.env.execute(trackway_actions::queue::TakeItems::default()).unwrap().remove(0));
         let ends = |taken: &trackway_actions::queue::Taken, outcome: &str, error: &str| {
             let token = trackway_actions::Credential::Token(trackway_actions::context::Secret(taken.token.clone()));
-            let run = lab.house.core.enter(&token).unwrap();
+            let run = lab.env.core.enter(&token).unwrap();
             let end = json!({ "run": taken.run_id, "status": "failed", "outcome": outcome, "error": error });
-            lab.house.act_as(&run, "end_run", end).unwrap();
+            lab.env.act_as(&run, "end_run", end).unwrap();
         };
         ends(&first, "error", "There is no kettle.");
         let why = Some("There is no kettle.".to_owned());
         assert_eq!(task(&lab, "unit/once"), ("in_progress", why.clone()), "the other run is still at work");
         ends(&second, "gave up", "It was late.");
         assert_eq!(task(&lab, "unit/once"), ("blocked", why));
-        assert_eq!(lab.house.act("claim", json!({})).unwrap(), json!([]), "nobody claims it again");
+        assert_eq!(lab.env.act("claim", json!({})).unwrap(), json!([]), "nobody claims it again");
     }
 
     fn an_agent_that_ends_its_claim_with_an_error_is_not_asked_again(lab: Lab) {
-        lab.house.act("set_task", json!({ "workflow": "build", "variant": "unit/once" })).unwrap();
-        let claimed = lab.house.act("claim", json!({ "task": "unit/once", "agent": "bot" })).unwrap()[0].clone();
+        lab.env.act("set_task", json!({ "workflow": "build", "variant": "unit/once" })).unwrap();
+        let claimed = lab.env.act("claim", json!({ "task": "unit/once", "agent": "bot" })).unwrap()[0].clone();
         let token = trackway_actions::Credential::Token(trackway_actions::context::Secret(claimed["token"].as_str().unwrap().to_owned()));
-        let run = lab.house.core.enter(&token).unwrap();
+        let run = lab.env.core.enter(&token).unwrap();
         let end = json!({ "run": claimed["run_id"], "status": "failed", "outcome": "error", "error": "No kettle." });
-        lab.house.act_as(&run, "end_run", end).unwrap();
+        lab.env.act_as(&run, "end_run", end).unwrap();
         assert_eq!(task(&lab, "unit/once"), ("blocked", Some("No kettle.".into())));
-        assert_eq!(lab.house.act("claim", json!({})).unwrap(), json!([]));
+        assert_eq!(lab.env.act("claim", json!({})).unwrap(), json!([]));
     }
 
     fn an_explicit_error_is_tried_again_where_the_task_wants_it(lab: Lab) {
@@ -307,7 +307,7 @@ engines! {
     }
 
     fn a_recurring_task_stays_as_it_is_after_an_explicit_error(lab: Lab) {
-        lab.house.act("queue_add", json!({ "task": "unit/go", "agent": "bot" })).unwrap();
+        lab.env.act("queue_add", json!({ "task": "unit/go", "agent": "bot" })).unwrap();
         lab.works(&Way::default(), fails_with("Not today."), remembers("a", "b"));
         assert_eq!((item(&lab).0.as_str(), item(&lab).1, task(&lab, "unit/go")), ("failed", 1, ("open", None)));
     }
@@ -325,15 +325,15 @@ engines! {
             assert_eq!((how(&run), run.run.run.error.as_deref()), (ended, Some(error)));
             assert_eq!((item(&lab), task(&lab, "unit/once")), (("waiting".into(), 2, Some(error.into())), ("open", None)));
             // So that the next exit is the only one.
-            lab.house.act("queue_cancel", json!({ "id": lab.house.read(|reader| Ok(reader.query::<(trackway_domain::Id<trackway_domain::kind::QueueItem>,)>("select id from queue_items where tenant_id = ?1 order by id desc", &[])?))[0].0 })).unwrap();
+            lab.env.act("queue_cancel", json!({ "id": lab.env.read(|reader| Ok(reader.query::<(trackway_domain::Id<trackway_domain::kind::QueueItem>,)>("select id from queue_items where tenant_id = ?1 order by id desc", &[])?))[0].0 })).unwrap();
         }
     }
 
     fn a_taker_that_says_fail_is_tried_again_as_before(lab: Lab) {
-        lab.house.act("set_task", json!({ "workflow": "build", "variant": "unit/once" })).unwrap();
-        lab.house.act("queue_add", json!({ "task": "unit/once", "agent": "bot" })).unwrap();
+        lab.env.act("set_task", json!({ "workflow": "build", "variant": "unit/once" })).unwrap();
+        lab.env.act("queue_add", json!({ "task": "unit/once", "agent": "bot" })).unwrap();
         let taken = lab.takes();
-        lab.house.act("queue_fail", json!({ "id": taken.id, "fence": taken.fence, "error": "Not now." })).unwrap();
+        lab.env.act("queue_fail", json!({ "id": taken.id, "fence": taken.fence, "error": "Not now." })).unwrap();
         assert_eq!((item(&lab), task(&lab, "unit/once")), (("waiting".into(), 2, Some("Not now.".into())), ("open", None)));
     }
 
@@ -347,7 +347,7 @@ engines! {
         };
         // A call costs 0.21.
         let agent = json!({ "handle": "bot", "max_steps": 4, "timeout": "1h", "spend_limit": 100.0, "end_of_run": "on" });
-        lab.house.act("set_agent", agent).unwrap();
+        lab.env.act("set_agent", agent).unwrap();
         for (task, item, max_steps, asked) in [
             (json!({}), json!({}), 4, true),
             (json!({ "max_steps": 3, "end_of_run": "off" }), json!({}), 3, false),
@@ -383,29 +383,29 @@ engines! {
             once(&lab, &way, &task, &item, slow.clone());
             assert_eq!(how(&lab.last_run()).0, status, "{task} {item}");
         }
-        lab.house.act("set_agent", json!({ "handle": "bot", "timeout": "1s" })).unwrap();
+        lab.env.act("set_agent", json!({ "handle": "bot", "timeout": "1s" })).unwrap();
         once(&lab, &way, &json!({ "timeout": null }), &json!({}), slow);
         assert_eq!(how(&lab.last_run()).0, "timed_out", "the agent's own");
     }
 
     fn every_take_shows_the_limit_used(lab: Lab) {
-        lab.house.act("set_task", json!({ "workflow": "build", "variant": "unit/once", "max_steps": 7 })).unwrap();
+        lab.env.act("set_task", json!({ "workflow": "build", "variant": "unit/once", "max_steps": 7 })).unwrap();
         for (item, max_steps) in [(json!({}), 7), (json!({ "max_steps": 5 }), 5)] {
             let mut added = json!({ "task": "unit/once" });
             added.as_object_mut().unwrap().extend(item.as_object().unwrap().clone());
-            lab.house.act("queue_add", added).unwrap();
+            lab.env.act("queue_add", added).unwrap();
             // By one statement on PostgreSQL.
-            let taken = lab.house.does(trackway_actions::queue::TakeItems::default()).unwrap().remove(0);
+            let taken = lab.env.execute(trackway_actions::queue::TakeItems::default()).unwrap().remove(0);
             assert_eq!(lab.run(taken.run_id).run.run.max_steps, max_steps);
-            lab.house.act("queue_complete", json!({ "id": taken.id, "fence": taken.fence })).unwrap();
+            lab.env.act("queue_complete", json!({ "id": taken.id, "fence": taken.fence })).unwrap();
         }
-        lab.house.act("queue_add", json!({ "task": "unit/go" })).unwrap();
-        let taken = lab.house.does(trackway_actions::queue::TakeItems::default()).unwrap().remove(0);
+        lab.env.act("queue_add", json!({ "task": "unit/go" })).unwrap();
+        let taken = lab.env.execute(trackway_actions::queue::TakeItems::default()).unwrap().remove(0);
         assert_eq!(lab.run(taken.run_id).run.run.max_steps, 30);
-        lab.house.act("set_task", json!({ "workflow": "build", "variant": "unit/once", "status": "open" })).unwrap();
-        let claimed = lab.house.act("claim", json!({ "task": "unit/once" })).unwrap();
+        lab.env.act("set_task", json!({ "workflow": "build", "variant": "unit/once", "status": "open" })).unwrap();
+        let claimed = lab.env.act("claim", json!({ "task": "unit/once" })).unwrap();
         assert_eq!(lab.run(trackway_testkit::id(&json!({ "id": claimed[0]["run_id"] }))).run.run.max_steps, 7);
-        let started = lab.house.act("start_run", json!({ "agent": "bot", "task": "unit/once" })).unwrap();
+        let started = lab.env.act("start_run", json!({ "agent": "bot", "task": "unit/once" })).unwrap();
         assert_eq!(lab.run(trackway_testkit::id(&json!({ "id": started["run_id"] }))).run.run.max_steps, 7);
     }
 }

@@ -2,14 +2,14 @@
 
 use axum::http::{Method, header};
 use serde_json::{Value, json};
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
 engines! {
-    fn an_action_below_its_page_is_done_in_the_run(house: House) {
-        let run = house.agent("ada").starts();
-        let visitor = Visitor::run(&house, &run);
+    fn an_action_below_its_page_is_done_in_the_run(env: TestEnv) {
+        let run = env.agent("ada").start_run();
+        let visitor = Visitor::run(&env, &run);
         let made = visitor.act("/notes/actions/create_note", &json!({ "studio": "main", "title": "found", "body": "b" })).data();
         let path = format!("/notes/{}", made["id"].as_str().unwrap());
         let changed = visitor.act(&format!("{path}/actions/update_note"), &json!({ "body": "better" })).data();
@@ -22,9 +22,9 @@ engines! {
         assert!(other.json()["error"]["message"].as_str().unwrap().starts_with("note is "), "{}", other.body);
     }
 
-    fn what_cannot_be_done_is_refused_with_the_right_status(house: House) {
-        let run = house.agent("ada").starts();
-        let visitor = Visitor::run(&house, &run);
+    fn what_cannot_be_done_is_refused_with_the_right_status(env: TestEnv) {
+        let run = env.agent("ada").start_run();
+        let visitor = Visitor::run(&env, &run);
         let json_body = [(header::ACCEPT, "application/json"), (header::CONTENT_TYPE, "application/json")];
         let create = "/notes/actions/create_note";
         let cases: &[(&str, &[u8], u16)] = &[
@@ -46,12 +46,12 @@ engines! {
             ("/api/v1/actions/launch", b"{}", 404),
             ("/api/v1/actions/import_nagger", br#"{"path":"/etc/passwd"}"#, 404),
         ];
-        let before = house.snapshot();
+        let before = env.snapshot();
         for (path, body, status) in cases {
             let heard = visitor.ask(Method::POST, path, &json_body, body);
             assert_eq!(heard.status, *status, "{path} {:?}: {}", String::from_utf8_lossy(body), heard.body);
         }
-        before.assert_unchanged(&house.core);
+        before.assert_unchanged(&env.core);
         let unknown = visitor.act("/notes/actions/launch", &json!({}));
         assert_eq!(unknown.json()["error"]["hint"], "valid actions: create_note");
         let kind = visitor.ask(Method::POST, create, &[(header::CONTENT_TYPE, "text/xml"), (header::ACCEPT, "application/json")], b"<x/>");
@@ -60,8 +60,8 @@ engines! {
         assert_eq!(visitor.ask(Method::GET, "/notes/actions/create_note", &[], b"").status, 200);
     }
 
-    fn a_form_does_what_json_does(house: House) {
-        let visitor = Visitor::person(&house);
+    fn a_form_does_what_json_does(env: TestEnv) {
+        let visitor = Visitor::person(&env);
         let headers = [(header::ACCEPT, "text/html"), (header::CONTENT_TYPE, "application/x-www-form-urlencoded")];
         let heard = visitor.ask(Method::POST, "/decisions/actions/create_decision", &headers, b"studio=main&question=Soup%3F&options=yes&options=no&options=&deadline=");
         assert_eq!(heard.status, 303, "{}", heard.body);
@@ -76,8 +76,8 @@ engines! {
         assert_eq!(visitor.ask(Method::POST, &vote, &headers, b"option=no&accept=perhaps").status, 422);
     }
 
-    fn a_card_shows_its_priority_and_its_form_takes_it_back(house: House) {
-        let visitor = Visitor::person(&house);
+    fn a_card_shows_its_priority_and_its_form_takes_it_back(env: TestEnv) {
+        let visitor = Visitor::person(&env);
         visitor.act("/boards/actions/set_board", &json!({ "name": "wall" }));
         let set = |said: Value| visitor.act("/boards/wall/actions/set_stickie", &said).data();
         let one = set(json!({ "name": "one", "priority": "could", "note": "n" }));
@@ -94,9 +94,9 @@ engines! {
         assert_eq!((&now["priority"], &now["note"]), (&Value::Null, &json!("n")));
     }
 
-    fn the_owner_corrects_a_scratchpad_on_the_agents_page(house: House) {
-        house.agent("bob");
-        let visitor = Visitor::person(&house);
+    fn the_owner_corrects_a_scratchpad_on_the_agents_page(env: TestEnv) {
+        env.agent("bob");
+        let visitor = Visitor::person(&env);
         let set = "/agents/bob/actions/set_scratchpad";
         assert_eq!(visitor.act(set, &json!({ "content": "one" })).data()["revision"], 1);
         assert_eq!(visitor.act(set, &json!({ "content": "two", "if_revision": 1 })).data()["revision"], 2);
@@ -109,22 +109,22 @@ engines! {
         assert!(page.contains(">\none</textarea>"), "{page}");
     }
 
-    fn nothing_is_offered_for_a_run_that_is_over(house: House) {
-        let run = house.agent("bob").starts();
-        let visitor = Visitor::person(&house);
+    fn nothing_is_offered_for_a_run_that_is_over(env: TestEnv) {
+        let run = env.agent("bob").start_run();
+        let visitor = Visitor::person(&env);
         let path = format!("/runs/{}", run.id);
         assert!(visitor.html(&path).body.contains("/actions/cancel_run"));
-        house.act("end_run", json!({ "run": run.id, "status": "completed" })).unwrap();
+        env.act("end_run", json!({ "run": run.id, "status": "completed" })).unwrap();
         let page = visitor.html(&path).body;
         assert!(!page.contains("/actions/cancel_run") && !page.contains("/actions/end_run"), "{page}");
         assert_eq!(visitor.act("/api/v1/actions/cancel_run", &json!({ "run": run.id })).status, 409);
     }
 
-    fn a_rehearsal_changes_nothing(house: House) {
-        let visitor = Visitor::person(&house);
-        let before = house.snapshot();
+    fn a_rehearsal_changes_nothing(env: TestEnv) {
+        let visitor = Visitor::person(&env);
+        let before = env.snapshot();
         let shown = visitor.act("/api/v1/actions/create_token?dry_run=true", &json!({ "name": "x" })).data();
         assert_eq!(shown["token"], json!(null));
-        before.assert_unchanged(&house.core);
+        before.assert_unchanged(&env.core);
     }
 }

@@ -2,15 +2,15 @@
 
 use axum::http::{Method, header};
 use serde_json::{Value, json};
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
 engines! {
-    fn pages_show_who_wrote_a_thing_in_which_run(house: House) {
-        let run = house.agent("bot").starts();
+    fn pages_show_who_wrote_a_thing_in_which_run(env: TestEnv) {
+        let run = env.agent("bot").start_run();
         let act = |action: &str, input: Value| run.act(action, input).unwrap()["id"].as_str().unwrap().to_owned();
-        house.act("set_board", json!({ "name": "wall" })).unwrap();
+        env.act("set_board", json!({ "name": "wall" })).unwrap();
         let conversation = act("set_conversation", json!({ "title": "Tea" }));
         act("send_message", json!({ "body": "it boils", "conversation": conversation }));
         let stickie = act("set_stickie", json!({ "board": "wall", "name": "one", "note": "boil it" }));
@@ -19,7 +19,7 @@ engines! {
         let decision = act("create_decision", json!({ "studio": "main", "question": "Lunch?", "options": ["soup"] }));
         act("vote", json!({ "decision": decision, "option": "soup", "accept": true }));
 
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         let (id, short) = (run.id.to_string(), run.id.short());
         let html = |path: &str| visitor.ask(Method::GET, path, &[(header::ACCEPT, "text/html")], b"").body;
         let link = format!("<a class=id href=\"/runs/{id}\">{short}</a>");
@@ -45,15 +45,15 @@ engines! {
         assert_eq!(visitor.json(&format!("/stickies/{stickie}")).data()["created_by_run_id"], json!(id));
     }
 
-    fn why_of_each_kind_leads_to_the_run_in_every_format(house: House) {
-        house.workflow("q");
-        house.role("coder");
-        house.act("set_task", json!({ "workflow": "q", "variant": "unit/go", "role": "coder" })).unwrap();
-        let hand = house.agent("bot");
+    fn why_of_each_kind_leads_to_the_run_in_every_format(env: TestEnv) {
+        env.workflow("q");
+        env.role("coder");
+        env.act("set_task", json!({ "workflow": "q", "variant": "unit/go", "role": "coder" })).unwrap();
+        let hand = env.agent("bot");
         let capabilities = ["set_label", "set_package", "add_link", "set_conversation", "set_testcase", "queue_add", "set_board"];
-        house.act("set_agent", json!({ "handle": "bot", "capabilities": capabilities })).unwrap();
-        house.task("q", "unit/next");
-        let run = hand.starts_on("unit/go");
+        env.act("set_agent", json!({ "handle": "bot", "capabilities": capabilities })).unwrap();
+        env.task("q", "unit/next");
+        let run = hand.start_run_on("unit/go");
         let mut made = Vec::new();
         for (action, input) in [
             ("set_label", json!({ "key": "k", "name": "K" })),
@@ -66,7 +66,7 @@ engines! {
         ] {
             run.act(action, input).unwrap();
         }
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         let shown = visitor.json(&format!("/runs/{}", run.id)).data();
         for touch in shown["touches"].as_array().unwrap().iter().filter(|touch| touch["resource_type"] != "task") {
             made.push(touch["resource_type"].as_str().unwrap().to_owned());

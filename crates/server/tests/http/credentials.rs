@@ -4,12 +4,12 @@ use axum::http::{HeaderValue, Method, header};
 use serde_json::json;
 use trackway_domain::words::RunStatus;
 use trackway_server::{Question, login};
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::{Heard, Visitor, heard};
 
-fn login_code(house: &House) -> String {
-    house.act("create_token", json!({ "scope": "login" })).unwrap()["token"].as_str().unwrap().to_owned()
+fn login_code(env: &TestEnv) -> String {
+    env.act("create_token", json!({ "scope": "login" })).unwrap()["token"].as_str().unwrap().to_owned()
 }
 
 fn follow(visitor: &Visitor, query: &str) -> Heard {
@@ -26,47 +26,47 @@ fn visit(visitor: &Visitor, method: Method, host: &str, query: &str) -> Heard {
 }
 
 engines! {
-    fn nobody_gets_in_without_a_credential(house: House) {
-        let visitor = Visitor::nobody(&house);
+    fn nobody_gets_in_without_a_credential(env: TestEnv) {
+        let visitor = Visitor::nobody(&env);
         for path in ["/", "/whoami", "/runs", "/nothing", "/api/v1/run/list", "/api/openapi.json"] {
             let refused = visitor.json(path);
             assert_eq!((refused.status, refused.header("www-authenticate")), (401, "Bearer realm=\"trackway\""), "{path}");
         }
         for token in ["trw_0000", "", "x".repeat(10_000).as_str()] {
-            let visitor = Visitor { token: Some(token.to_owned()), ..Visitor::nobody(&house) };
+            let visitor = Visitor { token: Some(token.to_owned()), ..Visitor::nobody(&env) };
             assert_eq!(visitor.json("/whoami").status, 401, "{token}");
         }
         let basic = visitor.ask(Method::GET, "/whoami", &[(header::AUTHORIZATION, "Basic eDp5")], b"");
         assert_eq!(basic.status, 401);
     }
 
-    fn a_runs_token_opens_nothing_once_it_is_over(house: House) {
-        let run = house.agent("ada").starts();
-        let visitor = Visitor::run(&house, &run);
+    fn a_runs_token_opens_nothing_once_it_is_over(env: TestEnv) {
+        let run = env.agent("ada").start_run();
+        let visitor = Visitor::run(&env, &run);
         assert_eq!(visitor.json("/whoami").status, 200);
-        run.ends(RunStatus::Completed);
+        run.end(RunStatus::Completed);
         let refused = visitor.json("/whoami");
         assert_eq!(refused.status, 401);
         assert_eq!(refused.json()["error"]["message"], "the run is completed: its token ended with it");
     }
 
-    fn a_token_for_reading_reads(house: House) {
-        let token = house.act("create_token", json!({ "scope": "read" })).unwrap()["token"].as_str().unwrap().to_owned();
-        let visitor = Visitor { token: Some(token), ..Visitor::nobody(&house) };
+    fn a_token_for_reading_reads(env: TestEnv) {
+        let token = env.act("create_token", json!({ "scope": "read" })).unwrap()["token"].as_str().unwrap().to_owned();
+        let visitor = Visitor { token: Some(token), ..Visitor::nobody(&env) };
         assert_eq!(visitor.json("/runs").status, 200);
         let refused = visitor.act("/notes/actions/create_note", &json!({ "studio": "main", "title": "t" }));
         assert_eq!((refused.status, refused.json()["error"]["message"].clone()), (403, json!("the token is for reading only")));
         // What it may not do is not offered.
-        house.workflow("ops");
-        house.act("set_task", json!({ "workflow": "ops", "variant": "lint" })).unwrap();
+        env.workflow("ops");
+        env.act("set_task", json!({ "workflow": "ops", "variant": "lint" })).unwrap();
         assert!(!visitor.html("/tasks/lint").body.contains("<form method=post action=\"/tasks/"));
         assert!(!visitor.markdown("/tasks/lint").body.contains("set_task"));
     }
 
-    fn a_login_link_works_once(house: House) {
-        let visitor = Visitor::nobody(&house);
-        let code = login_code(&house);
-        let bearer = Visitor { token: Some(code.clone()), ..Visitor::nobody(&house) };
+    fn a_login_link_works_once(env: TestEnv) {
+        let visitor = Visitor::nobody(&env);
+        let code = login_code(&env);
+        let bearer = Visitor { token: Some(code.clone()), ..Visitor::nobody(&env) };
         assert_eq!(bearer.json("/whoami").status, 401, "a link is not a credential");
 
         // Who only looks does not use it up.
@@ -98,17 +98,17 @@ engines! {
         assert_eq!(ask(Method::POST, create, &[form, (header::ORIGIN, "http://127.0.0.1:7878")]).status, 200);
     }
 
-    fn a_link_leads_nowhere_else(house: House) {
+    fn a_link_leads_nowhere_else(env: TestEnv) {
         for to in ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/%09/evil.example/x", "/%00", "/%0a/evil.example", "/%7f"] {
-            let followed = follow(&Visitor::nobody(&house), &format!("code={}&to={to}", login_code(&house)));
+            let followed = follow(&Visitor::nobody(&env), &format!("code={}&to={to}", login_code(&env)));
             assert_eq!(followed.header("location"), "/", "{to}");
         }
     }
 
-    fn records_on_two_ports_keep_their_own_logins(house: House) {
-        let visitor = Visitor::nobody(&house);
+    fn records_on_two_ports_keep_their_own_logins(env: TestEnv) {
+        let visitor = Visitor::nobody(&env);
         let cookies: Vec<String> = ["127.0.0.1:7878", "127.0.0.1:7979", "trackway.example"].map(|host| {
-            let followed = visit(&visitor, Method::GET, host, &format!("code={}", login_code(&house)));
+            let followed = visit(&visitor, Method::GET, host, &format!("code={}", login_code(&env)));
             followed.header("set-cookie").split(';').next().unwrap().to_owned()
         }).to_vec();
         let names: Vec<&str> = cookies.iter().map(|cookie| cookie.split('=').next().unwrap()).collect();
@@ -118,9 +118,9 @@ engines! {
         assert_eq!([ask("localhost:7979", &all), ask("localhost:7979", &cookies[0]), ask("localhost:7979", "trackway_7878=trw_no; trackway_7979=trw_no")], [200, 401, 401]);
     }
 
-    fn logging_out_is_a_button_on_every_page(house: House) {
-        let visitor = Visitor::nobody(&house);
-        let followed = follow(&visitor, &format!("code={}", login_code(&house)));
+    fn logging_out_is_a_button_on_every_page(env: TestEnv) {
+        let visitor = Visitor::nobody(&env);
+        let followed = follow(&visitor, &format!("code={}", login_code(&env)));
         let cookie = followed.header("set-cookie").split(';').next().unwrap().to_owned();
         let question = |method: Method, origin: &str| {
             let mut question = Question { method, path: "/logout".to_owned(), ..Question::default() };
@@ -144,9 +144,9 @@ engines! {
         assert!(out.status == 401 && !out.body.contains("Log out"), "{}", out.body);
     }
 
-    fn two_browsers_cannot_follow_one_link(house: House) {
-        let code = login_code(&house);
-        let sites: Vec<Visitor> = (0..8).map(|_| Visitor::nobody(&house)).collect();
+    fn two_browsers_cannot_follow_one_link(env: TestEnv) {
+        let code = login_code(&env);
+        let sites: Vec<Visitor> = (0..8).map(|_| Visitor::nobody(&env)).collect();
         let statuses: Vec<u16> = std::thread::scope(|scope| {
             let threads: Vec<_> = sites.iter().map(|visitor| scope.spawn(|| follow(visitor, &format!("code={code}")).status)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -2,7 +2,7 @@
 
 use axum::http::{Method, header};
 use serde_json::{Value, json};
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::{Heard, Visitor};
 
@@ -12,38 +12,38 @@ fn submit(visitor: &Visitor, path: &str, form: &str) -> Heard {
 }
 
 engines! {
-    fn a_token_is_shown_to_the_browser_that_made_it(house: House) {
-        house.workflow("unit");
-        house.task("unit", "unit/go");
-        house.agent("bob");
-        let visitor = Visitor::person(&house);
+    fn a_token_is_shown_to_the_browser_that_made_it(env: TestEnv) {
+        env.workflow("unit");
+        env.task("unit", "unit/go");
+        env.agent("bob");
+        let visitor = Visitor::person(&env);
         let made = submit(&visitor, "/tokens/actions/create_token", "name=laptop");
         assert_eq!((made.status, made.header("content-type")), (200, "text/html; charset=utf-8"), "{}", made.body);
         let (_, after) = made.body.split_once("<dt>token</dt><dd>").unwrap();
         let token = after.split('<').next().unwrap().to_owned();
-        assert_eq!(Visitor { token: Some(token), ..Visitor::nobody(&house) }.json("/whoami").status, 200);
+        assert_eq!(Visitor { token: Some(token), ..Visitor::nobody(&env) }.json("/whoami").status, 200);
         assert!(made.body.contains("<a href=\"/tokens\">/tokens</a>"), "{}", made.body);
 
         let holds_token = |heard: &Heard| heard.status == 200 && heard.body.contains("<dt>token</dt><dd>trw_");
         assert!(holds_token(&submit(&visitor, "/agents/bob/actions/start_run", "task=unit/go")));
         assert!(holds_token(&submit(&visitor, "/tasks/unit/go/actions/claim", "agent=bob")));
-        house.task("unit", "unit/lint");
-        house.act("queue_add", json!({ "task": "unit/lint" })).unwrap();
-        house.agent("cat");
+        env.task("unit", "unit/lint");
+        env.act("queue_add", json!({ "task": "unit/lint" })).unwrap();
+        env.agent("cat");
         let taken = submit(&visitor, "/queue/actions/queue_take", "agent=cat");
         assert!(holds_token(&taken), "{} {}", taken.status, taken.body);
         // What holds none leads on, as before.
         assert_eq!(submit(&visitor, "/queue/actions/queue_take", "agent=cat").status, 303);
     }
 
-    fn what_is_taken_out_of_a_form_is_cleared(house: House) {
-        house.workflow("unit");
-        house.act("set_label", json!({ "key": "k", "name": "K" })).unwrap();
-        house.act("set_task", json!({
+    fn what_is_taken_out_of_a_form_is_cleared(env: TestEnv) {
+        env.workflow("unit");
+        env.act("set_label", json!({ "key": "k", "name": "K" })).unwrap();
+        env.act("set_task", json!({
             "workflow": "unit", "variant": "unit/go", "title": "Old", "description": "long", "timeout": "90m",
             "tags": ["a", "b"], "labels": ["k"], "recurring": true, "archived": true, "priority": "P1",
         })).unwrap();
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         let page = visitor.html("/tasks/unit/go").body;
         for prefilled in [
             "<input type=hidden name=\"recurring\" value=false><label class=check><input type=checkbox name=\"recurring\" value=true checked>",
@@ -68,20 +68,20 @@ engines! {
         assert_eq!(submit(&visitor, set, "title=Late&if_revision=2").status, 409);
     }
 
-    fn a_form_of_another_thing_does_not_begin_with_this_one(house: House) {
-        house.act("set_board", json!({ "name": "wall", "background": "bricks" })).unwrap();
-        let page = Visitor::person(&house).html("/boards/wall").body;
+    fn a_form_of_another_thing_does_not_begin_with_this_one(env: TestEnv) {
+        env.act("set_board", json!({ "name": "wall", "background": "bricks" })).unwrap();
+        let page = Visitor::person(&env).html("/boards/wall").body;
         let (_, form) = page.split_once("/boards/wall/actions/set_stickie\">").unwrap();
         assert!(!form.split("</form>").next().unwrap().contains("value=\"wall\""), "{form}");
     }
 
-    fn what_can_be_done_with_a_thing_is_on_its_page(house: House) {
-        house.workflow("unit");
-        house.task("unit", "unit/go");
-        house.task("unit", "unit/lint");
-        let link = house.act("add_link", json!({ "from": "unit/go", "to": "unit/lint", "type": "blocks" })).unwrap();
-        let talk = house.act("set_conversation", json!({ "title": "talk" })).unwrap()["id"].as_str().unwrap().to_owned();
-        let visitor = Visitor::person(&house);
+    fn what_can_be_done_with_a_thing_is_on_its_page(env: TestEnv) {
+        env.workflow("unit");
+        env.task("unit", "unit/go");
+        env.task("unit", "unit/lint");
+        let link = env.act("add_link", json!({ "from": "unit/go", "to": "unit/lint", "type": "blocks" })).unwrap();
+        let talk = env.act("set_conversation", json!({ "title": "talk" })).unwrap()["id"].as_str().unwrap().to_owned();
+        let visitor = Visitor::person(&env);
         let talk = format!("/conversations/{talk}");
         for (page, action) in [("/tokens", "revoke_token"), ("/tasks/unit/go", "delete_link"), (talk.as_str(), "send_message"), ("/cleanup", "cleanup_leases"), ("/import", "import_beads")] {
             let html = visitor.html(page);
@@ -98,11 +98,11 @@ engines! {
         assert_eq!(visitor.json("/tokens").status, 401);
     }
 
-    fn the_lines_of_a_text_stay_lines_in_its_form(house: House) {
-        house.act("set_board", json!({ "name": "wall", "guidelines": "first\nsecond" })).unwrap();
+    fn the_lines_of_a_text_stay_lines_in_its_form(env: TestEnv) {
+        env.act("set_board", json!({ "name": "wall", "guidelines": "first\nsecond" })).unwrap();
         let said = json!({ "board": "wall", "name": "one", "note": "first\nsecond", "code": "a\nb" });
-        let stickie = house.act("set_stickie", said).unwrap()["id"].as_str().unwrap().to_owned();
-        let visitor = Visitor::person(&house);
+        let stickie = env.act("set_stickie", said).unwrap()["id"].as_str().unwrap().to_owned();
+        let visitor = Visitor::person(&env);
         let form = visitor.html(&format!("/stickies/{stickie}/actions/update_stickie")).body;
         for (name, text) in [("note", "first\nsecond"), ("code", "a\nb")] {
             assert!(form.contains(&format!("<textarea name=\"{name}\" rows=5>\n{text}</textarea>")), "{form}");

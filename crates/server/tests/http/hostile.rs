@@ -1,7 +1,7 @@
 //! What people and models write cannot become a key, a tag, a line or a command of a page.
 
 use serde_json::{Value, json};
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
@@ -21,15 +21,15 @@ const HOSTILE: &[&str] = &[
 ];
 
 engines! {
-    fn hostile_text_stays_text_on_every_page(house: House) {
-        house.workflow("w");
-        let visitor = Visitor::person(&house);
+    fn hostile_text_stays_text_on_every_page(env: TestEnv) {
+        env.workflow("w");
+        let visitor = Visitor::person(&env);
         for (number, text) in HOSTILE.iter().enumerate() {
-            let note = house.act("create_note", json!({ "studio": "main", "title": text, "body": text })).unwrap();
-            let decision = house.act("create_decision", json!({ "studio": "main", "question": text, "options": [text] })).unwrap();
+            let note = env.act("create_note", json!({ "studio": "main", "title": text, "body": text })).unwrap();
+            let decision = env.act("create_decision", json!({ "studio": "main", "question": text, "options": [text] })).unwrap();
             let variant = format!("t{number}");
-            house.act("set_task", json!({ "workflow": "w", "variant": variant, "title": text, "description": text })).unwrap();
-            house.act("send_message", json!({ "body": text, "title": text })).unwrap();
+            env.act("set_task", json!({ "workflow": "w", "variant": variant, "title": text, "description": text })).unwrap();
+            env.act("send_message", json!({ "body": text, "title": text })).unwrap();
             let note = note["id"].as_str().unwrap().to_owned();
             for path in [
                 format!("/notes/{note}"),
@@ -57,8 +57,8 @@ engines! {
         }
     }
 
-    fn a_hostile_path_is_said_back_as_text(house: House) {
-        let visitor = Visitor::person(&house);
+    fn a_hostile_path_is_said_back_as_text(env: TestEnv) {
+        let visitor = Visitor::person(&env);
         for path in ["/<script>alert(1)</script>", "/runs/<img src=x onerror=alert(1)>", "/runs?<script>=1", "/why?of=<script>alert(1)</script>"] {
             let html = visitor.html(path);
             assert!(html.status == 404 || html.status == 422, "{path}: {}", html.status);

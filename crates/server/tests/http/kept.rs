@@ -3,20 +3,20 @@
 use axum::http::{Method, header};
 use serde_json::json;
 use trackway_domain::words::RunStatus;
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
 engines! {
-    fn whatever_is_written_by_whomever_is_on_the_next_page(house: House) {
-        let visitor = Visitor::person(&house);
+    fn whatever_is_written_by_whomever_is_on_the_next_page(env: TestEnv) {
+        let visitor = Visitor::person(&env);
         let page = || visitor.markdown("/notes").body;
         assert_eq!(page(), page());
         for number in 0..20 {
             let title = format!("number-{number}");
             assert!(!page().contains(&title));
             // By another connection than any of the site's, as another process has one.
-            house.act("create_note", json!({ "studio": "main", "title": title })).unwrap();
+            env.act("create_note", json!({ "studio": "main", "title": title })).unwrap();
             assert!(page().contains(&title), "{title}");
             let by_site = format!("site-{number}");
             assert!(!page().contains(&by_site));
@@ -25,13 +25,13 @@ engines! {
         }
     }
 
-    fn many_who_look_while_one_writes_never_see_the_past(house: House) {
-        let visitor = Visitor::person(&house);
+    fn many_who_look_while_one_writes_never_see_the_past(env: TestEnv) {
+        let visitor = Visitor::person(&env);
         let written = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 1..=60 {
-                    house.act("create_note", json!({ "studio": "main", "title": format!("number-{number}") })).unwrap();
+                    env.act("create_note", json!({ "studio": "main", "title": format!("number-{number}") })).unwrap();
                     written.store(number, std::sync::atomic::Ordering::SeqCst);
                 }
             });
@@ -47,10 +47,10 @@ engines! {
         });
     }
 
-    fn a_page_is_of_one_caller_in_one_form_and_ends_with_the_token(house: House) {
-        let visitor = Visitor::person(&house);
-        let run = house.agent("zoe").starts();
-        let agent = Visitor { site: visitor.site.clone(), ..Visitor::run(&house, &run) };
+    fn a_page_is_of_one_caller_in_one_form_and_ends_with_the_token(env: TestEnv) {
+        let visitor = Visitor::person(&env);
+        let run = env.agent("zoe").start_run();
+        let agent = Visitor { site: visitor.site.clone(), ..Visitor::run(&env, &run) };
         let stranger = Visitor { site: visitor.site.clone(), token: None };
         for _ in 0..2 {
             assert!(visitor.markdown("/whoami").body.contains("You are ada"));
@@ -62,7 +62,7 @@ engines! {
             assert_eq!((head.status, head.body.as_str()), (200, ""));
             assert_eq!(visitor.markdown("/whoami.json").data()["actor"]["handle"], "ada");
         }
-        run.ends(RunStatus::Completed);
+        run.end(RunStatus::Completed);
         assert_eq!(agent.markdown("/whoami").status, 401);
     }
 }

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 use trackway_domain::words::RunStatus;
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
 engines! {
-    fn every_list_leads_to_its_things(house: House) {
+    fn every_list_leads_to_its_things(env: TestEnv) {
         for (action, input) in [
             ("set_agent", json!({ "handle": "bob" })),
             ("set_workflow", json!({ "name": "unit" })),
@@ -16,9 +16,9 @@ engines! {
             ("set_label", json!({ "key": "k", "name": "K" })),
             ("set_board", json!({ "name": "wall" })),
         ] {
-            house.act(action, input).unwrap();
+            env.act(action, input).unwrap();
         }
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         for (list, one) in [
             ("/agents", "/agents/bob"), ("/workflows", "/workflows/unit"), ("/workspaces", "/workspaces/shop"), ("/roles", "/roles/coder"),
             ("/labels", "/labels/k"), ("/studios", "/studios/main"), ("/people", "/people/ada"), ("/boards", "/boards/wall"),
@@ -29,19 +29,19 @@ engines! {
         }
     }
 
-    fn an_event_leads_to_what_it_is_about(house: House) {
-        let note = house.act("create_note", json!({ "studio": "main", "title": "seen" })).unwrap()["id"].as_str().unwrap().to_owned();
-        let visitor = Visitor::person(&house);
+    fn an_event_leads_to_what_it_is_about(env: TestEnv) {
+        let note = env.act("create_note", json!({ "studio": "main", "title": "seen" })).unwrap()["id"].as_str().unwrap().to_owned();
+        let visitor = Visitor::person(&env);
         assert!(visitor.html("/events").body.contains(&format!("<a href=\"/notes/{note}\">main/notes/seen</a>")));
         assert!(visitor.markdown("/events").body.contains(&format!("[main/notes/seen](/notes/{note})")));
     }
 
-    fn every_thing_leads_to_why_it_is_there(house: House) {
-        house.workflow("unit");
-        house.task("unit", "unit/go");
-        let run = house.agent("bob").starts_on("unit/go");
+    fn every_thing_leads_to_why_it_is_there(env: TestEnv) {
+        env.workflow("unit");
+        env.task("unit", "unit/go");
+        let run = env.agent("bob").start_run_on("unit/go");
         let note = run.act("create_note", json!({ "studio": "main", "title": "n" })).unwrap()["id"].as_str().unwrap().to_owned();
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         for path in [format!("/notes/{note}"), format!("/runs/{}", run.id), "/tasks/unit/go".into(), "/agents/bob".into(), "/workflows/unit".into(), "/studios/main".into(), "/people/ada".into()] {
             let id = visitor.json(&path).data()["id"].as_str().unwrap().to_owned();
             let page = visitor.html(&path).body;
@@ -52,13 +52,13 @@ engines! {
         assert!(visitor.html("/notes").body.contains("<footer><a href=\"/why\">"));
     }
 
-    fn a_run_leads_to_what_caused_it(house: House) {
-        house.workflow("unit");
-        house.task("unit", "unit/go");
-        house.agent("bob");
-        house.act("queue_add", json!({ "task": "unit/go" })).unwrap();
-        let run = house.act("queue_take", json!({ "agent": "bob" })).unwrap()[0]["run_id"].as_str().unwrap().to_owned();
-        let visitor = Visitor::person(&house);
+    fn a_run_leads_to_what_caused_it(env: TestEnv) {
+        env.workflow("unit");
+        env.task("unit", "unit/go");
+        env.agent("bob");
+        env.act("queue_add", json!({ "task": "unit/go" })).unwrap();
+        let run = env.act("queue_take", json!({ "agent": "bob" })).unwrap()[0]["run_id"].as_str().unwrap().to_owned();
+        let visitor = Visitor::person(&env);
         let data = visitor.json(&format!("/runs/{run}")).data();
         let (kind, id) = (data["cause_kind"].as_str().unwrap(), data["cause_id"].as_str().unwrap());
         assert_eq!(kind, "queue_item");
@@ -69,21 +69,21 @@ engines! {
         }
     }
 
-    fn what_went_wrong_is_shown_as_it_was_said(house: House) {
-        let run = house.agent("bob").starts();
-        house.act("end_run", json!({ "run": run.id, "status": "failed", "error": "expected *a* at\n# line 2" })).unwrap();
-        let page = Visitor::person(&house).html(&format!("/runs/{}", run.id)).body;
+    fn what_went_wrong_is_shown_as_it_was_said(env: TestEnv) {
+        let run = env.agent("bob").start_run();
+        env.act("end_run", json!({ "run": run.id, "status": "failed", "error": "expected *a* at\n# line 2" })).unwrap();
+        let page = Visitor::person(&env).html(&format!("/runs/{}", run.id)).body;
         assert!(page.contains("<pre tabindex=0>expected *a* at\n# line 2</pre>"), "{page}");
     }
 
-    fn the_overview_counts_all_that_runs(house: House) {
-        house.workflow("unit");
-        house.act("set_task", json!({ "workflow": "unit", "variant": "unit/go", "recurring": true })).unwrap();
-        let runs: Vec<_> = (0..7).map(|number| house.agent(&format!("a{number}")).starts()).collect();
-        runs[0].ends(RunStatus::Completed);
-        house.act("queue_add", json!({ "task": "unit/go" })).unwrap();
-        house.act("queue_add", json!({ "task": "unit/go", "not_before": "2999-01-01T00:00:00Z" })).unwrap();
-        let visitor = Visitor::person(&house);
+    fn the_overview_counts_all_that_runs(env: TestEnv) {
+        env.workflow("unit");
+        env.act("set_task", json!({ "workflow": "unit", "variant": "unit/go", "recurring": true })).unwrap();
+        let runs: Vec<_> = (0..7).map(|number| env.agent(&format!("a{number}")).start_run()).collect();
+        runs[0].end(RunStatus::Completed);
+        env.act("queue_add", json!({ "task": "unit/go" })).unwrap();
+        env.act("queue_add", json!({ "task": "unit/go", "not_before": "2999-01-01T00:00:00Z" })).unwrap();
+        let visitor = Visitor::person(&env);
         assert_eq!(visitor.json("/").data()["running_total"], 6);
         let page = visitor.html("/").body;
         for (to, value, label) in [("/runs?status=running", 6, "running"), ("/queue?status=ready", 1, "ready"), ("/queue?status=waiting", 1, "waiting")] {
@@ -92,18 +92,18 @@ engines! {
         }
     }
 
-    fn a_task_leads_to_what_an_agent_would_be_told(house: House) {
-        house.workflow("unit");
-        house.task("unit", "unit/go");
-        let visitor = Visitor::person(&house);
+    fn a_task_leads_to_what_an_agent_would_be_told(env: TestEnv) {
+        env.workflow("unit");
+        env.task("unit", "unit/go");
+        let visitor = Visitor::person(&env);
         assert!(visitor.html("/tasks/unit/go").body.contains("<a href=\"/wake?task=unit/go\">What an agent would be told</a>"));
         let asked = visitor.html("/wake");
         assert_eq!(asked.status, 200);
         assert!(asked.body.contains("<form class=ask action=\"/wake\">") && asked.body.contains("<input name=\"task\""), "{}", asked.body);
     }
 
-    fn a_question_that_failed_can_be_asked_again(house: House) {
-        let visitor = Visitor::person(&house);
+    fn a_question_that_failed_can_be_asked_again(env: TestEnv) {
+        let visitor = Visitor::person(&env);
         for (path, status, field, said) in [
             ("/why?of=no-such-thing", 404, "of", "no-such-thing"),
             ("/search?words=%22open", 422, "words", "&quot;open"),
@@ -115,55 +115,55 @@ engines! {
         }
     }
 
-    fn an_empty_list_says_what_helps(house: House) {
-        let page = Visitor::person(&house).markdown("/runs").body;
+    fn an_empty_list_says_what_helps(env: TestEnv) {
+        let page = Visitor::person(&env).markdown("/runs").body;
         assert!(page.contains("`trackway connect claude-code`") && page.contains("`trackway ingest`") && !page.contains("demo"), "{page}");
     }
 
-    fn doors_speak_of_themselves(house: House) {
-        house.workflow("unit");
-        house.task("unit", "unit/go");
-        let visitor = Visitor::person(&house);
+    fn doors_speak_of_themselves(env: TestEnv) {
+        env.workflow("unit");
+        env.task("unit", "unit/go");
+        let visitor = Visitor::person(&env);
         let limit = visitor.json("/tasks?limit=0").json()["error"]["message"].clone();
         assert_eq!(limit, "limit is from 1 to 10000, not 0");
         let missing = visitor.json("/tasks/zzzzzzzz").json()["error"].clone();
         assert_eq!(missing["hint"], "/tasks");
-        let note = house.act("create_note", json!({ "studio": "main", "title": "n" })).unwrap()["id"].as_str().unwrap().to_owned();
+        let note = env.act("create_note", json!({ "studio": "main", "title": "n" })).unwrap()["id"].as_str().unwrap().to_owned();
         assert!(!visitor.html(&format!("/notes/{note}")).body.contains("standard input"));
         assert!(!visitor.json("/api/openapi.json").body.contains("standard input"));
         let api = visitor.html("/api").body;
         assert!(api.contains("<code>run/show</code>") && !api.contains("href=\"/api/v1/run/show\"") && api.contains("href=\"/api/v1/run/list\""));
     }
 
-    fn sums_are_the_same_on_both_engines(house: House) {
-        house.workflow("unit");
-        house.task("unit", "unit/go");
-        let ada = house.agent("bob");
-        for run in [ada.starts_on("unit/go"), ada.starts()] {
+    fn sums_are_the_same_on_both_engines(env: TestEnv) {
+        env.workflow("unit");
+        env.task("unit", "unit/go");
+        let ada = env.agent("bob");
+        for run in [ada.start_run_on("unit/go"), ada.start_run()] {
             for cost in [0.1, 0.2, 0.3, 0.7, 0.000_000_15] {
                 run.act("record_usage", json!({ "run": run.id, "model": "m", "cost": cost })).unwrap();
             }
         }
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         let by_task = visitor.json("/usage?by=task").data();
         let rows: Vec<_> = by_task.as_array().unwrap().iter().map(|row| (row["key"].clone(), row["cost"].to_string())).collect();
         assert_eq!(rows, [(json!("unit/go"), "1.30000015".to_owned()), (json!(null), "1.30000015".to_owned())]);
         assert_eq!(visitor.json("/runs/last").data()["cost"].to_string(), "1.30000015");
     }
 
-    fn what_belongs_together_leads_to_each_other(house: House) {
+    fn what_belongs_together_leads_to_each_other(env: TestEnv) {
         let id = |made: &serde_json::Value| made["id"].as_str().unwrap().to_owned();
-        house.act("set_board", json!({ "name": "wall" })).unwrap();
-        let [one, two] = ["one", "two"].map(|name| id(&house.act("set_stickie", json!({ "board": "wall", "name": name })).unwrap()));
-        house.act("relate_stickies", json!({ "from": one, "to": two, "type": "CAUSES" })).unwrap();
-        let talk = id(&house.act("set_conversation", json!({ "title": "talk" })).unwrap());
-        let experiment = id(&house.act("set_experiment", json!({ "title": "try", "conversation": talk })).unwrap());
-        house.act("set_role", json!({ "name": "coder", "title": "Writes code" })).unwrap();
-        house.agent("bob");
+        env.act("set_board", json!({ "name": "wall" })).unwrap();
+        let [one, two] = ["one", "two"].map(|name| id(&env.act("set_stickie", json!({ "board": "wall", "name": name })).unwrap()));
+        env.act("relate_stickies", json!({ "from": one, "to": two, "type": "CAUSES" })).unwrap();
+        let talk = id(&env.act("set_conversation", json!({ "title": "talk" })).unwrap());
+        let experiment = id(&env.act("set_experiment", json!({ "title": "try", "conversation": talk })).unwrap());
+        env.act("set_role", json!({ "name": "coder", "title": "Writes code" })).unwrap();
+        env.agent("bob");
         for content in ["a", "b"] {
-            house.act("set_scratchpad", json!({ "agent": "bob", "content": content })).unwrap();
+            env.act("set_scratchpad", json!({ "agent": "bob", "content": content })).unwrap();
         }
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         let leads = |from: &str, to: &str| {
             let page = visitor.html(from).body;
             assert!(page.contains(to), "{from} does not hold {to}: {page}");

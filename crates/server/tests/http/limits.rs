@@ -1,14 +1,14 @@
 //! Limits of a run over HTTP: set with JSON, shown on pages.
 
 use serde_json::{Value, json};
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
 engines! {
-    fn limits_are_set_with_json_and_shown_on_pages(house: House) {
-        house.workflow("build");
-        let visitor = Visitor::person(&house);
+    fn limits_are_set_with_json_and_shown_on_pages(env: TestEnv) {
+        env.workflow("build");
+        let visitor = Visitor::person(&env);
         let act = |action: &str, input: Value| {
             let heard = visitor.act(&format!("/api/v1/actions/{action}"), &input);
             assert_eq!(heard.status, 200, "{}", heard.body);

@@ -3,13 +3,13 @@
 use axum::http::{Method, header};
 use serde_json::{Value, json};
 use trackway_server::nouns::NOUNS;
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
 /// One thing of every kind that has a page, and where it is.
-fn furnished(house: &House) -> Vec<String> {
-    let act = |action: &str, input: Value| house.act(action, input).unwrap();
+fn furnished(env: &TestEnv) -> Vec<String> {
+    let act = |action: &str, input: Value| env.act(action, input).unwrap();
     let id = |value: &Value| value["id"].as_str().unwrap().to_owned();
     act("set_role", json!({ "name": "coder" }));
     act("set_workflow", json!({ "name": "unit" }));
@@ -86,10 +86,10 @@ fn furnished(house: &House) -> Vec<String> {
 }
 
 engines! {
-    fn a_link_leads_to_its_tasks(house: House) {
-        furnished(&house);
-        house.act("add_link", json!({ "from": "unit/go", "to": "unit/go.md", "type": "blocks" })).unwrap();
-        let visitor = Visitor::person(&house);
+    fn a_link_leads_to_its_tasks(env: TestEnv) {
+        furnished(&env);
+        env.act("add_link", json!({ "from": "unit/go", "to": "unit/go.md", "type": "blocks" })).unwrap();
+        let visitor = Visitor::person(&env);
         let page = visitor.markdown("/tasks/unit/go").body;
         assert!(page.contains("| [unit/go](/tasks/unit/go) | blocks | [unit/go.md](/tasks/unit/go.md) |"), "{page}");
         let action = visitor.markdown("/tasks/unit/go/actions/add_link").body;
@@ -97,22 +97,22 @@ engines! {
         assert!(action.contains("(one of blocks, "), "{action}");
     }
 
-    fn a_page_takes_the_name_it_goes_by(house: House) {
-        let visitor = Visitor::person(&house);
+    fn a_page_takes_the_name_it_goes_by(env: TestEnv) {
+        let visitor = Visitor::person(&env);
         let note = |studio: &str| visitor.act("/studios/main/actions/create_note", &json!({ "studio": studio, "title": studio })).status;
         assert_eq!((note("main"), note("other")), (200, 422));
     }
 
-    fn what_is_done_on_the_page_of_the_last_run_is_done_to_that_one(house: House) {
-        let first = house.agent("bob").starts().id.to_string();
-        let page = Visitor::person(&house).html("/runs/last").body;
+    fn what_is_done_on_the_page_of_the_last_run_is_done_to_that_one(env: TestEnv) {
+        let first = env.agent("bob").start_run().id.to_string();
+        let page = Visitor::person(&env).html("/runs/last").body;
         assert!(page.contains(&format!("action=\"/runs/{first}/actions/cancel_run\"")), "{page}");
         assert!(!page.contains("/runs/last/actions"), "{page}");
     }
 
-    fn every_page_is_there_in_every_form(house: House) {
-        let paths = furnished(&house);
-        let visitor = Visitor::person(&house);
+    fn every_page_is_there_in_every_form(env: TestEnv) {
+        let paths = furnished(&env);
+        let visitor = Visitor::person(&env);
         for path in &paths {
             let json = visitor.json(path);
             assert_eq!((json.status, json.header("content-type")), (200, "application/json"), "{path}: {}", json.body);
@@ -128,14 +128,14 @@ engines! {
         }
     }
 
-    fn all_links_of_all_pages_resolve(house: House) {
-        let mut paths = furnished(&house);
-        let run = house.agent("zoe").starts();
-        run.notes("main", "made in a run", "b");
+    fn all_links_of_all_pages_resolve(env: TestEnv) {
+        let mut paths = furnished(&env);
+        let run = env.agent("zoe").start_run();
+        run.create_note("main", "made in a run", "b");
         paths.push(format!("/runs/{}", run.id));
-        house.act("set_package", json!({ "role": "coder", "task": "unit/go" })).unwrap();
-        house.act("set_board", json!({ "name": "pinned", "task": "unit/go" })).unwrap();
-        let visitor = Visitor::person(&house);
+        env.act("set_package", json!({ "role": "coder", "task": "unit/go" })).unwrap();
+        env.act("set_board", json!({ "name": "pinned", "task": "unit/go" })).unwrap();
+        let visitor = Visitor::person(&env);
         let mut links = std::collections::BTreeMap::new();
         for path in &paths {
             let page = visitor.html(path).body;
@@ -150,9 +150,9 @@ engines! {
         assert_eq!(broken, Vec::<(&String, &String)>::new());
     }
 
-    fn every_page_and_action_is_offered_only_where_it_works(house: House) {
-        let paths = furnished(&house);
-        let visitor = Visitor::person(&house);
+    fn every_page_and_action_is_offered_only_where_it_works(env: TestEnv) {
+        let paths = furnished(&env);
+        let visitor = Visitor::person(&env);
         for path in paths.iter().filter(|path| !path.contains('?') && path.as_str() != "/") {
             for offer in visitor.json(&format!("{path}/actions")).data().as_array().unwrap() {
                 let described = visitor.json(offer["path"].as_str().unwrap());
@@ -161,14 +161,14 @@ engines! {
         }
     }
 
-    fn a_report_is_found_by_its_task_and_by_its_id(house: House) {
-        furnished(&house);
+    fn a_report_is_found_by_its_task_and_by_its_id(env: TestEnv) {
+        furnished(&env);
         let say = |one_liner: &str| {
             let said = json!({ "agent": "bob", "task": "unit/go", "one_liner": one_liner, "tldr": "t", "content": "c" });
-            house.act("set_report", said).unwrap()["id"].as_str().unwrap().to_owned()
+            env.act("set_report", said).unwrap()["id"].as_str().unwrap().to_owned()
         };
         let (first, second) = (say("first"), say("second"));
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         let current = visitor.json("/reports/unit/go").data();
         assert_eq!((&current["id"], &current["others"][0]["id"]), (&json!(second), &json!(first)));
         assert_eq!(visitor.json(&format!("/reports/{}", &first[26..])).data()["one_liner"], "first");
@@ -179,9 +179,9 @@ engines! {
         assert_eq!(none.status, 404, "{}", none.body);
     }
 
-    fn an_ending_names_the_form_unless_it_belongs_to_the_name(house: House) {
-        furnished(&house);
-        let visitor = Visitor::person(&house);
+    fn an_ending_names_the_form_unless_it_belongs_to_the_name(env: TestEnv) {
+        furnished(&env);
+        let visitor = Visitor::person(&env);
         assert_eq!(visitor.html("/queue.json").header("content-type"), "application/json");
         assert_eq!(visitor.html("/tasks/unit/go.json").data()["variant"], "unit/go");
         // The variant itself ends so.
@@ -192,11 +192,11 @@ engines! {
         assert_eq!((missing.status, missing.json()["error"]["code"].clone()), (404, json!("not_found")));
     }
 
-    fn a_list_goes_on_where_it_says(house: House) {
+    fn a_list_goes_on_where_it_says(env: TestEnv) {
         for number in 1..=5 {
-            house.act("create_note", json!({ "studio": "main", "title": format!("n{number}") })).unwrap();
+            env.act("create_note", json!({ "studio": "main", "title": format!("n{number}") })).unwrap();
         }
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         let mut titles = Vec::new();
         let mut next = Some("/notes?limit=2".to_owned());
         while let Some(path) = next {
@@ -208,19 +208,19 @@ engines! {
         assert_eq!(titles, ["n5", "n4", "n3", "n2", "n1"]);
     }
 
-    fn sessions_go_on_where_they_say(house: House) {
+    fn sessions_go_on_where_they_say(env: TestEnv) {
         // A list that goes on before a time, not after a thing.
         let next = trackway_server::pages::next("/sessions", "limit=2&before=x", Some("--before 2026-03-01T09:00:00.000Z"));
         assert_eq!(next.as_deref(), Some("/sessions?limit=2&before=2026-03-01T09%3A00%3A00.000Z"));
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         assert_eq!(visitor.json(&next.unwrap()).data(), json!([]));
     }
 
-    fn another_tenants_things_are_nowhere(house: House) {
-        let paths = furnished(&house);
-        let other = house.another_tenant("other");
-        let token = house.act_as(&other, "create_token", json!({})).unwrap()["token"].as_str().unwrap().to_owned();
-        let visitor = Visitor { token: Some(token), ..Visitor::nobody(&house) };
+    fn another_tenants_things_are_nowhere(env: TestEnv) {
+        let paths = furnished(&env);
+        let other = env.another_tenant("other");
+        let token = env.act_as(&other, "create_token", json!({})).unwrap()["token"].as_str().unwrap().to_owned();
+        let visitor = Visitor { token: Some(token), ..Visitor::nobody(&env) };
         for path in paths.iter().filter(|path| path.matches('/').count() > 1 || path.starts_with("/why?of") || path.starts_with("/made?run")) {
             if matches!(path.as_str(), "/people/ada" | "/studios/main") {
                 continue; // It has its own of that name.
@@ -235,9 +235,9 @@ engines! {
         assert_eq!(visitor.json("/ready").data(), json!([]));
     }
 
-    fn parameters_that_make_no_sense_are_told_so(house: House) {
-        furnished(&house);
-        let visitor = Visitor::person(&house);
+    fn parameters_that_make_no_sense_are_told_so(env: TestEnv) {
+        furnished(&env);
+        let visitor = Visitor::person(&env);
         for (path, status) in [
             ("/runs?limit=0", 422),
             ("/runs?limit=abc", 422),
@@ -290,9 +290,9 @@ engines! {
         assert_eq!(meant["error"]["hint"], "did you mean \"status\"?");
     }
 
-    fn every_question_of_the_api_answers(house: House) {
-        furnished(&house);
-        let visitor = Visitor::person(&house);
+    fn every_question_of_the_api_answers(env: TestEnv) {
+        furnished(&env);
+        let visitor = Visitor::person(&env);
         let document = trackway_server::api::openapi();
         assert_eq!(document["openapi"], "3.1.0");
         for (path, operations) in document["paths"].as_object().unwrap() {

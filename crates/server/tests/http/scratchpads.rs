@@ -1,23 +1,23 @@
 //! An agent's scratchpad is for people, for the agent itself, and for agents that were granted it.
 
 use serde_json::{Value, json};
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
 const SECRET: &str = "oakum is in the shed";
 
 engines! {
-    fn another_agent_reads_a_scratchpad_only_with_a_grant(house: House) {
-        house.workflow("unit");
-        house.task("unit", "unit/go");
-        let bobs = house.agent("bob").starts_on("unit/go");
+    fn another_agent_reads_a_scratchpad_only_with_a_grant(env: TestEnv) {
+        env.workflow("unit");
+        env.task("unit", "unit/go");
+        let bobs = env.agent("bob").start_run_on("unit/go");
         for content in ["first", SECRET] {
             bobs.act("update_scratchpad", json!({ "content": content })).unwrap();
         }
         bobs.act("wake_run", json!({ "run": bobs.id })).unwrap();
-        let zoes = house.agent("zoe").starts();
-        let (person, bob, zoe) = (Visitor::person(&house), Visitor::run(&house, &bobs), Visitor::run(&house, &zoes));
+        let zoes = env.agent("zoe").start_run();
+        let (person, bob, zoe) = (Visitor::person(&env), Visitor::run(&env, &bobs), Visitor::run(&env, &zoes));
         let run = bobs.id.to_string();
         let closed = [
             "/api/v1/scratchpad/get?agent=bob".to_owned(),
@@ -53,7 +53,7 @@ engines! {
         // Its own, zoe reads.
         assert_eq!(zoe.json("/api/v1/scratchpad/get?agent=zoe").data()["content"], "");
         assert_eq!(zoe.json("/agents/zoe").status, 200);
-        house.act("set_agent", json!({ "handle": "zoe", "capabilities": ["read_scratchpads"] })).unwrap();
+        env.act("set_agent", json!({ "handle": "zoe", "capabilities": ["read_scratchpads"] })).unwrap();
         for path in &closed {
             assert_eq!(zoe.json(path).status, 200, "{path}");
         }

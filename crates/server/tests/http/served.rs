@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use trackway_actions::Core;
 use trackway_server::{Settings, Site, serve};
 use trackway_store::Store;
-use trackway_testkit::House;
+use trackway_testkit::TestEnv;
 
-pub fn site(house: &House) -> Site {
-    Site::new(Arc::new(Core::new(Store::open(house.database.url()).unwrap())))
+pub fn site(env: &TestEnv) -> Site {
+    Site::new(Arc::new(Core::new(Store::open(env.database.url()).unwrap())))
 }
 
 /// A server that listens on a free port.
@@ -28,12 +28,12 @@ pub struct Served {
 }
 
 impl Served {
-    pub fn with(house: &House, settings: Settings) -> Self {
+    pub fn with(env: &TestEnv, settings: Settings) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let site = site(house);
+        let site = site(env);
         let kept = site.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,7 +1,7 @@
 //! Pages for people stay light, however much there is, and lead to the rest.
 
 use serde_json::json;
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
@@ -9,8 +9,8 @@ use crate::visitor::Visitor;
 const PAGE_MAX: usize = 100_000;
 
 engines! {
-    fn a_run_shows_the_last_of_what_happened_and_leads_to_the_rest(house: House) {
-        let run = house.agent("ada").starts();
+    fn a_run_shows_the_last_of_what_happened_and_leads_to_the_rest(env: TestEnv) {
+        let run = env.agent("ada").start_run();
         for number in 1..=230 {
             let detail = format!("step {number} {}", "said <much> ".repeat(60));
             run.act("record_step", json!({ "run": run.id, "type": "shell", "detail": detail })).unwrap();
@@ -18,7 +18,7 @@ engines! {
         for number in 1..=110 {
             run.act("create_note", json!({ "studio": "main", "title": format!("note {number} {}", "of some length ".repeat(8)) })).unwrap();
         }
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         let path = format!("/runs/{}", run.id);
         let page = visitor.html(&path).body;
         assert!(page.len() < PAGE_MAX, "{}", page.len());
@@ -34,11 +34,11 @@ engines! {
         assert_eq!(visitor.json(&path).data()["steps"].as_array().unwrap().len(), 230);
     }
 
-    fn a_long_text_is_cut_and_changed_on_a_page_of_its_own(house: House) {
+    fn a_long_text_is_cut_and_changed_on_a_page_of_its_own(env: TestEnv) {
         let body = "much <b>to</b> read\n\n".repeat(10_000);
         let input = json!({ "studio": "main", "title": "long", "body": body });
-        let note = house.act("create_note", input).unwrap()["id"].as_str().unwrap().to_owned();
-        let visitor = Visitor::person(&house);
+        let note = env.act("create_note", input).unwrap()["id"].as_str().unwrap().to_owned();
+        let visitor = Visitor::person(&env);
         let path = format!("/notes/{note}");
         let page = visitor.html(&path).body;
         assert!(page.len() < PAGE_MAX, "{}", page.len());
@@ -49,19 +49,19 @@ engines! {
         assert_eq!(form.matches("much &lt;b&gt;to&lt;/b&gt; read").count(), 10_000);
 
         let pad = "remember this\n".repeat(600);
-        house.agent("bob");
-        house.act("set_scratchpad", json!({ "agent": "bob", "content": pad })).unwrap();
+        env.agent("bob");
+        env.act("set_scratchpad", json!({ "agent": "bob", "content": pad })).unwrap();
         assert!(!visitor.html("/agents/bob").body.contains("name=\"content\""));
         let form = visitor.html("/agents/bob/actions/set_scratchpad").body;
         assert_eq!(form.matches("remember this").count(), 600);
         assert!(form.contains("name=\"if_revision\" value=\"1\""), "{form}");
     }
 
-    fn a_list_for_people_is_short_and_goes_on(house: House) {
+    fn a_list_for_people_is_short_and_goes_on(env: TestEnv) {
         for number in 1..=120 {
-            house.act("create_note", json!({ "studio": "main", "title": format!("n{number}") })).unwrap();
+            env.act("create_note", json!({ "studio": "main", "title": format!("n{number}") })).unwrap();
         }
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         for (path, rows) in [("/events?limit=10000", 100), ("/notes?limit=10000", 100)] {
             let page = visitor.html(path).body;
             assert_eq!((page.matches("<tr><td").count(), page.len() < PAGE_MAX), (rows, true), "{path}");
@@ -74,22 +74,22 @@ engines! {
         assert_eq!(visitor.html("/notes?limit=0").status, 422);
     }
 
-    fn a_board_of_many_stickies_shows_what_changed_last_and_leads_to_the_rest(house: House) {
+    fn a_board_of_many_stickies_shows_what_changed_last_and_leads_to_the_rest(env: TestEnv) {
         let id = |made: &serde_json::Value| made["id"].as_str().unwrap().to_owned();
-        house.act("set_board", json!({ "name": "wall", "background": "why <we> do this\n".repeat(2_000) })).unwrap();
+        env.act("set_board", json!({ "name": "wall", "background": "why <we> do this\n".repeat(2_000) })).unwrap();
         let note = "> * one <thing> & another\n".repeat(200);
         let stickies: Vec<String> = (0..300)
             .map(|number| {
                 let priority = ["must", "should", "could", "wont"].get(number % 5);
                 let name = format!("{number:03} {}", "<&>".repeat(60));
                 let said = json!({ "board": "wall", "name": name, "note": note, "code": note, "labels": ["<&>".repeat(60)], "priority": priority });
-                id(&house.act("set_stickie", said).unwrap())
+                id(&env.act("set_stickie", said).unwrap())
             })
             .collect();
         for (from, to) in [(0, 1), (298, 299), (1, 298)] {
-            house.act("relate_stickies", json!({ "from": stickies[from], "to": stickies[to], "type": "CAUSES" })).unwrap();
+            env.act("relate_stickies", json!({ "from": stickies[from], "to": stickies[to], "type": "CAUSES" })).unwrap();
         }
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         let page = visitor.html("/boards/wall").body;
         assert!(page.len() < PAGE_MAX, "{}", page.len());
         assert_eq!((page.matches("<li class=card").count(), page.matches("<h2>Must <small>60</small>").count()), (50, 1));
@@ -100,7 +100,7 @@ engines! {
         assert!(page.contains(&format!("action=\"/stickies/{}/actions/update_stickie?then=/boards/wall\"", stickies[299])));
 
         // One that was just moved is there to be seen.
-        house.act("update_stickie", json!({ "stickie": stickies[0], "priority": "should" })).unwrap();
+        env.act("update_stickie", json!({ "stickie": stickies[0], "priority": "should" })).unwrap();
         assert!(visitor.html("/boards/wall").body.contains(&format!("data-stickie=\"{}\"", stickies[0])));
 
         let column = visitor.html("/boards/wall?column=none").body;
@@ -111,28 +111,28 @@ engines! {
         assert!(rest.contains(&stickies[299]) && rest.contains(">earlier</a>") && !rest.contains(">later</a>"), "{rest}");
         assert_eq!(visitor.html("/boards/wall?column=some").status, 422);
 
-        house.act("set_board", json!({ "name": "wall", "background": "" })).unwrap();
+        env.act("set_board", json!({ "name": "wall", "background": "" })).unwrap();
         let markdown = visitor.markdown("/boards/wall").body;
         assert!(markdown.len() < PAGE_MAX, "{}", markdown.len());
         assert!(markdown.contains("[all 59](/boards/wall?column=must)"), "{markdown}");
         assert_eq!(visitor.json("/boards/wall").data()["stickies"].as_array().unwrap().len(), 300);
     }
 
-    fn a_small_board_is_there_as_a_whole(house: House) {
-        house.act("set_board", json!({ "name": "wall" })).unwrap();
+    fn a_small_board_is_there_as_a_whole(env: TestEnv) {
+        env.act("set_board", json!({ "name": "wall" })).unwrap();
         for number in 0..30 {
-            house.act("set_stickie", json!({ "board": "wall", "name": format!("n{number}"), "priority": "must", "note": "short" })).unwrap();
+            env.act("set_stickie", json!({ "board": "wall", "name": format!("n{number}"), "priority": "must", "note": "short" })).unwrap();
         }
-        let page = Visitor::person(&house).html("/boards/wall").body;
+        let page = Visitor::person(&env).html("/boards/wall").body;
         assert_eq!((page.matches("<li class=card").count(), page.contains("changed last")), (30, false));
     }
 
-    fn long_rows_make_short_lists_that_go_on_where_they_end(house: House) {
+    fn long_rows_make_short_lists_that_go_on_where_they_end(env: TestEnv) {
         for number in 0..120 {
             let input = json!({ "name": format!("r{number:03}{}", "x".repeat(190)), "title": "<&>".repeat(66) });
-            house.act("set_role", input).unwrap();
+            env.act("set_role", input).unwrap();
         }
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         for read in [Visitor::html, Visitor::markdown] {
             let (mut path, mut names) = ("/roles?limit=100".to_owned(), 0);
             loop {
@@ -147,11 +147,11 @@ engines! {
         }
     }
 
-    fn whatever_is_long_on_a_page_takes_its_share(house: House) {
+    fn whatever_is_long_on_a_page_takes_its_share(env: TestEnv) {
         let options: Vec<String> = (0..100).map(|number| format!("{number} {}", "<&>".repeat(60))).collect();
         let input = json!({ "studio": "main", "question": "<&>".repeat(60), "description": "<&>\n".repeat(20_000), "options": options });
-        let decision = house.act("create_decision", input).unwrap()["id"].as_str().unwrap().to_owned();
-        let visitor = Visitor::person(&house);
+        let decision = env.act("create_decision", input).unwrap()["id"].as_str().unwrap().to_owned();
+        let visitor = Visitor::person(&env);
         let path = format!("/decisions/{decision}");
         let page = visitor.html(&path).body;
         assert!(page.len() < PAGE_MAX, "{}", page.len());

@@ -1,14 +1,14 @@
 //! The pages about tasks: current and next version, ready tasks, what refers to a task; and what a run made.
 
 use serde_json::{Value, json};
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
-fn set_task(house: &House, variant: &str, more: Value) {
+fn set_task(env: &TestEnv, variant: &str, more: Value) {
     let mut input = json!({ "workflow": "unit", "variant": variant });
     input.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
-    house.act("set_task", input).unwrap();
+    env.act("set_task", input).unwrap();
 }
 
 /// The values of a field in rows.
@@ -18,12 +18,12 @@ fn column(rows: &Value, field: &str) -> Vec<String> {
 }
 
 engines! {
-    fn latest_and_next_version_have_pages(house: House) {
-        house.workflow("unit");
-        set_task(&house, "unit/1", json!({}));
-        set_task(&house, "unit/2", json!({ "replaces": "unit/1", "level": "patch" }));
-        set_task(&house, "unit/3", json!({ "replaces": "unit/2", "level": "major" }));
-        let visitor = Visitor::person(&house);
+    fn latest_and_next_version_have_pages(env: TestEnv) {
+        env.workflow("unit");
+        set_task(&env, "unit/1", json!({}));
+        set_task(&env, "unit/2", json!({ "replaces": "unit/1", "level": "patch" }));
+        set_task(&env, "unit/3", json!({ "replaces": "unit/2", "level": "major" }));
+        let visitor = Visitor::person(&env);
         let id = visitor.json("/tasks/unit/1").data()["id"].as_str().unwrap().to_owned();
         for path in ["/latest?variant=unit/1", "/latest?variant=%20unit/1%20", &format!("/latest?id={id}")] {
             let latest = visitor.json(path).data();
@@ -53,21 +53,21 @@ engines! {
         let newest = visitor.html("/tasks/unit/3").body;
         assert!(newest.contains("<a href=\"/latest?variant=unit/3\">this one</a>") && !newest.contains("/next?id="), "{newest}");
         assert_eq!(visitor.json("/tasks/unit/3").data()["next"], Value::Null);
-        house.act("set_task", json!({ "workflow": "unit", "variant": "unit/3", "archived": true })).unwrap();
+        env.act("set_task", json!({ "workflow": "unit", "variant": "unit/3", "archived": true })).unwrap();
         assert_eq!(visitor.html("/tasks/unit/3").status, 200);
         assert_eq!(visitor.json("/tasks/unit/3").data()["latest"], Value::Null);
         assert_eq!(visitor.json("/latest?variant=unit/3").status, 404);
     }
 
-    fn ready_tasks_have_a_page(house: House) {
-        let visitor = Visitor::person(&house);
+    fn ready_tasks_have_a_page(env: TestEnv) {
+        let visitor = Visitor::person(&env);
         assert_eq!(visitor.json("/ready").data(), json!([]));
         for empty in [visitor.html("/ready").body, visitor.markdown("/ready").body] {
             assert!(empty.contains("No task is ready."), "{empty}");
         }
-        house.workflow("unit");
+        env.workflow("unit");
         for (variant, priority) in [("low", "P3"), ("first", "P1"), ("second", "P1"), ("urgent", "P0"), ("last", "P3")] {
-            set_task(&house, variant, json!({ "priority": priority, "title": format!("the {variant} one") }));
+            set_task(&env, variant, json!({ "priority": priority, "title": format!("the {variant} one") }));
         }
         let in_order = ["urgent", "first", "second", "low", "last"];
         assert_eq!(column(&visitor.json("/ready").data(), "variant"), in_order);
@@ -81,7 +81,7 @@ engines! {
                 None => break,
             }
             // A task that is claimed between two pages does not shift the next page.
-            house.act("claim", json!({ "task": "urgent" })).ok();
+            env.act("claim", json!({ "task": "urgent" })).ok();
         }
         assert_eq!(walked, in_order);
         assert_eq!(column(&visitor.json("/ready").data(), "variant"), in_order[1..]);
@@ -94,16 +94,16 @@ engines! {
         assert_eq!(visitor.act("/ready/actions/claim", &json!({})).data()[0]["variant"], "first");
     }
 
-    fn what_a_run_made_has_a_page(house: House) {
-        house.workflow("unit");
-        house.task("unit", "unit/go");
-        let run = house.agent("bob").starts_on("unit/go");
-        let empty = house.agent("zoe").starts();
+    fn what_a_run_made_has_a_page(env: TestEnv) {
+        env.workflow("unit");
+        env.task("unit", "unit/go");
+        let run = env.agent("bob").start_run_on("unit/go");
+        let empty = env.agent("zoe").start_run();
         for number in 0..3 {
             run.act("create_note", json!({ "studio": "main", "title": format!("n{number}") })).unwrap();
         }
         run.act("create_decision", json!({ "studio": "main", "question": "q?", "options": ["a"] })).unwrap();
-        let visitor = Visitor::person(&house);
+        let visitor = Visitor::person(&env);
         let path = format!("/made?run={}", run.id);
         let whole = visitor.json(&path).data();
         let total = whole["touches"].as_array().unwrap().len();
@@ -129,28 +129,28 @@ engines! {
         assert_eq!((visitor.html("/made").status, visitor.html("/made?of=x").status), (200, 422));
     }
 
-    fn a_task_shows_what_refers_to_it(house: House) {
-        house.workflow("unit");
-        house.role("coder");
-        set_task(&house, "unit/1", json!({ "recurring": true }));
-        let visitor = Visitor::person(&house);
+    fn a_task_shows_what_refers_to_it(env: TestEnv) {
+        env.workflow("unit");
+        env.role("coder");
+        set_task(&env, "unit/1", json!({ "recurring": true }));
+        let visitor = Visitor::person(&env);
         let bare = visitor.json("/tasks/unit/1").data();
         for field in ["boards", "queue_items", "pins", "routes", "messages", "more"] {
             assert_eq!(bare[field], json!([]), "{field}");
         }
         assert_eq!(bare["last_finished_item"], Value::Null);
         assert!(visitor.markdown("/tasks/unit/1").body.contains("## Queue\n\nIt is not in the queue."));
-        house.act("set_package", json!({ "role": "coder", "task": "unit/1" })).unwrap();
-        house.act("set_route", json!({ "tag": "build", "task": "unit/1" })).unwrap();
-        set_task(&house, "unit/2", json!({ "replaces": "unit/1", "recurring": true }));
-        house.act("set_board", json!({ "name": "wall", "task": "unit/2" })).unwrap();
-        house.act("set_board", json!({ "name": "other", "task": "unit/1" })).unwrap();
-        house.agent("bob");
-        let done = house.act("queue_add", json!({ "task": "unit/2" })).unwrap();
-        let taken = house.act("queue_take", json!({ "agent": "bob" })).unwrap()[0].clone();
-        house.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
-        let waiting: Vec<Value> = (0..12).map(|_| house.act("queue_add", json!({ "task": "unit/2" })).unwrap()).collect();
-        let asked = house.act("send_message", json!({ "body": "look at it", "to_task": "unit/2" })).unwrap();
+        env.act("set_package", json!({ "role": "coder", "task": "unit/1" })).unwrap();
+        env.act("set_route", json!({ "tag": "build", "task": "unit/1" })).unwrap();
+        set_task(&env, "unit/2", json!({ "replaces": "unit/1", "recurring": true }));
+        env.act("set_board", json!({ "name": "wall", "task": "unit/2" })).unwrap();
+        env.act("set_board", json!({ "name": "other", "task": "unit/1" })).unwrap();
+        env.agent("bob");
+        let done = env.act("queue_add", json!({ "task": "unit/2" })).unwrap();
+        let taken = env.act("queue_take", json!({ "agent": "bob" })).unwrap()[0].clone();
+        env.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+        let waiting: Vec<Value> = (0..12).map(|_| env.act("queue_add", json!({ "task": "unit/2" })).unwrap()).collect();
+        let asked = env.act("send_message", json!({ "body": "look at it", "to_task": "unit/2" })).unwrap();
         let data = visitor.json("/tasks/unit/2").data();
         assert_eq!(column(&data["boards"], "name"), ["other", "wall"]);
         assert_eq!((column(&data["pins"], "role"), column(&data["pins"], "variant")), (vec!["coder".to_owned()], vec!["unit/1".to_owned()]));

@@ -7,11 +7,11 @@ use axum::{
 use serde_json::{Value, json};
 use trackway_actions::Credential;
 use trackway_server::{Question, Site};
-use trackway_testkit::{House, RunHand};
+use trackway_testkit::{TestEnv, TestRun};
 
 use crate::served::site;
 
-/// A site over the database of a house, and the token that is shown there.
+/// A site over the database of an env, and the token that is shown there.
 pub struct Visitor {
     pub site: Site,
     pub token: Option<String>,
@@ -41,20 +41,20 @@ impl Heard {
 }
 
 impl Visitor {
-    /// The person of the house.
-    pub fn person(house: &House) -> Self {
-        let token = house.act("create_token", json!({ "name": "test" })).unwrap()["token"].as_str().unwrap().to_owned();
-        Self { site: site(house), token: Some(token) }
+    /// The person of the env.
+    pub fn person(env: &TestEnv) -> Self {
+        let token = env.act("create_token", json!({ "name": "test" })).unwrap()["token"].as_str().unwrap().to_owned();
+        Self { site: site(env), token: Some(token) }
     }
 
     /// The agent of a run.
-    pub fn run(house: &House, run: &RunHand<'_>) -> Self {
+    pub fn run(env: &TestEnv, run: &TestRun<'_>) -> Self {
         let Credential::Token(token) = &run.token else { panic!("a run has a token") };
-        Self { site: site(house), token: Some(token.0.clone()) }
+        Self { site: site(env), token: Some(token.0.clone()) }
     }
 
-    pub fn nobody(house: &House) -> Self {
-        Self { site: site(house), token: None }
+    pub fn nobody(env: &TestEnv) -> Self {
+        Self { site: site(env), token: None }
     }
 
     pub fn ask(&self, method: Method, path: &str, headers: &[(HeaderName, &str)], body: &[u8]) -> Heard {

@@ -19,7 +19,7 @@ use tokio::{
     task::JoinSet,
 };
 use trackway_server::Settings;
-use trackway_testkit::{House, engines, wait_until};
+use trackway_testkit::{TestEnv, engines, wait_until};
 
 use crate::served::Served;
 
@@ -82,8 +82,8 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     }
 }
 
-fn person_token(house: &House) -> String {
-    house.act("create_token", json!({ "name": "test" })).unwrap()["token"].as_str().unwrap().to_owned()
+fn person_token(env: &TestEnv) -> String {
+    env.act("create_token", json!({ "name": "test" })).unwrap()["token"].as_str().unwrap().to_owned()
 }
 
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -95,15 +95,15 @@ fn impatient(connections: usize) -> Settings {
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 engines! {
-    fn a_thousand_who_watch_all_hear_of_it(house: House) {
+    fn a_thousand_who_watch_all_hear_of_it(env: TestEnv) {
         let _alone = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
         if !allow_many_files() {
             return; // The system does not let this process have as many.
         }
         // What was before does not count as news.
-        house.act("create_note", json!({ "studio": "main", "title": "long before" })).unwrap();
-        let mut served = Served::with(&house, Settings { connections: 1_010, ..Settings::default() });
-        let token = person_token(&house);
+        env.act("create_note", json!({ "studio": "main", "title": "long before" })).unwrap();
+        let mut served = Served::with(&env, Settings { connections: 1_010, ..Settings::default() });
+        let token = person_token(&env);
         let (memory, sockets) = (resident_kilobytes(), open_sockets());
         let request = format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -123,7 +123,7 @@ engines! {
             opening.join_all().await
         });
         let begun = Instant::now();
-        house.act("create_note", json!({ "studio": "main", "title": "seen" })).unwrap();
+        env.act("create_note", json!({ "studio": "main", "title": "seen" })).unwrap();
         runtime.block_on(async {
             for lines in &mut watching {
                 let told = told(lines).await;
@@ -143,10 +143,10 @@ engines! {
         served.ends();
     }
 
-    fn a_connection_too_many_is_told_so(house: House) {
+    fn a_connection_too_many_is_told_so(env: TestEnv) {
         let _alone = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
-        let served = Served::with(&house, impatient(3));
-        let token = person_token(&house);
+        let served = Served::with(&env, impatient(3));
+        let token = person_token(&env);
         let watching = format!("GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
         let mut open: Vec<_> = (0..3).map(|_| served.send(&watching)).collect();
         for stream in &mut open {
@@ -160,9 +160,9 @@ engines! {
         eventually("a place is free again", || served.ask(HEALTH).starts_with("HTTP/1.1 200 "));
     }
 
-    fn who_is_slow_to_ask_holds_nobody_up_and_is_let_go(house: House) {
+    fn who_is_slow_to_ask_holds_nobody_up_and_is_let_go(env: TestEnv) {
         let _alone = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
-        let served = Served::with(&house, impatient(100));
+        let served = Served::with(&env, impatient(100));
         let mut slow: Vec<_> = (0..50).map(|_| served.send("GET /whoami HTTP/1.1\r\nHost: local")).collect();
         let silent = served.send("");
         assert!(served.ask(HEALTH).starts_with("HTTP/1.1 200 "));
@@ -177,10 +177,10 @@ engines! {
         }
     }
 
-    fn a_body_that_trickles_is_not_waited_for(house: House) {
+    fn a_body_that_trickles_is_not_waited_for(env: TestEnv) {
         let _alone = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
-        let served = Served::with(&house, impatient(100));
-        let token = person_token(&house);
+        let served = Served::with(&env, impatient(100));
+        let token = person_token(&env);
         let head = |length: &str, token: &str| {
             format!("POST /notes/actions/create_note HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: application/json\r\n{length}\r\n\r\n")
         };
@@ -203,9 +203,9 @@ engines! {
         assert!(served.ask(&cut).starts_with("HTTP/1.1 400 "));
     }
 
-    fn who_does_not_read_what_it_was_sent_is_let_go(house: House) {
+    fn who_does_not_read_what_it_was_sent_is_let_go(env: TestEnv) {
         let _alone = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
-        let served = Served::with(&house, impatient(1));
+        let served = Served::with(&env, impatient(1));
         let mut deaf = TcpStream::connect(served.address).unwrap();
         deaf.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
         // More is asked for than the system keeps for a reader.

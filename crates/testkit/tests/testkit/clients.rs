@@ -12,7 +12,7 @@ use trackway_domain::{
     observed::{Fact, Observation, PromptKey, Seen, SessionFacts, Source},
     words::{Driver, RunMode, Runner},
 };
-use trackway_testkit::{House, engines};
+use trackway_testkit::{TestEnv, engines};
 use trackway_views::{View, session::ListSessions};
 
 /// Where a client is named all the same: a file or a folder, and why.
@@ -121,16 +121,16 @@ fn the_name_of_a_client_is_the_word_of_its_runs() {
 }
 
 engines! {
-    fn sessions_are_unique_for_each_client(house: House) {
+    fn sessions_are_unique_for_each_client(env: TestEnv) {
         let at = Time::from_micros(1_772_182_800_000_000);
         for client in ["claude_code", "another_client", "claude_code"] {
             let fact = Fact::Session(Box::<SessionFacts>::default());
             let facts = vec![Seen::new(at, None, &PromptKey::default(), fact)];
             let observation = Observation { client, session: "s-1".into(), source: Source::Hook, facts, progress: None };
-            house.core.observe(&house.ada, &observation).unwrap();
+            env.core.observe(&env.ada, &observation).unwrap();
         }
         let list = ListSessions { workspace: None, limit: 10, before: None };
-        let listed = house.read(|read| Ok(list.answer(read, at)?));
+        let listed = env.read(|read| Ok(list.answer(read, at)?));
         let mut clients: Vec<_> = listed.rows.iter().map(|shown| shown.session.client.as_str()).collect();
         clients.sort_unstable();
         assert_eq!(clients, ["another_client", "claude_code"]);

@@ -17,7 +17,7 @@ use trackway_domain::{
 };
 use trackway_server::{markdown, page::Page};
 use trackway_testkit::{
-    House,
+    TestEnv,
     corpus::{bent, bent_text, seeds, tries},
     engines,
 };
@@ -133,22 +133,22 @@ proptest! {
 }
 
 engines! {
-    fn references(house: House) {
+    fn references(env: TestEnv) {
         TestRunner::new(tries(100)).run(&bent_text("query"), |said| {
-            let found = house.read(|reader| Ok(reader.resolve(&Ref::<kind::Task>::new(&*said))));
+            let found = env.read(|reader| Ok(reader.resolve(&Ref::<kind::Task>::new(&*said))));
             prop_assert!(matches!(found.unwrap_err().kind(), ErrorKind::NotFound | ErrorKind::Usage), "{:?}", said);
             Ok(())
         }).unwrap();
     }
 
-    fn issues_of_beads(house: House) {
+    fn issues_of_beads(env: TestEnv) {
         let number = Cell::new(0);
         TestRunner::new(tries(40)).run(&bent_text("beads"), |issues| {
             // Each below another command: nothing of the one before is there.
             number.set(number.get() + 1);
             let input = json!({ "issues": issues, "command": format!("b{}", number.get()) });
-            house.act("import_beads", input.clone()).unwrap();
-            let again = house.act("import_beads", input).unwrap();
+            env.act("import_beads", input.clone()).unwrap();
+            let again = env.act("import_beads", input).unwrap();
             prop_assert_eq!(["tasks", "updated", "links"].map(|what| again[what].as_i64()), [Some(0); 3], "{}", again);
             Ok(())
         }).unwrap();

@@ -11,7 +11,7 @@ use serde_json::json;
 use trackway_actions::{Core, queue::AddItem};
 use trackway_domain::Ref;
 use trackway_store::{Store, Url};
-use trackway_testkit::{CrashingServer, House, TestDatabase, engines, poll};
+use trackway_testkit::{CrashingServer, TestDatabase, TestEnv, engines, poll};
 
 /// Takers at once: processes on SQLite, connections (in processes, too) on PostgreSQL.
 const TAKERS: usize = 64;
@@ -24,18 +24,18 @@ fn taker(arguments: &[&str]) -> Command {
     command
 }
 
-fn filled(house: &House, items: usize) {
-    house.workflow("ops");
-    house.act("set_task", json!({ "workflow": "ops", "variant": "again", "recurring": true })).unwrap();
+fn filled(env: &TestEnv, items: usize) {
+    env.workflow("ops");
+    env.act("set_task", json!({ "workflow": "ops", "variant": "again", "recurring": true })).unwrap();
     let all: Vec<AddItem> =
         (0..items).map(|_| AddItem { max_attempts: Some(20), ..AddItem::of(Ref::new("again")) }).collect();
     for part in all.chunks(1_000) {
-        house.core.execute_all(&house.ada, part).unwrap();
+        env.core.execute_all(&env.ada, part).unwrap();
     }
 }
 
-fn counts(house: &House) -> Vec<(String, i64)> {
-    house.read(|reader| {
+fn counts(env: &TestEnv) -> Vec<(String, i64)> {
+    env.read(|reader| {
         Ok(reader.query(
             "select status, count(*) from queue_items where tenant_id = ?1 group by status order by status",
             &[],
@@ -44,8 +44,8 @@ fn counts(house: &House) -> Vec<(String, i64)> {
 }
 
 /// Items whose note was written by a run that is not one of theirs, or by none; and completed ones without any.
-fn lost_effects(house: &House) -> (i64, i64) {
-    house.read(|reader| {
+fn lost_effects(env: &TestEnv) -> (i64, i64) {
+    env.read(|reader| {
         Ok((
             reader.count(
                 "select count(*) from notes n where n.tenant_id = ?1 and not exists (
@@ -63,14 +63,14 @@ fn lost_effects(house: &House) -> (i64, i64) {
 }
 
 /// Waits until nothing is left to do.
-fn until_finished(house: &House) {
+fn until_finished(env: &TestEnv) {
     let left = || {
-        house.read(|reader| {
+        env.read(|reader| {
             Ok(reader.count("select count(*) from queue_items where tenant_id = ?1 and finished_at is null", &[])?)
         })
     };
     let finished = poll(Duration::from_mins(2), || (left() == 0).then_some(()));
-    assert!(finished.is_some(), "{} items are stuck: {:?}", left(), counts(house));
+    assert!(finished.is_some(), "{} items are stuck: {:?}", left(), counts(env));
 }
 
 /// Processes that are ended with the test.
@@ -92,9 +92,9 @@ impl Workers {
 }
 
 /// Many processes take what there is: each item goes to one of them, and stands so in the end.
-fn race(house: &House, way: &str, in_the_end: &str) {
-    filled(house, RACE_ITEMS);
-    let url = house.database.url_text();
+fn race(env: &TestEnv, way: &str, in_the_end: &str) {
+    filled(env, RACE_ITEMS);
+    let url = env.database.url_text();
     let racing: Vec<Child> = (0..TAKERS).map(|_| taker(&[way, &url]).stdout(Stdio::piped()).spawn().unwrap()).collect();
     let taken: Vec<String> = racing
         .into_iter()
@@ -106,21 +106,21 @@ fn race(house: &House, way: &str, in_the_end: &str) {
         .collect();
     assert_eq!(taken.len(), RACE_ITEMS);
     assert_eq!(taken.iter().collect::<HashSet<_>>().len(), RACE_ITEMS);
-    assert_eq!(counts(house), [(in_the_end.to_owned(), i64::try_from(RACE_ITEMS).unwrap())]);
+    assert_eq!(counts(env), [(in_the_end.to_owned(), i64::try_from(RACE_ITEMS).unwrap())]);
 }
 
 engines! {
-    fn each_item_goes_to_one_of_many_processes(house: House) {
-        race(&house, "take", "running");
+    fn each_item_goes_to_one_of_many_processes(env: TestEnv) {
+        race(&env, "take", "running");
     }
 
-    fn each_item_is_done_by_one_of_many_that_take_the_next(house: House) {
-        race(&house, "done", "completed");
+    fn each_item_is_done_by_one_of_many_that_take_the_next(env: TestEnv) {
+        race(&env, "done", "completed");
     }
 
-    fn killed_workers_lose_nothing(house: House) {
-        filled(&house, CRASH_ITEMS);
-        let url = house.database.url_text();
+    fn killed_workers_lose_nothing(env: TestEnv) {
+        filled(&env, CRASH_ITEMS);
+        let url = env.database.url_text();
         let mut workers = Workers::start(&url, 4);
         for round in 0..30 {
             thread::sleep(Duration::from_millis(20 + round * 7 % 60));
@@ -130,11 +130,11 @@ engines! {
             worker.wait().unwrap();
             *worker = taker(&["work", &url, "1"]).spawn().unwrap();
         }
-        until_finished(&house);
+        until_finished(&env);
         drop(workers);
-        assert_eq!(counts(&house), [("completed".to_owned(), i64::try_from(CRASH_ITEMS).unwrap())]);
-        assert_eq!(lost_effects(&house), (0, 0));
-        let running = house.read(|reader| {
+        assert_eq!(counts(&env), [("completed".to_owned(), i64::try_from(CRASH_ITEMS).unwrap())]);
+        assert_eq!(lost_effects(&env), (0, 0));
+        let running = env.read(|reader| {
             Ok(reader.count("select count(*) from runs where tenant_id = ?1 and status = 'running'", &[])?)
         });
         assert_eq!(running, 0);
@@ -148,19 +148,19 @@ fn a_server_that_crashes_loses_no_item() {
     let core = Core::new(Store::create(Url::parse(&url).unwrap()).unwrap());
     core.found("local", "ada").unwrap();
     let ada = core.enter(&trackway_actions::Credential::User { tenant: "local".into(), handle: "ada".into() }).unwrap();
-    let house = House::over(TestDatabase::elsewhere(url.clone()), ada);
-    filled(&house, 300);
+    let env = TestEnv::open(TestDatabase::elsewhere(url.clone()), ada);
+    filled(&env, 300);
     let workers = Workers::start(&url, 4);
     for _ in 0..3 {
         thread::sleep(Duration::from_millis(150));
         server.crash();
     }
     // Our own connection went down with it: the first question finds that out.
-    let _ = house
+    let _ = env
         .core
-        .read(&house.ada, |reader| Ok(reader.count("select count(*) from queue_items where tenant_id = ?1", &[])?));
-    until_finished(&house);
+        .read(&env.ada, |reader| Ok(reader.count("select count(*) from queue_items where tenant_id = ?1", &[])?));
+    until_finished(&env);
     drop(workers);
-    assert_eq!(counts(&house), [("completed".to_owned(), 300)]);
-    assert_eq!(lost_effects(&house), (0, 0));
+    assert_eq!(counts(&env), [("completed".to_owned(), 300)]);
+    assert_eq!(lost_effects(&env), (0, 0));
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use trackway_actions::{Context, Credential, context::Secret};
 use trackway_domain::{Id, Ref, kind, kind::ResourceType, words::RunStatus};
 use trackway_store::display::RunShown;
-use trackway_testkit::{House, RunHand, engines};
+use trackway_testkit::{TestEnv, TestRun, engines};
 use trackway_views::{
     View,
     made::{Made, TouchShown},
@@ -15,28 +15,28 @@ use trackway_views::{
 };
 
 /// A workflow, a role, and tasks that depend on nothing.
-fn furnish(house: &House) {
-    house.role("coder");
-    house.workflow("q");
+fn furnish(env: &TestEnv) {
+    env.role("coder");
+    env.workflow("q");
     for (variant, role) in [("unit/go", Some("coder")), ("unit/next", None), ("unit/old", None)] {
         let task = json!({ "workflow": "q", "variant": variant, "role": role });
-        house.act("set_task", task).unwrap();
+        env.act("set_task", task).unwrap();
     }
     let newer = json!({ "workflow": "q", "variant": "unit/new", "replaces": "unit/old", "level": "minor" });
-    house.act("set_task", newer).unwrap();
+    env.act("set_task", newer).unwrap();
 }
 
 /// A run on `unit/go` of an agent that may do everything that can be granted.
-fn starts(house: &House) -> RunHand<'_> {
-    let hand = house.agent("bot");
+fn starts(env: &TestEnv) -> TestRun<'_> {
+    let hand = env.agent("bot");
     let capabilities: Vec<&str> = [trackway_domain::capability::DEFAULT, trackway_domain::capability::GRANTED].concat();
-    house.act("set_agent", json!({ "handle": "bot", "capabilities": capabilities })).unwrap();
-    hand.starts_on("unit/go")
+    env.act("set_agent", json!({ "handle": "bot", "capabilities": capabilities })).unwrap();
+    hand.start_run_on("unit/go")
 }
 
 /// The person, acting in a run: routes are for people.
-fn person_in(run: &RunHand<'_>) -> Context {
-    let mut context = run.house.ada.clone();
+fn person_in(run: &TestRun<'_>) -> Context {
+    let mut context = run.env.ada.clone();
     context.run = Some(run.id);
     context
 }
@@ -45,13 +45,13 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-fn touches(run: &RunHand<'_>) -> Vec<TouchShown> {
+fn touches(run: &TestRun<'_>) -> Vec<TouchShown> {
     let made = Made { run: Ref::from(run.id), kind: None, action: None, tree: false, limit: None, after: None };
-    run.house.read(|reader| Ok(made.answer(reader, run.house.now())?)).touches
+    run.env.read(|reader| Ok(made.answer(reader, run.env.now())?)).touches
 }
 
 /// The touches of everything but notes, tasks and the like: `create label k`.
-fn lines(run: &RunHand<'_>) -> Vec<String> {
+fn lines(run: &TestRun<'_>) -> Vec<String> {
     let line = |touch: TouchShown| {
         let times = if touch.times > 1 { format!(" x{}", touch.times) } else { String::new() };
         let path = match touch.resource_type {
@@ -63,20 +63,20 @@ fn lines(run: &RunHand<'_>) -> Vec<String> {
     touches(run).into_iter().map(line).collect()
 }
 
-fn why(house: &House, thing: impl ToString) -> Chain {
+fn why(env: &TestEnv, thing: impl ToString) -> Chain {
     let why = Why { thing: thing.to_string() };
-    house.read(|reader| Ok(why.answer(reader, house.now())?))
+    env.read(|reader| Ok(why.answer(reader, env.now())?))
 }
 
-fn no_effect(house: &House, run: Id<kind::Run>) -> bool {
+fn no_effect(env: &TestEnv, run: Id<kind::Run>) -> bool {
     let show = ShowRun { run: Ref::from(run), wake: false };
-    house.read(|reader| Ok(show.answer(reader, house.now())?)).no_effect
+    env.read(|reader| Ok(show.answer(reader, env.now())?)).no_effect
 }
 
 engines! {
-    fn every_kind_made_in_a_run_is_listed_and_leads_to_the_run_the_task_and_the_person(house: House) {
-        furnish(&house);
-        let run = starts(&house);
+    fn every_kind_made_in_a_run_is_listed_and_leads_to_the_run_the_task_and_the_person(env: TestEnv) {
+        furnish(&env);
+        let run = starts(&env);
         let act = |action: &str, input: Value| run.act(action, input).unwrap();
         let conversation = act("set_conversation", json!({ "title": "Tea" }));
         let experiment = act("set_experiment", json!({ "conversation": conversation["id"], "title": "first try" }));
@@ -88,9 +88,9 @@ engines! {
         act("set_stickie", json!({ "board": "wall", "name": "one" }));
         act("queue_add", json!({ "task": "unit/old" }));
         act("send_message", json!({ "body": "go on", "to_task": "unit/next" }));
-        house.act_as(&person_in(&run), "set_route", json!({ "tag": "work", "task": "unit/next" })).unwrap();
+        env.act_as(&person_in(&run), "set_route", json!({ "tag": "work", "task": "unit/next" })).unwrap();
         let routed = act("send_message", json!({ "body": "and you", "tags": ["work"] }));
-        run.notes("main", "plan", "soup first");
+        run.create_note("main", "plan", "soup first");
 
         assert_eq!(
             lines(&run),
@@ -114,14 +114,14 @@ engines! {
                 "create note main/notes/plan",
             ]
         );
-        let (task, person) = house.read(|reader| {
+        let (task, person) = env.read(|reader| {
             let shown = reader.shown_by_id::<RunShown>("u", run.id)?;
             Ok((shown.run.task_id.unwrap().uuid(), shown.run.initiated_by.unwrap().uuid()))
         });
         let made = touches(&run);
         assert!(made.iter().any(|touch| touch.resource_id.to_string() == text(&routed["queue_item_id"])));
         for touch in made.iter().filter(|touch| touch.resource_type != ResourceType::Task) {
-            let chain = why(&house, touch.resource_id);
+            let chain = why(&env, touch.resource_id);
             let ids: Vec<_> = chain.recorded().map(|hop| hop.id).collect();
             for id in [touch.resource_id, run.id.uuid(), task, person] {
                 assert!(ids.contains(&id), "{}: {id} is not in {chain:?}", touch.resource_type);
@@ -131,9 +131,9 @@ engines! {
         }
     }
 
-    fn changing_and_deleting_are_touches_of_the_changed_and_deleted(house: House) {
-        furnish(&house);
-        house.role("critic");
+    fn changing_and_deleting_are_touches_of_the_changed_and_deleted(env: TestEnv) {
+        furnish(&env);
+        env.role("critic");
         let ids: BTreeMap<&str, String> = [
             ("conversation", "set_conversation", json!({ "title": "Tea" })),
             ("label", "set_label", json!({ "key": "k", "name": "K" })),
@@ -144,16 +144,16 @@ engines! {
             ("route", "set_route", json!({ "tag": "work", "task": "unit/next" })),
         ]
         .into_iter()
-        .map(|(name, action, input)| (name, text(&house.act(action, input).unwrap()["id"]).to_owned()))
+        .map(|(name, action, input)| (name, text(&env.act(action, input).unwrap()["id"]).to_owned()))
         .collect();
         let tries = json!({ "conversation": ids["conversation"], "title": "first try" });
-        let experiment = text(&house.act("set_experiment", tries).unwrap()["id"]).to_owned();
+        let experiment = text(&env.act("set_experiment", tries).unwrap()["id"]).to_owned();
         for role in ["coder", "critic"] {
-            house.act("set_package", json!({ "role": role, "task": "unit/old" })).unwrap();
+            env.act("set_package", json!({ "role": role, "task": "unit/old" })).unwrap();
         }
-        house.act("set_workspace", json!({ "name": "shop", "directory": "/shop" })).unwrap();
+        env.act("set_workspace", json!({ "name": "shop", "directory": "/shop" })).unwrap();
 
-        let run = starts(&house);
+        let run = starts(&env);
         let act = |action: &str, input: Value| run.act(action, input).unwrap();
         act("set_conversation", json!({ "conversation": ids["conversation"], "title": "Green tea" }));
         act("set_conversation", json!({ "conversation": ids["conversation"], "title": "Green tea" }));
@@ -166,7 +166,7 @@ engines! {
         act("queue_cancel", json!({ "id": ids["item"] }));
         act("queue_requeue", json!({ "id": ids["item"] }));
         let person = person_in(&run);
-        let as_person = |action: &str, input: Value| house.act_as(&person, action, input).unwrap();
+        let as_person = |action: &str, input: Value| env.act_as(&person, action, input).unwrap();
         as_person("set_route", json!({ "tag": "work", "task": "unit/next", "workspace": "shop" }));
         as_person("delete_route", json!({ "name": ids["route"] }));
         act("delete_link", json!({ "link": ids["link"] }));
@@ -201,79 +201,79 @@ engines! {
                 "delete experiment first try",
             ]
         );
-        let chain = why(&house, &ids["label"]);
+        let chain = why(&env, &ids["label"]);
         assert_eq!(chain.recorded().map(|hop| hop.kind).collect::<Vec<_>>(), ["resource", "person"], "ada made it");
         assert_eq!((chain.touched_by.len(), chain.deleted), (2, true));
     }
 
-    fn a_run_that_only_queued_has_an_effect_and_one_that_only_held_its_item_has_none(house: House) {
-        furnish(&house);
-        let queueing = starts(&house);
+    fn a_run_that_only_queued_has_an_effect_and_one_that_only_held_its_item_has_none(env: TestEnv) {
+        furnish(&env);
+        let queueing = starts(&env);
         let added = queueing.act("queue_add", json!({ "task": "unit/next", "dedup_key": "once" })).unwrap();
         let again = queueing.act("queue_add", json!({ "task": "unit/next", "dedup_key": "once" })).unwrap();
         assert_eq!((&again["id"], &again["duplicate"]), (&added["id"], &json!(true)));
-        queueing.ends(RunStatus::Completed);
+        queueing.end(RunStatus::Completed);
         assert_eq!(lines(&queueing), ["create queue_item"]);
-        assert!(!no_effect(&house, queueing.id));
+        assert!(!no_effect(&env, queueing.id));
 
-        let taken = house.act("queue_take", json!({ "agent": "bot" })).unwrap()[0].clone();
+        let taken = env.act("queue_take", json!({ "agent": "bot" })).unwrap()[0].clone();
         let (item, fence) = (taken["id"].clone(), taken["fence"].clone());
         assert_eq!(item, added["id"]);
         let token = Credential::Token(Secret(text(&taken["token"]).to_owned()));
-        let holding = house.core.enter(&token).unwrap();
-        house.act_as(&holding, "queue_heartbeat", json!({ "id": item, "fence": fence })).unwrap();
-        house.act_as(&holding, "queue_complete", json!({ "id": item, "fence": fence })).unwrap();
+        let holding = env.core.enter(&token).unwrap();
+        env.act_as(&holding, "queue_heartbeat", json!({ "id": item, "fence": fence })).unwrap();
+        env.act_as(&holding, "queue_complete", json!({ "id": item, "fence": fence })).unwrap();
         let run = holding.run.unwrap();
         let made = Made { run: Ref::from(run), kind: None, action: None, tree: false, limit: None, after: None };
-        assert_eq!(house.read(|reader| Ok(made.answer(reader, house.now())?)).touches, []);
-        assert!(no_effect(&house, run));
+        assert_eq!(env.read(|reader| Ok(made.answer(reader, env.now())?)).touches, []);
+        assert!(no_effect(&env, run));
     }
 
-    fn a_claim_in_a_run_is_a_touch_of_the_item_it_made(house: House) {
-        furnish(&house);
-        let run = starts(&house);
+    fn a_claim_in_a_run_is_a_touch_of_the_item_it_made(env: TestEnv) {
+        furnish(&env);
+        let run = starts(&env);
         let claimed = run.act("claim", json!({ "task": "unit/next" })).unwrap()[0].clone();
         let made: Vec<_> = touches(&run).iter().map(|touch| touch.resource_id.to_string()).collect();
         assert_eq!((lines(&run), made), (vec!["create queue_item".to_owned()], vec![text(&claimed["id"]).to_owned()]));
     }
 
-    fn a_pin_that_a_replacement_removes_is_touched(house: House) {
-        furnish(&house);
-        house.role("critic");
+    fn a_pin_that_a_replacement_removes_is_touched(env: TestEnv) {
+        furnish(&env);
+        env.role("critic");
         for variant in ["unit/p", "unit/q"] {
-            house.task("q", variant);
-            house.act("set_package", json!({ "role": "critic", "task": variant })).unwrap();
+            env.task("q", variant);
+            env.act("set_package", json!({ "role": "critic", "task": variant })).unwrap();
         }
-        house.act("set_agent", json!({ "handle": "bot", "capabilities": ["replace_task"] })).unwrap();
-        let run = house.agent("bot").starts();
+        env.act("set_agent", json!({ "handle": "bot", "capabilities": ["replace_task"] })).unwrap();
+        let run = env.agent("bot").start_run();
         run.act("replace_task", json!({ "new": "unit/q", "old": "unit/p" })).unwrap();
         assert_eq!(lines(&run), ["update task unit/q", "delete package critic uses unit/p"]);
     }
 
-    fn imported_test_cases_are_touches_and_lead_to_the_run(house: House) {
-        furnish(&house);
-        let run = starts(&house);
+    fn imported_test_cases_are_touches_and_lead_to_the_run(env: TestEnv) {
+        furnish(&env);
+        let run = starts(&env);
         let cases: String = (0..300).map(|number| format!("<testcase name='case {number}'/>")).collect();
         let report = json!({ "junit": format!("<testsuite>{cases}</testsuite>") });
-        let seen = house.events().len();
+        let seen = env.events().len();
         assert_eq!(run.act("import_testcases", report.clone()).unwrap()["imported"], 300);
         assert_eq!(run.act("import_testcases", report).unwrap()["duplicate"], true);
-        assert_eq!(house.events().split_off(seen).len(), 1);
-        run.ends(RunStatus::Completed);
+        assert_eq!(env.events().split_off(seen).len(), 1);
+        run.end(RunStatus::Completed);
 
         let expected: Vec<String> = (0..300).map(|number| format!("create testcase case {number}")).collect();
         assert_eq!(lines(&run), expected);
-        assert!(!no_effect(&house, run.id));
+        assert!(!no_effect(&env, run.id));
         let last = touches(&run).pop().unwrap();
-        let chain = why(&house, last.resource_id);
+        let chain = why(&env, last.resource_id);
         let kinds: Vec<_> = chain.recorded().map(|hop| hop.kind).collect();
         assert_eq!(kinds, ["resource", "run", "agent", "role", "task", "person"]);
         assert_eq!(chain.missing(), Vec::<&str>::new());
     }
 
-    fn options_given_with_a_decision_are_touched_as_add_option(house: House) {
-        let run = house.agent("bot").starts();
-        let decision = run.decides("main", "lunch?", &["soup", "salad"]);
+    fn options_given_with_a_decision_are_touched_as_add_option(env: TestEnv) {
+        let run = env.agent("bot").start_run();
+        let decision = run.create_decision("main", "lunch?", &["soup", "salad"]);
         run.act("add_options", json!({ "decision": decision, "options": ["bread"] })).unwrap();
         assert_eq!(
             lines(&run),

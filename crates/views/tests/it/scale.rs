@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use trackway_actions::queue::{AddItem, CompleteItem, TakeItems};
 use trackway_domain::{Ref, words::ItemStatus};
 use trackway_store::{Url, connection::Connection, sql::Param};
-use trackway_testkit::{Engine, House, poll};
+use trackway_testkit::{Engine, TestEnv, poll};
 use trackway_views::{
     queue::{settled, unsettled},
     registry,
@@ -24,16 +24,16 @@ const LONG: i64 = 30_000;
 const READ_MAX: i64 = 1_000;
 
 /// A day's work, small: a task, an item that ran, a run with a step, a note and a message.
-fn a_day(house: &House) -> Value {
-    house.workflow("ops");
-    house.act("set_task", json!({ "workflow": "ops", "variant": "t", "recurring": true, "script": "true" })).unwrap();
-    house.act("queue_add", json!({ "task": "t" })).unwrap();
-    let taken = house.act("queue_take", json!({})).unwrap()[0].clone();
-    house.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
-    let run = house.agent("coder").starts_on("t");
+fn a_day(env: &TestEnv) -> Value {
+    env.workflow("ops");
+    env.act("set_task", json!({ "workflow": "ops", "variant": "t", "recurring": true, "script": "true" })).unwrap();
+    env.act("queue_add", json!({ "task": "t" })).unwrap();
+    let taken = env.act("queue_take", json!({})).unwrap()[0].clone();
+    env.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+    let run = env.agent("coder").start_run_on("t");
     run.act("record_step", json!({ "run": run.id, "type": "think", "detail": "so" })).unwrap();
     run.act("record_usage", json!({ "run": run.id, "model": "m", "input_tokens": 7 })).unwrap();
-    let note = run.notes("main", "plan", "b");
+    let note = run.create_note("main", "plan", "b");
     let message = run.act("send_message", json!({ "body": "hello there" })).unwrap();
     json!({ "run": run.id, "note": note, "message": message["id"], "item": taken["id"] })
 }
@@ -75,16 +75,16 @@ fn lengthen(url: &str, statistics: &Statistics) {
 }
 
 /// What the server counted so far, of what was done before too.
-fn counted(house: &House, sql: &str) -> i64 {
-    house.read(|read| Ok(read.query_unscoped::<(bool,)>("select pg_stat_force_next_flush() is null", &[])?));
-    house.read(|read| Ok(read.query_unscoped::<(i64,)>(sql, &[])?[0].0))
+fn counted(env: &TestEnv, sql: &str) -> i64 {
+    env.read(|read| Ok(read.query_unscoped::<(bool,)>("select pg_stat_force_next_flush() is null", &[])?));
+    env.read(|read| Ok(read.query_unscoped::<(i64,)>(sql, &[])?[0].0))
 }
 
 /// Rows of the history that the server read so far.
-fn rows_read(house: &House) -> i64 {
+fn rows_read(env: &TestEnv) -> i64 {
     let tables = HISTORY.map(|table| format!("'{table}'")).join(", ");
     counted(
-        house,
+        env,
         &format!(
             "select cast(coalesce((select sum(seq_tup_read) from pg_stat_user_tables where relname in ({tables})), 0)
              + coalesce((select sum(idx_tup_read) from pg_stat_user_indexes where relname in ({tables})), 0) as bigint)"
@@ -93,10 +93,10 @@ fn rows_read(house: &House) -> i64 {
 }
 
 /// Pages of the history's indexes that the server looked at so far: a walk along an index reads no row where it finds none.
-fn pages_read(house: &House) -> i64 {
+fn pages_read(env: &TestEnv) -> i64 {
     let tables = HISTORY.map(|table| format!("'{table}'")).join(", ");
     counted(
-        house,
+        env,
         &format!(
             "select cast(coalesce(sum(idx_blks_hit + idx_blks_read), 0) as bigint) from pg_statio_user_indexes where relname in ({tables})"
         ),
@@ -139,26 +139,25 @@ fn questions(day: &Value) -> Vec<((&'static str, &'static str), Value)> {
     ]
 }
 
-fn ask(house: &House, command: (&str, &str), input: &Value) -> Value {
+fn ask(env: &TestEnv, command: (&str, &str), input: &Value) -> Value {
     let view = registry::of(command).unwrap_or_else(|| panic!("there is no question {command:?}"));
-    house
-        .read(|read| {
-            (view.with_json)(read, input.clone(), house.now()).map_err(|error| panic!("{command:?} {input}: {error}"))
-        })
-        .data
+    env.read(|read| {
+        (view.with_json)(read, input.clone(), env.now()).map_err(|error| panic!("{command:?} {input}: {error}"))
+    })
+    .data
 }
 
 /// What is done every day.
-fn deeds(house: &House) {
-    house.act("queue_add", json!({ "task": "t" })).unwrap();
-    let taken = house.act("queue_take", json!({})).unwrap()[0].clone();
-    house.act("queue_heartbeat", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
-    house.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
-    let run = house.agent("coder").starts_on("t");
+fn deeds(env: &TestEnv) {
+    env.act("queue_add", json!({ "task": "t" })).unwrap();
+    let taken = env.act("queue_take", json!({})).unwrap()[0].clone();
+    env.act("queue_heartbeat", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+    env.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+    let run = env.agent("coder").start_run_on("t");
     run.act("record_step", json!({ "run": run.id, "type": "think", "detail": "so" })).unwrap();
-    run.notes("main", &format!("plan {}", run.id), "b");
+    run.create_note("main", &format!("plan {}", run.id), "b");
     run.act("send_message", json!({ "body": "hello again" })).unwrap();
-    run.ends(trackway_domain::words::RunStatus::Completed);
+    run.end(trackway_domain::words::RunStatus::Completed);
 }
 
 /// Rows that an item may read, from its adding to its end.
@@ -168,33 +167,33 @@ const PAGES_PER_ITEM_MAX: i64 = 200;
 
 /// A table that grew since the server last looked at it is taken for a short one.
 fn an_item_reads_its_own_rows(batch: usize) {
-    let house = House::on(Engine::Postgres);
-    a_day(&house);
+    let env = TestEnv::new(Engine::Postgres);
+    a_day(&env);
     let work = |agent: Option<&str>, is_keyed: bool| {
         let key = |number| is_keyed.then(|| format!("k{number}"));
         let add = |number| AddItem { concurrency_key: key(number), ..AddItem::of(Ref::new("t")) };
         let all: Vec<_> = (0..batch).map(add).collect();
-        house.core.execute_all(&house.ada, &all).unwrap();
+        env.core.execute_all(&env.ada, &all).unwrap();
         let wanted = i64::try_from(batch).unwrap();
         let take = TakeItems { agent: agent.map(Ref::new), batch: Some(wanted), ..TakeItems::default() };
-        let taken = house.core.execute(&house.ada, &take).unwrap();
+        let taken = env.core.execute(&env.ada, &take).unwrap();
         assert_eq!(taken.len(), batch);
         let done: Vec<_> = taken
             .iter()
             .map(|taken| CompleteItem { id: Ref::from(taken.id), fence: taken.fence, result: None })
             .collect();
-        house.core.execute_all(&house.ada, &done).unwrap();
+        env.core.execute_all(&env.ada, &done).unwrap();
     };
     // Statements are prepared when they are used again, and planned for good after some uses: here while there is little.
     let ways = [(None, false), (Some("worker"), false), (None, true), (Some("worker"), true)].repeat(7);
     for (agent, is_keyed) in &ways {
         work(*agent, *is_keyed);
     }
-    lengthen(&house.database.url_text(), &Statistics::Missing);
+    lengthen(&env.database.url_text(), &Statistics::Missing);
     for (agent, is_keyed) in ways {
-        let before = (rows_read(&house), pages_read(&house));
+        let before = (rows_read(&env), pages_read(&env));
         work(agent, is_keyed);
-        let after = (rows_read(&house), pages_read(&house));
+        let after = (rows_read(&env), pages_read(&env));
         let per_item = |before, after| (after - before) / i64::try_from(batch).unwrap();
         let (rows, pages) = (per_item(before.0, after.0), per_item(before.1, after.1));
         assert!(rows <= READ_PER_ITEM_MAX, "{agent:?}, keys {is_keyed}: an item read {rows} rows");
@@ -214,35 +213,35 @@ fn a_hundred_items_read_their_own_rows_whatever_the_server_believes() {
 
 #[test]
 fn a_long_history_is_not_read() {
-    let house = House::on(Engine::Postgres);
-    let day = a_day(&house);
-    lengthen(&house.database.url_text(), &Statistics::Fresh);
+    let env = TestEnv::new(Engine::Postgres);
+    let day = a_day(&env);
+    lengthen(&env.database.url_text(), &Statistics::Fresh);
     let mut too_much = Vec::new();
     let mut within = |what: String, deed: &dyn Fn()| {
-        let before = rows_read(&house);
+        let before = rows_read(&env);
         deed();
-        let read = rows_read(&house) - before;
+        let read = rows_read(&env) - before;
         if read > READ_MAX {
             too_much.push(format!("{what} read {read} rows"));
         }
     };
     for (command, input) in questions(&day) {
-        within(format!("{command:?} {input}"), &|| drop(ask(&house, command, &input)));
+        within(format!("{command:?} {input}"), &|| drop(ask(&env, command, &input)));
     }
-    within("what is not settled".into(), &|| assert_eq!(house.read(|read| Ok(unsettled(read, house.now())?)), []));
+    within("what is not settled".into(), &|| assert_eq!(env.read(|read| Ok(unsettled(read, env.now())?)), []));
     within("what is".into(), &|| {
-        assert_eq!(house.read(|read| Ok(settled(read, READ_MAX / 2)?)), [(ItemStatus::Completed, READ_MAX / 2)]);
+        assert_eq!(env.read(|read| Ok(settled(read, READ_MAX / 2)?)), [(ItemStatus::Completed, READ_MAX / 2)]);
     });
-    within("a day's work".into(), &|| deeds(&house));
+    within("a day's work".into(), &|| deeds(&env));
     assert_eq!(too_much, Vec::<String>::new());
 
     // The texts, as they were prepared: what is used twice is.
     for (command, input) in questions(&day) {
-        ask(&house, command, &input);
+        ask(&env, command, &input);
     }
-    deeds(&house);
+    deeds(&env);
     let texts =
-        house.read(|read| Ok(read.query_unscoped::<(String,)>("select statement from pg_prepared_statements", &[])?));
+        env.read(|read| Ok(read.query_unscoped::<(String,)>("select statement from pg_prepared_statements", &[])?));
     let plans = plans(texts.into_iter().map(|(text,)| text.replace('$', "?")));
     assert!(plans.len() > 40, "{}", plans.len());
     let scans: Vec<_> = plans.iter().filter(|(text, step)| scans_history(text, step)).collect();
@@ -252,15 +251,15 @@ fn a_long_history_is_not_read() {
 /// Plans that were made while there was little walk along nothing when there is much.
 #[test]
 fn what_is_done_every_day_walks_along_no_index() {
-    let house = House::on(Engine::Postgres);
-    a_day(&house);
+    let env = TestEnv::new(Engine::Postgres);
+    a_day(&env);
     let pages = || {
-        let before = pages_read(&house);
-        deeds(&house);
-        pages_read(&house) - before
+        let before = pages_read(&env);
+        deeds(&env);
+        pages_read(&env) - before
     };
     let short: Vec<_> = (0..7).map(|_| pages()).collect();
-    lengthen(&house.database.url_text(), &Statistics::Missing);
+    lengthen(&env.database.url_text(), &Statistics::Missing);
     let long: Vec<_> = (0..7).map(|_| pages()).collect();
     // Trees of indexes are higher then, and that is all.
     assert!(long.iter().min().unwrap() <= &(2 * short.iter().min().unwrap()), "{short:?} pages, then {long:?}");
@@ -269,14 +268,14 @@ fn what_is_done_every_day_walks_along_no_index() {
 /// The server would plan each write for its own values once it has counted its rows anew.
 #[test]
 fn what_is_written_is_planned_once() {
-    let house = House::on(Engine::Postgres);
-    a_day(&house);
-    let days = || (0..7).for_each(|_| deeds(&house));
+    let env = TestEnv::new(Engine::Postgres);
+    a_day(&env);
+    let days = || (0..7).for_each(|_| deeds(&env));
     days();
-    lengthen(&house.database.url_text(), &Statistics::Fresh);
+    lengthen(&env.database.url_text(), &Statistics::Fresh);
     days();
     let planned = |often| {
-        house.read(|read| {
+        env.read(|read| {
             Ok(read.query_unscoped::<(String,)>(
                 &format!("select statement from pg_prepared_statements where statement ~ 'insert|update' and {often}"),
                 &[],
@@ -290,12 +289,12 @@ fn what_is_written_is_planned_once() {
 /// What became of a task that ran thousands of times is told of the newest of its runs.
 #[test]
 fn the_history_of_a_task_is_read_to_a_bound() {
-    let house = House::on(Engine::Postgres);
-    a_day(&house);
-    lengthen(&house.database.url_text(), &Statistics::Fresh);
-    let before = rows_read(&house);
-    let history = ask(&house, ("task", "history"), &json!({ "task": "t" }));
-    let read = rows_read(&house) - before;
+    let env = TestEnv::new(Engine::Postgres);
+    a_day(&env);
+    lengthen(&env.database.url_text(), &Statistics::Fresh);
+    let before = rows_read(&env);
+    let history = ask(&env, ("task", "history"), &json!({ "task": "t" }));
+    let read = rows_read(&env) - before;
     let [version] = history["versions"].as_array().unwrap().as_slice() else { panic!("{history}") };
     assert_eq!((&version["runs"], &version["newest_only"]), (&json!(1_000), &json!(true)));
     // For each of three figures: where the newest begin, and these.
@@ -305,25 +304,25 @@ fn the_history_of_a_task_is_read_to_a_bound() {
 /// A new version of one task reads the rows of that task only, however many other tasks, links and ready items there are.
 #[test]
 fn replacing_a_task_reads_its_own_rows() {
-    let house = House::on(Engine::Postgres);
-    a_day(&house);
-    house.act("set_task", json!({ "workflow": "ops", "variant": "u/0" })).unwrap();
+    let env = TestEnv::new(Engine::Postgres);
+    a_day(&env);
+    env.act("set_task", json!({ "workflow": "ops", "variant": "u/0" })).unwrap();
     let add: Vec<_> = (0..3 * READ_MAX).map(|_| AddItem::of(Ref::new("t"))).collect();
-    house.core.execute_all(&house.ada, &add).unwrap();
-    Connection::postgres(&house.database.url_text()).unwrap().batch("analyze").unwrap();
+    env.core.execute_all(&env.ada, &add).unwrap();
+    Connection::postgres(&env.database.url_text()).unwrap().batch("analyze").unwrap();
     let replace = |number: i64| {
         let (old, new) = (format!("u/{number}"), format!("u/{}", number + 1));
-        house.act("set_task", json!({ "variant": new, "replaces": old })).unwrap();
+        env.act("set_task", json!({ "variant": new, "replaces": old })).unwrap();
     };
     // Statements are prepared when they are used again, and planned for good after some uses.
     (0..7).for_each(replace);
-    let before = rows_read(&house);
+    let before = rows_read(&env);
     replace(7);
-    let read = rows_read(&house) - before;
+    let read = rows_read(&env) - before;
     assert!(read <= READ_MAX, "it read {read} rows");
 
     let texts =
-        house.read(|read| Ok(read.query_unscoped::<(String,)>("select statement from pg_prepared_statements", &[])?));
+        env.read(|read| Ok(read.query_unscoped::<(String,)>("select statement from pg_prepared_statements", &[])?));
     let for_sqlite = |text: String| {
         let text = text.replace('$', "?").replace(" for update", "");
         text.replace("= any(array(", "in (").replace("?2)) and finished_at", "?2) and finished_at")
@@ -350,12 +349,12 @@ fn scans_history(text: &str, step: &str) -> bool {
 
 /// How SQLite would go about these texts, those that it understands: text and step.
 fn plans(texts: impl Iterator<Item = String>) -> Vec<(String, String)> {
-    let house = House::on(Engine::Sqlite);
+    let env = TestEnv::new(Engine::Sqlite);
     let mut plans = Vec::new();
     for text in texts {
         let highest = (1..40).rev().find(|number| text.contains(&format!("?{number}"))).unwrap_or(0);
         let nothing = vec![Param::Null; highest];
-        let explained = house.core.read(&house.ada, |read| {
+        let explained = env.core.read(&env.ada, |read| {
             Ok(read.query_unscoped::<(i64, i64, i64, String)>(&format!("explain query plan {text}"), &nothing)?)
         });
         plans.extend(explained.into_iter().flatten().map(|(.., step)| (text.clone(), step)));
@@ -366,8 +365,8 @@ fn plans(texts: impl Iterator<Item = String>) -> Vec<(String, String)> {
 /// A connection that stays for weeks does not keep every text that it was ever asked.
 #[test]
 fn texts_are_kept_to_a_bound() {
-    let house = House::on(Engine::Postgres);
-    let (kept, people) = house.read(|read| {
+    let env = TestEnv::new(Engine::Postgres);
+    let (kept, people) = env.read(|read| {
         for number in 0..700 {
             let text = format!("select count(*) + {number} from people where tenant_id = ?1");
             assert_eq!((read.count(&text, &[])?, read.count(&text, &[])?), (number + 1, number + 1));
@@ -382,15 +381,15 @@ fn texts_are_kept_to_a_bound() {
 /// Who writes very much does not have all of SQLite's log to bring in when done: most of it went in beside the writing.
 #[test]
 fn a_long_log_goes_into_the_file_while_it_grows() {
-    let house = House::on(Engine::Sqlite);
-    house.studio("main");
-    let Url::Sqlite(file) = house.database.url() else { panic!("this is a file") };
+    let env = TestEnv::new(Engine::Sqlite);
+    env.studio("main");
+    let Url::Sqlite(file) = env.database.url() else { panic!("this is a file") };
     let length = || file.metadata().unwrap().len();
     let (before, body) = (length(), "x".repeat(100_000));
-    let went_in = house.core.store().while_much_is_written(|| {
+    let went_in = env.core.store().while_much_is_written(|| {
         for number in 0..200 {
             let note = json!({ "studio": "main", "title": format!("n{number}"), "body": body });
-            house.act("create_note", note).unwrap();
+            env.act("create_note", note).unwrap();
         }
         poll(Duration::from_secs(10), || (length() > before + (8 << 20)).then_some(())).is_some()
     });

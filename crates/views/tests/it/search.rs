@@ -9,7 +9,7 @@ use trackway_domain::{
     search_query::SearchQuery,
 };
 use trackway_store::params;
-use trackway_testkit::{Engine, House, engines};
+use trackway_testkit::{Engine, TestEnv, engines};
 use trackway_views::{
     View,
     message::Which,
@@ -18,7 +18,7 @@ use trackway_views::{
 };
 
 /// An agent of one session says all this.
-fn said(house: &House, bodies: &[String]) {
+fn said(env: &TestEnv, bodies: &[String]) {
     let start: Time = "2026-03-01T09:00:00Z".parse().unwrap();
     let seen = |(index, text): (usize, &String)| {
         let line = Some(format!("line {index}"));
@@ -32,7 +32,7 @@ fn said(house: &House, bodies: &[String]) {
         facts: bodies.iter().enumerate().map(seen).collect(),
         progress: None,
     };
-    house.core.observe(&house.ada, &observation).unwrap();
+    env.core.observe(&env.ada, &observation).unwrap();
 }
 
 fn search(words: &str) -> Search {
@@ -40,14 +40,14 @@ fn search(words: &str) -> Search {
     Search { words: vec![words.to_owned()], which: Which::default(), page }
 }
 
-fn hits(house: &House, search: &Search) -> Hits {
-    house.read(|read| Ok(search.answer(read, house.now())?))
+fn hits(env: &TestEnv, search: &Search) -> Hits {
+    env.read(|read| Ok(search.answer(read, env.now())?))
 }
 
 /// The bodies that are found.
-fn found(house: &House, words: &str) -> BTreeSet<String> {
-    let hits = hits(house, &search(words));
-    house.read(|read| {
+fn found(env: &TestEnv, words: &str) -> BTreeSet<String> {
+    let hits = hits(env, &search(words));
+    env.read(|read| {
         let mut bodies = BTreeSet::new();
         for hit in &hits.hits {
             let body = "select c.body from messages m join contents c on c.id = m.content_id where m.tenant_id = ?1 and m.id = ?2";
@@ -58,7 +58,7 @@ fn found(house: &House, words: &str) -> BTreeSet<String> {
 }
 
 engines! {
-    fn what_is_found_is_what_the_tokenizer_says(house: House) {
+    fn what_is_found_is_what_the_tokenizer_says(env: TestEnv) {
         let mut runner = TestRunner::deterministic();
         let mut some = |pattern: &str| {
             proptest::string::string_regex(pattern).unwrap().new_tree(&mut runner).unwrap().current()
@@ -66,7 +66,7 @@ engines! {
         let bodies: Vec<String> = (0..150)
             .map(|_| some("([abA\u{e9}e\u{df}\u{41b}\u{43b}1]{1,3}[ _.'\n]|[\u{6771}\u{4eac}\u{90fd}\u{732b}]{1,4}|\u{1F389}){1,12}"))
             .collect();
-        said(&house, &bodies);
+        said(&env, &bodies);
         let mut queries: Vec<String> = (0..100)
             .map(|_| some("(\"[abe1\u{e9}]{1,2} [abe\u{6771}\u{4eac}]{1,2}\"?|[abe\u{e9}s\u{43b}]{1,2}\\*?|[\u{6771}\u{4eac}\u{90fd}\u{732b}]{1,3})( [abe])?"))
             .collect();
@@ -76,12 +76,12 @@ engines! {
             let Ok(parsed) = SearchQuery::parse(&query) else { continue };
             let expected: BTreeSet<String> = bodies.iter().filter(|body| parsed.is_in(body)).cloned().collect();
             many += usize::from(!expected.is_empty());
-            assert_eq!(found(&house, &query), expected, "{query}");
+            assert_eq!(found(&env, &query), expected, "{query}");
         }
         assert!(many > 50, "only {many} queries find anything");
     }
 
-    fn long_bodies_are_found_to_their_end(house: House) {
+    fn long_bodies_are_found_to_their_end(env: TestEnv) {
         let numbers = (0..20_000).map(|number| format!("n{number}")).collect::<Vec<_>>().join(" ");
         let often = format!("{}the end", "the cat ".repeat(400));
         // Hardly a pair comes twice: more than there is room for.
@@ -93,22 +93,22 @@ engines! {
         .collect();
         let piece = |at: usize| wide[at..at + 5].iter().collect::<String>();
         let wide_body: String = wide.iter().collect();
-        said(&house, &[numbers.clone(), often.clone(), wide_body]);
-        assert_eq!(found(&house, "n19999"), BTreeSet::from([numbers.clone()]));
-        assert_eq!(found(&house, "\"n19998 n19999\" n3"), BTreeSet::from([numbers]));
-        assert_eq!(found(&house, "\"n19999 n19998\""), BTreeSet::new());
-        assert_eq!(found(&house, "\"the end\""), BTreeSet::from([often]));
-        assert_eq!(found(&house, "\"end the\""), BTreeSet::new());
+        said(&env, &[numbers.clone(), often.clone(), wide_body]);
+        assert_eq!(found(&env, "n19999"), BTreeSet::from([numbers.clone()]));
+        assert_eq!(found(&env, "\"n19998 n19999\" n3"), BTreeSet::from([numbers]));
+        assert_eq!(found(&env, "\"n19999 n19998\""), BTreeSet::new());
+        assert_eq!(found(&env, "\"the end\""), BTreeSet::from([often]));
+        assert_eq!(found(&env, "\"end the\""), BTreeSet::new());
         // Too long to be shown when this fails.
-        assert_eq!(found(&house, &piece(100_000)).len(), 1);
-        assert_eq!(found(&house, &piece(199_000)).len(), 0);
-        let shown = hits(&house, &search("\"n19998 n19999\"")).hits.remove(0).snippet;
+        assert_eq!(found(&env, &piece(100_000)).len(), 1);
+        assert_eq!(found(&env, &piece(199_000)).len(), 0);
+        let shown = hits(&env, &search("\"n19998 n19999\"")).hits.remove(0).snippet;
         assert!(shown.ends_with(" n19997 «n19998 n19999»"), "{shown}");
     }
 
-    fn of_a_common_word_the_newest_are_ranked(house: House) {
-        said(&house, &(0..30).map(|number| format!("common {number}")).collect::<Vec<_>>());
-        let newest = |max: i64| house.read(|read| Ok(search("common").among_the_newest(read, max)?));
+    fn of_a_common_word_the_newest_are_ranked(env: TestEnv) {
+        said(&env, &(0..30).map(|number| format!("common {number}")).collect::<Vec<_>>());
+        let newest = |max: i64| env.read(|read| Ok(search("common").among_the_newest(read, max)?));
         let all = newest(30);
         assert_eq!((all.hits.len(), all.newest_only), (30, false));
         assert_eq!(Search::remarks(&all), Vec::<String>::new());
@@ -119,22 +119,22 @@ engines! {
         assert_eq!(snippets, (20..30).map(|number| format!("«common» {number}")).collect::<Vec<_>>());
     }
 
-    fn another_tenant_finds_nothing(house: House) {
-        said(&house, &["secret tea".into()]);
-        let other = house.another_tenant("other");
-        let hits = house.core.read(&other, |read| Ok(search("tea").answer(read, house.now())?)).unwrap();
+    fn another_tenant_finds_nothing(env: TestEnv) {
+        said(&env, &["secret tea".into()]);
+        let other = env.another_tenant("other");
+        let hits = env.core.read(&other, |read| Ok(search("tea").answer(read, env.now())?)).unwrap();
         assert_eq!(hits.hits, []);
     }
 
-    fn the_index_is_used(house: House) {
-        said(&house, &(0..300).map(|number| format!("body {number}")).collect::<Vec<_>>());
-        let plan = match house.core.store().engine() {
-            Engine::Sqlite => house.read(|read| {
+    fn the_index_is_used(env: TestEnv) {
+        said(&env, &(0..300).map(|number| format!("body {number}")).collect::<Vec<_>>());
+        let plan = match env.core.store().engine() {
+            Engine::Sqlite => env.read(|read| {
                 let sql = "explain query plan select c.content_id, -bm25(content_index), true from content_index cross join content_words c on c.number = content_index.rowid
                      where content_index.words match '\"body\"' and c.tenant_id = ?1 order by content_index.rowid desc limit 10";
                 Ok(read.query::<(i64, i64, i64, String)>(sql, &[])?.into_iter().map(|row| row.3).collect::<Vec<_>>())
             }),
-            Engine::Postgres => house.read(|read| {
+            Engine::Postgres => env.read(|read| {
                 read.query_unscoped::<(String,)>("select set_config('enable_seqscan', 'off', true)", &[])?;
                 let sql = "explain select c.content_id from content_words c where c.tenant_id = ?1
                      and (c.words @@ cast('''body'' <-> ''7''' as tsquery) or (not c.whole and c.words @@ cast('''body'' & ''7''' as tsquery)))";
@@ -142,7 +142,7 @@ engines! {
             }),
         };
         let plan = plan.join("\n");
-        match house.core.store().engine() {
+        match env.core.store().engine() {
             Engine::Sqlite => {
                 let (index, body) = plan.split_once('\n').unwrap();
                 assert!(index.starts_with("SCAN content_index VIRTUAL TABLE INDEX"), "{plan}");

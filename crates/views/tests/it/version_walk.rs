@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::json;
 use trackway_domain::Ref;
-use trackway_testkit::{Engine, House};
+use trackway_testkit::{Engine, TestEnv};
 use trackway_views::{View, ready::Ready, task::LatestTask};
 
 /// Something done to the catalog; numbers name tasks.
@@ -82,20 +82,20 @@ impl Model {
     }
 }
 
-fn does(house: &House, ids: &[String], deed: &Deed) -> bool {
+fn does(env: &TestEnv, ids: &[String], deed: &Deed) -> bool {
     let outcome = match deed {
-        Deed::Replace { new, old } => house.act("replace_task", json!({ "new": ids[*new], "old": ids[*old] })),
+        Deed::Replace { new, old } => env.act("replace_task", json!({ "new": ids[*new], "old": ids[*old] })),
         // A deleted variant would be made anew, so the model's refusal is kept here.
-        Deed::Archive { task, archived } => house
-            .act("set_task", json!({ "workflow": "q", "variant": format!("t{task}"), "archived": archived, "if_revision": revision(house, &ids[*task]) })),
-        Deed::Delete { task } => house.act("delete_task", json!({ "task": ids[*task] })),
+        Deed::Archive { task, archived } => env
+            .act("set_task", json!({ "workflow": "q", "variant": format!("t{task}"), "archived": archived, "if_revision": revision(env, &ids[*task]) })),
+        Deed::Delete { task } => env.act("delete_task", json!({ "task": ids[*task] })),
     };
     outcome.is_ok()
 }
 
 /// The revision of a task by id; a number that fits nothing when it is deleted.
-fn revision(house: &House, id: &str) -> i64 {
-    house.read(|read| {
+fn revision(env: &TestEnv, id: &str) -> i64 {
+    env.read(|read| {
         let found = read.resolve(&Ref::<trackway_domain::kind::Task>::new(id));
         let Ok(id) = found else { return Ok(-1) };
         Ok(read.count("select revision from tasks where tenant_id = ?1 and id = ?2", trackway_store::params![id])?)
@@ -106,18 +106,18 @@ fn latest_agrees_with_the_model(engine: Engine, cases: u32) {
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
     runner
         .run(&deeds(), |deeds| {
-            let house = House::on(engine);
-            house.workflow("q");
-            let ids: Vec<String> = (0..TASKS).map(|task| house.task("q", &format!("t{task}")).to_string()).collect();
+            let env = TestEnv::new(engine);
+            env.workflow("q");
+            let ids: Vec<String> = (0..TASKS).map(|task| env.task("q", &format!("t{task}")).to_string()).collect();
             let mut model = Model::default();
             for deed in &deeds {
                 let allowed = model.does(deed);
-                prop_assert_eq!(does(&house, &ids, deed), allowed, "{:?} in {:?}", deed, &model);
+                prop_assert_eq!(does(&env, &ids, deed), allowed, "{:?} in {:?}", deed, &model);
             }
             for task in (0..TASKS).filter(|task| !model.deleted.contains(task)) {
-                let answer = house.read(|read| {
+                let answer = env.read(|read| {
                     let question = LatestTask { variant: None, id: Some(Ref::new(&*ids[task])) };
-                    Ok(question.answer(read, house.now()).ok().map(|latest| latest.id.to_string()))
+                    Ok(question.answer(read, env.now()).ok().map(|latest| latest.id.to_string()))
                 });
                 prop_assert_eq!(
                     answer,
@@ -127,8 +127,8 @@ fn latest_agrees_with_the_model(engine: Engine, cases: u32) {
                     &model
                 );
             }
-            let ready: BTreeSet<String> = house
-                .read(|read| Ok(Ready { limit: None, after: None }.answer(read, house.now())?))
+            let ready: BTreeSet<String> = env
+                .read(|read| Ok(Ready { limit: None, after: None }.answer(read, env.now())?))
                 .rows
                 .into_iter()
                 .map(|row| row.shown.task.id.to_string())

@@ -73,7 +73,7 @@ engines! {
         let add = ["queue", "add", "--task", "again", "--dedup-key", "k", "--max-attempts", "1"];
         let first = text(&terminal.json(&add)["id"]);
         let taken = terminal.json(&["queue", "take", "--lease", "1"])[0].clone();
-        terminal.house.advance(Duration::from_secs(1));
+        terminal.env.advance(Duration::from_secs(1));
         let late = terminal.fails(&["run", "end", &text(&taken["run_id"]), "--status", "completed"]);
         assert_eq!(late, (4, format!("the lease of queue item {} is over", &first[first.len() - 8..])));
         let second = terminal.json(&add);

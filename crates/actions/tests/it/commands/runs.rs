@@ -200,11 +200,11 @@ engines! {
     }
 
     fn a_token_expires_when_its_time_has_come(terminal: CommandLine) {
-        let expires = terminal.house.now().plus_seconds(3_600).to_string();
+        let expires = terminal.env.now().plus_seconds(3_600).to_string();
         let token = text(&terminal.json(&["token", "create", "--expires", &expires])["token"]);
-        terminal.house.advance(Duration::from_secs(3_590));
+        terminal.env.advance(Duration::from_secs(3_590));
         terminal.json_with(Some(&token), &["role", "set", "--name", "in-time"]);
-        terminal.house.advance(Duration::from_secs(10));
+        terminal.env.advance(Duration::from_secs(10));
         assert_eq!(terminal.fails_with(Some(&token), &["role", "set", "--name", "late"]).0, 6);
     }
 }

@@ -13,20 +13,20 @@ const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 
 export const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 
-export class House {
+export class TestServer {
   static async open() {
-    const house = new House();
-    house.directory = mkdtempSync(join(tmpdir(), "trackway-browser."));
-    house.environment = { ...process.env, HOME: house.directory, TRACKWAY_DB: `sqlite:${join(house.directory, "t.db")}` };
-    delete house.environment.TRACKWAY_TOKEN;
-    house.run("init");
-    house.server = spawn(program, ["up", "--no-work", "--listen", "127.0.0.1:0"], { env: house.environment });
-    for await (const line of createInterface({ input: house.server.stdout })) {
-      house.address ??= line.match(/http:\/\/[0-9.:]+/)?.[0];
-      house.link = line.match(/http:\S+code=\S+/)?.[0];
-      if (house.link) break;
+    const env = new TestServer();
+    env.directory = mkdtempSync(join(tmpdir(), "trackway-browser."));
+    env.environment = { ...process.env, HOME: env.directory, TRACKWAY_DB: `sqlite:${join(env.directory, "t.db")}` };
+    delete env.environment.TRACKWAY_TOKEN;
+    env.run("init");
+    env.server = spawn(program, ["up", "--no-work", "--listen", "127.0.0.1:0"], { env: env.environment });
+    for await (const line of createInterface({ input: env.server.stdout })) {
+      env.address ??= line.match(/http:\/\/[0-9.:]+/)?.[0];
+      env.link = line.match(/http:\S+code=\S+/)?.[0];
+      if (env.link) break;
     }
-    return house;
+    return env;
   }
 
   /** Runs a command, and gives its data. */

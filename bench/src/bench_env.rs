@@ -16,29 +16,29 @@ use uuid::Uuid;
 
 use crate::{Outcome, place::Database};
 
-/// The person and the agent of every house.
+/// The person and the agent of every env.
 const PERSON: &str = "ada";
 pub const AGENT: &str = "grace";
 
 /// A database and the door to it.
 #[derive(Debug)]
-pub struct House {
+pub struct BenchEnv {
     pub core: Core,
     pub person: Context,
     // Last, so that the connections are closed before the database goes.
     pub database: Database,
 }
 
-impl House {
+impl BenchEnv {
     pub fn found(database: Database) -> Outcome<Self> {
         let core = Core::new(Store::create(database.url())?);
         core.found(LOCAL_TENANT, PERSON)?;
         let person = core.enter(&Credential::User { tenant: LOCAL_TENANT.into(), handle: PERSON.into() })?;
-        let house = Self { core, person, database };
-        house.act("set_role", json!({ "name": "builder" }))?;
-        house.act("set_agent", json!({ "handle": AGENT, "role": "builder" }))?;
-        house.act("set_workflow", json!({ "name": "unit" }))?;
-        Ok(house)
+        let env = Self { core, person, database };
+        env.act("set_role", json!({ "name": "builder" }))?;
+        env.act("set_agent", json!({ "handle": AGENT, "role": "builder" }))?;
+        env.act("set_workflow", json!({ "name": "unit" }))?;
+        Ok(env)
     }
 
     pub fn engine(&self) -> Engine {

@@ -15,16 +15,16 @@ use uuid::Uuid;
 
 use crate::{
     database::{TestDatabase, migrated_database},
-    run::RunHand,
+    run::TestRun,
     snapshot::Snapshot,
 };
 
-/// The person who lives in every house.
+/// The person who lives in every env.
 pub(crate) const PERSON: &str = "ada";
 
 /// A founded database. What it does, the person `ada` does.
 #[derive(Debug)]
-pub struct House {
+pub struct TestEnv {
     pub core: Core,
     pub ada: Context,
     clock: Clock,
@@ -32,9 +32,9 @@ pub struct House {
     pub database: TestDatabase,
 }
 
-impl House {
-    /// Founds a house on an engine.
-    pub fn on(engine: Engine) -> Self {
+impl TestEnv {
+    /// Founds an env on an engine.
+    pub fn new(engine: Engine) -> Self {
         let database = migrated_database(engine);
         let clock = Clock::system();
         let core = Core::new(Store::create(database.url()).unwrap().with_clock(clock.clone()));
@@ -42,8 +42,8 @@ impl House {
         Self { core, ada, clock, database }
     }
 
-    /// A house over a database that was founded elsewhere, with a context of that database.
-    pub fn over(database: TestDatabase, ada: Context) -> Self {
+    /// A env over a database that was founded elsewhere, with a context of that database.
+    pub fn open(database: TestDatabase, ada: Context) -> Self {
         let clock = Clock::system();
         let core = Core::new(Store::open(database.url()).unwrap().with_clock(clock.clone()));
         Self { core, ada, clock, database }
@@ -54,7 +54,7 @@ impl House {
         founded(&self.core, name)
     }
 
-    pub fn does<A: Action>(&self, action: A) -> Result<A::Output> {
+    pub fn execute<A: Action>(&self, action: A) -> Result<A::Output> {
         self.core.execute(&self.ada, &action)
     }
 
@@ -69,12 +69,12 @@ impl House {
         (entry.with_json)(&self.core, context, input, Mode::Execute)
     }
 
-    /// The time in this house.
+    /// The time in this env.
     pub fn now(&self) -> Time {
         self.core.now()
     }
 
-    /// Lets time pass in this house without waiting: leases, delays and expiries run out.
+    /// Lets time pass in this env without waiting: leases, delays and expiries run out.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
     }
@@ -96,9 +96,9 @@ impl House {
     }
 
     /// An agent that may do what agents may by default.
-    pub fn agent(&self, handle: &str) -> Hand<'_> {
+    pub fn agent(&self, handle: &str) -> TestAgent<'_> {
         self.act("set_agent", json!({ "handle": handle })).unwrap();
-        Hand { house: self, handle: handle.to_owned() }
+        TestAgent { env: self, handle: handle.to_owned() }
     }
 
     /// Answers a question about ada's tenant.
@@ -131,23 +131,23 @@ pub fn id<K>(answer: &Value) -> Id<K> {
 
 /// An agent, ready to start.
 #[derive(Debug)]
-pub struct Hand<'house> {
-    house: &'house House,
+pub struct TestAgent<'env> {
+    env: &'env TestEnv,
     handle: String,
 }
 
-impl<'house> Hand<'house> {
+impl<'env> TestAgent<'env> {
     /// Starts a run without a task.
-    pub fn starts(&self) -> RunHand<'house> {
+    pub fn start_run(&self) -> TestRun<'env> {
         self.start(None)
     }
 
     /// Starts a run on a task.
-    pub fn starts_on(&self, task: &str) -> RunHand<'house> {
+    pub fn start_run_on(&self, task: &str) -> TestRun<'env> {
         self.start(Some(Ref::new(task)))
     }
 
-    fn start(&self, task: Option<Ref<kind::Task>>) -> RunHand<'house> {
+    fn start(&self, task: Option<Ref<kind::Task>>) -> TestRun<'env> {
         let start = StartRun {
             agent: Ref::new(&*self.handle),
             task,
@@ -158,6 +158,6 @@ impl<'house> Hand<'house> {
             max_steps: None,
             keep_open: false,
         };
-        RunHand::holding(self.house, self.house.does(start).unwrap())
+        TestRun::holding(self.env, self.env.execute(start).unwrap())
     }
 }
