@@ -1,4 +1,4 @@
-// One round of a queue for Node on PostgreSQL: items are added, then taken and completed. Prints the items per second.
+// Runs one round of a Node queue on PostgreSQL: adds items, then takes and completes them. Prints the items per second.
 //
 //   NODE_PATH=.../node_modules node queue-node.cjs graphile-worker|pg-boss URL WORKERS BATCH ITEMS
 'use strict';
@@ -7,17 +7,17 @@ const [, , name, url, ...numbers] = process.argv;
 const [workers, batch, items] = numbers.map(Number);
 const queue = 'noop';
 
-// Calls as many times as there are items, a batch at a time, from so many places at once.
-async function at(places, count, call) {
-  let left = count;
-  const place = async () => {
-    while (left > 0) {
-      const some = Math.min(batch, left);
-      left -= some;
-      await call(some);
+// Calls `call` with the size of each batch until all items are covered, with this many calls at a time.
+async function inBatches(concurrency, count, call) {
+  let remaining = count;
+  const loop = async () => {
+    while (remaining > 0) {
+      const size = Math.min(batch, remaining);
+      remaining -= size;
+      await call(size);
     }
   };
-  await Promise.all(Array.from({ length: places }, place));
+  await Promise.all(Array.from({ length: concurrency }, loop));
 }
 
 async function graphile() {
@@ -28,17 +28,17 @@ async function graphile() {
       connectionString: url,
       maxPoolSize: workers + 4,
       concurrentJobs: workers,
-      // By the batch: its own local queue, and completions written together.
+      // With batches: use the local queue and write completions together.
       ...(batch > 1 ? { concurrentJobs: batch, localQueue: { size: batch * workers }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } : {}),
     },
   };
   const utils = await makeWorkerUtils({ preset, logger });
   await utils.migrate();
   const add = (count) =>
-    at(workers, count, (some) =>
+    inBatches(workers, count, (size) =>
       batch === 1
         ? utils.addJob(queue, {})
-        : utils.addJobs(Array.from({ length: some }, () => ({ identifier: queue, payload: {} }))),
+        : utils.addJobs(Array.from({ length: size }, () => ({ identifier: queue, payload: {} }))),
     );
   const work = async (count) => {
     let done = 0;
@@ -61,14 +61,14 @@ async function pgBoss() {
   await boss.start();
   await boss.createQueue(queue);
   const add = (count) =>
-    at(workers, count, (some) =>
-      batch === 1 ? boss.send(queue, {}) : boss.insert(Array.from({ length: some }, () => ({ name: queue, data: {} }))),
+    inBatches(workers, count, (size) =>
+      batch === 1 ? boss.send(queue, {}) : boss.insert(Array.from({ length: size }, () => ({ name: queue, data: {} }))),
     );
-  // Its own worker waits half a second between two looks: it is spared that.
+  // The library's own worker polls every half second. Fetching directly avoids that delay.
   const work = async (count) => {
     const start = performance.now();
-    await at(workers, count, async (some) => {
-      const jobs = await boss.fetch(queue, { batchSize: some });
+    await inBatches(workers, count, async (size) => {
+      const jobs = await boss.fetch(queue, { batchSize: size });
       if (jobs.length > 0) await boss.complete(queue, jobs.map((job) => job.id));
     });
     return performance.now() - start;
@@ -77,17 +77,17 @@ async function pgBoss() {
 }
 
 async function main() {
-  const side = await (name === 'pg-boss' ? pgBoss() : graphile());
-  // The first items warm up.
+  const queueUnderTest = await (name === 'pg-boss' ? pgBoss() : graphile());
+  // The first items are a warm-up.
   const first = Math.max(batch * workers, Math.round(items / 10));
-  await side.add(first);
-  await side.work(first);
+  await queueUnderTest.add(first);
+  await queueUnderTest.work(first);
   const start = performance.now();
-  await side.add(items);
+  await queueUnderTest.add(items);
   const added = performance.now() - start;
-  const worked = await side.work(items);
+  const worked = await queueUnderTest.work(items);
   console.log(Math.round(items / ((added + worked) / 1000)));
-  await side.end();
+  await queueUnderTest.end();
   process.exit(0);
 }
 

@@ -1,4 +1,4 @@
-"""One round of procrastinate: items are added, then taken and completed. Prints the items per second.
+"""Run one round of procrastinate: add items, then take and complete them. Print the items per second.
 
     python queue_procrastinate.py URL WORKERS BATCH ITEMS
 """
@@ -22,19 +22,19 @@ async def noop():
 
 
 async def add(count):
-    left = count
+    remaining = count
 
-    async def place():
-        nonlocal left
-        while left > 0:
-            some = min(batch, left)
-            left -= some
+    async def add_batches():
+        nonlocal remaining
+        while remaining > 0:
+            size = min(batch, remaining)
+            remaining -= size
             if batch == 1:
                 await noop.defer_async()
             else:
-                await noop.batch_defer_async(*({} for _ in range(some)))
+                await noop.batch_defer_async(*({} for _ in range(size)))
 
-    await asyncio.gather(*(place() for _ in range(workers)))
+    await asyncio.gather(*(add_batches() for _ in range(workers)))
 
 
 async def work():
@@ -44,7 +44,7 @@ async def work():
 async def main():
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
-        # The first items warm up.
+        # The first items are a warm-up.
         await add(max(batch * workers, items // 10))
         await work()
         start = time.perf_counter()

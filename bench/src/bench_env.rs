@@ -1,11 +1,11 @@
-//! A founded database with a person and an agent in it, ready to be measured.
+//! A database with an initialised tenant, a person and an agent, ready for measurements.
 
 use serde_json::{Value, json};
 use trackway_actions::{
     Context, Core, Credential,
     context::Secret,
-    founding::LOCAL_TENANT,
     registry::{self, Mode},
+    tenant::LOCAL_TENANT,
 };
 use trackway_store::{
     Engine, Store, TenantId,
@@ -14,30 +14,30 @@ use trackway_store::{
 };
 use uuid::Uuid;
 
-use crate::{Outcome, place::Database};
+use crate::{BenchResult, databases::Database};
 
-/// The person and the agent of every env.
+/// Every benchmark environment has this person and this agent.
 const PERSON: &str = "ada";
 pub const AGENT: &str = "grace";
 
-/// A database and the door to it.
+/// A database and the application core on it.
 #[derive(Debug)]
 pub struct BenchEnv {
     pub core: Core,
     pub person: Context,
-    // Last, so that the connections are closed before the database goes.
+    // Fields drop in order: the core closes its connections before the database is removed.
     pub database: Database,
 }
 
 impl BenchEnv {
-    pub fn found(database: Database) -> Outcome<Self> {
+    pub fn create(database: Database) -> BenchResult<Self> {
         let core = Core::new(Store::create(database.url())?);
-        core.found(LOCAL_TENANT, PERSON)?;
-        let person = core.enter(&Credential::User { tenant: LOCAL_TENANT.into(), handle: PERSON.into() })?;
+        core.init_tenant(LOCAL_TENANT, PERSON)?;
+        let person = core.authenticate(&Credential::User { tenant: LOCAL_TENANT.into(), handle: PERSON.into() })?;
         let env = Self { core, person, database };
-        env.act("set_role", json!({ "name": "builder" }))?;
-        env.act("set_agent", json!({ "handle": AGENT, "role": "builder" }))?;
-        env.act("set_workflow", json!({ "name": "unit" }))?;
+        env.execute_json("set_role", json!({ "name": "builder" }))?;
+        env.execute_json("set_agent", json!({ "handle": AGENT, "role": "builder" }))?;
+        env.execute_json("set_workflow", json!({ "name": "unit" }))?;
         Ok(env)
     }
 
@@ -49,50 +49,52 @@ impl BenchEnv {
         self.person.tenant
     }
 
-    /// Does an action by its name, as the person.
-    pub fn act(&self, action: &str, input: Value) -> Outcome<Value> {
-        self.act_as(&self.person, action, input)
+    /// Executes the action of this name as the environment's person.
+    pub fn execute_json(&self, action: &str, input: Value) -> BenchResult<Value> {
+        self.execute_json_as(&self.person, action, input)
     }
 
-    pub fn act_as(&self, context: &Context, action: &str, input: Value) -> Outcome<Value> {
-        let entry = registry::named(action).ok_or_else(|| format!("there is no action {action}"))?;
+    pub fn execute_json_as(&self, context: &Context, action: &str, input: Value) -> BenchResult<Value> {
+        let entry = registry::find_action(action).ok_or_else(|| format!("there is no action {action}"))?;
         Ok((entry.with_json)(&self.core, context, input, Mode::Execute)?)
     }
 
-    /// Starts a run of the agent; the context is that of its token.
-    pub fn run(&self) -> Outcome<Context> {
-        let started = self.act("start_run", json!({ "agent": AGENT }))?;
+    /// Starts a run of the agent and returns the context of its run token.
+    pub fn run(&self) -> BenchResult<Context> {
+        let started = self.execute_json("start_run", json!({ "agent": AGENT }))?;
         let token = started["token"].as_str().ok_or("a run without a token")?;
-        Ok(self.core.enter(&Credential::Token(Secret(token.to_owned())))?)
+        Ok(self.core.authenticate(&Credential::Token(Secret(token.to_owned())))?)
     }
 
-    /// The id of something that has a name.
-    pub fn named(&self, table: &str, column: &str, name: &str) -> Outcome<Uuid> {
+    /// The id of the row of `table` whose `column` holds `name`.
+    pub fn id_of(&self, table: &str, column: &str, name: &str) -> BenchResult<Uuid> {
         let sql = format!("select id from {table} where tenant_id = ?1 and {column} = ?2");
         let found = self.core.store().read(self.tenant())?.one::<(Uuid,)>(&sql, &[name.to_param()])?;
         Ok(found.ok_or_else(|| format!("there is no {name} in {table}"))?.0)
     }
 }
 
-/// Rows posted before they are committed: enough to fill PostgreSQL's pipeline, few enough to remember.
+/// Rows of one transaction on PostgreSQL: enough to fill the connection's pipeline, without holding too many
+/// unacknowledged statements in memory.
 const ROWS_PER_TRANSACTION: usize = 5_000;
-/// SQLite commits rarely: its pages stay in memory until then.
+/// Rows of one transaction on SQLite, which commits seldom and holds the changed pages in memory until then.
 const SQLITE_ROWS_PER_TRANSACTION: usize = 500_000;
 
-/// Inserts very many rows, indexes and all, faster than the write path.
+/// Inserts millions of rows. It maintains the indexes but bypasses the actions, which would take far longer.
 #[derive(Debug)]
-pub struct Bulk {
+pub struct BulkInsert {
     connection: Connection,
-    waiting: usize,
-    limit: usize,
+    uncommitted: usize,
+    rows_per_transaction: usize,
 }
 
-impl Bulk {
-    pub fn begin(database: &Database) -> Outcome<Self> {
+impl BulkInsert {
+    pub fn begin(database: &Database) -> BenchResult<Self> {
         let mut connection = database.connection()?;
-        let limit = match connection.engine() {
+        let rows_per_transaction = match connection.engine() {
             Engine::Sqlite => {
-                // The keys are right by construction, and memory is there: this is not what is measured.
+                // The generated keys are valid, and the fill itself is not measured. So it skips the foreign key checks
+                // and the disk syncs, and uses a large page cache.
                 connection
                     .batch("pragma foreign_keys = off; pragma cache_size = -3000000; pragma synchronous = off")?;
                 SQLITE_ROWS_PER_TRANSACTION
@@ -103,22 +105,23 @@ impl Bulk {
             }
         };
         connection.begin_write()?;
-        Ok(Self { connection, waiting: 0, limit })
+        Ok(Self { connection, uncommitted: 0, rows_per_transaction })
     }
 
-    pub fn insert(&mut self, sql: &str, params: &[Param<'_>]) -> Outcome<()> {
+    pub fn insert(&mut self, sql: &str, params: &[Param<'_>]) -> BenchResult<()> {
         self.connection.post(sql, params)?;
-        self.waiting += 1;
-        if self.waiting >= self.limit {
+        self.uncommitted += 1;
+        if self.uncommitted >= self.rows_per_transaction {
             self.connection.commit()?;
             self.connection.begin_write()?;
-            self.waiting = 0;
+            self.uncommitted = 0;
         }
         Ok(())
     }
 
-    /// Commits, and lets PostgreSQL learn what its autovacuum would tell it. SQLite is left as Trackway leaves it.
-    pub fn end(mut self) -> Outcome<()> {
+    /// Commits. On PostgreSQL, also collects the planner statistics that autovacuum would collect later. On SQLite,
+    /// empties the write-ahead log and collects no statistics, as in a database that Trackway wrote.
+    pub fn end(mut self) -> BenchResult<()> {
         self.connection.commit()?;
         match self.connection.engine() {
             Engine::Sqlite => {
@@ -130,4 +133,5 @@ impl Bulk {
     }
 }
 
-pub const REGISTER: &str = "insert into registry (tenant_id, id, kind, studio_id, display_path, short_key, created_by, created_at) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+/// Inserts a registry entry.
+pub const INSERT_REGISTRY_ENTRY: &str = "insert into registry (tenant_id, id, kind, studio_id, display_path, short_key, created_by, created_at) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";

@@ -1,4 +1,4 @@
-//! Transcripts into the record, against programs that read the same bytes for less.
+//! Ingests transcripts, and compares with programs that read the same files but do less.
 
 use std::{
     fs::File,
@@ -13,98 +13,98 @@ use serde_json::Value;
 use trackway_store::{Engine, Url};
 
 use crate::{
-    Outcome,
+    BenchResult,
     bench_env::BenchEnv,
-    measure::{self, Samples, grouped, ratio, shown},
-    place::Places,
+    databases::Databases,
+    measure::{self, Samples, format_count, format_duration, ratio},
     process,
     table::{Table, plot, verdict},
-    transcripts::{Author, Written},
+    transcript_writer::{TranscriptWriter, WriteStats},
 };
 
-pub const HEADING: &str = "## ingest: transcripts into the record";
-const TIMES_OTHER_MAX: f64 = 2.0;
-const AGAIN_SHARE_MAX: f64 = 0.05;
+pub const HEADING: &str = "## ingest: reading transcripts into the database";
+const TIMES_CCUSAGE_MAX: f64 = 2.0;
+const AGAIN_TIMES_CCUSAGE_MAX: f64 = 0.05;
 const MEMORY_MAX_KB: u64 = 200 * 1_024;
-/// What is linear grows by this much at most, per byte, from the smallest to the largest.
+/// Growth counts as linear if the time per byte of the largest size is at most this many times that of the smallest.
 const GROWTH_MAX: f64 = 1.5;
 
 #[derive(Debug, Args)]
-pub struct Size {
+pub struct IngestOptions {
     /// Megabytes of transcripts, one measurement each
     #[arg(long, value_name = "MB", value_delimiter = ',', default_value = "50,100,200,400")]
     megabytes: Vec<u64>,
-    /// How often each size is read
+    /// How often each size is ingested
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// The `ccusage` to compare with; left out without it
+    /// Path of `ccusage` to compare with [default: not measured]
     #[arg(long, value_name = "FILE")]
     ccusage: Option<PathBuf>,
-    /// The `claude-code-log` to compare with, at the smallest size; left out without it
+    /// Path of `claude-code-log` to compare with, at the smallest size [default: not measured]
     #[arg(long, value_name = "FILE")]
     claude_code_log: Option<PathBuf>,
 }
 
-/// What one size took.
+/// Results for one size.
 #[derive(Debug)]
-struct Measured {
+struct SizeResult {
     megabytes: u64,
     first: Samples,
     again: Samples,
-    other: Option<Samples>,
+    ccusage_samples: Option<Samples>,
     checked: Samples,
     parsed: Samples,
-    log: Option<Duration>,
+    claude_code_log: Option<Duration>,
     memory_kb: u64,
     database_mb: u64,
-    written: Written,
+    written: WriteStats,
 }
 
-pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
+pub fn measure(databases: &Databases, options: &IngestOptions) -> BenchResult<()> {
     let mut all = Vec::new();
-    for megabytes in &size.megabytes {
-        let directory = places.directory().join(format!("ingest-{megabytes}"));
+    for megabytes in &options.megabytes {
+        let directory = databases.directory().join(format!("ingest-{megabytes}"));
         let projects = directory.join(".claude/projects");
-        let written = Author::new(*megabytes, Path::new("/work/unit"))
-            .sessions(&projects.join("-work-unit"), megabytes * 1_000_000)?;
+        let written = TranscriptWriter::new(*megabytes, Path::new("/work/unit"))
+            .write_sessions(&projects.join("-work-unit"), megabytes * 1_000_000)?;
         let first_size = all.is_empty();
-        let log = size.claude_code_log.as_deref().filter(|_| first_size);
-        all.push(one_size(places, size, &directory, *megabytes, written, log)?);
+        let claude_code_log = options.claude_code_log.as_deref().filter(|_| first_size);
+        all.push(measure_size(databases, options, &directory, *megabytes, written, claude_code_log)?);
         std::fs::remove_dir_all(&directory)?;
     }
     print(&all);
     Ok(())
 }
 
-fn one_size(
-    places: &Places,
-    size: &Size,
+fn measure_size(
+    databases: &Databases,
+    options: &IngestOptions,
     directory: &Path,
     megabytes: u64,
-    written: Written,
-    log: Option<&Path>,
-) -> Outcome<Measured> {
-    let trackway = process::trackway()?;
+    written: WriteStats,
+    claude_code_log: Option<&Path>,
+) -> BenchResult<SizeResult> {
+    let trackway = process::trackway_binary()?;
     let projects = directory.join(".claude/projects");
-    let files = transcripts(&projects)?;
-    let (mut first, mut again, mut other) = (Vec::new(), Vec::new(), Vec::new());
+    let files = transcript_files(&projects)?;
+    let (mut first, mut again, mut ccusage_samples) = (Vec::new(), Vec::new(), Vec::new());
     let (mut checked, mut parsed) = (Vec::new(), Vec::new());
     let (mut memory_kb, mut database_mb) = (0, 0);
-    for _ in 0..size.rounds {
-        let BenchEnv { core, database, .. } = BenchEnv::found(places.database(Engine::Sqlite, "ingest")?)?;
+    for _ in 0..options.rounds {
+        let BenchEnv { core, database, .. } = BenchEnv::create(databases.create(Engine::Sqlite, "ingest")?)?;
         drop(core);
         let Url::Sqlite(file) = database.url() else { return Err("this database is a file".into()) };
         let ingest = || {
-            let mut command = process::command(&trackway, directory);
+            let mut command = process::isolated_command(&trackway, directory);
             command.arg("ingest").arg(&projects).env("TRACKWAY_DB", format!("sqlite:{}", file.display()));
             command
         };
-        checked.push(measure::once(|| parse::<IgnoredAny>(&files))?.0);
-        parsed.push(measure::once(|| parse::<Value>(&files))?.0);
-        if let Some(ccusage) = &size.ccusage {
-            let mut command = process::command(ccusage, directory);
+        checked.push(measure::time_once(|| parse::<IgnoredAny>(&files))?.0);
+        parsed.push(measure::time_once(|| parse::<Value>(&files))?.0);
+        if let Some(ccusage) = &options.ccusage {
+            let mut command = process::isolated_command(ccusage, directory);
             command.args(["daily", "--offline"]).env("CLAUDE_CONFIG_DIR", directory.join(".claude"));
-            other.push(process::time(&mut command)?);
+            ccusage_samples.push(process::time(&mut command)?);
         }
         let (took, peak) = process::time_and_memory(&mut ingest())?;
         first.push(took);
@@ -114,32 +114,37 @@ fn one_size(
         }
         database_mb = file.metadata()?.len() / 1_000_000;
     }
-    let log = log
-        .map(|log| {
-            let mut command = process::command(log, directory);
+    let claude_code_log = claude_code_log
+        .map(|claude_code_log| {
+            let mut command = process::isolated_command(claude_code_log, directory);
             command.args(["--all-projects", "--no-individual-sessions"]).arg("--projects-dir").arg(&projects);
             process::time(&mut command)
         })
         .transpose()?;
-    Ok(Measured {
+    Ok(SizeResult {
         megabytes,
         first: Samples::new(first),
         again: Samples::new(again),
-        other: size.ccusage.is_some().then(|| Samples::new(other)),
+        ccusage_samples: options.ccusage.is_some().then(|| Samples::new(ccusage_samples)),
         checked: Samples::new(checked),
         parsed: Samples::new(parsed),
-        log,
+        claude_code_log,
         memory_kb,
         database_mb,
         written,
     })
 }
 
-fn print(all: &[Measured]) {
+fn print(all: &[SizeResult]) {
     println!(
-        "\nMedians of rounds in turn; the files are in the page cache, the database is new. Bare parses: one thread, every line, checked only or into a tree of values. Targets: the first time within 2x of `ccusage daily --offline`, which counts tokens and stores nothing; again, with nothing new, under a twentieth of it; under 200 MB of memory; growth linear."
+        "\nMedians of alternating rounds. The files are in the page cache, the database is new. \"checked\" and \
+         \"parsed\": one thread parses every line as JSON and discards the result; \"checked\" only validates, \
+         \"parsed\" builds a tree of values. \"first\": the first ingest. \"again\": an ingest with nothing new. \
+         Targets: the first ingest takes at most 2x the time of `ccusage daily --offline`, which counts tokens and \
+         stores nothing; an ingest with nothing new takes less than 1/20 of that time; less than 200 MB of memory; \
+         linear growth."
     );
-    let mut made = Table::new(["transcripts", "sessions", "files", "lines", "database"]);
+    let mut inputs = Table::new(["transcripts", "sessions", "files", "lines", "database"]);
     let mut table = Table::new([
         "transcripts",
         "ccusage",
@@ -153,61 +158,67 @@ fn print(all: &[Measured]) {
         "peak memory",
         "met",
     ]);
-    for measured in all {
-        let name = format!("{} MB", measured.megabytes);
-        made.row([
+    for result in all {
+        let name = format!("{} MB", result.megabytes);
+        inputs.row([
             name.clone(),
-            grouped(measured.written.sessions),
-            grouped(measured.written.files),
-            grouped(measured.written.lines),
-            format!("{} MB", measured.database_mb),
+            format_count(result.written.sessions),
+            format_count(result.written.files),
+            format_count(result.written.lines),
+            format!("{} MB", result.database_mb),
         ]);
-        let (first, again) = (measured.first.median(), measured.again.median());
-        let against = |took: Duration| measured.other.as_ref().map(|other| ratio(took, other.median()));
+        let (first, again) = (result.first.median(), result.again.median());
+        let against = |took: Duration| {
+            result.ccusage_samples.as_ref().map(|ccusage_samples| ratio(took, ccusage_samples.median()))
+        };
         let cell = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-        let met = against(first).is_none_or(|ratio| ratio <= TIMES_OTHER_MAX)
-            && against(again).is_none_or(|ratio| ratio <= AGAIN_SHARE_MAX)
-            && measured.memory_kb < MEMORY_MAX_KB;
+        let met = against(first).is_none_or(|ratio| ratio <= TIMES_CCUSAGE_MAX)
+            && against(again).is_none_or(|ratio| ratio <= AGAIN_TIMES_CCUSAGE_MAX)
+            && result.memory_kb < MEMORY_MAX_KB;
         table.row([
             name,
-            measured.other.as_ref().map_or_else(String::new, |other| shown(other.median())),
-            shown(measured.checked.median()),
-            shown(measured.parsed.median()),
-            shown(first),
-            format!("{:.0} MB", measured.written.bytes as f64 / 1e6 / first.as_secs_f64()),
+            result
+                .ccusage_samples
+                .as_ref()
+                .map_or_else(String::new, |ccusage_samples| format_duration(ccusage_samples.median())),
+            format_duration(result.checked.median()),
+            format_duration(result.parsed.median()),
+            format_duration(first),
+            format!("{:.0} MB", result.written.bytes as f64 / 1e6 / first.as_secs_f64()),
             cell(against(first)),
-            shown(again),
+            format_duration(again),
             cell(against(again)),
-            format!("{:.0} MB", measured.memory_kb as f64 / 1_024.0),
+            format!("{:.0} MB", result.memory_kb as f64 / 1_024.0),
             verdict(met),
         ]);
-        if let Some(log) = measured.log {
+        if let Some(claude_code_log) = result.claude_code_log {
             println!(
-                "\nclaude-code-log, which makes pages of them, took {} for the {} MB: {:.0} times `trackway ingest`.",
-                shown(log),
-                measured.megabytes,
-                ratio(log, first)
+                "\nclaude-code-log, which renders the transcripts as HTML pages, took {} for {} MB: {:.0} times as \
+                 long as `trackway ingest`.",
+                format_duration(claude_code_log),
+                result.megabytes,
+                ratio(claude_code_log, first)
             );
         }
     }
-    made.print();
+    inputs.print();
     table.print();
-    let per_byte = |measured: &Measured| measured.first.median().as_secs_f64() / measured.written.bytes as f64;
+    let per_byte = |result: &SizeResult| result.first.median().as_secs_f64() / result.written.bytes as f64;
     if let [smallest, .., largest] = all {
         let growth = per_byte(largest) / per_byte(smallest);
         println!("\nTime per byte, largest to smallest: {growth:.2}; linear: {}.", verdict(growth <= GROWTH_MAX));
         let bars: Vec<_> =
-            all.iter().map(|measured| (format!("{} MB", measured.megabytes), measured.first.median())).collect();
-        plot("trackway ingest, the first time:", &bars);
+            all.iter().map(|result| (format!("{} MB", result.megabytes), result.first.median())).collect();
+        plot("first `trackway ingest`:", &bars);
     }
 }
 
-fn transcripts(folder: &Path) -> Outcome<Vec<PathBuf>> {
+fn transcript_files(folder: &Path) -> BenchResult<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            found.extend(transcripts(&path)?);
+            found.extend(transcript_files(&path)?);
         } else if path.extension().is_some_and(|extension| extension == "jsonl") {
             found.push(path);
         }
@@ -215,8 +226,8 @@ fn transcripts(folder: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Every line of the files as JSON, and nothing else.
-fn parse<T: serde::de::DeserializeOwned>(files: &[PathBuf]) -> Outcome<()> {
+/// Parses every line of the files as JSON and discards the result.
+fn parse<T: serde::de::DeserializeOwned>(files: &[PathBuf]) -> BenchResult<()> {
     let mut line = Vec::new();
     for file in files {
         let mut reader = BufReader::with_capacity(1 << 20, File::open(file)?);

@@ -1,21 +1,21 @@
-//! What the numbers were measured on, and how to measure them again.
+//! A description of the machine and of the command, so that a measurement can be repeated.
 
 use std::fs;
 
 use trackway_store::{Clock, Url, connection::Connection};
 
-use crate::{Outcome, place::Places};
+use crate::{BenchResult, databases::Databases};
 
-/// The machine, the engines and the command, as a Markdown list.
-pub fn description(places: &Places) -> Outcome<String> {
+/// The machine, the engine versions and the command, as a Markdown list.
+pub fn description(databases: &Databases) -> BenchResult<String> {
     let mut lines = vec![
         format!("- date: {}", Clock::system().now()),
         format!("- machine: {} cores ({}), {} MB of memory", cores(), processor(), memory_mb()),
         format!("- kernel: Linux {}", first_line("/proc/sys/kernel/osrelease")),
-        format!("- load before: {}", first_line("/proc/loadavg")),
-        format!("- SQLite {} (WAL, synchronous = normal), in {}", rusqlite::version(), places.directory().display()),
+        format!("- load average before: {}", first_line("/proc/loadavg")),
+        format!("- SQLite {} (WAL, synchronous = normal), in {}", rusqlite::version(), databases.directory().display()),
     ];
-    lines.push(match places.server() {
+    lines.push(match databases.server() {
         Some(server) => format!("- {}", server_description(server)?),
         None => "- PostgreSQL: skipped, no --postgres URL was given".to_owned(),
     });
@@ -23,7 +23,7 @@ pub fn description(places: &Places) -> Outcome<String> {
     Ok(lines.join("\n"))
 }
 
-fn server_description(server: &str) -> Outcome<String> {
+fn server_description(server: &str) -> BenchResult<String> {
     let mut connection = Connection::postgres(server)?;
     let mut setting = |name: &str| {
         connection
@@ -39,13 +39,13 @@ fn server_description(server: &str) -> Outcome<String> {
     ))
 }
 
-/// The command line, without a password.
+/// The command line, with passwords in URLs hidden.
 fn command() -> String {
-    let shown = |argument: String| Url::parse(&argument).map_or(argument, |url| url.to_string());
-    std::env::args().map(shown).collect::<Vec<_>>().join(" ")
+    let format_duration = |argument: String| Url::parse(&argument).map_or(argument, |url| url.to_string());
+    std::env::args().map(format_duration).collect::<Vec<_>>().join(" ")
 }
 
-/// The cores this process was kept to, as the command that did it.
+/// The `taskset` prefix for the cores to which this process is restricted, if it is.
 fn affinity() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default().trim();
@@ -53,9 +53,9 @@ fn affinity() -> String {
     if allowed.is_empty() || allowed == all { String::new() } else { format!("taskset -c {allowed} ") }
 }
 
-/// How much this process was put before others, as the command that did it.
+/// The `nice` prefix for the priority of this process, unless it is the default.
 fn niceness() -> String {
-    // The field is the 19th; the second is the program's name, in parentheses, and may hold spaces.
+    // The niceness is field 19. Field 2 is the program's name in parentheses, which may contain spaces.
     let status = first_line("/proc/self/stat");
     let niceness = status.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16));
     niceness.filter(|niceness| *niceness != "0").map_or_else(String::new, |niceness| format!("nice -n {niceness} "))
@@ -65,7 +65,7 @@ fn first_line(file: &str) -> String {
     fs::read_to_string(file).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-/// Every core of the machine, whichever this process may use.
+/// The number of cores of the machine, including those that this process may not use.
 fn cores() -> usize {
     let all = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     all.lines().filter(|line| line.starts_with("processor")).count()

@@ -1,24 +1,24 @@
-//! Benchmarks: each sub-command prints Markdown tables of ratios measured in one run.
+//! Benchmarks. Each sub-command prints Markdown tables of ratios measured in one run.
 
-#![expect(clippy::print_stdout, reason = "the tables are what this program is for")]
+#![expect(clippy::print_stdout, reason = "this program prints tables")]
 
 mod actions;
 mod bench_env;
+mod bulk_ids;
 mod catalog;
+mod cold_start;
+mod databases;
 mod hook;
-mod identity;
 mod ingest;
 mod machine;
 mod measure;
 mod pages;
-mod place;
 mod process;
 mod queue;
 mod search;
-mod start;
 mod table;
 mod touches;
-mod transcripts;
+mod transcript_writer;
 mod turn;
 mod wake;
 
@@ -29,11 +29,11 @@ use std::{
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::place::Places;
+use crate::databases::Databases;
 
-/// Whatever can go wrong, from any crate that is measured.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Outcome<T> = Result<T, Failure>;
+/// An error of any of the measured crates.
+type BenchError = Box<dyn std::error::Error + Send + Sync>;
+type BenchResult<T> = Result<T, BenchError>;
 
 /// Measure Trackway's hot paths
 #[derive(Debug, Parser)]
@@ -45,114 +45,114 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Benchmark {
-    /// `made` and `why` as the table of touches grows
+    /// `made` and `why` as the touches table grows
     Touches {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
         #[command(flatten)]
-        size: touches::Size,
+        options: touches::TouchesOptions,
     },
-    /// Actions per second through the write path, against the bare SQL
+    /// Actions per second, compared with bare SQL that writes the same rows
     Actions {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
     },
     /// `task latest`, `task next`, `ready` and `package resolve` in a large catalog
     Catalog {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
         #[command(flatten)]
-        size: catalog::Size,
+        options: catalog::CatalogOptions,
     },
     /// Cold start of the command line
     Start {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
     },
-    /// One hook event, alone and 32 at once
+    /// Hook events, one at a time and 32 at once
     Hook {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
         #[command(flatten)]
-        others: hook::Others,
+        peers: hook::HookPeers,
     },
-    /// Transcripts into the record, the first time and again
+    /// Ingest of transcripts: first ingest, and again with nothing new
     Ingest {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
         #[command(flatten)]
-        size: ingest::Size,
+        options: ingest::IngestOptions,
     },
-    /// Searching a million messages, and sending them against the bare SQL
+    /// Search in a million messages, and sending messages compared with bare SQL
     Search {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
         #[command(flatten)]
-        size: search::Size,
+        options: search::SearchOptions,
     },
-    /// Add, take and complete, against bare SQL and other queues
+    /// Adding, taking and completing queue items, compared with bare SQL and other queues
     Queue {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
         #[command(flatten)]
-        size: queue::Size,
+        options: queue::QueueOptions,
         #[command(flatten)]
-        others: queue::Others,
+        peers: queue::QueuePeers,
     },
-    /// The linked-task document as links grow
+    /// The linked-task document as the number of links grows
     Wake {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
     },
-    /// What the loop of an agent adds to each turn of a model
+    /// Time that the agent loop adds to each model turn
     Turn {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
     },
-    /// Pages over HTTP, against a bare handler and over many runs
+    /// Pages over HTTP, compared with a bare handler, and in a database with many runs
     Pages {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
         #[command(flatten)]
-        size: pages::Size,
+        options: pages::PagesOptions,
     },
-    /// Everything in one go
+    /// Most benchmarks, one after the other
     All {
         #[command(flatten)]
-        place: Place,
+        database: DatabaseArgs,
         #[command(flatten)]
-        touches: touches::Size,
+        touches: touches::TouchesOptions,
         #[command(flatten)]
-        catalog: catalog::Size,
+        catalog: catalog::CatalogOptions,
         #[command(flatten)]
-        hook: hook::Others,
+        hook: hook::HookPeers,
         #[command(flatten)]
-        ingest: ingest::Size,
+        ingest: ingest::IngestOptions,
     },
-    /// Write transcripts, made from a seed
+    /// Write generated transcripts
     #[command(hide = true)]
     Transcripts { folder: PathBuf, megabytes: u64 },
-    /// Open a SQLite file and ask it one question: what a cold start cannot do without
+    /// Open a SQLite file and run one query: the minimum that a cold start has to do
     #[command(hide = true)]
     Open { file: PathBuf },
 }
 
 #[derive(Debug, Args)]
-struct Place {
-    /// Where SQLite files are made (a temporary directory, when left out)
+struct DatabaseArgs {
+    /// Directory for SQLite files [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     db_dir: Option<PathBuf>,
-    /// A PostgreSQL server whose databases may be made and dropped; PostgreSQL is skipped without it
+    /// PostgreSQL server on which the benchmark may create and drop databases [default: PostgreSQL is skipped]
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
 }
 
-impl Place {
-    /// Makes the places, and says under this heading what they and the machine are.
-    fn open(self, heading: &str) -> Outcome<Places> {
-        let places = Places::new(self.db_dir, self.postgres)?;
-        println!("{heading}\n\n{}", machine::description(&places)?);
-        Ok(places)
+impl DatabaseArgs {
+    /// Prints the heading and a description of the machine, and returns the databases.
+    fn open(self, heading: &str) -> BenchResult<Databases> {
+        let databases = Databases::new(self.db_dir, self.postgres)?;
+        println!("{heading}\n\n{}", machine::description(&databases)?);
+        Ok(databases)
     }
 }
 
@@ -166,50 +166,53 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(benchmark: Benchmark) -> Outcome<()> {
+fn run(benchmark: Benchmark) -> BenchResult<()> {
     match benchmark {
-        Benchmark::Start { place } => start::measure(&place.open(start::HEADING)?),
-        Benchmark::Actions { place } => actions::measure(&place.open(actions::HEADING)?),
-        Benchmark::Catalog { place, size } => catalog::measure(&place.open(catalog::HEADING)?, &size),
-        Benchmark::Touches { place, size } => touches::measure(&place.open(touches::HEADING)?, &size),
-        Benchmark::Hook { place, others } => hook::measure(&place.open(hook::HEADING)?, &others),
-        Benchmark::Ingest { place, size } => ingest::measure(&place.open(ingest::HEADING)?, &size),
-        Benchmark::Search { place, size } => search::measure(&place.open(search::HEADING)?, &size),
-        Benchmark::Queue { place, size, others } => queue::measure(&place.open(queue::HEADING)?, &size, &others),
-        Benchmark::Wake { place } => wake::measure(&place.open(wake::HEADING)?),
-        Benchmark::Pages { place, size } => pages::measure(&place.open(pages::HEADING)?, &size),
-        Benchmark::Turn { place } => turn::measure(&place.open(turn::HEADING)?),
-        Benchmark::All { place, touches, catalog, hook, ingest } => {
-            let places = place.open("# Benchmark results")?;
-            println!("\n{}", start::HEADING);
-            start::measure(&places)?;
+        Benchmark::Start { database } => cold_start::measure(&database.open(cold_start::HEADING)?),
+        Benchmark::Actions { database } => actions::measure(&database.open(actions::HEADING)?),
+        Benchmark::Catalog { database, options } => catalog::measure(&database.open(catalog::HEADING)?, &options),
+        Benchmark::Touches { database, options } => touches::measure(&database.open(touches::HEADING)?, &options),
+        Benchmark::Hook { database, peers } => hook::measure(&database.open(hook::HEADING)?, &peers),
+        Benchmark::Ingest { database, options } => ingest::measure(&database.open(ingest::HEADING)?, &options),
+        Benchmark::Search { database, options } => search::measure(&database.open(search::HEADING)?, &options),
+        Benchmark::Queue { database, options, peers } => {
+            queue::measure(&database.open(queue::HEADING)?, &options, &peers)
+        }
+        Benchmark::Wake { database } => wake::measure(&database.open(wake::HEADING)?),
+        Benchmark::Pages { database, options } => pages::measure(&database.open(pages::HEADING)?, &options),
+        Benchmark::Turn { database } => turn::measure(&database.open(turn::HEADING)?),
+        Benchmark::All { database, touches, catalog, hook, ingest } => {
+            let databases = database.open("# Benchmark results")?;
+            println!("\n{}", cold_start::HEADING);
+            cold_start::measure(&databases)?;
             println!("\n{}", actions::HEADING);
-            actions::measure(&places)?;
+            actions::measure(&databases)?;
             println!("\n{}", catalog::HEADING);
-            catalog::measure(&places, &catalog)?;
+            catalog::measure(&databases, &catalog)?;
             println!("\n{}", touches::HEADING);
-            touches::measure(&places, &touches)?;
+            touches::measure(&databases, &touches)?;
             println!("\n{}", hook::HEADING);
-            hook::measure(&places, &hook)?;
+            hook::measure(&databases, &hook)?;
             println!("\n{}", ingest::HEADING);
-            ingest::measure(&places, &ingest)?;
+            ingest::measure(&databases, &ingest)?;
             println!("\n{}", wake::HEADING);
-            wake::measure(&places)?;
+            wake::measure(&databases)?;
             println!("\n{}", turn::HEADING);
-            turn::measure(&places)
+            turn::measure(&databases)
         }
         Benchmark::Transcripts { folder, megabytes } => {
-            let author = transcripts::Author::new(megabytes, Path::new("/work/unit"));
-            println!("{:?}", author.sessions(&folder, megabytes * 1_000_000)?);
+            let writer = transcript_writer::TranscriptWriter::new(megabytes, Path::new("/work/unit"));
+            println!("{:?}", writer.write_sessions(&folder, megabytes * 1_000_000)?);
             Ok(())
         }
         Benchmark::Open { file } => open(&file),
     }
 }
 
-fn open(file: &Path) -> Outcome<()> {
+fn open(file: &Path) -> BenchResult<()> {
     let connection = rusqlite::Connection::open(file)?;
-    // Else it would bring the log into the file as it closes, and whoever writes next would wait for the disk.
+    // Closing the last connection would otherwise checkpoint the write-ahead log, and the next writer would wait for
+    // the disk.
     connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let tasks: i64 = connection.query_row("select count(*) from tasks", [], |row| row.get(0))?;
     println!("{tasks}");

@@ -1,4 +1,5 @@
-//! Pages per second, against a bare handler that returns the same bytes; and pages over a large database.
+//! Pages per second, compared with a bare handler that returns the same bytes; and the time of pages in a large
+//! database.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -21,11 +22,11 @@ use trackway_server::Site;
 use trackway_store::{Store, Table as _, tables::Run};
 
 use crate::{
-    Outcome,
-    bench_env::{AGENT, BenchEnv, Bulk},
-    identity::{Numbered, id, micros},
-    measure::{Often, Samples, calls_in_turn, grouped, shown},
-    place::Places,
+    BenchResult,
+    bench_env::{AGENT, BenchEnv, BulkInsert},
+    bulk_ids::{IdKind, bulk_id, created_micros},
+    databases::Databases,
+    measure::{Repetitions, Samples, format_count, format_duration, time_calls_alternately},
     table::{Table, verdict},
 };
 
@@ -33,26 +34,26 @@ pub const HEADING: &str = "## pages: over HTTP";
 const CONNECTIONS: usize = 64;
 const ROUND: Duration = Duration::from_secs(4);
 const ROUNDS: usize = 3;
-const OFTEN: Often = Often { warm_up: 5, count: 100 };
-/// What share of a bare handler's requests is wanted, and how long the slowest may take.
+const REPETITIONS: Repetitions = Repetitions { warm_up: 5, count: 100 };
+/// Targets: share of the bare handler's request rate, and 99th percentile.
 const SHARE_MIN: f64 = 0.3;
 const P99_MAX: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Args)]
-pub struct Size {
-    /// Runs in the database of the overview
+pub struct PagesOptions {
+    /// Runs in the large database
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
     runs: usize,
 }
 
-/// A server in this process, and what ends it.
-struct Served {
+/// A server in this process. Dropping it stops it.
+struct RunningServer {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Drop for Served {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.stop.send(true);
         if let Some(thread) = self.thread.take() {
@@ -61,85 +62,89 @@ impl Drop for Served {
     }
 }
 
-pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
+pub fn measure(databases: &Databases, options: &PagesOptions) -> BenchResult<()> {
     println!(
-        "\n`GET /whoami` in Markdown by an agent in a run, {CONNECTIONS} connections that ask again at once, {ROUNDS} rounds of \
-         {} s in turn with a bare axum handler that returns the same bytes; servers and clients share this machine. While nothing is written, a page \
-         is shown again; then each request names another page, so that each is made. Target: at least 0.3 of the bare requests, p99 under 10 ms.\n",
+        "\n`GET /whoami` in Markdown by an agent in a run. {CONNECTIONS} connections each send the next request as \
+         soon as they have the response. {ROUNDS} rounds of {} s, alternating with a bare axum handler that returns \
+         the same bytes; servers and clients share this machine. \"cached\": every request has the same URL and \
+         nothing is written, so that the page cache answers. \"uncached\": each request has a URL that is not in the \
+         page cache. The share is the median of the rounds; the other figures are those of the last round. Targets: at \
+         least 0.3 of the bare handler's requests, p99 less than 10 ms.\n",
         ROUND.as_secs()
     );
     let mut table = Table::new(["engine", "page", "requests/s", "bare", "share", "met", "median", "p99", "met"]);
-    for engine in places.engines() {
-        let env = BenchEnv::found(places.database(engine, "pages")?)?;
-        env.act("set_task", json!({ "workflow": "unit", "variant": "page", "title": "Look at a page" }))?;
-        let run = env.act("start_run", json!({ "agent": AGENT, "task": "page" }))?;
+    for engine in databases.engines() {
+        let env = BenchEnv::create(databases.create(engine, "pages")?)?;
+        env.execute_json("set_task", json!({ "workflow": "unit", "variant": "page", "title": "Look at a page" }))?;
+        let run = env.execute_json("start_run", json!({ "agent": AGENT, "task": "page" }))?;
         let token = run["token"].as_str().unwrap_or_default().to_owned();
         let site = Site::new(Arc::new(Core::new(Store::open(env.database.url())?)));
         let body = site.get(&token, "/whoami").body;
-        let (bare, ours) = (serve_bare(body)?, serve(&site)?);
-        for (page, is_new) in [("shown again", false), ("made for each", true)] {
+        let (bare, trackway) = (serve_bare(body)?, serve(&site)?);
+        for (page, is_uncached) in [("cached", false), ("uncached", true)] {
             let mut shares = Vec::new();
-            let (mut best, mut last) = ((0.0, 0.0), None);
+            let (mut last_rates, mut last_samples) = ((0.0, 0.0), None);
             for _ in 0..ROUNDS {
-                let (bare_rate, _) = load(bare.address, "", is_new)?;
-                let (our_rate, samples) = load(ours.address, &token, is_new)?;
+                let (bare_rate, _) = measure_rate(bare.address, "", is_uncached)?;
+                let (our_rate, samples) = measure_rate(trackway.address, &token, is_uncached)?;
                 shares.push(our_rate / bare_rate);
-                best = (our_rate, bare_rate);
-                last = Some(samples);
+                last_rates = (our_rate, bare_rate);
+                last_samples = Some(samples);
             }
             shares.sort_by(f64::total_cmp);
-            let (share, samples) = (shares[ROUNDS / 2], last.ok_or("nothing was measured")?);
+            let (share, samples) = (shares[ROUNDS / 2], last_samples.ok_or("nothing was measured")?);
             table.row([
                 engine.name().to_owned(),
                 page.to_owned(),
-                format!("{:.0}", best.0),
-                format!("{:.0}", best.1),
+                format!("{:.0}", last_rates.0),
+                format!("{:.0}", last_rates.1),
                 format!("{share:.2}"),
                 verdict(share >= SHARE_MIN),
-                shown(samples.median()),
-                shown(samples.p99()),
+                format_duration(samples.median()),
+                format_duration(samples.p99()),
                 verdict(samples.p99() < P99_MAX),
             ]);
         }
     }
     table.print();
-    large(places, size)
+    measure_large_database(databases, options)
 }
 
-/// Pages of a database with many runs.
-fn large(places: &Places, size: &Size) -> Outcome<()> {
+/// Times single requests in a database with many runs.
+fn measure_large_database(databases: &Databases, options: &PagesOptions) -> BenchResult<()> {
     println!(
-        "\nPages of a person over {} runs, {} calls each, one connection. Targets: the overview under 50 ms, a run under 10 ms.\n",
-        grouped(size.runs),
-        OFTEN.count
+        "\nPages that a person reads in a database with {} runs, {} requests each, on one connection. Targets: median \
+         less than 10 ms for a run and less than 50 ms for the other pages, less than 100 kB.\n",
+        format_count(options.runs),
+        REPETITIONS.count
     );
     let mut table = Table::new(["engine", "page", "median", "p99", "bytes", "met"]);
-    for engine in places.engines() {
-        let env = BenchEnv::found(places.database(engine, "large")?)?;
-        fill(&env, size.runs)?;
-        let token = env.act("create_token", json!({}))?["token"].as_str().unwrap_or_default().to_owned();
+    for engine in databases.engines() {
+        let env = BenchEnv::create(databases.create(engine, "large")?)?;
+        fill(&env, options.runs)?;
+        let token = env.execute_json("create_token", json!({}))?["token"].as_str().unwrap_or_default().to_owned();
         let site = Site::new(Arc::new(Core::new(Store::open(env.database.url())?)));
-        let served = serve(&site)?;
+        let server = serve(&site)?;
         for (path, max) in [("/", 50), ("/runs", 50), ("/runs/last", 10), ("/queue", 50), ("/usage", 50)] {
-            let mut connection = Connection::to(served.address, path, "text/html", &token)?;
+            let mut connection = ClientConnection::to(server.address, path, "text/html", &token)?;
             let mut bytes = 0;
             let ask = |_| {
-                bytes = connection.ask()?;
+                bytes = connection.request()?;
                 Ok(())
             };
-            // Something is written each time, so that no page is shown again.
+            // A write before each request makes every cached page stale.
             let write = |number| {
                 let title = format!("{path} {number}");
-                env.act("create_note", json!({ "studio": "main", "title": title })).map(drop)
+                env.execute_json("create_note", json!({ "studio": "main", "title": title })).map(drop)
             };
-            let (samples, _) = calls_in_turn(OFTEN, ask, write)?;
+            let (samples, _) = time_calls_alternately(REPETITIONS, ask, write)?;
             let met = samples.median() < Duration::from_millis(max) && bytes < 100_000;
             table.row([
                 engine.name().to_owned(),
                 format!("`{path}`"),
-                shown(samples.median()),
-                shown(samples.p99()),
-                grouped(bytes),
+                format_duration(samples.median()),
+                format_duration(samples.p99()),
+                format_count(bytes),
                 verdict(met),
             ]);
         }
@@ -148,16 +153,16 @@ fn large(places: &Places, size: &Size) -> Outcome<()> {
     Ok(())
 }
 
-/// Copies one ended run many times: what a page costs does not depend on how they came.
-fn fill(env: &BenchEnv, runs: usize) -> Outcome<()> {
-    let started = env.act("start_run", json!({ "agent": AGENT }))?;
-    env.act("end_run", json!({ "run": started["run_id"], "status": "completed" }))?;
+/// Inserts many copies of one ended run.
+fn fill(env: &BenchEnv, runs: usize) -> BenchResult<()> {
+    let started = env.execute_json("start_run", json!({ "agent": AGENT }))?;
+    env.execute_json("end_run", json!({ "run": started["run_id"], "status": "completed" }))?;
     let one = env.core.store().read(env.tenant())?.row::<Run>("where tenant_id = ?1", &[])?.ok_or("there is no run")?;
-    let mut bulk = Bulk::begin(&env.database)?;
+    let mut bulk = BulkInsert::begin(&env.database)?;
     for number in 0..u64::try_from(runs)? {
-        let at = Time::from_micros(micros(number));
+        let at = Time::from_micros(created_micros(number));
         let run = Run {
-            id: id(Numbered::Run, number).into(),
+            id: bulk_id(IdKind::Run, number).into(),
             started_at: at,
             ended_at: Some(at),
             token_hash: None,
@@ -168,14 +173,14 @@ fn fill(env: &BenchEnv, runs: usize) -> Outcome<()> {
     bulk.end()
 }
 
-fn serve(site: &Site) -> Outcome<Served> {
+fn serve(site: &Site) -> BenchResult<RunningServer> {
     let site = site.clone();
-    listening(move |listener, stop| async move {
+    start_server(move |listener, stop| async move {
         let _ = trackway_server::serve(listener, site, trackway_server::Settings::default(), stop).await;
     })
 }
 
-fn serve_bare(body: String) -> Outcome<Served> {
+fn serve_bare(body: String) -> BenchResult<RunningServer> {
     let router = Router::new().route(
         "/whoami",
         get(move || {
@@ -183,7 +188,7 @@ fn serve_bare(body: String) -> Outcome<Served> {
             async move { ([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], body) }
         }),
     );
-    listening(move |listener, mut stop| async move {
+    start_server(move |listener, mut stop| async move {
         let stopped = async move {
             let _ = stop.wait_for(|stop| *stop).await;
         };
@@ -191,9 +196,9 @@ fn serve_bare(body: String) -> Outcome<Served> {
     })
 }
 
-fn listening<F: Future<Output = ()>>(
+fn start_server<F: Future<Output = ()>>(
     serve: impl FnOnce(tokio::net::TcpListener, watch::Receiver<bool>) -> F + Send + 'static,
-) -> Outcome<Served> {
+) -> BenchResult<RunningServer> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
@@ -208,24 +213,24 @@ fn listening<F: Future<Output = ()>>(
             }
         });
     });
-    Ok(Served { address, stop, thread: Some(thread) })
+    Ok(RunningServer { address, stop, thread: Some(thread) })
 }
 
-/// Asks from many connections for a while: requests a second, and how long each took.
-fn load(address: SocketAddr, token: &str, is_new: bool) -> Outcome<(f64, Samples)> {
-    let (barrier, over) = (Barrier::new(CONNECTIONS), AtomicBool::new(false));
+/// Sends requests on many connections for one round. Returns the requests per second and the duration of each request.
+fn measure_rate(address: SocketAddr, token: &str, is_uncached: bool) -> BenchResult<(f64, Samples)> {
+    let (barrier, is_over) = (Barrier::new(CONNECTIONS), AtomicBool::new(false));
     let begun = Instant::now();
     let all = thread::scope(|scope| {
-        let asking: Vec<_> = (0..CONNECTIONS)
+        let clients: Vec<_> = (0..CONNECTIONS)
             .map(|_| {
-                scope.spawn(|| -> Outcome<Vec<Duration>> {
-                    let mut connection = Connection::to(address, "/whoami", "text/markdown", token)?;
-                    connection.is_new = is_new;
+                scope.spawn(|| -> BenchResult<Vec<Duration>> {
+                    let mut connection = ClientConnection::to(address, "/whoami", "text/markdown", token)?;
+                    connection.is_uncached = is_uncached;
                     let mut took = Vec::new();
                     barrier.wait();
-                    while !over.load(Ordering::Relaxed) {
+                    while !is_over.load(Ordering::Relaxed) {
                         let begun = Instant::now();
-                        connection.ask()?;
+                        connection.request()?;
                         took.push(begun.elapsed());
                     }
                     Ok(took)
@@ -233,43 +238,46 @@ fn load(address: SocketAddr, token: &str, is_new: bool) -> Outcome<(f64, Samples
             })
             .collect();
         thread::sleep(ROUND);
-        over.store(true, Ordering::Relaxed);
-        asking.into_iter().map(|thread| thread.join().map_err(|_| "a client failed")?).collect::<Outcome<Vec<_>>>()
+        is_over.store(true, Ordering::Relaxed);
+        clients
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| "a client panicked")?)
+            .collect::<BenchResult<Vec<_>>>()
     })?;
     let took: Vec<Duration> = all.into_iter().flatten().collect();
     Ok((took.len() as f64 / begun.elapsed().as_secs_f64(), Samples::new(took)))
 }
 
-/// A connection that asks for one page again and again.
-struct Connection {
+/// A client connection that requests one page repeatedly.
+struct ClientConnection {
     reader: BufReader<TcpStream>,
     path: String,
     headers: String,
-    /// Whether each request names a page that was not asked for before.
-    is_new: bool,
+    /// Whether each request uses a URL that is not in the page cache.
+    is_uncached: bool,
 }
 
-/// Names that one page is asked for by: more than are asked for in the second that a page is kept.
-const NAMES: usize = 16 << 10;
+/// Number of distinct URLs of the uncached page: more than a server answers in the second for which it caches a page.
+const URL_VARIANTS: usize = 16 << 10;
 
-/// Requests for pages that were not asked for of late, whoever asked.
-static ASKED: AtomicUsize = AtomicUsize::new(0);
+/// Requests for uncached pages so far, over all connections.
+static UNCACHED_REQUESTS: AtomicUsize = AtomicUsize::new(0);
 
-impl Connection {
-    fn to(address: SocketAddr, path: &str, accept: &str, token: &str) -> Outcome<Self> {
+impl ClientConnection {
+    fn to(address: SocketAddr, path: &str, accept: &str, token: &str) -> BenchResult<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         let headers =
             format!("HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nAuthorization: Bearer {token}\r\n\r\n");
-        Ok(Self { reader: BufReader::new(stream), path: path.to_owned(), headers, is_new: false })
+        Ok(Self { reader: BufReader::new(stream), path: path.to_owned(), headers, is_uncached: false })
     }
 
-    /// Asks, and says how many bytes came.
-    fn ask(&mut self) -> Outcome<usize> {
+    /// Sends one request and returns the length of the response body.
+    fn request(&mut self) -> BenchResult<usize> {
         let (path, headers) = (&self.path, &self.headers);
-        let request = if self.is_new {
-            // Another name of the same page, which says nothing else.
-            let separators = "&".repeat(ASKED.fetch_add(1, Ordering::Relaxed) % NAMES);
+        let request = if self.is_uncached {
+            // Extra `&` separators make a different URL for the same page.
+            let separators = "&".repeat(UNCACHED_REQUESTS.fetch_add(1, Ordering::Relaxed) % URL_VARIANTS);
             format!("GET {path}?{separators} {headers}")
         } else {
             format!("GET {path} {headers}")

@@ -1,4 +1,4 @@
-//! Other programs, started and watched.
+//! Starts other programs, and measures their time and memory.
 
 use std::{
     fs::{self, File},
@@ -9,17 +9,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::Outcome;
+use crate::BenchResult;
 
-/// What a pipe holds before its writer waits.
+/// Capacity of a pipe: a writer blocks when this many bytes are unread.
 const PIPE_BYTES: usize = 65_536;
-/// How often a program's memory is looked at while it runs.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval at which the memory of a running program is sampled.
+const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The binary beside this one, built when it is missing.
-pub fn trackway() -> Outcome<PathBuf> {
+/// The `trackway` binary in the directory of this program. Builds it if it is missing.
+pub fn trackway_binary() -> BenchResult<PathBuf> {
     let own = std::env::current_exe()?;
-    let directory = own.parent().ok_or("this program is in no directory")?;
+    let directory = own.parent().ok_or("this program has no parent directory")?;
     let trackway = directory.join("trackway");
     if !trackway.exists() {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -31,8 +31,8 @@ pub fn trackway() -> Outcome<PathBuf> {
     Ok(trackway)
 }
 
-/// A command that sees nothing of this machine but a directory and where programs are.
-pub fn command(program: &Path, directory: &Path) -> Command {
+/// A command with a clean environment, so that the user's settings do not affect it.
+pub fn isolated_command(program: &Path, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command
         .env_clear()
@@ -46,47 +46,51 @@ pub fn command(program: &Path, directory: &Path) -> Command {
     command
 }
 
-/// How long a command took from start to end. One that fails is an error.
-pub fn time(command: &mut Command) -> Outcome<Duration> {
+/// Runs a command and returns its duration. Fails if the command fails.
+pub fn time(command: &mut Command) -> BenchResult<Duration> {
     let start = Instant::now();
     let status = command.status()?;
     let took = start.elapsed();
     if status.success() { Ok(took) } else { Err(format!("{command:?} failed").into()) }
 }
 
-/// How long a command took, and the most memory it held.
-pub fn time_and_memory(command: &mut Command) -> Outcome<(Duration, u64)> {
+/// Runs a command and returns its duration and its peak memory in kilobytes.
+pub fn time_and_memory(command: &mut Command) -> BenchResult<(Duration, u64)> {
     let start = Instant::now();
     let mut child = command.spawn()?;
-    let watched = child.id();
-    let (done, ended) = std::sync::mpsc::channel::<()>();
+    let process_id = child.id();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let watch = thread::spawn(move || {
         let mut peak = 0;
-        while ended.recv_timeout(LOOK).is_err_and(|error| error == std::sync::mpsc::RecvTimeoutError::Timeout) {
-            peak = peak.max(memory_kb(watched).unwrap_or(0));
+        while stopped
+            .recv_timeout(MEMORY_POLL_INTERVAL)
+            .is_err_and(|error| error == std::sync::mpsc::RecvTimeoutError::Timeout)
+        {
+            peak = peak.max(memory_kb(process_id).unwrap_or(0));
         }
         peak
     });
     let status = child.wait()?;
     let took = start.elapsed();
-    drop(done);
-    let peak = watch.join().map_err(|_| "the watch failed")?;
+    drop(stop);
+    let peak = watch.join().map_err(|_| "the memory watcher panicked")?;
     if status.success() { Ok((took, peak)) } else { Err(format!("{command:?} failed").into()) }
 }
 
-/// The most memory a command held that writes an answer, read while it waits to write it into a pipe that is full. What
-/// the kernel tells about a child that has ended counts the memory of the parent it was forked from, too.
-pub fn peak_memory_kb(command: &mut Command) -> Outcome<u64> {
+/// Runs a command and returns its peak memory in kilobytes. The command must print something: its standard output is a
+/// full pipe, so that it blocks when it prints, and its memory is read then. The kernel's value for an ended child
+/// would include the memory of the parent from which it was forked.
+pub fn peak_memory_kb(command: &mut Command) -> BenchResult<u64> {
     let (mut reader, mut writer) = pipe()?;
     writer.write_all(&vec![b' '; PIPE_BYTES])?;
     let mut child: Child = command.stdout(writer).spawn()?;
-    // The command's own end of the pipe would keep it open.
+    // The command would otherwise hold the write end of the pipe open.
     command.stdout(Stdio::null());
     thread::sleep(Duration::from_millis(300));
     let peak = memory_kb(child.id());
     std::io::copy(&mut reader, &mut std::io::sink())?;
     child.wait()?;
-    peak.ok_or_else(|| format!("{command:?} did not wait to write its answer").into())
+    peak.ok_or_else(|| format!("{command:?} exited before its memory was read: it printed nothing").into())
 }
 
 fn memory_kb(process: u32) -> Option<u64> {
@@ -94,8 +98,8 @@ fn memory_kb(process: u32) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse().ok())
 }
 
-/// A text as a command's standard input.
-pub fn input(file: &Path, text: &str) -> Outcome<Stdio> {
+/// Opens a file with this text, as the standard input of a command.
+pub fn stdin_with(file: &Path, text: &str) -> BenchResult<Stdio> {
     fs::write(file, text)?;
     Ok(File::open(file)?.into())
 }

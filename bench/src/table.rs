@@ -1,13 +1,12 @@
-//! Markdown tables whose columns line up in plain text too, and a plot made of characters.
+//! Markdown tables with aligned columns, and bar charts of `#` characters.
 
 use std::{fmt::Write, time::Duration};
 
-use crate::measure::shown;
+use crate::measure::format_duration;
 
-/// Characters of the longest bar of a plot.
+/// Length of the longest bar, in characters.
 const BAR_MAX: f64 = 50.0;
 
-/// A table on its way to the page.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -15,11 +14,11 @@ pub struct Table {
 
 impl Table {
     pub fn new<const COLUMNS: usize>(headings: [&str; COLUMNS]) -> Self {
-        Self::with(&headings)
+        Self::with_headings(&headings)
     }
 
-    /// One whose number of columns is known when it runs.
-    pub fn with(headings: &[&str]) -> Self {
+    /// Like [`Table::new`], for a number of columns known only at run time.
+    pub fn with_headings(headings: &[&str]) -> Self {
         Self { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
     }
 
@@ -27,8 +26,8 @@ impl Table {
         self.rows.push(cells.to_vec());
     }
 
-    /// A row with as many cells as there are headings.
-    pub fn add(&mut self, cells: Vec<String>) {
+    /// Adds a row. It must have as many cells as there are headings.
+    pub fn add_row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
@@ -41,13 +40,13 @@ impl Table {
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let mut out = String::from("\n");
-        for (place, row) in self.rows.iter().enumerate() {
+        for (index, row) in self.rows.iter().enumerate() {
             for (cell, width) in row.iter().zip(&widths) {
-                // What cannot fail is not worth a sentence: a String takes every write.
+                // Writing to a String cannot fail.
                 let _ = write!(out, "| {cell:<width$} ");
             }
             out.push_str("|\n");
-            if place == 0 {
+            if index == 0 {
                 for width in &widths {
                     let _ = write!(out, "|{}", "-".repeat(width + 2));
                 }
@@ -58,19 +57,19 @@ impl Table {
     }
 }
 
-/// Whether a target was met, as a cell.
+/// The cell that tells whether a target was met.
 pub fn verdict(met: bool) -> String {
     if met { "yes" } else { "NO" }.to_owned()
 }
 
-/// Prints a bar for each label, as long as its time.
+/// Prints a bar chart: one bar per label, with a length proportional to its duration.
 pub fn plot(title: &str, bars: &[(String, Duration)]) {
     let longest = bars.iter().map(|(_, time)| time.as_secs_f64()).fold(0.0, f64::max);
     let width = bars.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
     println!("\n{title}\n");
     for (label, time) in bars {
         let share = time.as_secs_f64() / longest;
-        let length = (1..=50_u32).filter(|place| f64::from(*place) <= share * BAR_MAX).count();
-        println!("    {label:>width$} | {} {}", "#".repeat(length), shown(*time));
+        let length = (1..=50_u32).filter(|length| f64::from(*length) <= share * BAR_MAX).count();
+        println!("    {label:>width$} | {} {}", "#".repeat(length), format_duration(*time));
     }
 }

@@ -1,4 +1,4 @@
-//! Says which version this is, and in release builds of which commit.
+//! Sets `TRACKWAY_VERSION`: the version, and in release builds the commit.
 
 use std::{env, path::Path, process::Command};
 
@@ -6,14 +6,14 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=TRACKWAY_COMMIT");
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
-    // Who packs a source archive, where there is no repository, can say which commit it is of. A development build would
-    // be made anew after every commit, so it does not ask.
+    // A build from a source archive has no repository: its packager sets TRACKWAY_COMMIT. Development builds omit the
+    // commit, because otherwise every commit would cause a rebuild.
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let given = env::var("TRACKWAY_COMMIT").ok().filter(|commit| !commit.is_empty());
-    let commit = given.or_else(|| if is_release { of_repository() } else { None });
+    let commit = given.or_else(|| if is_release { commit_of_repository() } else { None });
     let shown = commit.map_or_else(|| version.clone(), |commit| format!("{version} ({commit})"));
     println!("cargo::rustc-env=TRACKWAY_VERSION={shown}");
-    // At a fixed address nothing has to be adjusted at the start: docs/decisions/0010.
+    // A program at a fixed address needs no relocations when it starts: docs/decisions/0010.
     let target = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
     let is_static = target("FEATURE").split(',').any(|feature| feature == "crt-static");
     if is_release && target("OS") == "linux" && target("ENV") == "gnu" && !is_static {
@@ -21,8 +21,8 @@ fn main() {
     }
 }
 
-/// The commit that is checked out, when this is our repository and not one that a source archive was unpacked in.
-fn of_repository() -> Option<String> {
+/// The checked-out commit. None if this is a source archive unpacked inside another repository.
+fn commit_of_repository() -> Option<String> {
     if !Path::new("../../.git").exists() {
         return None;
     }
@@ -34,6 +34,6 @@ fn of_repository() -> Option<String> {
 
 fn git(arguments: &[&str]) -> Option<String> {
     let answer = Command::new("git").args(arguments).output().ok().filter(|answer| answer.status.success())?;
-    let said = String::from_utf8(answer.stdout).ok()?.trim().to_owned();
-    (!said.is_empty() && !said.contains('\n')).then_some(said)
+    let line = String::from_utf8(answer.stdout).ok()?.trim().to_owned();
+    (!line.is_empty() && !line.contains('\n')).then_some(line)
 }

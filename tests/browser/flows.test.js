@@ -1,4 +1,4 @@
-// What people do in a browser, in a real one.
+// User flows in a real browser.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -11,8 +11,8 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 
 after(() => browser.close());
 
-/** A env with one of everything that has a page. */
-async function furnished() {
+/** Starts a server with one of every kind of thing that has pages. */
+async function serverWithData() {
   const env = await TestServer.open();
   env.run("role", "set", "--name", "coder");
   env.run("workflow", "set", "--name", "checkout");
@@ -35,7 +35,7 @@ async function furnished() {
   return Object.assign(env, { worked: run, note, decision, talk });
 }
 
-/** Every page there is of a furnished env. */
+/** The paths of all pages of such a server. */
 const pages = (env) => [
   "/", "/runs", `/runs/${env.worked.run_id}`, "/tasks", "/tasks/fix/login-2", "/queue", "/agents", "/agents/coder",
   "/sessions", "/conversations", "/messages", "/search?words=redirect", "/decisions", `/decisions/${env.decision.id}`,
@@ -44,8 +44,8 @@ const pages = (env) => [
   "/workflows/checkout", "/search", "/whoami/actions/create_note", "/nothing",
 ];
 
-test("every page is accessible, light and dark, wide and narrow, and runs nothing of anyone's", async () => {
-  const env = await furnished();
+test("every page is accessible in all colour schemes and widths, and runs no scripts of users", async () => {
+  const env = await serverWithData();
   for (const look of [
     { colorScheme: "light" },
     { colorScheme: "dark" },
@@ -68,7 +68,7 @@ test("every page is accessible, light and dark, wide and narrow, and runs nothin
   assert.equal(await env.close(), 0);
 });
 
-test("a login link works once, and nothing is seen without one", async () => {
+test("a login link works once, and pages require a login", async () => {
   const env = await TestServer.open();
   const link = env.link;
   const page = await env.visit("/whoami");
@@ -85,11 +85,11 @@ test("a login link works once, and nothing is seen without one", async () => {
   await env.close();
 });
 
-test("a run is followed while it works", async () => {
-  const env = await furnished();
+test("the page of a run updates while the run works", async () => {
+  const env = await serverWithData();
   const page = await env.visit(`/runs/${env.worked.run_id}`);
   assert.equal(await page.locator(".state").first().textContent(), "running");
-  await page.waitForFunction(() => document.documentElement.dataset.hears);
+  await page.waitForFunction(() => document.documentElement.dataset.isLive);
   env.runAs(env.worked.token, "run", "step", env.worked.run_id, "--type", "fetch_page", "--detail", "reading the queue");
   await page.getByText("reading the queue").waitFor({ timeout: 10_000 });
   env.run("run", "end", env.worked.run_id, "--status", "completed");
@@ -98,7 +98,7 @@ test("a run is followed while it works", async () => {
   await env.close();
 });
 
-test("from a file one walks to the person who asked for it", async () => {
+test("provenance links lead from a file to the person who requested it", async () => {
   const env = await TestServer.open();
   const session = { session_id: "0a6c1f5e-6f0e-4a51-9d0a-3c0f6c1f9b11", cwd: env.directory, transcript_path: `${env.directory}/none.jsonl` };
   env.hook({ ...session, hook_event_name: "SessionStart", source: "startup" });
@@ -107,7 +107,7 @@ test("from a file one walks to the person who asked for it", async () => {
   env.hook({ ...session, hook_event_name: "PostToolUse", tool_name: "Write", tool_use_id: "toolu_1", tool_input: input, tool_response: { type: "create", filePath: input.file_path } });
   const page = await env.visit("/why");
   await page.getByLabel("A file, a line").fill(input.file_path);
-  await page.getByRole("button", { name: "Ask" }).click();
+  await page.getByRole("button", { name: "Show" }).click();
   const kinds = await page.locator(".chain li > span").allTextContents();
   assert.equal(kinds[0], "resource");
   assert.ok(kinds.includes("run") && kinds.at(-1) === "person", kinds.join());
@@ -120,8 +120,8 @@ test("from a file one walks to the person who asked for it", async () => {
 });
 
 for (const javaScriptEnabled of [true, false]) {
-  test(`one votes and edits a scratchpad, ${javaScriptEnabled ? "with" : "without"} JavaScript`, async () => {
-    const env = await furnished();
+  test(`forms for votes and scratchpads work ${javaScriptEnabled ? "with" : "without"} JavaScript`, async () => {
+    const env = await serverWithData();
     const page = await env.visit(`/decisions/${env.decision.id}`, { javaScriptEnabled });
     await page.locator("summary", { hasText: "vote" }).click();
     const vote = page.locator("form[action$='/vote']");
@@ -140,7 +140,7 @@ for (const javaScriptEnabled of [true, false]) {
     assert.match(await page.locator(".prose").first().textContent(), /redis 7/);
     assert.match(await page.locator(".diff").textContent(), /\+tests need redis 7/);
 
-    // Somebody else was first: nothing is overwritten.
+    // Another change came first, so nothing is overwritten.
     await page.locator("summary", { hasText: "set scratchpad" }).click();
     env.runAs(env.worked.token, "scratchpad", "update", "--content", "mine");
     await pad.locator("[name=content]").fill("late");
@@ -151,7 +151,7 @@ for (const javaScriptEnabled of [true, false]) {
   });
 }
 
-test("stickies are moved by dragging and by keyboard, and relations are drawn", async () => {
+test("stickies can be moved by dragging and by keyboard, and relations are drawn", async () => {
   const env = await TestServer.open();
   env.run("board", "set", "--name", "release");
   for (const [name, priority] of [["cookies", "must"], ["docs", "could"]]) {
@@ -174,13 +174,13 @@ test("stickies are moved by dragging and by keyboard, and relations are drawn", 
   assert.equal(priority("cookies"), "should");
   assert.equal(new URL(page.url()).pathname, "/boards/release");
 
-  // What was said can be taken back: by dragging, by choosing, and by the keyboard alone.
+  // A priority can be removed by dragging, with the form, and with the keyboard alone.
   await page.locator(".card", { hasText: "docs" }).dragTo(page.locator(".column[data-priority=''] ul"));
   await page.locator(".column[data-priority=''] .card", { hasText: "docs" }).waitFor();
   assert.equal(priority("docs"), null);
   assert.equal(await page.getByLabel("Priority of docs").inputValue(), "");
   for (const word of ["must", ""]) {
-    // The page is not renewed under whoever is choosing.
+    // Focus keeps the page from updating the form while the test uses it.
     await page.getByLabel("Priority of docs").focus();
     await page.getByLabel("Priority of docs").selectOption(word);
     await page.locator(".card", { hasText: "docs" }).getByRole("button").click();
@@ -204,7 +204,7 @@ test("stickies are moved by dragging and by keyboard, and relations are drawn", 
   await env.close();
 });
 
-test("a large board shows a part of each column, and what was moved stays in sight", async () => {
+test("a large board shows a part of each column, and a moved stickie stays visible", async () => {
   const env = await TestServer.open();
   env.run("board", "set", "--name", "release");
   for (let number = 0; number < 52; number++) {
@@ -214,7 +214,7 @@ test("a large board shows a part of each column, and what was moved stays in sig
   const column = (word) => page.locator(`.column[data-priority="${word}"]`);
   assert.equal(await column("must").locator(".card").count(), 10);
   const moved = page.locator(".card", { hasText: "thought 32" });
-  // To the top of the column: a page that scrolls under the pointer would have it drop another one.
+  // Drops at the top of the column. Otherwise the page would scroll under the pointer and drop another stickie.
   await moved.dragTo(column("should").locator("h2"));
   await column("should").locator("h2", { hasText: "27" }).waitFor();
   assert.equal(await column("should").locator(".card", { hasText: "thought 32" }).count(), 1);
@@ -230,8 +230,8 @@ test("a large board shows a part of each column, and what was moved stays in sig
   assert.equal(await env.close(), 0);
 });
 
-test("the keyboard is enough", async () => {
-  const env = await furnished();
+test("pages can be used with the keyboard alone", async () => {
+  const env = await serverWithData();
   const page = await env.visit("/");
   await page.keyboard.press("Tab");
   assert.equal(await page.evaluate("document.activeElement.textContent"), "Skip to content");

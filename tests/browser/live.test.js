@@ -1,4 +1,4 @@
-// Pages that follow what happens, and leave their readers where they are.
+// Live pages: they follow events without disturbing their readers.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
@@ -7,8 +7,8 @@ import { TestServer, browser } from "./test_server.js";
 
 after(() => browser.close());
 
-/** A env with a run that works, and a page that watches it. */
-async function watching(path = (run) => `/runs/${run.run_id}`) {
+/** Starts a server with a running run, and opens its page. */
+async function openLivePage(path = (run) => `/runs/${run.run_id}`) {
   const env = await TestServer.open();
   env.run("workflow", "set", "--name", "unit");
   env.run("task", "set", "--workflow", "unit", "--variant", "unit/go");
@@ -17,17 +17,17 @@ async function watching(path = (run) => `/runs/${run.run_id}`) {
   const step = (detail) => env.runAs(run.token, "run", "step", run.run_id, "--type", "shell", "--detail", detail);
   step(`the first\n${"a line of what was said\n".repeat(60)}`);
   const page = await env.visit(path(run));
-  await listening(page);
-  page.fetched = 0;
-  page.on("request", (request) => { if (request.resourceType() === "fetch") page.fetched += 1; });
+  await untilLive(page);
+  page.reloads = 0;
+  page.on("request", (request) => { if (request.resourceType() === "fetch") page.reloads += 1; });
   return { env, run, step, page };
 }
 
-/** Waits until the page hears what happens: the first thing that a stream says is that it is open. */
-const listening = (page) => page.waitForFunction(() => document.documentElement.dataset.hears);
+/** Waits until the event stream of the page is open: its first event says so. */
+const untilLive = (page) => page.waitForFunction(() => document.documentElement.dataset.isLive);
 
-test("what is open, scrolled and focused stays so while a run is followed to its end", async () => {
-  const { env, run, step, page } = await watching();
+test("live updates keep open details, scroll positions and focus", async () => {
+  const { env, run, step, page } = await openLivePage();
   await page.locator(".timeline summary").click();
   await page.locator(".timeline pre").evaluate((pre) => { pre.scrollTop = 200; });
   await page.locator(".facts a").first().focus();
@@ -44,24 +44,24 @@ test("what is open, scrolled and focused stays so while a run is followed to its
   await env.close();
 });
 
-test("what happens while nobody looks is there when somebody does", async () => {
-  const { env, run, step, page } = await watching();
+test("a hidden page catches up when it becomes visible", async () => {
+  const { env, run, step, page } = await openLivePage();
   const hide = (hidden) => page.evaluate((hidden) => {
     Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
     document.dispatchEvent(new Event("visibilitychange"));
   }, hidden);
-  // It hears of the step, and is hidden before it has fetched it.
+  // The page receives the event of the step, and is hidden before it has reloaded.
   await page.evaluate(() => new Promise((opened) => {
     const stream = new EventSource("/live");
     stream.addEventListener("change", (event) => {
       if (!JSON.parse(event.data).events.length) return opened();
       stream.close();
-      window.heard();
+      window.eventReceived();
     });
-    window.hasHeard = new Promise((heard) => { window.heard = heard; });
+    window.untilEvent = new Promise((done) => { window.eventReceived = done; });
   }));
   step("unseen");
-  await page.evaluate("window.hasHeard");
+  await page.evaluate("window.untilEvent");
   await hide(true);
   env.run("run", "end", run.run_id, "--status", "failed", "--error", "broken");
   await hide(false);
@@ -70,53 +70,53 @@ test("what happens while nobody looks is there when somebody does", async () => 
   await env.close();
 });
 
-test("a run is fetched again for what concerns it, and for nothing else", async () => {
-  const { env, run, step, page } = await watching();
+test("the page of a run reloads only for events of the run", async () => {
+  const { env, run, step, page } = await openLivePage();
   for (const title of ["one", "two", "three"]) env.run("note", "create", "--studio", "main", "--title", title);
   const other = env.run("run", "start", "--agent", "ada");
   env.runAs(other.token, "run", "step", other.run_id, "--type", "shell", "--detail", "elsewhere");
-  // By the time that its own step is seen, what came before was heard too.
+  // Once the page shows its own step, it has also received all earlier events.
   step("its own");
   await page.getByText("its own").waitFor();
-  assert.equal(page.fetched, 1);
+  assert.equal(page.reloads, 1);
   env.runAs(run.token, "note", "create", "--studio", "main", "--title", "made here");
   await page.getByText("made here").waitFor();
   await env.close();
 });
 
-test("conversations, tasks, agents and decisions follow what happens to them", async () => {
-  const { env, run, page } = await watching();
-  const talk = env.run("conversation", "create", "--title", "Trouble");
-  await page.goto(`${env.address}/conversations/${talk.id}`);
-  await listening(page);
+test("pages of conversations, tasks, agents and decisions update live", async () => {
+  const { env, run, page } = await openLivePage();
+  const conversation = env.run("conversation", "create", "--title", "Trouble");
+  await page.goto(`${env.address}/conversations/${conversation.id}`);
+  await untilLive(page);
   await page.getByRole("textbox", { name: "Reply", exact: true }).fill("half a sentence");
-  env.run("message", "send", "--body", "it broke", "--conversation", talk.id);
+  env.run("message", "send", "--body", "it broke", "--conversation", conversation.id);
   await page.locator(".thread", { hasText: "it broke" }).waitFor();
   assert.equal(await page.getByRole("textbox", { name: "Reply", exact: true }).inputValue(), "half a sentence");
   await page.getByRole("button", { name: "Send" }).click();
   await page.locator(".thread li:nth-child(2)", { hasText: "half a sentence" }).waitFor();
 
   await page.goto(`${env.address}/tasks/unit/go`);
-  await listening(page);
+  await untilLive(page);
   env.runAs(run.token, "report", "update", "--one-liner", "half done", "--tldr", "t", "--content", "c");
   await page.getByRole("link", { name: "half done" }).waitFor();
 
   await page.goto(`${env.address}/agents/ada`);
-  await listening(page);
+  await untilLive(page);
   env.runAs(run.token, "scratchpad", "update", "--content", "tests need redis");
   await page.locator(".prose", { hasText: "tests need redis" }).waitFor();
 
   const decision = env.run("decision", "create", "--studio", "main", "--question", "Which?", "--option", "a", "--option", "b");
   await page.goto(`${env.address}/decisions/${decision.id}`);
-  await listening(page);
+  await untilLive(page);
   env.run("decision", "vote", decision.id, "--option", "a", "--prefer");
   await page.locator(".bars li", { hasText: "preferred by 1" }).waitFor();
   assert.deepEqual(page.trouble, []);
   await env.close();
 });
 
-test("a form that somebody is at is not changed, and is when they leave it", async () => {
-  const { env, run, page } = await watching(() => "/agents/ada");
+test("a form in use is not updated until the reader leaves it", async () => {
+  const { env, run, page } = await openLivePage(() => "/agents/ada");
   const summary = page.locator("summary", { hasText: "set scratchpad" });
   await summary.click();
   const content = page.locator("form[action$='/set_scratchpad'] [name=content]");

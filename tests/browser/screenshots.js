@@ -1,4 +1,4 @@
-// Makes the pictures of the documentation: node screenshots.js DIRECTORY
+// Takes the screenshots for the documentation: node screenshots.js DIRECTORY
 
 import { join } from "node:path";
 

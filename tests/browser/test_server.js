@@ -1,4 +1,4 @@
-// A Trackway of its own for each test: a database, a server, a browser that is logged in.
+// A separate Trackway for each test: a database, a server and a logged-in browser.
 
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -29,7 +29,7 @@ export class TestServer {
     return env;
   }
 
-  /** Runs a command, and gives its data. */
+  /** Runs a command and returns its data. */
   run(...words) {
     return this.runAs(undefined, ...words);
   }
@@ -44,15 +44,15 @@ export class TestServer {
     execFileSync(program, ["hook"], { env: this.environment, cwd: this.directory, input: JSON.stringify(event) });
   }
 
-  /** A page that is logged in. Whatever it runs, fails at, or asks another host for is written down. */
+  /** Opens a page with a logged-in browser. `page.trouble` collects script errors, dialogs and requests to other hosts. */
   async visit(path = "/", options = {}) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-    // The first thing that a stream says is that it is open: from there on the page hears what happens.
+    // The first event of a stream says that the stream is open. From then on the page is live.
     await context.addInitScript(() => {
       window.EventSource = class extends EventSource {
         constructor(url) {
           super(url);
-          this.addEventListener("change", () => { document.documentElement.dataset.hears = "yes"; }, { once: true });
+          this.addEventListener("change", () => { document.documentElement.dataset.isLive = "yes"; }, { once: true });
         }
       };
     });
@@ -61,7 +61,7 @@ export class TestServer {
     page.on("pageerror", (error) => page.trouble.push(error.message));
     page.on("dialog", (dialog) => { page.trouble.push(`dialog ${dialog.message()}`); dialog.dismiss(); });
     page.on("request", (request) => {
-      if (!request.url().startsWith(this.address)) page.trouble.push(`asked ${request.url()}`);
+      if (!request.url().startsWith(this.address)) page.trouble.push(`request to ${request.url()}`);
     });
     const port = this.address.split(":").pop();
     const link = this.link ?? this.run("open", "--listen", `127.0.0.1:${port}`).url;

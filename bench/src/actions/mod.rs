@@ -1,8 +1,8 @@
-//! Actions per second through the write path, against the bare SQL that writes the same rows.
+//! Actions per second through the write path, compared with bare SQL that writes the same rows.
 
-mod bare;
 mod bare_rows;
-mod through_core;
+mod bare_sql;
+mod write_path;
 
 use std::{thread, time::Duration};
 
@@ -10,14 +10,14 @@ use trackway_actions::Context;
 use trackway_store::Engine;
 
 use crate::{
-    Failure, Outcome,
+    BenchError, BenchResult,
     bench_env::BenchEnv,
-    measure::{grouped, once, ratio},
-    place::Places,
+    databases::Databases,
+    measure::{format_count, ratio, time_once},
     table::{Table, verdict},
 };
-use bare::Bare;
-use bare_rows::{Ballot, Place};
+use bare_rows::{Ballot, RowContext};
+use bare_sql::BareWriter;
 
 pub const HEADING: &str = "## actions: the write path against bare SQL";
 const ROUNDS: usize = 5;
@@ -25,32 +25,32 @@ const BATCH: usize = 100;
 const CONCURRENT: usize = 8;
 const RATIO_MAX: f64 = 3.0;
 
-/// What is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
+enum ActionKind {
     Note,
-    /// A first vote on an option of a decision that has this many.
+    /// A first vote on an option, in decisions with this many options.
     Vote {
         options: usize,
     },
 }
 
-/// How it is written.
+/// What one round writes, and how.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
-    work: Work,
+struct ActionWorkload {
+    kind: ActionKind,
     per_transaction: usize,
     writers: usize,
-    /// Actions of one writer in one round.
+    /// Actions of each writer in one round.
     actions: usize,
 }
 
-pub fn measure(places: &Places) -> Outcome<()> {
+pub fn measure(databases: &Databases) -> BenchResult<()> {
     println!(
-        "\nActions per second, median of {ROUNDS} rounds in turn, each side in a database of its own. A note is a note, a \
-         note revision, a registry entry, a touch and an event; a vote is a vote, a registry entry, a touch and an event. \
-         Bare: the same rows by prepared statements in the same transactions with the same settings, one round trip each \
-         on PostgreSQL, and no question asked: no authorisation, no name looked up. Target: within 3x of bare."
+        "\nActions per second, median of {ROUNDS} alternating rounds, each side in a separate database. Creating a \
+         note writes a note, a note revision, a registry entry, a touch and an event; a vote writes a vote, a registry \
+         entry, a touch and an event. \"bare\" writes the same rows with prepared statements, in the same transactions \
+         and with the same settings, in one round trip per row on PostgreSQL; it authorises nothing and looks up no \
+         names. Target: Trackway takes at most 3x as long."
     );
     let mut table = Table::new([
         "engine",
@@ -62,18 +62,18 @@ pub fn measure(places: &Places) -> Outcome<()> {
         "bare / trackway",
         "met",
     ]);
-    for engine in places.engines() {
-        for shape in shapes(engine) {
-            let (bare, ours) = compare(places, engine, shape)?;
-            let times = ratio(ours, bare);
-            let per_second = |took: Duration| grouped(rate(shape.actions * shape.writers, took));
+    for engine in databases.engines() {
+        for workload in workloads(engine) {
+            let (bare, trackway) = compare(databases, engine, workload)?;
+            let times = ratio(trackway, bare);
+            let per_second = |took: Duration| format_count(rate(workload.actions * workload.writers, took));
             table.row([
                 engine.name().to_owned(),
-                name(shape.work),
-                shape.per_transaction.to_string(),
-                shape.writers.to_string(),
+                name(workload.kind),
+                workload.per_transaction.to_string(),
+                workload.writers.to_string(),
                 per_second(bare),
-                per_second(ours),
+                per_second(trackway),
                 format!("{times:.2}"),
                 verdict(times <= RATIO_MAX),
             ]);
@@ -83,10 +83,10 @@ pub fn measure(places: &Places) -> Outcome<()> {
     Ok(())
 }
 
-fn name(work: Work) -> String {
-    match work {
-        Work::Note => "create_note".to_owned(),
-        Work::Vote { options } => format!("vote, {options} options"),
+fn name(kind: ActionKind) -> String {
+    match kind {
+        ActionKind::Note => "create_note".to_owned(),
+        ActionKind::Vote { options } => format!("vote, {options} options"),
     }
 }
 
@@ -95,42 +95,42 @@ fn rate(actions: usize, took: Duration) -> usize {
     (actions as f64 / took.as_secs_f64()) as usize
 }
 
-fn shapes(engine: Engine) -> Vec<Shape> {
-    let works = [Work::Note, Work::Vote { options: 4 }, Work::Vote { options: 100 }];
+fn workloads(engine: Engine) -> Vec<ActionWorkload> {
+    let works = [ActionKind::Note, ActionKind::Vote { options: 4 }, ActionKind::Vote { options: 100 }];
     let (singles, batched, writers) = match engine {
         Engine::Sqlite => (2_000, 4_000, vec![1]),
         Engine::Postgres => (400, 2_000, vec![1, CONCURRENT]),
     };
-    let mut shapes = Vec::new();
-    for work in works {
+    let mut workloads = Vec::new();
+    for kind in works {
         for writers in writers.iter().copied() {
-            shapes.push(Shape { work, per_transaction: 1, writers, actions: singles });
-            shapes.push(Shape { work, per_transaction: BATCH, writers, actions: batched });
+            workloads.push(ActionWorkload { kind, per_transaction: 1, writers, actions: singles });
+            workloads.push(ActionWorkload { kind, per_transaction: BATCH, writers, actions: batched });
         }
     }
-    shapes
+    workloads
 }
 
-/// The median time of a round: bare, and through the write path.
-fn compare(places: &Places, engine: Engine, shape: Shape) -> Outcome<(Duration, Duration)> {
-    let bare_house = BenchEnv::found(places.database(engine, "actions-bare")?)?;
-    let env = BenchEnv::found(places.database(engine, "actions")?)?;
-    let contexts = (0..shape.writers).map(|_| env.run()).collect::<Outcome<Vec<_>>>()?;
-    let mut writers = (0..shape.writers)
-        .map(|_| Bare::open(&bare_house.database, Place::of(&bare_house, &bare_house.run()?)?))
-        .collect::<Outcome<Vec<_>>>()?;
+/// The median times of a round: bare, then Trackway.
+fn compare(databases: &Databases, engine: Engine, workload: ActionWorkload) -> BenchResult<(Duration, Duration)> {
+    let bare_env = BenchEnv::create(databases.create(engine, "actions-bare")?)?;
+    let env = BenchEnv::create(databases.create(engine, "actions")?)?;
+    let contexts = (0..workload.writers).map(|_| env.run()).collect::<BenchResult<Vec<_>>>()?;
+    let mut writers = (0..workload.writers)
+        .map(|_| BareWriter::open(&bare_env.database, RowContext::new(&bare_env, &bare_env.run()?)?))
+        .collect::<BenchResult<Vec<_>>>()?;
     let (mut bare_took, mut ours_took) = (Vec::new(), Vec::new());
-    // The first round warms up.
+    // The first round is a warm-up.
     for round in 0..=ROUNDS {
         let ballots = |env: &BenchEnv| {
-            (0..shape.writers).map(|_| through_core::ballots(env, shape)).collect::<Outcome<Vec<Vec<Ballot>>>>()
+            (0..workload.writers).map(|_| write_path::ballots(env, workload)).collect::<BenchResult<Vec<Vec<Ballot>>>>()
         };
-        let (bare_ballots, our_ballots) = (ballots(&bare_house)?, ballots(&env)?);
-        let (bare, ()) = once(|| write_bare(&mut writers, &bare_ballots, shape))?;
-        let (ours, ()) = once(|| write_through_core(&env, &contexts, &our_ballots, shape))?;
+        let (bare_ballots, our_ballots) = (ballots(&bare_env)?, ballots(&env)?);
+        let (bare, ()) = time_once(|| write_bare(&mut writers, &bare_ballots, workload))?;
+        let (trackway, ()) = time_once(|| write_through_actions(&env, &contexts, &our_ballots, workload))?;
         if round > 0 {
             bare_took.push(bare);
-            ours_took.push(ours);
+            ours_took.push(trackway);
         }
     }
     Ok((median(bare_took), median(ours_took)))
@@ -141,28 +141,33 @@ fn median(mut durations: Vec<Duration>) -> Duration {
     durations.get(durations.len() / 2).copied().unwrap_or_default()
 }
 
-fn write_bare(writers: &mut [Bare], ballots: &[Vec<Ballot>], shape: Shape) -> Outcome<()> {
+fn write_bare(writers: &mut [BareWriter], ballots: &[Vec<Ballot>], workload: ActionWorkload) -> BenchResult<()> {
     thread::scope(|scope| {
         let working: Vec<_> = writers
             .iter_mut()
             .zip(ballots)
-            .map(|(writer, ballots)| scope.spawn(move || writer.write(shape, ballots)))
+            .map(|(writer, ballots)| scope.spawn(move || writer.write(workload, ballots)))
             .collect();
-        working.into_iter().try_for_each(joined)
+        working.into_iter().try_for_each(join_writer)
     })
 }
 
-fn write_through_core(env: &BenchEnv, contexts: &[Context], ballots: &[Vec<Ballot>], shape: Shape) -> Outcome<()> {
+fn write_through_actions(
+    env: &BenchEnv,
+    contexts: &[Context],
+    ballots: &[Vec<Ballot>],
+    workload: ActionWorkload,
+) -> BenchResult<()> {
     thread::scope(|scope| {
         let working: Vec<_> = contexts
             .iter()
             .zip(ballots)
-            .map(|(context, ballots)| scope.spawn(move || through_core::write(&env.core, context, shape, ballots)))
+            .map(|(context, ballots)| scope.spawn(move || write_path::write(&env.core, context, workload, ballots)))
             .collect();
-        working.into_iter().try_for_each(joined)
+        working.into_iter().try_for_each(join_writer)
     })
 }
 
-fn joined(working: thread::ScopedJoinHandle<'_, Outcome<()>>) -> Outcome<()> {
-    working.join().map_err(|_| Failure::from("a writer panicked"))?
+fn join_writer(working: thread::ScopedJoinHandle<'_, BenchResult<()>>) -> BenchResult<()> {
+    working.join().map_err(|_| BenchError::from("a writer panicked"))?
 }

@@ -1,43 +1,45 @@
-//! A worker that has nothing to do.
+//! Memory and wake-ups of a worker with an empty queue.
 
 use std::{fs, thread, time::Duration};
 
 use crate::{
-    Outcome,
-    place::{Database, Places},
+    BenchResult,
+    databases::{Database, Databases},
     process,
-    queue::ours::Ours,
+    queue::trackway_queue::TrackwayQueue,
     table::{Table, verdict},
 };
 
-const WATCHED: Duration = Duration::from_secs(10);
+const WATCH_TIME: Duration = Duration::from_secs(10);
 const MEMORY_MAX_KB: u64 = 30 * 1_024;
-/// A look at the queue now and then takes a handful; looking all the time takes thousands.
+/// A worker that polls every few seconds wakes up a few times; one that polls continuously wakes up thousands of times.
 const WAKE_UPS_MAX: u64 = 50;
 
-pub fn measure(places: &Places) -> Outcome<()> {
+pub fn measure(databases: &Databases) -> BenchResult<()> {
     println!(
-        "\n`trackway work` with an empty queue, watched for {} s: what it holds in memory, and how often any of its threads \
-         woke up. Target: under 30 MB, and no looking without a ring but every few seconds.",
-        WATCHED.as_secs()
+        "\n`trackway work` with an empty queue, observed for {} s: its memory, and how often its threads woke up. \
+         Targets: less than 30 MB; without notifications it polls only every few seconds.",
+        WATCH_TIME.as_secs()
     );
     let mut table = Table::new(["engine", "memory", "wake-ups", "met"]);
-    for engine in places.engines() {
-        let ours = Ours::found(places, engine)?;
-        let url = match &ours.env.database {
+    for engine in databases.engines() {
+        let trackway = TrackwayQueue::create(databases, engine)?;
+        let url = match &trackway.env.database {
             Database::File(file) => format!("sqlite:{}", file.display()),
             Database::Server { url, .. } => url.clone(),
         };
-        let mut worker =
-            process::command(&process::trackway()?, places.directory()).arg("work").env("TRACKWAY_DB", url).spawn()?;
+        let mut worker = process::isolated_command(&process::trackway_binary()?, databases.directory())
+            .arg("work")
+            .env("TRACKWAY_DB", url)
+            .spawn()?;
         thread::sleep(Duration::from_secs(2));
         let before = wake_ups(worker.id());
-        thread::sleep(WATCHED);
+        thread::sleep(WATCH_TIME);
         let (after, memory) = (wake_ups(worker.id()), memory_kb(worker.id()));
         worker.kill()?;
         worker.wait()?;
         let (Some(before), Some(after), Some(memory)) = (before, after, memory) else {
-            return Err("the worker did not stay".into());
+            return Err("the worker exited".into());
         };
         table.row([
             engine.name().to_owned(),
@@ -50,18 +52,20 @@ pub fn measure(places: &Places) -> Outcome<()> {
     Ok(())
 }
 
-/// How often the threads of a process waited for something and went on.
+/// Number of voluntary context switches of all threads of a process.
 fn wake_ups(process: u32) -> Option<u64> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     threads
-        .map(|thread| number(&fs::read_to_string(thread.ok()?.path().join("status")).ok()?, "voluntary_ctxt_switches:"))
+        .map(|thread| {
+            status_number(&fs::read_to_string(thread.ok()?.path().join("status")).ok()?, "voluntary_ctxt_switches:")
+        })
         .sum()
 }
 
 fn memory_kb(process: u32) -> Option<u64> {
-    number(&fs::read_to_string(format!("/proc/{process}/status")).ok()?, "VmRSS:")
+    status_number(&fs::read_to_string(format!("/proc/{process}/status")).ok()?, "VmRSS:")
 }
 
-fn number(status: &str, field: &str) -> Option<u64> {
+fn status_number(status: &str, field: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix(field)?.trim().split(' ').next()?.parse().ok())
 }

@@ -1,10 +1,11 @@
-//! The queue: items per second, how soon a waiting worker starts, and what history and waiting cost.
+//! The queue: items per second, delay until a waiting worker takes an item, and the costs of history and of idle
+//! workers.
 
-mod bare;
+mod bare_sql;
 mod idle;
-mod ours;
-mod peers;
-mod wait;
+mod peer_queues;
+mod pickup_latency;
+mod trackway_queue;
 
 use std::thread;
 
@@ -12,134 +13,137 @@ use clap::Args;
 use trackway_store::Engine;
 
 use crate::{
-    Failure, Outcome,
-    measure::grouped,
-    place::Places,
+    BenchError, BenchResult,
+    databases::Databases,
+    measure::format_count,
     table::{Table, verdict},
 };
-use bare::Protocol;
-use ours::{Completing, Ours};
-use peers::Peer;
+use bare_sql::Protocol;
+use peer_queues::Peer;
+use trackway_queue::{CompletionMode, TrackwayQueue};
 
-pub use peers::Others;
+pub use peer_queues::QueuePeers;
 
 pub const HEADING: &str = "## queue: add, take, complete";
 const BATCH: usize = 100;
-/// Finished items that a take must not notice.
+/// Number of finished items, which must not slow a take down.
 const HISTORY: u64 = 1_000_000;
-/// How much slower a take may be with them: what two runs of the same differ by.
+/// Target for the ratio of take rates with and without the finished items. Two runs of the same measurement differ by
+/// as much.
 const HISTORY_MIN: f64 = 0.8;
 
 #[derive(Debug, Args)]
-pub struct Size {
-    /// Rounds of which the median is shown
+pub struct QueueOptions {
+    /// Number of rounds; the tables show the median
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Which parts, of rates, waits, history, idle
+    /// Parts to run: rates, waits, history, idle
     #[arg(long, value_delimiter = ',', default_value = "rates,waits,history,idle")]
     parts: Vec<String>,
-    /// On which engines, where there is a server: sqlite, postgres
+    /// Engines to measure: sqlite, postgres
     #[arg(long, value_delimiter = ',', default_value = "sqlite,postgres")]
     engines: Vec<String>,
-    /// How many workers at once, on PostgreSQL
+    /// Numbers of concurrent workers, on PostgreSQL
     #[arg(long, value_delimiter = ',', default_value = "1,8,32")]
     workers: Vec<usize>,
 }
 
-/// How a round goes.
+/// The load of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct QueueWorkload {
     workers: usize,
-    /// Items per call.
     batch: usize,
     items: usize,
 }
 
-pub fn measure(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
+pub fn measure(databases: &Databases, options: &QueueOptions, peer_paths: &QueuePeers) -> BenchResult<()> {
     for (part, run) in [
-        ("rates", rates as fn(&Places, &Size, &Others) -> Outcome<()>),
-        ("waits", |places, _, _| wait::measure(places)),
-        ("history", |places, size, _| history(places, size)),
-        ("idle", |places, _, _| idle::measure(places)),
+        ("rates", rates as fn(&Databases, &QueueOptions, &QueuePeers) -> BenchResult<()>),
+        ("waits", |databases, _, _| pickup_latency::measure(databases)),
+        ("history", |databases, options, _| measure_history(databases, options)),
+        ("idle", |databases, _, _| idle::measure(databases)),
     ] {
-        if size.parts.iter().any(|wanted| wanted == part) {
-            run(places, size, others)?;
+        if options.parts.iter().any(|wanted| wanted == part) {
+            run(databases, options, peer_paths)?;
         }
     }
     Ok(())
 }
 
-fn rates(places: &Places, size: &Size, others: &Others) -> Outcome<()> {
+fn rates(databases: &Databases, options: &QueueOptions, peer_paths: &QueuePeers) -> BenchResult<()> {
     println!(
-        "\nItems per second, median of {} rounds in turn, each side in a database of its own on the same server: all are \
-         added, then all are taken and completed, by so many at once, each call with one item or with {BATCH}. The last columns are ours \
-         where what is done is completed by the call that takes the next (`queue take --done`), which none of the others does: the verdict is not of them. Ours is an \
-         item, a run, two registry entries and three events; a take finds its agent and makes the run's token. Bare: one table, `for \
-         update skip locked`, three statements (on SQLite with the same pragmas; on PostgreSQL under pgbench, as it sends them by itself, each as a text, and \
-         prepared, as ours are), nothing else. Targets: one by one 0.6 of bare on PostgreSQL and 0.5 on SQLite, by the hundred 0.5; \
-         ahead of every other.",
-        size.rounds
+        "\nItems per second, median of {} alternating rounds, each side in a separate database on the same server. The \
+         workers add all items, then take and complete all of them, with one or {BATCH} items per call. Each Trackway \
+         item writes an item, a run, two registry entries and three events; a take also looks up the agent and creates \
+         the run token. \"bare\": one table, `for update skip locked` and three statements, nothing else; on SQLite \
+         with the same pragmas, on PostgreSQL run by pgbench, which sends each statement as text (\"bare\") or \
+         prepared (\"bare, prepared\"), as Trackway does. Targets: with one item per call 0.6 of bare on PostgreSQL \
+         and 0.5 on SQLite, with {BATCH} items per call 0.5; faster than every other queue. In the last columns, the \
+         call that takes the next items also completes the previous ones (`queue take --done`); no other queue can do \
+         this, so the targets do not apply to these columns.",
+        options.rounds
     );
-    let peers = others.peers();
+    let peers = peer_paths.peers();
     let is_wanted =
-        |engine: &Engine| size.engines.iter().any(|wanted| engine.name().to_lowercase().starts_with(wanted));
-    for engine in places.engines().filter(is_wanted) {
+        |engine: &Engine| options.engines.iter().any(|wanted| engine.name().to_lowercase().starts_with(wanted));
+    for engine in databases.engines().filter(is_wanted) {
         println!("\n### {}", engine.name());
         let bare: &[(Protocol, [&str; 2])] = match engine {
             Engine::Sqlite => &[(Protocol::Prepared, ["bare", "trackway / bare"])],
             Engine::Postgres => &[
                 (Protocol::Simple, ["bare", "trackway / bare"]),
-                (Protocol::Prepared, ["bare, prepared", "trackway / that"]),
+                (Protocol::Prepared, ["bare, prepared", "trackway / prepared"]),
             ],
         };
         let mut headings = vec!["workers", "per call", "trackway"];
         headings.extend(bare.iter().flat_map(|(_, headings)| headings));
-        let here: Vec<&Peer> = peers.iter().filter(|peer| peer.engine() == engine).collect();
-        headings.extend(here.iter().map(|peer| peer.name()));
-        headings.extend(["met", "with --done", "that / bare"]);
-        let mut table = Table::with(&headings);
-        for load in loads(engine, size) {
-            let (mut ours, mut at_once) = (Vec::new(), Vec::new());
-            let mut theirs = vec![Vec::new(); bare.len() + here.len()];
-            for _ in 0..size.rounds {
-                ours.push(Ours::found(places, engine)?.rate(load, Completing::Apart)?);
-                at_once.push(Ours::found(places, engine)?.rate(load, Completing::WithTheNext)?);
-                let (bares, peers) = theirs.split_at_mut(bare.len());
-                for ((protocol, _), rates) in bare.iter().zip(bares) {
-                    rates.push(bare::rate(places, engine, load, *protocol)?);
+        let engine_peers: Vec<&Peer> = peers.iter().filter(|peer| peer.engine() == engine).collect();
+        headings.extend(engine_peers.iter().map(|peer| peer.name()));
+        headings.extend(["met", "with --done", "--done / bare"]);
+        let mut table = Table::with_headings(&headings);
+        for workload in workloads(engine, options) {
+            let (mut trackway, mut with_next_take) = (Vec::new(), Vec::new());
+            let mut peer_rates = vec![Vec::new(); bare.len() + engine_peers.len()];
+            for _ in 0..options.rounds {
+                trackway.push(TrackwayQueue::create(databases, engine)?.rate(workload, CompletionMode::Separate)?);
+                with_next_take
+                    .push(TrackwayQueue::create(databases, engine)?.rate(workload, CompletionMode::WithNextTake)?);
+                let (bare_rates, peers) = peer_rates.split_at_mut(bare.len());
+                for ((protocol, _), rates) in bare.iter().zip(bare_rates) {
+                    rates.push(bare_sql::rate(databases, engine, workload, *protocol)?);
                 }
-                for (peer, rates) in here.iter().zip(peers) {
-                    rates.push(peer.rate(places, load)?);
+                for (peer, rates) in engine_peers.iter().zip(peers) {
+                    rates.push(peer.rate(databases, workload)?);
                 }
             }
-            let (ours, theirs) = (median(ours), theirs.into_iter().map(median).collect::<Vec<f64>>());
-            let (bares, peers) = theirs.split_at(bare.len());
-            let wanted = if load.batch == 1 && engine == Engine::Postgres { 0.6 } else { 0.5 };
-            let is_ahead = peers.iter().all(|peer| ours > *peer);
-            let mut row = vec![load.workers.to_string(), load.batch.to_string(), shown(ours)];
-            row.extend(bares.iter().flat_map(|bare| [shown(*bare), format!("{:.2}", ours / bare)]));
-            row.extend(peers.iter().map(|rate| shown(*rate)));
-            row.push(verdict(ours / bares[0] >= wanted && is_ahead));
-            let at_once = median(at_once);
-            row.extend([shown(at_once), format!("{:.2}", at_once / bares[0])]);
-            table.add(row);
+            let (trackway, peer_rates) = (median(trackway), peer_rates.into_iter().map(median).collect::<Vec<f64>>());
+            let (bare_rates, peers) = peer_rates.split_at(bare.len());
+            let min_ratio = if workload.batch == 1 && engine == Engine::Postgres { 0.6 } else { 0.5 };
+            let is_fastest = peers.iter().all(|peer| trackway > *peer);
+            let mut row = vec![workload.workers.to_string(), workload.batch.to_string(), format_rate(trackway)];
+            row.extend(bare_rates.iter().flat_map(|bare| [format_rate(*bare), format!("{:.2}", trackway / bare)]));
+            row.extend(peers.iter().map(|rate| format_rate(*rate)));
+            row.push(verdict(trackway / bare_rates[0] >= min_ratio && is_fastest));
+            let with_next_take = median(with_next_take);
+            row.extend([format_rate(with_next_take), format!("{:.2}", with_next_take / bare_rates[0])]);
+            table.add_row(row);
         }
         table.print();
     }
     Ok(())
 }
 
-fn loads(engine: Engine, size: &Size) -> Vec<Load> {
+fn workloads(engine: Engine, options: &QueueOptions) -> Vec<QueueWorkload> {
     match engine {
         Engine::Sqlite => vec![
-            Load { workers: 1, batch: 1, items: 10_000 },
-            Load { workers: 8, batch: 1, items: 10_000 },
-            Load { workers: 1, batch: BATCH, items: 40_000 },
+            QueueWorkload { workers: 1, batch: 1, items: 10_000 },
+            QueueWorkload { workers: 8, batch: 1, items: 10_000 },
+            QueueWorkload { workers: 1, batch: BATCH, items: 40_000 },
         ],
         Engine::Postgres => [1, BATCH]
             .into_iter()
             .flat_map(|batch| {
-                size.workers.iter().map(move |workers| Load {
+                options.workers.iter().map(move |workers| QueueWorkload {
                     workers: *workers,
                     batch,
                     items: match (batch, workers) {
@@ -153,22 +157,24 @@ fn loads(engine: Engine, size: &Size) -> Vec<Load> {
     }
 }
 
-/// A take with an empty table, and with very many finished items in it.
-fn history(places: &Places, size: &Size) -> Outcome<()> {
+/// Compares the take rate of an empty queue with that of a queue with many finished items.
+fn measure_history(databases: &Databases, options: &QueueOptions) -> BenchResult<()> {
     println!(
-        "\nTake and complete, one by one and one worker, items per second: with nothing else in the table, and with {} \
-         finished items. Target: the same, within a fifth.",
-        grouped(usize::try_from(HISTORY)?)
+        "\nTaking and completing with one worker, one item per call, in items per second: in an empty queue, and in a \
+         queue with {} finished items. Target: a ratio of at least 0.8.",
+        format_count(usize::try_from(HISTORY)?)
     );
     let mut table = Table::new(["engine", "0", "1,000,000", "ratio", "met"]);
-    for engine in places.engines() {
-        let load = Load { workers: 1, batch: 1, items: if engine == Engine::Sqlite { 5_000 } else { 2_000 } };
-        let (young, old) = (Ours::found(places, engine)?, Ours::found(places, engine)?);
-        old.age(HISTORY)?;
+    for engine in databases.engines() {
+        let workload =
+            QueueWorkload { workers: 1, batch: 1, items: if engine == Engine::Sqlite { 5_000 } else { 2_000 } };
+        let (empty, with_history) =
+            (TrackwayQueue::create(databases, engine)?, TrackwayQueue::create(databases, engine)?);
+        with_history.add_finished_items(HISTORY)?;
         let (mut before, mut after) = (Vec::new(), Vec::new());
-        // The first round warms up.
-        for round in 0..=size.rounds {
-            let (one, other) = (young.take_rate(load)?, old.take_rate(load)?);
+        // The first round is a warm-up.
+        for round in 0..=options.rounds {
+            let (one, other) = (empty.take_rate(workload)?, with_history.take_rate(workload)?);
             if round > 0 {
                 before.push(one);
                 after.push(other);
@@ -178,8 +184,8 @@ fn history(places: &Places, size: &Size) -> Outcome<()> {
         let ratio = after / before;
         table.row([
             engine.name().to_owned(),
-            shown(before),
-            shown(after),
+            format_rate(before),
+            format_rate(after),
             format!("{ratio:.2}"),
             verdict(ratio >= HISTORY_MIN),
         ]);
@@ -194,15 +200,15 @@ fn median(mut rates: Vec<f64>) -> f64 {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is positive and far below 2^53")]
-fn shown(rate: f64) -> String {
-    if rate > 0.0 { grouped(rate as usize) } else { "-".to_owned() }
+fn format_rate(rate: f64) -> String {
+    if rate > 0.0 { format_count(rate as usize) } else { "-".to_owned() }
 }
 
-/// Does the same on several threads.
-fn together(count: usize, work: impl Fn(usize) -> Outcome<()> + Sync) -> Outcome<()> {
+/// Runs a closure on several threads, with the number of the thread.
+fn run_on_threads(count: usize, work: impl Fn(usize) -> BenchResult<()> + Sync) -> BenchResult<()> {
     thread::scope(|scope| {
         let work = &work;
         let working: Vec<_> = (0..count).map(|number| scope.spawn(move || work(number))).collect();
-        working.into_iter().try_for_each(|working| working.join().map_err(|_| Failure::from("a worker panicked"))?)
+        working.into_iter().try_for_each(|working| working.join().map_err(|_| BenchError::from("a worker panicked"))?)
     })
 }

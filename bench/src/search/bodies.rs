@@ -1,22 +1,23 @@
-//! Bodies of messages, made from a number: words as uneven as people's, and some whose share is known.
+//! Generates message bodies from numbers. Word frequencies are as uneven as in real text, and some marker words occur
+//! in a known share of the bodies.
 
-/// Words that are in a known share of all bodies: one in so many.
-pub const SHARES: [(&str, u64); 4] = [("onein2", 2), ("onein100", 100), ("onein1000", 1_000), ("onein20000", 20_000)];
-/// Words of a body.
-const LENGTH: u64 = 40;
-/// Different words there are.
+/// Marker words. Each occurs in one of this many bodies.
+pub const MARKER_WORDS: [(&str, u64); 4] =
+    [("onein2", 2), ("onein100", 100), ("onein1000", 1_000), ("onein20000", 20_000)];
+const WORDS_PER_BODY: u64 = 40;
+/// Number of different words.
 const VOCABULARY: f64 = 50_000.0;
 
-/// The body of a number, the same each time.
+/// The body with this number: the same in every run.
 pub fn body(number: u64) -> String {
     let mut random = Random(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d);
     let mut body = format!("Message {number}:");
-    for _ in 0..LENGTH {
-        // The third power of a uniform number: few words are common, most are rare.
+    for _ in 0..WORDS_PER_BODY {
+        // The third power of a uniform number makes few words common and most words rare.
         let share = random.unit();
         body.push_str(&format!(" w{:.0}", VOCABULARY * share * share * share));
     }
-    for (word, one_in) in SHARES {
+    for (word, one_in) in MARKER_WORDS {
         if number.is_multiple_of(one_in) {
             body.push(' ');
             body.push_str(word);
@@ -26,7 +27,7 @@ pub fn body(number: u64) -> String {
     body
 }
 
-/// A generator of numbers that are random enough.
+/// A linear congruential generator.
 #[derive(Debug)]
 pub struct Random(pub u64);
 
@@ -36,7 +37,7 @@ impl Random {
         self.0 >> 33
     }
 
-    /// From 0 to 1.
+    /// A number from 0 to 1.
     fn unit(&mut self) -> f64 {
         self.next() as f64 / f64::from(1_u32 << 31)
     }

@@ -1,96 +1,100 @@
-//! Searching very many messages, and sending them by the hundred.
+//! Search in a million messages, and sending messages in batches.
 
 mod bodies;
-mod sending;
+mod send;
 
 use clap::Args;
 use serde_json::json;
 use trackway_actions::message::SendMessage;
 use trackway_domain::Ref;
 use trackway_store::{Engine, Url};
-use trackway_views::{View, message::Which, page::Page, search::Search};
+use trackway_views::{View, message::MessageFilter, page::Page, search::Search};
 
 use crate::{
-    Outcome,
+    BenchResult,
     bench_env::BenchEnv,
-    measure::{self, Often, grouped, once, shown},
-    place::Places,
+    databases::Databases,
+    measure::{self, Repetitions, format_count, format_duration, time_once},
     table::{Table, verdict},
 };
 use bodies::{Random, body};
 
-pub const HEADING: &str = "## search: a million messages, and sending them";
+pub const HEADING: &str = "## search: searching a million messages, and sending them";
 const P99_MAX_MS: f64 = 20.0;
-/// Messages of one transaction when the database is filled.
+/// Messages per transaction while the database is filled.
 const BATCH: usize = 1_000;
 
 #[derive(Debug, Args)]
-pub struct Size {
-    /// Messages to search
+pub struct SearchOptions {
+    /// Number of messages
     #[arg(long, default_value_t = 1_000_000)]
     messages: usize,
-    /// Different bodies among them
+    /// Number of different bodies
     #[arg(long, default_value_t = 200_000)]
     bodies: u64,
-    /// How often each question is asked
+    /// Number of calls of each search
     #[arg(long, default_value_t = 500)]
     searches: usize,
 }
 
-/// What is asked for.
+/// A search to measure.
 #[derive(Debug)]
-struct Question {
+struct SearchCase {
     name: &'static str,
     words: &'static str,
-    in_role: bool,
-    /// Whether its words are in at most one of a hundred bodies.
-    rare: bool,
+    is_in_role: bool,
+    /// Whether the target applies: the words are in at most about 1 % of the bodies.
+    is_rare: bool,
 }
 
-const QUESTIONS: [Question; 8] = [
-    Question { name: "a word in 0.005 % of bodies", words: "onein20000", in_role: false, rare: true },
-    Question { name: "a word in 0.1 %", words: "onein1000", in_role: false, rare: true },
-    Question { name: "a word in 1 %", words: "onein100", in_role: false, rare: true },
-    Question { name: "a word in 1 %, in a role", words: "onein100", in_role: true, rare: true },
-    Question { name: "a phrase in 1 %", words: "\"onein100 mark\"", in_role: false, rare: true },
-    Question { name: "a prefix of words in 1.1 %", words: "onein1* onein100", in_role: false, rare: true },
-    Question { name: "a word in 50 %", words: "onein2", in_role: false, rare: false },
-    Question { name: "a word in 50 % and one in 0.1 %", words: "onein2 onein1000", in_role: false, rare: true },
+const SEARCH_CASES: [SearchCase; 8] = [
+    SearchCase { name: "a word in 0.005 % of bodies", words: "onein20000", is_in_role: false, is_rare: true },
+    SearchCase { name: "a word in 0.1 %", words: "onein1000", is_in_role: false, is_rare: true },
+    SearchCase { name: "a word in 1 %", words: "onein100", is_in_role: false, is_rare: true },
+    SearchCase { name: "a word in 1 %, in a role", words: "onein100", is_in_role: true, is_rare: true },
+    SearchCase { name: "a phrase in 1 %", words: "\"onein100 mark\"", is_in_role: false, is_rare: true },
+    SearchCase { name: "a prefix of words in 1.1 %", words: "onein1* onein100", is_in_role: false, is_rare: true },
+    SearchCase { name: "a word in 50 %", words: "onein2", is_in_role: false, is_rare: false },
+    SearchCase { name: "a word in 50 % and one in 0.1 %", words: "onein2 onein1000", is_in_role: false, is_rare: true },
 ];
 
-pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
-    searching(places, size)?;
-    sending::measure(places)
+pub fn measure(databases: &Databases, options: &SearchOptions) -> BenchResult<()> {
+    measure_searches(databases, options)?;
+    send::measure(databases)
 }
 
-fn searching(places: &Places, size: &Size) -> Outcome<()> {
-    let env = BenchEnv::found(places.database(Engine::Sqlite, "search")?)?;
-    let (took, ()) = once(|| fill(&env, size))?;
-    let Url::Sqlite(file) = env.database.url() else { return Err("this database is a file".into()) };
+fn measure_searches(databases: &Databases, options: &SearchOptions) -> BenchResult<()> {
+    let env = BenchEnv::create(databases.create(Engine::Sqlite, "search")?)?;
+    let (took, ()) = time_once(|| fill(&env, options))?;
+    let Url::Sqlite(file) = env.database.url() else { return Err("a SQLite database is a file".into()) };
     println!(
-        "\n{} messages over {} different bodies of some 40 words on SQLite, sent through the write path {BATCH} in a transaction: {}, {} per second; the file has {} MB. Searches inside the process, 20 hits each. Target: p99 under 20 ms for words in at most 1 % of bodies; of commoner words the newest 10,000 bodies are ranked, and the answer says so.",
-        grouped(size.messages),
-        grouped(usize::try_from(size.bodies)?),
-        shown(took),
-        grouped(sending::rate(size.messages, took)),
+        "\n{} messages with {} different bodies of about 40 words on SQLite, sent through the write path, {BATCH} per \
+         transaction: {}, {} per second; the file has {} MB. The searches run in this process and return 20 hits each. \
+         Target: p99 less than 20 ms for words in at most 1 % of the bodies. For more frequent words, Trackway ranks \
+         only the newest 10,000 bodies, and the result says so.",
+        format_count(options.messages),
+        format_count(usize::try_from(options.bodies)?),
+        format_duration(took),
+        format_count(send::rate(options.messages, took)),
         file.metadata()?.len() / 1_000_000,
     );
-    let mut table = Table::new(["search", "hits", "only the newest", "median", "p99", "met"]);
-    for question in &QUESTIONS {
-        let which = Which { role: question.in_role.then(|| Ref::new("builder")), ..Which::default() };
-        let search = Search { words: vec![question.words.to_owned()], which, page: Page::default() };
-        let ask = || Ok::<_, crate::Failure>(search.answer(&mut env.core.store().read(env.tenant())?, env.core.now())?);
+    let mut table = Table::new(["search", "hits", "newest bodies only", "median", "p99", "met"]);
+    for case in &SEARCH_CASES {
+        let which = MessageFilter { role: case.is_in_role.then(|| Ref::new("builder")), ..MessageFilter::default() };
+        let search = Search { words: vec![case.words.to_owned()], which, page: Page::default() };
+        let ask =
+            || Ok::<_, crate::BenchError>(search.answer(&mut env.core.store().read(env.tenant())?, env.core.now())?);
         let answer = ask()?;
-        let often = Often { warm_up: 5, count: size.searches };
-        let samples = measure::calls(often, |_| ask().map(drop))?;
+        let repetitions = Repetitions { warm_up: 5, count: options.searches };
+        let samples = measure::time_calls(repetitions, |_| ask().map(drop))?;
         let p99 = samples.p99();
-        let met = if question.rare { p99.as_secs_f64() * 1e3 < P99_MAX_MS } else { answer.newest_only };
+        let met = if case.is_rare { p99.as_secs_f64() * 1e3 < P99_MAX_MS } else { answer.newest_only };
         table.row([
-            question.name.to_owned(),
+            case.name.to_owned(),
             answer.hits.len().to_string(),
-            if answer.newest_only { "yes, it says" } else { "no" }.to_owned(),
-            shown(samples.median()),
-            shown(p99),
+            if answer.newest_only { "yes" } else { "no" }.to_owned(),
+            format_duration(samples.median()),
+            format_duration(p99),
             verdict(met),
         ]);
     }
@@ -98,15 +102,15 @@ fn searching(places: &Places, size: &Size) -> Outcome<()> {
     Ok(())
 }
 
-/// Sends every body once, then bodies at random; half of all in a role.
-fn fill(env: &BenchEnv, size: &Size) -> Outcome<()> {
+/// Sends every body once, then random bodies. Half of the messages go to a role.
+fn fill(env: &BenchEnv, options: &SearchOptions) -> BenchResult<()> {
     let mut random = Random(7);
     let mut sent = 0;
-    while sent < size.messages {
-        let batch: Vec<SendMessage> = (sent..size.messages.min(sent + BATCH))
+    while sent < options.messages {
+        let batch: Vec<SendMessage> = (sent..options.messages.min(sent + BATCH))
             .map(|number| {
                 let number = number as u64;
-                let of = if number < size.bodies { number } else { random.next() % size.bodies };
+                let of = if number < options.bodies { number } else { random.next() % options.bodies };
                 let role = number.is_multiple_of(2).then_some("builder");
                 serde_json::from_value(json!({ "body": body(of), "role": role }))
             })

@@ -1,10 +1,11 @@
-//! A growing record: runs that write notes and change those of earlier runs.
+//! Fills the database with runs that write notes and update notes of earlier runs.
 
 use serde_json::json;
 use trackway_domain::{
-    Id, Time, ids, kind,
+    Id, Time,
+    enums::{RunMode, RunStatus},
+    ids, kind,
     kind::{ActionType, ResourceType},
-    words::{RunMode, RunStatus},
 };
 use trackway_store::{
     Table, TenantId, Url, params,
@@ -13,28 +14,28 @@ use trackway_store::{
 use uuid::Uuid;
 
 use crate::{
-    Outcome,
-    bench_env::{AGENT, BenchEnv, Bulk, REGISTER},
-    identity::{Numbered, id, micros, mixed, place},
+    BenchResult,
+    bench_env::{AGENT, BenchEnv, BulkInsert, INSERT_REGISTRY_ENTRY},
+    bulk_ids::{IdKind, bulk_id, created_micros, index_in, splitmix64},
 };
 
-/// Notes that each run writes.
-const WRITTEN: u64 = 5;
-/// How many runs later the first three, and the first two, of them are changed.
-const CHANGED_SOON: u64 = 1;
-const CHANGED_LATE: u64 = 37;
-/// Runs of which each starts the next.
+const NOTES_PER_RUN: u64 = 5;
+/// The first three notes of a run are updated by the run that comes this many runs later.
+const FIRST_UPDATE_AFTER: u64 = 1;
+/// The first two notes of a run are updated again by the run that comes this many runs later.
+const SECOND_UPDATE_AFTER: u64 = 37;
+/// Length of the chains of runs in which each run starts the next.
 const CHAIN: u64 = 4;
-/// Every so many runs, one changes the note that many change.
+/// One of this many runs updates the popular note.
 const POPULAR_EVERY: u64 = 100;
 const TASKS: usize = 200;
 
-/// What was recorded so far.
+/// The rows inserted so far.
 #[derive(Debug)]
 pub struct History {
     runs: u64,
     touches: u64,
-    popular: Uuid,
+    popular_note: Uuid,
     tenant: TenantId,
     studio: Id<kind::Studio>,
     agent: Id<kind::Agent>,
@@ -44,22 +45,22 @@ pub struct History {
 }
 
 impl History {
-    pub fn begin(env: &BenchEnv) -> Outcome<Self> {
+    pub fn begin(env: &BenchEnv) -> BenchResult<Self> {
         let mut tasks = Vec::with_capacity(TASKS);
         for number in 0..TASKS {
             let variant = format!("build/step-{number}");
-            env.act("set_task", json!({ "workflow": "unit", "variant": variant }))?;
-            tasks.push(env.named("tasks", "variant", &variant)?.into());
+            env.execute_json("set_task", json!({ "workflow": "unit", "variant": variant }))?;
+            tasks.push(env.id_of("tasks", "variant", &variant)?.into());
         }
-        let popular = env.act("create_note", json!({ "studio": "main", "title": "Glossary" }))?;
+        let popular_note = env.execute_json("create_note", json!({ "studio": "main", "title": "Glossary" }))?;
         Ok(Self {
             runs: 0,
             touches: 0,
-            popular: popular["id"].as_str().ok_or("a note without an id")?.parse()?,
+            popular_note: popular_note["id"].as_str().ok_or("a note without an id")?.parse()?,
             tenant: env.tenant(),
-            studio: env.named("studios", "name", "main")?.into(),
-            agent: env.named("agents", "handle", AGENT)?.into(),
-            role: env.named("roles", "name", "builder")?.into(),
+            studio: env.id_of("studios", "name", "main")?.into(),
+            agent: env.id_of("agents", "handle", AGENT)?.into(),
+            role: env.id_of("roles", "name", "builder")?.into(),
             person: env.person.actor.id().into(),
             tasks,
         })
@@ -70,57 +71,57 @@ impl History {
     }
 
     pub fn notes(&self) -> u64 {
-        self.runs * WRITTEN
+        self.runs * NOTES_PER_RUN
     }
 
     pub fn touches(&self) -> u64 {
         self.touches
     }
 
-    pub fn popular(&self) -> Uuid {
-        self.popular
+    pub fn popular_note(&self) -> Uuid {
+        self.popular_note
     }
 
-    /// Adds runs until there are this many touches.
-    pub fn grow(&mut self, env: &BenchEnv, touches: u64) -> Outcome<()> {
-        let mut bulk = Bulk::begin(&env.database)?;
+    /// Inserts runs until there are this many touches.
+    pub fn grow(&mut self, env: &BenchEnv, touches: u64) -> BenchResult<()> {
+        let mut bulk = BulkInsert::begin(&env.database)?;
         while self.touches < touches {
             self.add_run(&mut bulk)?;
         }
         bulk.end()
     }
 
-    fn add_run(&mut self, bulk: &mut Bulk) -> Outcome<()> {
+    fn add_run(&mut self, bulk: &mut BulkInsert) -> BenchResult<()> {
         let number = self.runs;
         self.runs += 1;
         let run = self.run(number);
         bulk.insert(Run::insert_sql(), &run.params())?;
         self.register(bulk, run.id.uuid(), "run", None, &format!("runs/{}", run.id.short()), run.started_at)?;
-        for note in number * WRITTEN..self.runs * WRITTEN {
+        for note in number * NOTES_PER_RUN..self.runs * NOTES_PER_RUN {
             self.add_note(bulk, note)?;
-            self.touch(bulk, number, id(Numbered::Note, note), note, ActionType::Create)?;
+            self.touch(bulk, number, bulk_id(IdKind::Note, note), note, ActionType::Create)?;
         }
-        for (later, changed) in [(CHANGED_SOON, 3), (CHANGED_LATE, 2)] {
-            let Some(earlier) = number.checked_sub(later) else { continue };
-            for note in earlier * WRITTEN..earlier * WRITTEN + changed {
-                self.touch(bulk, number, id(Numbered::Note, note), note, ActionType::Update)?;
+        for (distance, note_count) in [(FIRST_UPDATE_AFTER, 3), (SECOND_UPDATE_AFTER, 2)] {
+            let Some(earlier) = number.checked_sub(distance) else { continue };
+            for note in earlier * NOTES_PER_RUN..earlier * NOTES_PER_RUN + note_count {
+                self.touch(bulk, number, bulk_id(IdKind::Note, note), note, ActionType::Update)?;
             }
         }
         if number.is_multiple_of(POPULAR_EVERY) {
-            self.touch(bulk, number, self.popular, 0, ActionType::Update)?;
+            self.touch(bulk, number, self.popular_note, 0, ActionType::Update)?;
         }
         Ok(())
     }
 
     fn run(&self, number: u64) -> Run {
-        let started_at = Time::from_micros(micros(number));
-        let parent = (!number.is_multiple_of(CHAIN)).then(|| id(Numbered::Run, number - 1));
+        let started_at = Time::from_micros(created_micros(number));
+        let parent = (!number.is_multiple_of(CHAIN)).then(|| bulk_id(IdKind::Run, number - 1));
         Run {
-            id: id(Numbered::Run, number).into(),
+            id: bulk_id(IdKind::Run, number).into(),
             tenant_id: self.tenant,
             agent_id: self.agent,
             role_id: Some(self.role),
-            task_id: self.tasks.get(place(mixed(number), TASKS)).copied(),
+            task_id: self.tasks.get(index_in(splitmix64(number), TASKS)).copied(),
             task_revision: Some(1),
             parent_run_id: parent.map(Id::from),
             initiated_by: Some(self.person),
@@ -131,7 +132,7 @@ impl History {
             mode: RunMode::Agent,
             status: RunStatus::Completed,
             outcome: Some("done".to_owned()),
-            final_message: Some("Built, and wrote down what was found.".to_owned()),
+            final_message: Some("Built, and recorded the findings.".to_owned()),
             error: None,
             max_steps: 30,
             started_at,
@@ -154,10 +155,10 @@ impl History {
         }
     }
 
-    fn add_note(&self, bulk: &mut Bulk, number: u64) -> Outcome<()> {
-        let now = Time::from_micros(micros(number));
+    fn add_note(&self, bulk: &mut BulkInsert, number: u64) -> BenchResult<()> {
+        let now = Time::from_micros(created_micros(number));
         let note = Note {
-            id: id(Numbered::Note, number).into(),
+            id: bulk_id(IdKind::Note, number).into(),
             tenant_id: self.tenant,
             studio_id: self.studio,
             title: format!("Finding {number}"),
@@ -173,20 +174,27 @@ impl History {
             deleted_at: None,
         };
         bulk.insert(Note::insert_sql(), &note.params())?;
-        self.register(bulk, note.id.uuid(), "note", Some(self.studio), &path(number), now)
+        self.register(bulk, note.id.uuid(), "note", Some(self.studio), &note_path(number), now)
     }
 
-    fn touch(&mut self, bulk: &mut Bulk, run: u64, note: Uuid, number: u64, action_type: ActionType) -> Outcome<()> {
-        let now = Time::from_micros(micros(run) + i64::try_from(self.touches % 10).unwrap_or_default());
+    fn touch(
+        &mut self,
+        bulk: &mut BulkInsert,
+        run: u64,
+        note: Uuid,
+        number: u64,
+        action_type: ActionType,
+    ) -> BenchResult<()> {
+        let now = Time::from_micros(created_micros(run) + i64::try_from(self.touches % 10).unwrap_or_default());
         let touch = Touch {
-            id: id(Numbered::Touch, self.touches),
+            id: bulk_id(IdKind::Touch, self.touches),
             tenant_id: self.tenant,
-            run_id: id(Numbered::Run, run).into(),
+            run_id: bulk_id(IdKind::Run, run).into(),
             resource_type: ResourceType::Note,
             resource_id: note,
             resource_studio_id: Some(self.studio),
             action_type,
-            display_path: path(number),
+            display_path: note_path(number),
             first_at: now,
             last_at: now,
             times: 1,
@@ -197,24 +205,24 @@ impl History {
 
     fn register(
         &self,
-        bulk: &mut Bulk,
+        bulk: &mut BulkInsert,
         id: Uuid,
         kind: &str,
         studio: Option<Id<kind::Studio>>,
         path: &str,
         now: Time,
-    ) -> Outcome<()> {
+    ) -> BenchResult<()> {
         let short_key = ids::short_key(id);
-        bulk.insert(REGISTER, params![self.tenant, id, *kind, studio, *path, short_key, self.agent, now])
+        bulk.insert(INSERT_REGISTRY_ENTRY, params![self.tenant, id, *kind, studio, *path, short_key, self.agent, now])
     }
 }
 
-fn path(note: u64) -> String {
+fn note_path(note: u64) -> String {
     format!("main/notes/Finding {note}")
 }
 
-/// How large the database is.
-pub fn bytes(env: &BenchEnv) -> Outcome<u64> {
+/// The size of the database.
+pub fn database_bytes(env: &BenchEnv) -> BenchResult<u64> {
     if let Url::Sqlite(file) = env.database.url() {
         return Ok(std::fs::metadata(file)?.len());
     }

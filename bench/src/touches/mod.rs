@@ -1,4 +1,4 @@
-//! `made` and `why` as the table of touches grows: both must stay as quick as they were.
+//! Times `made` and `why` as the touches table grows: their time must not grow with it.
 
 mod fill;
 
@@ -8,32 +8,34 @@ use trackway_domain::Ref;
 use trackway_store::Engine;
 use trackway_views::{
     View,
-    made::Made,
-    run::{ShowRun, TreeOfRun},
+    made::ListMade,
+    run::{ShowRun, ShowRunTree},
     why::Why,
 };
 use uuid::Uuid;
 
 use crate::{
-    Outcome,
+    BenchResult,
     bench_env::BenchEnv,
-    identity::{Numbered, below, id},
-    measure::{Often, Samples, calls_in_turn, grouped, once, ratio, shown},
-    place::Places,
+    bulk_ids::{IdKind, bulk_id, random_below},
+    databases::Databases,
+    measure::{Repetitions, Samples, format_count, format_duration, ratio, time_calls_alternately, time_once},
     table::{Table, plot, verdict},
 };
 use fill::History;
 
-pub const HEADING: &str = "## touches: `made` and `why` as the record grows";
-const OFTEN: Often = Often { warm_up: 500, count: 2_000 };
-/// Where the draws of other notes begin: those asked about by id are warm already.
-const OTHER_NOTES: usize = 1_000_000;
+pub const HEADING: &str = "## touches: `made` and `why` as the touches table grows";
+const REPETITIONS: Repetitions = Repetitions { warm_up: 500, count: 2_000 };
+/// First draw of the notes that are asked about by short id. The notes asked about by full id are in the caches
+/// already.
+const SHORT_ID_DRAWS: usize = 1_000_000;
 const SMALLEST: u64 = 10_000;
 const GROWTH_MAX: f64 = 2.0;
 const P99_MAX: Duration = Duration::from_millis(1);
 
-/// What is asked, in this order. The targets are for `made` and `why`; a run's page should do as well.
-const QUESTIONS: [&str; 7] = [
+/// The measured queries, in this order. The specification has targets for `made` and `why`; the benchmark applies them
+/// to the page of a run too.
+const QUERIES: [&str; 7] = [
     "made RUN",
     "made RUN --tree",
     "why NOTE, by id",
@@ -43,180 +45,192 @@ const QUESTIONS: [&str; 7] = [
     "run tree RUN",
 ];
 
-/// How far the table of touches grows
+/// How far the touches table grows
 #[derive(Debug, clap::Args)]
-pub struct Size {
-    /// How many touches there are in the end, on SQLite
+pub struct TouchesOptions {
+    /// Number of touches at the end, on SQLite
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000_000)]
     touches: u64,
-    /// How many on PostgreSQL
+    /// Number of touches at the end, on PostgreSQL
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
     postgres_touches: u64,
 }
 
-/// A database and what was recorded in it.
+/// A database and the rows inserted into it.
 #[derive(Debug)]
-struct Record {
+struct TouchDatabase {
     env: BenchEnv,
     history: History,
 }
 
-impl Record {
-    fn begin(places: &Places, engine: Engine, name: &str) -> Outcome<Self> {
-        let env = BenchEnv::found(places.database(engine, name)?)?;
+impl TouchDatabase {
+    fn begin(databases: &Databases, engine: Engine, name: &str) -> BenchResult<Self> {
+        let env = BenchEnv::create(databases.create(engine, name)?)?;
         let history = History::begin(&env)?;
         Ok(Self { env, history })
     }
 
-    fn grow(&mut self, touches: u64) -> Outcome<()> {
+    fn grow(&mut self, touches: u64) -> BenchResult<()> {
         self.history.grow(&self.env, touches)
     }
 
-    /// Answers one question, in a read transaction of its own.
-    fn answer<V: View>(&self, question: &V) -> Outcome<()> {
-        question.answer(&mut self.env.core.store().read(self.env.tenant())?, self.env.core.now())?;
+    /// Answers one query, in a separate read transaction.
+    fn answer<V: View>(&self, query: &V) -> BenchResult<()> {
+        query.answer(&mut self.env.core.store().read(self.env.tenant())?, self.env.core.now())?;
         Ok(())
     }
 
     fn random_run(&self, draw: usize) -> Uuid {
-        id(Numbered::Run, below(self.history.runs(), draw))
+        bulk_id(IdKind::Run, random_below(self.history.runs(), draw))
     }
 
     fn random_note(&self, draw: usize) -> Uuid {
-        id(Numbered::Note, below(self.history.notes(), draw))
+        bulk_id(IdKind::Note, random_below(self.history.notes(), draw))
     }
 }
 
-/// One question at every size.
+/// The results of one query at every size.
 #[derive(Debug)]
-struct Growth {
-    question: &'static str,
-    sizes: Vec<Measured>,
+struct QueryResults {
+    query: &'static str,
+    sizes: Vec<SizeResult>,
 }
 
-/// One question at one size, and at the same moment in a database of the smallest size.
+/// The times of one query at one size, and the times at the smallest size, measured alternately.
 #[derive(Debug)]
-struct Measured {
+struct SizeResult {
     touches: u64,
     samples: Samples,
     smallest: Samples,
 }
 
-pub fn measure(places: &Places, size: &Size) -> Outcome<()> {
+pub fn measure(databases: &Databases, options: &TouchesOptions) -> BenchResult<()> {
     println!(
-        "\n{} random calls each in one process, on a warm connection, at each size of one growing database: ten \
-         touches per run, a note touched by one to three runs, chains of up to four runs, and one note touched by every \
-         hundredth run. In turn with each call, the same is asked of a database that stays at {} touches. Target: median \
-         within 2x of that one's, p99 under 1 ms on SQLite, which the specification asks of `made` and `why`; a run's page \
-         is held to it too.",
-        grouped(OFTEN.count),
-        grouped(count(SMALLEST))
+        "\n{} random calls of each query in one process, on a warm connection, at each size of a growing database: ten \
+         touches per run, a note touched by one to three runs, chains of up to four runs, and one note touched by \
+         every hundredth run. Each call alternates with the same call on a database that stays at {} touches. Targets: \
+         median at most 2x that of the small database; p99 less than 1 ms on SQLite. The specification requires this \
+         of `made` and `why`; the benchmark applies it to the page of a run too.",
+        format_count(REPETITIONS.count),
+        format_count(count(SMALLEST))
     );
-    for engine in places.engines() {
+    for engine in databases.engines() {
         let largest = match engine {
-            Engine::Sqlite => size.touches,
-            Engine::Postgres => size.postgres_touches,
+            Engine::Sqlite => options.touches,
+            Engine::Postgres => options.postgres_touches,
         };
         println!("\n### {}", engine.name());
-        let mut smallest = Record::begin(places, engine, "touches-few")?;
+        let mut smallest = TouchDatabase::begin(databases, engine, "touches-few")?;
         smallest.grow(SMALLEST)?;
-        let growths = grow(Record::begin(places, engine, "touches")?, &smallest, largest)?;
-        print(engine, &growths);
+        let results = grow(TouchDatabase::begin(databases, engine, "touches")?, &smallest, largest)?;
+        print(engine, &results);
     }
     Ok(())
 }
 
-fn grow(mut record: Record, smallest: &Record, largest: u64) -> Outcome<[Growth; QUESTIONS.len()]> {
-    let mut growths = QUESTIONS.map(|question| Growth { question, sizes: Vec::new() });
+fn grow(
+    mut database: TouchDatabase,
+    smallest: &TouchDatabase,
+    largest: u64,
+) -> BenchResult<[QueryResults; QUERIES.len()]> {
+    let mut results = QUERIES.map(|query| QueryResults { query, sizes: Vec::new() });
     let mut filled = Table::new(["touches", "runs", "notes", "added in", "database"]);
     let mut touches = SMALLEST;
     while touches <= largest {
-        let (took, ()) = once(|| record.grow(touches))?;
+        let (took, ()) = time_once(|| database.grow(touches))?;
         filled.row([
-            grouped(count(record.history.touches())),
-            grouped(count(record.history.runs())),
-            grouped(count(record.history.notes())),
-            shown(took),
-            format!("{} MB", grouped(count(fill::bytes(&record.env)? / 1_000_000))),
+            format_count(count(database.history.touches())),
+            format_count(count(database.history.runs())),
+            format_count(count(database.history.notes())),
+            format_duration(took),
+            format!("{} MB", format_count(count(fill::database_bytes(&database.env)? / 1_000_000))),
         ]);
         let measured = [
-            ask(&record, smallest, |record, draw| Ok(made(record.random_run(draw), false)))?,
-            ask(&record, smallest, |record, draw| Ok(made(record.random_run(draw), true)))?,
-            ask(&record, smallest, |record, draw| Ok(Why { thing: record.random_note(draw).to_string() }))?,
-            ask(&record, smallest, |record, draw| Ok(Why { thing: unique_ending(record, OTHER_NOTES + draw)? }))?,
-            ask(&record, smallest, |record, _| Ok(Why { thing: record.history.popular().to_string() }))?,
-            ask(&record, smallest, |record, draw| {
-                Ok(ShowRun { run: Ref::new(record.random_run(draw).to_string()), wake: false })
+            time_query(&database, smallest, |database, draw| Ok(made(database.random_run(draw), false)))?,
+            time_query(&database, smallest, |database, draw| Ok(made(database.random_run(draw), true)))?,
+            time_query(&database, smallest, |database, draw| {
+                Ok(Why { thing: database.random_note(draw).to_string() })
             })?,
-            ask(&record, smallest, |record, draw| {
-                Ok(TreeOfRun { run: Ref::new(record.random_run(draw).to_string()) })
+            time_query(&database, smallest, |database, draw| {
+                Ok(Why { thing: short_id(database, SHORT_ID_DRAWS + draw)? })
+            })?,
+            time_query(&database, smallest, |database, _| {
+                Ok(Why { thing: database.history.popular_note().to_string() })
+            })?,
+            time_query(&database, smallest, |database, draw| {
+                Ok(ShowRun { run: Ref::new(database.random_run(draw).to_string()), wake: false })
+            })?,
+            time_query(&database, smallest, |database, draw| {
+                Ok(ShowRunTree { run: Ref::new(database.random_run(draw).to_string()) })
             })?,
         ];
-        for (growth, (samples, smallest)) in growths.iter_mut().zip(measured) {
-            growth.sizes.push(Measured { touches, samples, smallest });
+        for (result, (samples, smallest)) in results.iter_mut().zip(measured) {
+            result.sizes.push(SizeResult { touches, samples, smallest });
         }
         touches *= 10;
     }
     filled.print();
-    Ok(growths)
+    Ok(results)
 }
 
-fn made(run: Uuid, tree: bool) -> Made {
-    Made { run: Ref::new(run.to_string()), kind: None, action: None, tree, limit: None, after: None }
+fn made(run: Uuid, tree: bool) -> ListMade {
+    ListMade { run: Ref::new(run.to_string()), kind: None, action: None, tree, limit: None, after: None }
 }
 
-/// The end of a note's id as people type it: eight digits, more where another id ends the same.
-fn unique_ending(record: &Record, draw: usize) -> Outcome<String> {
-    let note = record.random_note(draw);
-    let mut forms = record.env.core.store().read(record.env.tenant())?.short_forms(&[note])?;
-    forms.remove(&note).ok_or_else(|| "a note without a short form".into())
+/// A note's short id: eight digits, or more if another id has the same last digits.
+fn short_id(database: &TouchDatabase, draw: usize) -> BenchResult<String> {
+    let note = database.random_note(draw);
+    let mut forms = database.env.core.store().read(database.env.tenant())?.short_ids(&[note])?;
+    forms.remove(&note).ok_or_else(|| "a note without a short id".into())
 }
 
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Asks one question of both databases, many times in turn.
-fn ask<V: View>(
-    record: &Record,
-    smallest: &Record,
-    question: impl Fn(&Record, usize) -> Outcome<V>,
-) -> Outcome<(Samples, Samples)> {
-    let questions =
-        |record| (0..OFTEN.warm_up + OFTEN.count).map(|draw| question(record, draw)).collect::<Outcome<Vec<V>>>();
-    let (ours, theirs) = (questions(record)?, questions(smallest)?);
-    calls_in_turn(OFTEN, |number| record.answer(&ours[number]), |number| smallest.answer(&theirs[number]))
+/// Times one query on both databases, alternately.
+fn time_query<V: View>(
+    database: &TouchDatabase,
+    smallest: &TouchDatabase,
+    query: impl Fn(&TouchDatabase, usize) -> BenchResult<V>,
+) -> BenchResult<(Samples, Samples)> {
+    let queries = |database| {
+        (0..REPETITIONS.warm_up + REPETITIONS.count).map(|draw| query(database, draw)).collect::<BenchResult<Vec<V>>>()
+    };
+    let (queries_at_size, queries_at_smallest) = (queries(database)?, queries(smallest)?);
+    time_calls_alternately(
+        REPETITIONS,
+        |number| database.answer(&queries_at_size[number]),
+        |number| smallest.answer(&queries_at_smallest[number]),
+    )
 }
 
-fn print(engine: Engine, growths: &[Growth]) {
-    let mut table = Table::new(["question", "touches", "median", "p99", "times 10,000 touches", "met"]);
-    for growth in growths {
-        for measured in &growth.sizes {
-            let times = ratio(measured.samples.median(), measured.smallest.median());
-            let quick = engine == Engine::Postgres || measured.samples.p99() < P99_MAX;
+fn print(engine: Engine, results: &[QueryResults]) {
+    let mut table = Table::new(["query", "touches", "median", "p99", "times 10,000 touches", "met"]);
+    for result in results {
+        for size in &result.sizes {
+            let times = ratio(size.samples.median(), size.smallest.median());
+            let is_fast = engine == Engine::Postgres || size.samples.p99() < P99_MAX;
             table.row([
-                growth.question.to_owned(),
-                grouped(count(measured.touches)),
-                shown(measured.samples.median()),
-                shown(measured.samples.p99()),
+                result.query.to_owned(),
+                format_count(count(size.touches)),
+                format_duration(size.samples.median()),
+                format_duration(size.samples.p99()),
                 format!("{times:.2}"),
-                verdict(times <= GROWTH_MAX && quick),
+                verdict(times <= GROWTH_MAX && is_fast),
             ]);
         }
     }
     table.print();
-    for growth in growths {
-        let bars: Vec<_> = growth
+    for result in results {
+        let bars: Vec<_> = result
             .sizes
             .iter()
-            .flat_map(|measured| {
-                let touches = grouped(count(measured.touches));
-                [
-                    (format!("{touches} median"), measured.samples.median()),
-                    (format!("{touches} p99"), measured.samples.p99()),
-                ]
+            .flat_map(|size| {
+                let touches = format_count(count(size.touches));
+                [(format!("{touches} median"), size.samples.median()), (format!("{touches} p99"), size.samples.p99())]
             })
             .collect();
-        plot(&format!("{}, {}:", growth.question, engine.name()), &bars);
+        plot(&format!("{}, {}:", result.query, engine.name()), &bars);
     }
 }

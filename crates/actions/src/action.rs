@@ -1,4 +1,4 @@
-//! What an action is: one type whose fields are the flags, the JSON body and the tool input, and one method.
+//! The [`Action`] trait. The fields of an action type are its command-line flags, its JSON body and its MCP tool input.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -10,98 +10,100 @@ use uuid::Uuid;
 use crate::{
     context::Context,
     error::Result,
-    touched::{Nothing, Touched},
+    touched::{NoTouches, Touched},
 };
 
-/// A write. Its doc comment is its description at every door.
+/// A write. The doc comment of the type is its description on the command line, in the HTTP API and in MCP.
 pub trait Action: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static {
-    /// Its name at every door, and in the event log.
+    /// The name of the action in the HTTP API, in MCP and in the event log.
     const NAME: &'static str;
-    /// The row of the capability table that allows it.
+    /// The capability that an agent needs for this action.
     const CAPABILITY: &'static str = Self::NAME;
-    /// Its noun and verb on the command line.
+    /// Noun and verb on the command line.
     const COMMAND: (&'static str, &'static str);
-    /// Another word for the verb.
+    /// A second name for the verb on the command line.
     const ALIAS: Option<&'static str> = None;
-    /// A text of it that the command line reads from a file.
+    /// The field that the command line can read from a file.
     const LONG_TEXT: Option<LongText> = None;
-    /// Whether it takes something away, so that people are asked first.
-    const REMOVES: bool = false;
-    /// Whether it only tells of the run that acts: nothing has to be known of that run but that it may.
-    const ONLY_TELLS: bool = false;
-    /// What it touches. There is no default: forgetting attribution does not compile.
+    /// Destructive actions ask for confirmation.
+    const IS_DESTRUCTIVE: bool = false;
+    /// True if the action only records telemetry (steps, token usage) of the acting run. An optimistic transaction then
+    /// checks and locks the run in one statement with its writes, instead of querying the run first.
+    const IS_RUN_TELEMETRY: bool = false;
+    /// The touches that the action records. There is no default, so an action that forgets attribution does not
+    /// compile.
     type Touched: Touched;
     type Output: Serialize;
 
-    /// Takes the text that was read for [`Self::LONG_TEXT`].
-    fn put_text(&mut self, _: String) {}
+    /// Sets the field of [`Self::LONG_TEXT`].
+    fn set_long_text(&mut self, _: String) {}
 
-    /// Does it, inside the transaction that will also hold its touches and its event. May be called again after
-    /// another writer was in the way, so it takes nothing with it.
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>>;
+    /// Performs the write in the transaction that will also store its touches and events. After a write conflict the
+    /// caller rolls back and calls this again, so it must not change anything outside the transaction.
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>>;
 
-    /// What is left to do of one that is done in parts, so that nobody waits long for the database.
-    fn rest(&self, _: &Self::Output) -> Option<Self> {
+    /// The next part of an action that runs in several transactions, so that it never blocks other writers for long.
+    /// `None` after the last part.
+    fn next_part(&self, _: &Self::Output) -> Option<Self> {
         None
     }
 
-    /// What several parts say together.
-    fn together(_: Self::Output, next: Self::Output) -> Self::Output {
+    /// Merges the outputs of two parts.
+    fn merge_outputs(_: Self::Output, next: Self::Output) -> Self::Output {
         next
     }
 
-    /// Does several of them. One that is often done by the hundred does better than one after the other.
-    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
+    /// Performs several actions. Actions that often come by the hundred override this to write in bulk.
+    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<ActionOutcome<Self>>> {
         actions.iter().map(|action| action.perform(context, write)).collect()
     }
 }
 
-/// A field whose text the command line reads from a file. At other doors the text itself is given.
+/// A field that the command line can read from a file. HTTP and MCP clients pass the text itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LongText {
-    /// A flag with the text; beside it there is `--file`, and without either, standard input.
+    /// A flag that holds the text. The command line also offers `--file`, and reads standard input if neither is given.
     Flag { field: &'static str, characters_max: usize },
-    /// An argument that names the file.
+    /// A positional argument that names the file.
     File { field: &'static str, bytes_max: u64 },
 }
 
-/// The outcome of an action: what to answer, what it was about, what it touched.
+/// The outcome of an action: its output, and what to record about the change it made.
 #[derive(Debug)]
-pub struct Done<A: Action> {
+pub struct ActionOutcome<A: Action> {
     pub output: A::Output,
     pub(crate) change: Option<Change<A::Touched>>,
 }
 
-/// What is to be recorded of an action that changed something.
+/// The record of a change, for the event log and the touches.
 #[derive(Debug)]
 pub(crate) struct Change<T> {
-    /// What it was about: an event each.
-    pub about: Vec<About>,
+    /// The log gets one event per subject.
+    pub subjects: Vec<Subject>,
     pub touched: T,
-    /// What changed, where the rows do not keep it themselves.
+    /// Details of the change that the changed rows do not store themselves.
     pub detail: Option<Value>,
 }
 
-impl<A: Action> Done<A> {
-    /// Something changed.
-    pub fn changed(output: A::Output, about: impl Into<About>, touched: A::Touched) -> Self {
-        Self::changed_several(output, vec![about.into()], touched)
+impl<A: Action> ActionOutcome<A> {
+    /// The action changed one subject.
+    pub fn changed(output: A::Output, subject: impl Into<Subject>, touched: A::Touched) -> Self {
+        Self::changed_several(output, vec![subject.into()], touched)
     }
 
-    /// Several things changed.
-    pub fn changed_several(output: A::Output, about: Vec<About>, touched: A::Touched) -> Self {
-        Self { output, change: Some(Change { about, touched, detail: None }) }
+    pub fn changed_several(output: A::Output, subjects: Vec<Subject>, touched: A::Touched) -> Self {
+        Self { output, change: Some(Change { subjects, touched, detail: None }) }
     }
 
-    /// Something changed, and the statement that did it appended it to the log. It touched nothing.
+    /// The statement that made the change has already appended its events to the log. There are no touches.
     pub(crate) fn logged(output: A::Output) -> Self
     where
-        A: Action<Touched = Nothing>,
+        A: Action<Touched = NoTouches>,
     {
         Self { output, change: None }
     }
 
-    /// Adds what changed to the event.
+    /// Adds details of the change to its events.
     #[must_use]
     pub fn with_detail(mut self, detail: Value) -> Self {
         if let Some(change) = &mut self.change {
@@ -110,21 +112,21 @@ impl<A: Action> Done<A> {
         self
     }
 
-    /// Everything was already so: no touch, no event.
+    /// The rows were already as requested, so the action records no touch and no event.
     pub fn unchanged(output: A::Output) -> Self {
         Self { output, change: None }
     }
 }
 
-/// A thing with an id, as the event log names it.
+/// The subject of an event: the row that it describes.
 #[derive(Debug, Clone)]
-pub struct About {
+pub struct Subject {
     pub kind: Kind,
     pub id: Uuid,
     pub path: String,
 }
 
-/// A thing that can be touched: where it lives is read from the thing itself.
+/// A resource with its studio and display path.
 #[derive(Debug, Clone)]
 pub struct Resource<K> {
     pub id: Id<K>,
@@ -132,24 +134,23 @@ pub struct Resource<K> {
     pub path: String,
 }
 
-impl<K: Marker> From<&Resource<K>> for About {
+impl<K: Marker> From<&Resource<K>> for Subject {
     fn from(resource: &Resource<K>) -> Self {
         Self { kind: K::KIND, id: resource.id.uuid(), path: resource.path.clone() }
     }
 }
 
 impl<K> Resource<K> {
-    /// Something that lives outside studios.
-    pub fn outside(id: Id<K>, path: impl Into<String>) -> Self {
+    /// A resource outside studios.
+    pub fn new(id: Id<K>, path: impl Into<String>) -> Self {
         Self { id, studio: None, path: path.into() }
     }
 
-    /// Something that lives in a studio.
-    pub fn inside(id: Id<K>, studio: Id<kind::Studio>, path: impl Into<String>) -> Self {
+    pub fn in_studio(id: Id<K>, studio: Id<kind::Studio>, path: impl Into<String>) -> Self {
         Self { id, studio: Some(studio), path: path.into() }
     }
 
-    /// Enters it into the registry.
+    /// Adds the resource to the registry.
     pub(crate) fn register(&self, context: &Context, write: &mut Writer<'_>) -> Result<()>
     where
         K: Marker,

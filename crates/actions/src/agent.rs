@@ -1,91 +1,90 @@
-//! Agents.
-
 use serde::Deserialize;
 use trackway_domain::{
-    Duration, Error as Rule, Id, Patch, Ref, capability, field, kind,
+    Duration, Error as Rule, Id, Patch, Ref, capability,
+    enums::{Runner, Switch},
+    field, kind,
     patch::{self, UNSET},
-    queue::MAX_STEPS_MAX,
+    queue::MAX_STEPS_LIMIT,
     sentence, text,
-    words::{Runner, Switch},
 };
-use trackway_store::{Writer, display::AgentShown, params, tables::Agent};
+use trackway_store::{Writer, display::AgentRow, params, tables::Agent};
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::{Actor, Context},
-    definition::{Stands, about, definition, save, stands},
+    definition::{UpsertResult, definition, outcome_without_touch, save, subject},
     error::Result,
     limits,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
 definition!(Agent, kind::Agent, handle);
 
-/// The word for "may do nothing that needs a capability".
+/// `--capability none`: the agent may do nothing that needs a capability.
 const NO_CAPABILITIES: &str = "none";
 
-/// Enter an agent, or change what is given of one
+/// Create or update an agent
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetAgent {
-    /// Its handle
+    /// Handle of the agent
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME_PATTERN))]
     pub handle: String,
-    /// Its name
+    /// Name for people to read
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub name: Patch<String>,
-    /// The role it works under
+    /// Role that the agent works under
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub role: Patch<Ref<kind::Role>>,
-    /// The person it belongs to (you, for a new one)
+    /// Person who owns the agent [default for a new agent: you]
     #[arg(long)]
     pub owner: Option<Ref<kind::Person>>,
-    /// The agent it is a subagent of
+    /// Parent agent, if this is a subagent
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub parent: Patch<Ref<kind::Agent>>,
-    /// What drives it
+    /// Runner that executes the agent's runs
     #[arg(long)]
     pub runner: Option<Runner>,
-    /// The model it uses
+    /// Model that the agent uses
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub model: Patch<String>,
-    /// Who it is told to be
+    /// Identity text at the start of the agent's prompt
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub identity: Patch<String>,
-    /// A capability; repeat for several, 'none' for none, empty for the default list
+    /// Capability of the agent. Repeatable; 'none' for no capabilities, empty for the default ones
     #[arg(long = "capability", value_name = "NAME", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub capabilities: Option<Vec<String>>,
-    /// How many queue items it may hold at once (empty for no limit)
+    /// Number of queue items that the agent may hold at once (empty for no limit)
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "NUMBER")]
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub max_items: Patch<i64>,
-    /// Model turns that a run of it may take, 1 to 200 [default: 30]; its tasks and queue items can set their own
+    /// Maximum model turns per run, 1 to 200. Tasks and queue items can override it [default: 30]
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "NUMBER")]
     #[serde(default)]
-    #[schemars(range(min = 1, max = MAX_STEPS_MAX))]
+    #[schemars(range(min = 1, max = MAX_STEPS_LIMIT))]
     pub max_steps: Patch<i64>,
-    /// How long a run of it may take, as 90m or 1h30m; its tasks and queue items can set their own
+    /// Timeout of a run, such as 90m or 1h30m. Tasks and queue items can override it
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub timeout: Patch<Duration>,
-    /// Whether it is asked for its scratchpad and report when a run ends; its tasks and queue items can set their own
+    /// Whether to prompt the agent for its scratchpad and report when a run ends. Tasks and queue items can override it
     #[arg(long)]
     pub end_of_run: Option<Switch>,
-    /// What it may spend in a day; its tasks and queue items can set their own
+    /// Maximum daily spend of the agent. Tasks and queue items can override it
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "AMOUNT")]
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub spend_limit: Patch<f64>,
-    /// Whether it is out of use
+    /// Whether the agent is archived. An archived agent cannot start runs
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     pub archived: Option<bool>,
 }
@@ -93,10 +92,10 @@ pub struct SetAgent {
 impl Action for SetAgent {
     const NAME: &'static str = "set_agent";
     const COMMAND: (&'static str, &'static str) = ("agent", "set");
-    type Touched = Nothing;
-    type Output = Stands<AgentShown>;
+    type Touched = NoTouches;
+    type Output = UpsertResult<AgentRow>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self {
             handle,
             name,
@@ -114,7 +113,7 @@ impl Action for SetAgent {
             spend_limit,
             archived,
         } = self;
-        let handle = text::name("handle", handle)?;
+        let handle = text::check_name("handle", handle)?;
         let before = write
             .row_locked::<Agent>("where tenant_id = ?1 and handle = ?2 and deleted_at is null", params![handle])?;
         let owner = match (write.resolve_optional(owner.as_ref())?, &before, context.actor) {
@@ -137,15 +136,15 @@ impl Action for SetAgent {
             runner: runner.unwrap_or(agent.runner),
             model: model.line("model", text::LINE_MAX)?.apply(agent.model),
             identity: identity.body("identity", text::TEXT_MAX)?.apply(agent.identity),
-            capabilities: match patch::list("capability", granted.as_deref())? {
-                Some(given) => capabilities(given)?,
+            capabilities: match patch::clean_list("capability", granted.as_deref())? {
+                Some(given) => parse_capabilities(given)?,
                 None => agent.capabilities,
             },
             max_items: max_items.clone().apply(agent.max_items),
-            max_steps: limits::max_steps(max_steps)?.apply(agent.max_steps),
+            max_steps: limits::check_max_steps(max_steps)?.apply(agent.max_steps),
             timeout: timeout.clone().apply(agent.timeout),
             end_of_run: end_of_run.map_or(agent.end_of_run, Switch::is_on),
-            spend_limit: limits::spend_limit(spend_limit)?.apply(agent.spend_limit),
+            spend_limit: limits::check_spend_limit(spend_limit)?.apply(agent.spend_limit),
             archived: archived.unwrap_or(agent.archived),
             observed: agent.observed,
             created_at: agent.created_at,
@@ -153,18 +152,18 @@ impl Action for SetAgent {
             deleted_at: agent.deleted_at,
         };
         if agent.max_items.is_some_and(|items| items < 1) {
-            return Err(Rule::usage(sentence![field!(max_items), " is at least 1"]).into());
+            return Err(Rule::usage(sentence![field!(max_items), " must be at least 1"]).into());
         }
-        refuse_own_ancestor(write, &agent)?;
+        require_no_parent_cycle(write, &agent)?;
         let (agent, saved) = save(context, write, before.as_ref(), agent)?;
-        let subject = about(&agent);
-        let shown = write.shown_by_id::<AgentShown>("a", agent.id)?;
-        stands!(shown, saved, subject)
+        let subject = subject(&agent);
+        let shown = write.display_row_by_id::<AgentRow>("a", agent.id)?;
+        outcome_without_touch!(shown, saved, subject)
     }
 }
 
-/// `None` is the default list; the word `none` is an empty one.
-fn capabilities(given: Vec<String>) -> Result<Option<Vec<String>>> {
+/// An empty list means the default capabilities (`None`); the single word `none` means no capabilities.
+fn parse_capabilities(given: Vec<String>) -> Result<Option<Vec<String>>> {
     match given.as_slice() {
         [] => Ok(None),
         [only] if only == NO_CAPABILITIES => Ok(Some(Vec::new())),
@@ -175,15 +174,15 @@ fn capabilities(given: Vec<String>) -> Result<Option<Vec<String>>> {
     }
 }
 
-fn refuse_own_ancestor(write: &mut Writer<'_>, agent: &Agent) -> Result<()> {
+fn require_no_parent_cycle(write: &mut Writer<'_>, agent: &Agent) -> Result<()> {
     let mut above = agent.parent_id;
     if above.is_some() {
-        // The rule looks at rows that others may be changing: one at a time.
+        // The check reads rows that concurrent transactions may change, so they take turns.
         write.lock_catalog()?;
     }
     while let Some(parent) = above {
         if parent == agent.id {
-            return Err(Rule::conflict(format!("agent {} would be its own parent", agent.handle)).into());
+            return Err(Rule::conflict(format!("agent {} cannot be its own ancestor", agent.handle)).into());
         }
         let next = write.one::<(Option<Id<kind::Agent>>,)>(
             "select parent_id from agents where tenant_id = ?1 and id = ?2",

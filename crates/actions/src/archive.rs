@@ -1,4 +1,4 @@
-//! Archiving the contents of studios: notes, decisions and commitments.
+//! Archive actions of the resources in studios: notes, decisions and commitments.
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Id, Ref};
@@ -8,17 +8,17 @@ use trackway_store::{
 };
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
     studio::{StudioRow, locked, resource},
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Whether something is archived now.
+/// The output of an archive action.
 #[derive(Debug, Serialize)]
 #[serde(bound = "")]
-pub struct Archived<K> {
+pub struct ArchiveState<K> {
     pub id: Id<K>,
     pub archived: bool,
 }
@@ -30,10 +30,10 @@ macro_rules! archive {
         #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
         #[serde(deny_unknown_fields)]
         pub struct $action {
-            /// Which one
+            /// Id of the resource
             #[arg(value_name = "ID")]
             pub id: Ref<<$row as StudioRow>::Kind>,
-            /// Bring it back
+            /// Restore the resource
             #[arg(long)]
             #[serde(default)]
             pub undo: bool,
@@ -43,34 +43,34 @@ macro_rules! archive {
             const NAME: &'static str = $name;
             const CAPABILITY: &'static str = "archive";
             const COMMAND: (&'static str, &'static str) = (<$row as StudioRow>::NOUN, "archive");
-            type Touched = Touch<<$row as StudioRow>::Kind, did::Archive>;
-            type Output = Archived<<$row as StudioRow>::Kind>;
+            type Touched = Touch<<$row as StudioRow>::Kind, action_type::Archive>;
+            type Output = ArchiveState<<$row as StudioRow>::Kind>;
 
-            fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+            fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
                 let row = locked::<$row>(write, &self.id)?;
-                let archived = Archived { id: row.id, archived: !self.undo };
+                let archived = ArchiveState { id: row.id, archived: !self.undo };
                 if row.archived_at.is_some() == archived.archived {
-                    return Ok(Done::unchanged(archived));
+                    return Ok(ActionOutcome::unchanged(archived));
                 }
                 let at = archived.archived.then_some(write.now);
                 let table = <$row as StudioRow>::TABLE;
                 write.post(&format!("update {table} set archived_at = ?3 where tenant_id = ?1 and id = ?2"), params![row.id, at])?;
                 let resource = resource(write, &row)?;
-                Ok(Done::changed(archived, &resource, Touch::one(resource.clone())))
+                Ok(ActionOutcome::changed(archived, &resource, Touch::one(resource.clone())))
             }
         }
     };
 }
 
 archive!(
-    /// Put a note out of sight, or bring it back
+    /// Archive or restore a note
     ArchiveNote, "archive_note", Note
 );
 archive!(
-    /// Put a decision out of sight, or bring it back
+    /// Archive or restore a decision
     ArchiveDecision, "archive_decision", Decision
 );
 archive!(
-    /// Put a commitment out of sight, or bring it back
+    /// Archive or restore a commitment
     ArchiveCommitment, "archive_commitment", Commitment
 );

@@ -1,58 +1,58 @@
-//! Claiming the next ready task: queued and taken in one go.
+//! Claiming a task: queueing it and taking the queue item in one transaction.
 
 use serde::Deserialize;
 use trackway_domain::{
     Error as Rule, Id, Ref, command, kind,
-    queue::{self, lease},
+    queue::{self, check_lease},
     sentence,
 };
 use trackway_store::{
     Table, Writer, params,
-    queue::{Roles, Taker, Unnamed, Who},
+    queue::{RoleFilter, TakeRequest, TakingAgent, UnassignedFilter},
     tables::{QueueItem, Task},
 };
 
 use crate::{
-    action::{About, Action, Done},
+    action::{Action, ActionOutcome, Subject},
     context::Context,
     error::Result,
     queue::{
-        NewItem, Taken,
-        add::{PinOf, live_version_of},
+        NewItem, TakenItem,
+        add::{PinSource, live_version_of},
         claim_key, enqueue, is_claim,
         lease::return_expired,
         resource,
-        take::{begin, free_slots, roles, taking_agent, why_not},
+        take::{create_runs, free_slots, role_filter, taking_agent, why_not_takeable},
     },
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Claim the most urgent ready task, or the one you name, and get a run and its token for it
+/// Claim the most urgent ready task, or the given one, and start a run for it
 ///
-/// The task is in progress until its queue item is completed, which makes it done, or fails or is released, which opens it
-/// again.
+/// The output contains the run and its token. The task is in progress until the queue item is completed (then the
+/// task is done), fails or is released (then the task is open again).
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// The agent that claims it (the worker, when it is not said)
+    /// Agent that claims the task [default: worker]
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// This task, ready or not
+    /// Task to claim, ready or not
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
-    /// The workspace it happens in (the task's, when it is not said)
+    /// Workspace of the run [default: the task's]
     #[arg(long)]
     pub workspace: Option<Ref<kind::Workspace>>,
-    /// The role it is done in, for `task run` (the agent's, when it is not said).
+    /// The role of the run. Only `task run` sets it. The default is the agent's role.
     #[arg(skip)]
     #[serde(skip)]
     pub role: Option<Ref<kind::Role>>,
-    /// Runs what a queue item for the task would run, for `task run`: the pin of the item's role, else the current version. Other
-    /// claims take the current version, which is what `ready` lists.
+    /// Resolves the version as a queue item would: the pin of the item's role, else the current version. Only
+    /// `task run` sets this. Other claims take the current version, because `ready` lists that one.
     #[arg(skip)]
     #[serde(skip)]
     pub by_pin: bool,
-    /// How long it is yours without a sign of life, in seconds (300)
+    /// Lease duration in seconds. Every write of the run and every heartbeat extends the lease [default: 300]
     #[arg(long, value_name = "SECONDS")]
     #[schemars(range(min = 1, max = queue::LEASE_SECONDS_MAX))]
     pub lease: Option<i64>,
@@ -61,115 +61,119 @@ pub struct Claim {
 impl Action for Claim {
     const NAME: &'static str = "claim";
     const COMMAND: (&'static str, &'static str) = ("", "claim");
-    type Touched = Touch<kind::QueueItem, did::Create>;
-    type Output = Vec<Taken>;
+    type Touched = Touch<kind::QueueItem, action_type::Create>;
+    type Output = Vec<TakenItem>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let lease_seconds = lease(self.lease)?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let lease_seconds = check_lease(self.lease)?;
         let agent = taking_agent(context, write, self.agent.as_ref())?;
         let workspace = write.resolve_optional(self.workspace.as_ref())?;
         let role = write.resolve_optional(self.role.as_ref())?;
-        // What somebody claimed and left is open again.
+        // A task whose claim expired can be claimed again.
         return_expired(context, write)?;
         let slots = free_slots(write, &agent)?;
         if slots.as_ref().is_some_and(Vec::is_empty) {
             if self.task.is_none() {
-                return Ok(Done::unchanged(Vec::new()));
+                return Ok(ActionOutcome::unchanged(Vec::new()));
             }
-            return Err(Rule::conflict(format!("agent {} holds as many items as it may", agent.handle))
-                .hint(sentence![
-                    command!("queue held"),
-                    " shows them; ",
-                    command!("agent set", handle = agent.handle, max_items = "NUMBER"),
-                ])
-                .into());
+            return Err(Rule::conflict(format!(
+                "agent {} already holds its maximum number of queue items",
+                agent.handle
+            ))
+            .hint(sentence![
+                command!("queue held"),
+                " shows them; ",
+                command!("agent set", handle = agent.handle, max_items = "NUMBER"),
+            ])
+            .into());
         }
-        let roles = roles(&agent);
+        let roles = role_filter(&agent);
         let found = match &self.task {
-            Some(task) => Some(asked_and_run(write, task, role, self.by_pin.then_some(roles))?),
-            None => next_task(write, roles)?.map(|task| Asked { task, version: task, role }),
+            Some(task) => Some(resolve_claim_target(write, task, role, self.by_pin.then_some(roles))?),
+            None => next_task(write, roles)?.map(|task| ClaimTarget { task, version: task, role }),
         };
-        let Some(Asked { task: asked, version: task, role }) = found else {
-            return Ok(Done::unchanged(Vec::new()));
+        let Some(ClaimTarget { task: requested, version: task, role }) = found else {
+            return Ok(ActionOutcome::unchanged(Vec::new()));
         };
-        // Held from here on, whoever claims it by name or by its turn.
+        // The lock stops concurrent claims of the same task, whether by name or by priority.
         let held = write.row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![task])?;
         let is_once = held.as_ref().is_some_and(|task| !task.recurring);
         if let Some(held) = held.filter(|_| is_once)
             && let Some(claim) = claim_of_lineage(write, &held)?
         {
-            refuse_held(write, claim)?;
+            refuse_claimed(write, claim)?;
         }
         let new = NewItem {
-            // The worker takes nothing that names an agent.
-            agent: (roles != Roles::All).then_some(agent.id),
+            // The worker takes only items that name no agent.
+            agent: (roles != RoleFilter::All).then_some(agent.id),
             workspace,
             role,
-            // What fails is open again for whoever claims next.
+            // After a failure the task is open for the next claim instead of being retried.
             max_attempts: 1,
             dedup_key: is_once.then(|| claim_key(task)),
-            // Without pins the version was resolved just now.
+            // Without `by_pin`, `task` is the version that was resolved above.
             exact: !self.by_pin,
-            ..NewItem::of(asked)
+            ..NewItem::of(requested)
         };
         let added = enqueue(context, write, new)?;
         if added.duplicate {
-            refuse_held(write, added.id)?;
+            refuse_claimed(write, added.id)?;
             write.make_due_items_ready()?;
         }
-        let taker = Taker {
-            who: Who::Known(agent.id),
+        let request = TakeRequest {
+            agent: TakingAgent::ById(agent.id),
             roles,
-            unnamed: Unnamed::All,
+            unassigned: UnassignedFilter::All,
             item: Some(added.id),
             limit: 1,
             slots,
             lease_seconds,
         };
-        let picked = write.pick_items(&taker, queue::lease_end(write.now, lease_seconds))?;
+        let picked = write.pick_items(&request, queue::lease_end(write.now, lease_seconds))?;
         if picked.is_empty() {
-            return Err(why_not(write, added.id, &agent)?.into());
+            return Err(why_not_takeable(write, added.id, &agent)?.into());
         }
-        let taken = begin(context, write, &taker, picked)?;
-        let about = taken.iter().map(|taken| About::from(&resource(taken.id))).collect();
-        // A claim asks for the task and takes it at once. An item that was there before is only taken, which is no touch.
+        let taken = create_runs(context, write, &request, picked)?;
+        let subjects = taken.iter().map(|taken| Subject::from(&resource(taken.id))).collect();
+        // A claim that takes an existing item does not create one, so it records no touch.
         let created = if added.duplicate { Touch::none() } else { Touch::one(resource(added.id)) };
-        Ok(Done::changed_several(taken, about, created))
+        Ok(ActionOutcome::changed_several(taken, subjects, created))
     }
 }
 
-/// What is claimed: the version asked for, the version that runs, and the role of the queue item.
-struct Asked {
+/// The task to claim: the requested version, the version that runs, and the role of the queue item.
+struct ClaimTarget {
     task: Id<kind::Task>,
     version: Id<kind::Task>,
     role: Option<Id<kind::Role>>,
 }
 
-/// Resolves a task that is claimed by name. With the taker's roles, the task's own role counts if the taker has it.
-fn asked_and_run(
+/// Resolves a task that is claimed by name. If `by_pin_for` is given, the item gets the task's role when that is one
+/// of these roles and no other role was requested.
+fn resolve_claim_target(
     write: &mut Writer<'_>,
     task: &Ref<kind::Task>,
     role: Option<Id<kind::Role>>,
-    by_pin_for: Option<Roles>,
-) -> Result<Asked> {
+    by_pin_for: Option<RoleFilter>,
+) -> Result<ClaimTarget> {
     let Some(roles) = by_pin_for else {
-        let version = live_version_of(write, task, PinOf::Role(role), false)?.1;
-        return Ok(Asked { task: version, version, role });
+        let version = live_version_of(write, task, PinSource::Role(role), false)?.1;
+        return Ok(ClaimTarget { task: version, version, role });
     };
-    let (asked, version) = live_version_of(write, task, PinOf::RoleOrTaskRole(role), false)?;
+    let (requested, version) = live_version_of(write, task, PinSource::RoleOrTaskRole(role), false)?;
     let has_role = |own: &Id<kind::Role>| match roles {
-        Roles::All => true,
-        Roles::Own(of_agent) => of_agent == Some(*own),
+        RoleFilter::All => true,
+        RoleFilter::Own(agent_role) => agent_role == Some(*own),
     };
-    let item_role = role.or(asked.role.filter(has_role));
-    if item_role == role.or(asked.role) {
-        return Ok(Asked { task: asked.id, version, role: item_role });
+    let item_role = role.or(requested.role.filter(has_role));
+    if item_role == role.or(requested.role) {
+        return Ok(ClaimTarget { task: requested.id, version, role: item_role });
     }
-    let version = live_version_of(write, task, PinOf::Role(role), false)?.1;
-    Ok(Asked { task: asked.id, version, role: item_role })
+    let version = live_version_of(write, task, PinSource::Role(role), false)?.1;
+    Ok(ClaimTarget { task: requested.id, version, role: item_role })
 }
 
-/// The running item of a claim of any version of a task.
+/// The running queue item by which some version of the task is claimed.
 fn claim_of_lineage(write: &mut Writer<'_>, task: &Task) -> Result<Option<Id<kind::QueueItem>>> {
     let found = write.query::<QueueItem>(
         &format!(
@@ -182,36 +186,36 @@ fn claim_of_lineage(write: &mut Writer<'_>, task: &Task) -> Result<Option<Id<kin
     Ok(found.iter().find(|item| is_claim(item)).map(|item| item.id))
 }
 
-/// Refuses a task that somebody has claimed.
-fn refuse_held(write: &mut Writer<'_>, item: Id<kind::QueueItem>) -> Result<()> {
+/// Rejects the claim if the item is running.
+fn refuse_claimed(write: &mut Writer<'_>, item: Id<kind::QueueItem>) -> Result<()> {
     let held = write.one::<(String, String)>(
         "select t.variant, a.handle from queue_items q join tasks t on t.id = coalesce(q.run_task_id, q.task_id) join agents a on a.id = q.taken_by
          where q.tenant_id = ?1 and q.id = ?2 and q.status = 'running'",
         params![item],
     )?;
     match held {
-        Some((variant, holder)) => Err(Rule::conflict(format!("task {variant} is claimed by {holder} already"))
+        Some((variant, holder)) => Err(Rule::conflict(format!("task {variant} is already claimed by {holder}"))
             .hint(sentence![
                 format!("its queue item is {}; ", item.short()),
                 command!("queue held"),
-                " shows who holds what",
+                " lists all held items",
             ])
             .into()),
         None => Ok(()),
     }
 }
 
-/// The most urgent task that is ready and that nobody else is just claiming.
-fn next_task(write: &mut Writer<'_>, roles: Roles) -> Result<Option<Id<kind::Task>>> {
+/// The most urgent ready task that no concurrent transaction is claiming.
+fn next_task(write: &mut Writer<'_>, roles: RoleFilter) -> Result<Option<Id<kind::Task>>> {
     let (role, bound) = match &roles {
-        Roles::All => ("", None),
-        Roles::Own(None) => (" and t.role_id is null", None),
-        Roles::Own(Some(role)) => (" and (t.role_id is null or t.role_id = ?2)", Some(*role)),
+        RoleFilter::All => ("", None),
+        RoleFilter::Own(None) => (" and t.role_id is null", None),
+        RoleFilter::Own(Some(role)) => (" and (t.role_id is null or t.role_id = ?2)", Some(*role)),
     };
     let skip = write.row_lock(" for update of t skip locked");
     let sql = format!(
         "select t.id from tasks t where {}{role} order by t.priority, t.created_at, t.id limit 1{skip}",
-        trackway_store::queue::READY_TASK
+        trackway_store::queue::READY_TASK_CONDITION
     );
     let found = match bound {
         Some(role) => write.one::<(Id<kind::Task>,)>(&sql, params![role])?,

@@ -1,49 +1,49 @@
-//! Commitments: something that counts once enough actors commit to it.
+//! Commitments. A commitment is achieved once enough actors commit to it.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Error as Rule, Id, Ref, Time, kind, text, words::CommitmentStatus};
+use trackway_domain::{Error as Rule, Id, Ref, Time, enums::CommitmentStatus, kind, text};
 use trackway_store::{
     Writer, params,
     tables::{Commitment, CommitmentMember},
 };
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
     studio::{in_studio, locked, resource, studio},
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Propose something that counts once enough commit to it
+/// Create a commitment that is achieved once enough actors commit to it
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CreateCommitment {
-    /// The studio it is made in
+    /// Studio of the commitment
     #[arg(long)]
     pub studio: Ref<kind::Studio>,
-    /// What is committed to
+    /// Title: what the members commit to
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub title: String,
-    /// How many must commit
+    /// Number of members that achieves the commitment
     #[arg(long, value_name = "NUMBER")]
     #[schemars(range(min = 1))]
     pub critical_mass: i64,
-    /// How many may commit
+    /// Maximum number of members
     #[arg(long, value_name = "NUMBER")]
     pub limit: Option<i64>,
-    /// What there is to know about it
+    /// Description
     #[arg(long)]
     pub description: Option<String>,
-    /// Until when one may commit, as 2026-02-27 or 2026-02-27T09:30:00Z
+    /// Deadline for committing, such as 2026-02-27 or 2026-02-27T09:30:00Z
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<Time>,
 }
 
-/// A commitment as it now stands.
+/// The state of a commitment after the action.
 #[derive(Debug, Serialize)]
-pub struct Committed {
+pub struct CommitmentState {
     pub id: Id<kind::Commitment>,
     pub title: String,
     pub status: CommitmentStatus,
@@ -54,18 +54,21 @@ pub struct Committed {
 impl Action for CreateCommitment {
     const NAME: &'static str = "create_commitment";
     const COMMAND: (&'static str, &'static str) = ("commitment", "create");
-    type Touched = Touch<kind::Commitment, did::Create>;
-    type Output = Committed;
+    type Touched = Touch<kind::Commitment, action_type::Create>;
+    type Output = CommitmentState;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let title = text::required_line("title", &self.title, text::LINE_MAX)?;
-        let description =
-            self.description.as_deref().map(|text| text::body("description", text, text::TEXT_MAX)).transpose()?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let title = text::check_required_line("title", &self.title, text::LINE_MAX)?;
+        let description = self
+            .description
+            .as_deref()
+            .map(|text| text::check_body("description", text, text::TEXT_MAX))
+            .transpose()?;
         if self.critical_mass < 1 {
-            return Err(Rule::usage("the critical mass is at least 1").into());
+            return Err(Rule::usage("the critical mass must be at least 1").into());
         }
         if self.limit.is_some_and(|limit| limit < self.critical_mass) {
-            return Err(Rule::usage("the limit is not below the critical mass").into());
+            return Err(Rule::usage("the limit must not be below the critical mass").into());
         }
         let studio = studio(write, &self.studio)?;
         let commitment = Commitment {
@@ -87,12 +90,12 @@ impl Action for CreateCommitment {
         write.insert(&commitment)?;
         let resource = in_studio(&commitment, &studio.name);
         resource.register(context, write)?;
-        Ok(Done::changed(stands(&commitment, 0), &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(state_of(&commitment, 0), &resource, Touch::one(resource.clone())))
     }
 }
 
-fn stands(commitment: &Commitment, members: i64) -> Committed {
-    Committed {
+fn state_of(commitment: &Commitment, members: i64) -> CommitmentState {
+    CommitmentState {
         id: commitment.id,
         title: commitment.title.clone(),
         status: commitment.status,
@@ -105,30 +108,36 @@ fn stands(commitment: &Commitment, members: i64) -> Committed {
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Commit {
-    /// The commitment
+    /// Commitment to join
     pub commitment: Ref<kind::Commitment>,
 }
 
 impl Action for Commit {
     const NAME: &'static str = "commit";
     const COMMAND: (&'static str, &'static str) = ("commitment", "commit");
-    type Touched = Touch<kind::Commitment, did::Commit>;
-    type Output = Committed;
+    type Touched = Touch<kind::Commitment, action_type::Commit>;
+    type Output = CommitmentState;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let mut commitment = locked::<Commitment>(write, &self.commitment)?;
-        commitment.settle(write.now);
+        commitment.apply_deadline(write.now);
         let members =
             write.rows::<CommitmentMember>("where tenant_id = ?1 and commitment_id = ?2", params![commitment.id])?;
         let mut count = i64::try_from(members.len()).unwrap_or(i64::MAX);
         if members.iter().any(|member| member.actor_id == context.actor.id()) {
-            return Ok(Done::unchanged(stands(&commitment, count)));
+            return Ok(ActionOutcome::unchanged(state_of(&commitment, count)));
         }
         if let Some(deadline) = commitment.deadline.filter(|deadline| *deadline <= write.now) {
-            return Err(Rule::conflict(format!("one could commit to {:?} until {deadline}", commitment.title)).into());
+            return Err(
+                Rule::conflict(format!("the deadline of commitment {:?} was {deadline}", commitment.title)).into()
+            );
         }
         if commitment.member_limit.is_some_and(|limit| count >= limit) {
-            return Err(Rule::conflict(format!("{:?} has its {count} members already", commitment.title)).into());
+            return Err(Rule::conflict(format!(
+                "commitment {:?} already has {count} members, which is its limit",
+                commitment.title
+            ))
+            .into());
         }
         write.insert(&CommitmentMember {
             commitment_id: commitment.id,
@@ -145,6 +154,6 @@ impl Action for Commit {
             write.update(&commitment)?;
         }
         let resource = resource(write, &commitment)?;
-        Ok(Done::changed(stands(&commitment, count), &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(state_of(&commitment, count), &resource, Touch::one(resource.clone())))
     }
 }

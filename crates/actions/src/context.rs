@@ -1,12 +1,13 @@
-//! Who is acting, in which run. Explicit, and made from a credential: never a thread-local, never a global.
+//! The [`Context`] of an action: the actor and its run. It is made from a credential and passed as an argument. It is
+//! never a global or a thread-local.
 
-use trackway_domain::{Error as Rule, Id, kind, words::ActorKind};
+use trackway_domain::{Error as Rule, Id, enums::ActorKind, kind};
 use trackway_store::TenantId;
 use uuid::Uuid;
 
 use crate::error::Result;
 
-/// The two kinds of actor.
+/// A person or an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
     Person(Id<kind::Person>),
@@ -29,18 +30,18 @@ impl Actor {
     }
 }
 
-/// How a caller shows who it is.
+/// The proof of a caller's identity.
 #[derive(Debug, Clone)]
 pub enum Credential {
-    /// The operating system's user, who can open the database anyway.
+    /// The user of the operating system. No secret is needed, because this user can open the database anyway.
     User { tenant: String, handle: String },
-    /// A token, of a run or of a person.
+    /// The token of a run or of a person.
     Token(Secret),
     /// The token of a login link.
     Login(Secret),
 }
 
-/// A text that is never printed.
+/// A string that `Debug` does not print.
 #[derive(Clone)]
 pub struct Secret(pub String);
 
@@ -50,27 +51,27 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What every action is executed in. Made by [`crate::Core::enter`] and nowhere outside this crate.
+/// The tenant, actor and run of an action. Only this crate creates contexts, mostly in [`crate::Core::authenticate`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Context {
     pub tenant: TenantId,
     pub actor: Actor,
     pub run: Option<Id<kind::Run>>,
-    /// The token that vouched for this context; checked again inside every write.
+    /// The token that authenticated the caller. Every write checks it again.
     pub token: Option<Id<kind::Token>>,
-    /// The handle of someone who was never here: they are entered with their first write.
-    pub newcomer: Option<String>,
-    /// Ties the events of one call together.
+    /// The handle of a user who is not registered as a person yet. Their first write registers them.
+    pub unregistered_handle: Option<String>,
+    /// The id of this call; all its events carry it.
     pub request: Uuid,
 }
 
 impl Context {
-    /// Refuses an agent that speaks about a run other than its own. People may speak about any.
+    /// Denies an agent access to runs other than its own. People may access all runs.
     pub(crate) fn require_own_run(&self, run: Id<kind::Run>) -> Result<()> {
         match self.actor {
             Actor::Agent(_) if self.run != Some(run) => {
-                Err(Rule::denied("a run's token is good for that run only").into())
+                Err(Rule::denied("the token of a run is valid for that run only").into())
             }
             _ => Ok(()),
         }

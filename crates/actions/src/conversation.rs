@@ -1,4 +1,4 @@
-//! Conversations: what belongs together of what is said.
+//! Conversations: groups of messages that belong together.
 
 use serde::Deserialize;
 use trackway_domain::{
@@ -9,44 +9,44 @@ use trackway_domain::{
 use trackway_store::{Writer, params, tables::Conversation};
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
-    definition::{Stands, definition, save, touched},
+    definition::{UpsertResult, definition, outcome_with_touch, save},
     error::Result,
     touched::CreatedOrUpdated,
 };
 
 definition!(Conversation, kind::Conversation, title);
 
-/// Begin a conversation, or change what is given of one
+/// Create or update a conversation
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetConversation {
-    /// The conversation (a new one, when left out)
+    /// Conversation to update [default: a new one]
     pub conversation: Option<Ref<kind::Conversation>>,
-    /// What people call it; a new one needs it
+    /// Title (required for a new conversation)
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub title: Option<String>,
-    /// What it is about
+    /// Description
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
     pub description: Patch<String>,
-    /// The project it belongs to
+    /// Project that the conversation belongs to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub project: Patch<String>,
-    /// The role it is held in
+    /// Role that the conversation is held in
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub role: Patch<Ref<kind::Role>>,
-    /// A tag; repeat for several, empty for none
+    /// Tag. Repeatable; empty for no tags
     #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub tags: Option<Vec<String>>,
-    /// Anything else worth knowing
+    /// Notes
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
@@ -58,17 +58,18 @@ impl Action for SetConversation {
     const COMMAND: (&'static str, &'static str) = ("conversation", "set");
     const ALIAS: Option<&'static str> = Some("create");
     type Touched = CreatedOrUpdated<kind::Conversation>;
-    type Output = Stands<Conversation>;
+    type Output = UpsertResult<Conversation>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self { conversation, title, description, project, role, tags, notes } = self;
-        let before = conversation.as_ref().map(|reference| live(write, reference)).transpose()?;
-        let title = title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
+        let before = conversation.as_ref().map(|reference| locked_conversation(write, reference)).transpose()?;
+        let title =
+            title.as_deref().map(|title| text::check_required_line("title", title, text::LINE_MAX)).transpose()?;
         let conversation = match (&before, &title) {
             (Some(before), _) => before.clone(),
             (None, None) => {
                 return Err(Rule::usage("a new conversation needs a title")
-                    .hint(sentence!["give it ", field!(title)])
+                    .hint(sentence!["add ", field!(title)])
                     .into());
             }
             (None, Some(_)) => Conversation {
@@ -92,19 +93,18 @@ impl Action for SetConversation {
             description: description.body("description", text::TEXT_MAX)?.apply(conversation.description),
             project: project.line("project", text::LINE_MAX)?.apply(conversation.project),
             role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(conversation.role_id),
-            tags: patch::list("tag", tags.as_deref())?.unwrap_or(conversation.tags),
+            tags: patch::clean_list("tag", tags.as_deref())?.unwrap_or(conversation.tags),
             notes: notes.body("notes", text::TEXT_MAX)?.apply(conversation.notes),
             created_at: conversation.created_at,
             updated_at: conversation.updated_at,
             deleted_at: conversation.deleted_at,
         };
         let (conversation, saved) = save(context, write, before.as_ref(), conversation)?;
-        Ok(touched(conversation, saved))
+        Ok(outcome_with_touch(conversation, saved))
     }
 }
 
-/// The conversation a reference names, held as it is.
-pub(crate) fn live(write: &mut Writer<'_>, reference: &Ref<kind::Conversation>) -> Result<Conversation> {
+pub(crate) fn locked_conversation(write: &mut Writer<'_>, reference: &Ref<kind::Conversation>) -> Result<Conversation> {
     let id = write.resolve(reference)?;
     Ok(write
         .row_locked::<Conversation>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?

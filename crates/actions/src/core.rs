@@ -5,44 +5,44 @@ use std::{slice, thread, time::Duration};
 use serde_json::Value;
 use trackway_domain::{
     Error as Rule, Id, Time,
-    capability::{self, Allowance},
-    command, kind, sentence, text,
-    words::RunStatus,
+    capability::{self, CapabilityClass},
+    command,
+    enums::RunStatus,
+    kind, sentence, text,
 };
 use trackway_store::{
     Reader, Store, WriteMode, Writer, params, registry, row,
-    tables::{Logged, Touch},
+    tables::{NewEvent, Touch},
 };
 use uuid::Uuid;
 
 use crate::{
-    action::{About, Action, Change, Done},
+    action::{Action, ActionOutcome, Change, Subject},
     context::{Actor, Context, Credential},
     error::{Error, Result},
+    lost_commit,
     person::SetPerson,
-    queue::{Lease, keep_alive},
-    settling,
+    queue::{Lease, renew_lease},
     token::{self, Purpose},
-    touched::{Recorded, Touched},
+    touched::{TouchRecord, Touched},
 };
 
-/// How often an action is tried when another writer is in the way.
-const TRIES: u32 = 8;
+/// Maximum number of attempts of an action that runs into write conflicts.
+const MAX_ATTEMPTS: u32 = 8;
 
-/// What all doors call.
+/// The application core. The command line, HTTP, MCP and the hook handler all call it.
 #[derive(Debug)]
 pub struct Core {
     store: Store,
 }
 
-/// What becomes of a transaction that went well.
+/// How to end a transaction without errors. A dry run is rolled back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum Finish {
     Commit,
     Rollback,
 }
 
-/// What each of several actions answers.
 type Outputs<A> = Vec<<A as Action>::Output>;
 
 impl Core {
@@ -54,22 +54,22 @@ impl Core {
         &self.store
     }
 
-    /// The time now, by the clock that dates what is written.
+    /// The current time, by the clock that also dates the rows.
     pub fn now(&self) -> Time {
         self.store.now()
     }
 
-    /// Closes the database at the end of a process.
-    pub fn leave(self) {
-        self.store.leave();
+    /// Closes the database. Call it before the process exits.
+    pub fn close(self) {
+        self.store.close();
     }
 
-    /// Answers a question about one moment.
-    pub fn read<T>(&self, context: &Context, question: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
-        question(&mut self.store.read(context.tenant)?)
+    /// Runs read-only queries in one snapshot.
+    pub fn read<T>(&self, context: &Context, query: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        query(&mut self.store.read(context.tenant)?)
     }
 
-    /// A reader for the views that the actor of a context asks for. Views restrict agents by it.
+    /// A reader for views. It carries the calling agent, so that views can restrict what an agent reads.
     pub fn reader(&self, context: &Context) -> Result<Reader<'_>> {
         let agent = match context.actor {
             Actor::Agent(agent) => Some(agent),
@@ -78,17 +78,16 @@ impl Core {
         Ok(self.store.read(context.tenant)?.on_behalf_of(agent))
     }
 
-    /// Executes an action.
     pub fn execute<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
-        only(self.execute_all(context, slice::from_ref(action))?)
+        single(self.execute_all(context, slice::from_ref(action))?)
     }
 
-    /// Executes several actions in one transaction: all or none.
+    /// Executes several actions in one transaction.
     pub fn execute_all<A: Action>(&self, context: &Context, actions: &[A]) -> Result<Vec<A::Output>> {
-        self.perform_all(context, actions, Ending::Commit)
+        self.perform_all(context, actions, Finish::Commit)
     }
 
-    /// Executes actions of two kinds in one transaction: all or none.
+    /// Executes actions of two types in one transaction.
     pub fn execute_both<A: Action, B: Action>(
         &self,
         context: &Context,
@@ -96,58 +95,66 @@ impl Core {
         second: &[B],
     ) -> Result<(Outputs<A>, Outputs<B>)> {
         let mut outputs = None;
-        self.transact(context, Ending::Commit, &mut |work| {
-            outputs = Some((work.perform_all(first)?, work.perform_all(second)?));
+        self.transact(context, Finish::Commit, &mut |transaction| {
+            outputs = Some((transaction.perform_all(first)?, transaction.perform_all(second)?));
             Ok(())
         })?;
         Ok(outputs.unwrap_or_default())
     }
 
-    /// Does everything an action does, answers as it would, and leaves no trace.
-    pub fn rehearse<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
-        only(self.perform_all(context, slice::from_ref(action), Ending::Rollback)?)
+    /// Executes an action, returns its output, and rolls the transaction back.
+    pub fn dry_run<A: Action>(&self, context: &Context, action: &A) -> Result<A::Output> {
+        single(self.perform_all(context, slice::from_ref(action), Finish::Rollback)?)
     }
 
-    fn perform_all<A: Action>(&self, context: &Context, actions: &[A], ending: Ending) -> Result<Outputs<A>> {
+    fn perform_all<A: Action>(&self, context: &Context, actions: &[A], finish: Finish) -> Result<Outputs<A>> {
         let mut outputs = Vec::new();
-        self.transact(context, ending, &mut |work| {
-            outputs = work.perform_all(actions)?;
+        self.transact(context, finish, &mut |transaction| {
+            outputs = transaction.perform_all(actions)?;
             Ok(())
         })?;
         Ok(outputs)
     }
 
-    /// Not generic over what is performed, because generic code is compiled again for every action.
+    /// Runs `perform` in a transaction and retries on write conflicts. Takes a `dyn` closure so that this code is
+    /// compiled once, not once per action type.
     fn transact(
         &self,
         context: &Context,
-        ending: Ending,
-        perform: &mut dyn FnMut(&mut AtWork<'_, '_>) -> Result<()>,
+        finish: Finish,
+        perform: &mut dyn FnMut(&mut ActionTransaction<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         let mut attempt = |mode| -> Result<()> {
             let mut write = self.begin(context)?;
             write.mode = mode;
-            let context = &settled(context, &mut write)?;
-            let mut work = AtWork { context, write: &mut write, standing: None, is_guarded: false, logged: Vec::new() };
-            perform(&mut work)?;
-            let logged = work.append()?;
-            if ending == Ending::Commit {
+            let context = &ensure_person(context, &mut write)?;
+            let mut transaction = ActionTransaction {
+                context,
+                write: &mut write,
+                run_state: None,
+                has_run_guard: false,
+                logged: Vec::new(),
+            };
+            perform(&mut transaction)?;
+            let logged = transaction.append_log()?;
+            if finish == Finish::Commit {
                 self.commit(context, write, logged.as_ref())?;
             }
             Ok(())
         };
-        again_while_others_are_first(|| match ending {
-            Ending::Commit => self.store.optimistically_first(&mut attempt, Error::is_precondition_failed),
-            // A dry run never reaches the commit at which an optimistic transaction fails.
-            Ending::Rollback => attempt(WriteMode::CHECKED),
+        retry_on_conflict(|| match finish {
+            Finish::Commit => self.store.try_optimistic_first(&mut attempt, Error::is_precondition_failed),
+            // An optimistic transaction can fail at its commit, which a dry run never reaches.
+            Finish::Rollback => attempt(WriteMode::CHECKED),
         })
     }
 
-    /// Commits. When the answer gets lost, the log says whether it was.
-    fn commit(&self, context: &Context, write: Writer<'_>, logged: Option<&Logged>) -> Result<()> {
+    /// Commits. If the connection drops before the server answers, looks for the last logged event to find out
+    /// whether the commit happened.
+    fn commit(&self, context: &Context, write: Writer<'_>, logged: Option<&NewEvent>) -> Result<()> {
         match (write.commit(), logged) {
-            (Err(trackway_store::Error::Unsettled(_)), Some(entry))
-                if settling::is_there(entry, || self.write(context)) =>
+            (Err(trackway_store::Error::CommitUnknown(_)), Some(entry))
+                if lost_commit::was_committed(entry, || self.write(context)) =>
             {
                 Ok(())
             }
@@ -164,139 +171,144 @@ impl Core {
         self.store.write(context.tenant)
     }
 
-    /// Makes the context a credential stands for.
-    pub fn enter(&self, credential: &Credential) -> Result<Context> {
+    /// Returns the context of the actor that the credential belongs to.
+    pub fn authenticate(&self, credential: &Credential) -> Result<Context> {
         match credential {
-            Credential::User { tenant, handle } => self.enter_user(tenant, handle),
-            Credential::Token(secret) => token::enter(&self.store, &secret.0, Purpose::Work),
-            Credential::Login(secret) => token::enter(&self.store, &secret.0, Purpose::Login),
+            Credential::User { tenant, handle } => self.authenticate_user(tenant, handle),
+            Credential::Token(secret) => token::authenticate(&self.store, &secret.0, Purpose::Work),
+            Credential::Login(secret) => token::authenticate(&self.store, &secret.0, Purpose::Login),
         }
     }
 
-    /// The person of the operating system's user. Looking around does not enter them; their first write does.
-    fn enter_user(&self, tenant: &str, handle: &str) -> Result<Context> {
-        let handle = text::name("handle", handle);
-        let looked_for = handle.as_deref().unwrap_or_default();
-        let (tenant, known) = registry::tenant_and_person(&self.store, tenant, looked_for)?;
+    /// The context of the operating system's user. Reading does not register a new user as a person; their first
+    /// write does.
+    fn authenticate_user(&self, tenant: &str, handle: &str) -> Result<Context> {
+        let handle = text::check_name("handle", handle);
+        let handle_or_empty = handle.as_deref().unwrap_or_default();
+        let (tenant, person) = registry::tenant_and_person(&self.store, tenant, handle_or_empty)?;
         let handle = handle?;
         Ok(Context {
             tenant,
-            actor: Actor::Person(known.unwrap_or_else(|| Id::new(self.now()))),
+            actor: Actor::Person(person.unwrap_or_else(|| Id::new(self.now()))),
             run: None,
             token: None,
-            newcomer: known.is_none().then_some(handle),
+            unregistered_handle: person.is_none().then_some(handle),
             request: Uuid::now_v7(),
         })
     }
 }
 
-/// Enters a newcomer, inside the transaction of their first write. Another visit may have been first: then they are
-/// whom that one entered.
-pub(crate) fn settled(context: &Context, write: &mut Writer<'_>) -> Result<Context> {
-    let mut settled = context.clone();
-    if let (Some(handle), Actor::Person(person)) = (settled.newcomer.take(), context.actor) {
-        let entered = perform_within(&[SetPerson::newcomer(person, &handle)], context, write)?;
-        settled.actor = Actor::Person(entered.first().map_or(person, |stands| stands.row.id));
+/// Registers the calling person if they are new, in the transaction of their first write. If another transaction has
+/// registered the same handle meanwhile, the returned context names that person.
+pub(crate) fn ensure_person(context: &Context, write: &mut Writer<'_>) -> Result<Context> {
+    let mut registered = context.clone();
+    if let (Some(handle), Actor::Person(person)) = (registered.unregistered_handle.take(), context.actor) {
+        let people = perform_within(&[SetPerson::self_registering(person, &handle)], context, write)?;
+        registered.actor = Actor::Person(people.first().map_or(person, |result| result.row.id));
     }
-    Ok(settled)
+    Ok(registered)
 }
 
-/// Performs actions that are part of another, whose right to do so was looked at, with all that is recorded of them.
+/// Performs actions as part of another action, which was authorised already. Records their touches and events.
 pub(crate) fn perform_within<A: Action>(
     actions: &[A],
     context: &Context,
     write: &mut Writer<'_>,
 ) -> Result<Outputs<A>> {
-    let dones = A::perform_all(actions, context, write)?;
+    let outcomes = A::perform_all(actions, context, write)?;
     let mut logged = Vec::new();
-    let outputs = record_all(context, write, dones, &mut logged)?;
+    let outputs = record_all(context, write, outcomes, &mut logged)?;
     write.insert_all(&logged)?;
     Ok(outputs)
 }
 
-/// Does all of it again while another writer was in the way, a few times.
-pub(crate) fn again_while_others_are_first<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    let mut tries = 1;
+/// Repeats `attempt` while it fails with a write conflict, up to [`MAX_ATTEMPTS`] times.
+pub(crate) fn retry_on_conflict<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut attempts = 1;
     loop {
         match attempt() {
-            Err(error) if error.is_worth_another_try() && tries < TRIES => {
-                thread::sleep(Duration::from_millis(u64::from(tries)));
-                tries += 1;
+            Err(error) if error.is_write_conflict() && attempts < MAX_ATTEMPTS => {
+                thread::sleep(Duration::from_millis(u64::from(attempts)));
+                attempts += 1;
             }
             outcome => return outcome,
         }
     }
 }
 
-/// Actions on their way to one commit.
-struct AtWork<'a, 'w> {
+/// A transaction that performs, authorises and logs actions.
+struct ActionTransaction<'a, 'w> {
     context: &'a Context,
     write: &'a mut Writer<'w>,
-    /// How the acting run was found to stand, and what it was held for.
-    standing: Option<(Option<Allowance>, Standing)>,
-    /// Whether the transaction fails unless the acting run may write (see [`Writer::guard_run`]).
-    is_guarded: bool,
-    logged: Vec<Logged>,
+    /// The acting run, and the capability class that it was locked for.
+    run_state: Option<(Option<CapabilityClass>, RunState)>,
+    /// Whether a guard statement was added that fails the transaction if the run may not write (see
+    /// [`Writer::guard_run`]).
+    has_run_guard: bool,
+    logged: Vec<NewEvent>,
 }
 
-impl AtWork<'_, '_> {
+impl ActionTransaction<'_, '_> {
     fn perform_all<A: Action>(&mut self, actions: &[A]) -> Result<Outputs<A>> {
-        self.authorise(A::NAME, A::CAPABILITY, A::ONLY_TELLS)?;
-        let dones = A::perform_all(actions, self.context, self.write)?;
-        record_all(self.context, self.write, dones, &mut self.logged)
+        self.authorise(A::NAME, A::CAPABILITY, A::IS_RUN_TELEMETRY)?;
+        let outcomes = A::perform_all(actions, self.context, self.write)?;
+        record_all(self.context, self.write, outcomes, &mut self.logged)
     }
 
-    /// Default deny: a run must be running, its token valid, and the capability allowed.
-    fn authorise(&mut self, action: &str, capability: &str, only_tells: bool) -> Result<()> {
+    /// Denies by default: the token must be valid, the run must be running, and the agent must have the capability.
+    fn authorise(&mut self, action: &str, capability: &str, is_run_telemetry: bool) -> Result<()> {
         if let Some(token) = self.context.token {
-            token::check(action, self.write, token)?;
+            token::recheck(action, self.write, token)?;
         }
         match (self.context.actor, self.context.run) {
             (Actor::Person(_), _) => Ok(capability::check_person(capability)?),
-            (Actor::Agent(_), None) => Err(Rule::denied("an agent acts in a run, with the run's token").into()),
+            (Actor::Agent(_), None) => {
+                Err(Rule::denied("an agent can act only in a run, with that run's token").into())
+            }
             (Actor::Agent(agent), Some(run)) => {
-                let allowance = capability::allowance(capability);
-                if only_tells && allowance == Some(Allowance::OwnRun) {
-                    self.is_guarded = self.is_guarded || self.write.guard_run(agent, run)?;
-                    if self.is_guarded {
+                let class = capability::class_of(capability);
+                if is_run_telemetry && class == Some(CapabilityClass::OwnRun) {
+                    self.has_run_guard = self.has_run_guard || self.write.guard_run(agent, run)?;
+                    if self.has_run_guard {
                         return Ok(());
                     }
                 }
-                let standing = match self.standing.take() {
-                    Some((held_for, standing)) if held_for == allowance => standing,
-                    _ => let_in(self.write, agent, run, allowance)?,
+                let run_state = match self.run_state.take() {
+                    Some((locked_for, run_state)) if locked_for == class => run_state,
+                    _ => lock_running_run(self.write, agent, run, class)?,
                 };
-                capability::check_agent(&standing.handle, standing.capabilities.as_deref(), capability)?;
-                if let (Some(item), Some(fence)) = (standing.queue_item_id, standing.fence) {
-                    let lease = Lease { item, fence, expires: standing.lease_expires, seconds: standing.lease_seconds };
-                    keep_alive(self.write, &lease)?;
+                capability::check_agent(&run_state.handle, run_state.capabilities.as_deref(), capability)?;
+                if let (Some(item), Some(fence)) = (run_state.queue_item_id, run_state.fence) {
+                    let lease =
+                        Lease { item, fence, expires: run_state.lease_expires, seconds: run_state.lease_seconds };
+                    renew_lease(self.write, &lease)?;
                 }
-                self.standing = Some((allowance, standing));
+                self.run_state = Some((class, run_state));
                 Ok(())
             }
         }
     }
 
-    /// Appends to the log. Says what came last.
-    fn append(mut self) -> Result<Option<Logged>> {
+    /// Appends the collected events to the log and returns the last one.
+    fn append_log(mut self) -> Result<Option<NewEvent>> {
         self.write.insert_all(&self.logged)?;
         Ok(self.logged.pop())
     }
 }
 
-/// Looks at a run that wants to act, and holds it, so that it cannot end between this look and the commit; an action about
-/// the run itself will change that row and takes it whole at once, else two of them would wait for each other.
-fn let_in(
+/// Checks that a run may act, and locks it so that it cannot end before the commit. An action that will update the
+/// run's row takes the exclusive lock here: two transactions that both upgraded a shared lock would deadlock.
+fn lock_running_run(
     write: &mut Writer<'_>,
     agent: Id<kind::Agent>,
     run: Id<kind::Run>,
-    allowance: Option<Allowance>,
-) -> Result<Standing> {
-    let lock = write.row_lock(match allowance {
-        Some(Allowance::OwnRun) => " for no key update of r",
+    class: Option<CapabilityClass>,
+) -> Result<RunState> {
+    let lock = write.row_lock(match class {
+        Some(CapabilityClass::OwnRun) => " for no key update of r",
         _ => " for share of r",
     });
-    let standing = write.one::<Standing>(
+    let run_state = write.one::<RunState>(
         &format!(
             "select r.status, a.handle, a.capabilities, a.archived, r.queue_item_id, r.fence, q.lease_expires, q.lease_seconds
              from runs r join agents a on a.id = r.agent_id left join queue_items q on q.id = r.queue_item_id and q.fence = r.fence
@@ -304,27 +316,26 @@ fn let_in(
         ),
         params![run, agent],
     )?;
-    let Some(standing) = standing else {
-        return Err(Rule::denied("there is no such run here").into());
+    let Some(run_state) = run_state else {
+        return Err(Rule::denied("the run of this token does not exist").into());
     };
-    if standing.status != RunStatus::Running {
-        return Err(run_is_over(standing.status).into());
+    if run_state.status != RunStatus::Running {
+        return Err(run_ended_error(run_state.status).into());
     }
-    if standing.archived {
-        return Err(Rule::denied(format!("agent {} is archived", standing.handle)).into());
+    if run_state.archived {
+        return Err(Rule::denied(format!("agent {} is archived", run_state.handle)).into());
     }
-    write.after_waiting();
-    Ok(standing)
+    write.refresh_now();
+    Ok(run_state)
 }
 
-/// The answer to the only one that was asked for.
-fn only<T>(outputs: Vec<T>) -> Result<T> {
-    outputs.into_iter().next().ok_or_else(|| Rule::usage("nothing to do").into())
+fn single<T>(outputs: Vec<T>) -> Result<T> {
+    outputs.into_iter().next().ok_or_else(|| Rule::usage("no action was given").into())
 }
 
 row! {
-    /// Whether a run may still act, and what it may.
-    pub struct Standing {
+    /// The state of a run that decides whether it may act, and which actions.
+    pub struct RunState {
         status: RunStatus,
         handle: String,
         capabilities: Option<Vec<String>>,
@@ -336,30 +347,30 @@ row! {
     }
 }
 
-pub(crate) fn run_is_over(status: RunStatus) -> Rule {
-    Rule::denied(format!("the run is {status}: its token ended with it"))
-        .hint(sentence!["unset TRACKWAY_TOKEN, then start another run: ", command!("run start", agent = "A")])
+pub(crate) fn run_ended_error(status: RunStatus) -> Rule {
+    Rule::denied(format!("the run has ended ({status}), so its token is no longer valid"))
+        .hint(sentence!["unset TRACKWAY_TOKEN, then start a new run: ", command!("run start", agent = "A")])
 }
 
-/// Records the touches of a run. What is to be appended to the log comes on top of the rest.
+/// Records the touches of the acting run, adds events to `logged`, and returns the outputs.
 fn record_all<A: Action>(
     context: &Context,
     write: &mut Writer<'_>,
-    dones: Vec<Done<A>>,
-    logged: &mut Vec<Logged>,
+    outcomes: Vec<ActionOutcome<A>>,
+    logged: &mut Vec<NewEvent>,
 ) -> Result<Vec<A::Output>> {
-    let mut outputs = Vec::with_capacity(dones.len());
+    let mut outputs = Vec::with_capacity(outcomes.len());
     let mut touches = Vec::new();
-    for done in dones {
-        outputs.push(done.output);
-        let Some(Change { about, touched, detail }) = done.change else {
+    for outcome in outcomes {
+        outputs.push(outcome.output);
+        let Some(Change { subjects, touched, detail }) = outcome.change else {
             continue;
         };
         if context.run.is_some() {
-            touches.extend(touched.recorded());
+            touches.extend(touched.into_records());
         }
-        for about in &about {
-            logged.push(event(context, write, A::NAME, about, detail.as_ref()));
+        for subject in &subjects {
+            logged.push(new_event(context, write, A::NAME, subject, detail.as_ref()));
         }
     }
     if let Some(run) = context.run {
@@ -368,16 +379,16 @@ fn record_all<A: Action>(
     Ok(outputs)
 }
 
-/// Records touches at the time they happened, which for observed ones may be long ago.
+/// Records touches at the time they happened. Observed touches may have happened long ago.
 pub(crate) fn record_touches(
     write: &mut Writer<'_>,
     run: Id<kind::Run>,
-    touches: Vec<Recorded>,
+    touches: Vec<TouchRecord>,
     at: Time,
 ) -> Result<()> {
-    // Ids a microsecond apart keep the order in which the actions touched their resources.
-    let touch = |(touch, place): (Recorded, i64)| Touch {
-        id: Id::<kind::Run>::new(Time::from_micros(at.micros() + place)).uuid(),
+    // The ids are a microsecond apart, so that sorting by id gives the order of the touches.
+    let touch = |(touch, index): (TouchRecord, i64)| Touch {
+        id: Id::<kind::Run>::new(Time::from_micros(at.micros() + index)).uuid(),
         tenant_id: write.tenant,
         run_id: run,
         resource_type: touch.resource_type,
@@ -397,21 +408,21 @@ pub(crate) fn append_event(
     context: &Context,
     write: &mut Writer<'_>,
     action: &str,
-    about: &About,
+    subject: &Subject,
     detail: Option<&Value>,
 ) -> Result<()> {
-    let event = event(context, write, action, about, detail);
+    let event = new_event(context, write, action, subject, detail);
     Ok(write.insert(&event)?)
 }
 
-pub(crate) fn event(
+pub(crate) fn new_event(
     context: &Context,
     write: &Writer<'_>,
     action: &str,
-    about: &About,
+    subject: &Subject,
     detail: Option<&Value>,
-) -> Logged {
-    Logged {
+) -> NewEvent {
+    NewEvent {
         request_id: context.request,
         tenant_id: context.tenant,
         created_at: write.now,
@@ -419,9 +430,9 @@ pub(crate) fn event(
         actor_id: context.actor.id(),
         run_id: context.run,
         action: action.to_owned(),
-        subject_kind: about.kind,
-        subject_id: about.id,
-        subject_path: about.path.clone(),
+        subject_kind: subject.kind,
+        subject_id: subject.id,
+        subject_path: subject.path.clone(),
         detail: detail.cloned(),
     }
 }

@@ -1,4 +1,4 @@
-//! What every `set` does: find by name, change what was said, keep the rest, tell whether it is new.
+//! The shared part of all `set` actions: an upsert by name that changes only the given fields.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,13 +10,13 @@ use trackway_domain::{
 use trackway_store::{Table, Writer};
 
 use crate::{
-    action::{About, Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource, Subject},
     context::Context,
     error::Result,
     touched::CreatedOrUpdated,
 };
 
-/// A row that has a name and is upserted by it.
+/// A row that is upserted by its name.
 pub trait Definition: Table + PartialEq + Serialize {
     type Kind: Marker;
     fn id(&self) -> Id<Self::Kind>;
@@ -24,7 +24,7 @@ pub trait Definition: Table + PartialEq + Serialize {
     fn set_updated(&mut self, now: Time);
 }
 
-/// Declares which field is the name of a definition.
+/// Implements [`Definition`] for a row type, with the given field as its name.
 macro_rules! definition {
     ($row:ty, $kind:ty, $name:ident) => {
         impl $crate::definition::Definition for $row {
@@ -46,50 +46,50 @@ macro_rules! definition {
 }
 pub(crate) use definition;
 
-/// What a `set` did.
+/// The effect of a `set`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Saved {
+pub enum SaveEffect {
     New,
-    /// The fields that differ, each with its old and new value.
+    /// The changed fields, each with its old and new value.
     Changed(Value),
     Unchanged,
 }
 
-/// A definition as it now stands, and whether this made it.
+/// The row after a `set`, and whether the action created it.
 #[derive(Debug, Serialize)]
-pub struct Stands<T> {
+pub struct UpsertResult<T> {
     #[serde(flatten)]
     pub row: T,
     pub new: bool,
 }
 
-/// Writes a definition when it is new or differs from what was there.
+/// Inserts a new row, or updates a row that differs from `before`.
 pub(crate) fn save<T: Definition>(
     context: &Context,
     write: &mut Writer<'_>,
     before: Option<&T>,
     mut after: T,
-) -> Result<(T, Saved)> {
+) -> Result<(T, SaveEffect)> {
     let saved = match before {
         None => {
             write.insert(&after)?;
             resource(&after).register(context, write)?;
-            Saved::New
+            SaveEffect::New
         }
         Some(before) if *before != after => {
             after.set_updated(write.now);
             write.update(&after)?;
             if before.path() != after.path() {
-                write.rename(after.id(), &after.path())?;
+                write.update_display_path(after.id(), &after.path())?;
             }
-            Saved::Changed(differences(before, &after))
+            SaveEffect::Changed(differences(before, &after))
         }
-        Some(_) => Saved::Unchanged,
+        Some(_) => SaveEffect::Unchanged,
     };
     Ok((after, saved))
 }
 
-/// Characters of a value that the log keeps.
+/// Maximum length of an old or new value in the event log, in characters.
 const VALUE_MAX: usize = 200;
 
 fn differences<T: Serialize>(before: &T, after: &T) -> Value {
@@ -111,42 +111,44 @@ fn differences<T: Serialize>(before: &T, after: &T) -> Value {
 }
 
 pub(crate) fn resource<T: Definition>(row: &T) -> Resource<T::Kind> {
-    Resource::outside(row.id(), row.path())
+    Resource::new(row.id(), row.path())
 }
 
-pub(crate) fn about<T: Definition>(row: &T) -> About {
-    About::from(&resource(row))
+pub(crate) fn subject<T: Definition>(row: &T) -> Subject {
+    Subject::from(&resource(row))
 }
 
-/// The outcome of a `set` whose row is a resource that runs touch.
-pub(crate) fn touched<A, T>(row: T, saved: Saved) -> Done<A>
+/// The outcome of a `set` of a resource, with the touch.
+pub(crate) fn outcome_with_touch<A, T>(row: T, saved: SaveEffect) -> ActionOutcome<A>
 where
     T: Definition<Kind: Touchable>,
-    A: Action<Output = Stands<T>, Touched = CreatedOrUpdated<T::Kind>>,
+    A: Action<Output = UpsertResult<T>, Touched = CreatedOrUpdated<T::Kind>>,
 {
-    let (subject, resource) = (about(&row), resource(&row));
-    let output = Stands { row, new: saved == Saved::New };
+    let (subject, resource) = (subject(&row), resource(&row));
+    let output = UpsertResult { row, new: saved == SaveEffect::New };
     match saved {
-        Saved::Unchanged => Done::unchanged(output),
-        Saved::New => Done::changed(output, subject, CreatedOrUpdated::created(resource)),
-        Saved::Changed(detail) => {
-            Done::changed(output, subject, CreatedOrUpdated::updated(resource)).with_detail(detail)
+        SaveEffect::Unchanged => ActionOutcome::unchanged(output),
+        SaveEffect::New => ActionOutcome::changed(output, subject, CreatedOrUpdated::created(resource)),
+        SaveEffect::Changed(detail) => {
+            ActionOutcome::changed(output, subject, CreatedOrUpdated::updated(resource)).with_detail(detail)
         }
     }
 }
 
-/// The outcome of a `set` that touches nothing.
-macro_rules! stands {
-    ($row:expr, $saved:expr, $about:expr) => {{
+/// The outcome of a `set` of a row that is no resource, without a touch.
+macro_rules! outcome_without_touch {
+    ($row:expr, $saved:expr, $subject:expr) => {{
         let saved = $saved;
-        let output = $crate::definition::Stands { row: $row, new: saved == $crate::definition::Saved::New };
+        let output = $crate::definition::UpsertResult { row: $row, new: saved == $crate::definition::SaveEffect::New };
         Ok(match saved {
-            $crate::definition::Saved::Unchanged => $crate::action::Done::unchanged(output),
-            $crate::definition::Saved::New => $crate::action::Done::changed(output, $about, $crate::touched::Nothing),
-            $crate::definition::Saved::Changed(detail) => {
-                $crate::action::Done::changed(output, $about, $crate::touched::Nothing).with_detail(detail)
+            $crate::definition::SaveEffect::Unchanged => $crate::action::ActionOutcome::unchanged(output),
+            $crate::definition::SaveEffect::New => {
+                $crate::action::ActionOutcome::changed(output, $subject, $crate::touched::NoTouches)
+            }
+            $crate::definition::SaveEffect::Changed(detail) => {
+                $crate::action::ActionOutcome::changed(output, $subject, $crate::touched::NoTouches).with_detail(detail)
             }
         })
     }};
 }
-pub(crate) use stands;
+pub(crate) use outcome_without_touch;

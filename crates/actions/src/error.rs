@@ -1,4 +1,4 @@
-//! What an action can fail with. `ErrorKind` says what that means at a door.
+//! The error type of actions. Its `ErrorKind` determines the exit code and the HTTP status.
 
 use trackway_domain::{ErrorKind, Sentence};
 
@@ -34,34 +34,35 @@ impl Error {
         }
     }
 
-    /// Whether it passes by waiting, for those who may do a thing twice: the database is away, or went away before it said
-    /// what became of a change.
-    pub fn is_passing(&self) -> bool {
+    /// True if waiting may resolve the error: the database is busy, unreachable, full or read-only, or the connection
+    /// dropped during a commit. In the last case the change may have been made, so retry only actions that are safe
+    /// to repeat.
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Rule(rule) => rule.kind == ErrorKind::Busy,
-            Self::Store(store) => store.is_passing(),
+            Self::Store(store) => store.is_transient(),
         }
     }
 
-    /// Whether the database does not let us in, by its own word.
-    pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Store(trackway_store::Error::Refused(_)))
+    /// True if PostgreSQL rejected our login.
+    pub fn is_login_rejected(&self) -> bool {
+        matches!(self, Self::Store(trackway_store::Error::ConnectionRejected(_)))
     }
 
-    /// Whether it waits for somebody to make room, or to give leave to write.
-    pub fn is_for_want_of_room(&self) -> bool {
-        matches!(self, Self::Store(store) if store.is_for_want_of_room())
+    /// True if the disk is full or the database is read-only.
+    pub fn is_full_or_read_only(&self) -> bool {
+        matches!(self, Self::Store(store) if store.is_full_or_read_only())
     }
 
-    /// Whether an optimistic transaction failed because a precondition did not hold.
+    /// True if a precondition of an optimistic transaction did not hold.
     pub(crate) fn is_precondition_failed(&self) -> bool {
         matches!(self, Self::Store(trackway_store::Error::PreconditionFailed(_)))
     }
 
-    /// Whether doing all of it again may succeed: another writer was first.
-    pub(crate) fn is_worth_another_try(&self) -> bool {
+    /// True if another writer was first. A retry of the whole transaction may succeed.
+    pub(crate) fn is_write_conflict(&self) -> bool {
         use trackway_store::Error as Store;
-        matches!(self, Self::Store(Store::Again(_) | Store::Taken(_)))
+        matches!(self, Self::Store(Store::WriteConflict(_) | Store::Duplicate(_)))
     }
 }
 

@@ -1,34 +1,34 @@
-//! Experiments: tries inside a conversation, each with its end.
+//! Experiments: attempts at something inside a conversation. Each ends as succeeded, failed or abandoned.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Patch, Ref, field, kind, patch::UNSET, sentence, text, words::ExperimentStatus};
+use trackway_domain::{Error as Rule, Patch, Ref, enums::ExperimentStatus, field, kind, patch::UNSET, sentence, text};
 use trackway_store::{Writer, params, tables::Experiment};
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     conversation,
-    definition::{Saved, Stands, about, definition, resource, save, touched},
+    definition::{SaveEffect, UpsertResult, definition, outcome_with_touch, resource, save, subject},
     error::Result,
-    touched::{CreatedOrUpdated, Touch, did},
+    touched::{CreatedOrUpdated, Touch, action_type},
 };
 
 definition!(Experiment, kind::Experiment, title);
 
-/// Begin a try inside a conversation, or change what is given of one
+/// Create or update an experiment in a conversation
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetExperiment {
-    /// The experiment (a new one, when left out)
+    /// Experiment to update [default: a new one]
     pub experiment: Option<Ref<kind::Experiment>>,
-    /// The conversation it is made in; a new one needs it
+    /// Conversation of the experiment (required for a new experiment)
     #[arg(long)]
     pub conversation: Option<Ref<kind::Conversation>>,
-    /// What people call it; a new one needs it
+    /// Title (required for a new experiment)
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub title: Option<String>,
-    /// What came of it
+    /// Outcome
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
@@ -40,16 +40,18 @@ impl Action for SetExperiment {
     const COMMAND: (&'static str, &'static str) = ("experiment", "set");
     const ALIAS: Option<&'static str> = Some("create");
     type Touched = CreatedOrUpdated<kind::Experiment>;
-    type Output = Stands<Experiment>;
+    type Output = UpsertResult<Experiment>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self { experiment, conversation, title, outcome } = self;
-        let before = experiment.as_ref().map(|reference| live(write, reference)).transpose()?;
-        let conversation = conversation.as_ref().map(|reference| conversation::live(write, reference)).transpose()?;
-        let title = title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
+        let before = experiment.as_ref().map(|reference| locked_experiment(write, reference)).transpose()?;
+        let conversation =
+            conversation.as_ref().map(|reference| conversation::locked_conversation(write, reference)).transpose()?;
+        let title =
+            title.as_deref().map(|title| text::check_required_line("title", title, text::LINE_MAX)).transpose()?;
         let experiment = match (&before, conversation, &title) {
             (Some(before), Some(other), _) if other.id != before.conversation_id => {
-                return Err(Rule::usage("an experiment stays in its conversation").into());
+                return Err(Rule::usage("an experiment cannot move to another conversation").into());
             }
             (Some(before), ..) => before.clone(),
             (None, Some(conversation), Some(_)) => Experiment {
@@ -66,7 +68,7 @@ impl Action for SetExperiment {
             },
             _ => {
                 return Err(Rule::usage("a new experiment needs a conversation and a title")
-                    .hint(sentence!["give it ", field!(conversation), " and ", field!(title)])
+                    .hint(sentence!["add ", field!(conversation), " and ", field!(title)])
                     .into());
             }
         };
@@ -83,21 +85,21 @@ impl Action for SetExperiment {
             deleted_at: experiment.deleted_at,
         };
         let (experiment, saved) = save(context, write, before.as_ref(), experiment)?;
-        Ok(touched(experiment, saved))
+        Ok(outcome_with_touch(experiment, saved))
     }
 }
 
-/// End a try
+/// End an experiment
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct EndExperiment {
-    /// The experiment
+    /// Experiment to end
     pub experiment: Ref<kind::Experiment>,
-    /// How it ended
+    /// Final status
     #[arg(long)]
     #[schemars(extend("not" = { "const": "open" }))]
     pub status: ExperimentStatus,
-    /// What came of it
+    /// Outcome
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub outcome: Patch<String>,
@@ -106,18 +108,18 @@ pub struct EndExperiment {
 impl Action for EndExperiment {
     const NAME: &'static str = "end_experiment";
     const COMMAND: (&'static str, &'static str) = ("experiment", "end");
-    type Touched = Touch<kind::Experiment, did::Close>;
-    type Output = Stands<Experiment>;
+    type Touched = Touch<kind::Experiment, action_type::Close>;
+    type Output = UpsertResult<Experiment>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         if self.status == ExperimentStatus::Open {
-            return Err(Rule::usage("an experiment does not end as open")
-                .hint("one of: succeeded, failed, abandoned")
+            return Err(Rule::usage("an experiment cannot end with status open")
+                .hint("use one of: succeeded, failed, abandoned")
                 .into());
         }
-        let before = live(write, &self.experiment)?;
+        let before = locked_experiment(write, &self.experiment)?;
         if before.status != ExperimentStatus::Open && before.status != self.status {
-            return Err(Rule::conflict(format!("the experiment {} already", before.status)).into());
+            return Err(Rule::conflict(format!("the experiment has already ended as {}", before.status)).into());
         }
         let experiment = Experiment {
             status: self.status,
@@ -126,17 +128,18 @@ impl Action for EndExperiment {
             ..before.clone()
         };
         let (experiment, saved) = save(context, write, Some(&before), experiment)?;
-        let (subject, ended) = (about(&experiment), resource(&experiment));
-        let output = Stands { row: experiment, new: false };
+        let (subject, ended) = (subject(&experiment), resource(&experiment));
+        let output = UpsertResult { row: experiment, new: false };
         Ok(match saved {
-            Saved::Changed(detail) => Done::changed(output, subject, Touch::one(ended)).with_detail(detail),
-            Saved::New | Saved::Unchanged => Done::unchanged(output),
+            SaveEffect::Changed(detail) => {
+                ActionOutcome::changed(output, subject, Touch::one(ended)).with_detail(detail)
+            }
+            SaveEffect::New | SaveEffect::Unchanged => ActionOutcome::unchanged(output),
         })
     }
 }
 
-/// The experiment a reference names, held as it is.
-pub(crate) fn live(write: &mut Writer<'_>, reference: &Ref<kind::Experiment>) -> Result<Experiment> {
+pub(crate) fn locked_experiment(write: &mut Writer<'_>, reference: &Ref<kind::Experiment>) -> Result<Experiment> {
     let id = write.resolve(reference)?;
     Ok(write
         .row_locked::<Experiment>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?

@@ -1,4 +1,4 @@
-//! Removing everything stored of a session.
+//! Removing all rows that were recorded from a session.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -9,33 +9,34 @@ use trackway_store::{
 };
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     cleanup::{locked_session, session_resource},
     context::Context,
     error::Result,
     message::content,
     report,
     scratchpad::write_revision,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
-/// The runs and spawns of a session, in a statement about it.
+/// SQL subqueries for the runs and the spawns of a session. Its id is parameter 2.
 const RUNS: &str = "(select id from runs where tenant_id = ?1 and session_id = ?2)";
 const SPAWNS: &str = "(select id from task_spawns where tenant_id = ?1 and session_id = ?2)";
 
-/// Remove everything stored of a session: its messages, runs, spawns, usage and touches
+/// Remove all data of a session: messages, runs, spawns, usage and touches
 ///
-/// Its transcript stays where the client keeps it: the next `ingest` reads it again unless it is excluded or gone.
+/// The transcript file stays where the client stores it. The next `ingest` reads it again unless it is excluded or
+/// deleted.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Forget {
-    /// The session
+    /// Session to remove
     pub session: Ref<kind::Session>,
 }
 
-/// What was removed of a session, and where its transcript is.
+/// The number of removed rows, and the path of the transcript.
 #[derive(Debug, Serialize)]
-pub struct Forgotten {
+pub struct ForgetResult {
     pub session_id: String,
     pub runs: i64,
     pub messages: i64,
@@ -45,11 +46,11 @@ pub struct Forgotten {
     pub notices: Vec<String>,
 }
 
-/// Commits that nothing else tells of.
+/// SQL subquery for the commits that no remaining run touched.
 const COMMITS: &str = "(select m.id from commits m where m.tenant_id = ?1 and ?2 is not null
     and not exists (select 1 from run_resources r where r.tenant_id = ?1 and r.resource_id = m.id))";
 
-/// Files that nothing else tells of.
+/// SQL subquery for the files without a remaining change, commit or touch.
 const FILES: &str = "(select f.id from files f where f.tenant_id = ?1 and ?2 is not null
     and not exists (select 1 from file_changes c where c.tenant_id = ?1 and c.file_id = f.id)
     and not exists (select 1 from commit_files c where c.tenant_id = ?1 and c.file_id = f.id)
@@ -58,13 +59,13 @@ const FILES: &str = "(select f.id from files f where f.tenant_id = ?1 and ?2 is 
 impl Action for Forget {
     const NAME: &'static str = "forget_session";
     const COMMAND: (&'static str, &'static str) = ("", "forget");
-    const REMOVES: bool = true;
-    type Touched = Nothing;
-    type Output = Forgotten;
+    const IS_DESTRUCTIVE: bool = true;
+    type Touched = NoTouches;
+    type Output = ForgetResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let session = locked_session(write, &self.session)?;
-        let scratchpads = forget_scratchpads(context, write, &session)?;
+        let scratchpad_notices = forget_scratchpads(context, write, &session)?;
         let messages = forget_messages(write, &session)?;
         let mut delete = |from: &str| -> Result<i64> {
             let removed = write.execute(&format!("delete from {from}"), params![session.id])?;
@@ -119,44 +120,48 @@ impl Action for Forget {
         delete("subagents where tenant_id = ?1 and session_id = ?2")?;
         delete("sessions where tenant_id = ?1 and id = ?2")?;
         delete("registry where tenant_id = ?1 and id = ?2")?;
-        let still = session.transcript_path.as_ref().map(|path| {
-            format!("its transcript is still at {path}: the next ingest reads it again unless it is gone or excluded")
+        let transcript_notice = session.transcript_path.as_ref().map(|path| {
+            format!(
+                "the transcript is still at {path}; the next ingest reads it again unless it is deleted or excluded"
+            )
         });
         let detail = json!({ "runs": runs, "messages": messages, "spawns": spawns, "touches": touches });
         let resource = session_resource(&session);
-        let forgotten = Forgotten {
+        let forgotten = ForgetResult {
             session_id: session.session_id,
             runs,
             messages,
             spawns,
             touches,
             transcript_path: session.transcript_path,
-            notices: scratchpads.into_iter().chain(still).collect(),
+            notices: scratchpad_notices.into_iter().chain(transcript_notice).collect(),
         };
-        Ok(Done::changed(forgotten, &resource, Nothing).with_detail(detail))
+        Ok(ActionOutcome::changed(forgotten, &resource, NoTouches).with_detail(detail))
     }
 }
 
-/// Removes what was said in a session, and what its runs sent; answers and work that came of it stay without it.
+/// Removes the messages of a session and those that its runs sent. Replies and queue items stay, without their
+/// reference.
 fn forget_messages(write: &mut Writer<'_>, session: &Session) -> Result<i64> {
-    let said = format!("(select id from messages where tenant_id = ?1 and (session_id = ?2 or from_run_id in {RUNS}))");
+    let messages =
+        format!("(select id from messages where tenant_id = ?1 and (session_id = ?2 or from_run_id in {RUNS}))");
     for (table, column) in [("messages", "in_reply_to"), ("queue_items", "message_id")] {
         write.execute(
-            &format!("update {table} set {column} = null where tenant_id = ?1 and {column} in {said}"),
+            &format!("update {table} set {column} = null where tenant_id = ?1 and {column} in {messages}"),
             params![session.id],
         )?;
     }
-    write.execute(&format!("delete from registry where tenant_id = ?1 and id in {said}"), params![session.id])?;
-    let removed =
-        write.execute(&format!("delete from messages where tenant_id = ?1 and id in {said}"), params![session.id])?;
-    content::sweep(write)?;
+    write.execute(&format!("delete from registry where tenant_id = ?1 and id in {messages}"), params![session.id])?;
+    let removed = write
+        .execute(&format!("delete from messages where tenant_id = ?1 and id in {messages}"), params![session.id])?;
+    content::remove_unused(write)?;
     Ok(i64::try_from(removed).unwrap_or(i64::MAX))
 }
 
-/// Removes what runs of a session noted for later runs. Where that stood in a scratchpad, what was there before is
-/// written again. Says so: later runs may have copied from it.
+/// Removes the scratchpad revisions that runs of a session wrote. If one was the current content, the newest remaining
+/// revision is written again. Returns a notice for each scratchpad, because later runs may have copied removed text.
 fn forget_scratchpads(context: &Context, write: &mut Writer<'_>, session: &Session) -> Result<Vec<String>> {
-    let noted = write.query::<(Id<kind::Agent>, String, i64)>(
+    let written = write.query::<(Id<kind::Agent>, String, i64)>(
         &format!(
             "select a.id, a.handle, max(r.revision) from scratchpad_revisions r join agents a on a.id = r.agent_id
              where r.tenant_id = ?1 and r.run_id in {RUNS} group by a.id, a.handle order by a.handle"
@@ -168,35 +173,35 @@ fn forget_scratchpads(context: &Context, write: &mut Writer<'_>, session: &Sessi
         params![session.id],
     )?;
     let mut notices = Vec::new();
-    for (agent, handle, newest) in noted {
+    for (agent, handle, newest) in written {
         write.row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![agent])?;
-        let stands = write.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
+        let current = write.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
         let left = write.row::<ScratchpadRevision>(
             "where tenant_id = ?1 and agent_id = ?2 order by revision desc limit 1",
             params![agent],
         )?;
-        let went = match (stands.is_some_and(|stands| stands.revision == newest), left) {
-            (false, _) => "what they noted is removed from its history; what later runs copied of it stays",
+        let effect = match (current.is_some_and(|current| current.revision == newest), left) {
+            (false, _) => "their revisions are removed; text that later runs copied stays",
             (true, Some(left)) => {
                 write_revision(context, write, agent, left.content, None)?;
-                "it is again what it was before"
+                "its previous content was restored"
             }
             (true, None) => {
                 write.execute("delete from scratchpads where tenant_id = ?1 and agent_id = ?2", params![agent])?;
-                "it is empty again"
+                "the scratchpad is now empty"
             }
         };
-        notices.push(format!("the scratchpad of {handle} was written by runs of this session: {went}"));
+        notices.push(format!("the scratchpad of {handle} was written by runs of this session: {effect}"));
     }
     Ok(notices)
 }
 
-/// Removes what runs of a session reported. Where one was the current report, the newest that is left takes its place.
+/// Removes the reports of a session's runs. If one was the current report, the newest remaining report becomes current.
 fn forget_reports(write: &mut Writer<'_>, session: &Session) -> Result<()> {
-    let said = format!("(select id from reports where tenant_id = ?1 and run_id in {RUNS})");
-    let which = format!("tenant_id = ?1 and report_id in {said}");
+    let reports = format!("(select id from reports where tenant_id = ?1 and run_id in {RUNS})");
+    let which = format!("tenant_id = ?1 and report_id in {reports}");
     let heads = write.rows::<ReportHead>(&format!("where {which}"), params![session.id])?;
     write.execute(&format!("delete from report_heads where {which}"), params![session.id])?;
     write.execute(&format!("delete from reports where tenant_id = ?1 and run_id in {RUNS}"), params![session.id])?;
-    report::step_back(write, heads)
+    report::restore_report_heads(write, heads)
 }

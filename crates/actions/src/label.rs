@@ -1,30 +1,30 @@
-//! Labels: short keys with names.
+//! Labels: short keys with display names.
 
 use serde::Deserialize;
 use trackway_domain::{kind, text};
 use trackway_store::{Writer, params, tables::Label};
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
-    definition::{Stands, definition, save, touched},
+    definition::{UpsertResult, definition, outcome_with_touch, save},
     error::Result,
     touched::CreatedOrUpdated,
 };
 
 definition!(Label, kind::Label, key);
 
-/// Name a label
+/// Create or rename a label
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetLabel {
-    /// Its key, as tasks carry it
+    /// Key that tasks are labelled with
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME_PATTERN))]
     pub key: String,
-    /// What people read
+    /// Display name
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub name: String,
 }
 
@@ -32,12 +32,12 @@ impl Action for SetLabel {
     const NAME: &'static str = "set_label";
     const COMMAND: (&'static str, &'static str) = ("label", "set");
     type Touched = CreatedOrUpdated<kind::Label>;
-    type Output = Stands<Label>;
+    type Output = UpsertResult<Label>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self { key, name } = self;
-        let key = text::name("label key", key)?;
-        let name = text::required_line("label name", name, text::LINE_MAX)?;
+        let key = text::check_name("label key", key)?;
+        let name = text::check_required_line("label name", name, text::LINE_MAX)?;
         let before =
             write.row_locked::<Label>("where tenant_id = ?1 and key = ?2 and deleted_at is null", params![key])?;
         let label = match &before {
@@ -53,6 +53,6 @@ impl Action for SetLabel {
             },
         };
         let (label, saved) = save(context, write, before.as_ref(), label)?;
-        Ok(touched(label, saved))
+        Ok(outcome_with_touch(label, saved))
     }
 }

@@ -1,7 +1,7 @@
-//! Every write, one type per action. The only crate that opens a write transaction.
+//! Every write, one type per action. This is the only crate that opens write transactions.
 //!
-//! The file of a command's action is `<noun>/<verb>.rs` or `<noun>.rs`; `delete.rs` and `archive.rs` hold the deletes and
-//! archivings that are the same for several nouns.
+//! The action of a command `trackway NOUN VERB` is in `NOUN/VERB.rs` or `NOUN.rs`. The delete and archive actions that
+//! several nouns share are in `delete.rs` and `archive.rs`.
 
 pub mod action;
 pub mod agent;
@@ -20,11 +20,12 @@ pub mod delete;
 pub mod error;
 pub mod experiment;
 pub mod forget;
-pub mod founding;
+pub mod tenant;
 pub mod import;
 pub mod label;
 mod limits;
 pub mod link;
+mod lost_commit;
 pub mod message;
 pub mod note;
 pub mod package;
@@ -37,7 +38,6 @@ pub mod route;
 pub mod run;
 pub mod scratchpad;
 pub mod session;
-mod settling;
 pub mod stickie;
 pub mod studio;
 pub mod task;
@@ -47,7 +47,7 @@ pub mod touched;
 pub mod workflow;
 pub mod workspace;
 
-pub use action::{Action, Done, LongText, Resource};
+pub use action::{Action, ActionOutcome, LongText, Resource};
 pub use context::{Actor, Context, Credential};
 pub use core::Core;
 pub use error::{Error, Result};

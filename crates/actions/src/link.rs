@@ -1,42 +1,42 @@
-//! Links between tasks: what blocks, follows up, duplicates, fixes, supersedes or relates to what.
+//! Links between tasks: one task blocks, follows up, duplicates, fixes, supersedes or relates to another.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Error as Rule, Id, Ref, Variant, kind, words::LinkType};
+use trackway_domain::{Error as Rule, Id, Ref, Variant, enums::LinkType, kind};
 use trackway_store::{
     Writer, params,
     tables::{Task, TaskLink},
 };
 
 use crate::{
-    action::{Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource},
     context::Context,
     error::Result,
     task::{
-        lineage::{refresh_blockers_of, refuse_blocking_cycle},
-        set::{live_task, resource},
+        lineage::{recount_blockers, refuse_blocking_cycle},
+        set::{lock_task, resource},
     },
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
 /// Link one task to another
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct AddLink {
-    /// The task the link starts from
+    /// Task that the link starts from
     #[arg(long, value_name = "TASK")]
     pub from: Ref<kind::Task>,
-    /// The task it leads to
+    /// Task that the link leads to
     #[arg(long, value_name = "TASK")]
     pub to: Ref<kind::Task>,
-    /// How the first relates to the second
+    /// Relation of the first task to the second
     #[arg(long = "type")]
     #[serde(rename = "type")]
     pub link_type: LinkType,
 }
 
-/// A link as it now stands.
+/// A link, with the variants of its tasks.
 #[derive(Debug, Serialize)]
-pub struct Linked {
+pub struct TaskLinkView {
     pub id: Id<kind::Link>,
     pub from: Variant,
     pub to: Variant,
@@ -49,17 +49,17 @@ pub struct Linked {
 impl Action for AddLink {
     const NAME: &'static str = "add_link";
     const COMMAND: (&'static str, &'static str) = ("link", "add");
-    type Touched = (Touch<kind::Task, did::Update>, Touch<kind::Link, did::Create>);
-    type Output = Linked;
+    type Touched = (Touch<kind::Task, action_type::Update>, Touch<kind::Link, action_type::Create>);
+    type Output = TaskLinkView;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         write.lock_catalog()?;
-        let from = live_task(write, &self.from)?;
-        let to = live_task(write, &self.to)?;
+        let from = lock_task(write, &self.from)?;
+        let to = lock_task(write, &self.to)?;
         if from.id == to.id {
             return Err(Rule::conflict(format!("{} cannot be linked to itself", from.variant)).into());
         }
-        let linked = |id, new| Linked {
+        let linked = |id, new| TaskLinkView {
             id,
             from: from.variant.clone(),
             to: to.variant.clone(),
@@ -73,7 +73,7 @@ impl Action for AddLink {
             params![from.id, to.id, self.link_type],
         )?;
         if let Some((id,)) = present {
-            return Ok(Done::unchanged(linked(id, false)));
+            return Ok(ActionOutcome::unchanged(linked(id, false)));
         }
         if self.link_type == LinkType::Blocks {
             refuse_blocking_cycle(write, &from, &to)?;
@@ -91,17 +91,17 @@ impl Action for AddLink {
         let linked = linked(link.id, true);
         linked.resource().register(context, write)?;
         if self.link_type == LinkType::Blocks {
-            refresh_blockers_of(write, to.lineage_id)?;
+            recount_blockers(write, to.lineage_id)?;
         }
         let resource = resource(&from);
         let touched = (Touch::one(resource.clone()), Touch::one(linked.resource()));
-        Ok(Done::changed(linked, &resource, touched))
+        Ok(ActionOutcome::changed(linked, &resource, touched))
     }
 }
 
-impl Linked {
+impl TaskLinkView {
     pub(crate) fn resource(&self) -> Resource<kind::Link> {
-        Resource::outside(self.id, format!("{} {} {}", self.from, self.r#type, self.to))
+        Resource::new(self.id, format!("{} {} {}", self.from, self.r#type, self.to))
     }
 }
 
@@ -109,7 +109,7 @@ impl Linked {
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteLink {
-    /// The link's id
+    /// Id of the link
     pub link: Ref<kind::Link>,
 }
 
@@ -117,26 +117,26 @@ impl Action for DeleteLink {
     const NAME: &'static str = "delete_link";
     const CAPABILITY: &'static str = "delete";
     const COMMAND: (&'static str, &'static str) = ("link", "delete");
-    const REMOVES: bool = true;
-    type Touched = (Touch<kind::Task, did::Update>, Touch<kind::Link, did::Delete>);
-    type Output = Linked;
+    const IS_DESTRUCTIVE: bool = true;
+    type Touched = (Touch<kind::Task, action_type::Update>, Touch<kind::Link, action_type::Delete>);
+    type Output = TaskLinkView;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         write.lock_catalog()?;
         let id = write.resolve(&self.link)?;
-        let gone = || Rule::not_found(format!("there is no link {:?}", self.link));
-        let mut link = write.row::<TaskLink>("where tenant_id = ?1 and id = ?2", params![id])?.ok_or_else(gone)?;
+        let not_found = || Rule::not_found(format!("there is no link {:?}", self.link));
+        let mut link = write.row::<TaskLink>("where tenant_id = ?1 and id = ?2", params![id])?.ok_or_else(not_found)?;
         let mut task = |id| write.row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![id]);
-        let from = task(link.from_task_id)?.ok_or_else(gone)?;
-        let to = task(link.to_task_id)?.ok_or_else(gone)?;
+        let from = task(link.from_task_id)?.ok_or_else(not_found)?;
+        let to = task(link.to_task_id)?.ok_or_else(not_found)?;
         link.deleted_at = Some(write.now);
         write.update(&link)?;
         if link.link_type == LinkType::Blocks {
-            refresh_blockers_of(write, to.lineage_id)?;
+            recount_blockers(write, to.lineage_id)?;
         }
-        write.unregister(link.id)?;
+        write.mark_deleted(link.id)?;
         let resource = resource(&from);
-        let output = Linked {
+        let output = TaskLinkView {
             id,
             from: from.variant,
             to: to.variant,
@@ -146,6 +146,6 @@ impl Action for DeleteLink {
             new: false,
         };
         let touched = (Touch::one(resource.clone()), Touch::one(output.resource()));
-        Ok(Done::changed(output, &resource, touched))
+        Ok(ActionOutcome::changed(output, &resource, touched))
     }
 }

@@ -1,4 +1,4 @@
-//! Notes: written, changed with their history kept, read and confirmed.
+//! Notes: create, update (with history), confirm as read, pin.
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Error as Rule, Id, Ref, command, kind, sentence, text};
@@ -9,36 +9,36 @@ use trackway_store::{
 use uuid::Uuid;
 
 use crate::{
-    action::{Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource},
     context::Context,
     error::Result,
     studio::{in_studio, locked, resource, studio},
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Write a note
+/// Create a note
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CreateNote {
-    /// The studio it is written in
+    /// Studio of the note
     #[arg(long)]
     pub studio: Ref<kind::Studio>,
-    /// Its title
+    /// Title
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub title: String,
-    /// Its text, to 1,000,000 characters
+    /// Text, at most 1,000,000 characters
     #[arg(long, default_value = "", hide_default_value = true)]
     #[serde(default)]
     pub body: String,
-    /// What it is about: the id of any resource, to make the note a comment
+    /// Id of the resource that the note comments on
     #[arg(long, value_name = "ID")]
     pub about: Option<String>,
 }
 
-/// A note that was written.
+/// A note, without its body.
 #[derive(Debug, Serialize)]
-pub struct NoteWritten {
+pub struct NoteSummary {
     pub id: Id<kind::Note>,
     pub studio: String,
     pub title: String,
@@ -48,14 +48,14 @@ pub struct NoteWritten {
 impl Action for CreateNote {
     const NAME: &'static str = "create_note";
     const COMMAND: (&'static str, &'static str) = ("note", "create");
-    type Touched = Touch<kind::Note, did::Create>;
-    type Output = NoteWritten;
+    type Touched = Touch<kind::Note, action_type::Create>;
+    type Output = NoteSummary;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let title = text::required_line("title", &self.title, text::LINE_MAX)?;
-        let body = text::body("body", &self.body, text::BODY_MAX)?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let title = text::check_required_line("title", &self.title, text::LINE_MAX)?;
+        let body = text::check_body("body", &self.body, text::BODY_MAX)?;
         let studio = studio(write, &self.studio)?;
-        let about_id = self.about.as_deref().map(|about| subject(write, about)).transpose()?;
+        let about_id = self.about.as_deref().map(|about| commented_resource(write, about)).transpose()?;
         let note = Note {
             id: write.new_id(),
             tenant_id: context.tenant,
@@ -74,20 +74,20 @@ impl Action for CreateNote {
         write.insert(&revision(context, write, &note))?;
         let resource = in_studio(&note, &studio.name);
         resource.register(context, write)?;
-        let written = NoteWritten { id: note.id, studio: studio.name, title: note.title, revision: 1 };
-        Ok(Done::changed(written, &resource, Touch::one(resource.clone())))
+        let written = NoteSummary { id: note.id, studio: studio.name, title: note.title, revision: 1 };
+        Ok(ActionOutcome::changed(written, &resource, Touch::one(resource.clone())))
     }
 }
 
-/// What a comment is about: anything that has an id, or a task's variant.
-fn subject(write: &mut Writer<'_>, text: &str) -> Result<Uuid> {
-    match write.anything(text)? {
+/// Resolves the resource that a note comments on: an id of any kind, or the variant of a task.
+fn commented_resource(write: &mut Writer<'_>, text: &str) -> Result<Uuid> {
+    match write.find_entry(text)? {
         Some(entry) if entry.deleted_at.is_some() => {
             Err(Rule::not_found(format!("{} {:?} was deleted", entry.kind, entry.display_path)).into())
         }
         Some(entry) => Ok(entry.id),
-        None => Err(Rule::not_found(format!("there is nothing called {text:?} to comment on"))
-            .hint("give the id of a resource, or a variant")
+        None => Err(Rule::not_found(format!("there is no resource {text:?} to comment on"))
+            .hint("use the id of a resource or the variant of a task")
             .into()),
     }
 }
@@ -106,19 +106,19 @@ fn revision(context: &Context, write: &Writer<'_>, note: &Note) -> NoteRevision 
     }
 }
 
-/// Change a note; its old text is kept as a revision
+/// Update a note; the old text stays as a revision
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateNote {
-    /// The note
+    /// Note to update
     pub note: Ref<kind::Note>,
-    /// A new title
+    /// New title
     #[arg(long)]
     pub title: Option<String>,
-    /// A new text (empty clears it)
+    /// New text (empty clears it)
     #[arg(long)]
     pub body: Option<String>,
-    /// Only when the note is at this revision
+    /// Fail unless the note is at this revision
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<i64>,
 }
@@ -126,10 +126,10 @@ pub struct UpdateNote {
 impl Action for UpdateNote {
     const NAME: &'static str = "update_note";
     const COMMAND: (&'static str, &'static str) = ("note", "update");
-    type Touched = Touch<kind::Note, did::Update>;
-    type Output = NoteWritten;
+    type Touched = Touch<kind::Note, action_type::Update>;
+    type Output = NoteSummary;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self { note, title, body, if_revision } = self;
         let before = locked::<Note>(write, note)?;
         if let Some(expected) = *if_revision
@@ -146,8 +146,8 @@ impl Action for UpdateNote {
             studio_id: note.studio_id,
             title: title
                 .as_ref()
-                .map_or(Ok(note.title), |title| text::required_line("title", title, text::LINE_MAX))?,
-            body: body.as_ref().map_or(Ok(note.body), |body| text::body("body", body, text::BODY_MAX))?,
+                .map_or(Ok(note.title), |title| text::check_required_line("title", title, text::LINE_MAX))?,
+            body: body.as_ref().map_or(Ok(note.body), |body| text::check_body("body", body, text::BODY_MAX))?,
             revision: note.revision,
             pinned: note.pinned,
             about_id: note.about_id,
@@ -165,32 +165,32 @@ impl Action for UpdateNote {
         }
         let resource = resource(write, &note)?;
         let studio = resource.path.split('/').next().unwrap_or_default().to_owned();
-        let written = NoteWritten { id: note.id, studio, title: note.title, revision: note.revision };
+        let written = NoteSummary { id: note.id, studio, title: note.title, revision: note.revision };
         if !changed {
-            return Ok(Done::unchanged(written));
+            return Ok(ActionOutcome::unchanged(written));
         }
-        write.rename(note.id, &resource.path)?;
-        Ok(Done::changed(written, &resource, Touch::one(resource.clone())))
+        write.update_display_path(note.id, &resource.path)?;
+        Ok(ActionOutcome::changed(written, &resource, Touch::one(resource.clone())))
     }
 }
 
-/// Say that you have read a note
+/// Confirm that you have read a note
 ///
-/// Reading again changes nothing until the note changes.
+/// Confirming the same revision again changes nothing.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ConfirmRead {
-    /// The note
+    /// Note that you have read
     pub note: Ref<kind::Note>,
 }
 
 impl Action for ConfirmRead {
     const NAME: &'static str = "confirm_read";
     const COMMAND: (&'static str, &'static str) = ("note", "confirm");
-    type Touched = Touch<kind::Confirmation, did::Confirm>;
+    type Touched = Touch<kind::Confirmation, action_type::Confirm>;
     type Output = Confirmation;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let note = locked::<Note>(write, &self.note)?;
         let earlier = write.row::<Confirmation>(
             "where tenant_id = ?1 and note_id = ?2 and actor_id = ?3",
@@ -198,7 +198,7 @@ impl Action for ConfirmRead {
         )?;
         let path = resource(write, &note)?.path;
         let confirmation = match earlier {
-            Some(earlier) if earlier.note_revision >= note.revision => return Ok(Done::unchanged(earlier)),
+            Some(earlier) if earlier.note_revision >= note.revision => return Ok(ActionOutcome::unchanged(earlier)),
             Some(earlier) => {
                 let confirmation = Confirmation { note_revision: note.revision, read_at: write.now, ..earlier };
                 write.update(&confirmation)?;
@@ -215,30 +215,30 @@ impl Action for ConfirmRead {
                     read_at: write.now,
                 };
                 write.insert(&confirmation)?;
-                Resource::inside(confirmation.id, note.studio_id, path.as_str()).register(context, write)?;
+                Resource::in_studio(confirmation.id, note.studio_id, path.as_str()).register(context, write)?;
                 confirmation
             }
         };
-        let resource = Resource::inside(confirmation.id, note.studio_id, path);
-        Ok(Done::changed(confirmation, &resource, Touch::one(resource.clone())))
+        let resource = Resource::in_studio(confirmation.id, note.studio_id, path);
+        Ok(ActionOutcome::changed(confirmation, &resource, Touch::one(resource.clone())))
     }
 }
 
-/// Mark a note as pinned
+/// Pin or unpin a note
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct PinNote {
-    /// The note
+    /// Note to pin
     pub note: Ref<kind::Note>,
-    /// Take it down again
+    /// Unpin the note
     #[arg(long)]
     #[serde(default)]
     pub off: bool,
 }
 
-/// A note's pin as it now stands.
+/// Whether a note is pinned now.
 #[derive(Debug, Serialize)]
-pub struct NotePinned {
+pub struct NotePin {
     pub id: Id<kind::Note>,
     pub pinned: bool,
 }
@@ -247,17 +247,17 @@ impl Action for PinNote {
     const NAME: &'static str = "pin_note";
     const CAPABILITY: &'static str = "pin";
     const COMMAND: (&'static str, &'static str) = ("note", "pin");
-    type Touched = Touch<kind::Note, did::Pin>;
-    type Output = NotePinned;
+    type Touched = Touch<kind::Note, action_type::Pin>;
+    type Output = NotePin;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let note = locked::<Note>(write, &self.note)?;
-        let pinned = NotePinned { id: note.id, pinned: !self.off };
+        let pinned = NotePin { id: note.id, pinned: !self.off };
         if note.pinned == pinned.pinned {
-            return Ok(Done::unchanged(pinned));
+            return Ok(ActionOutcome::unchanged(pinned));
         }
         write.post("update notes set pinned = ?3 where tenant_id = ?1 and id = ?2", params![note.id, pinned.pinned])?;
         let resource = resource(write, &note)?;
-        Ok(Done::changed(pinned, &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(pinned, &resource, Touch::one(resource.clone())))
     }
 }

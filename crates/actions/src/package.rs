@@ -3,42 +3,42 @@
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Error as Rule, Id, Ref, Variant, kind, words::Level};
+use trackway_domain::{Error as Rule, Id, Ref, Variant, enums::Level, kind};
 use trackway_store::{
     Writer, params,
     tables::{Package, Task},
 };
 
 use crate::{
-    action::{About, Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource, Subject},
     context::Context,
     error::Result,
     task::{
         lineage::refresh_items,
-        set::{live_task, resource},
+        set::{lock_task, resource},
     },
-    touched::{CreatedOrUpdated, Touch, did},
+    touched::{CreatedOrUpdated, Touch, action_type},
 };
 
-/// A pin.
+/// A role, and the version of a task that it uses.
 #[derive(Debug, Serialize)]
-pub struct Pinned {
+pub struct Pin {
     pub role: String,
     pub task_id: Id<kind::Task>,
     pub variant: Variant,
-    /// The version that was pinned before.
+    /// The previously pinned version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub was: Option<Variant>,
 }
 
-/// Pin the version of a task that a role uses
+/// Pin a role to a version of a task
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetPackage {
-    /// The role
+    /// Role that uses the version
     #[arg(long)]
     pub role: Ref<kind::Role>,
-    /// The version
+    /// Version to pin
     #[arg(long)]
     pub task: Ref<kind::Task>,
 }
@@ -46,18 +46,18 @@ pub struct SetPackage {
 impl Action for SetPackage {
     const NAME: &'static str = "set_package";
     const COMMAND: (&'static str, &'static str) = ("package", "set");
-    type Touched = (Touch<kind::Task, did::Pin>, CreatedOrUpdated<kind::Package>);
-    type Output = Pinned;
+    type Touched = (Touch<kind::Task, action_type::Pin>, CreatedOrUpdated<kind::Package>);
+    type Output = Pin;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         write.lock_catalog()?;
         let role = write.resolve(&self.role)?;
-        let task = live_task(write, &self.task)?;
+        let task = lock_task(write, &self.task)?;
         let name = role_name(write, role)?;
-        let before = pin(write, role, &task)?;
-        let pinned = |was| Pinned { role: name.clone(), task_id: task.id, variant: task.variant.clone(), was };
+        let before = find_pin(write, role, &task)?;
+        let pinned = |was| Pin { role: name.clone(), task_id: task.id, variant: task.variant.clone(), was };
         match before {
-            Some(package) if package.task_id == task.id => return Ok(Done::unchanged(pinned(None))),
+            Some(package) if package.task_id == task.id => return Ok(ActionOutcome::unchanged(pinned(None))),
             Some(package) => {
                 let was = write.one::<(Variant,)>(
                     "select variant from tasks where tenant_id = ?1 and id = ?2",
@@ -67,7 +67,7 @@ impl Action for SetPackage {
                 refresh_items(write, task.lineage_id)?;
                 let resource = resource(&task);
                 let touched = (Touch::one(resource.clone()), CreatedOrUpdated::updated(moved));
-                return Ok(Done::changed(pinned(was.map(|(was,)| was)), &resource, touched));
+                return Ok(ActionOutcome::changed(pinned(was.map(|(was,)| was)), &resource, touched));
             }
             None => {}
         }
@@ -87,12 +87,12 @@ impl Action for SetPackage {
         refresh_items(write, task.lineage_id)?;
         let resource = resource(&task);
         let touched = (Touch::one(resource.clone()), CreatedOrUpdated::created(created));
-        Ok(Done::changed(pinned(None), &resource, touched))
+        Ok(ActionOutcome::changed(pinned(None), &resource, touched))
     }
 }
 
 pub(crate) fn package_resource(id: Id<kind::Package>, role: &str, variant: impl Display) -> Resource<kind::Package> {
-    Resource::outside(id, format!("{role} uses {variant}"))
+    Resource::new(id, format!("{role} uses {variant}"))
 }
 
 fn role_name(write: &mut Writer<'_>, role: Id<kind::Role>) -> Result<String> {
@@ -100,8 +100,8 @@ fn role_name(write: &mut Writer<'_>, role: Id<kind::Role>) -> Result<String> {
     Ok(name.map(|(name,)| name).ok_or_else(|| Rule::not_found("there is no such role"))?)
 }
 
-/// The pin of a role in a task's lineage.
-fn pin(write: &mut Writer<'_>, role: Id<kind::Role>, task: &Task) -> Result<Option<Package>> {
+/// The package by which a role pins some version of the task.
+fn find_pin(write: &mut Writer<'_>, role: Id<kind::Role>, task: &Task) -> Result<Option<Package>> {
     Ok(write.row_locked::<Package>(
         "where tenant_id = ?1 and role_id = ?2 and lineage_id = ?3 and deleted_at is null",
         params![role, task.lineage_id],
@@ -111,15 +111,15 @@ fn pin(write: &mut Writer<'_>, role: Id<kind::Role>, task: &Task) -> Result<Opti
 fn move_pin(write: &mut Writer<'_>, package: &Package, role: &str, task: &Task) -> Result<Resource<kind::Package>> {
     write.update(&Package { task_id: task.id, updated_at: write.now, ..package.clone() })?;
     let resource = package_resource(package.id, role, &task.variant);
-    write.rename(package.id, &resource.path)?;
+    write.update_display_path(package.id, &resource.path)?;
     Ok(resource)
 }
 
-/// Unpin the version of a task that a role uses
+/// Remove a role's pin of a task
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct DeletePackage {
-    /// The role
+    /// Role whose pin to remove
     #[arg(long)]
     pub role: Ref<kind::Role>,
     /// Any version of the task
@@ -131,45 +131,45 @@ impl Action for DeletePackage {
     const NAME: &'static str = "delete_package";
     const CAPABILITY: &'static str = "delete";
     const COMMAND: (&'static str, &'static str) = ("package", "delete");
-    const REMOVES: bool = true;
-    type Touched = (Touch<kind::Task, did::Update>, Touch<kind::Package, did::Delete>);
-    type Output = Pinned;
+    const IS_DESTRUCTIVE: bool = true;
+    type Touched = (Touch<kind::Task, action_type::Update>, Touch<kind::Package, action_type::Delete>);
+    type Output = Pin;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         write.lock_catalog()?;
         let role = write.resolve(&self.role)?;
-        let task = live_task(write, &self.task)?;
+        let task = lock_task(write, &self.task)?;
         let name = role_name(write, role)?;
-        let package = pin(write, role, &task)?
+        let package = find_pin(write, role, &task)?
             .ok_or_else(|| Rule::not_found(format!("role {name} has no version of {} pinned", task.variant)))?;
         write.update(&Package { deleted_at: Some(write.now), ..package.clone() })?;
-        write.unregister(package.id)?;
+        write.mark_deleted(package.id)?;
         refresh_items(write, task.lineage_id)?;
         let pinned = write
             .row::<Task>("where tenant_id = ?1 and id = ?2", params![package.task_id])?
-            .ok_or_else(|| Rule::not_found("the pinned task is gone"))?;
+            .ok_or_else(|| Rule::not_found("the pinned task does not exist"))?;
         let resource = resource(&pinned);
         let unpinned = package_resource(package.id, &name, &pinned.variant);
-        let output = Pinned { role: name, task_id: pinned.id, variant: pinned.variant, was: None };
-        Ok(Done::changed(output, &resource, (Touch::one(resource.clone()), Touch::one(unpinned))))
+        let output = Pin { role: name, task_id: pinned.id, variant: pinned.variant, was: None };
+        Ok(ActionOutcome::changed(output, &resource, (Touch::one(resource.clone()), Touch::one(unpinned))))
     }
 }
 
-/// Move pins to newer versions, stopping before a bigger step than allowed
+/// Move pins to newer versions, up to the first replacement above the given level
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct UpgradePackages {
-    /// The biggest step to take
+    /// Highest replacement level to follow
     #[arg(long)]
     pub level: Level,
-    /// Only this role's pins
+    /// Move the pins of this role only
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
 }
 
 /// A pin that moved.
 #[derive(Debug, Serialize)]
-pub struct Moved {
+pub struct PinMove {
     pub role: String,
     pub from: Variant,
     pub to: Variant,
@@ -178,10 +178,10 @@ pub struct Moved {
 impl Action for UpgradePackages {
     const NAME: &'static str = "upgrade_packages";
     const COMMAND: (&'static str, &'static str) = ("package", "upgrade");
-    type Touched = (Touch<kind::Task, did::Pin>, Touch<kind::Package, did::Update>);
-    type Output = Vec<Moved>;
+    type Touched = (Touch<kind::Task, action_type::Pin>, Touch<kind::Package, action_type::Update>);
+    type Output = Vec<PinMove>;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         write.lock_catalog()?;
         let role = write.resolve_optional(self.role.as_ref())?;
         let pins = write.rows::<Package>("where tenant_id = ?1 and deleted_at is null order by id", &[])?;
@@ -197,16 +197,16 @@ impl Action for UpgradePackages {
                 continue;
             }
             let name = role_name(write, package.role_id)?;
-            let task = live_task(write, &Ref::from(to.id))?;
+            let task = lock_task(write, &Ref::from(to.id))?;
             packages.push(move_pin(write, &package, &name, &task)?);
             refresh_items(write, task.lineage_id)?;
-            moved.push(Moved { role: name, from: from.variant.clone(), to: to.variant.clone() });
+            moved.push(PinMove { role: name, from: from.variant.clone(), to: to.variant.clone() });
             tasks.push(resource(&task));
         }
         if tasks.is_empty() {
-            return Ok(Done::unchanged(moved));
+            return Ok(ActionOutcome::unchanged(moved));
         }
-        let about = tasks.iter().map(About::from).collect();
-        Ok(Done::changed_several(moved, about, (Touch::many(tasks), Touch::many(packages))))
+        let subjects = tasks.iter().map(Subject::from).collect();
+        Ok(ActionOutcome::changed_several(moved, subjects, (Touch::many(tasks), Touch::many(packages))))
     }
 }

@@ -1,55 +1,53 @@
-//! People.
-
 use serde::Deserialize;
 use trackway_domain::{Id, Patch, kind, patch::UNSET, text};
 use trackway_store::{Writer, params, tables::Person};
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
-    definition::{Stands, about, definition, save, stands},
+    definition::{UpsertResult, definition, outcome_without_touch, save, subject},
     error::Result,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
 definition!(Person, kind::Person, handle);
 
-/// Enter a person, or change what is given of one
+/// Create or update a person
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetPerson {
-    /// Their handle
+    /// Handle of the person
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME_PATTERN))]
     pub handle: String,
-    /// Their name
+    /// Name for people to read
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub name: Patch<String>,
     #[arg(skip)]
     #[serde(skip)]
-    newcomer: Option<Id<kind::Person>>,
+    chosen_id: Option<Id<kind::Person>>,
 }
 
 impl SetPerson {
-    /// Someone who enters themselves, so that their id must be known before.
-    pub(crate) fn newcomer(id: Id<kind::Person>, handle: &str) -> Self {
-        Self { handle: handle.to_owned(), name: Patch::Unset, newcomer: Some(id) }
+    /// Registers the calling person. The context already carries their id, so a new row must use it.
+    pub(crate) fn self_registering(id: Id<kind::Person>, handle: &str) -> Self {
+        Self { handle: handle.to_owned(), name: Patch::Unset, chosen_id: Some(id) }
     }
 }
 
 impl Action for SetPerson {
     const NAME: &'static str = "set_person";
     const COMMAND: (&'static str, &'static str) = ("person", "set");
-    type Touched = Nothing;
-    type Output = Stands<Person>;
+    type Touched = NoTouches;
+    type Output = UpsertResult<Person>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let Self { handle, name, newcomer } = self;
-        let handle = text::name("handle", handle)?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let Self { handle, name, chosen_id } = self;
+        let handle = text::check_name("handle", handle)?;
         let before = write
             .row_locked::<Person>("where tenant_id = ?1 and handle = ?2 and deleted_at is null", params![handle])?;
-        let id = newcomer.unwrap_or_else(|| write.new_id());
+        let id = chosen_id.unwrap_or_else(|| write.new_id());
         let person = before.clone().unwrap_or_else(|| new(context, write, id, handle));
         let person = Person {
             id: person.id,
@@ -61,8 +59,8 @@ impl Action for SetPerson {
             deleted_at: person.deleted_at,
         };
         let (person, saved) = save(context, write, before.as_ref(), person)?;
-        let subject = about(&person);
-        stands!(person, saved, subject)
+        let subject = subject(&person);
+        outcome_without_touch!(person, saved, subject)
     }
 }
 

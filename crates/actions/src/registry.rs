@@ -1,4 +1,4 @@
-//! Every action there is, for the doors to read.
+//! The list of all actions. Every interface (command line, HTTP, MCP) reads it.
 
 use serde_json::Value;
 use trackway_domain::{
@@ -51,78 +51,78 @@ use crate::{
     workspace::SetWorkspace,
 };
 
-/// Whether an action is done, or only shown.
+/// Whether to commit an action, or to roll it back and only return its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Execute,
-    Rehearse,
+    DryRun,
 }
 
-/// An action as the doors see it.
+/// An action's metadata and entry points, independent of its type.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct ActionEntry {
     pub name: &'static str,
     pub capability: &'static str,
     pub command: (&'static str, &'static str),
     pub alias: Option<&'static str>,
     pub long_text: Option<LongText>,
-    pub removes: bool,
+    pub is_destructive: bool,
     pub touches: fn() -> Vec<(ResourceType, ActionType)>,
-    /// The JSON schema of its input; the description is its doc comment.
+    /// JSON schema of the action's fields. Its description is the doc comment of the action's type.
     pub schema: fn() -> schemars::Schema,
-    /// Adds its flags to a command.
+    /// Adds the action's flags to a command.
     pub arguments: fn(clap::Command) -> clap::Command,
-    /// Executes it with flags, and with the text that was read for it.
+    /// Executes the action with flags, and with the text that the command line read for `long_text`.
     pub with_matches: fn(&Core, &Context, &clap::ArgMatches, Option<&str>, Mode) -> Result<Value>,
-    /// Executes it with a JSON body.
+    /// Executes the action with a JSON body.
     pub with_json: fn(&Core, &Context, Value, Mode) -> Result<Value>,
 }
 
-const fn entry<A: Action>() -> Entry {
-    Entry {
+const fn action_entry<A: Action>() -> ActionEntry {
+    ActionEntry {
         name: A::NAME,
         capability: A::CAPABILITY,
         command: A::COMMAND,
         alias: A::ALIAS,
         long_text: A::LONG_TEXT,
-        removes: A::REMOVES,
-        touches: A::Touched::declared,
+        is_destructive: A::IS_DESTRUCTIVE,
+        touches: A::Touched::declared_touches,
         schema: || schemars::SchemaGenerator::default().into_root_schema_for::<A>(),
         arguments: A::augment_args,
         with_matches: |core, context, matches, text, mode| {
             let mut action = A::from_arg_matches(matches).map_err(|error| Rule::usage(error.to_string()))?;
             if let Some(text) = text {
-                action.put_text(text.to_owned());
+                action.set_long_text(text.to_owned());
             }
-            run(core, context, &action, mode)
+            execute_all_parts(core, context, &action, mode)
         },
         with_json: |core, context, input, mode| {
             let action: A =
                 serde_json::from_value(input).map_err(|error| Rule::usage(format!("{}: {error}", A::NAME)))?;
-            run(core, context, &action, mode)
+            execute_all_parts(core, context, &action, mode)
         },
     }
 }
 
-fn run<A: Action>(core: &Core, context: &Context, action: &A, mode: Mode) -> Result<Value> {
-    let part = |action: &A| match mode {
+fn execute_all_parts<A: Action>(core: &Core, context: &Context, action: &A, mode: Mode) -> Result<Value> {
+    let execute_part = |action: &A| match mode {
         Mode::Execute => core.execute(context, action),
-        Mode::Rehearse => core.rehearse(context, action),
+        Mode::DryRun => core.dry_run(context, action),
     };
-    let mut output = part(action)?;
-    let mut rest = action.rest(&output);
-    while let Some(action) = rest {
-        let next = part(&action)?;
-        rest = action.rest(&next);
-        output = A::together(output, next);
+    let mut output = execute_part(action)?;
+    let mut next_part = action.next_part(&output);
+    while let Some(action) = next_part {
+        let next = execute_part(&action)?;
+        next_part = action.next_part(&next);
+        output = A::merge_outputs(output, next);
     }
     Ok(serde_json::to_value(output).map_err(|error| Rule::usage(error.to_string()))?)
 }
 
 macro_rules! actions {
     ($($action:ty),* $(,)?) => {
-        /// Every action. One that is not listed here does not exist for any door.
-        pub const ACTIONS: &[Entry] = &[$(entry::<$action>()),*];
+        /// All actions. No interface offers an action that is not listed here.
+        pub const ACTIONS: &[ActionEntry] = &[$(action_entry::<$action>()),*];
     };
 }
 
@@ -218,8 +218,7 @@ actions![
     UnrelateStickies,
 ];
 
-/// The action of a name.
-pub fn named(name: &str) -> Option<&'static Entry> {
+pub fn find_action(name: &str) -> Option<&'static ActionEntry> {
     ACTIONS.iter().find(|entry| entry.name == name)
 }
 
@@ -232,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_action_is_in_exactly_one_list() {
+    fn every_action_is_in_exactly_one_capability_list() {
         for action in ACTIONS {
             let lists = capability::TABLE.iter().filter(|(_, names)| names.contains(&action.capability)).count();
             assert_eq!(lists, 1, "{}", action.name);

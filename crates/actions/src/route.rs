@@ -1,51 +1,51 @@
-//! Routes: which messages are work for which task.
+//! Routes: a message with a certain tag queues a certain task.
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Id, Patch, Ref, Variant, kind, patch::UNSET, text};
 use trackway_store::{
     Writer,
-    display::RouteShown,
+    display::RouteRow,
     params,
-    queue::{ROLE_OF_ROUTED_ITEM, resolved},
+    queue::{ROLE_OF_ROUTED_ITEM, version_to_run},
     row,
     tables::Route,
 };
 
 use crate::{
-    action::{Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource},
     context::Context,
     error::Result,
     touched::CreatedOrUpdated,
 };
 
-/// Make messages with a tag work for a task, or change where such work is done
+/// Create or update a route: queue a task for every message with a tag
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetRoute {
-    /// The tag of the messages
+    /// Tag of the messages
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub tag: String,
-    /// Only messages in this role
+    /// Role of the messages: the route ignores messages in other roles
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// The task that is queued for each of them
+    /// Task to queue for each message
     #[arg(long)]
     pub task: Ref<kind::Task>,
-    /// The workspace it is worked in (the task's, when it is not said)
+    /// Workspace of the queued task [default: the task's]
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub workspace: Patch<Ref<kind::Workspace>>,
-    /// Run exactly this version, not the pin of the role or the current version
+    /// Run exactly this version of the task, instead of the role's pinned version or the current version
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     pub exact: Option<bool>,
 }
 
-/// A route as it now stands, and whether this made it.
+/// The route after the change, and whether it is new.
 #[derive(Debug, Serialize)]
-pub struct RouteSet {
+pub struct SetRouteResult {
     #[serde(flatten)]
-    pub route: RouteShown,
+    pub route: RouteRow,
     pub new: bool,
 }
 
@@ -53,11 +53,11 @@ impl Action for SetRoute {
     const NAME: &'static str = "set_route";
     const COMMAND: (&'static str, &'static str) = ("route", "set");
     type Touched = CreatedOrUpdated<kind::Route>;
-    type Output = RouteSet;
+    type Output = SetRouteResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self { tag, role, task, workspace, exact } = self;
-        let tag = text::required_line("tag", tag, text::LINE_MAX)?;
+        let tag = text::check_required_line("tag", tag, text::LINE_MAX)?;
         let role_id = write.resolve_optional(role.as_ref())?;
         let task_id = write.resolve(task)?;
         let before = write.row_locked::<Route>(
@@ -91,15 +91,18 @@ impl Action for SetRoute {
             deleted_at: route.deleted_at,
         };
         if before.as_ref() == Some(&route) {
-            return Ok(Done::unchanged(RouteSet { route: write.shown_by_id("o", route.id)?, new: false }));
+            return Ok(ActionOutcome::unchanged(SetRouteResult {
+                route: write.display_row_by_id("o", route.id)?,
+                new: false,
+            }));
         }
         route.updated_at = write.now;
         match before {
             None => write.insert(&route)?,
             Some(_) => write.update(&route)?,
         }
-        let shown = write.shown_by_id::<RouteShown>("o", route.id)?;
-        let resource = Resource::outside(route.id, path(&shown));
+        let shown = write.display_row_by_id::<RouteRow>("o", route.id)?;
+        let resource = Resource::new(route.id, path(&shown));
         let new = before.is_none();
         let touched = if new {
             resource.register(context, write)?;
@@ -107,40 +110,40 @@ impl Action for SetRoute {
         } else {
             CreatedOrUpdated::updated(resource.clone())
         };
-        Ok(Done::changed(RouteSet { route: shown, new }, &resource, touched))
+        Ok(ActionOutcome::changed(SetRouteResult { route: shown, new }, &resource, touched))
     }
 }
 
-fn path(shown: &RouteShown) -> String {
+fn path(shown: &RouteRow) -> String {
     let role = shown.role.as_ref().map(|role| format!(" of {role}")).unwrap_or_default();
     format!("{}{role} to {}", shown.route.tag, shown.task)
 }
 
-/// A task that a message is work for.
+/// A task to queue for a message.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
     pub task: Id<kind::Task>,
     pub role: Option<Id<kind::Role>>,
     pub workspace: Option<Id<kind::Workspace>>,
-    /// The route that leads there, unless the message was sent there.
+    /// The route that applies, or none if the message was sent to the task itself.
     pub route: Option<Id<kind::Route>>,
-    /// Whether exactly this version is run.
+    /// True if exactly this version of the task must run.
     pub exact: bool,
-    /// The variant, if no version of the task is live.
-    pub without_version: Option<Variant>,
+    /// The task's variant, if no version of the task is live.
+    pub variant_without_live_version: Option<Variant>,
 }
 
-/// Where a route leads, and whom.
+/// A route for a tag, with its destination.
 #[derive(Debug, Clone)]
-pub(crate) struct Way {
+pub(crate) struct MatchingRoute {
     pub route: Id<kind::Route>,
-    /// Only messages in this role.
-    pub only: Option<Id<kind::Role>>,
+    /// The route applies only to messages in this role.
+    pub required_role: Option<Id<kind::Role>>,
     pub to: Destination,
 }
 
 row! {
-    /// A route, and whether a version of its task is live.
+    /// A route with its task, and whether any version of the task is live.
     pub struct RouteOfTag {
         id: Id<kind::Route>,
         only: Option<Id<kind::Role>>,
@@ -153,28 +156,28 @@ row! {
     }
 }
 
-/// The routes of a tag.
-pub(crate) fn ways(write: &mut Writer<'_>, tag: &str) -> Result<Vec<Way>> {
-    write.share_live_versions()?;
+/// The routes for messages with this tag.
+pub(crate) fn routes_for_tag(write: &mut Writer<'_>, tag: &str) -> Result<Vec<MatchingRoute>> {
+    write.lock_live_versions_shared()?;
     let found = write.query::<RouteOfTag>(
         &format!(
             "select o.id, o.role_id, t.id, t.variant, {ROLE_OF_ROUTED_ITEM}, coalesce(o.workspace_id, t.workspace_id), o.exact, {} is not null
              from routes o join tasks t on t.id = o.task_id where o.tenant_id = ?1 and o.tag = ?2 and o.deleted_at is null",
-            resolved("o.task_id", ROLE_OF_ROUTED_ITEM, "o.exact")
+            version_to_run("o.task_id", ROLE_OF_ROUTED_ITEM, "o.exact")
         ),
         params![tag],
     )?;
-    let way = |route: RouteOfTag| Way {
+    let matching_route = |route: RouteOfTag| MatchingRoute {
         route: route.id,
-        only: route.only,
+        required_role: route.only,
         to: Destination {
             task: route.task_id,
             role: route.role,
             workspace: route.workspace,
             route: Some(route.id),
             exact: route.exact,
-            without_version: (!route.is_live).then_some(route.variant),
+            variant_without_live_version: (!route.is_live).then_some(route.variant),
         },
     };
-    Ok(found.into_iter().map(way).collect())
+    Ok(found.into_iter().map(matching_route).collect())
 }

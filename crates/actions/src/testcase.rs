@@ -1,24 +1,24 @@
-//! Test cases: the results of a try, said one by one or read from a report.
+//! Test cases: test results, recorded one by one or imported from a test runner's report.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use trackway_domain::{
-    Error as Rule, Id, Patch, Ref, Time, field, junit, kind, patch::UNSET, sentence, spawn, text, words::TestcaseStatus,
+    Error as Rule, Id, Patch, Ref, Time, enums::TestcaseStatus, field, junit, kind, patch::UNSET, sentence, spawn, text,
 };
 use trackway_store::{
     Writer, params,
-    tables::{Registered, Testcase},
+    tables::{NewRegistryEntry, Testcase},
 };
 
 use crate::{
-    action::{About, Action, Done, LongText, Resource},
+    action::{Action, ActionOutcome, LongText, Resource, Subject},
     context::Context,
-    definition::{Definition, Stands, about, resource, save, touched},
+    definition::{Definition, UpsertResult, outcome_with_touch, resource, save, subject},
     error::Result,
     experiment,
-    message::OfRun,
-    touched::{CreatedOrUpdated, Touch, did},
+    message::RunDefaults,
+    touched::{CreatedOrUpdated, Touch, action_type},
 };
 
 impl Definition for Testcase {
@@ -32,47 +32,47 @@ impl Definition for Testcase {
         self.title.clone()
     }
 
-    /// It says when it was first told, and the log the rest.
+    /// Does nothing: a test case has only a creation time. The event log has the times of later changes.
     fn set_updated(&mut self, _: Time) {}
 }
 
-/// Record the result of a test, or change what is given of one
+/// Create or update a test case
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetTestcase {
-    /// The test case (a new one, when left out)
+    /// Test case to update [default: a new one]
     pub testcase: Option<Ref<kind::Testcase>>,
-    /// What is tested; a new one needs it
+    /// Title: what is tested (required for a new test case)
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub title: Option<String>,
-    /// How it went (TODO for a new one, when it is not said)
+    /// Result of the test [default for a new test case: TODO]
     #[arg(long)]
     pub status: Option<TestcaseStatus>,
-    /// What went wrong
+    /// Error message of a failed test
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
     pub error: Patch<String>,
-    /// The file it stands in
+    /// File that contains the test
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::PATH_MAX))]
     pub file: Patch<String>,
-    /// The line it stands at
+    /// Line of the test in its file, from 1
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "NUMBER")]
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub line: Patch<i64>,
-    /// How long it took, in seconds
+    /// Duration of the test in seconds
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "SECONDS")]
     #[serde(default)]
     pub duration: Patch<f64>,
-    /// The experiment it is a result of
+    /// Experiment that the test belongs to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub experiment: Patch<Ref<kind::Experiment>>,
-    /// The role it was tested in (the run's, for a new one)
+    /// Role that the test ran in [default for a new test case: the run's]
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub role: Patch<Ref<kind::Role>>,
@@ -83,18 +83,17 @@ impl Action for SetTestcase {
     const COMMAND: (&'static str, &'static str) = ("testcase", "set");
     const ALIAS: Option<&'static str> = Some("create");
     type Touched = CreatedOrUpdated<kind::Testcase>;
-    type Output = Stands<Testcase>;
+    type Output = UpsertResult<Testcase>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self { testcase, title, status, error, file, line, duration, experiment, role } = self;
         let before = testcase.as_ref().map(|reference| find(write, reference)).transpose()?;
-        let title = title.as_deref().map(|title| text::required_line("title", title, text::LINE_MAX)).transpose()?;
+        let title =
+            title.as_deref().map(|title| text::check_required_line("title", title, text::LINE_MAX)).transpose()?;
         let testcase = match (&before, &title) {
             (Some(before), _) => before.clone(),
             (None, None) => {
-                return Err(Rule::usage("a new test case needs a title")
-                    .hint(sentence!["give it ", field!(title)])
-                    .into());
+                return Err(Rule::usage("a new test case needs a title").hint(sentence!["add ", field!(title)]).into());
             }
             (None, Some(_)) => Testcase {
                 id: write.new_id(),
@@ -106,7 +105,7 @@ impl Action for SetTestcase {
                 line: None,
                 duration_ms: None,
                 experiment_id: None,
-                role_id: OfRun::of(context, write)?.role,
+                role_id: RunDefaults::of(context, write)?.role,
                 created_at: write.now,
                 report_digest: None,
                 report_place: None,
@@ -123,7 +122,7 @@ impl Action for SetTestcase {
             duration_ms: duration.clone().try_map(milliseconds)?.apply(testcase.duration_ms),
             experiment_id: experiment
                 .clone()
-                .try_map(|reference| experiment::live(write, &reference).map(|experiment| experiment.id))?
+                .try_map(|reference| experiment::locked_experiment(write, &reference).map(|experiment| experiment.id))?
                 .apply(testcase.experiment_id),
             role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(testcase.role_id),
             created_at: testcase.created_at,
@@ -131,26 +130,28 @@ impl Action for SetTestcase {
             report_place: testcase.report_place,
         };
         let (testcase, saved) = save(context, write, before.as_ref(), testcase)?;
-        Ok(touched(testcase, saved))
+        Ok(outcome_with_touch(testcase, saved))
     }
 }
 
 fn positive(line: i64) -> Result<i64> {
     if line < 1 {
-        return Err(Rule::usage(format!("lines are counted from 1, not {line}")).into());
+        return Err(Rule::usage(format!("invalid line {line}: lines are numbered from 1")).into());
     }
     Ok(line)
 }
 
 fn milliseconds(seconds: f64) -> Result<i64> {
     if !(0.0..1e12).contains(&seconds) {
-        return Err(Rule::usage(format!("{seconds} is not a duration in seconds")).into());
+        return Err(
+            Rule::usage(format!("invalid duration {seconds}: it must be a number of seconds, 0 or more")).into()
+        );
     }
-    #[expect(clippy::cast_possible_truncation, reason = "the range was looked at")]
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked above")]
     Ok((seconds * 1_000.0).round() as i64)
 }
 
-/// What a report is known by: its text, and what its results belong to.
+/// Identifies an imported report by its text and by the run, experiment and role that its results belong to.
 fn digest(
     report: &str,
     run: Option<Id<kind::Run>>,
@@ -158,8 +159,8 @@ fn digest(
     role: Option<Id<kind::Role>>,
 ) -> String {
     let mut digest = Sha256::new_with_prefix(report.as_bytes());
-    for place in [run.map(Id::uuid), experiment.map(Id::uuid), role.map(Id::uuid)] {
-        digest.update(place.unwrap_or_default().as_bytes());
+    for id in [run.map(Id::uuid), experiment.map(Id::uuid), role.map(Id::uuid)] {
+        digest.update(id.unwrap_or_default().as_bytes());
     }
     spawn::hex(&digest.finalize())
 }
@@ -171,31 +172,32 @@ fn find(write: &mut Writer<'_>, reference: &Ref<kind::Testcase>) -> Result<Testc
         .ok_or_else(|| Rule::not_found(format!("there is no testcase {reference:?}")))?)
 }
 
-/// Record the results in a report of a test runner, all or none
+/// Import all results from a report of a test runner
 ///
-/// The same report again, in the same run and for the same experiment and role, adds nothing.
+/// If any result is invalid, nothing is imported. Importing the same report again, in the same run and for the same
+/// experiment and role, changes nothing.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ImportTestcases {
-    /// The report, as junit.xml, to 20,000,000 bytes
+    /// Report file in junit.xml format (at most 20,000,000 bytes)
     #[arg(value_name = "FILE")]
     pub junit: String,
-    /// The experiment they are results of
+    /// Experiment that the results belong to
     #[arg(long)]
     pub experiment: Option<Ref<kind::Experiment>>,
-    /// The role they were tested in (the run's, when it is not said)
+    /// Role that the tests ran in [default: the run's]
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
 }
 
-/// How many results were recorded.
+/// The numbers of imported results.
 #[derive(Debug, Default, Serialize)]
 pub struct ImportedTestcases {
     pub imported: i64,
     pub ok: i64,
     pub ko: i64,
     pub todo: i64,
-    /// Whether the report had been recorded before: then nothing was.
+    /// True if the report was already imported. Then nothing was imported again.
     pub duplicate: bool,
 }
 
@@ -203,21 +205,22 @@ impl Action for ImportTestcases {
     const NAME: &'static str = "import_testcases";
     const COMMAND: (&'static str, &'static str) = ("testcase", "import");
     const LONG_TEXT: Option<LongText> = Some(LongText::File { field: "junit", bytes_max: junit::REPORT_MAX as u64 });
-    type Touched = Touch<kind::Testcase, did::Create>;
+    type Touched = Touch<kind::Testcase, action_type::Create>;
     type Output = ImportedTestcases;
 
-    fn put_text(&mut self, text: String) {
+    fn set_long_text(&mut self, text: String) {
         self.junit = text;
     }
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let experiment = self.experiment.as_ref().map(|reference| experiment::live(write, reference)).transpose()?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let experiment =
+            self.experiment.as_ref().map(|reference| experiment::locked_experiment(write, reference)).transpose()?;
         let role_id = match write.resolve_optional(self.role.as_ref())? {
             Some(role) => Some(role),
-            None => OfRun::of(context, write)?.role,
+            None => RunDefaults::of(context, write)?.role,
         };
         let mut counts = ImportedTestcases::default();
-        let cases = junit::cases(&self.junit)?;
+        let cases = junit::parse_cases(&self.junit)?;
         let experiment_id = experiment.as_ref().map(|experiment| experiment.id);
         let digest = digest(&self.junit, context.run, experiment_id, role_id);
         let known = write.one::<(i64,)>(
@@ -226,10 +229,10 @@ impl Action for ImportTestcases {
         )?;
         if known.is_some() {
             counts.duplicate = true;
-            return Ok(Done::unchanged(counts));
+            return Ok(ActionOutcome::unchanged(counts));
         }
         let mut testcases = Vec::with_capacity(cases.len());
-        for (case, place) in cases.into_iter().zip(1..) {
+        for (case, position) in cases.into_iter().zip(1..) {
             counts.imported += 1;
             match case.status {
                 TestcaseStatus::Ok => counts.ok += 1,
@@ -249,24 +252,24 @@ impl Action for ImportTestcases {
                 role_id,
                 created_at: write.now,
                 report_digest: Some(digest.clone()),
-                report_place: Some(place),
+                report_place: Some(position),
             });
         }
         if counts.imported == 0 {
-            return Ok(Done::unchanged(counts));
+            return Ok(ActionOutcome::unchanged(counts));
         }
         write.insert_all(&testcases)?;
         let resources: Vec<_> = testcases.iter().map(resource).collect();
         let entries: Vec<_> = resources
             .iter()
-            .map(|resource| Registered::new(write, context.actor.id(), resource.id, &resource.path))
+            .map(|resource| NewRegistryEntry::new(write, context.actor.id(), resource.id, &resource.path))
             .collect();
         write.insert_all(&entries)?;
         let subject = match &experiment {
-            Some(experiment) => about(experiment),
-            None => About::from(&Resource::<kind::Tenant>::outside(context.tenant, "test cases")),
+            Some(experiment) => subject(experiment),
+            None => Subject::from(&Resource::<kind::Tenant>::new(context.tenant, "test cases")),
         };
         let detail = json!(counts);
-        Ok(Done::changed(counts, subject, Touch::many(resources)).with_detail(detail))
+        Ok(ActionOutcome::changed(counts, subject, Touch::many(resources)).with_detail(detail))
     }
 }

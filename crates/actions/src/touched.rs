@@ -1,4 +1,4 @@
-//! What an action touches, as part of its type. An action that touches nothing says [`Nothing`].
+//! The touches of an action, as part of its type. An action without touches declares [`NoTouches`].
 
 use std::marker::PhantomData;
 
@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use crate::action::Resource;
 
-/// A touch that is about to be recorded.
+/// A touch to be recorded.
 #[derive(Debug, Clone)]
-pub struct Recorded {
+pub struct TouchRecord {
     pub resource_type: ResourceType,
     pub resource_id: Uuid,
     pub studio: Option<Id<Studio>>,
@@ -20,28 +20,28 @@ pub struct Recorded {
     pub path: String,
 }
 
-/// What an action touched. Its declaration is also the documentation.
+/// The touches of an executed action.
 pub trait Touched {
-    /// Every pair of resource and action type that can come out.
-    fn declared() -> Vec<(ResourceType, ActionType)>;
-    fn recorded(self) -> Vec<Recorded>;
+    /// All pairs of resource type and action type that the action may record. The documentation lists them.
+    fn declared_touches() -> Vec<(ResourceType, ActionType)>;
+    fn into_records(self) -> Vec<TouchRecord>;
 }
 
-/// An action that touches no resource.
+/// The touches of an action that touches no resource.
 #[derive(Debug, Clone, Copy)]
-pub struct Nothing;
+pub struct NoTouches;
 
-impl Touched for Nothing {
-    fn declared() -> Vec<(ResourceType, ActionType)> {
+impl Touched for NoTouches {
+    fn declared_touches() -> Vec<(ResourceType, ActionType)> {
         Vec::new()
     }
 
-    fn recorded(self) -> Vec<Recorded> {
+    fn into_records(self) -> Vec<TouchRecord> {
         Vec::new()
     }
 }
 
-/// Resources of kind `K` to which `A` was done: none, one or many.
+/// Touches of type `A` on any number of resources of kind `K`.
 #[derive(Debug)]
 pub struct Touch<K, A> {
     resources: Vec<Resource<K>>,
@@ -62,13 +62,13 @@ impl<K, A> Touch<K, A> {
     }
 }
 
-impl<K: Touchable, A: Did> Touched for Touch<K, A> {
-    fn declared() -> Vec<(ResourceType, ActionType)> {
+impl<K: Touchable, A: TouchAction> Touched for Touch<K, A> {
+    fn declared_touches() -> Vec<(ResourceType, ActionType)> {
         vec![(K::RESOURCE, A::ACTION)]
     }
 
-    fn recorded(self) -> Vec<Recorded> {
-        let record = |resource: Resource<K>| Recorded {
+    fn into_records(self) -> Vec<TouchRecord> {
+        let record = |resource: Resource<K>| TouchRecord {
             resource_type: K::RESOURCE,
             resource_id: resource.id.uuid(),
             studio: resource.studio,
@@ -80,20 +80,20 @@ impl<K: Touchable, A: Did> Touched for Touch<K, A> {
 }
 
 impl<A: Touched, B: Touched> Touched for (A, B) {
-    fn declared() -> Vec<(ResourceType, ActionType)> {
-        [A::declared(), B::declared()].concat()
+    fn declared_touches() -> Vec<(ResourceType, ActionType)> {
+        [A::declared_touches(), B::declared_touches()].concat()
     }
 
-    fn recorded(self) -> Vec<Recorded> {
-        [self.0.recorded(), self.1.recorded()].concat()
+    fn into_records(self) -> Vec<TouchRecord> {
+        [self.0.into_records(), self.1.into_records()].concat()
     }
 }
 
-/// The resource of a `set`: created, or updated.
+/// The touch of an action that creates or updates a resource.
 #[derive(Debug)]
 pub struct CreatedOrUpdated<K> {
-    created: Touch<K, did::Create>,
-    updated: Touch<K, did::Update>,
+    created: Touch<K, action_type::Create>,
+    updated: Touch<K, action_type::Update>,
 }
 
 impl<K> CreatedOrUpdated<K> {
@@ -107,35 +107,35 @@ impl<K> CreatedOrUpdated<K> {
 }
 
 impl<K: Touchable> Touched for CreatedOrUpdated<K> {
-    fn declared() -> Vec<(ResourceType, ActionType)> {
-        <(Touch<K, did::Create>, Touch<K, did::Update>)>::declared()
+    fn declared_touches() -> Vec<(ResourceType, ActionType)> {
+        <(Touch<K, action_type::Create>, Touch<K, action_type::Update>)>::declared_touches()
     }
 
-    fn recorded(self) -> Vec<Recorded> {
-        (self.created, self.updated).recorded()
+    fn into_records(self) -> Vec<TouchRecord> {
+        (self.created, self.updated).into_records()
     }
 }
 
-/// A kind of deed, as a type.
-pub trait Did: 'static {
+/// An [`ActionType`] as a type.
+pub trait TouchAction: 'static {
     const ACTION: ActionType;
 }
 
-/// The deeds, a marker each.
-pub mod did {
-    use super::{ActionType, Did};
+/// One marker type for each [`ActionType`] of a touch.
+pub mod action_type {
+    use super::{ActionType, TouchAction};
 
-    macro_rules! deeds {
+    macro_rules! touch_actions {
         ($($name:ident),* $(,)?) => {
             $(
                 #[derive(Debug, Clone, Copy)]
                 pub enum $name {}
-                impl Did for $name {
+                impl TouchAction for $name {
                     const ACTION: ActionType = ActionType::$name;
                 }
             )*
         };
     }
 
-    deeds!(Create, Update, Delete, AddOption, Vote, Confirm, Commit, Close, Send, Pin, Archive, Report);
+    touch_actions!(Create, Update, Delete, AddOption, Vote, Confirm, Commit, Close, Send, Pin, Archive, Report);
 }

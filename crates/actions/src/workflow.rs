@@ -1,42 +1,42 @@
-//! Workflows: the owners of variants.
+//! Workflows, which own task variants.
 
 use serde::Deserialize;
 use trackway_domain::{Patch, Ref, kind, patch::UNSET, text};
-use trackway_store::{Writer, display::WorkflowShown, params, tables::Workflow};
+use trackway_store::{Writer, display::WorkflowRow, params, tables::Workflow};
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
-    definition::{Stands, about, definition, save, stands},
+    definition::{UpsertResult, definition, outcome_without_touch, save, subject},
     error::Result,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
 definition!(Workflow, kind::Workflow, name);
 
-/// Define a workflow, or change what is given of one
+/// Create or update a workflow
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetWorkflow {
-    /// Its name
+    /// Name of the workflow
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME_PATTERN))]
     pub name: String,
-    /// What people call it
+    /// Title
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub title: Patch<String>,
-    /// What it is for
+    /// Description: what the workflow is for
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
     pub description: Patch<String>,
-    /// The role that works it
+    /// Role that works on the workflow's tasks
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub role: Patch<Ref<kind::Role>>,
-    /// Anything else worth knowing
+    /// Notes
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
@@ -44,7 +44,7 @@ pub struct SetWorkflow {
 }
 
 impl SetWorkflow {
-    /// Says nothing of a workflow but its name.
+    /// The action that creates a workflow with only a name.
     pub(crate) fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -59,12 +59,12 @@ impl SetWorkflow {
 impl Action for SetWorkflow {
     const NAME: &'static str = "set_workflow";
     const COMMAND: (&'static str, &'static str) = ("workflow", "set");
-    type Touched = Nothing;
-    type Output = Stands<WorkflowShown>;
+    type Touched = NoTouches;
+    type Output = UpsertResult<WorkflowRow>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self { name, title, description, role, notes } = self;
-        let name = text::name("workflow name", name)?;
+        let name = text::check_name("workflow name", name)?;
         let before =
             write.row_locked::<Workflow>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
         let workflow = before.clone().unwrap_or_else(|| Workflow {
@@ -92,8 +92,8 @@ impl Action for SetWorkflow {
             deleted_at: workflow.deleted_at,
         };
         let (workflow, saved) = save(context, write, before.as_ref(), workflow)?;
-        let subject = about(&workflow);
-        let shown = write.shown_by_id::<WorkflowShown>("w", workflow.id)?;
-        stands!(shown, saved, subject)
+        let subject = subject(&workflow);
+        let shown = write.display_row_by_id::<WorkflowRow>("w", workflow.id)?;
+        outcome_without_touch!(shown, saved, subject)
     }
 }

@@ -1,4 +1,4 @@
-//! Workspaces: places where work happens.
+//! Workspaces: the directories in which runs work.
 
 use serde::Deserialize;
 use trackway_domain::{
@@ -9,44 +9,44 @@ use trackway_domain::{
 use trackway_store::{Writer, params, tables::Workspace};
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
-    definition::{Stands, about, definition, save, stands},
+    definition::{UpsertResult, definition, outcome_without_touch, save, subject},
     error::Result,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
 definition!(Workspace, kind::Workspace, name);
 
-/// Define a workspace, or change what is given of one
+/// Create or update a workspace
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetWorkspace {
-    /// Its name
+    /// Name of the workspace
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME_PATTERN))]
     pub name: String,
-    /// Its directory
+    /// Directory of the workspace
     #[arg(long = "dir", default_value = UNSET, hide_default_value = true, value_name = "DIR")]
     #[serde(default)]
     #[schemars(length(max = text::PATH_MAX))]
     pub directory: Patch<String>,
-    /// Where its repository comes from
+    /// URL or path of the repository
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::PATH_MAX))]
     pub repository: Patch<String>,
-    /// What it holds
+    /// Description: what the workspace contains
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
     pub description: Patch<String>,
-    /// The project it belongs to
+    /// Project that the workspace belongs to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub project: Patch<String>,
-    /// A tag; repeat for several, empty for none
+    /// Tag. Repeatable; empty for no tags
     #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub tags: Option<Vec<String>>,
@@ -55,12 +55,12 @@ pub struct SetWorkspace {
 impl Action for SetWorkspace {
     const NAME: &'static str = "set_workspace";
     const COMMAND: (&'static str, &'static str) = ("workspace", "set");
-    type Touched = Nothing;
-    type Output = Stands<Workspace>;
+    type Touched = NoTouches;
+    type Output = UpsertResult<Workspace>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self { name, directory, repository, description, project, tags } = self;
-        let name = text::name("workspace name", name)?;
+        let name = text::check_name("workspace name", name)?;
         let before = write
             .row_locked::<Workspace>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
         let workspace = before.clone().unwrap_or_else(|| Workspace {
@@ -84,13 +84,13 @@ impl Action for SetWorkspace {
             repository: repository.line("repository", text::PATH_MAX)?.apply(workspace.repository),
             description: description.body("description", text::TEXT_MAX)?.apply(workspace.description),
             project: project.line("project", text::LINE_MAX)?.apply(workspace.project),
-            tags: patch::list("tag", tags.as_deref())?.unwrap_or(workspace.tags),
+            tags: patch::clean_list("tag", tags.as_deref())?.unwrap_or(workspace.tags),
             created_at: workspace.created_at,
             updated_at: workspace.updated_at,
             deleted_at: workspace.deleted_at,
         };
         let (workspace, saved) = save(context, write, before.as_ref(), workspace)?;
-        let subject = about(&workspace);
-        stands!(workspace, saved, subject)
+        let subject = subject(&workspace);
+        outcome_without_touch!(workspace, saved, subject)
     }
 }

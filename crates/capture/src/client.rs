@@ -1,4 +1,4 @@
-//! What an agent client is to Trackway: the trait that its adapter implements.
+//! The trait that the adapter of each agent client implements, and the table of clients.
 
 use std::{
     fmt::Debug,
@@ -10,78 +10,81 @@ use trackway_domain::observed::Observation;
 
 use crate::{
     connection::Connection,
-    discovery::Found,
-    hook::{Answer, Header, HookEvent},
+    discovery::FoundTranscripts,
+    hook::{Answer, EventHeader, HookEvent},
     launch::Launcher,
-    transcript::{Flow, Mark, Tally, Transcript},
+    transcript::{Flow, ReadCursor, ReadStats, Transcript},
 };
 
 /// The adapter of one agent client.
 pub trait Client: Debug + Send + Sync {
-    /// The name in the database and in JSON, which is also the word of the runner and of the mode of its runs.
+    /// The name in the database and in JSON. It is also the spelling of the client's runner and of the mode of its
+    /// runs.
     fn name(&self) -> &'static str;
 
-    /// The name that people read.
+    /// The name in texts for people.
     fn display_name(&self) -> &'static str;
 
     /// The name on the command line.
     fn command_name(&self) -> &'static str;
 
-    /// The folder, below the top of a work tree, in which the client creates work trees for its agents.
+    /// The folder in which the client creates work trees for its agents, relative to the root of a work tree.
     fn agent_trees(&self) -> Option<&'static str>;
 
-    /// The folder in which the client keeps its transcripts.
+    /// The folder of the client's transcripts.
     fn transcripts_folder(&self) -> Option<PathBuf>;
 
-    /// What the names of folders with transcripts of a project begin with, where they do.
+    /// The common prefix of the names of folders with transcripts of a project, if the client uses one.
     fn project_prefix(&self, project: &Path) -> Option<String>;
 
-    /// Finds the transcripts below a path, or takes the one it is. `wanted` is asked about each file and folder first.
-    fn find_transcripts(&self, path: &Path, wanted: &mut dyn FnMut(&Path) -> bool) -> Found;
+    /// Finds the transcripts below a path, or the transcript at the path. Skips files and folders for which `is_wanted`
+    /// is false.
+    fn find_transcripts(&self, path: &Path, is_wanted: &mut dyn FnMut(&Path) -> bool) -> FoundTranscripts;
 
-    /// The directory that the session of a transcript began in.
+    /// The directory in which the session of a transcript began.
     fn transcript_cwd(&self, transcript: &Path) -> Option<PathBuf>;
 
-    /// Reads a transcript on from a mark, and hands the facts on in parts that can be written one by one.
+    /// Reads a transcript from a cursor, and passes the facts to `sink` in parts that can be written separately.
     fn read_transcript(
         &self,
         transcript: &Transcript,
-        mark: Option<&Mark>,
+        cursor: Option<&ReadCursor>,
         sink: &mut dyn FnMut(Observation) -> Flow,
-    ) -> io::Result<Tally>;
+    ) -> io::Result<ReadStats>;
 
-    /// Reads from a hook event what is needed to find the database. The hook process does this for every event.
-    fn hook_header(&self, bytes: &[u8]) -> Result<Header, String>;
+    /// Parses the fields of a hook event that are needed to find the database. The hook process does this for every
+    /// event.
+    fn hook_header(&self, bytes: &[u8]) -> Result<EventHeader, String>;
 
-    /// Parses a hook event, and looks for the files that it points at.
+    /// Parses a hook event, and finds the files that it refers to.
     fn hook_event(&self, bytes: &[u8]) -> Result<HookEvent, String>;
 
-    /// The text of an event upon which only the transcripts of the session are read on.
-    fn read_on_event(&self, event: &HookEvent) -> String;
+    /// The text of an artificial event that only makes Trackway read the rest of the session's transcripts.
+    fn catch_up_event(&self, event: &HookEvent) -> String;
 
-    /// Renders an answer to an event as the client reads it.
+    /// Renders an answer to an event in the format of the client.
     fn hook_answer(&self, event: &HookEvent, answer: &Answer) -> String;
 
-    /// How its hooks are installed and removed.
+    /// The installer of the client's hooks and MCP server.
     fn connection(&self) -> &dyn Connection;
 
-    /// How it is started for a task, for a client that can be.
+    /// The launcher, for a client that can be started for a task.
     fn launcher(&self) -> Option<&dyn Launcher>;
 
-    /// The variables that it sets for the programs it starts.
+    /// The environment variables that the client sets for the programs it starts.
     fn session_variables(&self) -> SessionVariables;
 
-    /// Every environment variable that it takes or sets, with what the variable does.
+    /// Every environment variable that the client reads or sets, with its description.
     fn variables(&self) -> &'static [(&'static str, &'static str)];
 }
 
-/// The variables that a client sets for the programs it starts.
+/// The environment variables that a client sets for the programs it starts.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionVariables {
-    /// Holds the id of the session, in versions that tell it.
+    /// The variable with the id of the session. Older versions of a client do not set it.
     pub session: &'static str,
-    /// Is set in every version.
-    pub mark: &'static str,
+    /// A variable that every version of the client sets.
+    pub marker: &'static str,
 }
 
 /// The table of clients.
@@ -98,12 +101,13 @@ impl Clients {
         format!("trackway connect {name}")
     }
 
-    /// The names that people read, as a list in a sentence.
+    /// The names of the clients for people, separated by commas.
     pub fn display_names(self) -> String {
         self.0.iter().map(|client| client.display_name()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The client of a name. Events and files of versions that knew one client only carry no name: they are the first one's.
+    /// The client with a name. Versions that supported only one client stored no name; without a name, this returns the
+    /// first client.
     pub fn named(self, name: Option<&str>) -> Option<&'static dyn Client> {
         match name {
             Some(name) => self.0.iter().copied().find(|client| client.name() == name),

@@ -1,5 +1,5 @@
-//! What connects a client to Trackway: hooks and an MCP server in its settings. Text in, text out: the caller reads and writes
-//! the files.
+//! The connection of a client to Trackway: hooks and an MCP server in the client's settings. These functions edit the
+//! text of settings files; the caller reads and writes the files.
 
 use std::{
     fmt,
@@ -8,7 +8,7 @@ use std::{
     str::FromStr,
 };
 
-use trackway_domain::words::Memory;
+use trackway_domain::enums::Memory;
 
 /// A version of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub struct Version(pub u32, pub u32, pub u32);
 impl FromStr for Version {
     type Err = ();
 
-    /// Reads the first word of a text: `2.1.197 (Name)`.
+    /// Parses the first word of a text such as `2.1.197 (Name)`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let word = text.split_whitespace().next().ok_or(())?;
         let mut numbers = word.split(['.', '-', '+']).map(|number| number.parse().map_err(|_| ()));
@@ -32,95 +32,94 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why a text is left alone.
+/// The reason why a settings text cannot be edited, with the position of the problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {what}")]
-pub struct Refused {
+#[error("line {line}, column {column}: {problem}")]
+pub struct SettingsError {
     pub line: usize,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    pub what: String,
+    pub problem: String,
 }
 
-/// Whose settings.
+/// The scope of a settings file: those of one project, or those of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     Project,
     User,
 }
 
-/// The hooks that a settings file should hold.
+/// The hooks that a settings file should have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// This program, as a path or a name.
+pub struct HookSettings {
+    /// The path or name of this program.
     pub program: String,
-    /// Whose runs end with the end-of-run prompt.
+    /// The agents that receive the end-of-run prompt.
     pub memory: Memory,
-    /// The client that will read the file; an unknown version is taken to be new.
+    /// The version of the client that will read the file. An unknown version counts as a new one.
     pub client: Option<Version>,
 }
 
 /// A folder that the client loads as a plugin.
 #[derive(Debug)]
 pub struct Plugin {
-    /// The name in its manifest, by which the folder is recognised.
+    /// The name in the manifest, which identifies the folder.
     pub name: &'static str,
-    /// Where the manifest is in the folder.
+    /// The path of the manifest in the folder.
     pub manifest: &'static str,
-    pub wanted: Wanted,
-    /// Every file: its path in the folder, and its text.
+    pub hooks: HookSettings,
+    /// The path in the folder and the text of every file.
     pub files: Vec<(&'static str, String)>,
-    /// The command that starts the client with the folder, to be followed by its path.
-    pub start: &'static str,
+    /// The command that starts the client with the plugin, up to the path of the folder.
+    pub start_command: &'static str,
 }
 
-/// The files that are changed, as help texts name them.
+/// The names of the edited settings files, for help texts.
 #[derive(Debug)]
-pub struct ShownFiles {
+pub struct SettingsFileNames {
     pub project_hooks: &'static str,
     pub user_hooks: &'static str,
     pub project_servers: &'static str,
     pub user_servers: &'static str,
 }
 
-/// How a client is connected.
+/// Connects a client to Trackway by editing its settings.
 pub trait Connection: Debug + Send + Sync {
-    /// The version that is installed here, where the client tells it in time.
+    /// The installed version of the client, unless the client does not print it in time.
     fn version(&self) -> Option<Version>;
 
-    /// The files that are changed, for help texts.
-    fn shown_files(&self) -> ShownFiles;
+    fn settings_file_names(&self) -> SettingsFileNames;
 
-    /// The file that holds hooks. `project` is the top of the project.
+    /// The settings file with the hooks. `project` is the root of the project.
     fn hooks_file(&self, scope: Scope, project: &Path) -> trackway_domain::Result<PathBuf>;
 
-    /// The file that lists MCP servers.
+    /// The settings file with the MCP servers.
     fn servers_file(&self, scope: Scope, project: &Path) -> trackway_domain::Result<PathBuf>;
 
-    /// The text with the wanted hooks in it. Hooks of ours that are there already become the wanted ones.
-    fn add_hooks(&self, text: &str, wanted: &Wanted) -> Result<String, Refused>;
+    /// Adds hooks to a settings text. Replaces the hooks of Trackway that are already in it.
+    fn add_hooks(&self, text: &str, hooks: &HookSettings) -> Result<String, SettingsError>;
 
-    /// The text without our hooks.
-    fn remove_hooks(&self, text: &str) -> Result<String, Refused>;
+    /// Removes the hooks of Trackway from a settings text.
+    fn remove_hooks(&self, text: &str) -> Result<String, SettingsError>;
 
-    /// What our hooks in the text say about memory; none where there are none.
-    fn memory(&self, text: &str) -> Result<Option<Memory>, Refused>;
+    /// The memory setting in the hooks of Trackway. None if the text has no such hooks.
+    fn memory(&self, text: &str) -> Result<Option<Memory>, SettingsError>;
 
-    /// The text with our MCP server in it.
-    fn add_server(&self, text: &str, program: &str) -> Result<String, Refused>;
+    /// Adds the MCP server of Trackway to a settings text.
+    fn add_server(&self, text: &str, program: &str) -> Result<String, SettingsError>;
 
-    /// The text without our MCP server.
-    fn remove_server(&self, text: &str) -> Result<String, Refused>;
+    /// Removes the MCP server of Trackway from a settings text.
+    fn remove_server(&self, text: &str) -> Result<String, SettingsError>;
 
-    /// Whether our MCP server is in the text.
-    fn has_server(&self, text: &str) -> Result<bool, Refused>;
+    /// Whether a settings text has the MCP server of Trackway.
+    fn has_server(&self, text: &str) -> Result<bool, SettingsError>;
 
     /// The command that the hooks run.
-    fn command(&self, wanted: &Wanted) -> String;
+    fn command(&self, hooks: &HookSettings) -> String;
 
-    /// The events that are hooked, and those that the version does not know.
-    fn events(&self, wanted: &Wanted) -> (Vec<&'static str>, Vec<&'static str>);
+    /// The events that get hooks, and the events that the client's version does not know.
+    fn events(&self, hooks: &HookSettings) -> (Vec<&'static str>, Vec<&'static str>);
 
-    /// The same as a plugin folder, for a client that has plugins.
+    /// The connection as a plugin folder, for a client that supports plugins.
     fn plugin(&self, memory: Memory) -> Option<Plugin>;
 }

@@ -1,4 +1,4 @@
-//! Finds transcripts below a folder. The client's adapter says whose transcript a file is.
+//! Finds transcripts below a folder. The client's adapter identifies the session of each file.
 
 use std::{
     collections::HashMap,
@@ -9,32 +9,35 @@ use std::{
 
 use crate::transcript::Transcript;
 
-/// Folders below each other.
+/// Maximum number of levels of nested folders.
 const DEPTH_MAX: usize = 12;
 
-/// Transcripts below a path, and what could not be looked at.
+/// The transcripts below a path, and the files and folders that could not be read.
 #[derive(Debug, Default)]
-pub struct Found {
-    /// A session's own file before the files of its subagents, older sessions first.
+pub struct FoundTranscripts {
+    /// Older sessions come first, and the file of a session comes before the files of its subagents.
     pub transcripts: Vec<Transcript>,
     pub unreadable: Vec<(PathBuf, String)>,
 }
 
-/// Whose transcript a file is and the first time in it; none for a file that names no session.
-pub type Identified = io::Result<Option<(Transcript, String)>>;
+/// The transcript in a file, and the first time in it. None for a file that names no session.
+pub type IdentifyResult = io::Result<Option<(Transcript, String)>>;
 
-/// Finds the files of a kind below a path, or takes the one it is. `wanted` is asked about each file and folder first.
-pub fn find(
+/// Finds the transcripts below a path, or the transcript at the path. Skips files and folders for which `is_wanted` is
+/// false.
+pub fn find_transcripts(
     path: &Path,
     extension: &str,
-    wanted: &mut dyn FnMut(&Path) -> bool,
-    identify: fn(&Path) -> Identified,
-) -> Found {
-    let mut search = Search { extension, wanted, identify, found: Found::default(), dated: Vec::new() };
-    // A transcript has one name, whichever way led to it: what was read of it is found by that.
-    search.look(&real(path), 0);
+    is_wanted: &mut dyn FnMut(&Path) -> bool,
+    identify: fn(&Path) -> IdentifyResult,
+) -> FoundTranscripts {
+    let mut search = Search { extension, is_wanted, identify, found: FoundTranscripts::default(), dated: Vec::new() };
+    // The store looks up the cursor of a transcript by its path, so the path must be the same for every link to the
+    // file.
+    search.visit(&canonical_path(path), 0);
     let Search { mut found, mut dated, .. } = search;
-    // A session that repeats another's lines is younger than it, and so is one that takes away what another's agent wrote.
+    // Read older sessions first. A session that repeats the lines of another one is younger, and so is a session that
+    // deletes files of another one.
     dated.sort_by(|(age, _), (other_age, _)| age.cmp(other_age));
     let own = dated.iter().rev().filter(|(_, transcript)| transcript.agent.is_none());
     let began: HashMap<_, _> = own.map(|(age, transcript)| (transcript.session.clone(), age.clone())).collect();
@@ -46,48 +49,48 @@ pub fn find(
     found
 }
 
-/// A path without links in it.
-pub fn real(path: &Path) -> PathBuf {
+/// Resolves the links in a path.
+pub fn canonical_path(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
 struct Search<'a> {
     extension: &'a str,
-    wanted: &'a mut dyn FnMut(&Path) -> bool,
-    identify: fn(&Path) -> Identified,
-    found: Found,
-    /// Transcripts with the first time in them and the time they were last written to.
+    is_wanted: &'a mut dyn FnMut(&Path) -> bool,
+    identify: fn(&Path) -> IdentifyResult,
+    found: FoundTranscripts,
+    /// Transcripts, each with the first time in it and the time at which it was last written.
     dated: Vec<((String, SystemTime), Transcript)>,
 }
 
 impl Search<'_> {
-    fn look(&mut self, path: &Path, depth: usize) {
-        if !(self.wanted)(path) || depth > DEPTH_MAX {
+    fn visit(&mut self, path: &Path, depth: usize) {
+        if !(self.is_wanted)(path) || depth > DEPTH_MAX {
             return;
         }
-        let about = match fs::metadata(path) {
-            Ok(about) => about,
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
             Err(error) => return self.unreadable(path, error.to_string()),
         };
-        if about.is_dir() {
+        if metadata.is_dir() {
             let entries = match fs::read_dir(path) {
                 Ok(entries) => entries,
                 Err(error) => return self.unreadable(path, error.to_string()),
             };
             for entry in entries.flatten() {
-                // A link may lead in circles; no client makes one.
+                // Links could form a cycle, and clients create none.
                 if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
-                    self.look(&entry.path(), depth + 1);
+                    self.visit(&entry.path(), depth + 1);
                 }
             }
             return;
         }
-        if !about.is_file() || path.extension().is_none_or(|extension| extension != self.extension) {
+        if !metadata.is_file() || path.extension().is_none_or(|extension| extension != self.extension) {
             return;
         }
         match (self.identify)(path) {
             Ok(Some((transcript, first))) => {
-                self.dated.push(((first, about.modified().unwrap_or(SystemTime::UNIX_EPOCH)), transcript));
+                self.dated.push(((first, metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)), transcript));
             }
             Ok(None) => self.unreadable(path, "no line names a session".to_owned()),
             Err(error) => self.unreadable(path, error.to_string()),

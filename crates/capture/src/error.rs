@@ -1,26 +1,26 @@
-//! What capture can fail with.
+//! The errors of capture.
 
-/// A failure of writing what was observed, or of reading it.
+/// A failure to read or to record observations.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Action(#[from] trackway_actions::Error),
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// Another process applies the spooled events: a later event has to wait behind them.
-    #[error("events are being applied")]
-    Applying,
+    /// Another process is applying the spooled events. A later event must wait until they are applied.
+    #[error("another process is applying the spooled events")]
+    ApplyingSpool,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether the same may succeed later.
-    pub fn is_passing(&self) -> bool {
+    /// Whether the operation may succeed if it is retried later.
+    pub fn is_transient(&self) -> bool {
         match self {
-            Self::Action(error) => error.is_passing(),
+            Self::Action(error) => error.is_transient(),
             Self::Io(_) => false,
-            Self::Applying => true,
+            Self::ApplyingSpool => true,
         }
     }
 }

@@ -1,41 +1,41 @@
-//! Starting a client for a task.
+//! Launching a client for a task.
 
 use std::{ffi::OsString, fmt::Debug};
 
 use serde_json::Value;
 
-/// How a client is started: a script with its input and environment.
+/// The script that starts a client, with its input and environment.
 #[derive(Debug)]
-pub struct Start {
+pub struct LaunchScript {
     pub script: &'static str,
     pub shell: &'static str,
     pub input: String,
     pub environment: Vec<(&'static str, OsString)>,
 }
 
-/// What a client reports when it ends.
+/// The result that a client reports when it ends.
 #[derive(Debug, Default, PartialEq)]
-pub struct Report {
+pub struct ClientReport {
     pub session: Option<String>,
-    /// Its last words.
+    /// The last message of the agent.
     pub message: Option<String>,
-    /// Whether it failed, and why.
     pub failed: bool,
-    pub why: Option<String>,
-    /// What the session cost, for each model that is named.
+    /// The reason for the failure of the client.
+    pub failure_reason: Option<String>,
+    /// The costs of the session, per model.
     pub costs: Vec<(Option<String>, f64)>,
-    /// What is kept as the result of the item.
+    /// The result for the queue item.
     pub result: Value,
 }
 
-/// Starts a client without a person, with our hooks on.
+/// Starts a client without a person, with the hooks of Trackway.
 pub trait Launcher: Debug + Send + Sync {
-    /// Why the client cannot be started here.
-    fn missing(&self) -> Option<String>;
+    /// The reason why the client cannot be started on this machine. None if it can.
+    fn unavailable_reason(&self) -> Option<String>;
 
-    /// How to start it with what the agent is told.
-    fn start(&self, told: &str, model: Option<&str>) -> Start;
+    /// The script that starts the client with a prompt.
+    fn launch_script(&self, prompt: &str, model: Option<&str>) -> LaunchScript;
 
-    /// What it reports, from what it printed.
-    fn report(&self, output: &str) -> Option<Report>;
+    /// Parses the client's report from its output.
+    fn parse_report(&self, output: &str) -> Option<ClientReport>;
 }

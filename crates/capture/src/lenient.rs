@@ -1,37 +1,37 @@
-//! JSON of odd shapes: what can be understood counts, and the rest says nothing. The usual shapes are read in one go;
-//! only one that fails is looked at again.
+//! Lenient JSON parsing: fields with an unexpected shape get their default value, and the other fields are still read.
+//! Values with the expected shape are parsed once; only a failure causes a second, slower attempt.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-/// Reads a value that may be of any shape: a field that is odd says nothing, the others do.
+/// Parses a value of any shape. A field with an unexpected shape gets its default.
 pub fn lenient<T: DeserializeOwned + Default>(raw: Option<&RawValue>) -> T {
     let Some(raw) = raw else { return T::default() };
     serde_json::from_str(raw.get())
-        .or_else(|_| serde_json::from_str(&mended(raw.get()).unwrap_or_default()))
-        .unwrap_or_else(|_| by_fields(&mended(raw.get()).unwrap_or_else(|| raw.get().to_owned())))
+        .or_else(|_| serde_json::from_str(&replace_lone_surrogates(raw.get()).unwrap_or_default()))
+        .unwrap_or_else(|_| parse_fields(&replace_lone_surrogates(raw.get()).unwrap_or_else(|| raw.get().to_owned())))
 }
 
-/// Reads those fields of an object that can be read by themselves.
-fn by_fields<T: DeserializeOwned + Default>(text: &str) -> T {
+/// Parses those fields of an object that can be parsed one by one.
+fn parse_fields<T: DeserializeOwned + Default>(text: &str) -> T {
     let Ok(fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) else { return T::default() };
-    let understood = |(name, value): &(String, &RawValue)| {
+    let is_valid = |(name, value): &(String, &RawValue)| {
         serde_json::to_string(&BTreeMap::from([(name, value)])).is_ok_and(|one| serde_json::from_str::<T>(&one).is_ok())
     };
-    let kept: BTreeMap<_, _> = fields.into_iter().filter(understood).collect();
-    serde_json::to_string(&kept).ok().and_then(|kept| serde_json::from_str(&kept).ok()).unwrap_or_default()
+    let valid: BTreeMap<_, _> = fields.into_iter().filter(is_valid).collect();
+    serde_json::to_string(&valid).ok().and_then(|valid| serde_json::from_str(&valid).ok()).unwrap_or_default()
 }
 
-/// A small value of an odd shape says nothing, and what it is part of still does.
+/// Deserializes a field, or returns its default if the value has an unexpected shape.
 pub fn or_default<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
     let raw = <&RawValue>::deserialize(deserializer)?;
     Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
-/// Yes or no, which models like to write as a text.
-pub fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+/// Deserializes a boolean. Models often write it as a text.
+pub fn boolean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
     Ok(match <&RawValue>::deserialize(deserializer)?.get() {
         "true" | "\"true\"" => Some(true),
         "false" | "\"false\"" => Some(false),
@@ -39,55 +39,55 @@ pub fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, 
     })
 }
 
-/// A number of something, which some servers write with a fraction.
-pub fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+/// Deserializes an integer. Some servers write it with a fraction.
+pub fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let raw = <&RawValue>::deserialize(deserializer)?.get();
     let rounded = || raw.parse::<f64>().ok().and_then(|number| format!("{number:.0}").parse().ok());
     Ok(raw.parse().ok().or_else(rounded))
 }
 
-/// A name or a path. None has a NUL in it, and PostgreSQL keeps no text that has.
-pub fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// Deserializes a name or a path without NUL characters, which PostgreSQL cannot store.
+pub fn without_nul<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let name = Option::<String>::deserialize(deserializer)?;
     Ok(name.map(|name| if name.contains('\0') { name.replace('\0', "") } else { name }))
 }
 
-/// A text of JSON in which halves of characters stand for themselves no more: a client that cuts a text in the middle of
-/// an emoji writes such. None when there are none.
-pub fn mended(text: &str) -> Option<String> {
-    let mut mended = String::new();
-    let (mut kept, mut place) = (0, 0);
-    while let Some(found) = memchr::memchr(b'\\', &text.as_bytes()[place..]) {
-        let start = place + found;
-        match (half_at(text, start), half_at(text, start + ESCAPE)) {
-            (Some(Half::First), Some(Half::Second)) => place = start + 2 * ESCAPE,
+/// Replaces escapes of lone surrogates in a JSON text by the escape of U+FFFD. None if there are none. A client writes
+/// a lone surrogate when it cuts a text in the middle of an emoji.
+pub fn replace_lone_surrogates(text: &str) -> Option<String> {
+    let mut replaced = String::new();
+    let (mut copied, mut position) = (0, 0);
+    while let Some(found) = memchr::memchr(b'\\', &text.as_bytes()[position..]) {
+        let start = position + found;
+        match (surrogate_at(text, start), surrogate_at(text, start + ESCAPE)) {
+            (Some(Surrogate::High), Some(Surrogate::Low)) => position = start + 2 * ESCAPE,
             (Some(_), _) => {
-                mended += &text[kept..start];
-                mended += "\\ufffd";
-                place = start + ESCAPE;
-                kept = place;
+                replaced += &text[copied..start];
+                replaced += "\\ufffd";
+                position = start + ESCAPE;
+                copied = position;
             }
-            // What follows a backslash is no backslash of its own.
-            (None, _) => place = (start + 2).min(text.len()),
+            // Skip the escaped character, which may be a backslash itself.
+            (None, _) => position = (start + 2).min(text.len()),
         }
     }
-    (kept > 0).then(|| mended + &text[kept..])
+    (copied > 0).then(|| replaced + &text[copied..])
 }
 
 /// Bytes of an escape such as `\ud83d`.
 const ESCAPE: usize = 6;
 
-/// Half of a character beyond the first 65,536.
-enum Half {
-    First,
-    Second,
+/// A half of a character beyond U+FFFF in UTF-16.
+enum Surrogate {
+    High,
+    Low,
 }
 
-fn half_at(text: &str, start: usize) -> Option<Half> {
+fn surrogate_at(text: &str, start: usize) -> Option<Surrogate> {
     let digits = text.get(start..start + ESCAPE)?.strip_prefix("\\u")?;
     match u16::from_str_radix(digits, 16).ok()? {
-        0xd800..=0xdbff => Some(Half::First),
-        0xdc00..=0xdfff => Some(Half::Second),
+        0xd800..=0xdbff => Some(Surrogate::High),
+        0xdc00..=0xdfff => Some(Surrogate::Low),
         _ => None,
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_of_characters_are_mended_and_nothing_else_is() {
+    fn only_lone_surrogates_are_replaced() {
         for (text, wanted) in [
             (r#""a\ud83d""#, Some(r#""a\ufffd""#)),
             (r#""\ude00b\ud83d\ud83d\ude00""#, Some(r#""\ufffdb\ufffd\ud83d\ude00""#)),
@@ -109,17 +109,17 @@ mod tests {
             ("\\", None),
             ("\\u00", None),
         ] {
-            assert_eq!(mended(text).as_deref(), wanted, "{text}");
+            assert_eq!(replace_lone_surrogates(text).as_deref(), wanted, "{text}");
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_mended_can_be_read(pieces in proptest::collection::vec(prop_oneof![
+        fn text_without_lone_surrogates_can_be_parsed(pieces in proptest::collection::vec(prop_oneof![
             Just(r"\ud83d".to_owned()), Just(r"\ude00".to_owned()), Just(r"\\".to_owned()), Just("u".to_owned()), "[a-é]"
         ], 0..20)) {
             let text = format!("\"{}\"", pieces.concat());
-            let whole = mended(&text).unwrap_or_else(|| text.clone());
+            let whole = replace_lone_surrogates(&text).unwrap_or_else(|| text.clone());
             prop_assert!(serde_json::from_str::<String>(&whole).is_ok(), "{} {}", text, whole);
         }
     }

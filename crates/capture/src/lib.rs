@@ -1,5 +1,6 @@
-//! Capture: what all agent clients share. Hook events are taken in, transcripts read from offsets, secrets redacted, work trees
-//! observed, and the effects of commands found. An adapter for each client implements [`client::Client`].
+//! Capture: the parts that all agent clients share. This crate receives hook events, reads transcripts incrementally,
+//! redacts secrets, observes work trees, and finds the effects of shell commands. The adapter of each client implements
+//! [`client::Client`].
 
 pub mod client;
 pub mod commands;

@@ -1,4 +1,4 @@
-//! Programs on the path: this one as a client finds it, and clients.
+//! Programs on the PATH: this program, and the programs of clients.
 
 use std::{
     env, fs,
@@ -7,35 +7,37 @@ use std::{
 
 use trackway_domain::Error as Rule;
 
-/// The name that hooks and servers are recognised by.
+/// The program name by which Trackway recognises its own hooks and servers.
 const NAME: &str = "trackway";
 
-/// A path of this program that lasts: the one on the path, which may be a link that an update changes.
-pub fn lasting() -> trackway_domain::Result<String> {
-    let this = env::current_exe().map_err(|error| Rule::usage(format!("this program has no path: {error}")))?;
+/// A path of this program that stays valid after an update: the one on the PATH, which may be a link, if there is one.
+pub fn stable_path() -> trackway_domain::Result<String> {
+    let this = env::current_exe()
+        .map_err(|error| Rule::usage(format!("cannot determine the path of this program: {error}")))?;
     let is_this =
         |path: &PathBuf| matches!((fs::canonicalize(path), fs::canonicalize(&this)), (Ok(a), Ok(b)) if a == b);
-    let path = on_path(NAME).find(is_this).unwrap_or_else(|| this.clone());
+    let path = find_on_path(NAME).find(is_this).unwrap_or_else(|| this.clone());
     match path.to_str() {
         Some(path) if is_own_name(path) => Ok(path.to_owned()),
-        _ => Err(Rule::usage(format!("this binary is {}, and its hooks would not be known again", path.display()))
-            .hint("a name that begins with trackway is known: rename it, or connect with a link to it on the path")),
+        _ => Err(Rule::usage(format!("cannot recognise hooks that run {}", path.display())).hint(
+            "rename the program so that its name begins with trackway, or put a link with such a name on the PATH",
+        )),
     }
 }
 
-/// Whether the path of a program ends in a name of ours: `trackway`, `trackway.exe`, `trackway-0.2`.
+/// Whether the path of a program ends in a name of this program: `trackway`, `trackway.exe`, `trackway-0.2`.
 pub fn is_own_name(program: &str) -> bool {
     let name = program.rsplit(['/', '\\']).next().unwrap_or_default();
     name.strip_prefix(NAME).is_some_and(|rest| !rest.starts_with(|character: char| character.is_alphanumeric()))
 }
 
-/// Whether a plain `trackway` would be found.
+/// Whether the PATH has a `trackway`.
 pub fn is_on_path() -> bool {
-    on_path(NAME).next().is_some()
+    find_on_path(NAME).next().is_some()
 }
 
-/// The files of this name on the path. Relative directories are left out: they are elsewhere for everyone else.
-pub fn on_path(name: &str) -> impl Iterator<Item = PathBuf> {
+/// The files with this name on the PATH. Skips relative directories, because they differ between processes.
+pub fn find_on_path(name: &str) -> impl Iterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories: Vec<PathBuf> = env::split_paths(&path).filter(|directory| directory.is_absolute()).collect();
     let name = format!("{name}{}", env::consts::EXE_SUFFIX);

@@ -1,12 +1,12 @@
-//! Secrets are left out before anything is stored: the shapes of known tokens.
+//! Redaction: removes secrets of known formats from texts before they are stored.
 
 use std::{borrow::Cow, sync::LazyLock};
 
 use regex::Regex;
 use trackway_domain::text;
 
-/// How the known shapes begin: nothing else is looked at more closely.
-const BEGINNINGS: &[&str] = &[
+/// Every known secret contains one of these texts. A text without them needs no search by regular expressions.
+const INDICATORS: &[&str] = &[
     "sk-",
     "ghp_",
     "gho_",
@@ -41,7 +41,7 @@ const BEGINNINGS: &[&str] = &[
 ];
 
 #[expect(clippy::expect_used, reason = "the pattern is a constant, and a test compiles it")]
-static SHAPES: LazyLock<Regex> = LazyLock::new(|| {
+static SECRETS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)",
         r"|(?:\b|_)sk-[A-Za-z0-9_-]{20,}",
@@ -50,7 +50,7 @@ static SHAPES: LazyLock<Regex> = LazyLock::new(|| {
         r"|\bxapp-[A-Za-z0-9-]{20,}",
         r"|\bya29\.[A-Za-z0-9_-]{20,}",
         r"|-----BEGIN PGP PRIVATE KEY BLOCK-----.*?(?:-----END PGP PRIVATE KEY BLOCK-----|\z)",
-        // The password in an address. One that holds a slash must not look like a port.
+        // The password in a URL. If it contains a slash, it must not look like a port number.
         r#"|[a-z][a-z0-9+.-]*://[^\s/:@\[\]]*:(?:[^\s/@]+|[^\s/@]*[^\s/@0-9][^\s/@]*/[^\s@"'`<>]*)@"#,
         r"|\bgh[opusr]_[A-Za-z0-9]{20,}",
         r"|\bgithub_pat_[A-Za-z0-9_]{20,}",
@@ -65,13 +65,14 @@ static SHAPES: LazyLock<Regex> = LazyLock::new(|| {
         r"|\btrw_[0-9a-f]{48}",
         r"|\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
     ))
-    .expect("the shapes of tokens are a regular expression")
+    .expect("the secret formats are a valid regular expression")
 });
 
-/// What stands in the place of a secret.
-const INSTEAD: &str = "[redacted]";
+/// Replaces a secret.
+const REPLACEMENT: &str = "[redacted]";
 
-/// A text without the secrets in it, as it is stored: cleaned first, so that no control character hides one.
+/// Cleans a text and redacts the secrets in it, for storage. Cleaning comes first, so that no control character can
+/// hide a secret.
 pub fn redacted(text: &str) -> Cow<'_, str> {
     if text::is_clean(text) {
         without_secrets(text)
@@ -80,10 +81,10 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same of a text that is not stored as it is: JSON, say.
+/// Redacts the secrets in a text without cleaning it, for formats such as JSON.
 pub fn without_secrets(text: &str) -> Cow<'_, str> {
-    if BEGINNINGS.iter().any(|beginning| text.contains(beginning)) {
-        SHAPES.replace_all(text, INSTEAD)
+    if INDICATORS.iter().any(|indicator| text.contains(indicator)) {
+        SECRETS.replace_all(text, REPLACEMENT)
     } else {
         Cow::Borrowed(text)
     }
@@ -94,8 +95,8 @@ mod tests {
     use super::redacted;
 
     #[test]
-    fn known_shapes_are_left_out_and_all_else_stays() {
-        // Put together here, so that no scanner takes the test for a leak.
+    fn redacts_known_secrets_and_nothing_else() {
+        // The secrets are assembled here, so that secret scanners do not report this file.
         let secrets = [
             format!("sk-{}", "ant-api03-abcdefghijklmnopqrstuvwxyz"),
             format!("ghp_{}", "a1".repeat(18)),

@@ -1,4 +1,4 @@
-//! Transcripts on disk, read on from the offset where reading stopped. The client's adapter understands the lines.
+//! Reads transcripts incrementally, from the offset where the last read stopped. The client's adapter parses the lines.
 
 use std::{
     fs::File,
@@ -11,128 +11,129 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use trackway_domain::{
     Time,
-    observed::{Observation, Progress, Seen, Source},
+    observed::{Observation, ObservedFact, Source, TranscriptProgress},
     spawn::hex,
 };
 use trackway_store::Clock;
-use trackway_views::transcript::{Known, ReadTo};
+use trackway_views::transcript::{KnownTranscript, TranscriptCursor};
 
-/// Bytes of a line that is still read; a longer one is counted as bad.
+/// Maximum number of bytes of a line. A longer line counts as bad.
 const LINE_MAX: usize = 64 << 20;
-/// Bytes read at once.
-const BLOCK: usize = 256 << 10;
-/// Facts after which what was read is written down.
+/// Bytes of one read call.
+const READ_BYTES: usize = 256 << 10;
+/// Number of facts after which the reader emits an observation.
 const FACTS_MAX: usize = 4_000;
-/// Bytes after which what was read is written down.
+/// Number of bytes after which the reader emits an observation.
 const BYTES_MAX: u64 = 16 << 20;
-/// Bad lines that are named.
-const NAMED_MAX: usize = 20;
-/// How long a file must lie untouched before what it left open is taken as given up.
-const GIVEN_UP: std::time::Duration = std::time::Duration::from_hours(1);
-/// Bytes at the beginning of a file that tell it from another at once.
-const HEAD: usize = 64;
-/// Bytes at the beginning, and before where reading stopped, that must be what they were. Sessions begin alike.
-const SEALED: u64 = 4 << 10;
+/// Maximum number of bad lines whose offsets are reported.
+const BAD_OFFSETS_MAX: usize = 20;
+/// Time without a change to a file after which its session counts as abandoned.
+const ABANDONED_AFTER: std::time::Duration = std::time::Duration::from_hours(1);
+/// Bytes at the beginning of a file that are part of its identity.
+const IDENTITY_BYTES: usize = 64;
+/// Bytes at the beginning of a file, and before the cursor, that are part of its seal. Many sessions begin with the
+/// same bytes, so the beginning alone is not enough.
+const SEAL_BYTES: u64 = 4 << 10;
 
-/// A transcript: whose it is.
+/// A transcript file, with the session and the agent that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transcript {
     pub path: PathBuf,
     pub session: String,
-    /// The subagent whose file it is.
+    /// The subagent, if the file is not the session's own.
     pub agent: Option<String>,
 }
 
-/// Where reading stopped.
+/// The position in a transcript where the last read stopped, and the state of its reader.
 #[derive(Debug, Clone, Default)]
-pub struct Mark {
+pub struct ReadCursor {
     pub identity: String,
     pub offset: u64,
-    /// When the file was last changed, as it was then.
+    /// The change time of the file at the last read.
     pub changed: Option<String>,
     pub state: Value,
 }
 
-impl From<ReadTo> for Mark {
-    fn from(ReadTo { identity, read_to, changed, state }: ReadTo) -> Self {
+impl From<TranscriptCursor> for ReadCursor {
+    fn from(TranscriptCursor { identity, read_to, changed, state }: TranscriptCursor) -> Self {
         Self { identity, offset: u64::try_from(read_to).unwrap_or_default(), changed, state }
     }
 }
 
-impl From<Known> for Mark {
-    fn from(Known { identity, read_to, changed, .. }: Known) -> Self {
+impl From<KnownTranscript> for ReadCursor {
+    fn from(KnownTranscript { identity, read_to, changed, .. }: KnownTranscript) -> Self {
         Self { identity, offset: u64::try_from(read_to).unwrap_or_default(), changed, state: Value::Null }
     }
 }
 
-/// What was read.
+/// The numbers of bytes and lines that a read covered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ReadStats {
     pub bytes: u64,
     pub lines: i64,
     pub bad_lines: i64,
-    /// Where the first bad lines begin.
+    /// The offsets of the first bad lines.
     pub bad_at: Vec<u64>,
 }
 
-/// Whether to go on.
+/// Whether the reader should continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     Continue,
     Stop,
 }
 
-/// A line that cannot be read.
+/// A line that cannot be parsed.
 #[derive(Debug)]
 pub struct BadLine;
 
-/// Reads the lines of one transcript into facts, in order.
+/// Parses the lines of one transcript into facts, in order.
 pub trait LineReader {
-    /// Reads one line. `offset` is where it begins; `reread` returns an earlier line by its offset.
-    fn line(
+    /// Parses one line. `offset` is the offset of its first byte; `reread` returns an earlier line by its offset.
+    fn parse_line(
         &mut self,
         bytes: &[u8],
         offset: u64,
         reread: &mut dyn FnMut(u64) -> Option<Vec<u8>>,
     ) -> Result<(), BadLine>;
 
-    /// Counts a line that is empty or cannot be read.
+    /// Counts a line that is empty or bad.
     fn skip(&mut self);
 
-    /// Called at the end of the file: what was said last may have ended a turn.
-    fn pause(&mut self);
+    /// Called at the present end of the file, where the last message may have ended a turn.
+    fn end_of_file(&mut self);
 
-    /// Called at the end of a file that nobody has written to for long: what is still open was given up.
-    fn give_up(&mut self);
+    /// Called at the end of a file whose session is abandoned. Open runs have ended.
+    fn abandon(&mut self);
 
-    /// The facts since the last call that emptied them.
-    fn facts(&mut self) -> &mut Vec<Seen>;
+    /// The facts that were not emitted yet. The caller empties the list.
+    fn facts(&mut self) -> &mut Vec<ObservedFact>;
 
-    /// What has to be remembered to read on from here.
+    /// The state that a reader needs to continue from here.
     fn state(&self) -> Value;
 
-    /// Facts that the name of the file and the files beside it state.
-    fn introduction(&self, at: Time) -> Vec<Seen>;
+    /// Facts from the name of the file and from the files next to it.
+    fn file_facts(&self, at: Time) -> Vec<ObservedFact>;
 }
 
-/// What is remembered of a file, in one value with the state of its reader.
+/// The stored state of a file. It is stored in one JSON object with the state of the file's reader.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct FileState {
-    /// Whether reading stopped inside of a line that is too long: what is left of it is no line.
+    /// Whether the last read stopped inside a line that is too long, so that the rest of the line must be skipped.
     skipping: bool,
-    /// What the file held at its beginning and before where reading stopped.
+    /// A digest of the bytes at the beginning of the file and before the cursor.
     seal: Option<String>,
-    /// When the file was last changed, as it was then.
+    /// The change time of the file at the last read.
     changed: Option<String>,
 }
 
 impl FileState {
-    fn of(state: &Value) -> Self {
+    fn from_reader_state(state: &Value) -> Self {
         Self::deserialize(state).unwrap_or_default()
     }
 
-    fn with(&self, mut state: Value) -> Value {
+    fn merged_into(&self, mut state: Value) -> Value {
         if let (Some(fields), Ok(Value::Object(own))) = (state.as_object_mut(), serde_json::to_value(self)) {
             fields.extend(own);
         }
@@ -140,31 +141,31 @@ impl FileState {
     }
 }
 
-/// Whether there may be something to read after a mark: a look at the file, not into it. One that was changed and is as
-/// long as before may hold something else by now.
-pub fn has_news(path: &Path, mark: Option<&Mark>) -> bool {
-    let (Ok(file), Some(mark)) = (path.metadata(), mark) else { return true };
-    let is_changed = mark.changed.as_ref().is_some_and(|changed| *changed != changed_at(&file));
-    file.len() != mark.offset || !mark.identity.starts_with(&place_of(&file)) || is_changed
+/// Whether a file may have new content after the cursor. Checks only the metadata of the file. A changed file of the
+/// same length may have other content.
+pub fn has_news(path: &Path, cursor: Option<&ReadCursor>) -> bool {
+    let (Ok(file), Some(cursor)) = (path.metadata(), cursor) else { return true };
+    let is_changed = cursor.changed.as_ref().is_some_and(|changed| *changed != changed_at(&file));
+    file.len() != cursor.offset || !cursor.identity.starts_with(&file_identity_prefix(&file)) || is_changed
 }
 
-/// Whether a file has lain untouched for so long that nothing more is to be expected.
-pub fn is_given_up(file: &std::fs::Metadata) -> bool {
-    file.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > GIVEN_UP)
+/// Whether nothing has written a file for so long that its session counts as abandoned.
+pub fn is_abandoned(file: &std::fs::Metadata) -> bool {
+    file.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > ABANDONED_AFTER)
 }
 
 #[cfg(unix)]
-fn place_of(file: &std::fs::Metadata) -> String {
+fn file_identity_prefix(file: &std::fs::Metadata) -> String {
     use std::os::unix::fs::MetadataExt;
     format!("{}:{}:", file.dev(), file.ino())
 }
 
 #[cfg(not(unix))]
-fn place_of(_: &std::fs::Metadata) -> String {
+fn file_identity_prefix(_: &std::fs::Metadata) -> String {
     "file:".to_owned()
 }
 
-/// When a file was last changed. The system's own time, which whoever copies a file over it cannot set back.
+/// The change time of a file (ctime). Unlike the modification time, a copy that preserves times cannot set it back.
 #[cfg(unix)]
 fn changed_at(file: &std::fs::Metadata) -> String {
     use std::os::unix::fs::MetadataExt;
@@ -176,142 +177,146 @@ fn changed_at(file: &std::fs::Metadata) -> String {
     format!("{:?}", file.modified().ok())
 }
 
-/// Reads what is new, and hands it on in parts that can be written one by one. `reader` makes the reader that continues from
-/// a state; the state is null at the start of a file.
+/// Reads the new lines of a transcript, and passes observations to `sink` that can be written separately. `new_reader`
+/// creates a reader that continues from a state. The state is null at the start of a file.
 pub fn read_lines<R: LineReader>(
     client: &'static str,
     transcript: &Transcript,
-    mark: Option<&Mark>,
-    reader: impl FnOnce(&str, Value) -> R,
+    cursor: Option<&ReadCursor>,
+    new_reader: impl FnOnce(&str, Value) -> R,
     sink: &mut dyn FnMut(Observation) -> Flow,
-) -> io::Result<Tally> {
+) -> io::Result<ReadStats> {
     let mut file = File::open(&transcript.path)?;
-    let about = file.metadata()?;
-    let mut head = Vec::with_capacity(HEAD);
-    (&mut file).take(about.len().min(HEAD as u64)).read_to_end(&mut head)?;
-    let identity = format!("{}{}", place_of(&about), hex(&Sha256::digest(&head)[..8]));
-    let known = mark.map(|mark| FileState::of(&mark.state)).unwrap_or_default();
-    let changed = changed_at(&about);
-    let is_changed = mark.is_some() && known.changed.as_ref() != Some(&changed);
-    let mut is_sealed = |mark: &&Mark| known.seal.is_none() || known.seal == seal(&mut file, mark.offset);
-    let goes_on = mark.filter(|mark| mark.identity == identity && mark.offset <= about.len()).filter(&mut is_sealed);
+    let metadata = file.metadata()?;
+    let mut head = Vec::with_capacity(IDENTITY_BYTES);
+    (&mut file).take(metadata.len().min(IDENTITY_BYTES as u64)).read_to_end(&mut head)?;
+    let identity = format!("{}{}", file_identity_prefix(&metadata), hex(&Sha256::digest(&head)[..8]));
+    let stored = cursor.map(|cursor| FileState::from_reader_state(&cursor.state)).unwrap_or_default();
+    let changed = changed_at(&metadata);
+    let is_changed = cursor.is_some() && stored.changed.as_ref() != Some(&changed);
+    let mut has_same_seal =
+        |cursor: &&ReadCursor| stored.seal.is_none() || stored.seal == seal(&mut file, cursor.offset);
+    let valid_cursor = cursor
+        .filter(|cursor| cursor.identity == identity && cursor.offset <= metadata.len())
+        .filter(&mut has_same_seal);
     let (from, state, skipping) =
-        goes_on.map_or((0, Value::Null, false), |mark| (mark.offset, mark.state.clone(), known.skipping));
+        valid_cursor.map_or((0, Value::Null, false), |cursor| (cursor.offset, cursor.state.clone(), stored.skipping));
     file.seek(SeekFrom::Start(from))?;
     let path = transcript.path.to_string_lossy().into_owned();
     let mut part = Part {
         client,
         transcript,
-        again: File::open(&transcript.path).ok(),
-        reader: reader(&path, state),
+        reread_file: File::open(&transcript.path).ok(),
+        reader: new_reader(&path, state),
         path,
         identity,
         state: FileState { skipping, seal: None, changed: Some(changed) },
-        anew: mark.is_some() && goes_on.is_none(),
-        begun: from,
+        is_restarted: cursor.is_some() && valid_cursor.is_none(),
+        start: from,
         offset: from,
-        tally: Tally::default(),
-        told: (0, 0),
-        introduced: from > 0,
+        stats: ReadStats::default(),
+        reported: (0, 0),
+        has_file_facts: from > 0,
     };
-    // As much as there is. What the system makes up as it is read has no length, and may have no end.
-    let mut lines = Lines::new(file.take(about.len().saturating_sub(from)));
+    // Read only up to the present length. Special files, such as those in /proc, have no length and may be endless.
+    let mut lines = Lines::new(file.take(metadata.len().saturating_sub(from)));
     while let Some(line) = lines.next()? {
         part.line(&line, &lines);
-        if (part.reader.facts().len() >= FACTS_MAX || part.offset - part.begun >= BYTES_MAX)
-            && sink(part.told()) == Flow::Stop
+        if (part.reader.facts().len() >= FACTS_MAX || part.offset - part.start >= BYTES_MAX)
+            && sink(part.take_observation()) == Flow::Stop
         {
-            return Ok(part.tally);
+            return Ok(part.stats);
         }
     }
-    part.reader.pause();
-    if is_given_up(&about) {
-        part.reader.give_up();
+    part.reader.end_of_file();
+    if is_abandoned(&metadata) {
+        part.reader.abandon();
     }
-    if part.offset > part.begun || !part.reader.facts().is_empty() || part.anew || is_changed {
-        sink(part.told());
+    if part.offset > part.start || !part.reader.facts().is_empty() || part.is_restarted || is_changed {
+        sink(part.take_observation());
     }
-    Ok(part.tally)
+    Ok(part.stats)
 }
 
-/// A part of a transcript that is being read.
+/// The part of a transcript since the last observation.
 struct Part<'a, R> {
     client: &'static str,
     transcript: &'a Transcript,
-    /// The same file once more, for calls whose answer comes much later.
-    again: Option<File>,
+    /// A second handle of the file, to read earlier lines again: the answer to a call may come much later than the
+    /// call.
+    reread_file: Option<File>,
     reader: R,
     path: String,
     identity: String,
     state: FileState,
-    anew: bool,
-    begun: u64,
+    is_restarted: bool,
+    start: u64,
     offset: u64,
-    tally: Tally,
-    /// Lines and bad lines that were handed on.
-    told: (i64, i64),
-    introduced: bool,
+    stats: ReadStats,
+    /// The numbers of lines and bad lines in earlier observations.
+    reported: (i64, i64),
+    has_file_facts: bool,
 }
 
 impl<R: LineReader> Part<'_, R> {
-    fn line(&mut self, line: &Raw, lines: &Lines) {
+    fn line(&mut self, line: &LineRange, lines: &Lines) {
         let offset = self.offset;
         self.offset += line.length;
-        self.tally.bytes += line.length;
+        self.stats.bytes += line.length;
         if self.state.skipping {
-            self.state.skipping = !line.whole;
+            self.state.skipping = !line.is_complete;
             return;
         }
         let bytes = lines.bytes(line);
-        if !line.too_long && bytes.trim_ascii().is_empty() {
-            if line.whole {
+        if !line.is_too_long && bytes.trim_ascii().is_empty() {
+            if line.is_complete {
                 self.reader.skip();
             }
             return;
         }
-        let again = &mut self.again;
-        let mut reread = |offset| again.as_mut().and_then(|file| line_at(file, offset));
-        let read = if line.too_long { Err(BadLine) } else { self.reader.line(bytes, offset, &mut reread) };
+        let reread_file = &mut self.reread_file;
+        let mut reread = |offset| reread_file.as_mut().and_then(|file| line_at(file, offset));
+        let read = if line.is_too_long { Err(BadLine) } else { self.reader.parse_line(bytes, offset, &mut reread) };
         match read {
-            Ok(()) => self.tally.lines += 1,
-            Err(BadLine) if !line.whole && !line.too_long => {
-                // Half a line is being written: it is read when it is whole.
+            Ok(()) => self.stats.lines += 1,
+            Err(BadLine) if !line.is_complete && !line.is_too_long => {
+                // The client is still writing this line. Read it when it is complete.
                 self.offset -= line.length;
-                self.tally.bytes -= line.length;
+                self.stats.bytes -= line.length;
             }
             Err(BadLine) => {
-                self.state.skipping = !line.whole;
+                self.state.skipping = !line.is_complete;
                 self.reader.skip();
-                self.tally.lines += 1;
-                self.tally.bad_lines += 1;
-                if self.tally.bad_at.len() < NAMED_MAX {
-                    self.tally.bad_at.push(offset);
+                self.stats.lines += 1;
+                self.stats.bad_lines += 1;
+                if self.stats.bad_at.len() < BAD_OFFSETS_MAX {
+                    self.stats.bad_at.push(offset);
                 }
             }
         }
     }
 
-    /// What was read since the last part.
-    fn told(&mut self) -> Observation {
+    /// Takes the facts since the last observation.
+    fn take_observation(&mut self) -> Observation {
         let mut facts = std::mem::take(self.reader.facts());
-        if !std::mem::replace(&mut self.introduced, true) {
+        if !std::mem::replace(&mut self.has_file_facts, true) {
             let at = facts.first().map_or_else(|| Clock::system().now(), |seen| seen.at);
-            facts.splice(0..0, self.reader.introduction(at));
+            facts.splice(0..0, self.reader.file_facts(at));
         }
-        self.state.seal = self.again.as_mut().and_then(|file| seal(file, self.offset));
-        let progress = Progress {
+        self.state.seal = self.reread_file.as_mut().and_then(|file| seal(file, self.offset));
+        let progress = TranscriptProgress {
             path: self.path.clone(),
             identity: self.identity.clone(),
             agent: self.transcript.agent.clone(),
-            from: self.begun.cast_signed(),
+            from: self.start.cast_signed(),
             to: self.offset.cast_signed(),
-            anew: std::mem::take(&mut self.anew),
-            lines: self.tally.lines - self.told.0,
-            bad_lines: self.tally.bad_lines - self.told.1,
-            state: self.state.with(self.reader.state()),
+            is_restarted: std::mem::take(&mut self.is_restarted),
+            lines: self.stats.lines - self.reported.0,
+            bad_lines: self.stats.bad_lines - self.reported.1,
+            state: self.state.merged_into(self.reader.state()),
         };
-        self.told = (self.tally.lines, self.tally.bad_lines);
-        self.begun = self.offset;
+        self.reported = (self.stats.lines, self.stats.bad_lines);
+        self.start = self.offset;
         Observation {
             client: self.client,
             session: self.transcript.session.clone(),
@@ -322,9 +327,9 @@ impl<R: LineReader> Part<'_, R> {
     }
 }
 
-/// What a file holds at its beginning and before an offset, as a digest.
+/// A digest of the bytes at the beginning of a file and before an offset.
 fn seal(file: &mut File, offset: u64) -> Option<String> {
-    let length = offset.min(SEALED);
+    let length = offset.min(SEAL_BYTES);
     let mut bytes = Vec::new();
     for start in [0, offset - length] {
         file.seek(SeekFrom::Start(start)).ok()?;
@@ -338,39 +343,39 @@ fn line_at(file: &mut File, offset: u64) -> Option<Vec<u8>> {
     file.seek(SeekFrom::Start(offset)).ok()?;
     let mut lines = Lines::new(file);
     let line = lines.next().ok()??;
-    (!line.too_long).then(|| lines.bytes(&line).to_vec())
+    (!line.is_too_long).then(|| lines.bytes(&line).to_vec())
 }
 
-/// Lines of a file, one at a time, through one buffer.
+/// Reads the lines of a file one by one into a buffer.
 struct Lines<R = Take<File>> {
     file: R,
     buffer: Vec<u8>,
-    /// What of the buffer is not handed out yet.
+    /// The range of the buffer whose lines were not returned yet.
     start: usize,
     end: usize,
-    ended: bool,
+    is_at_end: bool,
 }
 
-/// Where a line is in the buffer.
-struct Raw {
+/// The range of a line in the buffer.
+struct LineRange {
     start: usize,
     end: usize,
-    /// Bytes in the file, the line's end included.
+    /// Bytes of the line in the file, with its line feed.
     length: u64,
-    whole: bool,
-    too_long: bool,
+    is_complete: bool,
+    is_too_long: bool,
 }
 
 impl<R: Read> Lines<R> {
     fn new(file: R) -> Self {
-        Self { file, buffer: Vec::new(), start: 0, end: 0, ended: false }
+        Self { file, buffer: Vec::new(), start: 0, end: 0, is_at_end: false }
     }
 
-    fn bytes(&self, line: &Raw) -> &[u8] {
+    fn bytes(&self, line: &LineRange) -> &[u8] {
         &self.buffer[line.start..line.end]
     }
 
-    fn next(&mut self) -> io::Result<Option<Raw>> {
+    fn next(&mut self) -> io::Result<Option<LineRange>> {
         let mut searched = self.start;
         let mut dropped = 0_u64;
         loop {
@@ -378,17 +383,23 @@ impl<R: Read> Lines<R> {
                 let (start, end) = (self.start, searched + found);
                 self.start = end + 1;
                 let length = (end + 1 - start) as u64 + dropped;
-                return Ok(Some(Raw { start, end, length, whole: true, too_long: dropped > 0 }));
+                return Ok(Some(LineRange { start, end, length, is_complete: true, is_too_long: dropped > 0 }));
             }
             searched = self.end;
-            if self.ended {
+            if self.is_at_end {
                 let (start, end) = (self.start, self.end);
                 self.start = end;
                 let length = (end - start) as u64 + dropped;
-                return Ok((length > 0).then_some(Raw { start, end, length, whole: false, too_long: dropped > 0 }));
+                return Ok((length > 0).then_some(LineRange {
+                    start,
+                    end,
+                    length,
+                    is_complete: false,
+                    is_too_long: dropped > 0,
+                }));
             }
             if self.end - self.start > LINE_MAX {
-                // Too long to be one of ours: only its end is looked for from here on.
+                // The line is too long. Drop its bytes, and search only for its end.
                 dropped += (self.end - self.start) as u64;
                 (self.start, self.end, searched) = (0, 0, 0);
             }
@@ -396,16 +407,16 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Reads on, and says by how much the buffer moved.
+    /// Reads more bytes, and returns by how much the content of the buffer moved.
     fn fill(&mut self) -> io::Result<usize> {
         let moved = self.start;
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - moved);
-        if self.buffer.len() < self.end + BLOCK {
-            self.buffer.resize(self.end + BLOCK, 0);
+        if self.buffer.len() < self.end + READ_BYTES {
+            self.buffer.resize(self.end + READ_BYTES, 0);
         }
         match self.file.read(&mut self.buffer[self.end..]) {
-            Ok(0) => self.ended = true,
+            Ok(0) => self.is_at_end = true,
             Ok(count) => self.end += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

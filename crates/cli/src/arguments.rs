@@ -1,4 +1,4 @@
-//! The command line's grammar, made from the registries of actions and questions.
+//! The clap commands, generated from the registries of actions and views.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -6,57 +6,57 @@ use clap::{Arg, ArgAction, Command};
 use trackway_actions::{LongText, registry::ACTIONS};
 use trackway_capture::client::Client;
 use trackway_clients::CLIENTS;
-use trackway_domain::words::Memory;
+use trackway_domain::enums::Memory;
 use trackway_views::registry::VIEWS;
 
 use crate::{environment, long_text};
 
-/// The nouns, with what they are. A noun without commands is not shown.
+/// The nouns with their help texts.
 const NOUNS: &[(&str, &str)] = &[
-    ("agent", "Agents: who acts"),
-    ("board", "Boards of stickies, and the folders they are written to"),
-    ("cleanup", "Clean-ups of what is no longer wanted; each says how much it removed"),
-    ("commitment", "Commitments: what counts once enough commit to it"),
-    ("conversation", "Conversations: what belongs together of what is said"),
-    ("decision", "Decisions: questions, options and votes"),
-    ("event", "The event log: every change, in order"),
-    ("experiment", "Experiments: tries inside a conversation"),
-    ("import", "Import from other tools"),
-    ("label", "Labels of tasks"),
-    ("link", "Links between tasks"),
-    ("message", "Messages: what people and agents said"),
-    ("note", "Notes, comments and who read them"),
-    ("package", "Packages: the version of a task that a role uses"),
-    ("person", "People: who answers for what agents do"),
-    ("queue", "The queue: requests that a task be run, each taken by one"),
-    ("report", "Reports: what agents say about tasks when they stop"),
-    ("role", "Roles: the names actors work under"),
-    ("route", "Routes: which messages are work for which task"),
-    ("run", "Runs: one execution of work by one agent"),
-    ("scratchpad", "Scratchpads: an agent's notes to its future self"),
-    ("session", "Sessions of agent clients: prompts, subagents, evidence"),
-    ("spawn", "Spawns: the tool calls that started subagents"),
-    ("stickie", "Stickies: short notes on a board, and how they relate"),
-    ("studio", "Studios: shared spaces that own notes, decisions and commitments"),
-    ("subagent", "Subagents: the agents that sessions started"),
-    ("task", "Tasks, their versions and their history"),
-    ("testcase", "Test cases: the results of a try"),
-    ("token", "Tokens of people"),
-    ("trace", "Traces for other tools"),
-    ("workflow", "Workflows: the owners of task variants"),
-    ("workspace", "Workspaces: places where work happens"),
+    ("agent", "Manage agents"),
+    ("board", "Manage boards of stickies, and sync them with folders"),
+    ("cleanup", "Remove data that is no longer needed"),
+    ("commitment", "Manage commitments, which take effect once enough people and agents commit"),
+    ("conversation", "Manage conversations, which group messages"),
+    ("decision", "Manage decisions: questions, options and votes"),
+    ("event", "Read the event log: every change, in order"),
+    ("experiment", "Manage experiments of conversations"),
+    ("import", "Import data from other tools"),
+    ("label", "Manage labels of tasks"),
+    ("link", "Manage links between tasks"),
+    ("message", "Send and read messages of people and agents"),
+    ("note", "Manage notes and comments, and record who read them"),
+    ("package", "Pin the version of a task that a role uses"),
+    ("person", "Manage people, who are responsible for agents"),
+    ("queue", "Manage the queue of requests to run a task"),
+    ("report", "Read and write reports, which agents write about tasks when they stop"),
+    ("role", "Manage roles, under which people and agents work"),
+    ("route", "Manage routes, which turn messages into queue items"),
+    ("run", "Start, end and inspect runs: single executions of work by an agent"),
+    ("scratchpad", "Read and write scratchpads: an agent's notes to its future self"),
+    ("session", "Inspect sessions of agent clients: prompts, subagents, evidence"),
+    ("spawn", "Inspect spawns: the tool calls that started subagents"),
+    ("stickie", "Manage stickies: short notes on a board, and their relations"),
+    ("studio", "Manage studios: shared spaces that own notes, decisions and commitments"),
+    ("subagent", "Inspect subagents: the agents that sessions started"),
+    ("task", "Manage tasks, their versions and their history"),
+    ("testcase", "Manage test cases: the results of experiments"),
+    ("token", "Manage access tokens of people"),
+    ("trace", "Export traces for other tools"),
+    ("workflow", "Manage workflows: the owners of task variants"),
+    ("workspace", "Manage workspaces: directories in which tasks run"),
 ];
 
-/// Commands in the order in which a newcomer needs them: asking, recording, working, what belongs to it, looking after it.
+/// Commands in the order of the help, which is the order in which a newcomer needs them.
 const ORDER: &[&str] = &[
-    // Begin
+    // Getting started
     "init",
     "connect",
     "ingest",
     "demo",
     "up",
     "open",
-    // Ask
+    // Questions about the record
     "status",
     "why",
     "made",
@@ -74,12 +74,12 @@ const ORDER: &[&str] = &[
     "report",
     "agent",
     "scratchpad",
-    // What was seen of sessions
+    // Recorded sessions
     "session",
     "subagent",
     "spawn",
     "trace",
-    // What is said and decided
+    // Messages and decisions
     "message",
     "conversation",
     "experiment",
@@ -90,7 +90,7 @@ const ORDER: &[&str] = &[
     "commitment",
     "board",
     "stickie",
-    // What belongs to tasks and people
+    // Tasks and people
     "workflow",
     "role",
     "package",
@@ -102,10 +102,10 @@ const ORDER: &[&str] = &[
     "token",
     "tenant",
     "event",
-    // What other programs start
+    // Commands for other programs
     "mcp",
     "hook",
-    // Looking after it
+    // Maintenance
     "doctor",
     "backup",
     "restore",
@@ -123,42 +123,42 @@ const ORDER: &[&str] = &[
 
 const ABOUT: &str = "The system of record for agent work";
 
-/// How much of the grammar is needed.
+/// Which commands to build completely.
 #[derive(Debug, Clone)]
-enum Extent {
-    Whole,
-    /// What these words name; everything else is there by name only.
+enum GrammarScope {
+    Full,
+    /// The commands with these names. All others have only a name.
     Words(Vec<String>),
 }
 
-impl Extent {
-    fn has(&self, word: &str) -> bool {
+impl GrammarScope {
+    fn includes(&self, word: &str) -> bool {
         match self {
-            Self::Whole => true,
+            Self::Full => true,
             Self::Words(words) => words.iter().any(|known| known == word),
         }
     }
 }
 
-/// The whole grammar.
 pub fn command() -> Command {
-    grammar(&Extent::Whole)
+    grammar(&GrammarScope::Full)
 }
 
-/// As much of the grammar as a command line needs: a start-up pays for one command, not for all of them.
+/// The commands that a command line needs. Building only these shortens the start of the program.
 pub fn command_for(arguments: &[OsString]) -> Command {
     let words: Vec<String> = arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    let asks_for_help = words.iter().any(|word| matches!(word.as_str(), "-h" | "--help" | "help" | "completions"));
-    let extent = Extent::Words(words);
-    let lacks_a_verb = NOUNS.iter().any(|(noun, _)| extent.has(noun) && !verbs(noun).any(|verb| extent.has(verb)));
-    grammar(if asks_for_help || lacks_a_verb { &Extent::Whole } else { &extent })
+    let has_help_flag = words.iter().any(|word| matches!(word.as_str(), "-h" | "--help" | "help" | "completions"));
+    let scope = GrammarScope::Words(words);
+    let has_noun_without_verb =
+        NOUNS.iter().any(|(noun, _)| scope.includes(noun) && !verbs(noun).any(|verb| scope.includes(verb)));
+    grammar(if has_help_flag || has_noun_without_verb { &GrammarScope::Full } else { &scope })
 }
 
 fn verbs(noun: &str) -> impl Iterator<Item = &'static str> {
     let actions = ACTIONS.iter().filter(move |action| action.command.0 == noun);
     let actions = actions.flat_map(|action| [Some(action.command.1), action.alias].into_iter().flatten());
     let views = VIEWS.iter().filter(move |view| view.command.0 == noun);
-    let special: &[&str] = match noun {
+    let others: &[&str] = match noun {
         "task" => &["run"],
         "board" => &["export", "import", "diff"],
         "import" => &["jsonl"],
@@ -166,30 +166,30 @@ fn verbs(noun: &str) -> impl Iterator<Item = &'static str> {
     };
     actions
         .chain(views.flat_map(|view| [Some(view.command.1), view.alias].into_iter().flatten()))
-        .chain(special.iter().copied())
+        .chain(others.iter().copied())
 }
 
-fn grammar(extent: &Extent) -> Command {
-    let nouns = NOUNS.iter().map(|(noun, about)| noun_command(noun, about, extent));
-    let questions = VIEWS.iter().filter(|view| view.command.0.is_empty()).map(|view| view_command(view, extent));
-    let deeds =
-        ACTIONS.iter().filter(|action| action.command.0.is_empty()).map(|action| action_command(action, extent));
-    let mut commands: Vec<Command> = special().into_iter().chain(questions).chain(deeds).chain(nouns).collect();
+fn grammar(scope: &GrammarScope) -> Command {
+    let nouns = NOUNS.iter().map(|(noun, about)| noun_command(noun, about, scope));
+    let views = VIEWS.iter().filter(|view| view.command.0.is_empty()).map(|view| view_command(view, scope));
+    let actions =
+        ACTIONS.iter().filter(|action| action.command.0.is_empty()).map(|action| action_command(action, scope));
+    let mut commands: Vec<Command> = other_commands().into_iter().chain(views).chain(actions).chain(nouns).collect();
     commands.sort_by_key(|command| ORDER.iter().position(|name| *name == command.get_name()));
     Command::new("trackway").about(ABOUT).version(env!("TRACKWAY_VERSION")).args(globals()).subcommands(commands)
 }
 
-fn noun_command(noun: &'static str, about: &'static str, extent: &Extent) -> Command {
+fn noun_command(noun: &'static str, about: &'static str, scope: &GrammarScope) -> Command {
     let command = Command::new(noun)
         .about(about)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true);
-    if !extent.has(noun) {
+    if !scope.includes(noun) {
         return command;
     }
-    let actions = ACTIONS.iter().filter(|action| action.command.0 == noun).map(|action| action_command(action, extent));
-    let views = VIEWS.iter().filter(|view| view.command.0 == noun).map(|view| view_command(view, extent));
+    let actions = ACTIONS.iter().filter(|action| action.command.0 == noun).map(|action| action_command(action, scope));
+    let views = VIEWS.iter().filter(|view| view.command.0 == noun).map(|view| view_command(view, scope));
     let command = command.subcommands(actions).subcommands(views);
     match noun {
         "task" => command.subcommand(crate::work::run_command()),
@@ -199,8 +199,8 @@ fn noun_command(noun: &'static str, about: &'static str, extent: &Extent) -> Com
     }
 }
 
-/// Flags that hold what people and agents write: it may begin with `-`, and `-` alone reads standard input. Flags that
-/// take several values are not among them: they could not tell a value from the next flag.
+/// Flags with free text. The text may begin with `-`, and `-` alone reads standard input. Flags with several values are
+/// excluded, because their values could not be told apart from the next flag.
 pub const FREE_TEXTS: &[&str] = &[
     "background",
     "body",
@@ -227,56 +227,61 @@ pub const FREE_TEXTS: &[&str] = &[
     "tldr",
 ];
 
-/// Those of them that hold long texts: their help says that `-` reads standard input.
+/// Flags with long texts. Their help mentions that `-` reads standard input.
 const LONG_TEXTS: &[&str] = &["body", "content", "note", "script"];
 
-fn action_command(action: &trackway_actions::registry::Entry, extent: &Extent) -> Command {
+fn action_command(action: &trackway_actions::registry::ActionEntry, scope: &GrammarScope) -> Command {
     let named = Command::new(action.command.1).visible_aliases(action.alias);
-    if !extent.has(action.command.1) && !action.alias.is_some_and(|alias| extent.has(alias)) {
+    if !scope.includes(action.command.1) && !action.alias.is_some_and(|alias| scope.includes(alias)) {
         return named;
     }
     let is_one_of = |argument: &Arg, flags: &[&str]| argument.get_long().is_some_and(|long| flags.contains(&long));
-    let free =
+    let allow_hyphen =
         |argument: Arg| if is_one_of(&argument, FREE_TEXTS) { argument.allow_hyphen_values(true) } else { argument };
     let file = match action.long_text {
         Some(LongText::File { field, .. }) => Some(field),
         _ => None,
     };
-    let helped = |argument: Arg| match argument.get_help().map(|help| format!("{help}; - reads standard input")) {
-        Some(help) if is_one_of(&argument, LONG_TEXTS) || file == Some(argument.get_id().as_str()) => {
-            argument.help(help)
-        }
-        _ => argument,
-    };
-    let command = (action.arguments)(named).mut_args(free).mut_args(helped).args(long_text::argument(action)).arg(
-        Arg::new("dry_run")
-            .long("dry-run")
-            .action(ArgAction::SetTrue)
-            .help("Show what would happen, and change nothing"),
-    );
-    if action.removes {
-        command.arg(Arg::new("yes").long("yes").short('y').action(ArgAction::SetTrue).help("Do not ask"))
+    let with_input_hint =
+        |argument: Arg| match argument.get_help().map(|help| format!("{help}; - reads standard input")) {
+            Some(help) if is_one_of(&argument, LONG_TEXTS) || file == Some(argument.get_id().as_str()) => {
+                argument.help(help)
+            }
+            _ => argument,
+        };
+    let command = (action.arguments)(named)
+        .mut_args(allow_hyphen)
+        .mut_args(with_input_hint)
+        .args(long_text::argument(action))
+        .arg(
+            Arg::new("dry_run")
+                .long("dry-run")
+                .action(ArgAction::SetTrue)
+                .help("Show what would happen, without changing anything"),
+        );
+    if action.is_destructive {
+        command.arg(Arg::new("yes").long("yes").short('y').action(ArgAction::SetTrue).help("Skip the confirmation"))
     } else {
         command
     }
 }
 
-fn view_command(view: &trackway_views::registry::Entry, extent: &Extent) -> Command {
+fn view_command(view: &trackway_views::registry::ViewEntry, scope: &GrammarScope) -> Command {
     let command = Command::new(view.command.1).visible_aliases(view.alias);
-    if view.command == ("", "ready") && extent.has("ready") {
+    if view.command == ("", "ready") && scope.includes("ready") {
         return ready_command((view.arguments)(command));
     }
-    if extent.has(view.command.1) || view.alias.is_some_and(|alias| extent.has(alias)) {
+    if scope.includes(view.command.1) || view.alias.is_some_and(|alias| scope.includes(alias)) {
         (view.arguments)(command)
     } else {
         command
     }
 }
 
-/// `ready --claim` is the action `claim`, with its flags.
+/// `ready --claim` executes the action `claim`, so it has the flags of that action.
 fn ready_command(ready: Command) -> Command {
     let claim = ACTIONS.iter().find(|action| action.command == ("", "claim"));
-    let flags = claim.map(|claim| action_command(claim, &Extent::Whole)).unwrap_or_default();
+    let flags = claim.map(|claim| action_command(claim, &GrammarScope::Full)).unwrap_or_default();
     let flags = flags.get_arguments().map(|flag| flag.clone().requires("claim")).collect::<Vec<_>>();
     ready
         .arg(
@@ -284,37 +289,37 @@ fn ready_command(ready: Command) -> Command {
                 .long("claim")
                 .action(ArgAction::SetTrue)
                 .conflicts_with_all(["limit", "after"])
-                .help("Claim the first: get a run and its token for it"),
+                .help("Claim the first task: start a run for it, and print the token of the run"),
         )
         .args(flags)
 }
 
 fn globals() -> [Arg; 3] {
-    let everywhere = |argument: Arg, place| argument.global(true).help_heading("Everywhere").display_order(place);
+    let global = |argument: Arg, place| argument.global(true).help_heading("Global options").display_order(place);
     [
-        everywhere(Arg::new("db").long("db").env(environment::DATABASE).hide_env_values(true), 900)
+        global(Arg::new("db").long("db").env(environment::DATABASE).hide_env_values(true), 900)
             .value_name("URL")
-            .help("The database: sqlite:PATH or postgres://USER@HOST/DATABASE"),
-        everywhere(Arg::new("tenant").long("tenant").env(environment::TENANT).hide_env_values(true), 901)
+            .help("Database URL: sqlite:PATH or postgres://USER@HOST/DATABASE"),
+        global(Arg::new("tenant").long("tenant").env(environment::TENANT).hide_env_values(true), 901)
             .value_name("NAME")
-            .help("The tenant"),
-        everywhere(Arg::new("json").long("json").action(ArgAction::SetTrue), 902).help("Answer in JSON"),
+            .help("Name of the tenant"),
+        global(Arg::new("json").long("json").action(ArgAction::SetTrue), 902).help("Print JSON"),
     ]
 }
 
-/// Commands that are neither an action nor a question about rows.
-fn special() -> Vec<Command> {
+/// Commands that are neither actions nor views.
+fn other_commands() -> Vec<Command> {
     let [backup, restore, export, move_to] = crate::transfer::commands();
     vec![
         backup,
         restore,
         export,
         move_to,
-        Command::new("init").about("Make a database here, or yours with --user").arg(
+        Command::new("init").about("Create a database for this project, or for your user with --user").arg(
             Arg::new("user")
                 .long("user")
                 .action(ArgAction::SetTrue)
-                .help("Make the user's database, used where no project has one"),
+                .help("Create the database of your user, for directories outside projects"),
         ),
         crate::ingest::command(),
         crate::hook::command(),
@@ -324,18 +329,18 @@ fn special() -> Vec<Command> {
         crate::up::command(),
         crate::up::open_command(),
         crate::work::command(),
-        Command::new("whoami").about("Show who you are here: your run, your task, your scratchpad, and how to go on"),
-        client_command("connect", "Record the work of a client", connect_command),
-        client_command("disconnect", "Stop recording the work of a client", |client| {
+        Command::new("whoami").about("Show your identity, your run, your task, your scratchpad and next steps"),
+        client_command("connect", "Start recording the sessions of an agent client", connect_command),
+        client_command("disconnect", "Stop recording the sessions of an agent client", |client| {
             let name = client.display_name();
-            settings_command(client, format!("Take Trackway's hooks and its MCP server out of {name}'s settings"))
+            settings_command(client, format!("Remove Trackway's hooks and MCP server from {name}'s settings"))
         }),
         crate::demo::command(),
         Command::new("schema")
             .about("Show the tables, relations and graph edges of this database")
             .arg(format_argument()),
         Command::new("db")
-            .about("The database itself")
+            .about("Inspect the database")
             .subcommand_required(true)
             .arg_required_else_help(true)
             .disable_help_subcommand(true)
@@ -345,17 +350,17 @@ fn special() -> Vec<Command> {
                     .arg(format_argument()),
             ),
         Command::new("tenant")
-            .about("Tenants: organisations that never see each other")
+            .about("Manage tenants: isolated organisations")
             .subcommand_required(true)
             .arg_required_else_help(true)
             .disable_help_subcommand(true)
             .subcommands([
                 Command::new("list").about("List tenants"),
                 Command::new("create")
-                    .about("Make a tenant, with you in it")
-                    .arg(Arg::new("name").long("name").value_name("NAME").required(true).help("Its name")),
+                    .about("Create a tenant, with you as its first person")
+                    .arg(Arg::new("name").long("name").value_name("NAME").required(true).help("Name of the tenant")),
             ]),
-        Command::new("completions").about("Print completions for a shell").arg(
+        Command::new("completions").about("Print a completion script for a shell").arg(
             Arg::new("shell")
                 .value_name("SHELL")
                 .required(true)
@@ -365,51 +370,52 @@ fn special() -> Vec<Command> {
     ]
 }
 
-/// A command whose verb is the client.
-fn client_command(name: &'static str, about: &'static str, of: fn(&dyn Client) -> Command) -> Command {
+/// A command with a subcommand for each client.
+fn client_command(name: &'static str, about: &'static str, build: fn(&dyn Client) -> Command) -> Command {
     Command::new(name)
         .about(about)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
-        .subcommands(CLIENTS.0.iter().map(|client| of(*client)))
+        .subcommands(CLIENTS.0.iter().map(|client| build(*client)))
 }
 
 fn connect_command(client: &dyn Client) -> Command {
     let name = client.display_name();
-    let command = settings_command(client, format!("Put Trackway's hooks and its MCP server into {name}'s settings"));
+    let command = settings_command(client, format!("Add Trackway's hooks and MCP server to {name}'s settings"));
     let command = command.arg(memory());
     let has_plugins = client.connection().plugin(Memory::default()).is_some();
     if has_plugins { command.arg(plugin()) } else { command }.arg(no_mcp(client))
 }
 
 fn settings_command(client: &dyn Client, about: String) -> Command {
-    let files = client.connection().shown_files();
+    let files = client.connection().settings_file_names();
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     Command::new(client.command_name()).about(about).args([
         flag("project").conflicts_with("user").help(format!(
-            "The project's settings, {} at its top; the default where a directory upward has .trackway or .git",
+            "Use the project's settings: {} in its top directory [default inside a directory with .trackway or .git]",
             files.project_hooks
         )),
-        flag("user").help(format!("The user's settings, {}; the default elsewhere", files.user_hooks)),
-        Arg::new("dry_run").long("dry-run").action(ArgAction::SetTrue).help("Show the difference, and change nothing"),
+        flag("user").help(format!("Use the user's settings: {} [default outside projects]", files.user_hooks)),
+        Arg::new("dry_run")
+            .long("dry-run")
+            .action(ArgAction::SetTrue)
+            .help("Show the difference, without changing anything"),
     ])
 }
 
 fn memory() -> Arg {
-    Arg::new("memory")
-        .long("memory")
-        .value_name("WHOSE")
-        .value_parser(clap::value_parser!(Memory))
-        .help("Whose runs end with a question for what to remember; unchanged when omitted, at first: subagents")
+    Arg::new("memory").long("memory").value_name("WHOSE").value_parser(clap::value_parser!(Memory)).help(
+        "Which runs end with a prompt to update the scratchpad [default: unchanged; subagents for a new connection]",
+    )
 }
 
 fn no_mcp(client: &dyn Client) -> Arg {
-    let files = client.connection().shown_files();
+    let files = client.connection().settings_file_names();
     Arg::new("no_mcp")
         .long("no-mcp")
         .action(ArgAction::SetTrue)
-        .help(format!("Leave {} (for the user: {}) as it is", files.project_servers, files.user_servers))
+        .help(format!("Do not add the MCP server to {} (with --user: {})", files.project_servers, files.user_servers))
 }
 
 fn plugin() -> Arg {
@@ -418,7 +424,7 @@ fn plugin() -> Arg {
         .value_name("DIR")
         .value_parser(clap::value_parser!(PathBuf))
         .conflicts_with_all(["project", "user"])
-        .help("Write a plugin folder with the same to DIR instead, and leave settings alone")
+        .help("Write the hooks and the MCP server as a plugin to this folder, without changing any settings")
 }
 
 fn format_argument() -> Arg {
@@ -427,7 +433,7 @@ fn format_argument() -> Arg {
         .value_name("FORMAT")
         .value_parser(["table", "markdown", "mermaid", "json"])
         .default_value("table")
-        .help("How to show it")
+        .help("Output format")
 }
 
 #[cfg(test)]
@@ -439,13 +445,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_has_its_place() {
+    fn every_command_is_in_the_order_list() {
         let placed: Vec<String> = command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
         assert_eq!(placed, ORDER);
     }
 
     #[test]
-    fn commands_and_fields_of_sentences_exist() {
+    fn commands_and_fields_in_hints_exist() {
         let grammar = command();
         for usage in COMMANDS {
             let mut known = &grammar;
@@ -469,7 +475,7 @@ mod tests {
         }
     }
 
-    /// A command in a plain text would not be rendered for HTTP and MCP.
+    /// A command in plain text would not be translated for HTTP and MCP.
     #[test]
     fn hints_name_commands_only_with_the_macro() {
         let grammar = command();

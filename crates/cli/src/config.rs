@@ -1,4 +1,4 @@
-//! `config.toml`, beside the project's database and in the user's configuration directory.
+//! Reads `config.toml`: the project's, next to its database, and the user's.
 
 use std::{
     collections::BTreeMap,
@@ -8,59 +8,58 @@ use std::{
 
 use etcetera::BaseStrategy;
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, plain_path::plain};
+use trackway_domain::{Error as Rule, lexical_path::normalize};
 use trackway_runner::model::{Price, Provider};
 
 use crate::failure::Failure;
 
-/// What can be configured.
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The database, as `--db` takes it.
+    /// Database URL, as for `--db`.
     pub db: Option<String>,
-    /// The tenant, as `--tenant` takes it.
+    /// Name of the tenant, as for `--tenant`.
     pub tenant: Option<String>,
-    /// Directories whose sessions are not read: neither by `ingest` nor by hooks. Whole paths, or from `~/` on.
+    /// Directories whose sessions neither `ingest` nor hooks record. Absolute paths, or paths that begin with `~/`.
     #[serde(default)]
     pub exclude: Vec<PathBuf>,
-    /// In the user's: projects whose own configuration may send what hooks record to a server.
+    /// Only in the user's configuration: projects whose own configuration may send recorded data to a server.
     #[serde(default)]
     pub trust: Vec<PathBuf>,
-    /// The model that agents think with.
+    /// The model for agents.
     #[serde(default)]
     pub model: ModelConfig,
 }
 
-/// How to reach a model. What is not said here is said by the environment, or as usual.
+/// The model for agents. Environment variables take precedence.
 #[derive(Debug, Default, Clone, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// Who answers: `anthropic`, `openai` (and what speaks like it), or `scripted`.
+    /// API of the model: `anthropic`, `openai` (also for compatible servers), or `scripted`.
     pub provider: Option<Provider>,
-    /// Where it is, when it is not where it usually is.
+    /// URL of the API [default: the provider's own].
     pub url: Option<String>,
-    /// The key. Better in the environment than in a file.
+    /// API key. An environment variable is safer than this file.
     pub key: Option<String>,
-    /// The model that is asked when an agent names none.
+    /// Name of the model, for agents that name none.
     pub name: Option<String>,
-    /// Whether answers are streamed.
+    /// Whether to stream answers [default: true].
     pub stream: Option<bool>,
-    /// Whether tools are called the provider's way (else by JSON in the text).
+    /// Whether to use the provider's tool calls instead of JSON in the text [default: true].
     pub native_tools: Option<bool>,
-    /// Tokens that the model takes, its reply included.
+    /// Context size of the model in tokens, including its reply [default: 128000].
     pub context_tokens: Option<usize>,
-    /// How long one call may take.
+    /// Timeout of one model call in seconds [default: 300].
     pub timeout_seconds: Option<u64>,
-    /// The file of a scripted model.
+    /// File with the replies of a scripted model.
     pub script: Option<PathBuf>,
-    /// What a million tokens of a model cost.
+    /// Prices of a million tokens, by model.
     #[serde(default)]
     pub prices: BTreeMap<String, Price>,
 }
 
 impl ModelConfig {
-    /// What this one says, else what the other says.
+    /// The settings of `self`, completed with those of `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         let mut prices = other.prices;
@@ -79,7 +78,8 @@ impl ModelConfig {
         }
     }
 
-    /// What a project may say that was only cloned: not where a key is sent, nor what speaks for a model.
+    /// The settings that are safe to take from a cloned project. A project must not redirect the user's API key, or
+    /// replace the model.
     #[must_use]
     pub fn untrusted(self) -> Self {
         Self { provider: None, url: None, key: None, script: None, ..self }
@@ -87,8 +87,7 @@ impl ModelConfig {
 }
 
 impl Config {
-    /// Reads a file; one that is not there says nothing. One that may not be read may say anything: it is an error for who
-    /// depends on it.
+    /// Reads a file. A missing file has no settings. An unreadable file is an error, unless `is_needed` is false.
     pub fn read(path: &Path, is_needed: bool) -> Result<Self, Failure> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -97,24 +96,24 @@ impl Config {
             }
             Err(error) => {
                 return Err(Rule::usage(format!("{} cannot be read: {error}", path.display()))
-                    .hint("to do without it, say which database: --db or TRACKWAY_DB")
+                    .hint("to ignore this file, name the database with --db or TRACKWAY_DB")
                     .into());
             }
         };
         let mut config: Self = toml::from_str(&text).map_err(|error| {
             let first = error.message().lines().next().unwrap_or_default().to_owned();
             Rule::usage(format!("{} cannot be read: {first}", path.display()))
-                .hint("it may hold: db, tenant, exclude, trust, model")
+                .hint("valid keys: db, tenant, exclude, trust, model")
         })?;
         for (name, directories) in [("exclude", &mut config.exclude), ("trust", &mut config.trust)] {
             for directory in directories {
                 *directory = whole(directory).ok_or_else(|| {
                     Rule::usage(format!(
-                        "{}: {name} holds {}, which is not a whole path",
+                        "{}: {name} contains {}, which is not an absolute path",
                         path.display(),
                         directory.display()
                     ))
-                    .hint("begin it with / or with ~/")
+                    .hint("begin the path with / or ~/")
                 })?;
             }
         }
@@ -122,11 +121,11 @@ impl Config {
     }
 }
 
-/// A directory from the root on, where it is one or is in the user's home.
+/// Makes a path that begins with `~` absolute. None if the path is relative.
 fn whole(directory: &Path) -> Option<PathBuf> {
     let whole = match directory.strip_prefix("~") {
         Ok(below) => etcetera::choose_base_strategy().ok()?.home_dir().join(below),
         Err(_) => directory.to_path_buf(),
     };
-    whole.is_absolute().then(|| plain(&whole))
+    whole.is_absolute().then(|| normalize(&whole))
 }

@@ -1,4 +1,4 @@
-//! A small story, told with the real commands in a temporary database.
+//! `trackway demo`: a guided demo that runs real commands in a temporary database.
 
 mod agents;
 
@@ -11,85 +11,84 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
-use trackway_actions::{Core, founding};
+use trackway_actions::{Core, tenant};
 use trackway_clients::CLIENTS;
 use trackway_store::{Store, Url};
 
 use crate::{
     arguments,
-    door::{self, House, Outcome},
+    dispatch::{self, App, CommandOutcome},
     failure::Failure,
-    ingest, recorded,
-    render::{Output, Shape},
+    ingest, recorded_session,
+    render::{Layout, Output},
     user, work,
 };
 
-/// The teller: runs each command as a user would, and writes down what was typed and answered.
-struct Teller {
-    house: House,
-    /// This program, called `trackway` whatever it is called elsewhere: scripts of the story call it so.
+/// Runs commands as a user would, and collects the commands and their output.
+struct Demo {
+    app: App,
+    /// A link to this program with the name `trackway`, which the scripts of the demo call.
     program: PathBuf,
-    story: String,
+    output: String,
 }
 
-impl Teller {
-    fn says(&mut self, text: &str) {
+impl Demo {
+    fn add_heading(&mut self, text: &str) {
         let bold = anstyle::Style::new().bold();
-        let _ = writeln!(self.story, "\n{bold}{text}{bold:#}\n");
+        let _ = writeln!(self.output, "\n{bold}{text}{bold:#}\n");
     }
 
-    /// Types a command and keeps its answer; shows what was typed.
-    fn types(&mut self, arguments: &[&str]) -> Result<Value, Failure> {
-        Ok(self.typed(arguments)?.data)
+    /// Runs a command and shows it, without its output.
+    fn run(&mut self, arguments: &[&str]) -> Result<Value, Failure> {
+        Ok(self.run_command(arguments)?.data)
     }
 
-    /// Types a command and shows what was answered, too.
-    fn asks(&mut self, arguments: &[&str]) -> Result<(), Failure> {
-        let outcome = self.typed(arguments)?;
-        for line in Output::plain().rendered(&outcome).lines() {
-            let _ = writeln!(self.story, "    {line}");
+    /// Runs a command and shows it with its output.
+    fn run_and_show(&mut self, arguments: &[&str]) -> Result<(), Failure> {
+        let outcome = self.run_command(arguments)?;
+        for line in Output::for_demo().render(&outcome).lines() {
+            let _ = writeln!(self.output, "    {line}");
         }
         Ok(())
     }
 
-    /// Asks something that the story needs to know, and does not show it.
-    fn quietly(&self, arguments: &[&str]) -> Result<Value, Failure> {
+    /// Runs a command without showing it.
+    fn run_hidden(&self, arguments: &[&str]) -> Result<Value, Failure> {
         let line = std::iter::once("trackway").chain(arguments.iter().copied());
-        Ok(self.house.answer(&arguments::command().try_get_matches_from(line)?)?.data)
+        Ok(self.app.run_command(&arguments::command().try_get_matches_from(line)?)?.data)
     }
 
-    fn typed(&mut self, arguments: &[&str]) -> Result<Outcome, Failure> {
+    fn run_command(&mut self, arguments: &[&str]) -> Result<CommandOutcome, Failure> {
         let line = std::iter::once("trackway").chain(arguments.iter().copied());
-        let outcome = self.house.answer(&arguments::command().try_get_matches_from(line)?)?;
-        let shown: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
-        self.wrote(&format!("trackway {}", shown.join(" ")));
+        let outcome = self.app.run_command(&arguments::command().try_get_matches_from(line)?)?;
+        let shown: Vec<String> = arguments.iter().map(|argument| quote(argument)).collect();
+        self.show_command(&format!("trackway {}", shown.join(" ")));
         Ok(outcome)
     }
 
-    /// Shows what was typed.
-    fn wrote(&mut self, line: &str) {
+    fn show_command(&mut self, line: &str) {
         let green = anstyle::AnsiColor::Green.on_default();
-        let _ = writeln!(self.story, "  {green}${green:#} {line}");
+        let _ = writeln!(self.output, "  {green}${green:#} {line}");
     }
 
-    /// Ends the run, and acts as a person again.
-    fn ends_run(&mut self, arguments: &[&str]) -> Result<(), Failure> {
-        self.types(arguments)?;
-        self.house.token = None;
-        self.wrote("unset TRACKWAY_TOKEN");
+    /// Ends the run, and acts as the person again.
+    fn end_run(&mut self, arguments: &[&str]) -> Result<(), Failure> {
+        self.run(arguments)?;
+        self.app.token = None;
+        self.show_command("unset TRACKWAY_TOKEN");
         Ok(())
     }
 
-    /// Starts a run and acts in it from here on.
-    fn starts_run(&mut self, arguments: &[&str]) -> Result<String, Failure> {
-        let started = self.types(arguments)?;
-        self.house.token = started["token"].as_str().map(str::to_owned);
-        self.wrote("export TRACKWAY_TOKEN=...");
-        Ok(id(&started, "run_id"))
+    /// Starts a run, and acts with its token from here on.
+    fn start_run(&mut self, arguments: &[&str]) -> Result<String, Failure> {
+        let started = self.run(arguments)?;
+        self.app.token = started["token"].as_str().map(str::to_owned);
+        self.show_command("export TRACKWAY_TOKEN=...");
+        Ok(short_id(&started, "run_id"))
     }
 }
 
-fn quoted(argument: &str) -> String {
+fn quote(argument: &str) -> String {
     if argument.contains([' ', '?', '\'']) {
         format!("'{}'", argument.replace('\'', "'\\''"))
     } else {
@@ -97,63 +96,65 @@ fn quoted(argument: &str) -> String {
     }
 }
 
-/// The last digits of an id in an answer, as people type them.
-fn id(answer: &Value, field: &str) -> String {
-    let full = answer[field].as_str().unwrap_or_default();
+/// The short form of an id in an output.
+fn short_id(output: &Value, field: &str) -> String {
+    let full = output[field].as_str().unwrap_or_default();
     full[full.len().saturating_sub(8)..].to_owned()
 }
 
 pub fn command() -> Command {
-    Command::new("demo")
-        .about("Tell a small story in a temporary database: no network, no key")
-        .arg(Arg::new("open").long("open").action(ArgAction::SetTrue).help("Then leave its pages running, to look at"))
+    Command::new("demo").about("Run a guided demo in a temporary database (no network, no API key)").arg(
+        Arg::new("open")
+            .long("open")
+            .action(ArgAction::SetTrue)
+            .help("Afterwards serve the pages of the demo database, and open them in a browser"),
+    )
 }
 
-/// Tells the story, and leaves its pages running when that is wanted.
-pub fn demo(matches: &ArgMatches) -> Result<Outcome, Failure> {
-    let (outcome, file) = tell()?;
+pub fn demo(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
+    let (outcome, file) = create_demo()?;
     if !matches.get_flag("open") {
         return Ok(outcome);
     }
-    Output::plain().print(&outcome)?;
+    Output::for_demo().print(&outcome)?;
     let database = format!("sqlite:{}", file.display());
     let line = ["trackway", "--db", &database, "up", "--no-work", "--open", "--listen", "127.0.0.1:0"];
-    door::answer(&arguments::command().try_get_matches_from(line)?)
+    dispatch::dispatch(&arguments::command().try_get_matches_from(line)?)
 }
 
-/// Tells the story; where it happened is left for who wants to look.
-fn tell() -> Result<(Outcome, PathBuf), Failure> {
-    // A name that nobody can have taken before.
+/// Runs the demo. Keeps its database, so that the user can explore it.
+fn create_demo() -> Result<(CommandOutcome, PathBuf), Failure> {
+    // A random name, so that no other user can have created the directory.
     let directory = env::temp_dir().join(format!("trackway-demo-{}", uuid::Uuid::new_v4().simple()));
     fs::create_dir(&directory)?;
     let file = directory.join("trackway.db");
     let core = Core::new(Store::create(Url::sqlite(&file))?);
-    core.found(founding::LOCAL_TENANT, &user::handle())?;
+    core.init_tenant(tenant::LOCAL_TENANT, &user::handle())?;
     let program = directory.join("bin/trackway");
     fs::create_dir(directory.join("bin"))?;
     std::os::unix::fs::symlink(env::current_exe()?, &program)?;
-    let house = House::over(core, founding::LOCAL_TENANT);
-    let mut teller = Teller { house, program, story: String::new() };
+    let app = App::with_core(core, tenant::LOCAL_TENANT);
+    let mut demo = Demo { app, program, output: String::new() };
 
-    versions(&mut teller)?;
-    let (run, note, decision) = two_runs(&mut teller)?;
-    teller.says("Afterwards: what did the run make, and where does a thing come from?");
-    teller.asks(&["made", &run])?;
-    teller.asks(&["why", &note])?;
-    agents::work_and_remember(&mut teller, &directory, &decision)?;
-    a_message_is_work(&mut teller)?;
-    a_recorded_session(&mut teller, &directory)?;
-    teller.says("It is all still there.");
-    let _ = writeln!(teller.story, "  export TRACKWAY_DB=sqlite:{}\n  trackway why {note}", file.display());
-    Ok((Outcome::new(Value::String(teller.story), Shape::Text), file))
+    show_versions(&mut demo)?;
+    let (run, note, decision) = show_two_runs(&mut demo)?;
+    demo.add_heading("What did the run create? And which run created this note?");
+    demo.run_and_show(&["made", &run])?;
+    demo.run_and_show(&["why", &note])?;
+    agents::show_agents(&mut demo, &directory, &decision)?;
+    show_message_routing(&mut demo)?;
+    show_recorded_session(&mut demo, &directory)?;
+    demo.add_heading("The demo database is still there. Explore it:");
+    let _ = writeln!(demo.output, "  export TRACKWAY_DB=sqlite:{}\n  trackway why {note}", file.display());
+    Ok((CommandOutcome::new(Value::String(demo.output), Layout::Text), file))
 }
 
-/// A message, a route, a task, a worker; and the way back from what came out.
-fn a_message_is_work(teller: &mut Teller) -> Result<(), Failure> {
-    teller.says("A message arrives. A route makes it work for a task, and a worker runs the task's script.");
+/// A message becomes a queue item by a route, and a worker runs it.
+fn show_message_routing(demo: &mut Demo) -> Result<(), Failure> {
+    demo.add_heading("A message arrives. A route queues a task for it, and a worker runs the task's script.");
     let script = "read -r what\ntrackway note create --studio main --title \"Looked into: $what\" > /dev/null\necho \"looked into: $what\"";
-    teller.types(&["workflow", "set", "--name", "support"])?;
-    teller.types(&[
+    demo.run(&["workflow", "set", "--name", "support"])?;
+    demo.run(&[
         "task",
         "set",
         "--workflow",
@@ -165,39 +166,38 @@ fn a_message_is_work(teller: &mut Teller) -> Result<(), Failure> {
         "--script",
         script,
     ])?;
-    teller.types(&["route", "set", "--tag", "bug", "--task", "triage"])?;
-    teller.asks(&["message", "send", "--tag", "bug", "--body", "The kettle reports 212 degrees"])?;
-    teller.wrote("trackway work --once");
-    for line in work::work_once(&teller.house, None, Err(String::new()), &teller.program)? {
-        let _ = writeln!(teller.story, "    {line}");
+    demo.run(&["route", "set", "--tag", "bug", "--task", "triage"])?;
+    demo.run_and_show(&["message", "send", "--tag", "bug", "--body", "The kettle reports 212 degrees"])?;
+    demo.show_command("trackway work --once");
+    for line in work::work_once(&demo.app, None, Err(String::new()), &demo.program)? {
+        let _ = writeln!(demo.output, "    {line}");
     }
-    teller.says("Its output is a message, in answer to the first; what it wrote is a note, and `why` leads back.");
-    teller.asks(&["search", "kettle"])?;
-    let made = teller.quietly(&["made", "last"])?;
+    demo.add_heading("The script's output became a reply, and the script created a note. `why` follows the note back to the message.");
+    demo.run_and_show(&["search", "kettle"])?;
+    let made = demo.run_hidden(&["made", "last"])?;
     let note = made["touches"].as_array().into_iter().flatten().find(|touch| touch["resource_type"] == "note");
-    teller.asks(&["why", &note.map(|note| id(note, "resource_id")).unwrap_or_default()])
+    demo.run_and_show(&["why", &note.map(|note| short_id(note, "resource_id")).unwrap_or_default()])
 }
 
-/// A recorded session, read from its transcripts.
-fn a_recorded_session(teller: &mut Teller, directory: &Path) -> Result<(), Failure> {
+fn show_recorded_session(demo: &mut Demo, directory: &Path) -> Result<(), Failure> {
     let clients = CLIENTS.display_names();
-    teller.says(&format!("And {clients}: from its transcripts, as if the hooks had been there."));
+    demo.add_heading(&format!("Import a session of {clients} from its transcripts. Hooks record the same, live."));
     let transcripts = directory.join("projects");
-    recorded::write(&transcripts, &directory.join("kitchen"))?;
-    let context = teller.house.context()?;
-    ingest::ingest_folder(&teller.house.core, &context, &transcripts)?;
-    teller.wrote("trackway ingest");
-    teller.asks(&["session", "show", recorded::session()])?;
-    teller.says("Who wrote the second line of tea.js, on whose word?");
-    teller.asks(&["why", &format!("{}:2", recorded::FILE)])
+    recorded_session::write(&transcripts, &directory.join("kitchen"))?;
+    let context = demo.app.context()?;
+    ingest::ingest_folder(&demo.app.core, &context, &transcripts)?;
+    demo.show_command("trackway ingest");
+    demo.run_and_show(&["session", "show", recorded_session::session()])?;
+    demo.add_heading("Which run wrote the second line of tea.js, and at whose request?");
+    demo.run_and_show(&["why", &format!("{}:2", recorded_session::FILE)])
 }
 
-fn versions(teller: &mut Teller) -> Result<(), Failure> {
-    teller.says("A workflow owns a task. The task gets better, twice; nobody loses the old versions.");
-    teller.types(&["role", "set", "--name", "coder"])?;
-    teller.types(&["role", "set", "--name", "reviewer"])?;
-    teller.types(&["workflow", "set", "--name", "quality", "--role", "coder"])?;
-    teller.types(&[
+fn show_versions(demo: &mut Demo) -> Result<(), Failure> {
+    demo.add_heading("A workflow owns a task. Two new versions replace the task, and the old versions stay.");
+    demo.run(&["role", "set", "--name", "coder"])?;
+    demo.run(&["role", "set", "--name", "reviewer"])?;
+    demo.run(&["workflow", "set", "--name", "quality", "--role", "coder"])?;
+    demo.run(&[
         "task",
         "set",
         "--workflow",
@@ -209,7 +209,7 @@ fn versions(teller: &mut Teller) -> Result<(), Failure> {
         "--role",
         "coder",
     ])?;
-    teller.types(&[
+    demo.run(&[
         "task",
         "set",
         "--workflow",
@@ -223,7 +223,7 @@ fn versions(teller: &mut Teller) -> Result<(), Failure> {
         "--replaces",
         "unit/go",
     ])?;
-    teller.types(&[
+    demo.run(&[
         "task",
         "set",
         "--workflow",
@@ -239,20 +239,20 @@ fn versions(teller: &mut Teller) -> Result<(), Failure> {
         "--level",
         "major",
     ])?;
-    teller.asks(&["task", "latest", "--variant", "unit/go"])?;
-    teller.types(&["package", "set", "--role", "coder", "--task", "unit/go-race"])?;
-    teller.asks(&["package", "outdated"])?;
+    demo.run_and_show(&["task", "latest", "--variant", "unit/go"])?;
+    demo.run(&["package", "set", "--role", "coder", "--task", "unit/go-race"])?;
+    demo.run_and_show(&["package", "outdated"])?;
     Ok(())
 }
 
-/// Two agents in two studios; the first run, the note it wrote and the decision it asks for.
-fn two_runs(teller: &mut Teller) -> Result<(String, String, String), Failure> {
-    teller.says("Two agents, two studios. Each works in a run, and what it does is the run's.");
-    teller.types(&["studio", "set", "--name", "lab"])?;
-    teller.types(&["agent", "set", "--handle", "ada", "--role", "coder"])?;
-    teller.types(&["agent", "set", "--handle", "grace", "--role", "reviewer"])?;
-    let first = teller.starts_run(&["run", "start", "--agent", "ada", "--task", "unit/go-race"])?;
-    let note = teller.types(&[
+/// Two agents in two studios. Returns the first run, its note and its decision.
+fn show_two_runs(demo: &mut Demo) -> Result<(String, String, String), Failure> {
+    demo.add_heading("Two agents work in two studios. Everything an agent does is attributed to its run.");
+    demo.run(&["studio", "set", "--name", "lab"])?;
+    demo.run(&["agent", "set", "--handle", "ada", "--role", "coder"])?;
+    demo.run(&["agent", "set", "--handle", "grace", "--role", "reviewer"])?;
+    let first = demo.start_run(&["run", "start", "--agent", "ada", "--task", "unit/go-race"])?;
+    let note = demo.run(&[
         "note",
         "create",
         "--studio",
@@ -262,8 +262,8 @@ fn two_runs(teller: &mut Teller) -> Result<(String, String, String), Failure> {
         "--body",
         "Two writers, one map.",
     ])?;
-    let note = id(&note, "id");
-    let decision = teller.types(&[
+    let note = short_id(&note, "id");
+    let decision = demo.run(&[
         "decision",
         "create",
         "--studio",
@@ -275,21 +275,21 @@ fn two_runs(teller: &mut Teller) -> Result<(String, String, String), Failure> {
         "--option",
         "a channel",
     ])?;
-    let decision = id(&decision, "id");
-    teller.types(&["decision", "vote", &decision, "--option", "a lock", "--accept"])?;
-    teller.types(&[
+    let decision = short_id(&decision, "id");
+    demo.run(&["decision", "vote", &decision, "--option", "a lock", "--accept"])?;
+    demo.run(&[
         "scratchpad",
         "update",
         "--content",
         "The cache is not safe for two writers. Decision is open in the lab.",
     ])?;
-    teller.ends_run(&["run", "end", &first, "--status", "completed", "--message", "Found it."])?;
+    demo.end_run(&["run", "end", &first, "--status", "completed", "--message", "Found it."])?;
 
-    let second = teller.starts_run(&["run", "start", "--agent", "grace"])?;
-    teller.types(&["note", "confirm", &note])?;
-    teller.types(&["decision", "vote", &decision, "--option", "a channel", "--prefer"])?;
-    teller.types(&["decision", "vote", &decision, "--option", "a lock", "--accept"])?;
-    teller.ends_run(&["run", "end", &second, "--status", "completed"])?;
-    teller.asks(&["decision", "results", &decision])?;
+    let second = demo.start_run(&["run", "start", "--agent", "grace"])?;
+    demo.run(&["note", "confirm", &note])?;
+    demo.run(&["decision", "vote", &decision, "--option", "a channel", "--prefer"])?;
+    demo.run(&["decision", "vote", &decision, "--option", "a lock", "--accept"])?;
+    demo.end_run(&["run", "end", &second, "--status", "completed"])?;
+    demo.run_and_show(&["decision", "results", &decision])?;
     Ok((first, note, decision))
 }

@@ -1,4 +1,4 @@
-//! `trackway doctor`: what is wrong here, and what to do about it.
+//! `trackway doctor`: finds problems with the database and the hooks, and fixes some of them.
 
 use std::{
     fs,
@@ -12,44 +12,42 @@ use trackway_actions::cleanup::CleanupLeases;
 use trackway_capture::{
     client::Client,
     hook::{self, HookLog},
-    paths::{is_below, modified},
+    paths::{is_below, modified_at},
     transcript::Transcript,
 };
 use trackway_clients::CLIENTS;
 use trackway_domain::{Error as Rule, Time};
-use trackway_store::{Engine, Reader, health::Health, schema_check::Missing, transfer};
-use trackway_views::doctor::{self as questions, HookedSession};
+use trackway_store::{Engine, Reader, health::Health, schema_check::MissingPart, transfer};
+use trackway_views::doctor::{self as questions, SessionHookStatus};
 
 use crate::{
     connect,
-    door::{House, Outcome},
+    dispatch::{App, CommandOutcome},
     environment,
     failure::Failure,
     location::{self, Location, user_folder},
-    render::Shape,
+    render::Layout,
 };
 
-/// Sessions that are looked at.
-const SESSIONS: i64 = 50;
-/// How far a transcript may run ahead of its hooks, in seconds.
-const SILENCE_S: i64 = 60;
-/// How long an event may wait in the spool, in seconds.
-const WAITING_S: i64 = 60;
-/// Bytes that should be free: as much as a busy day writes, with room for a backup.
-const ROOM_BYTES: u64 = 200 << 20;
-/// How long a failure in the log is news, in seconds.
-const NEWS_S: i64 = 86_400;
+/// How many of the newest sessions to check.
+const SESSIONS_MAX: i64 = 50;
+/// How much newer than the last hook event a transcript may be, in seconds.
+const HOOK_DELAY_MAX_S: i64 = 60;
+/// How old a spooled event or an expired lease may be, in seconds.
+const EVENT_AGE_MAX_S: i64 = 60;
+/// Free disk space that is required: enough for the writes of a busy day and a backup.
+const FREE_BYTES_MIN: u64 = 200 << 20;
+const DAY_S: i64 = 86_400;
 
 pub fn command() -> Command {
-    Command::new("doctor").about("Look for what is wrong here, and say what to do about it").arg(
+    Command::new("doctor").about("Find problems with the database and the hooks, and how to fix them").arg(
         Arg::new("fix")
             .long("fix")
             .action(ArgAction::SetTrue)
-            .help("Do what is safe to do: apply events that wait, return items whose lease is over, make missing indexes, remove what a move left"),
+            .help("Apply the safe fixes: apply spooled events, requeue items with an expired lease, recreate missing indexes, remove the remains of an interrupted restore or move"),
     )
 }
 
-/// Something that is wrong.
 #[derive(Debug, Serialize)]
 struct Finding {
     check: &'static str,
@@ -57,49 +55,49 @@ struct Finding {
     fix: String,
 }
 
-pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
-    let now = house.core.now();
+pub fn doctor(app: &App, location: &Location, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
+    let now = app.core.now();
     let user_folder = user_folder();
-    let folder = hook::folder_of(location, &user_folder);
+    let folder = hook::spool_and_log_folder(location, &user_folder);
     if matches.get_flag("fix") {
-        let context = house.context()?;
+        let context = app.context()?;
         let log = HookLog { folder: folder.clone(), user_folder: user_folder.clone() };
-        hook::apply_spooled(&house.core, &context, &log, CLIENTS)?;
-        house.core.execute(&context, &CleanupLeases {})?;
-        transfer::remove_left_behind(&location.url)?;
+        hook::apply_spooled(&app.core, &context, &log, CLIENTS)?;
+        app.core.execute(&context, &CleanupLeases {})?;
+        transfer::remove_abandoned_staging(&location.url)?;
     }
-    let store = house.core.store();
+    let store = app.core.store();
     let health = store.health()?;
-    let mut missing = store.missing()?;
+    let mut missing = store.missing_schema_parts()?;
     let mut failed = Vec::new();
     if matches.get_flag("fix") && !missing.is_empty() {
-        failed = store.make_again(&missing)?;
-        missing = store.missing()?;
+        failed = store.recreate_missing_parts(&missing)?;
+        missing = store.missing_schema_parts()?;
     }
-    let mut read = house.reader()?;
+    let mut read = app.reader()?;
     let connected = connected_since();
     let mut findings = Vec::new();
-    findings.extend(of_the_database(&health, store.engine()));
-    let is_whole = missing.iter().all(|missing| missing.made_by.is_some());
-    findings.extend(missing.into_iter().map(of_the_schema));
-    findings.extend(failed.into_iter().map(unmendable));
+    findings.extend(database_findings(&health, store.engine()));
+    let can_query = missing.iter().all(|missing| missing.create_statement.is_some());
+    findings.extend(missing.into_iter().map(schema_finding));
+    findings.extend(failed.into_iter().map(recreate_failure));
     findings.extend(unreadable_settings());
-    // What asks for a table that is not there would say no more than that.
-    if is_whole {
-        if health.broken.is_none() {
-            findings.extend(store.unsound()?.into_iter().map(of_the_record));
+    // With a table missing, queries would fail. The finding about the table is enough.
+    if can_query {
+        if health.corruption.is_none() {
+            findings.extend(store.integrity_findings()?.into_iter().map(integrity_finding));
         }
         findings.extend(stuck_leases(&mut read, now)?);
-        findings.extend(unmatched(&mut read, now)?);
+        findings.extend(unmatched_spawns_finding(&mut read, now)?);
         if let Some(since) = connected {
             findings.extend(silent_sessions(&mut read, since)?);
         }
     }
-    findings.extend(silent_from_the_start(&mut read, location)?);
-    findings.extend(waiting(&folder, now));
-    findings.extend(failures(&folder, now));
-    // What could not be written beside the database is told there.
-    findings.extend(Some(user_folder).filter(|user| *user != folder).and_then(|user| failures(&user, now)));
+    findings.extend(silent_unknown_sessions(&mut read, location)?);
+    findings.extend(spooled_events(&folder, now));
+    findings.extend(hook_failures(&folder, now));
+    // Failures that could not be logged next to the database are in the user's log.
+    findings.extend(Some(user_folder).filter(|user| *user != folder).and_then(|user| hook_failures(&user, now)));
     let data = json!({
         "database": location.url.to_string(),
         "engine": format!("{} {}", store.engine().name(), health.version),
@@ -108,94 +106,98 @@ pub fn doctor(house: &House, location: &Location, matches: &ArgMatches) -> Resul
         "hooks": connected.is_some(),
         "findings": serde_json::to_value(&findings).map_err(|error| Rule::usage(error.to_string()))?,
     });
-    let mut outcome = Outcome::new(data, Shape::Doctor);
-    outcome.failed = !findings.is_empty();
+    let mut outcome = CommandOutcome::new(data, Layout::Doctor);
+    outcome.has_failed = !findings.is_empty();
     Ok(outcome)
 }
 
-/// What is wrong with the database itself.
-fn of_the_database(health: &Health, engine: Engine) -> Vec<Finding> {
+fn database_findings(health: &Health, engine: Engine) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(broken) = &health.broken {
+    if let Some(broken) = &health.corruption {
         findings.push(Finding {
             check: "integrity",
             problem: format!("the database file is damaged: {broken}"),
-            fix: "keep a copy of it, and restore the last backup elsewhere: trackway restore FILE --db URL".to_owned(),
+            fix: "keep a copy of the file, and restore the last backup elsewhere: trackway restore FILE --db URL"
+                .to_owned(),
         });
     }
-    if health.is_old(engine) {
+    if health.has_unsupported_version(engine) {
         findings.push(Finding {
             check: "engine",
             problem: format!("PostgreSQL {} is older than 14", health.version),
-            fix: "use a newer server: trackway move --to URL copies everything there".to_owned(),
+            fix: "move the database to a newer server: trackway move --to URL".to_owned(),
         });
     }
-    let needed = u64::try_from(health.bytes).unwrap_or_default().max(ROOM_BYTES);
+    let needed = u64::try_from(health.bytes).unwrap_or_default().max(FREE_BYTES_MIN);
     if let Some(free) = health.free_bytes.filter(|free| *free < needed) {
         findings.push(Finding {
             check: "disk",
-            problem: format!("{} MB are free where the database is, which takes {} MB", free >> 20, health.bytes >> 20),
+            problem: format!(
+                "only {} MB of disk space are free; the database has {} MB",
+                free >> 20,
+                health.bytes >> 20
+            ),
             fix: "free some space, or move the database: trackway move --to URL".to_owned(),
         });
     }
-    if let Some(left) = &health.incoming {
+    if let Some(left) = &health.leftover_staging {
         findings.push(Finding {
             check: "incoming",
-            problem: format!("a restore or a move to here was cut off and left {left}"),
-            fix: "it is not used by anything, and the same command goes on with it; trackway doctor --fix removes it"
+            problem: format!("a restore or move to this database was interrupted and left {left}"),
+            fix: "run the restore or move again to continue it, or remove its remains: trackway doctor --fix"
                 .to_owned(),
         });
     }
     findings
 }
 
-/// What the migrations made and somebody took away.
-fn of_the_schema(missing: Missing) -> Finding {
+/// A part of the schema that a migration created and somebody removed.
+fn schema_finding(missing: MissingPart) -> Finding {
     Finding {
         check: "schema",
-        problem: format!("{} is missing", missing.what),
-        fix: match missing.made_by {
-            Some(_) => "trackway doctor --fix makes it again".to_owned(),
+        problem: format!("{} is missing", missing.description),
+        fix: match missing.create_statement {
+            Some(_) => "to recreate it: trackway doctor --fix".to_owned(),
             None => "restore the last backup elsewhere: trackway restore FILE --db URL".to_owned(),
         },
     }
 }
 
-/// An index that cannot be made: it is unique, and what it keeps out came in without it; or the role may not.
-fn unmendable(why: String) -> Finding {
+/// An index that cannot be recreated: while the unique index was missing, duplicates were written, or the database role
+/// lacks the permission.
+fn recreate_failure(why: String) -> Finding {
     Finding {
         check: "schema",
         problem: why,
-        fix: "remove what is there twice, or restore the last backup elsewhere: trackway restore FILE --db URL"
+        fix: "remove the duplicate rows, or restore the last backup elsewhere: trackway restore FILE --db URL"
             .to_owned(),
     }
 }
 
-/// Something that no write of ours leaves behind.
-fn of_the_record(unsound: String) -> Finding {
+/// A violated invariant, which no action of ours causes.
+fn integrity_finding(violation: String) -> Finding {
     Finding {
         check: "record",
-        problem: format!("the record does not hold together: {unsound}"),
-        fix:
-            "keep a copy of it, and restore the last backup elsewhere: trackway restore FILE --db URL; tell us about it"
-                .to_owned(),
+        problem: format!("the record is inconsistent: {violation}"),
+        fix: "keep a copy of the database, and restore the last backup elsewhere: trackway restore FILE --db URL; please report this as a bug"
+            .to_owned(),
     }
 }
 
-/// Items that somebody took and was not heard of any more, and that nobody returned.
+/// Taken items whose lease expired, and that no other worker has returned to the queue.
 fn stuck_leases(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Failure> {
-    let until = now.plus_seconds(-WAITING_S);
-    let count = questions::stuck_leases(read, until)?;
+    let until = now.plus_seconds(-EVENT_AGE_MAX_S);
+    let count = questions::count_expired_leases(read, until)?;
     Ok((count > 0).then(|| Finding {
         check: "leases",
-        problem: format!("{count} queue items are held by workers that were not heard of any more"),
-        fix: "trackway doctor --fix returns them to the queue; so does the next worker".to_owned(),
+        problem: format!("{count} queue items have an expired lease: their workers are gone"),
+        fix: "return them to the queue: trackway doctor --fix (the next worker does the same)".to_owned(),
     }))
 }
 
-/// When hooks were put into the settings that count here, as far as the files tell.
+/// When hooks were added to the settings: the oldest modification time of a settings file with our hooks.
 pub fn connected_since() -> Option<Time> {
-    connected_settings().filter_map(|(_, path)| modified(&path)).min()
+    connected_settings().filter_map(|(_, path)| modified_at(&path)).min()
 }
 
 fn connected_settings() -> impl Iterator<Item = (&'static dyn Client, PathBuf)> {
@@ -206,61 +208,64 @@ fn connected_settings() -> impl Iterator<Item = (&'static dyn Client, PathBuf)> 
 }
 
 fn unreadable_settings() -> Vec<Finding> {
-    let refused = |(client, path): &(&'static dyn Client, PathBuf)| {
+    let unreadable = |(client, path): &(&'static dyn Client, PathBuf)| {
         let why = client.connection().memory(&fs::read_to_string(path).ok()?).err()?;
         Some(Finding {
             check: "settings",
-            problem: format!("{} cannot be read, by {} neither: {why}", path.display(), client.display_name()),
+            problem: format!("{} is invalid, and {} ignores it: {why}", path.display(), client.display_name()),
             fix: "correct the file".to_owned(),
         })
     };
-    connect::settings_files().iter().filter_map(refused).collect()
+    connect::settings_files().iter().filter_map(unreadable).collect()
 }
 
-/// Sessions whose transcripts grew while no hook spoke.
+/// Recorded sessions whose transcripts grew without hook events.
 fn silent_sessions(read: &mut Reader<'_>, connected: Time) -> Result<Vec<Finding>, Failure> {
-    let sessions = questions::newest_sessions(read, SESSIONS)?;
-    let silent = |(session, path, hooked): HookedSession| {
-        let grew = modified(Path::new(&path?))?;
-        let heard = hooked.unwrap_or(connected);
-        let is_silent = grew > connected && grew.seconds_since(heard) > SILENCE_S;
-        let last = hooked.map_or_else(|| "none came".to_owned(), |hooked| format!("the last came at {hooked}"));
+    let sessions = questions::newest_sessions(read, SESSIONS_MAX)?;
+    let silent = |(session, path, hooked): SessionHookStatus| {
+        let grew = modified_at(Path::new(&path?))?;
+        let last_event = hooked.unwrap_or(connected);
+        let is_silent = grew > connected && grew.seconds_since(last_event) > HOOK_DELAY_MAX_S;
+        let last = hooked.map_or_else(|| "there was none".to_owned(), |hooked| format!("the last was at {hooked}"));
         is_silent.then(|| Finding {
             check: "hooks",
-            problem: format!("session {session} went on until {grew}, and no event told of it: {last}"),
-            fix: "restart the client, which reads its hooks at the start; trackway ingest brings what was missed"
+            problem: format!("the transcript of session {session} grew until {grew} without hook events: {last}"),
+            fix: "restart the client, which reads its hooks when it starts; import what was missed: trackway ingest"
                 .to_owned(),
         })
     };
     Ok(sessions.into_iter().filter_map(silent).collect())
 }
 
-/// Transcripts of sessions that no hook ever told of, and that went on after the last one told of any other.
-fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<Option<Finding>, Failure> {
+/// Transcripts of unrecorded sessions that grew after the last hook event of any session.
+fn silent_unknown_sessions(read: &mut Reader<'_>, location: &Location) -> Result<Option<Finding>, Failure> {
     let (db, tenant) = (std::env::var(environment::DATABASE).ok(), std::env::var(environment::TENANT).ok());
-    let heard = questions::last_hook_event(read)?;
+    let last_event = questions::last_hook_event(read)?;
     for (client, settings) in connected_settings() {
         let Some(folder) = client.transcripts_folder().filter(|folder| folder.exists()) else { continue };
-        let Some(connected) = modified(&settings) else { continue };
-        let since = heard.map_or(connected, |heard| heard.max(connected));
-        // Those of a project are read by clients that start there, the user's by all.
-        let top =
-            settings.parent().and_then(Path::parent).filter(|top| location::project_top().as_deref() == Some(top));
-        let is_heard = |cwd: &Path| {
-            let there = Location::find_from(Some(cwd), db.clone(), tenant.clone());
-            top.is_none_or(|top| cwd.starts_with(top))
+        let Some(connected) = modified_at(&settings) else { continue };
+        let since = last_event.map_or(connected, |last_event| last_event.max(connected));
+        // Project settings apply only to sessions that start in the project; user settings apply to all sessions.
+        let project_top = settings
+            .parent()
+            .and_then(Path::parent)
+            .filter(|project_top| location::project_top().as_deref() == Some(project_top));
+        let is_recorded_here = |cwd: &Path| {
+            let found = Location::find_from(Some(cwd), db.clone(), tenant.clone());
+            project_top.is_none_or(|project_top| cwd.starts_with(project_top))
                 && !is_below(cwd, &location.exclude)
-                && there.is_ok_and(|there| there.url.whole() == location.url.whole())
+                && found.is_ok_and(|found| found.url.with_password() == location.url.with_password())
         };
-        let is_new =
-            |path: &Path| path.is_dir() || modified(path).is_some_and(|grew| grew.seconds_since(since) > SILENCE_S);
-        let grew = client.find_transcripts(&folder, &mut |path| is_new(path)).transcripts;
+        let has_grown = |path: &Path| {
+            path.is_dir() || modified_at(path).is_some_and(|grew| grew.seconds_since(since) > HOOK_DELAY_MAX_S)
+        };
+        let grew = client.find_transcripts(&folder, &mut |path| has_grown(path)).transcripts;
         let own = grew.into_iter().filter(|transcript| transcript.agent.is_none());
         let mut silent: Vec<Transcript> = Vec::new();
         for transcript in
-            own.filter(|transcript| client.transcript_cwd(&transcript.path).is_some_and(|cwd| is_heard(&cwd)))
+            own.filter(|transcript| client.transcript_cwd(&transcript.path).is_some_and(|cwd| is_recorded_here(&cwd)))
         {
-            if !questions::is_recorded(read, &transcript.session)? {
+            if !questions::is_session_recorded(read, &transcript.session)? {
                 silent.push(transcript);
             }
         }
@@ -268,57 +273,56 @@ fn silent_from_the_start(read: &mut Reader<'_>, location: &Location) -> Result<O
             return Ok(Some(Finding {
                 check: "hooks",
                 problem: format!(
-                    "{} sessions went on after hooks were put into {}, and no event came; one is {}",
+                    "{} sessions without hook events since hooks were added to {}, for example {}",
                     silent.len(),
                     settings.display(),
                     last.session
                 ),
-                fix: "restart the client, which reads its hooks at the start, and see whether it allows them: /hooks; trackway ingest brings what was missed".to_owned(),
+                fix: "restart the client, which reads its hooks when it starts, and check with its /hooks command that they are enabled; import what was missed: trackway ingest".to_owned(),
             }));
         }
     }
     Ok(None)
 }
 
-/// Events that wait for a call that applies them.
-fn waiting(folder: &Path, now: Time) -> Option<Finding> {
+/// Spooled events that no later hook call has applied.
+fn spooled_events(folder: &Path, now: Time) -> Option<Finding> {
     let entries = fs::read_dir(folder.join("spool")).ok()?;
     let ages: Vec<i64> = entries
         .flatten()
         .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "json"))
-        .filter_map(|entry| modified(&entry.path()).map(|at| now.seconds_since(at)))
+        .filter_map(|entry| modified_at(&entry.path()).map(|at| now.seconds_since(at)))
         .collect();
-    let oldest = ages.iter().max().filter(|age| **age > WAITING_S)?;
+    let oldest = ages.iter().max().filter(|age| **age > EVENT_AGE_MAX_S)?;
     Some(Finding {
         check: "spool",
-        problem: format!("{} events wait to be applied, the oldest for {oldest} s", ages.len()),
-        fix: "trackway doctor --fix applies them; so does the next event".to_owned(),
+        problem: format!("{} hook events are not applied yet, the oldest for {oldest} s", ages.len()),
+        fix: "apply them: trackway doctor --fix (the next hook event does the same)".to_owned(),
     })
 }
 
-/// What hooks failed with lately.
-fn failures(folder: &Path, now: Time) -> Option<Finding> {
+fn hook_failures(folder: &Path, now: Time) -> Option<Finding> {
     let log = fs::read_to_string(folder.join("hook.log")).ok()?;
-    let is_news = |line: &&str| {
+    let is_recent = |line: &&str| {
         let at = line.split(' ').next().and_then(|time| time.parse::<Time>().ok());
-        at.is_some_and(|at| now.seconds_since(at) < NEWS_S)
+        at.is_some_and(|at| now.seconds_since(at) < DAY_S)
     };
-    let news: Vec<&str> = log.lines().filter(is_news).collect();
-    let last = news.last()?;
+    let recent: Vec<&str> = log.lines().filter(is_recent).collect();
+    let last = recent.last()?;
     Some(Finding {
         check: "hook.log",
-        problem: format!("{} events failed in the last day; the last: {last}", news.len()),
-        fix: format!("see {}; it can be deleted", folder.join("hook.log").display()),
+        problem: format!("{} hook events failed in the last day; the last one: {last}", recent.len()),
+        fix: format!("see {}; you may delete the file afterwards", folder.join("hook.log").display()),
     })
 }
 
-/// Spawns that should have an agent by now.
-fn unmatched(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Failure> {
-    let (from, until) = (now.plus_seconds(-7 * NEWS_S), now.plus_seconds(-3_600));
-    let count = questions::unmatched_spawns(read, from, until)?;
+/// Spawns between an hour and a week ago without a matched agent.
+fn unmatched_spawns_finding(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Failure> {
+    let (from, until) = (now.plus_seconds(-7 * DAY_S), now.plus_seconds(-3_600));
+    let count = questions::count_unmatched_spawns(read, from, until)?;
     Ok((count > 0).then(|| Finding {
         check: "spawns",
-        problem: format!("{count} spawns of the last week have no agent"),
-        fix: "trackway ingest reads what the transcripts say; trackway spawn list --unmatched shows them".to_owned(),
+        problem: format!("{count} spawns of the last week have no matched subagent"),
+        fix: "import the transcripts: trackway ingest; to list the spawns: trackway spawn list --unmatched".to_owned(),
     }))
 }

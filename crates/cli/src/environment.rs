@@ -1,100 +1,94 @@
-//! Every environment variable, in one place.
+//! All environment variables, with their documentation.
 
 use trackway_capture::hook::daemon;
 
-/// Which database.
 pub const DATABASE: &str = "TRACKWAY_DB";
-/// Who is acting.
 pub const TOKEN: &str = "TRACKWAY_TOKEN";
-/// Which tenant.
 pub const TENANT: &str = "TRACKWAY_TENANT";
 
-/// Who answers for agents: `anthropic`, `openai` or `scripted`.
 pub const MODEL_PROVIDER: &str = "TRACKWAY_MODEL_PROVIDER";
-/// Where.
 pub const MODEL_URL: &str = "TRACKWAY_MODEL_URL";
-/// With which key.
 pub const MODEL_KEY: &str = "TRACKWAY_MODEL_KEY";
-/// Which model.
 pub const MODEL: &str = "TRACKWAY_MODEL";
-/// Whether its answers are streamed.
 pub const MODEL_STREAM: &str = "TRACKWAY_MODEL_STREAM";
-/// How many tokens a conversation may have.
 pub const MODEL_CONTEXT: &str = "TRACKWAY_MODEL_CONTEXT";
-/// The replies of a scripted one.
 pub const MODEL_SCRIPT: &str = "TRACKWAY_MODEL_SCRIPT";
 
-/// What the providers' own tools take: the URL and the key of each.
+/// The variables of the providers' own tools: URL and API key.
 pub const ANTHROPIC: (&str, &str) = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY");
 pub const OPENAI: (&str, &str) = ("OPENAI_BASE_URL", "OPENAI_API_KEY");
 
-/// Where the server listens.
 pub const LISTEN: &str = "TRACKWAY_LISTEN";
 
-/// How much is logged.
 pub const LOG: &str = "TRACKWAY_LOG";
 
-/// Every variable with what it does; the reference page is made from this and the variables of the clients.
+/// The variables with their documentation, from which the reference page is generated. Clients add their own.
 pub const VARIABLES: &[(&str, &str)] = &[
     (
         DATABASE,
-        "The database: `sqlite:PATH` or `postgres://USER@HOST/DATABASE`. `--db` wins over it. Without either: the nearest `.trackway/trackway.db` upward, else the user's.",
+        "Database URL: `sqlite:PATH` or `postgres://USER@HOST/DATABASE`. `--db` takes precedence. Without either, Trackway uses the nearest `.trackway/trackway.db` in this directory and its parents, or else the database of the user.",
     ),
     (
         TOKEN,
-        "A token. A run's gives the agent and the run that act; a person's gives the person. Without it, the person of the operating system's user acts.",
+        "Token of a run or a person. With the token of a run, you act as its agent in that run. Without a token, you act as the person with the name of your operating system user.",
     ),
-    (TENANT, "The tenant, `local` by default. `--tenant` wins over it; a token brings its own."),
-    (LISTEN, "Where `trackway up` listens and `trackway open` looks for it: `127.0.0.1:7878` by default."),
+    (
+        TENANT,
+        "Name of the tenant [default: `local`]. `--tenant` takes precedence. With a token, its own tenant is used.",
+    ),
+    (LISTEN, "Address of the server, for `trackway up` and `trackway open` [default: `127.0.0.1:7878`]."),
     (
         "USER",
-        "The operating system's user, who acts without a token; else `LOGNAME`, `USERNAME`, or the user's entry in the password file.",
+        "Your operating system user, as whom you act without a token. If it is not set: `LOGNAME`, `USERNAME`, or the password file.",
     ),
     (
         LOG,
-        "What `up`, `work` and `mcp` write into their log, on standard error: `off`, `error`, `warn` (what failed; the default), `info`, `debug` (every request) or `trace`.",
+        "Log level of `up`, `work` and `mcp`, which log to standard error: `off`, `error`, `warn` (failures), `info`, `debug` (every request) or `trace` [default: `warn`].",
     ),
     (
         daemon::SWITCH,
-        "`off` leaves no process behind that keeps the database open for the hooks of the next ten minutes: each opens it by itself, and takes a few milliseconds longer.",
+        "`off` disables the hook daemon, which keeps the database open for ten minutes after a hook event. Without it, every hook opens the database itself, which takes a few milliseconds longer.",
     ),
     (
         "TRACKWAY_RUN",
-        "Set for the scripts of tasks, beside `TRACKWAY_DB` and `TRACKWAY_TOKEN`: the run. Processes that still have it when the run is over are ended.",
+        "Set for the scripts of tasks, like `TRACKWAY_DB` and `TRACKWAY_TOKEN`: the run. When the run ends, the worker kills all processes with this variable.",
     ),
     ("TRACKWAY_TASK", "Set for the scripts of tasks: the task's variant."),
     ("TRACKWAY_QUEUE_ITEM", "Set for the scripts of tasks: the queue item."),
     (
         "TRACKWAY_DESCRIPTION",
-        "Set for the scripts of tasks whose queue item has a description: what is wanted, cut when it is longer than 100,000 bytes.",
+        "Set for the scripts of tasks whose queue item has a description: the description, cut if it is longer than 100,000 bytes.",
     ),
-    ("TRACKWAY_ATTEMPT", "Set for the scripts of tasks: which attempt it is, from 1."),
+    ("TRACKWAY_ATTEMPT", "Set for the scripts of tasks: the number of the attempt, beginning with 1."),
     (
         "TRACKWAY_MESSAGE",
-        "Set for the scripts of tasks that answer a message: the message, whose body is their standard input.",
+        "Set for the scripts of tasks that were queued by a message: the message. Its body is the standard input of the script.",
     ),
     (
         MODEL_PROVIDER,
-        "Who answers for agents: `anthropic`, `openai` (chat completions, which many servers offer) or `scripted`. Without it, whichever has a key. `[model]` in config.toml says the same: `provider`, `url`, `key`, `name`, `stream`, `native_tools`, `timeout_seconds`, `context_tokens`, `script`, and `[model.prices.\"NAME\"]` with `input`, `output`, `cache_write`, `cache_read` for a million tokens.",
+        "API of the model for agents: `anthropic`, `openai` (Chat Completions, which many servers implement) or `scripted` [default: the provider that has a key]. The section `[model]` in config.toml has the same settings: `provider`, `url`, `key`, `name`, `stream`, `native_tools`, `timeout_seconds`, `context_tokens`, `script`, and `[model.prices.\"NAME\"]` with `input`, `output`, `cache_write`, `cache_read` for a million tokens.",
     ),
-    (MODEL_URL, "Where the model is, as `http://localhost:11434/v1`; for `anthropic` without the `/v1`."),
-    (MODEL_KEY, "The key for it."),
-    (MODEL, "The model that is asked when an agent names none."),
-    (MODEL_STREAM, "`off` asks for whole answers instead of streams."),
+    (MODEL_URL, "URL of the model's API, for example `http://localhost:11434/v1`; for `anthropic` without the `/v1`."),
+    (MODEL_KEY, "API key for the model."),
+    (MODEL, "Name of the model, for agents that name none."),
+    (MODEL_STREAM, "`off` disables streaming of the model's answers."),
     (
         MODEL_CONTEXT,
-        "How many tokens the model takes, its reply included (128000). The closing call repeats the run's conversation, cut from the middle where it would be longer. A token is counted as three bytes.",
+        "Context size of the model in tokens, including its reply [default: 128000]. The closing call repeats the run's conversation, and removes its middle if it is longer. A token counts as three bytes.",
     ),
-    (MODEL_SCRIPT, "The file of replies of a scripted model; names one by itself."),
-    (ANTHROPIC.0, "Where Anthropic's API is, as its own tools take it."),
-    (ANTHROPIC.1, "The key for it."),
-    (OPENAI.0, "Where a server of chat completions is, as its own tools take it."),
-    (OPENAI.1, "The key for it."),
+    (MODEL_SCRIPT, "File with the replies of a scripted model. Setting it selects the provider `scripted`."),
+    (ANTHROPIC.0, "URL of Anthropic's API, as for Anthropic's own tools."),
+    (ANTHROPIC.1, "API key for Anthropic."),
+    (OPENAI.0, "URL of a Chat Completions server, as for OpenAI's own tools."),
+    (OPENAI.1, "API key for that server."),
     (
         "HTTPS_PROXY",
-        "The proxy through which models are reached (`ALL_PROXY` wins over it, `HTTP_PROXY` comes after it). `NO_PROXY` names hosts that need none.",
+        "Proxy for model calls. `ALL_PROXY` takes precedence over it, and it takes precedence over `HTTP_PROXY`. `NO_PROXY` lists hosts to reach without a proxy.",
     ),
-    ("NO_COLOR", "When set, nothing is coloured."),
-    ("XDG_DATA_HOME", "Where the user's database is: `trackway/trackway.db` below it (`~/.local/share` by default)."),
-    ("XDG_CONFIG_HOME", "Where the user's `trackway/config.toml` is (`~/.config` by default)."),
+    ("NO_COLOR", "Disables colours if set."),
+    (
+        "XDG_DATA_HOME",
+        "Directory that contains the user's database, `trackway/trackway.db` [default: `~/.local/share`].",
+    ),
+    ("XDG_CONFIG_HOME", "Directory that contains the user's `trackway/config.toml` [default: `~/.config`]."),
 ];

@@ -1,24 +1,23 @@
-//! What a failed command says: `error: what`, `hint: what to do`, or the same as JSON.
+//! The error of a command: printed as `error: ...` and `hint: ...`, or as JSON.
 
 use serde_json::json;
 use trackway_domain::{ErrorKind, Sentence};
 
-/// A failure on its way to stderr.
 #[derive(Debug)]
 pub struct Failure {
     pub kind: ErrorKind,
     pub message: Sentence,
     pub hint: Option<Sentence>,
-    /// Whether it passes by waiting, for those who may do a thing twice.
-    pub is_passing: bool,
+    /// Whether retrying later can succeed.
+    pub is_transient: bool,
 }
 
 impl Failure {
     pub fn new(kind: ErrorKind, message: impl Into<Sentence>, hint: Option<Sentence>) -> Self {
-        Self { kind, message: message.into(), hint, is_passing: kind == ErrorKind::Busy }
+        Self { kind, message: message.into(), hint, is_transient: kind == ErrorKind::Busy }
     }
 
-    pub fn rendered(&self, as_json: bool) -> String {
+    pub fn render(&self, as_json: bool) -> String {
         let (message, hint) = (self.message.to_string(), self.hint.as_ref().map(ToString::to_string));
         if as_json {
             return json!({
@@ -42,13 +41,13 @@ impl From<trackway_domain::Error> for Failure {
 
 impl From<trackway_store::Error> for Failure {
     fn from(error: trackway_store::Error) -> Self {
-        Self { is_passing: error.is_passing(), ..Self::new(error.kind(), error.message(), error.hint()) }
+        Self { is_transient: error.is_transient(), ..Self::new(error.kind(), error.message(), error.hint()) }
     }
 }
 
 impl From<trackway_actions::Error> for Failure {
     fn from(error: trackway_actions::Error) -> Self {
-        Self { is_passing: error.is_passing(), ..Self::new(error.kind(), error.message(), error.hint()) }
+        Self { is_transient: error.is_transient(), ..Self::new(error.kind(), error.message(), error.hint()) }
     }
 }
 
@@ -57,7 +56,7 @@ impl From<trackway_capture::Error> for Failure {
         match error {
             trackway_capture::Error::Action(error) => error.into(),
             trackway_capture::Error::Io(error) => error.into(),
-            busy @ trackway_capture::Error::Applying => Self::new(ErrorKind::Busy, busy.to_string(), None),
+            busy @ trackway_capture::Error::ApplyingSpool => Self::new(ErrorKind::Busy, busy.to_string(), None),
         }
     }
 }
@@ -69,16 +68,16 @@ impl From<std::io::Error> for Failure {
 }
 
 impl From<clap::Error> for Failure {
-    /// clap says `error: what`, then usage and tips on lines of their own.
+    /// Splits clap's text: first the error, then usage and tips on separate lines.
     fn from(error: clap::Error) -> Self {
         let rendered = error.render().to_string();
         let text = rendered.strip_prefix("error: ").unwrap_or(&rendered).trim_end();
         let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-        let said = |line: &&str| !line.is_empty() && !line.starts_with("For more information");
+        let is_hint = |line: &&str| !line.is_empty() && !line.starts_with("For more information");
         let hint = rest
             .lines()
             .map(|line| line.trim().trim_start_matches("tip: "))
-            .filter(said)
+            .filter(is_hint)
             .collect::<Vec<_>>()
             .join("\n      ");
         Self::new(ErrorKind::Usage, message, Some(hint).filter(|hint| !hint.is_empty()).map(Into::into))

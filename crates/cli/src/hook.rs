@@ -1,30 +1,30 @@
-//! `trackway hook`: the command line of the hook intake, and of the daemon behind it.
+//! `trackway hook`: the command line of the hook intake and of the hook daemon.
 
 use std::{ffi::OsString, io::Write, path::Path, process::ExitCode};
 
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
 use trackway_capture::{
-    hook::{Call, Header, HookLog, daemon},
+    hook::{EventHeader, HookCall, HookLog, daemon},
     paths::is_below,
 };
 use trackway_clients::CLIENTS;
-use trackway_domain::words::Memory;
+use trackway_domain::enums::Memory;
 
 use crate::{
-    door::Outcome,
+    dispatch::CommandOutcome,
     environment,
     location::{Location, user_folder},
-    render::Shape,
+    render::Layout,
 };
 
 pub fn command() -> Command {
     let (clients, connect) = (CLIENTS.display_names(), CLIENTS.connect_command());
     Command::new("hook")
-        .about(format!("Take one {clients} hook event from standard input"))
+        .about(format!("Record one {clients} hook event from standard input"))
         .long_about(format!(
-            "Take one {clients} hook event from standard input\n\n\
-             Installed by `{connect}`. Always exits with 0; what goes wrong stands in hook.log beside the database, and in `trackway doctor`.",
+            "Record one {clients} hook event from standard input\n\n\
+             `{connect}` installs this command as a hook. It always exits with 0, and writes errors to hook.log next to the database; `trackway doctor` shows them.",
         ))
         .arg(
             Arg::new("memory")
@@ -32,12 +32,12 @@ pub fn command() -> Command {
                 .value_name("WHO")
                 .value_parser(clap::value_parser!(Memory))
                 .default_value("subagents")
-                .help("Who is asked for its scratchpad when it stops"),
+                .help("Which agents to prompt for their scratchpad when they stop"),
         )
 }
 
-/// The whole command line of a hook: no grammar is built for it, and no word in it can make it fail. The client takes a
-/// failure for a veto, and the words may be those of another version.
+/// Runs `trackway hook` without clap: it starts faster, and unknown arguments cannot make it fail. The client treats a
+/// failure as a veto, and its settings may contain arguments of another version.
 pub fn run_fast(arguments: &[OsString]) -> Option<ExitCode> {
     let words: Vec<&str> = arguments.iter().skip(1).map(|word| word.to_str().unwrap_or("?")).collect();
     if words.first() != Some(&"hook") || words.iter().any(|word| matches!(*word, "-h" | "--help")) {
@@ -53,36 +53,36 @@ pub fn run_fast(arguments: &[OsString]) -> Option<ExitCode> {
             let _ = writeln!(std::io::stdout(), "{answer}");
         }
         Ok(None) => {}
-        Err(_) => HookLog::of_user(user_folder()).write("?", "the hook failed in a way that should not be"),
+        Err(_) => HookLog::of_user(user_folder()).write("?", "internal error: the hook panicked"),
     }
     Some(ExitCode::SUCCESS)
 }
 
-pub fn hook(whole: &ArgMatches, matches: &ArgMatches) -> Outcome {
+pub fn hook(whole: &ArgMatches, matches: &ArgMatches) -> CommandOutcome {
     let memory = matches.get_one::<Memory>("memory").copied().unwrap_or(Memory::Subagents);
     let given = |name: &str| whole.get_one::<String>(name).cloned();
     let answer = take(memory, given("db"), given("tenant"));
-    Outcome::new(Value::String(answer.unwrap_or_default()), Shape::Text)
+    CommandOutcome::new(Value::String(answer.unwrap_or_default()), Layout::Text)
 }
 
-/// Takes one event from standard input, and returns what to print.
+/// Records one event from standard input, and returns the text to print.
 fn take(memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<String> {
     let client = CLIENTS.named(None)?;
     let token = std::env::var(environment::TOKEN).ok().filter(|token| !token.is_empty());
-    let call = Call { client, clients: CLIENTS, memory, token, user_folder: user_folder() };
-    call.take(std::io::stdin().lock(), |header| find(header, db, tenant))
+    let call = HookCall { client, clients: CLIENTS, memory, token, user_folder: user_folder() };
+    call.handle(std::io::stdin().lock(), |header| find(header, db, tenant))
 }
 
-/// The database of the directory that an event names; none where its sessions are excluded.
-fn find(header: &Header, db: Option<String>, tenant: Option<String>) -> Result<Option<Location>, String> {
+/// The database for the directory of an event; none if its sessions are excluded.
+fn find(header: &EventHeader, db: Option<String>, tenant: Option<String>) -> Result<Option<Location>, String> {
     let cwd = header.cwd.as_deref().map(Path::new);
     let given = |value: Option<String>| value.filter(|value| !value.is_empty());
     let location = Location::find_from(cwd, given(db), given(tenant)).map_err(|failure| failure.message.to_string())?;
     if cwd.is_some_and(|cwd| is_below(cwd, &location.exclude)) {
         return Ok(None);
     }
-    if location.is_sent_away {
-        let why = "the project says that its database is on a server; to allow that, add its directory to `trust` in your config.toml";
+    if location.is_untrusted_server {
+        let why = "the project's configuration names a database server; to allow it, add the project's directory to `trust` in your config.toml";
         HookLog::of_user(user_folder()).write(&header.name, why);
         return Ok(Location::find_from(None, None, None).ok());
     }
@@ -90,7 +90,7 @@ fn find(header: &Header, db: Option<String>, tenant: Option<String>) -> Result<O
 }
 
 /// Runs the hook daemon.
-pub fn keep(arguments: &[OsString]) -> ExitCode {
+pub fn run_daemon(arguments: &[OsString]) -> ExitCode {
     let [socket] = arguments else { return ExitCode::FAILURE };
     let given = |name: &str| std::env::var(name).ok();
     daemon::run(socket.into(), user_folder(), CLIENTS, || {

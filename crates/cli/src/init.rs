@@ -1,4 +1,4 @@
-//! `trackway init`: making a database, with what must be there from the start.
+//! `trackway init`: creates a database with a tenant, a studio and a person.
 
 use std::{env, io::IsTerminal};
 
@@ -6,53 +6,53 @@ use clap::{ArgMatches, parser::ValueSource};
 use serde_json::json;
 use trackway_actions::{
     Core,
-    founding::{self, Founded},
+    tenant::{self, InitResult},
 };
 use trackway_clients::CLIENTS;
 use trackway_domain::Error as Rule;
 use trackway_store::{Store, Url};
 
 use crate::{
-    door::Outcome,
+    dispatch::CommandOutcome,
     failure::Failure,
     location::{Location, project_file, user_file},
-    render::Shape,
+    render::Layout,
     user,
 };
 
-/// Makes the database that was asked for. What is there stays as it is.
-pub fn init(matches: &ArgMatches) -> Result<Outcome, Failure> {
+/// Creates the database. An existing database stays as it is.
+pub fn init(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     let user = matches.get_flag("user");
     let flag = matches.value_source("db") == Some(ValueSource::CommandLine);
     if user && flag {
-        return Err(Rule::usage("--user names a database, and so does --db").hint("give one of them").into());
+        return Err(Rule::usage("use only one of --user and --db").into());
     }
-    let said = matches.get_one::<String>("db").filter(|_| !user);
-    let url = match said {
-        Some(said) => Url::parse(said)?,
+    let given_url = matches.get_one::<String>("db").filter(|_| !user);
+    let url = match given_url {
+        Some(url) => Url::parse(url)?,
         None if user => Url::sqlite(user_file()?),
         None => Url::sqlite(project_file(&env::current_dir()?)),
     };
-    let before = if said.is_none() && !user { used_before(&url) } else { None };
+    let previous = if given_url.is_none() && !user { previous_database(&url) } else { None };
     let core = Core::new(Store::create(url.clone())?);
-    if let (Url::Sqlite(file), None, false) = (&url, said, user) {
-        keep_out_of_git(file)?;
+    if let (Url::Sqlite(file), None, false) = (&url, given_url, user) {
+        write_gitignore(file)?;
     }
-    let tenant = matches.get_one::<String>("tenant").map_or(founding::LOCAL_TENANT, String::as_str);
+    let tenant = matches.get_one::<String>("tenant").map_or(tenant::LOCAL_TENANT, String::as_str);
     let handle = user::handle();
-    let founded = core.found(tenant, &handle)?;
+    let init_result = core.init_tenant(tenant, &handle)?;
     let data = json!({
         "database": url.to_string(),
         "tenant": tenant,
-        "studio": founding::MAIN_STUDIO,
-        "agent": founding::WORKER,
+        "studio": tenant::MAIN_STUDIO,
+        "agent": tenant::WORKER,
         "person": handle,
-        "new": founded == Founded::Tenant,
+        "new": init_result == InitResult::CreatedTenant,
     });
-    let mut outcome = Outcome::new(data, Shape::Fields);
-    if let Some(before) = before.filter(|_| founded == Founded::Tenant) {
+    let mut outcome = CommandOutcome::new(data, Layout::Fields);
+    if let Some(previous) = previous.filter(|_| init_result == InitResult::CreatedTenant) {
         outcome.remarks.push(format!(
-            "note: until now {before} was used here, and it keeps what it holds; trackway ingest brings earlier sessions of {} into this one",
+            "note: commands here used {previous} until now; its data stays there. To import earlier sessions of {} into the new database: trackway ingest",
             CLIENTS.display_names()
         ));
     }
@@ -60,23 +60,23 @@ pub fn init(matches: &ArgMatches) -> Result<Outcome, Failure> {
         let (connect, clients) = (CLIENTS.connect_command(), CLIENTS.display_names());
         outcome
             .remarks
-            .push(format!("next: {connect} records what {clients} does here; trackway demo tells a small story"));
+            .push(format!("next: {connect} to record {clients} sessions, or trackway demo for a guided demo"));
     }
     Ok(outcome)
 }
 
-/// The database that commands typed here have used so far, where there is another.
-fn used_before(new: &Url) -> Option<Url> {
-    let used = Location::find_from(env::current_dir().ok().as_deref(), None, None).ok()?.url;
-    let is_there = match &used {
+/// The database that commands in this directory used before, if it is another one.
+fn previous_database(new: &Url) -> Option<Url> {
+    let current = Location::find_from(env::current_dir().ok().as_deref(), None, None).ok()?.url;
+    let exists = match &current {
         Url::Sqlite(file) => file.exists(),
         Url::Postgres(_) => true,
     };
-    (is_there && used.whole() != new.whole()).then_some(used)
+    (exists && current.with_password() != new.with_password()).then_some(current)
 }
 
-/// The record is not part of the project's source.
-fn keep_out_of_git(file: &std::path::Path) -> Result<(), Failure> {
+/// Excludes the database from the project's git repository.
+fn write_gitignore(file: &std::path::Path) -> Result<(), Failure> {
     let ignore = file.with_file_name(".gitignore");
     if !ignore.exists() {
         std::fs::write(ignore, "*\n")?;

@@ -1,12 +1,12 @@
-//! The command line: arguments in, tables or JSON out, an exit code.
+//! The command line: parses arguments, runs the command, prints tables or JSON, and returns an exit code.
 
 pub mod arguments;
 pub mod board_folder;
 pub mod config;
 pub mod connect;
 pub mod demo;
+pub mod dispatch;
 pub mod doctor;
-pub mod door;
 pub mod environment;
 pub mod failure;
 pub mod hook;
@@ -18,7 +18,7 @@ pub mod long_text;
 pub mod manual;
 pub mod mcp;
 pub mod model;
-pub mod recorded;
+pub mod recorded_session;
 pub mod reference;
 pub mod render;
 pub mod settings_file;
@@ -48,13 +48,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
     if arguments.get(1).is_some_and(|word| word == daemon::COMMAND) {
-        return hook::keep(&arguments[2..]);
+        return hook::run_daemon(&arguments[2..]);
     }
     let wants_json = arguments.iter().skip(1).any(|argument| argument == "--json");
-    let outcome = match standard_input::filled_in(arguments)
-        .map(|filled| arguments::command_for(&filled).try_get_matches_from(filled))
+    let outcome = match standard_input::substitute_dash(arguments)
+        .map(|arguments| arguments::command_for(&arguments).try_get_matches_from(arguments))
     {
-        Ok(Ok(matches)) => door::answer(&matches).and_then(|outcome| Output::of(&matches).print(&outcome)),
+        Ok(Ok(matches)) => dispatch::dispatch(&matches).and_then(|outcome| Output::of(&matches).print(&outcome)),
         Ok(Err(error)) if matches!(error.kind(), ClapError::DisplayHelp | ClapError::DisplayVersion) => {
             return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
@@ -68,8 +68,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            // Nobody is left to tell when stderr is closed too.
-            let _ = writeln!(anstream::stderr(), "{}", failure.rendered(wants_json));
+            // A failure to write to stderr cannot be reported anywhere.
+            let _ = writeln!(anstream::stderr(), "{}", failure.render(wants_json));
             ExitCode::from(failure.kind.exit_code())
         }
     }

@@ -1,4 +1,4 @@
-//! Manual pages, made from the grammar as the help is.
+//! `trackway man`: writes manual pages, generated from the clap commands.
 
 use std::{fs, path::PathBuf};
 
@@ -6,9 +6,8 @@ use clap::{Arg, ArgMatches, Command};
 use serde_json::json;
 use trackway_domain::Error as Rule;
 
-use crate::{arguments, door::Outcome, failure::Failure, render::Shape};
+use crate::{arguments, dispatch::CommandOutcome, failure::Failure, render::Layout};
 
-/// The command that writes them.
 pub fn command() -> Command {
     Command::new("man").about("Write manual pages, one for each command").arg(
         Arg::new("dir")
@@ -16,16 +15,15 @@ pub fn command() -> Command {
             .value_name("DIR")
             .required(true)
             .value_parser(clap::value_parser!(PathBuf))
-            .help("The folder to write them to, such as ~/.local/share/man/man1; made where there is none"),
+            .help("Output directory, such as ~/.local/share/man/man1. It is created if it does not exist"),
     )
 }
 
-/// Writes them; pages that are there are replaced.
-pub fn write(matches: &ArgMatches) -> Result<Outcome, Failure> {
+/// Writes the pages, and replaces existing ones.
+pub fn write(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     let folder = matches.get_one::<PathBuf>("dir").cloned().unwrap_or_default();
-    let unwritable = |error: std::io::Error| {
-        Failure::from(Rule::usage(format!("{} cannot be written to: {error}", folder.display())))
-    };
+    let unwritable =
+        |error: std::io::Error| Failure::from(Rule::usage(format!("cannot write to {}: {error}", folder.display())));
     fs::create_dir_all(&folder).map_err(unwritable)?;
     let mut root = arguments::command().disable_help_subcommand(true);
     root.build();
@@ -33,10 +31,10 @@ pub fn write(matches: &ArgMatches) -> Result<Outcome, Failure> {
     for page in &pages {
         page.generate_to(&folder).map_err(unwritable)?;
     }
-    Ok(Outcome::new(json!({ "directory": folder, "pages": pages.len() }), Shape::Fields))
+    Ok(CommandOutcome::new(json!({ "directory": folder, "pages": pages.len() }), Layout::Fields))
 }
 
-/// A page for each command, those below it included.
+/// A page for the command and for each of its subcommands.
 fn pages(command: &Command) -> Vec<clap_mangen::Man> {
     let below = command.get_subcommands().filter(|below| !below.is_hide_set()).flat_map(pages);
     std::iter::once(clap_mangen::Man::new(command.clone())).chain(below).collect()

@@ -1,4 +1,4 @@
-//! `trackway mcp`: agents over the Model Context Protocol, on standard input and output.
+//! `trackway mcp`: an MCP server on standard input and output.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -7,46 +7,49 @@ use std::{
 
 use clap::{ArgMatches, Command};
 use serde_json::Value;
-use trackway_actions::{Context, Core, session::InSession};
+use trackway_actions::{Context, Core, session::ActingRun};
 use trackway_clients::CLIENTS;
 use trackway_domain::Error as Rule;
-use trackway_server::{Site, mcp, mcp::Entered, problem::Problem};
+use trackway_server::{Site, mcp, mcp::McpCaller, problem::Problem};
 
 use crate::{
-    door::{self, Outcome},
+    dispatch::{self, CommandOutcome},
     failure::Failure,
     location::Location,
-    render::Shape,
+    render::Layout,
 };
 
 pub fn command() -> Command {
     Command::new("mcp")
-        .about("Serve agents over the Model Context Protocol, on standard input and output")
+        .about("Run an MCP server on standard input and output")
         .long_about(
-            "Serve agents over the Model Context Protocol, on standard input and output.\n\nA client starts it; `trackway connect CLIENT` puts it into the client's settings. TRACKWAY_TOKEN gives agent and run, without it you act as yourself. It ends when its input ends. `trackway up` serves the same at /mcp.",
+            "Run an MCP server on standard input and output.\n\nAgent clients start this command; `trackway connect CLIENT` adds it to the settings of a client. With TRACKWAY_TOKEN you act as the agent of that run, otherwise as yourself. The server stops when its input ends. `trackway up` serves the same at /mcp.",
         )
 }
 
-/// Serves until standard input ends.
-pub fn mcp(matches: &ArgMatches) -> Result<Outcome, Failure> {
+/// Runs the server until standard input ends.
+pub fn mcp(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    // Held until the runtime is gone: a connection to PostgreSQL is not closed inside another's.
-    let opened = Arc::new(Opened::default());
-    let served = runtime.block_on(mcp::stdio::serve(mcp::Mcp::new(entrance(matches.clone(), opened.clone()))));
-    // A thread that waits for input nobody will send is not waited for.
+    // Dropped after the runtime: a connection to PostgreSQL must not be closed inside an async runtime.
+    let opened = Arc::new(OpenedDatabase::default());
+    let result = runtime.block_on(mcp::stdio::serve(mcp::Mcp::new(authenticator(matches.clone(), opened.clone()))));
+    // Do not wait for the thread that is blocked reading standard input.
     runtime.shutdown_timeout(Duration::from_millis(100));
-    served?;
-    // Nothing but the protocol goes to standard output, whatever was asked for.
-    Ok(Outcome::new(Value::String(String::new()), Shape::Document))
+    result?;
+    // Standard output is only for the protocol, even with --json.
+    Ok(CommandOutcome::new(Value::String(String::new()), Layout::Document))
 }
 
-/// The database and the tenant, once somebody asked.
-type Opened = Mutex<Option<(Arc<Core>, String)>>;
+/// The database and the tenant, after the first request.
+type OpenedDatabase = Mutex<Option<(Arc<Core>, String)>>;
 
-/// Opens the database at the first request that finds it, and looks at each who is asking.
-fn entrance(matches: ArgMatches, opened: Arc<Opened>) -> impl Fn() -> Result<Entered, Problem> + Send + Sync + 'static {
+/// Authenticates the caller of each request. The first request opens the database; if that fails, the next one retries.
+fn authenticator(
+    matches: ArgMatches,
+    opened: Arc<OpenedDatabase>,
+) -> impl Fn() -> Result<McpCaller, Problem> + Send + Sync + 'static {
     move || {
-        let enter = || -> Result<_, Failure> {
+        let authenticate = || -> Result<_, Failure> {
             let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
             let (core, tenant) = match &*opened {
                 Some(known) => known.clone(),
@@ -55,50 +58,50 @@ fn entrance(matches: ArgMatches, opened: Arc<Opened>) -> impl Fn() -> Result<Ent
                     opened.insert((Arc::new(location.open()?), location.tenant)).clone()
                 }
             };
-            let token = door::given_token()?;
+            let token = dispatch::token_from_environment()?;
             let has_token = token.is_some();
-            let context = core.enter(&door::credential(token, &tenant))?;
-            let (context, remark) = if has_token { (context, None) } else { in_session(&core, context)? };
-            Ok(Entered { site: Site::new(core), context, remark })
+            let context = core.authenticate(&dispatch::credential(token, &tenant))?;
+            let (context, remark) = if has_token { (context, None) } else { find_session_run(&core, context)? };
+            Ok(McpCaller { site: Site::new(core), context, remark })
         };
-        enter()
+        authenticate()
             .map_err(|failure| Problem::from(Rule { kind: failure.kind, message: failure.message, hint: failure.hint }))
     }
 }
 
-/// The run of the session that started this process, where the client says which and one run is open in it. Whoever else it
-/// could be is not guessed: then the person acts, and is told so.
-fn in_session(core: &Core, person: Context) -> Result<(Context, Option<String>), Failure> {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+/// The context of the run that started this process, if the client passes its session and one run is open in it.
+/// Otherwise the context of the person, with a remark that says why.
+fn find_session_run(core: &Core, person: Context) -> Result<(Context, Option<String>), Failure> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mut clients = CLIENTS.0.iter();
-    let named = clients.find_map(|client| Some((client, set(client.session_variables().session)?)));
+    let named = clients.find_map(|client| Some((client, variable(client.session_variables().session)?)));
     let Some((client, session)) = named else {
-        let started_by = CLIENTS.0.iter().find(|client| set(client.session_variables().mark).is_some());
+        let started_by = CLIENTS.0.iter().find(|client| variable(client.session_variables().marker).is_some());
         let remark = started_by.map(|client| {
             format!(
-                "You act as this person: this version of {} does not tell its servers which session they are in. With the `run_token` of a claimed task you act as its agent.",
+                "You act as this person: this version of {} does not pass its session to MCP servers. To act as the agent of a claimed task, pass its `run_token`.",
                 client.display_name()
             )
         });
         return Ok((person, remark));
     };
-    let why = match core.enter_session(&person, client.name(), &session)? {
-        InSession::One(run) => {
+    let why = match core.find_acting_run(&person, client.name(), &session)? {
+        ActingRun::One(run) => {
             let remark = format!(
-                "Known by the session {session}, which {} gave this server: this is the one run that is open in it.",
+                "Identified by session {session}, which {} passed to this server: one run is open in it.",
                 client.display_name()
             );
             return Ok((*run, Some(remark)));
         }
-        InSession::Unknown => {
+        ActingRun::UnknownSession => {
             let name = client.command_name();
-            format!("the session {session} is not recorded; `trackway connect {name}` records the next one")
+            format!("session {session} is not recorded; to record sessions: `trackway connect {name}`")
         }
-        InSession::NoneOpen => format!("no run is open in the session {session}"),
-        InSession::Several(count) => {
-            format!("{count} runs are open in the session {session}, and nothing says which of them this is")
+        ActingRun::NoneOpen => format!("no run is open in session {session}"),
+        ActingRun::Several(count) => {
+            format!("{count} runs are open in session {session}, and Trackway cannot tell which one this is")
         }
     };
-    let remark = format!("You act as this person: {why}. With the `run_token` of a claimed task you act as its agent.");
+    let remark = format!("You act as this person: {why}. To act as the agent of a claimed task, pass its `run_token`.");
     Ok((person, Some(remark)))
 }

@@ -1,4 +1,4 @@
-//! The reference pages, made from the code.
+//! Generates the reference pages in `docs/reference`.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use clap::Command;
 use serde_json::Value;
 use trackway_actions::registry::ACTIONS;
 use trackway_clients::CLIENTS;
-use trackway_domain::capability::{self, Allowance};
+use trackway_domain::capability::{self, CapabilityClass};
 use trackway_runner::model::Price;
 use trackway_server::{
     api, input,
@@ -20,7 +20,7 @@ use crate::{
     environment,
 };
 
-/// Every page: its file below `docs/reference`, and its text.
+/// The file name and the text of each page.
 pub fn pages() -> Vec<(&'static str, String)> {
     vec![
         ("cli.md", commands()),
@@ -34,7 +34,8 @@ pub fn pages() -> Vec<(&'static str, String)> {
 
 fn commands() -> String {
     let mut out =
-        "# Commands\n\nMade from the code. Every command takes `--db URL`, `--tenant NAME` and `--json`.\n".to_owned();
+        "# Commands\n\nThis page is generated. Every command accepts `--db URL`, `--tenant NAME` and `--json`.\n"
+            .to_owned();
     let mut root = arguments::command().term_width(100);
     root.build();
     describe(&mut out, &root, "");
@@ -45,11 +46,11 @@ fn describe(out: &mut String, command: &Command, path: &str) {
     let name = format!("{path} {}", command.get_name()).trim().to_owned();
     if command.get_subcommands().next().is_none() {
         let help = command.clone().bin_name(&name).term_width(100).render_help().to_string();
-        let own = help.split("\nEverywhere:").next().unwrap_or_default();
-        let kept: Vec<_> = own.lines().map(str::trim_end).filter(|line| !line.contains("-h, --help")).collect();
-        let kept = kept.join("\n");
-        let kept = kept.trim_end().trim_end_matches("Options:").trim_end();
-        let _ = write!(out, "\n## `{name}`\n\n```text\n{kept}\n```\n");
+        let own = help.split("\nGlobal options:").next().unwrap_or_default();
+        let help_text: Vec<_> = own.lines().map(str::trim_end).filter(|line| !line.contains("-h, --help")).collect();
+        let help_text = help_text.join("\n");
+        let help_text = help_text.trim_end().trim_end_matches("Options:").trim_end();
+        let _ = write!(out, "\n## `{name}`\n\n```text\n{help_text}\n```\n");
     }
     for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
         describe(out, below, &name);
@@ -57,17 +58,17 @@ fn describe(out: &mut String, command: &Command, path: &str) {
 }
 
 fn actions() -> String {
-    let mut out = "# Actions\n\nMade from the code. Every change is one of these.\n\n".to_owned();
-    out.push_str("| action | command | resource | action type | who may |\n|---|---|---|---|---|\n");
+    let mut out = "# Actions\n\nThis page is generated. Every change is one of these actions.\n\n".to_owned();
+    out.push_str("| action | command | resource | action type | allowed for |\n|---|---|---|---|---|\n");
     for action in ACTIONS {
         let touches = (action.touches)();
-        let resources: Vec<_> = touches.iter().map(|(resource, _)| resource.word()).collect();
-        let types: Vec<_> = touches.iter().map(|(_, did)| did.word()).collect();
-        let may = match capability::allowance(action.capability) {
-            Some(Allowance::Default) => "people; agents by default",
-            Some(Allowance::Granted) => "people; agents with a grant",
-            Some(Allowance::OwnRun) => "people; a run, about itself",
-            Some(Allowance::People) => "people",
+        let resources: Vec<_> = touches.iter().map(|(resource, _)| resource.as_str()).collect();
+        let types: Vec<_> = touches.iter().map(|(_, action_type)| action_type.as_str()).collect();
+        let may = match capability::class_of(action.capability) {
+            Some(CapabilityClass::Default) => "people; agents by default",
+            Some(CapabilityClass::Granted) => "people; agents with a grant",
+            Some(CapabilityClass::OwnRun) => "people; a run, about itself",
+            Some(CapabilityClass::People) => "people",
             None => "nobody",
         };
         let (noun, verb) = action.command;
@@ -85,7 +86,7 @@ fn actions() -> String {
 }
 
 fn variables() -> String {
-    let mut out = "# Environment\n\nMade from the code.\n\n| variable | what it does |\n|---|---|\n".to_owned();
+    let mut out = "# Environment\n\nThis page is generated.\n\n| variable | description |\n|---|---|\n".to_owned();
     let of_clients = CLIENTS.0.iter().flat_map(|client| client.variables());
     for (name, what) in environment::VARIABLES.iter().chain(of_clients) {
         let _ = writeln!(out, "| `{name}` | {what} |");
@@ -94,82 +95,82 @@ fn variables() -> String {
 }
 
 fn configuration() -> String {
-    let mut out = "# Configuration\n\nMade from the code. `config.toml` beside the project's database (`.trackway/config.toml`), and the user's (`~/.config/trackway/config.toml`). Flags win over the environment, that over the project's file, that over the user's.\n".to_owned();
+    let mut out = "# Configuration\n\nThis page is generated. Trackway reads `.trackway/config.toml` next to the project's database, and `~/.config/trackway/config.toml` of the user. Precedence: flags, environment variables, the project's file, the user's file.\n".to_owned();
     for (heading, schema) in [
-        ("At the top", schemars::schema_for!(Config)),
+        ("Top level", schemars::schema_for!(Config)),
         ("`[model]`", schemars::schema_for!(ModelConfig)),
-        ("`[model.prices.\"NAME\"]`, in dollars for a million tokens", schemars::schema_for!(Price)),
+        ("`[model.prices.\"NAME\"]`, in dollars per million tokens", schemars::schema_for!(Price)),
     ] {
-        let _ = write!(out, "\n## {heading}\n\n| key | what it says |\n|---|---|\n");
+        let _ = write!(out, "\n## {heading}\n\n| key | description |\n|---|---|\n");
         for (key, field) in input::fields(&schema).into_iter().flatten() {
-            let said = field.get("description").and_then(Value::as_str).unwrap_or_default();
-            let _ = writeln!(out, "| `{key}` | {} |", said.replace('\n', " "));
+            let description = field.get("description").and_then(Value::as_str).unwrap_or_default();
+            let _ = writeln!(out, "| `{key}` | {} |", description.replace('\n', " "));
         }
     }
     out
 }
 
 fn http() -> String {
-    let mut out = "# HTTP\n\nMade from the code. Every page is JSON, Markdown or HTML, by `Accept` or by its ending (`.json`, `.md`). `/api/openapi.json` describes the questions and actions in full; [the guide](../guides/pages.md) says who gets in.\n\n## Pages\n\n| page | what it shows |\n|---|---|\n".to_owned();
-    for (path, said) in [
-        ("/", "where things stand"),
-        ("/whoami", "who you are, your run, your task, your scratchpad, how to go on"),
-        ("/why?of=THING", "the chain from a thing to the person who answers for it"),
+    let mut out = "# HTTP\n\nThis page is generated. Every page is available as JSON, Markdown and HTML, selected by the `Accept` header or a suffix (`.json`, `.md`). `/api/openapi.json` describes all views and actions; [the guide](../guides/pages.md) describes authentication.\n\n## Pages\n\n| page | content |\n|---|---|\n".to_owned();
+    for (path, description) in [
+        ("/", "status of runs, queue and hooks"),
+        ("/whoami", "your identity, your run, your task, your scratchpad and next steps"),
+        ("/why?of=THING", "the chain from a thing to the person at whose request it was made"),
         ("/search?words=WORDS", "messages with these words"),
         ("/usage?by=day", "tokens and cost, by day, task, agent or model"),
-        ("/wake?task=TASK&agent=AGENT", "what an agent would be told if it woke"),
-        ("/api", "every question and action, to read and to try"),
+        ("/wake?task=TASK&agent=AGENT", "the wake prompt that an agent would receive"),
+        ("/api", "documentation of all views and actions, with forms to try them"),
         (
             "/live",
-            "what happens, as server-sent events; who comes back with `Last-Event-ID` is told first what it missed",
+            "changes as server-sent events; a client that reconnects with `Last-Event-ID` receives the events it missed",
         ),
         ("/mcp", "the Model Context Protocol"),
-        ("/login?code=CODE, POST /logout", "a browser's login"),
-        ("/healthz, /readyz, /metrics", "for whoever watches the process"),
+        ("/login?code=CODE, POST /logout", "login and logout of a browser"),
+        ("/healthz, /readyz, /metrics", "monitoring of the process"),
     ] {
-        let _ = writeln!(out, "| `{path}` | {said} |");
+        let _ = writeln!(out, "| `{path}` | {description} |");
     }
-    for noun in NOUNS.iter().filter(|noun| noun.list.is_some()) {
-        let one = if noun.one.is_some() { format!(", `/{}/{{reference}}`", noun.path) } else { String::new() };
+    for noun in NOUNS.iter().filter(|noun| noun.list_verb.is_some()) {
+        let one = if noun.show_verb.is_some() { format!(", `/{}/{{reference}}`", noun.path) } else { String::new() };
         let _ = writeln!(out, "| `/{}`{one} | {} |", noun.path, noun.title.to_lowercase());
     }
-    out.push_str("\nWhat can be done at a page is listed at `<page>/actions`, described at `<page>/actions/<name>`, and done with a `POST` there.\n\n## Questions\n\n| `GET` | what it answers |\n|---|---|\n");
+    out.push_str("\n`<page>/actions` lists the actions of a page, `<page>/actions/<name>` describes one, and a `POST` there executes it.\n\n## Views\n\n| `GET` | content |\n|---|---|\n");
     let document = api::openapi();
     let paths = document["paths"].as_object().into_iter().flatten();
     let (asked, done): (Vec<_>, Vec<_>) = paths.partition(|(_, operations)| operations.get("get").is_some());
     out.push_str(&operations(asked, "get"));
-    out.push_str("\n## Actions\n\n| `POST` | what it does |\n|---|---|\n");
+    out.push_str("\n## Actions\n\n| `POST` | description |\n|---|---|\n");
     out.push_str(&operations(done, "post"));
     out
 }
 
 fn operations(all: Vec<(&String, &Value)>, method: &str) -> String {
     let line = |(path, operations): (&String, &Value)| {
-        let said = operations[method]["summary"].as_str().unwrap_or_default().lines().next().unwrap_or_default();
-        format!("| `{path}` | {said} |\n")
+        let description = operations[method]["summary"].as_str().unwrap_or_default().lines().next().unwrap_or_default();
+        format!("| `{path}` | {description} |\n")
     };
     all.into_iter().map(line).collect()
 }
 
 fn mcp() -> String {
-    let mut out = "# MCP\n\nMade from the code. `trackway mcp` serves this on standard input and output, `trackway up` at `POST /mcp`.\n\n## Tools\n".to_owned();
+    let mut out = "# MCP\n\nThis page is generated. `trackway mcp` serves MCP on standard input and output, `trackway up` at `POST /mcp`.\n\n## Tools\n".to_owned();
     for tool in tools::all() {
-        let said = tool.description.unwrap_or_default();
-        let _ = write!(out, "\n### `{}`\n\n{said}\n", tool.name);
+        let description = tool.description.unwrap_or_default();
+        let _ = write!(out, "\n### `{}`\n\n{description}\n", tool.name);
         let needed = tool.input_schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
         let fields = tool.input_schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         for (index, (name, field)) in fields.enumerate() {
-            let said = field.get("description").and_then(Value::as_str).unwrap_or_default();
-            let needed = if needed.iter().any(|needed| needed == name) { " (needed)" } else { "" };
+            let description = field.get("description").and_then(Value::as_str).unwrap_or_default();
+            let needed = if needed.iter().any(|needed| needed == name) { " (required)" } else { "" };
             let before = if index == 0 { "\n" } else { "" };
-            let _ = writeln!(out, "{before}- `{name}`{needed}: {said}");
+            let _ = writeln!(out, "{before}- `{name}`{needed}: {description}");
         }
     }
-    out.push_str("\n## Resources\n\n| address | what it is |\n|---|---|\n");
+    out.push_str("\n## Resources\n\n| URI | description |\n|---|---|\n");
     for template in resources::templates() {
         let _ = writeln!(out, "| `{}` | {} |", template.uri_template, template.description.unwrap_or_default());
     }
-    out.push_str("\n## Prompts\n\n| prompt | what it says | arguments |\n|---|---|---|\n");
+    out.push_str("\n## Prompts\n\n| prompt | description | arguments |\n|---|---|---|\n");
     for prompt in prompts::all() {
         let arguments: Vec<_> =
             prompt.arguments.into_iter().flatten().map(|argument| format!("`{}`", argument.name)).collect();

@@ -1,4 +1,4 @@
-//! `trackway backup, restore, export, import jsonl, move`: everything a database holds, elsewhere and back.
+//! `trackway backup`, `restore`, `export`, `import jsonl` and `move`: copy complete databases.
 
 use std::{
     fs::{File, OpenOptions},
@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use trackway_domain::Error as Rule;
 use trackway_store::{
     Url,
-    transfer::{self, TableCopied},
+    transfer::{self, CopiedTable},
 };
 use uuid::Uuid;
 
 use crate::{
-    door::{self, House, Outcome},
+    dispatch::{self, App, CommandOutcome},
     failure::Failure,
     location::Location,
-    render::Shape,
+    render::Layout,
 };
 
 fn file_argument(help: &'static str) -> Arg {
@@ -30,81 +30,77 @@ fn file_argument(help: &'static str) -> Arg {
 /// `backup`, `restore`, `export` and `move`.
 pub fn commands() -> [Command; 4] {
     [
-        Command::new("backup").about("Write everything to one file, as one moment has it, while others write on").arg(
+        Command::new("backup").about("Write a consistent backup to one file, while others may keep writing").arg(
             file_argument(
-                "The file; an older backup there is replaced once the new one is whole; - is standard output",
+                "Backup file, or - for standard output. An existing backup is replaced after the new one is complete",
             ),
         ),
         Command::new("restore")
-            .about("Make the database from a backup; it must be empty or not there yet")
-            .arg(file_argument("A backup, of either engine")),
+            .about("Restore a backup into a new or empty database")
+            .arg(file_argument("Backup file of either engine")),
         Command::new("export")
-            .about("Write everything as JSON lines: the same as a backup")
-            .arg(file_argument("The file; - is standard output")),
+            .about("Write all data as JSON lines; same as backup")
+            .arg(file_argument("Output file, or - for standard output")),
         Command::new("move")
-            .about("Copy everything to another database, of either engine, and check that it came there")
+            .about("Copy all data to another database of either engine, and verify the copy")
             .long_about(
-                "Copy everything to another database, of either engine, and check that it came there\n\n\
-                 This database stays as it is. Cut off, the same command goes on where it was.",
+                "Copy all data to another database of either engine, and verify the copy\n\n\
+                 This database is not changed. If the command is interrupted, run it again to continue.",
             )
-            .arg(
-                Arg::new("to")
-                    .long("to")
-                    .value_name("URL")
-                    .required(true)
-                    .help("The other database, empty or not there yet: sqlite:PATH or postgres://USER@HOST/DATABASE"),
-            ),
+            .arg(Arg::new("to").long("to").value_name("URL").required(true).help(
+                "URL of the other database, which must be new or empty: sqlite:PATH or postgres://USER@HOST/DATABASE",
+            )),
     ]
 }
 
 /// `import jsonl`.
 pub fn import_command() -> Command {
     Command::new("jsonl")
-        .about("Make the database from what export wrote; it must be empty or not there yet")
-        .arg(file_argument("The file; - is standard input"))
+        .about("Import the output of export into a new or empty database")
+        .arg(file_argument("Input file, or - for standard input"))
 }
 
 fn file_of(matches: &ArgMatches) -> PathBuf {
     matches.get_one::<PathBuf>("file").cloned().unwrap_or_default()
 }
 
-/// `backup` and `export`: one thing by two names.
-pub fn backup(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
-    house.refuse_token("back up what all tenants hold")?;
+/// `backup` and `export`, which do the same.
+pub fn backup(app: &App, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
+    app.reject_token("back up the data of all tenants")?;
     let path = file_of(matches);
-    let mut bar = Bar::new();
-    let mut progress = |table: &str, rows| bar.at(table, rows);
+    let mut progress_line = ProgressLine::new();
+    let mut progress = |table: &str, rows| progress_line.show(table, rows);
     if path == Path::new("-") {
-        transfer::export(house.core.store(), &mut io::stdout().lock(), &mut progress)?;
-        return Ok(Outcome::new(Value::String(String::new()), Shape::Document));
+        transfer::export(app.core.store(), &mut io::stdout().lock(), &mut progress)?;
+        return Ok(CommandOutcome::new(Value::String(String::new()), Layout::Document));
     }
-    Ok(answered(&transfer::backup(house.core.store(), &path, &mut progress)?))
+    Ok(copied_outcome(&transfer::backup(app.core.store(), &path, &mut progress)?))
 }
 
-pub fn restore(location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
-    door::refuse(door::given_token()?.as_ref(), "restore what all tenants hold")?;
+pub fn restore(location: &Location, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
+    dispatch::reject_any_token(dispatch::token_from_environment()?.as_ref(), "restore the data of all tenants")?;
     let path = file_of(matches);
-    let mut file = if path == Path::new("-") { spooled()? } else { opened(&path)? };
-    let mut bar = Bar::new();
-    let copied = transfer::restore(&location.url, &mut file, &mut |table, rows| bar.at(table, rows))?;
-    Ok(answered(&copied))
+    let mut file = if path == Path::new("-") { spool_standard_input()? } else { open_file(&path)? };
+    let mut progress_line = ProgressLine::new();
+    let copied = transfer::restore(&location.url, &mut file, &mut |table, rows| progress_line.show(table, rows))?;
+    Ok(copied_outcome(&copied))
 }
 
-pub fn move_to(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
-    house.refuse_token("move what all tenants hold")?;
+pub fn move_to(app: &App, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
+    app.reject_token("move the data of all tenants")?;
     let url = Url::parse(matches.get_one::<String>("to").map(String::as_str).unwrap_or_default())?;
-    let mut bar = Bar::new();
-    let copied = transfer::move_to(house.core.store(), &url, &mut |table, rows| bar.at(table, rows))?;
-    let mut outcome = answered(&copied);
-    outcome.remarks.push(format!("note: {url} holds everything now; this database stayed as it is, and is still the one that is used here: give the other with --db, TRACKWAY_DB or `db` in config.toml"));
+    let mut progress_line = ProgressLine::new();
+    let copied = transfer::move_to(app.core.store(), &url, &mut |table, rows| progress_line.show(table, rows))?;
+    let mut outcome = copied_outcome(&copied);
+    outcome.remarks.push(format!("note: all data was copied to {url}. Commands here still use the old database; to use the new one, set --db, TRACKWAY_DB or `db` in config.toml"));
     Ok(outcome)
 }
 
-fn answered(copied: &[TableCopied]) -> Outcome {
-    Outcome::new(json!({ "tables": copied }), Shape::of(("", "backup")))
+fn copied_outcome(copied: &[CopiedTable]) -> CommandOutcome {
+    CommandOutcome::new(json!({ "tables": copied }), Layout::of(("", "backup")))
 }
 
-fn opened(path: &Path) -> Result<File, Failure> {
+fn open_file(path: &Path) -> Result<File, Failure> {
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::from(Rule::not_found(format!("there is no file {}", path.display()))),
         _ => Rule::usage(format!("{} cannot be read: {error}", path.display())).into(),
@@ -115,8 +111,8 @@ fn opened(path: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Standard input, kept: it is looked at whole before anything is changed.
-fn spooled() -> Result<File, Failure> {
+/// Copies standard input to a temporary file, because restore reads it twice: it verifies the data before writing.
+fn spool_standard_input() -> Result<File, Failure> {
     let path = std::env::temp_dir().join(format!("trackway-import-{}", Uuid::now_v7()));
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
@@ -126,27 +122,27 @@ fn spooled() -> Result<File, Failure> {
         options.mode(0o600);
     }
     let mut file = options.open(&path)?;
-    // It goes with its last reader, however this ends.
+    // The system removes the unlinked file when this process ends.
     std::fs::remove_file(&path)?;
     io::copy(&mut io::stdin().lock(), &mut file)?;
     file.seek(SeekFrom::Start(0))?;
     Ok(file)
 }
 
-/// How far it is, on a terminal.
-struct Bar {
+/// The progress of a copy, on a terminal.
+struct ProgressLine {
     shown: Option<Instant>,
     is_terminal: bool,
 }
 
-impl Bar {
+impl ProgressLine {
     fn new() -> Self {
         Self { shown: None, is_terminal: io::stderr().is_terminal() }
     }
 
-    fn at(&mut self, table: &str, rows: i64) {
-        let lately = self.shown.is_some_and(|shown| shown.elapsed() < Duration::from_millis(100));
-        if !self.is_terminal || lately {
+    fn show(&mut self, table: &str, rows: i64) {
+        let is_recent = self.shown.is_some_and(|shown| shown.elapsed() < Duration::from_millis(100));
+        if !self.is_terminal || is_recent {
             return;
         }
         self.shown = Some(Instant::now());
@@ -154,7 +150,7 @@ impl Bar {
     }
 }
 
-impl Drop for Bar {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.shown.is_some() {
             let _ = write!(io::stderr(), "\r\u{1b}[2K");

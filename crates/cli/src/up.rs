@@ -1,4 +1,4 @@
-//! `up`: the server, its pages and a worker in one process; `open`: a browser that is logged in.
+//! `trackway up`: runs the server and a worker in one process. `trackway open`: opens the pages in a logged-in browser.
 
 use std::{
     io::{BufRead, BufReader, ErrorKind, IsTerminal, Write},
@@ -15,36 +15,34 @@ use serde_json::json;
 use tokio::sync::watch;
 use trackway_actions::token::CreateToken;
 use trackway_clients::CLIENTS;
-use trackway_domain::{Error as Rule, command, sentence, words::TokenScope};
-use trackway_runner::{Note, Serves, signals::Signals, worker};
+use trackway_domain::{Error as Rule, command, enums::TokenScope, sentence};
+use trackway_runner::{AgentSelection, WorkerMessage, signals::Signals, worker};
 use trackway_server::Site;
 
 use crate::{
-    door::{House, Outcome},
+    dispatch::{App, CommandOutcome},
     environment,
     failure::Failure,
     location::Location,
     model,
-    render::Shape,
+    render::Layout,
     work,
 };
 
-/// Where it listens when it is not said.
-const ADDRESS: &str = "127.0.0.1:7878";
-/// How long a login link works.
-const LINK_SECONDS: i64 = 600;
-/// Requests a second that one token may make.
-const RATE: u32 = 10_000;
-/// Threads that may wait for the database.
-const THREADS: usize = 64;
-/// Files that the server wants to be able to have open.
-const FILES_WANTED: u64 = 8_192;
-/// Files of those that are not for connections: databases, logs, the worker's pipes.
-const FILES_KEPT: u64 = 256;
-/// How long a server may take to say whether it knows a link.
-const SERVER_PATIENCE: Duration = Duration::from_secs(10);
-/// How long connections may take to end.
-const FAREWELL: Duration = Duration::from_secs(5);
+const DEFAULT_ADDRESS: &str = "127.0.0.1:7878";
+const LINK_LIFETIME_SECONDS: i64 = 600;
+/// Requests per second for one token.
+const DEFAULT_RATE: u32 = 10_000;
+/// Threads for blocking database calls.
+const BLOCKING_THREADS: usize = 64;
+/// The limit of open files that the server requests.
+const OPEN_FILES_MAX: u64 = 8_192;
+/// Open files that are reserved for databases, logs and the worker's pipes.
+const RESERVED_FILES: u64 = 256;
+/// The timeout for checking a login link with the server.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long connections may take to close when the server stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn listen() -> Arg {
     Arg::new("listen")
@@ -52,16 +50,16 @@ fn listen() -> Arg {
         .value_name("ADDRESS")
         .env(environment::LISTEN)
         .hide_env_values(true)
-        .default_value(ADDRESS)
+        .default_value(DEFAULT_ADDRESS)
         .value_parser(clap::value_parser!(SocketAddr))
-        .help("Where the server listens; port 0 takes a free one")
+        .help("Address of the server. Port 0 selects a free port")
 }
 
 pub fn command() -> Command {
     Command::new("up")
-        .about("Start the server with its pages, and a worker, until stopped")
+        .about("Run the server and a worker, until stopped")
         .long_about(
-            format!("Start the server with its pages, and a worker, until stopped.\n\nThe worker runs scripts, and serves every agent that a model or {} drives, as far as there is one; --agent names those to serve instead. It listens on this machine only, unless it is told otherwise, and prints its address and a link that logs a browser in, once. Every page is there in HTML, Markdown and JSON. Stop with Ctrl-C or SIGTERM: what runs may finish.", CLIENTS.display_names()),
+            format!("Run the server and a worker, until stopped.\n\nThe server listens on this machine only, unless --listen names another address. It prints its address and a login link that works once. Every page is available as HTML, Markdown and JSON. The worker runs scripts and all agents driven by a model or by {}, if that is available here; --agent selects other agents. Stop with Ctrl-C or SIGTERM: running tasks may finish.", CLIENTS.display_names()),
         )
         .args([
             listen(),
@@ -69,30 +67,29 @@ pub fn command() -> Command {
                 .long("host")
                 .value_name("NAME")
                 .action(ArgAction::Append)
-                .help("A name it may be called by, beside those of this machine; repeat for several"),
-                        Arg::new("rate")
+                .help("Additional allowed Host header. Repeatable"),
+            Arg::new("rate")
                 .long("rate")
                 .value_name("NUMBER")
                 .value_parser(clap::value_parser!(u32))
-                .help("How many requests a second one token may make (10000); 0 is no limit"),
-            Arg::new("open").long("open").action(ArgAction::SetTrue).help("Open the pages in a browser, logged in"),
-            Arg::new("no_work").long("no-work").action(ArgAction::SetTrue).help("Without a worker"),
+                .help("Maximum requests per second for one token; 0 for no limit [default: 10000]"),
+            Arg::new("open").long("open").action(ArgAction::SetTrue).help("Open the pages in a logged-in browser"),
+            Arg::new("no_work").long("no-work").action(ArgAction::SetTrue).help("Do not run a worker"),
         ])
         .args(work::arguments())
 }
 
 pub fn open_command() -> Command {
-    Command::new("open").about("Open the pages in a browser, logged in; the link works once").arg(listen())
+    Command::new("open").about("Open the pages of a running server in a logged-in browser").arg(listen())
 }
 
-/// Serves, and works, until told to stop.
-pub fn up(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
-    let context = work::people_only(house)?;
-    let wanted = address(matches)?;
-    let listener = TcpListener::bind(wanted).map_err(|error| match error.kind() {
+pub fn up(app: &App, location: &Location, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
+    let context = work::require_person(app)?;
+    let requested_address = address(matches)?;
+    let listener = TcpListener::bind(requested_address).map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => Failure::from(
-            Rule::conflict(format!("{wanted} is in use"))
-                .hint("is it up already? --listen 127.0.0.1:0 takes a free port"),
+            Rule::conflict(format!("{requested_address} is in use"))
+                .hint("the server may be running already; to use a free port: --listen 127.0.0.1:0"),
         ),
         _ => error.into(),
     })?;
@@ -102,69 +99,69 @@ pub fn up(house: &House, location: &Location, matches: &ArgMatches) -> Result<Ou
     let site = Site::new(Arc::new(location.open()?));
     let settings = trackway_server::Settings {
         hosts: matches.get_many::<String>("host").into_iter().flatten().cloned().collect(),
-        rate: matches.get_one::<u32>("rate").copied().unwrap_or(RATE),
-        connections: connections(),
+        rate: matches.get_one::<u32>("rate").copied().unwrap_or(DEFAULT_RATE),
+        max_connections: connections(),
         ..trackway_server::Settings::default()
     };
     let (stop, stopped) = watch::channel(false);
-    let server = serving(listener, site.clone(), settings, stopped)?;
+    let server = start_server(listener, site.clone(), settings, stopped)?;
 
     let mut stdout = std::io::stdout();
     writeln!(stdout, "Trackway is up at http://{address}/")?;
-    let link = link(house, address)?;
+    let link = create_login_link(app, address)?;
     writeln!(stdout, "Log in with {link} (once, within 10 minutes)")?;
     stdout.flush()?;
     if matches.get_flag("open") && stdout.is_terminal() {
-        browse(&link);
+        open_browser(&link);
     }
     if !address.ip().is_loopback() {
         writeln!(
             anstream::stderr(),
-            "note: it can be reached from other machines, and does not encrypt: put a proxy with TLS before it"
+            "note: other machines can reach the server, and it does not encrypt: put a TLS proxy in front of it"
         )?;
     }
 
-    let (tell, notes) = mpsc::channel();
-    let told = tell.clone();
+    let (sender, messages) = mpsc::channel();
+    let stop_sender = sender.clone();
     thread::spawn(move || {
         loop {
             signals.wait();
             let _ = stop.send(true);
-            if told.send(Note::Stop).is_err() {
+            if stop_sender.send(WorkerMessage::Stop).is_err() {
                 return;
             }
         }
     });
     let tally = if matches.get_flag("no_work") {
-        let _ = notes.recv();
+        let _ = messages.recv();
         worker::Tally::default()
     } else {
-        let means = model::means(&location.model, || Ok(site));
-        let settings = work::settings(matches, means, Serves::Everyone)?;
-        worker::work(&house.core, &context, &settings, (&tell, &notes), &|event| work::tell(event))?
+        let backend = model::backend(&location.model, || Ok(site));
+        let settings = work::settings(matches, backend, AgentSelection::Everyone)?;
+        worker::work(&app.core, &context, &settings, (&sender, &messages), &|event| work::print_event(event))?
     };
-    let begun = std::time::Instant::now();
-    while !server.is_finished() && begun.elapsed() < FAREWELL {
+    let start = std::time::Instant::now();
+    while !server.is_finished() && start.elapsed() < SHUTDOWN_TIMEOUT {
         thread::sleep(Duration::from_millis(10));
     }
-    Ok(Outcome::new(json!(tally), Shape::Fields))
+    Ok(CommandOutcome::new(json!(tally), Layout::Fields))
 }
 
-/// How many connections may be open: each is an open file, and some are needed for everything else. The limit of the
-/// process is raised as far as the system allows without asking.
+/// The maximum number of connections. Each needs an open file, so this raises the limit of open files as far as the
+/// system allows.
 fn connections() -> usize {
     let mut files = rustix::process::getrlimit(Resource::Nofile);
-    if files.current.is_some_and(|current| current < FILES_WANTED) {
-        let most = files.maximum.unwrap_or(FILES_WANTED).min(FILES_WANTED);
+    if files.current.is_some_and(|current| current < OPEN_FILES_MAX) {
+        let most = files.maximum.unwrap_or(OPEN_FILES_MAX).min(OPEN_FILES_MAX);
         if rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..files }).is_ok() {
             files.current = Some(most);
         }
     }
-    let files = files.current.unwrap_or(FILES_WANTED).min(FILES_WANTED);
-    usize::try_from(files.saturating_sub(FILES_KEPT).max(1)).unwrap_or(1)
+    let files = files.current.unwrap_or(OPEN_FILES_MAX).min(OPEN_FILES_MAX);
+    usize::try_from(files.saturating_sub(RESERVED_FILES).max(1)).unwrap_or(1)
 }
 
-fn serving(
+fn start_server(
     listener: TcpListener,
     site: Site,
     settings: trackway_server::Settings,
@@ -172,41 +169,45 @@ fn serving(
 ) -> Result<thread::JoinHandle<()>, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .max_blocking_threads(THREADS)
+        .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()?;
     Ok(thread::spawn(move || {
-        // What reaches PostgreSQL may not end where nothing may block: it is held until that is over.
-        let _kept = site.clone();
-        let served = runtime.block_on(async {
+        // A connection to PostgreSQL must not be closed inside the async runtime, where blocking panics. This clone
+        // keeps the connections open until the runtime has stopped.
+        let _site = site.clone();
+        let result = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             trackway_server::serve(listener, site, settings, stop).await
         });
-        if let Err(error) = served {
+        if let Err(error) = result {
             let _ = writeln!(anstream::stderr(), "error: the server stopped: {error}");
         }
         runtime.shutdown_timeout(Duration::from_millis(100));
     }))
 }
 
-/// Makes a login link, and opens it where there is a browser.
-pub fn open(house: &House, matches: &ArgMatches) -> Result<Outcome, Failure> {
-    work::people_only(house)?;
+/// Creates a login link, and opens it in a browser if there is one.
+pub fn open(app: &App, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
+    work::require_person(app)?;
     let address = address(matches)?;
-    let nobody = |_| {
-        Rule::not_found(format!("nothing answers at {address}"))
-            .hint(sentence![command!("up"), " starts the server; --listen says where it is"])
+    let unreachable = |_| {
+        Rule::not_found(format!("no server at {address}")).hint(sentence![
+            "start the server: ",
+            command!("up"),
+            "; or name its address with --listen"
+        ])
     };
-    let server = TcpStream::connect_timeout(&address, SERVER_PATIENCE).map_err(nobody)?;
-    let url = link(house, address)?;
+    let server = TcpStream::connect_timeout(&address, SERVER_TIMEOUT).map_err(unreachable)?;
+    let url = create_login_link(app, address)?;
     check_server(&server, address, &url)?;
-    let opened = std::io::stdout().is_terminal() && browse(&url);
-    let mut outcome = Outcome::new(json!({ "url": url, "opened": opened }), Shape::Field("url"));
+    let opened = std::io::stdout().is_terminal() && open_browser(&url);
+    let mut outcome = CommandOutcome::new(json!({ "url": url, "opened": opened }), Layout::Field("url"));
     outcome.remarks.push("note: the link works once, within 10 minutes".to_owned());
     Ok(outcome)
 }
 
-fn browse(url: &str) -> bool {
+fn open_browser(url: &str) -> bool {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let started =
         Process::new(program).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -214,48 +215,47 @@ fn browse(url: &str) -> bool {
 }
 
 fn address(matches: &ArgMatches) -> Result<SocketAddr, Failure> {
-    let given = matches.get_one::<SocketAddr>("listen").copied();
-    given.ok_or_else(|| Rule::usage("--listen is ADDRESS:PORT").into())
+    let address = matches.get_one::<SocketAddr>("listen").copied();
+    address.ok_or_else(|| Rule::usage("--listen must be ADDRESS:PORT").into())
 }
 
-/// Asks the server whether it knows the link, which leaves the link as it is: a server over another database does not.
+/// Checks that the server uses the same database: only then it knows the link. A HEAD request does not use up the link.
 fn check_server(mut server: &TcpStream, address: SocketAddr, url: &str) -> Result<(), Failure> {
     let path = url.find("/login").map_or("/login", |start| &url[start..]);
-    server.set_read_timeout(Some(SERVER_PATIENCE))?;
+    server.set_read_timeout(Some(SERVER_TIMEOUT))?;
     let host = format!("localhost:{}", address.port());
     let mut status = String::new();
-    // What does not take this, or does not answer it, is not our server.
+    // A failure leaves the status empty: then another program is listening at the address.
     let _ = write!(server, "HEAD {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
         .and_then(|()| BufReader::new(server).read_line(&mut status));
     match status.split(' ').nth(1) {
         Some("200") => Ok(()),
-        Some("401") => Err(Rule::conflict(format!("the server at {address} is over another database"))
+        Some("401") => Err(Rule::conflict(format!("the server at {address} uses another database"))
             .hint(sentence![
-                "--db names the database it is over; ",
+                "name the database of that server with --db; or start a server for this database: ",
                 command!("up", listen = "127.0.0.1:0"),
-                " starts one over this",
             ])
             .into()),
-        _ => Err(Rule::conflict(format!("what answers at {address} is not this version of Trackway"))
-            .hint(sentence![command!("up"), " starts the server; --listen says where it is"])
+        _ => Err(Rule::conflict(format!("the program at {address} is not this version of Trackway"))
+            .hint(sentence!["start the server: ", command!("up"), "; or name its address with --listen"])
             .into()),
     }
 }
 
-/// A link that logs the user in, once.
-fn link(house: &House, address: SocketAddr) -> Result<String, Failure> {
+/// Creates a link that logs the user in once.
+fn create_login_link(app: &App, address: SocketAddr) -> Result<String, Failure> {
     let create = CreateToken {
         name: Some("login link".to_owned()),
         person: None,
-        expires: Some(house.core.now().plus_seconds(LINK_SECONDS)),
+        expires: Some(app.core.now().plus_seconds(LINK_LIFETIME_SECONDS)),
         scope: Some(TokenScope::Login),
     };
-    let made = house.core.execute(&house.context()?, &create)?;
-    // Everywhere is no name of this machine.
-    let reached = match address.ip() {
+    let created = app.core.execute(&app.context()?, &create)?;
+    // A browser cannot open the unspecified address.
+    let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
         _ => address,
     };
-    Ok(format!("http://{reached}/login?code={}", made.token))
+    Ok(format!("http://{host}/login?code={}", created.token))
 }

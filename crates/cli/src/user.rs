@@ -1,8 +1,8 @@
-//! The operating system's user, as a handle.
+//! The name of the operating system user, as a handle.
 
 use std::env;
 
-/// The name of the user, made of the characters that handles have.
+/// The name of the user. Characters that are invalid in a handle are replaced.
 pub fn handle() -> String {
     let named =
         ["USER", "LOGNAME", "USERNAME"].iter().find_map(|name| env::var(name).ok().filter(|name| !name.is_empty()));
@@ -12,7 +12,7 @@ pub fn handle() -> String {
         .collect()
 }
 
-/// Hooks and services run without those variables; the user's number is always there.
+/// Hooks and services may run without these variables, but the user id is always available.
 #[cfg(unix)]
 fn from_password_file() -> Option<String> {
     use std::os::unix::fs::MetadataExt;

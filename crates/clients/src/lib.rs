@@ -1,7 +1,7 @@
-//! The table of agent clients. A new client is a crate beside `claude` and a line here.
+//! The table of agent clients. To add a client, add a crate beside `claude` and an entry here.
 
 use trackway_capture::client::Clients;
 use trackway_client_claude::ClaudeCode;
 
-/// Every client that Trackway records. The first one is meant where no client is named.
+/// All supported clients. The first one is the default where no client is named.
 pub const CLIENTS: Clients = Clients(&[&ClaudeCode]);

@@ -1,19 +1,19 @@
-//! What a board and a stickie say, and how what was said changes it.
+//! The content of boards and stickies, and the rules for changing it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     Error, Patch, Result,
+    enums::{Lifecycle, StickiePriority},
     patch::{self, UNSET},
     text,
-    words::{Lifecycle, StickiePriority},
 };
 
-/// Characters of a structured value.
+/// Maximum number of characters of a structured value, as JSON.
 const STRUCTURED_MAX: usize = text::TEXT_MAX;
 
-/// Everything that people and agents write on a stickie.
+/// The content of a stickie: everything that people and agents can write on it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StickieContent {
     pub name: Option<String>,
@@ -26,39 +26,39 @@ pub struct StickieContent {
     pub archived: bool,
 }
 
-/// What is said of a stickie besides its name. Omitted is unchanged, empty clears.
+/// Changes to the fields of a stickie other than its name. An omitted field stays unchanged; an empty one is cleared.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct StickieFields {
-    /// Its text
+    /// Text of the stickie
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub note: Patch<String>,
-    /// Code that belongs to it
+    /// Code on the stickie
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub code: Patch<String>,
-    /// A label; repeat for several, empty for none
+    /// Label of the stickie. Repeatable; an empty text removes all labels
     #[arg(long = "label", value_name = "LABEL", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub labels: Option<Vec<String>>,
-    /// How much it matters: must, should, could or wont
+    /// Priority: must, should, could or wont
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub priority: Patch<StickiePriority>,
-    /// A number to compare it by
+    /// Score, for comparing stickies
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "NUMBER", allow_negative_numbers = true)]
     #[serde(default)]
     pub score: Patch<f64>,
-    /// Anything else, as JSON
+    /// Structured data, as JSON
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "JSON")]
     #[serde(default)]
     pub structured: Patch<Value>,
 }
 
 impl StickieContent {
-    /// The content after this was said.
-    pub fn changed(&self, name: &Patch<String>, said: &StickieFields) -> Result<Self> {
-        let StickieFields { note, code, labels, priority, score, structured: given } = said;
+    /// The content after the changes.
+    pub fn with_changes(&self, name: &Patch<String>, changes: &StickieFields) -> Result<Self> {
+        let StickieFields { note, code, labels, priority, score, structured: given } = changes;
         if let Patch::Set(score) = score
             && !score.is_finite()
         {
@@ -68,7 +68,7 @@ impl StickieContent {
             name: name.line("name", text::LINE_MAX)?.apply(self.name.clone()),
             note: note.body("note", text::TEXT_MAX)?.apply(self.note.clone()),
             code: code.body("code", text::TEXT_MAX)?.apply(self.code.clone()),
-            labels: patch::list("label", labels.as_deref())?.unwrap_or_else(|| self.labels.clone()),
+            labels: patch::clean_list("label", labels.as_deref())?.unwrap_or_else(|| self.labels.clone()),
             priority: priority.clone().apply(self.priority),
             score: score.clone().apply(self.score),
             structured: given.clone().try_map(structured)?.apply(self.structured.clone()),
@@ -77,7 +77,7 @@ impl StickieContent {
     }
 }
 
-/// A structured value with clean texts, not too long.
+/// Cleans the texts in a structured value, and checks its length.
 fn structured(value: Value) -> Result<Value> {
     let cleaned = text::clean_json(value);
     let length = cleaned.to_string().chars().count();
@@ -87,7 +87,7 @@ fn structured(value: Value) -> Result<Value> {
     Ok(cleaned)
 }
 
-/// Everything that people and agents say of a board, with names where the row has ids.
+/// The content of a board: everything that people and agents can write about it. It has names where the row has ids.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BoardContent {
     pub name: Option<String>,
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn omitted_stays_and_empty_clears() {
+    fn omitted_fields_stay_and_empty_fields_clear() {
         let full = StickieContent {
             name: Some("plan".into()),
             note: Some("n".into()),
@@ -118,22 +118,22 @@ mod tests {
             structured: Some(json!({ "a": 1 })),
             archived: true,
         };
-        assert_eq!(full.changed(&Patch::Unset, &StickieFields::default()).unwrap(), full);
+        assert_eq!(full.with_changes(&Patch::Unset, &StickieFields::default()).unwrap(), full);
         let nothing: StickieFields = serde_json::from_value(
             json!({ "note": "", "code": null, "labels": null, "priority": null, "score": null, "structured": null }),
         )
         .unwrap();
         let cleared = StickieContent { archived: true, ..StickieContent::default() };
-        assert_eq!(full.changed(&Patch::Clear, &nothing).unwrap(), cleared);
+        assert_eq!(full.with_changes(&Patch::Clear, &nothing).unwrap(), cleared);
     }
 
     #[test]
-    fn a_structured_value_has_no_control_characters_and_no_order() {
-        let said = StickieFields {
+    fn structured_value_is_cleaned_and_its_fields_are_sorted() {
+        let changes = StickieFields {
             structured: Patch::Set(json!({ "b\u{0}": "x\u{0}\r\n", "a": 1 })),
             ..StickieFields::default()
         };
-        let content = StickieContent::default().changed(&Patch::Unset, &said).unwrap();
+        let content = StickieContent::default().with_changes(&Patch::Unset, &changes).unwrap();
         assert_eq!(content.structured.unwrap().to_string(), r#"{"a":1,"b":"x\n"}"#);
     }
 }

@@ -1,4 +1,4 @@
-//! A board as a folder: what its files say, the YAML they are written in, and what they are called.
+//! A board as a folder of YAML files: the contents of the files, and their names.
 
 use std::collections::HashMap;
 
@@ -10,90 +10,91 @@ use uuid::Uuid;
 use crate::{
     Error, Patch, Result, Time,
     board::{BoardContent, StickieContent, StickieFields},
+    enums::{Lifecycle, RelationType, StickiePriority},
     patch,
-    words::{Lifecycle, RelationType, StickiePriority},
 };
 
-/// The file that says what the board is.
+/// The file that describes the board.
 pub const BOARD_FILE: &str = "blackboard.yaml";
-/// The file that says how stickies relate.
+/// The file that lists the relations between stickies.
 pub const RELATIONS_FILE: &str = "relations.yaml";
-/// What the file of a stickie ends with.
+/// The end of the name of a stickie's file.
 pub const STICKIE_SUFFIX: &str = ".stickie.yaml";
-/// Bytes of a file's name before its suffix: with that, and room for a temporary one, within the 255 of most systems.
+/// Maximum number of bytes of a file name before its suffix. With the suffix, and one more for a temporary file, the
+/// name stays within the 255 bytes that most file systems allow.
 const STEM_MAX: usize = 200;
 
-/// A folder that was read. What a file leaves out is unchanged; null and empty clear.
+/// The contents of a board's folder. A field that a file omits stays unchanged; null or an empty value clears it.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Folder {
     pub board: Option<BoardFile>,
     #[serde(default)]
     pub stickies: Vec<StickieFile>,
-    /// How stickies relate; unchanged when there is no such file
+    /// Relations between stickies. Without this file they stay unchanged
     pub relations: Option<Vec<RelationFile>>,
 }
 
 impl Folder {
-    /// The newest change of the board that it has seen.
-    pub fn seen(&self) -> Option<Time> {
+    /// The time of the newest board change that the folder contains.
+    pub fn synced_at(&self) -> Option<Time> {
         self.board.as_ref().and_then(|board| board.synced_at)
     }
 }
 
-/// What `blackboard.yaml` says.
+/// The contents of `blackboard.yaml`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BoardFile {
     pub id: Option<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub name: Patch<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub role: Patch<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub conversation: Patch<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub project: Patch<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub task: Patch<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub background: Patch<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub guidelines: Patch<String>,
     pub lifecycle: Option<Lifecycle>,
     pub edit_count: Option<i64>,
-    /// The newest change of the board that this folder has seen
+    /// Time of the newest board change that this folder contains
     pub synced_at: Option<Time>,
 }
 
-/// What the file of a stickie says.
+/// The contents of a stickie's file.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StickieFile {
-    /// The file's name
+    /// Name of the file
     #[serde(default)]
     pub file: String,
     pub id: Option<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub name: Patch<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub note: Patch<String>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub code: Patch<String>,
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub labels: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub priority: Patch<StickiePriority>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub score: Patch<f64>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "deserialize_field")]
     pub structured: Patch<Value>,
     pub archived: Option<bool>,
-    /// The edit of the stickie that was written here
+    /// Number of the stickie's edit that this file was written from
     pub edit_count: Option<i64>,
 }
 
-/// One relation. Stickies are named by name or id.
+/// A relation between two stickies. `from` and `to` are names or ids.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RelationFile {
@@ -103,25 +104,27 @@ pub struct RelationFile {
     pub to: String,
     #[serde(default)]
     pub labels: Vec<String>,
-    /// The stickie that `from` is a name of: it stays meant when it is called something else
+    /// Id of the stickie that `from` names. It identifies the stickie even after a rename
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_id: Option<String>,
-    /// The stickie that `to` is a name of
+    /// Id of the stickie that `to` names
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_id: Option<String>,
-    /// The edit of the relation that was written here
+    /// Number of the relation's edit that this line was written from
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit_count: Option<i64>,
 }
 
-/// Reads a field that is there as what it should be. (`Patch` itself reads any value first, and would take a text that
-/// looks like a number for one.)
-fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> std::result::Result<Patch<T>, D::Error> {
+/// Deserializes a field that is present, directly as its own type. The `Deserialize` of `Patch` reads an untyped value
+/// first, and would read the text `1.50` as a number.
+fn deserialize_field<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> std::result::Result<Patch<T>, D::Error> {
     Ok(Option::<T>::deserialize(deserializer)?.map_or(Patch::Clear, Patch::Set))
 }
 
 impl StickieFile {
-    /// What it makes of a content.
+    /// The content of the stickie after the changes in this file.
     pub fn applied_to(&self, content: &StickieContent) -> Result<StickieContent> {
         let fields = StickieFields {
             note: self.note.clone(),
@@ -131,15 +134,15 @@ impl StickieFile {
             score: self.score.clone(),
             structured: self.structured.clone(),
         };
-        let changed = content.changed(&self.said_name(), &fields);
+        let changed = content.with_changes(&self.name_patch(), &fields);
         let mut changed =
             changed.map_err(|error| Error { message: format!("{}: {error}", self.file).into(), ..error })?;
         changed.archived = self.archived.unwrap_or(changed.archived);
         Ok(changed)
     }
 
-    /// The name it gives. One that is new and says nothing of a name is called as its file.
-    pub fn said_name(&self) -> Patch<String> {
+    /// The change to the stickie's name. A file without an id and a name gives the stickie its own file name.
+    pub fn name_patch(&self) -> Patch<String> {
         match (&self.name, &self.id, self.file.strip_suffix(STICKIE_SUFFIX)) {
             (Patch::Unset, None, Some(stem)) => Patch::Set(stem.to_owned()),
             _ => self.name.clone(),
@@ -148,7 +151,7 @@ impl StickieFile {
 }
 
 impl BoardFile {
-    /// What it makes of a content.
+    /// The content of the board after the changes in this file.
     pub fn applied_to(&self, content: &BoardContent) -> Result<BoardContent> {
         use crate::text::{LINE_MAX, TEXT_MAX};
         Ok(BoardContent {
@@ -164,7 +167,7 @@ impl BoardFile {
     }
 }
 
-/// Reads one file.
+/// Parses the YAML of one file.
 pub fn parse<T: for<'de> Deserialize<'de>>(file: &str, yaml: &str) -> Result<T> {
     serde_saphyr::from_str(yaml).map_err(|error| {
         let error = error.to_string();
@@ -172,70 +175,72 @@ pub fn parse<T: for<'de> Deserialize<'de>>(file: &str, yaml: &str) -> Result<T> 
     })
 }
 
-fn rendered<T: Serialize>(value: &T) -> Result<String> {
-    // What is one line stays one line: a change of a word is then a change of its line, to people and to their tools.
+fn to_yaml<T: Serialize>(value: &T) -> Result<String> {
+    // Do not wrap long lines: in a line-based diff, a changed word then changes only its own line.
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     serde_saphyr::to_string_with_options(value, options)
-        .map_err(|error| Error::usage(format!("this cannot be written as YAML: {error}")))
+        .map_err(|error| Error::usage(format!("cannot write this as YAML: {error}")))
 }
 
 /// The text of `blackboard.yaml`.
 pub fn board_yaml(id: Uuid, content: &BoardContent, edit_count: i64, synced_at: Option<Time>) -> Result<String> {
     #[derive(Serialize)]
-    struct Written<'a> {
+    struct File<'a> {
         id: Uuid,
         #[serde(flatten)]
         content: &'a BoardContent,
         edit_count: i64,
         synced_at: Option<Time>,
     }
-    rendered(&Written { id, content, edit_count, synced_at })
+    to_yaml(&File { id, content, edit_count, synced_at })
 }
 
 /// The text of a stickie's file.
 pub fn stickie_yaml(id: Uuid, content: &StickieContent, edit_count: i64) -> Result<String> {
     #[derive(Serialize)]
-    struct Written<'a> {
+    struct File<'a> {
         id: Uuid,
         #[serde(flatten)]
         content: &'a StickieContent,
         edit_count: i64,
     }
-    rendered(&Written { id, content, edit_count })
+    to_yaml(&File { id, content, edit_count })
 }
 
 /// The text of `relations.yaml`.
 pub fn relations_yaml(relations: &[RelationFile]) -> Result<String> {
-    rendered(&relations)
+    to_yaml(&relations)
 }
 
-/// How a stickie is named in `relations.yaml`, and where else a person reads it: by its name, unless that looks like an id.
-pub fn called(id: Uuid, name: Option<&str>) -> String {
+/// The name of a stickie in `relations.yaml` and in messages: its name, or its id if it has no name or the name looks
+/// like an id.
+pub fn stickie_display_name(id: Uuid, name: Option<&str>) -> String {
     match name {
         Some(name) if crate::ids::parse_suffix(name).is_none() => name.to_owned(),
         _ => id.to_string(),
     }
 }
 
-/// The file of each stickie: its name where that is safe as a file's and no other's on any file system, else its id.
+/// The file name of each stickie: its name if every file system accepts that and keeps it apart from the other names,
+/// otherwise its id.
 pub fn file_names(stickies: &[(Uuid, Option<&str>)]) -> HashMap<Uuid, String> {
-    let mut bearers: HashMap<String, usize> = HashMap::new();
+    let mut name_counts: HashMap<String, usize> = HashMap::new();
     for name in stickies.iter().filter_map(|(_, name)| *name) {
-        *bearers.entry(folded(name)).or_default() += 1;
+        *name_counts.entry(fold_file_name(name)).or_default() += 1;
     }
     let stem = |(id, name): &(Uuid, Option<&str>)| match name {
-        Some(name) if is_safe_stem(name) && bearers.get(&folded(name)) == Some(&1) => (*name).to_owned(),
+        Some(name) if is_safe_stem(name) && name_counts.get(&fold_file_name(name)) == Some(&1) => (*name).to_owned(),
         _ => id.to_string(),
     };
     stickies.iter().map(|stickie| (stickie.0, format!("{}{STICKIE_SUFFIX}", stem(stickie)))).collect()
 }
 
-/// What names have in common that one file system or another takes for the same.
-fn folded(name: &str) -> String {
+/// Folds case and Unicode forms. Names with equal results may be the same file on some file systems.
+fn fold_file_name(name: &str) -> String {
     name.nfkd().flat_map(char::to_lowercase).collect::<String>().nfkc().collect()
 }
 
-/// Whether every file system takes the name, as it is and alone.
+/// Whether every file system accepts this name for a file.
 fn is_safe_stem(name: &str) -> bool {
     let devices = ["con", "prn", "aux", "nul"];
     let before_dot = name.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
@@ -259,7 +264,7 @@ mod tests {
     use super::*;
     use crate::text;
 
-    /// Texts made of what YAML reads in its own way.
+    /// Texts made of pieces that have a special meaning in YAML.
     fn hostile() -> impl Strategy<Value = String> {
         let pieces = prop::sample::select(vec![
             "a",
@@ -329,7 +334,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
         #[test]
-        fn a_stickie_comes_back_as_it_went(name in hostile(), note in hostile(), code in hostile(), label in hostile(), score in prop::option::of(-1e9..1e9), archived: bool) {
+        fn written_stickie_is_read_back_unchanged(name in hostile(), note in hostile(), code in hostile(), label in hostile(), score in prop::option::of(-1e9..1e9), archived: bool) {
             let label = text::clean_line(&label).chars().take(200).collect::<String>().trim().to_owned();
             let content = StickieContent {
                 name: some(text::clean_line(&name).chars().take(200).collect::<String>().trim().to_owned()),
@@ -344,14 +349,14 @@ mod tests {
             let id = Uuid::from_u128(7);
             let yaml = stickie_yaml(id, &content, 3).unwrap();
             let read: StickieFile = parse("x", &yaml).unwrap();
-            prop_assert_eq!(read.applied_to(&StickieContent::default()).unwrap(), content.changed(&Patch::Unset, &StickieFields::default()).unwrap());
+            prop_assert_eq!(read.applied_to(&StickieContent::default()).unwrap(), content.with_changes(&Patch::Unset, &StickieFields::default()).unwrap());
             prop_assert_eq!((read.id, read.edit_count), (Some(id.to_string()), Some(3)));
-            // A text of one line is one line in the file, its second at most: nothing is wrapped.
+            // A one-line text takes at most two lines in the file: the writer wraps nothing.
             prop_assert!(yaml.split('\n').count() <= 30 + 3 * (note.split('\n').count() + code.split('\n').count()));
         }
 
         #[test]
-        fn a_board_comes_back_as_it_went(background in hostile(), guidelines in hostile()) {
+        fn written_board_is_read_back_unchanged(background in hostile(), guidelines in hostile()) {
             let content = BoardContent {
                 background: some(text::clean(&background)),
                 guidelines: some(text::clean(&guidelines)),
@@ -364,19 +369,19 @@ mod tests {
         }
 
         #[test]
-        fn any_file_is_read_or_refused(yaml in hostile()) {
+        fn parsing_any_file_never_panics(yaml in hostile()) {
             let _ = parse::<StickieFile>("x", &yaml);
             let _ = parse::<BoardFile>("x", &yaml);
             let _ = parse::<Vec<RelationFile>>("x", &yaml);
         }
 
         #[test]
-        fn no_two_files_clash(names in prop::collection::vec(prop_oneof![hostile(), "[aAbB./ ]{1,3}", Just("..".to_owned()), Just("con".to_owned())], 0..12)) {
+        fn file_names_are_distinct_and_safe(names in prop::collection::vec(prop_oneof![hostile(), "[aAbB./ ]{1,3}", Just("..".to_owned()), Just("con".to_owned())], 0..12)) {
             let names: Vec<String> = names.iter().map(|name| text::clean_line(name)).collect();
             let stickies: Vec<(Uuid, Option<&str>)> =
                 names.iter().zip(1..).map(|(name, number)| (Uuid::from_u128(number), Some(name.as_str()))).collect();
             let files = file_names(&stickies);
-            let distinct: std::collections::HashSet<String> = files.values().map(|file| folded(file)).collect();
+            let distinct: std::collections::HashSet<String> = files.values().map(|file| fold_file_name(file)).collect();
             prop_assert_eq!(distinct.len(), stickies.len());
             for file in files.values() {
                 prop_assert!(!file.contains(['/', '\\', '\0']) && !file.starts_with('.') && file.len() <= 255, "{}", file);
@@ -385,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_by_hand_is_read_as_they_mean_it() {
+    fn handwritten_yaml_values_take_the_type_of_their_field() {
         let read: StickieFile =
             parse("a", "name: 1.50\nnote: yes\ncode: |\n  a\n   b\nlabels: [1, no]\nscore: 3\n").unwrap();
         assert_eq!(read.name, Patch::Set("1.50".into()));
@@ -400,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stickie_is_refused_with_the_file() {
+    fn error_about_an_invalid_stickie_names_the_file() {
         for yaml in ["colour: red\n", "priority: high\n", "- a\n", "note: [\n", "note: a\nnote: b\n", "score: high\n"] {
             let error = parse::<StickieFile>("a.stickie.yaml", yaml).unwrap_err();
             assert!(error.to_string().starts_with("a.stickie.yaml: "), "{yaml}: {error}");
@@ -409,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_files_where_every_system_takes_it() {
+    fn stickie_name_becomes_file_name_if_every_file_system_accepts_it() {
         let id = Uuid::from_u128(9);
         for (name, is_file) in [
             ("plan", true),

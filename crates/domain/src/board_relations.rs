@@ -1,7 +1,7 @@
-//! The relations of a board beside those of its folder.
+//! Compares the relations of a board with `relations.yaml` in its folder.
 //!
-//! A line of `relations.yaml` names its stickies as people do, and beside the names stand their ids: a name that went to
-//! another stickie on one side takes no relation with it.
+//! A line of `relations.yaml` has the names of its stickies and also their ids. So if another stickie takes over a name
+//! on one side, the relation stays with its own stickie.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,16 @@ use uuid::Uuid;
 use crate::{
     Error, Result, Time,
     board::StickieContent,
-    board_folder::{Folder, RELATIONS_FILE, RelationFile, called},
-    board_sync::{Compared, Earlier, Known, Moved, Place, who_moved, who_took_away},
+    board_folder::{Folder, RELATIONS_FILE, RelationFile, stickie_display_name},
+    board_sync::{
+        ComparedStickie, Difference, EarlierContents, EditedSide, KnownStickie, edited_side_if_only_on_board,
+        find_edited_side,
+    },
+    enums::RelationType,
     patch,
-    words::RelationType,
 };
 
-/// What makes a relation one.
+/// The identity of a relation: its two stickies and its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Edge {
     pub from: Uuid,
@@ -24,60 +27,64 @@ pub struct Edge {
     pub relation_type: RelationType,
 }
 
-/// A relation of the board, deleted ones included.
+/// A relation in the database. It may be deleted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KnownRelation {
     pub id: Uuid,
     pub edge: Edge,
     pub labels: Vec<String>,
-    /// Grows over all relations that an edge had, one after the other.
+    /// Keeps counting when a deleted relation is created again with the same edge.
     pub edit_count: i64,
     pub created_at: Time,
     pub updated_at: Time,
     pub deleted_at: Option<Time>,
 }
 
-/// Labels at earlier edits, by relation and number.
+/// Labels at earlier edits, by edge and the number of the edit.
 pub type EarlierLabels = HashMap<(Edge, i64), Vec<String>>;
 
-/// A relation on both sides, or on one.
+/// A relation with its line in `relations.yaml`. One of the two may be missing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedRelation<'a> {
     pub edge: Edge,
-    /// The one that stands on the board.
+    /// The relation on the board, if it is not deleted.
     pub known: Option<&'a KnownRelation>,
     pub line: Option<&'a RelationFile>,
-    /// The folder's where it has them.
+    /// The labels in the line, or those on the board if there is no line.
     pub labels: Vec<String>,
-    pub place: Place,
-    pub moved: Moved,
+    pub difference: Difference,
+    pub edited_side: EditedSide,
 }
 
 impl ComparedRelation<'_> {
-    /// What people call it.
-    pub fn called(&self, names: &Names) -> String {
+    /// The relation as messages name it.
+    pub fn display_name(&self, names: &StickieNames) -> String {
         let Edge { from, to, relation_type } = self.edge;
-        format!("{RELATIONS_FILE}: {} {relation_type} {}", names.called(from), names.called(to))
+        format!("{RELATIONS_FILE}: {} {relation_type} {}", names.display_name(from), names.display_name(to))
     }
 }
 
-/// Which stickie is meant by what `relations.yaml` calls it.
+/// The names of stickies, to resolve the names in `relations.yaml`.
 #[derive(Debug, Default)]
-pub struct Names {
-    /// Those that a stickie has on either side, or had at the edit its file was written from.
-    of: HashMap<Uuid, Vec<String>>,
+pub struct StickieNames {
+    /// The names of a stickie on the board, in its file, and at the edit that its file was written from.
+    names_by_id: HashMap<Uuid, Vec<String>>,
     in_folder: HashMap<String, Uuid>,
     on_board: HashMap<String, Uuid>,
     former: HashMap<String, Vec<Uuid>>,
-    /// In the folder's words where it has a file, else in the board's.
-    shown: HashMap<Uuid, String>,
+    /// The name in the stickie's file, or the name on the board if the stickie has no file.
+    display_names: HashMap<Uuid, String>,
 }
 
-impl Names {
-    pub fn new(known: &[Known], compared: &[Compared<'_>], earlier: &Earlier<StickieContent>) -> Result<Self> {
+impl StickieNames {
+    pub fn new(
+        known: &[KnownStickie],
+        compared: &[ComparedStickie<'_>],
+        earlier: &EarlierContents<StickieContent>,
+    ) -> Result<Self> {
         let mut names = Self::default();
         for stickie in known {
-            let own = names.of.entry(stickie.id).or_default();
+            let own = names.names_by_id.entry(stickie.id).or_default();
             let Some(name) = &stickie.content.name else { continue };
             own.push(name.clone());
             if stickie.is_deleted {
@@ -87,64 +94,65 @@ impl Names {
             }
         }
         for ((id, _), content) in earlier {
-            names.of.entry(*id).or_default().extend(content.name.clone());
+            names.names_by_id.entry(*id).or_default().extend(content.name.clone());
         }
         for one in compared {
-            let own = names.of.entry(one.id).or_default();
-            let said = one.said()?.and_then(|content| content.name);
-            if let Some(name) = &said {
+            let own = names.names_by_id.entry(one.id).or_default();
+            let name_in_file = one.folder_content()?.and_then(|content| content.name);
+            if let Some(name) = &name_in_file {
                 own.push(name.clone());
                 names.in_folder.insert(name.clone(), one.id);
             }
             let present = || one.known.filter(|_| one.file.is_none()).and_then(|known| known.content.name.clone());
-            names.shown.extend(said.or_else(present).map(|name| (one.id, name)));
+            names.display_names.extend(name_in_file.or_else(present).map(|name| (one.id, name)));
         }
         Ok(names)
     }
 
-    /// Adds what stickies were called at some time.
-    pub fn remember(&mut self, former: impl IntoIterator<Item = (Uuid, String)>) {
+    /// Adds names that stickies had in the past.
+    pub fn add_former_names(&mut self, former: impl IntoIterator<Item = (Uuid, String)>) {
         for (id, name) in former {
             self.former.entry(name).or_default().push(id);
         }
     }
 
-    /// Whether every line names stickies that are known.
-    pub fn know(&self, folder: &Folder) -> Result<bool> {
+    /// Whether every line of `relations.yaml` names two known stickies.
+    pub fn can_resolve_all(&self, folder: &Folder) -> Result<bool> {
         let ends = folder.relations.iter().flatten().map(|line| self.ends(line));
         ends.into_iter().try_fold(true, |all, ends| Ok(all && matches!(ends?, (Some(_), Some(_)))))
     }
 
-    /// How a stickie is called in a line, in the folder's words.
-    pub fn called(&self, id: Uuid) -> String {
-        called(id, self.shown.get(&id).map(String::as_str))
+    /// The name of a stickie as a line of `relations.yaml` has it.
+    pub fn display_name(&self, id: Uuid) -> String {
+        stickie_display_name(id, self.display_names.get(&id).map(String::as_str))
     }
 
     fn ends(&self, line: &RelationFile) -> Result<(Option<Uuid>, Option<Uuid>)> {
         Ok((self.find(&line.from, line.from_id.as_deref())?, self.find(&line.to, line.to_id.as_deref())?))
     }
 
-    /// The id counts while the name is that stickie's. With another name someone meant another stickie: the folder's of
-    /// that name, then the board's, then one that was called so once.
+    /// Resolves a name with the id next to it. The id decides if the name is one of that stickie's names. Otherwise
+    /// somebody wrote another name into the line, which identifies a stickie in the folder, on the board, or in the
+    /// past, in this order.
     fn find(&self, name: &str, id: Option<&str>) -> Result<Option<Uuid>> {
         let parse = |id: &str| {
             Uuid::parse_str(id).map_err(|_| {
-                Error::usage(format!("{RELATIONS_FILE}: {id:?} is no id"))
-                    .hint("leave the id out where you give a name")
+                Error::usage(format!("{RELATIONS_FILE}: {id:?} is not an id"))
+                    .hint("omit from_id and to_id if from and to are names")
             })
         };
         let id = id.filter(|id| !id.is_empty()).map(parse).transpose()?;
-        let is_known = |id: &Uuid| self.of.contains_key(id);
+        let is_known = |id: &Uuid| self.names_by_id.contains_key(id);
         if let Some(named) = Uuid::parse_str(name).ok().filter(is_known) {
             return Ok(Some(named));
         }
-        let own = id.filter(|id| self.of.get(id).is_some_and(|names| names.iter().any(|own| own == name)));
-        let once = || {
-            let former = self.former.get(name)?;
-            id.filter(|id| former.contains(id)).or_else(|| former.iter().max().copied())
+        let own = id.filter(|id| self.names_by_id.get(id).is_some_and(|names| names.iter().any(|own| own == name)));
+        let former = || {
+            let ids = self.former.get(name)?;
+            id.filter(|id| ids.contains(id)).or_else(|| ids.iter().max().copied())
         };
         let present = own.or_else(|| self.in_folder.get(name).or_else(|| self.on_board.get(name)).copied());
-        Ok(present.or_else(once))
+        Ok(present.or_else(former))
     }
 
     fn edge(&self, line: &RelationFile) -> Result<Edge> {
@@ -159,17 +167,17 @@ impl Names {
 
 fn unknown(name: &str) -> Error {
     Error::not_found(format!("{RELATIONS_FILE}: there is no stickie {name:?} on this board"))
-        .hint("add its file, or take the line out; board sync --to with --force writes the file anew")
+        .hint("add the file of the stickie, or remove the line; board sync --to DIR --force rewrites relations.yaml")
 }
 
-/// The lines of a folder, each with what it relates.
-pub fn lines<'a>(folder: &'a Folder, names: &Names) -> Result<Vec<(Edge, &'a RelationFile)>> {
+/// The lines of `relations.yaml`, with the edge of each.
+pub fn resolve_lines<'a>(folder: &'a Folder, names: &StickieNames) -> Result<Vec<(Edge, &'a RelationFile)>> {
     let mut lines: Vec<(Edge, &RelationFile)> = Vec::new();
     for line in folder.relations.iter().flatten() {
         let edge = names.edge(line)?;
         if lines.iter().any(|(other, _)| *other == edge) {
             return Err(Error::conflict(format!(
-                "{RELATIONS_FILE} says twice that {} {} {}",
+                "{RELATIONS_FILE} has the relation {} {} {} twice",
                 line.from, line.relation_type, line.to
             )));
         }
@@ -178,88 +186,102 @@ pub fn lines<'a>(folder: &'a Folder, names: &Names) -> Result<Vec<(Edge, &'a Rel
     Ok(lines)
 }
 
-/// Compares relations. Without a `relations.yaml` none was moved there.
+/// Compares the relations of a board with the lines of its folder. Without a `relations.yaml`, no relation counts as
+/// edited in the folder.
 pub fn compare_relations<'a>(
     known: &'a [KnownRelation],
     folder: &Folder,
     lines: &[(Edge, &'a RelationFile)],
     earlier: &EarlierLabels,
-    stickies: &[Compared<'_>],
+    stickies: &[ComparedStickie<'_>],
 ) -> Result<Vec<ComparedRelation<'a>>> {
-    let seen = folder.seen();
-    let standing = || known.iter().filter(|relation| relation.deleted_at.is_none());
+    let synced_at = folder.synced_at();
+    let existing = || known.iter().filter(|relation| relation.deleted_at.is_none());
     let mut compared = Vec::new();
     for (edge, line) in lines {
-        let labels = patch::list("label", Some(&line.labels))?.unwrap_or_default();
-        let stands = standing().find(|relation| relation.edge == *edge);
-        let (place, moved) = match stands {
-            Some(relation) if relation.labels == labels => (Place::Same, Moved::Neither),
+        let labels = patch::clean_list("label", Some(&line.labels))?.unwrap_or_default();
+        let on_board = existing().find(|relation| relation.edge == *edge);
+        let (difference, edited_side) = match on_board {
+            Some(relation) if relation.labels == labels => (Difference::Same, EditedSide::Neither),
             Some(relation) => {
                 let base = line.edit_count.and_then(|number| earlier.get(&(*edge, number)));
-                let moved = match line.edit_count {
-                    None if seen.is_some_and(|seen| relation.updated_at > seen) => Moved::Both,
-                    number => who_moved(number, relation.edit_count, base, |_| Ok(labels.clone()))?,
+                let edited_side = match line.edit_count {
+                    None if synced_at.is_some_and(|synced_at| relation.updated_at > synced_at) => EditedSide::Both,
+                    number => find_edited_side(number, relation.edit_count, base, |_| Ok(labels.clone()))?,
                 };
-                (Place::Changed, moved)
+                (Difference::Changed, edited_side)
             }
             None => {
-                let gone = known.iter().filter(|relation| relation.edge == *edge).max_by_key(|gone| gone.edit_count);
+                let deleted = known.iter().filter(|relation| relation.edge == *edge).max_by_key(|one| one.edit_count);
                 let ends = [edge.from, edge.to].map(|id| stickies.iter().find(|stickie| stickie.id == id));
-                (Place::OnlyInFolder, who_added(gone, line, &labels, seen, ends)?)
+                (Difference::OnlyInFolder, edited_side_if_only_in_folder(deleted, line, &labels, synced_at, ends)?)
             }
         };
-        compared.push(ComparedRelation { edge: *edge, known: stands, line: Some(line), labels, place, moved });
+        compared.push(ComparedRelation {
+            edge: *edge,
+            known: on_board,
+            line: Some(line),
+            labels,
+            difference,
+            edited_side,
+        });
     }
-    for relation in standing().filter(|relation| !lines.iter().any(|(edge, _)| *edge == relation.edge)) {
-        let moved = match folder.relations {
-            Some(_) => who_took_away(seen, relation.created_at, relation.updated_at),
-            None => Moved::Neither,
+    for relation in existing().filter(|relation| !lines.iter().any(|(edge, _)| *edge == relation.edge)) {
+        let edited_side = match folder.relations {
+            Some(_) => edited_side_if_only_on_board(synced_at, relation.created_at, relation.updated_at),
+            None => EditedSide::Neither,
         };
         compared.push(ComparedRelation {
             edge: relation.edge,
             known: Some(relation),
             line: None,
             labels: relation.labels.clone(),
-            place: Place::OnlyInDatabase,
-            moved,
+            difference: Difference::OnlyInDatabase,
+            edited_side,
         });
     }
     Ok(compared)
 }
 
-/// Who moved, of a line that the board does not have, or not any more.
-fn who_added(
-    gone: Option<&KnownRelation>,
+/// The edited side of a line without a relation on the board. `deleted` is the relation of this edge that the board
+/// deleted last.
+fn edited_side_if_only_in_folder(
+    deleted: Option<&KnownRelation>,
     line: &RelationFile,
     labels: &[String],
-    seen: Option<Time>,
-    ends: [Option<&Compared<'_>>; 2],
-) -> Result<Moved> {
-    let stands = |end: &Compared<'_>| end.known.is_none_or(|known| !known.is_deleted);
-    let all_stand = ends.iter().all(|end| end.is_some_and(stands));
-    match gone {
-        // It went alone after the folder was written, or with one of its stickies.
-        Some(gone)
-            if !all_stand
-                || line.edit_count.is_some() && gone.deleted_at.is_some_and(|at| seen.is_none_or(|seen| at > seen)) =>
+    synced_at: Option<Time>,
+    ends: [Option<&ComparedStickie<'_>>; 2],
+) -> Result<EditedSide> {
+    let exists = |end: &ComparedStickie<'_>| end.known.is_none_or(|known| !known.is_deleted);
+    let both_ends_exist = ends.iter().all(|end| end.is_some_and(exists));
+    let is_after_sync = |at: Time| synced_at.is_none_or(|synced_at| at > synced_at);
+    match deleted {
+        // The board deleted the relation after the folder was written, or together with one of its stickies.
+        Some(deleted)
+            if !both_ends_exist || line.edit_count.is_some() && deleted.deleted_at.is_some_and(is_after_sync) =>
         {
-            Ok(if gone.labels == labels { Moved::Database } else { Moved::Both })
+            Ok(if deleted.labels == labels { EditedSide::Database } else { EditedSide::Both })
         }
         None if ends[0].is_none() => Err(unknown(&line.from)),
         None if ends[1].is_none() => Err(unknown(&line.to)),
-        // A new line about a stickie that the board took away.
-        None if !all_stand => Ok(Moved::Both),
-        _ => Ok(Moved::Folder),
+        // A new line refers to a stickie that the board deleted.
+        None if !both_ends_exist => Ok(EditedSide::Both),
+        _ => Ok(EditedSide::Folder),
     }
 }
 
-/// The line of a relation.
-pub fn line(edge: Edge, labels: &[String], edit_count: Option<i64>, name: impl Fn(Uuid) -> String) -> RelationFile {
-    let beside = |id: Uuid, name: &str| (name != id.to_string()).then(|| id.to_string());
+/// The line of `relations.yaml` for a relation.
+pub fn relation_line(
+    edge: Edge,
+    labels: &[String],
+    edit_count: Option<i64>,
+    name: impl Fn(Uuid) -> String,
+) -> RelationFile {
+    let id_next_to = |id: Uuid, name: &str| (name != id.to_string()).then(|| id.to_string());
     let (from, to) = (name(edge.from), name(edge.to));
     RelationFile {
-        from_id: beside(edge.from, &from),
-        to_id: beside(edge.to, &to),
+        from_id: id_next_to(edge.from, &from),
+        to_id: id_next_to(edge.to, &to),
         from,
         relation_type: edge.relation_type,
         to,
@@ -276,13 +298,13 @@ mod tests {
     const A: Uuid = Uuid::from_u128(1);
     const B: Uuid = Uuid::from_u128(2);
     const EDGE: Edge = Edge { from: A, to: B, relation_type: RelationType::Uses };
-    /// What the folder has seen.
-    const SEEN: i64 = 5;
+    /// The time of the newest board change that the folder contains.
+    const SYNCED_AT: i64 = 5;
 
-    fn stickie(id: Uuid, name: &str, is_deleted: bool) -> Known {
+    fn stickie(id: Uuid, name: &str, is_deleted: bool) -> KnownStickie {
         let at = Time::from_micros(1);
         let content = StickieContent { name: Some(name.into()), ..StickieContent::default() };
-        Known { id, content, edit_count: 1, created_at: at, updated_at: at, is_deleted }
+        KnownStickie { id, content, edit_count: 1, created_at: at, updated_at: at, is_deleted }
     }
 
     fn relation(label: &str, edit_count: i64, updated_at: i64, deleted_at: Option<i64>) -> KnownRelation {
@@ -297,82 +319,82 @@ mod tests {
         }
     }
 
-    fn said(label: &str, edit_count: Option<i64>) -> RelationFile {
-        RelationFile { edit_count, ..line(EDGE, &[label.to_owned()], None, |id| id.to_string()) }
+    fn file_line(label: &str, edit_count: Option<i64>) -> RelationFile {
+        RelationFile { edit_count, ..relation_line(EDGE, &[label.to_owned()], None, |id| id.to_string()) }
     }
 
     fn folder(relations: Option<Vec<RelationFile>>) -> Folder {
-        let board = BoardFile { synced_at: Some(Time::from_micros(SEEN)), ..BoardFile::default() };
+        let board = BoardFile { synced_at: Some(Time::from_micros(SYNCED_AT)), ..BoardFile::default() };
         Folder { board: Some(board), stickies: Vec::new(), relations }
     }
 
-    fn on_board(stickie: &Known) -> Compared<'_> {
-        Compared {
+    fn on_board(stickie: &KnownStickie) -> ComparedStickie<'_> {
+        ComparedStickie {
             id: stickie.id,
             known: Some(stickie),
             file: None,
-            place: Place::OnlyInDatabase,
-            moved: Moved::Neither,
+            difference: Difference::OnlyInDatabase,
+            edited_side: EditedSide::Neither,
         }
     }
 
-    /// Compares; at edit 1 the label was `old`.
-    fn compared(known: &[KnownRelation], lines_said: Option<Vec<RelationFile>>) -> Vec<(Place, Moved)> {
+    /// Compares relations with lines. At edit 1, the label of the relation was `old`.
+    fn compared(known: &[KnownRelation], file_lines: Option<Vec<RelationFile>>) -> Vec<(Difference, EditedSide)> {
         let stickies = [stickie(A, "a", false), stickie(B, "b", false)];
-        let stickies: Vec<Compared<'_>> = stickies.iter().map(on_board).collect();
-        let folder = folder(lines_said);
-        let names = Names::new(&[], &stickies, &Earlier::new()).unwrap();
-        let lines = lines(&folder, &names).unwrap();
+        let stickies: Vec<ComparedStickie<'_>> = stickies.iter().map(on_board).collect();
+        let folder = folder(file_lines);
+        let names = StickieNames::new(&[], &stickies, &EarlierContents::new()).unwrap();
+        let lines = resolve_lines(&folder, &names).unwrap();
         let earlier = EarlierLabels::from([((EDGE, 1), vec!["old".to_owned()])]);
         let found = compare_relations(known, &folder, &lines, &earlier, &stickies).unwrap();
-        found.into_iter().map(|one| (one.place, one.moved)).collect()
+        found.into_iter().map(|one| (one.difference, one.edited_side)).collect()
     }
 
     #[test]
-    fn who_edited_a_relation_is_known() {
-        use Moved::{Both, Database, Folder, Neither};
-        use Place::{Changed, OnlyInDatabase, OnlyInFolder, Same};
-        let stands = relation("new", 2, 7, None);
-        let gone = relation("old", 1, 1, Some(7));
+    fn edit_number_and_times_tell_the_edited_side_of_a_relation() {
+        use Difference::{Changed, OnlyInDatabase, OnlyInFolder, Same};
+        use EditedSide::{Both, Database, Folder, Neither};
+        let existing = relation("new", 2, 7, None);
+        let deleted = relation("old", 1, 1, Some(7));
         for (known, line, expected) in [
-            (&stands, Some(said("new", Some(1))), (Same, Neither)),
-            (&stands, Some(said("old", Some(1))), (Changed, Database)),
-            (&stands, Some(said("mine", Some(2))), (Changed, Folder)),
-            (&stands, Some(said("mine", Some(1))), (Changed, Both)),
-            (&stands, Some(said("mine", None)), (Changed, Both)),
-            (&relation("new", 2, 4, None), Some(said("mine", None)), (Changed, Folder)),
-            (&stands, None, (OnlyInDatabase, Both)),
+            (&existing, Some(file_line("new", Some(1))), (Same, Neither)),
+            (&existing, Some(file_line("old", Some(1))), (Changed, Database)),
+            (&existing, Some(file_line("mine", Some(2))), (Changed, Folder)),
+            (&existing, Some(file_line("mine", Some(1))), (Changed, Both)),
+            (&existing, Some(file_line("mine", None)), (Changed, Both)),
+            (&relation("new", 2, 4, None), Some(file_line("mine", None)), (Changed, Folder)),
+            (&existing, None, (OnlyInDatabase, Both)),
             (&relation("old", 1, 1, None), None, (OnlyInDatabase, Folder)),
-            (&gone, Some(said("old", Some(1))), (OnlyInFolder, Database)),
-            (&gone, Some(said("mine", Some(1))), (OnlyInFolder, Both)),
-            // Written by hand, or brought back after the folder saw it go.
-            (&gone, Some(said("old", None)), (OnlyInFolder, Folder)),
-            (&relation("old", 1, 1, Some(4)), Some(said("old", Some(1))), (OnlyInFolder, Folder)),
+            (&deleted, Some(file_line("old", Some(1))), (OnlyInFolder, Database)),
+            (&deleted, Some(file_line("mine", Some(1))), (OnlyInFolder, Both)),
+            // A person wrote the line by hand, or added it again to a folder that contains the deletion.
+            (&deleted, Some(file_line("old", None)), (OnlyInFolder, Folder)),
+            (&relation("old", 1, 1, Some(4)), Some(file_line("old", Some(1))), (OnlyInFolder, Folder)),
         ] {
             let lines = line.clone().into_iter().collect();
             assert_eq!(compared(std::slice::from_ref(known), Some(lines)), [expected], "{line:?}");
         }
-        assert_eq!(compared(&[stands], None), [(OnlyInDatabase, Neither)]);
-        assert_eq!(compared(&[], Some(vec![said("x", None)])), [(OnlyInFolder, Folder)]);
+        assert_eq!(compared(&[existing], None), [(OnlyInDatabase, Neither)]);
+        assert_eq!(compared(&[], Some(vec![file_line("x", None)])), [(OnlyInFolder, Folder)]);
     }
 
     #[test]
-    fn a_name_means_the_stickie_beside_it_until_someone_writes_another() {
+    fn name_resolves_to_the_id_next_to_it_unless_someone_changed_the_name() {
         let known = [stickie(A, "new", false), stickie(B, "old", false), stickie(Uuid::from_u128(3), "gone", true)];
-        let compared: Vec<Compared<'_>> = known.iter().filter(|known| !known.is_deleted).map(on_board).collect();
+        let compared: Vec<ComparedStickie<'_>> = known.iter().filter(|known| !known.is_deleted).map(on_board).collect();
         let base = StickieContent { name: Some("old".into()), ..StickieContent::default() };
-        let mut names = Names::new(&known, &compared, &Earlier::from([((A, 1), base)])).unwrap();
+        let mut names = StickieNames::new(&known, &compared, &EarlierContents::from([((A, 1), base)])).unwrap();
         let (a, b) = (A.to_string(), B.to_string());
-        let find = |names: &Names, name: &str, id: Option<&str>| names.find(name, id).unwrap();
-        assert_eq!(find(&names, "old", Some(&a)), Some(A), "as its file was written");
+        let find = |names: &StickieNames, name: &str, id: Option<&str>| names.find(name, id).unwrap();
+        assert_eq!(find(&names, "old", Some(&a)), Some(A), "the name at the edit that the file was written from");
         assert_eq!(find(&names, "new", Some(&a)), Some(A));
-        assert_eq!(find(&names, "new", Some(&b)), Some(A), "another name was written over it");
+        assert_eq!(find(&names, "new", Some(&b)), Some(A), "somebody replaced the name");
         assert_eq!((find(&names, "old", None), find(&names, "old", Some(""))), (Some(B), Some(B)));
         assert_eq!(find(&names, &b, None), Some(B));
         assert_eq!(find(&names, "gone", None), Some(Uuid::from_u128(3)));
         assert_eq!(find(&names, "older", Some(&a)), None);
-        names.remember([(B, "older".to_owned()), (A, "older".to_owned())]);
+        names.add_former_names([(B, "older".to_owned()), (A, "older".to_owned())]);
         assert_eq!((find(&names, "older", Some(&a)), find(&names, "older", None)), (Some(A), Some(B)));
-        assert_eq!(names.find("x", Some("no id")).unwrap_err().to_string(), "relations.yaml: \"no id\" is no id");
+        assert_eq!(names.find("x", Some("no id")).unwrap_err().to_string(), "relations.yaml: \"no id\" is not an id");
     }
 }

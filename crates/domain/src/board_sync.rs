@@ -1,7 +1,9 @@
-//! A board and its folder side by side: what is the same, what differs, and which side moved since they last met.
+//! Compares the stickies of a board with the files of its folder: which ones differ, and which side was edited since
+//! the last sync.
 //!
-//! A file keeps the number of the edit that was written to it, the folder the time of the newest change it has seen. With
-//! what the board said at that edit, both sides can be edited and nothing is taken for a change that is only old.
+//! Each file has the number of the stickie's edit that it was written from, and the folder has the time of the newest
+//! board change that it contains. The comparison also knows the content of each stickie at the edit in its file. So it
+//! can distinguish an edited file from an outdated one, and both sides may be edited between two syncs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,17 +16,17 @@ use crate::{
     board_folder::{Folder, StickieFile},
 };
 
-/// Where something stands.
+/// The difference between an entry of the board and its counterpart in the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Difference {
     Same,
     Changed,
     OnlyInDatabase,
     OnlyInFolder,
 }
 
-impl Place {
-    /// The mark in a diff.
+impl Difference {
+    /// The mark of this difference in a printed diff.
     pub fn mark(self) -> char {
         match self {
             Self::Same => '=',
@@ -35,23 +37,16 @@ impl Place {
     }
 }
 
-/// Which side was edited since they last met.
+/// The side that was edited since the last sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moved {
+pub enum EditedSide {
     Neither,
     Folder,
     Database,
     Both,
 }
 
-/// Which side is brought up to date.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Towards {
-    Database,
-    Folder,
-}
-
-/// How many stickies came, changed, stayed and went.
+/// The number of stickies that a sync creates, updates, leaves unchanged and removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
     pub created: i64,
@@ -60,9 +55,9 @@ pub struct Counts {
     pub removed: i64,
 }
 
-/// A stickie of the board, deleted ones included.
+/// A stickie in the database. It may be deleted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Known {
+pub struct KnownStickie {
     pub id: Uuid,
     pub content: StickieContent,
     pub edit_count: i64,
@@ -71,155 +66,161 @@ pub struct Known {
     pub is_deleted: bool,
 }
 
-/// A stickie on both sides, or on one.
+/// A stickie with its file. One of the two may be missing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Compared<'a> {
-    /// Its id; a new one for a file that has none.
+pub struct ComparedStickie<'a> {
+    /// The id of the stickie, or a new id if the file belongs to no existing stickie.
     pub id: Uuid,
-    pub known: Option<&'a Known>,
+    pub known: Option<&'a KnownStickie>,
     pub file: Option<&'a StickieFile>,
-    pub place: Place,
-    pub moved: Moved,
+    pub difference: Difference,
+    pub edited_side: EditedSide,
 }
 
-impl Compared<'_> {
-    /// The content it has on the folder's side.
-    pub fn said(&self) -> Result<Option<StickieContent>> {
+impl ComparedStickie<'_> {
+    /// The content of the stickie according to its file.
+    pub fn folder_content(&self) -> Result<Option<StickieContent>> {
         let before = self.known.map(|known| known.content.clone()).unwrap_or_default();
         self.file.map(|file| file.applied_to(&before)).transpose()
     }
 
-    /// Whether it stands on the board once the folder's word is taken where it moved so.
-    pub fn stands(&self, is_taken: impl Fn(Moved) -> bool) -> bool {
-        match self.place {
-            Place::Same | Place::Changed => true,
-            Place::OnlyInDatabase => !is_taken(self.moved),
-            Place::OnlyInFolder => is_taken(self.moved),
+    /// Whether the stickie exists on the board after a sync. `is_taken` states for which edited sides the sync takes
+    /// over the folder's state.
+    pub fn exists_after_sync(&self, is_taken: impl Fn(EditedSide) -> bool) -> bool {
+        match self.difference {
+            Difference::Same | Difference::Changed => true,
+            Difference::OnlyInDatabase => !is_taken(self.edited_side),
+            Difference::OnlyInFolder => is_taken(self.edited_side),
         }
     }
 
-    /// What people call it.
-    pub fn called(&self) -> String {
+    /// The file name, or the name of the stickie if it has no file.
+    pub fn display_name(&self) -> String {
         let name = self.known.and_then(|known| known.content.name.as_deref());
         match self.file {
             Some(file) if !file.file.is_empty() => file.file.clone(),
-            _ => crate::board_folder::called(self.id, name),
+            _ => crate::board_folder::stickie_display_name(self.id, name),
         }
     }
 }
 
-/// Contents at earlier edits, by stickie and number.
-pub type Earlier<C> = HashMap<(Uuid, i64), C>;
+/// Contents at earlier edits, by the id of the stickie and the number of the edit.
+pub type EarlierContents<C> = HashMap<(Uuid, i64), C>;
 
-/// Who edited, of two that differ: the file says which edit it was written from.
-pub fn who_moved<C: PartialEq>(
+/// Finds out which side was edited, for an entry that differs. `written_from` is the number of the edit that the file
+/// was written from, `base` the content at that edit, and `applied` applies the file's changes to a content.
+pub fn find_edited_side<C: PartialEq>(
     written_from: Option<i64>,
     edit_count: i64,
     base: Option<&C>,
     applied: impl FnOnce(&C) -> Result<C>,
-) -> Result<Moved> {
+) -> Result<EditedSide> {
     match (written_from, base) {
-        // Written by hand: what it says is meant.
-        (None, _) => Ok(Moved::Folder),
-        (Some(number), _) if number == edit_count => Ok(Moved::Folder),
-        (Some(_), Some(base)) if applied(base)? == *base => Ok(Moved::Database),
-        (Some(_), _) => Ok(Moved::Both),
+        // A person wrote this entry by hand.
+        (None, _) => Ok(EditedSide::Folder),
+        (Some(number), _) if number == edit_count => Ok(EditedSide::Folder),
+        (Some(_), Some(base)) if applied(base)? == *base => Ok(EditedSide::Database),
+        (Some(_), _) => Ok(EditedSide::Both),
     }
 }
 
-/// Compares stickies and files. A file is of the stickie whose id it has; without one, of the stickie of its name, else of
-/// one that says the same and has no other file: a sync that was cut off before it wrote the id down makes no second one.
+/// Compares stickies with files. A file with an id belongs to the stickie with that id. A file without an id belongs to
+/// the stickie with the same name. If the file has no name either, it belongs to a stickie with the same content and no
+/// other file. So a sync that was interrupted before it wrote the id into the file does not create the stickie again.
 pub fn compare_stickies<'a>(
-    known: &'a [Known],
+    known: &'a [KnownStickie],
     folder: &'a Folder,
-    earlier: &Earlier<StickieContent>,
+    earlier: &EarlierContents<StickieContent>,
     mut new_id: impl FnMut() -> Uuid,
-) -> Result<Vec<Compared<'a>>> {
-    let mut taken: HashMap<Uuid, &StickieFile> = HashMap::new();
-    let mut claim = |id: Uuid, file: &'a StickieFile| match taken.insert(id, file) {
-        Some(other) => Err(Error::conflict(format!("{} and {} are of one stickie", other.file, file.file))
-            .hint("remove the id from the one that is to be new")),
+) -> Result<Vec<ComparedStickie<'a>>> {
+    let mut file_by_id: HashMap<Uuid, &StickieFile> = HashMap::new();
+    let mut claim = |id: Uuid, file: &'a StickieFile| match file_by_id.insert(id, file) {
+        Some(other) => Err(Error::conflict(format!("{} and {} belong to the same stickie", other.file, file.file))
+            .hint("remove the id from the file that should become a new stickie")),
         None => Ok(id),
     };
     let mut owners: Vec<(Uuid, &StickieFile)> = Vec::new();
-    let mut without = Vec::new();
+    let mut without_id = Vec::new();
     for file in &folder.stickies {
         match stickie_id(file)? {
             Some(id) => owners.push((claim(id, file)?, file)),
-            None => without.push(file),
+            None => without_id.push(file),
         }
     }
-    for file in without {
-        let said = file.applied_to(&StickieContent::default())?;
-        let is_free = |stickie: &&Known| !stickie.is_deleted && !owners.iter().any(|(id, _)| *id == stickie.id);
-        let same = known.iter().filter(is_free).find(|stickie| match &said.name {
-            Some(_) => stickie.content.name == said.name,
-            None => stickie.content == said,
+    for file in without_id {
+        let content = file.applied_to(&StickieContent::default())?;
+        let is_free = |stickie: &&KnownStickie| !stickie.is_deleted && !owners.iter().any(|(id, _)| *id == stickie.id);
+        let same = known.iter().filter(is_free).find(|stickie| match &content.name {
+            Some(_) => stickie.content.name == content.name,
+            None => stickie.content == content,
         });
         let id = same.map_or_else(&mut new_id, |stickie| stickie.id);
         owners.push((claim(id, file)?, file));
     }
-    let seen = folder.seen();
+    let synced_at = folder.synced_at();
     let mut compared = Vec::new();
     for (id, file) in owners {
         let stickie = known.iter().find(|stickie| stickie.id == id);
-        let (place, moved) = match stickie {
-            None => (Place::OnlyInFolder, Moved::Folder),
-            Some(stickie) => beside(stickie, file, earlier, seen)?,
+        let (difference, edited_side) = match stickie {
+            None => (Difference::OnlyInFolder, EditedSide::Folder),
+            Some(stickie) => compare_with_file(stickie, file, earlier, synced_at)?,
         };
-        compared.push(Compared { id, known: stickie, file: Some(file), place, moved });
+        compared.push(ComparedStickie { id, known: stickie, file: Some(file), difference, edited_side });
     }
-    let filed: HashSet<Uuid> = compared.iter().map(|one| one.id).collect();
-    for stickie in known.iter().filter(|stickie| !stickie.is_deleted && !filed.contains(&stickie.id)) {
-        let moved = who_took_away(seen, stickie.created_at, stickie.updated_at);
-        compared.push(Compared {
+    let with_file: HashSet<Uuid> = compared.iter().map(|one| one.id).collect();
+    for stickie in known.iter().filter(|stickie| !stickie.is_deleted && !with_file.contains(&stickie.id)) {
+        let edited_side = edited_side_if_only_on_board(synced_at, stickie.created_at, stickie.updated_at);
+        compared.push(ComparedStickie {
             id: stickie.id,
             known: Some(stickie),
             file: None,
-            place: Place::OnlyInDatabase,
-            moved,
+            difference: Difference::OnlyInDatabase,
+            edited_side,
         });
     }
     Ok(compared)
 }
 
-/// Who moved, of what is on the board only.
-pub(crate) fn who_took_away(seen: Option<Time>, created_at: Time, updated_at: Time) -> Moved {
-    match seen {
-        Some(seen) if created_at <= seen && updated_at <= seen => Moved::Folder,
-        Some(seen) if created_at <= seen => Moved::Both,
-        _ => Moved::Database,
+/// The edited side of an entry that is only on the board. If the folder once contained the entry, someone removed it
+/// there.
+pub(crate) fn edited_side_if_only_on_board(synced_at: Option<Time>, created_at: Time, updated_at: Time) -> EditedSide {
+    match synced_at {
+        Some(synced_at) if created_at <= synced_at && updated_at <= synced_at => EditedSide::Folder,
+        Some(synced_at) if created_at <= synced_at => EditedSide::Both,
+        _ => EditedSide::Database,
     }
 }
 
-/// A stickie and its file.
-fn beside(
-    stickie: &Known,
+fn compare_with_file(
+    stickie: &KnownStickie,
     file: &StickieFile,
-    earlier: &Earlier<StickieContent>,
-    seen: Option<Time>,
-) -> Result<(Place, Moved)> {
+    earlier: &EarlierContents<StickieContent>,
+    synced_at: Option<Time>,
+) -> Result<(Difference, EditedSide)> {
     let is_same = file.applied_to(&stickie.content)? == stickie.content;
     if stickie.is_deleted {
-        let is_old = is_same && file.edit_count.is_some();
-        return Ok((Place::OnlyInFolder, if is_old { Moved::Database } else { Moved::Both }));
+        let is_outdated = is_same && file.edit_count.is_some();
+        return Ok((Difference::OnlyInFolder, if is_outdated { EditedSide::Database } else { EditedSide::Both }));
     }
     if is_same {
-        return Ok((Place::Same, Moved::Neither));
+        return Ok((Difference::Same, EditedSide::Neither));
     }
-    // Found by its name, and this folder never had what the board says of it.
-    if stickie_id(file)?.is_none() && seen.is_some_and(|seen| stickie.updated_at > seen) {
-        return Ok((Place::Changed, Moved::Both));
+    // The file has no id and matches by name, and the folder never contained the stickie's present content.
+    if stickie_id(file)?.is_none() && synced_at.is_some_and(|synced_at| stickie.updated_at > synced_at) {
+        return Ok((Difference::Changed, EditedSide::Both));
     }
     let base = file.edit_count.and_then(|number| earlier.get(&(stickie.id, number)));
-    Ok((Place::Changed, who_moved(file.edit_count, stickie.edit_count, base, |base| file.applied_to(base))?))
+    Ok((
+        Difference::Changed,
+        find_edited_side(file.edit_count, stickie.edit_count, base, |base| file.applied_to(base))?,
+    ))
 }
 
 /// The id in a file.
 pub fn stickie_id(file: &StickieFile) -> Result<Option<Uuid>> {
     let parse = |id: &String| {
         Uuid::parse_str(id).map_err(|_| {
-            Error::usage(format!("{}: {id:?} is no id", file.file)).hint("leave the id out for a new stickie")
+            Error::usage(format!("{}: {id:?} is not an id", file.file)).hint("omit the id to create a new stickie")
         })
     };
     file.id.as_ref().filter(|id| !id.is_empty()).map(parse).transpose()
@@ -230,8 +231,8 @@ mod tests {
     use super::*;
     use crate::{Patch, board_folder::BoardFile};
 
-    fn known(number: u128, note: &str, edit_count: i64, at: i64) -> Known {
-        Known {
+    fn known(number: u128, note: &str, edit_count: i64, at: i64) -> KnownStickie {
+        KnownStickie {
             id: Uuid::from_u128(number),
             content: StickieContent { note: Some(note.into()), ..StickieContent::default() },
             edit_count,
@@ -251,55 +252,55 @@ mod tests {
         }
     }
 
-    fn folder(stickies: Vec<StickieFile>, seen: Option<i64>) -> Folder {
-        let board = BoardFile { synced_at: seen.map(Time::from_micros), ..BoardFile::default() };
+    fn folder(stickies: Vec<StickieFile>, synced_at: Option<i64>) -> Folder {
+        let board = BoardFile { synced_at: synced_at.map(Time::from_micros), ..BoardFile::default() };
         Folder { board: Some(board), stickies, relations: None }
     }
 
-    fn compared(known: &[Known], folder: &Folder) -> Vec<(Place, Moved)> {
+    fn compared(known: &[KnownStickie], folder: &Folder) -> Vec<(Difference, EditedSide)> {
         let old = StickieContent { note: Some("old".into()), ..StickieContent::default() };
         let earlier = known.iter().map(|known| ((known.id, 1), old.clone())).collect();
         let found = compare_stickies(known, folder, &earlier, || Uuid::from_u128(99)).unwrap();
-        found.into_iter().map(|one| (one.place, one.moved)).collect()
+        found.into_iter().map(|one| (one.difference, one.edited_side)).collect()
     }
 
     #[test]
-    fn who_edited_what_is_known_of_each_stickie() {
+    fn edit_number_and_earlier_content_tell_the_edited_side() {
         let board = [known(1, "new", 2, 5)];
         for (file, expected) in [
-            (file(1, "new", Some(1)), (Place::Same, Moved::Neither)),
-            (file(1, "old", Some(1)), (Place::Changed, Moved::Database)),
-            (file(1, "mine", Some(2)), (Place::Changed, Moved::Folder)),
-            (file(1, "mine", Some(1)), (Place::Changed, Moved::Both)),
-            (file(1, "mine", None), (Place::Changed, Moved::Folder)),
-            (file(1, "mine", Some(7)), (Place::Changed, Moved::Both)),
+            (file(1, "new", Some(1)), (Difference::Same, EditedSide::Neither)),
+            (file(1, "old", Some(1)), (Difference::Changed, EditedSide::Database)),
+            (file(1, "mine", Some(2)), (Difference::Changed, EditedSide::Folder)),
+            (file(1, "mine", Some(1)), (Difference::Changed, EditedSide::Both)),
+            (file(1, "mine", None), (Difference::Changed, EditedSide::Folder)),
+            (file(1, "mine", Some(7)), (Difference::Changed, EditedSide::Both)),
         ] {
             assert_eq!(compared(&board, &folder(vec![file.clone()], Some(9))), [expected], "{file:?}");
         }
     }
 
     #[test]
-    fn who_took_away_or_added_is_told_by_what_the_folder_has_seen() {
+    fn sync_time_distinguishes_removed_from_added_stickies() {
         let board = [known(1, "a", 1, 5)];
-        assert_eq!(compared(&board, &folder(vec![], Some(5))), [(Place::OnlyInDatabase, Moved::Folder)]);
-        assert_eq!(compared(&board, &folder(vec![], Some(4))), [(Place::OnlyInDatabase, Moved::Database)]);
-        assert_eq!(compared(&board, &folder(vec![], None)), [(Place::OnlyInDatabase, Moved::Database)]);
-        let edited = [Known { updated_at: Time::from_micros(8), ..known(1, "a", 2, 5) }];
-        assert_eq!(compared(&edited, &folder(vec![], Some(6))), [(Place::OnlyInDatabase, Moved::Both)]);
-        let deleted = [Known { is_deleted: true, ..known(1, "a", 1, 5) }];
+        assert_eq!(compared(&board, &folder(vec![], Some(5))), [(Difference::OnlyInDatabase, EditedSide::Folder)]);
+        assert_eq!(compared(&board, &folder(vec![], Some(4))), [(Difference::OnlyInDatabase, EditedSide::Database)]);
+        assert_eq!(compared(&board, &folder(vec![], None)), [(Difference::OnlyInDatabase, EditedSide::Database)]);
+        let edited = [KnownStickie { updated_at: Time::from_micros(8), ..known(1, "a", 2, 5) }];
+        assert_eq!(compared(&edited, &folder(vec![], Some(6))), [(Difference::OnlyInDatabase, EditedSide::Both)]);
+        let deleted = [KnownStickie { is_deleted: true, ..known(1, "a", 1, 5) }];
         assert_eq!(
             compared(&deleted, &folder(vec![file(1, "a", Some(1))], None)),
-            [(Place::OnlyInFolder, Moved::Database)]
+            [(Difference::OnlyInFolder, EditedSide::Database)]
         );
         assert_eq!(
             compared(&deleted, &folder(vec![file(1, "b", Some(1))], None)),
-            [(Place::OnlyInFolder, Moved::Both)]
+            [(Difference::OnlyInFolder, EditedSide::Both)]
         );
         assert_eq!(compared(&deleted, &folder(vec![], Some(1))), []);
     }
 
     #[test]
-    fn a_file_without_an_id_finds_its_stickie_by_name_or_by_all_it_says() {
+    fn file_without_id_matches_stickie_by_name_or_by_content() {
         let mut named = known(1, "a", 1, 5);
         named.content.name = Some("plan".into());
         let board = [named, known(2, "b", 1, 5)];
@@ -308,25 +309,30 @@ mod tests {
         let folder = folder(vec![by_name, by_content.clone(), by_content], Some(9));
         assert_eq!(
             compared(&board, &folder),
-            [(Place::Same, Moved::Neither), (Place::Same, Moved::Neither), (Place::OnlyInFolder, Moved::Folder)]
+            [
+                (Difference::Same, EditedSide::Neither),
+                (Difference::Same, EditedSide::Neither),
+                (Difference::OnlyInFolder, EditedSide::Folder)
+            ]
         );
     }
 
     #[test]
-    fn a_file_without_an_id_says_nothing_of_what_the_folder_never_had() {
+    fn file_without_id_conflicts_with_content_that_the_folder_never_had() {
         let mut named = known(1, "of the board", 1, 5);
         named.content.name = Some("plan".into());
         let by_name = StickieFile { id: None, file: "plan.stickie.yaml".into(), ..file(0, "of the folder", None) };
-        for (seen, expected) in [(Some(4), Moved::Both), (Some(5), Moved::Folder), (None, Moved::Folder)] {
-            let folder = folder(vec![by_name.clone()], seen);
-            assert_eq!(compared(std::slice::from_ref(&named), &folder), [(Place::Changed, expected)]);
+        let cases = [(Some(4), EditedSide::Both), (Some(5), EditedSide::Folder), (None, EditedSide::Folder)];
+        for (synced_at, expected) in cases {
+            let folder = folder(vec![by_name.clone()], synced_at);
+            assert_eq!(compared(std::slice::from_ref(&named), &folder), [(Difference::Changed, expected)]);
         }
     }
 
     #[test]
-    fn two_files_of_one_stickie_are_refused() {
+    fn rejects_two_files_of_the_same_stickie() {
         let folder = folder(vec![file(1, "a", None), file(1, "b", None)], None);
         let error = compare_stickies(&[], &folder, &HashMap::new(), Uuid::nil).unwrap_err();
-        assert_eq!(error.to_string(), "1.stickie.yaml and 1.stickie.yaml are of one stickie");
+        assert_eq!(error.to_string(), "1.stickie.yaml and 1.stickie.yaml belong to the same stickie");
     }
 }

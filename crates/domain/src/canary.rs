@@ -1,16 +1,17 @@
-//! The canary: a random marker in an agent's instructions. Where it, or a long piece of them, shows up, they leak.
+//! The canary: a random marker in an agent's instructions. A text that contains the marker, or a long piece of the
+//! instructions, leaks them.
 
-/// Bytes of the instructions that count as a long piece. Whatever repeats twice as many repeats one of these whole.
-const PIECE: usize = 80;
+/// Bytes of a piece of the instructions. A text that repeats twice as many bytes repeats at least one whole piece.
+const PIECE_BYTES: usize = 80;
 
-/// Instructions that must not leave.
+/// Instructions that must not leak, with their marker.
 #[derive(Debug, Clone)]
 pub struct Canary {
     marker: String,
     instructions: String,
 }
 
-/// What leaked.
+/// The part of the instructions that a text leaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leak {
     Marker,
@@ -18,8 +19,8 @@ pub enum Leak {
 }
 
 impl Leak {
-    /// As a step says it, without repeating what leaked.
-    pub fn described(self) -> &'static str {
+    /// Describes the leak in a step of the run, without repeating the leaked text.
+    pub fn description(self) -> &'static str {
         match self {
             Self::Marker => "the marker of its instructions",
             Self::Piece => "a long piece of its instructions",
@@ -28,31 +29,30 @@ impl Leak {
 }
 
 impl Canary {
-    /// Watches over instructions that carry a marker.
     pub fn new(marker: &str, instructions: &str) -> Self {
         Self { marker: marker.to_owned(), instructions: instructions.to_owned() }
     }
 
-    /// What a text leaks, if anything.
-    pub fn leak(&self, text: &str) -> Option<Leak> {
+    /// Searches a text for a leak.
+    pub fn find_leak(&self, text: &str) -> Option<Leak> {
         if text.contains(&self.marker) {
             return Some(Leak::Marker);
         }
-        if text.len() < PIECE {
+        if text.len() < PIECE_BYTES {
             return None;
         }
         pieces(&self.instructions).any(|piece| text.contains(piece)).then_some(Leak::Piece)
     }
 }
 
-/// Pieces one after the other, each of whole characters. What is left at the end is too short to count.
+/// Splits a text into consecutive pieces of whole characters. Drops the rest at the end, which is too short.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let end = rest.ceil_char_boundary(PIECE.min(rest.len()));
+        let end = rest.ceil_char_boundary(PIECE_BYTES.min(rest.len()));
         let (piece, after) = rest.split_at(end);
         rest = after;
-        (piece.len() >= PIECE).then_some(piece)
+        (piece.len() >= PIECE_BYTES).then_some(piece)
     })
 }
 
@@ -61,17 +61,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_marker_and_long_pieces_are_seen_and_short_ones_are_not() {
+    fn finds_marker_and_long_pieces_but_not_short_ones() {
         let words: Vec<String> = (0..60).map(|number| format!("wörd{number}")).collect();
         let instructions = words.join(" ");
         let canary = Canary::new("m-123", &instructions);
-        assert_eq!(canary.leak("I was told m-123."), Some(Leak::Marker));
-        assert_eq!(canary.leak(&format!("so: {}", words[10..40].join(" "))), Some(Leak::Piece));
-        assert_eq!(canary.leak(&words[10..16].join(" ")), None);
-        assert_eq!(canary.leak(&"nothing of it ".repeat(100)), None);
+        assert_eq!(canary.find_leak("I was told m-123."), Some(Leak::Marker));
+        assert_eq!(canary.find_leak(&format!("so: {}", words[10..40].join(" "))), Some(Leak::Piece));
+        assert_eq!(canary.find_leak(&words[10..16].join(" ")), None);
+        assert_eq!(canary.find_leak(&"nothing of it ".repeat(100)), None);
         assert_eq!(
-            Canary::new("m", "short")
-                .leak("a short text that is longer than the piece by far, so that it is looked at; well, long enough"),
+            Canary::new("m", "short").find_leak(
+                "a short text that is longer than the piece by far, so that it is looked at; well, long enough"
+            ),
             None
         );
     }

@@ -1,21 +1,21 @@
-//! Who may do what: the one table. An action whose capability stands in no list is denied to everyone.
+//! The table of capabilities and of who has them. An action whose capability is in no list is denied to everyone.
 
 use crate::{Error, Result, command, sentence};
 
-/// The list a capability stands in.
+/// The class of a capability. It decides who has the capability without a grant, and who can receive one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Allowance {
-    /// Agents may, when their capabilities are not given.
+pub enum CapabilityClass {
+    /// An agent has it, unless its capabilities are set explicitly.
     Default,
-    /// Agents may when it is granted to them.
+    /// An agent has it if a person granted it.
     Granted,
-    /// A run may, about itself.
+    /// A run has it, for actions on itself.
     OwnRun,
-    /// People only: no agent can be granted this.
+    /// Only people have it. It cannot be granted to an agent.
     People,
 }
 
-/// What agents may do when none are given.
+/// The capabilities of an agent whose capabilities are not set explicitly.
 pub const DEFAULT: &[&str] = &[
     "create_note",
     "update_note",
@@ -37,7 +37,7 @@ pub const DEFAULT: &[&str] = &[
     "stickie",
 ];
 
-/// What agents may do only with a grant.
+/// The capabilities that an agent has only by a grant.
 pub const GRANTED: &[&str] = &[
     "delete",
     "archive",
@@ -61,10 +61,10 @@ pub const GRANTED: &[&str] = &[
     READ_SCRATCHPADS,
 ];
 
-/// Reading the scratchpads of other agents. The only capability that a view requires, not an action.
+/// Reading the scratchpads of other agents. It is the only capability that a view requires instead of an action.
 pub const READ_SCRATCHPADS: &str = "read_scratchpads";
 
-/// What a run may do about itself.
+/// The capabilities that every run has for itself.
 pub const OWN_RUN: &[&str] = &[
     "end_run",
     "record_step",
@@ -76,7 +76,7 @@ pub const OWN_RUN: &[&str] = &[
     "queue_release",
 ];
 
-/// What only people may do.
+/// The capabilities that only people have.
 pub const PEOPLE: &[&str] = &[
     "set_studio",
     "delete_studio",
@@ -94,59 +94,60 @@ pub const PEOPLE: &[&str] = &[
     "delete_route",
 ];
 
-/// Every list with its name.
-pub const TABLE: [(Allowance, &[&str]); 4] = [
-    (Allowance::Default, DEFAULT),
-    (Allowance::Granted, GRANTED),
-    (Allowance::OwnRun, OWN_RUN),
-    (Allowance::People, PEOPLE),
+/// Every class with its capabilities.
+pub const TABLE: [(CapabilityClass, &[&str]); 4] = [
+    (CapabilityClass::Default, DEFAULT),
+    (CapabilityClass::Granted, GRANTED),
+    (CapabilityClass::OwnRun, OWN_RUN),
+    (CapabilityClass::People, PEOPLE),
 ];
 
-/// The list a capability stands in, if any.
-pub fn allowance(capability: &str) -> Option<Allowance> {
-    TABLE.iter().find(|(_, names)| names.contains(&capability)).map(|(allowance, _)| *allowance)
+/// The class of a capability, if the capability exists.
+pub fn class_of(capability: &str) -> Option<CapabilityClass> {
+    TABLE.iter().find(|(_, names)| names.contains(&capability)).map(|(class, _)| *class)
 }
 
-/// Checks a person. People may do everything that is listed.
+/// Checks whether a person has a capability. People have all that exist.
 pub fn check_person(capability: &str) -> Result<()> {
-    match allowance(capability) {
+    match class_of(capability) {
         Some(_) => Ok(()),
-        None => Err(Error::denied(format!("{capability:?} is in no list of who may do what"))),
+        None => Err(Error::denied(format!("unknown capability {capability:?}"))),
     }
 }
 
-/// Checks an agent against what it was given; `None` means the default list.
+/// Checks whether an agent has a capability. `given` are the capabilities that were set for it; `None` means the
+/// default.
 pub fn check_agent(handle: &str, given: Option<&[String]>, capability: &str) -> Result<()> {
-    let allowed = match allowance(capability) {
-        None | Some(Allowance::People) => false,
-        Some(Allowance::OwnRun) => true,
-        Some(Allowance::Default) => given.is_none_or(|given| given.iter().any(|name| name == capability)),
-        Some(Allowance::Granted) => given.is_some_and(|given| given.iter().any(|name| name == capability)),
+    let allowed = match class_of(capability) {
+        None | Some(CapabilityClass::People) => false,
+        Some(CapabilityClass::OwnRun) => true,
+        Some(CapabilityClass::Default) => given.is_none_or(|given| given.iter().any(|name| name == capability)),
+        Some(CapabilityClass::Granted) => given.is_some_and(|given| given.iter().any(|name| name == capability)),
     };
     if allowed {
         return Ok(());
     }
     let denied = Error::denied(format!("agent {handle} may not {capability}"));
-    Err(match allowance(capability) {
-        Some(Allowance::Granted | Allowance::Default) => denied.hint(sentence![
+    Err(match class_of(capability) {
+        Some(CapabilityClass::Granted | CapabilityClass::Default) => denied.hint(sentence![
             "a person can grant it: ",
             command!("agent set", handle = handle, capability = capability),
-            " (with the others it should keep)",
+            " (include the capabilities it should keep)",
         ]),
-        _ => denied.hint("this is for people"),
+        _ => denied.hint("only people may do this"),
     })
 }
 
-/// Checks a list of capabilities that is about to be given to an agent.
+/// Checks that an agent can be given these capabilities.
 pub fn check_grant(names: &[String]) -> Result<()> {
     for name in names {
-        match allowance(name) {
-            Some(Allowance::Default | Allowance::Granted) => {}
-            Some(Allowance::OwnRun) => {
-                return Err(Error::usage(format!("{name:?} needs no grant: every run may do it about itself")));
+        match class_of(name) {
+            Some(CapabilityClass::Default | CapabilityClass::Granted) => {}
+            Some(CapabilityClass::OwnRun) => {
+                return Err(Error::usage(format!("{name:?} needs no grant: every run may do it for itself")));
             }
-            Some(Allowance::People) => {
-                return Err(Error::usage(format!("{name:?} is for people, it cannot be granted")));
+            Some(CapabilityClass::People) => {
+                return Err(Error::usage(format!("{name:?} is only for people and cannot be granted")));
             }
             None => {
                 let known: Vec<_> = DEFAULT.iter().chain(GRANTED).copied().collect();
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_capability_stands_in_two_lists() {
+    fn every_capability_has_one_class() {
         let mut all: Vec<_> = TABLE.iter().flat_map(|(_, names)| names.iter()).collect();
         let count = all.len();
         all.sort();
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_do_what_is_not_listed() {
+    fn unknown_capability_is_denied_to_everyone() {
         assert!(check_person("launch").is_err());
         assert!(check_agent("ada", Some(&["launch".into()]), "launch").is_err());
     }

@@ -1,6 +1,6 @@
-//! "Did you mean": the names nearest to one that does not exist.
+//! "Did you mean": existing names that are similar to an unknown name.
 
-/// At most three names that look like the one asked for, nearest first.
+/// At most three names that are similar to `wanted`, the most similar first.
 pub fn close_matches<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = wanted.to_lowercase();
     let mut scored: Vec<(f64, &str)> = names
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offers_the_nearest_first() {
+    fn most_similar_name_comes_first() {
         assert_eq!(close_matches("coderr", ["writer", "coder", "Coders"]), ["coder", "Coders"]);
         assert_eq!(close_matches("xyz", ["writer", "coder"]), Vec::<&str>::new());
     }

@@ -1,11 +1,12 @@
-//! What model calls cost, summed.
+//! Sums of the costs of model calls.
 
-/// Billionths of a dollar: less than any call costs, and more than is lost when fractions are added.
-const FINEST: f64 = 1e9;
+/// Costs are rounded to billionths of a dollar: finer than the price of any call, coarser than floating-point errors.
+const UNITS_PER_DOLLAR: f64 = 1e9;
 
-/// A sum of costs. Engines add fractions in orders of their own, and the last digits say which.
-pub fn rounded(sum: f64) -> f64 {
-    (sum * FINEST).round() / FINEST
+/// Rounds a sum of costs. The database engines add fractions in different orders, so their sums differ in the last
+/// digits.
+pub fn round_cost(sum: f64) -> f64 {
+    (sum * UNITS_PER_DOLLAR).round() / UNITS_PER_DOLLAR
 }
 
 #[cfg(test)]
@@ -13,10 +14,10 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::float_cmp, reason = "equal is what they are to be")]
-    fn a_sum_is_the_same_in_whatever_order_it_was_made() {
-        assert_eq!(rounded(0.041_249_999_999_999_995), 0.04125);
-        assert_eq!(rounded(0.1 + 0.2), rounded(0.3));
-        assert_eq!(rounded(0.000_000_15), 0.000_000_15);
+    #[expect(clippy::float_cmp, reason = "rounding should make them equal")]
+    fn rounding_removes_the_effect_of_the_order_of_addition() {
+        assert_eq!(round_cost(0.041_249_999_999_999_995), 0.04125);
+        assert_eq!(round_cost(0.1 + 0.2), round_cost(0.3));
+        assert_eq!(round_cost(0.000_000_15), 0.000_000_15);
     }
 }

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 pub struct Duration(i64);
 
 const UNITS: [(char, i64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
-/// How one is written, as a pattern.
+/// The format of a duration as a regular expression, for the JSON schema.
 const PATTERN: &str = r"^\s*(?=[0-9])([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?\s*$";
 const SECONDS_MAX: i64 = 10 * 366 * 86_400;
 
@@ -24,7 +24,7 @@ impl Duration {
 }
 
 impl fmt::Display for Duration {
-    /// In hours, minutes and seconds; days are only read, because estimates are spoken of in hours.
+    /// Prints hours, minutes and seconds, but no days, because people state estimates in hours.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (hours, minutes, seconds) = (self.0 / 3_600, self.0 / 60 % 60, self.0 % 60);
         if self.0 == 0 {
@@ -44,12 +44,13 @@ impl FromStr for Duration {
 
     fn from_str(text: &str) -> Result<Self> {
         parse(text).map(Self).ok_or_else(|| {
-            Error::usage(format!("{text:?} is not a duration such as 90m, 1h30m or 40h")).hint("at most ten years")
+            Error::usage(format!("{text:?} is not a duration such as 90m, 1h30m or 40h"))
+                .hint("a duration is at most ten years")
         })
     }
 }
 
-/// Reads units from large to small, each at most once.
+/// Parses amounts with units, from the largest unit to the smallest, each at most once.
 fn parse(text: &str) -> Option<i64> {
     let mut total: i64 = 0;
     let mut allowed = &UNITS[..];
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write() {
+    fn parses_amounts_with_units() {
         for (text, seconds) in
             [("90m", 5_400), ("1h30m", 5_400), ("40h", 144_000), ("2d", 172_800), ("45s", 45), ("0s", 0)]
         {
@@ -107,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn shows_hours_and_minutes() {
+    fn prints_hours_minutes_and_seconds() {
         for (seconds, text) in [(5_400, "1h30m"), (144_000, "40h"), (300, "5m"), (61, "1m1s"), (0, "0s")] {
             assert_eq!(Duration::from_seconds(seconds).to_string(), text);
         }
     }
 
     #[test]
-    fn refuses_what_it_cannot_read() {
+    fn rejects_invalid_durations() {
         for text in ["", "90", "m", "1m1h", "1h1h", "-5m", "1.5h", "99999999999999999999h", "é"] {
             assert!(text.parse::<Duration>().is_err(), "{text}");
         }
@@ -122,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn comes_back_unchanged(seconds in 0..SECONDS_MAX) {
+        fn printed_duration_parses_to_the_same_duration(seconds in 0..SECONDS_MAX) {
             let duration = Duration::from_seconds(seconds);
             prop_assert_eq!(duration.to_string().parse::<Duration>().unwrap(), duration);
         }

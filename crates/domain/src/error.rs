@@ -1,8 +1,8 @@
-//! The one table of failure kinds: what a user sees, as exit code and HTTP status.
+//! Errors of domain rules, and the table that maps each kind of failure to its exit code, HTTP status and JSON code.
 
 use crate::Sentence;
 
-/// What sort of failure this is. Decides the exit code, the HTTP status and the JSON code.
+/// The kind of a failure. It decides the exit code, the HTTP status and the JSON code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     Failed,
@@ -40,7 +40,7 @@ impl ErrorKind {
     }
 }
 
-/// A rule that was not kept: what happened, to what, and what to do about it.
+/// A violated rule: a message that names the problem, and a hint how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -72,7 +72,7 @@ impl Error {
         Self::new(ErrorKind::Denied, message)
     }
 
-    /// Adds the line that says what to do.
+    /// Sets the hint, which tells the user how to fix the problem.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Sentence>) -> Self {
         self.hint = Some(hint.into());
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_stands_in_its_own_row() {
+    fn table_rows_follow_the_order_of_kinds_and_exit_codes() {
         for (index, row) in ErrorKind::TABLE.iter().enumerate() {
             assert_eq!(row.0 as usize, index);
             assert_eq!(usize::from(row.1), index + 1);

@@ -1,4 +1,4 @@
-//! Ids: UUIDv7, typed by what they name, shown short.
+//! Ids: UUIDv7, typed by the kind of thing they identify, and shown to people by their last digits.
 
 use std::{cell::RefCell, cmp::Ordering, fmt, hash::Hash, marker::PhantomData};
 
@@ -6,26 +6,26 @@ use uuid::Uuid;
 
 use crate::Time;
 
-/// The id of one `K`. Typed, so that a run's id cannot stand where a task's is wanted.
+/// The id of one `K`. The type parameter keeps code from passing a run's id where a task's id is expected.
 pub struct Id<K> {
     uuid: Uuid,
     kind: PhantomData<fn() -> K>,
 }
 
-/// How many hex digits people see.
+/// Hex digits in the short form of an id.
 pub const SHORT_DIGITS: usize = 8;
-/// How few hex digits a suffix may have.
+/// Minimum number of hex digits that a suffix may have.
 pub const SUFFIX_DIGITS_MIN: usize = 6;
 
-/// What to say to who typed the end of an id, and less of it than is looked for.
-pub fn too_short(text: &str) -> Option<String> {
+/// An error message for a text that looks like the end of an id but has too few digits; otherwise none.
+pub fn short_suffix_hint(text: &str) -> Option<String> {
     let is_short = (1..SUFFIX_DIGITS_MIN).contains(&text.len()) && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    is_short.then(|| format!("of an id at least the last {SUFFIX_DIGITS_MIN} digits are needed"))
+    is_short.then(|| format!("an id needs at least its last {SUFFIX_DIGITS_MIN} digits"))
 }
 
 impl<K> Id<K> {
-    /// A new id that sorts by the time given, to the microsecond: the twelve bits below the millisecond hold its
-    /// fraction (RFC 9562, method 3), so that the newest is the last even within a millisecond.
+    /// Creates an id that sorts by `now` to the microsecond. The twelve bits below the millisecond hold the fraction of
+    /// the millisecond (RFC 9562, method 3), so ids created within one millisecond still sort by time.
     pub fn new(now: Time) -> Self {
         let micros = u64::try_from(now.micros()).unwrap_or_default();
         let mut random = [0; 10];
@@ -45,32 +45,31 @@ impl<K> Id<K> {
     }
 }
 
-/// Random bytes that were fetched together: asking the system for each id takes longer than making it.
-struct Fetched {
-    bytes: [u8; FETCHED],
-    left: usize,
+/// Random bytes, fetched from the operating system in blocks: a system call per id takes longer than creating the id.
+struct RandomPool {
+    bytes: [u8; POOL_BYTES],
+    unused: usize,
 }
 
-/// How many.
-const FETCHED: usize = 1_024;
+const POOL_BYTES: usize = 1_024;
 
 thread_local! {
-    static RANDOM: RefCell<Fetched> = const { RefCell::new(Fetched { bytes: [0; FETCHED], left: 0 }) };
+    static POOL: RefCell<RandomPool> = const { RefCell::new(RandomPool { bytes: [0; POOL_BYTES], unused: 0 }) };
 }
 
-/// For ids, which are no secrets.
+/// Takes eight bytes from the pool. The pool stays readable in memory, so these bytes suit ids but no secrets.
 fn eight_random_bytes() -> [u8; 8] {
     let mut taken = [0; 8];
-    RANDOM.with_borrow_mut(|fetched| {
-        if fetched.left < taken.len() {
-            if getrandom::fill(&mut fetched.bytes).is_err() {
-                // Says what is the matter, if it is still the matter.
+    POOL.with_borrow_mut(|pool| {
+        if pool.unused < taken.len() {
+            if getrandom::fill(&mut pool.bytes).is_err() {
+                // `new_v4` asks the system again, and panics with the reason if that fails too.
                 return taken.copy_from_slice(&Uuid::new_v4().as_bytes()[8..]);
             }
-            fetched.left = FETCHED;
+            pool.unused = POOL_BYTES;
         }
-        fetched.left -= taken.len();
-        taken.copy_from_slice(&fetched.bytes[fetched.left..fetched.left + 8]);
+        pool.unused -= taken.len();
+        taken.copy_from_slice(&pool.bytes[pool.unused..pool.unused + 8]);
     });
     taken
 }
@@ -81,29 +80,29 @@ pub fn suffix(uuid: Uuid, digits: usize) -> String {
     hex[hex.len() - digits.min(hex.len())..].to_owned()
 }
 
-/// The last eight hex digits, read backwards as a number. Ids that share a suffix then share a prefix,
-/// so one ordinary index answers both "which id ends so" and "which ids would look alike".
+/// The last eight hex digits in reverse order, as a number. Ids with a common suffix have keys with a common prefix, so
+/// one ordinary index finds the ids that end in a suffix, and the ids that look alike in the short form.
 pub fn short_key(uuid: Uuid) -> i64 {
-    backwards(&suffix(uuid, SHORT_DIGITS))
+    reversed_number(&suffix(uuid, SHORT_DIGITS))
 }
 
-/// The range of short keys of the ids that end in `suffix`, which must be hex digits.
+/// The range of the short keys of all ids that end in `suffix`. `suffix` must consist of hex digits.
 pub fn short_key_range(suffix: &str) -> (i64, i64) {
-    let seen = &suffix[suffix.len() - suffix.len().min(SHORT_DIGITS)..];
-    let open_digits = SHORT_DIGITS - seen.len();
-    let low = backwards(seen) << (4 * open_digits);
+    let last_digits = &suffix[suffix.len() - suffix.len().min(SHORT_DIGITS)..];
+    let open_digits = SHORT_DIGITS - last_digits.len();
+    let low = reversed_number(last_digits) << (4 * open_digits);
     (low, low + (1_i64 << (4 * open_digits)) - 1)
 }
 
-fn backwards(hex: &str) -> i64 {
+fn reversed_number(hex: &str) -> i64 {
     hex.chars().rev().filter_map(|digit| digit.to_digit(16)).fold(0, |key, digit| key << 4 | i64::from(digit))
 }
 
-/// Reads what a person typed as the end of an id: hex digits, hyphens allowed as in a whole UUID.
+/// Parses the end of an id as a person types it: hex digits, with hyphens as in a whole UUID.
 pub fn parse_suffix(text: &str) -> Option<String> {
     let hex: String = text.chars().filter(|character| *character != '-').collect();
-    let right_length = (SUFFIX_DIGITS_MIN..=32).contains(&hex.len());
-    (right_length && hex.chars().all(|digit| digit.is_ascii_hexdigit())).then(|| hex.to_ascii_lowercase())
+    let has_valid_length = (SUFFIX_DIGITS_MIN..=32).contains(&hex.len());
+    (has_valid_length && hex.chars().all(|digit| digit.is_ascii_hexdigit())).then(|| hex.to_ascii_lowercase())
 }
 
 impl<K> From<Uuid> for Id<K> {
@@ -171,21 +170,21 @@ mod tests {
         }
 
         #[test]
-        fn an_id_lies_in_the_range_of_each_of_its_suffixes(bits: u128, digits in SUFFIX_DIGITS_MIN..=32usize) {
+        fn short_key_is_in_the_range_of_every_suffix_of_its_id(bits: u128, digits in SUFFIX_DIGITS_MIN..=32usize) {
             let uuid = Uuid::from_u128(bits);
             let (low, high) = short_key_range(&suffix(uuid, digits));
             prop_assert!((low..=high).contains(&short_key(uuid)));
         }
 
         #[test]
-        fn ids_with_other_endings_lie_outside(bits: u128, other: u128, digits in SUFFIX_DIGITS_MIN..=SHORT_DIGITS) {
+        fn range_of_a_suffix_excludes_ids_with_other_endings(bits: u128, other: u128, digits in SUFFIX_DIGITS_MIN..=SHORT_DIGITS) {
             let (uuid, other) = (Uuid::from_u128(bits), Uuid::from_u128(other));
             let (low, high) = short_key_range(&suffix(uuid, digits));
             prop_assert_eq!((low..=high).contains(&short_key(other)), suffix(uuid, digits) == suffix(other, digits));
         }
 
         #[test]
-        fn any_text_is_read_without_a_panic(text in ".*") {
+        fn parsing_any_text_never_panics(text in ".*") {
             if let Some(suffix) = parse_suffix(&text) {
                 short_key_range(&suffix);
             }

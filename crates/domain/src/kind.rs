@@ -1,8 +1,9 @@
-//! What an id can name: the closed list of kinds, and a marker type for each so that ids cannot be mixed up.
+//! The closed list of kinds of things that have ids, and a marker type for each kind, so that the compiler tells ids of
+//! different kinds apart.
 
-use crate::words::words;
+use crate::enums::closed_enum;
 
-words! {
+closed_enum! {
     /// A kind of thing that has an id.
     pub enum Kind {
         Tenant = "tenant",
@@ -42,7 +43,7 @@ words! {
     }
 }
 
-/// A marker for one kind, used as the parameter of `Id`.
+/// A marker type for one kind. It is the type parameter of `Id` and `Ref`.
 pub trait Marker: 'static {
     const KIND: Kind;
 }
@@ -58,7 +59,7 @@ macro_rules! markers {
         )*
 
         #[cfg(test)]
-        const MARKED: &[Kind] = &[$(<$name as Marker>::KIND),*];
+        const MARKER_KINDS: &[Kind] = &[$(<$name as Marker>::KIND),*];
     };
 }
 
@@ -99,8 +100,8 @@ markers!(
     Stickie,
 );
 
-words! {
-    /// A kind of thing that a run can touch. Closed: spec and database know the same list.
+closed_enum! {
+    /// A kind of thing that a run can touch. The specification and the database constraints have the same closed list.
     pub enum ResourceType {
         Note = "note",
         Decision = "decision",
@@ -126,8 +127,8 @@ words! {
     }
 }
 
-words! {
-    /// What a run did to a resource.
+closed_enum! {
+    /// The operation by which a run touched a resource.
     pub enum ActionType {
         Create = "create",
         Update = "update",
@@ -144,7 +145,7 @@ words! {
     }
 }
 
-/// A kind that runs touch.
+/// A kind of thing that runs can touch.
 pub trait Touchable: Marker {
     const RESOURCE: ResourceType;
 }
@@ -185,6 +186,6 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_marker() {
-        assert_eq!(MARKED, Kind::ALL);
+        assert_eq!(MARKER_KINDS, Kind::ALL);
     }
 }

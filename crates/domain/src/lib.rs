@@ -1,4 +1,4 @@
-//! Types and rules of Trackway. Pure: no I/O, and no clock but what is passed in.
+//! Types and rules of Trackway. This crate is pure: it does no I/O, and callers pass the current time in.
 
 pub mod board;
 pub mod board_folder;
@@ -10,15 +10,16 @@ pub mod close_matches;
 pub mod closing;
 pub mod cost;
 pub mod duration;
+pub mod enums;
 pub mod error;
 pub mod ids;
 pub mod junit;
 pub mod kind;
+pub mod lexical_path;
 pub mod line_trace;
 pub mod match_ladder;
 pub mod observed;
 pub mod patch;
-pub mod plain_path;
 pub mod queue;
 pub mod reference;
 pub mod replacement_graph;
@@ -35,7 +36,6 @@ pub mod variant;
 pub mod vote_results;
 pub mod wake_context;
 pub mod wake_document;
-pub mod words;
 pub mod work_tree;
 
 pub use duration::Duration;

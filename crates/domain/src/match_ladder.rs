@@ -1,50 +1,54 @@
-//! The lower rungs of the match ladder: which spawn started an agent, when no source names both together.
+//! The lower rungs of the match ladder. They find the spawn that started an agent if no source names both together.
 //!
-//! Rungs 1 to 5 are facts that name the tool call and the agent together; they are recorded as they are seen. [`climb`]
-//! decides the rest, from what is known of the agent and of the session's spawns:
+//! Rungs 1 to 5 are facts that name the tool call and the agent together, and are recorded as they are observed.
+//! [`find_spawn`] implements the other rungs, from the known properties of the agent and of the session's spawns:
 //!
-//! - Rung 6, `prompt_hash`. The agent's first prompt equals the prompt of exactly one spawn that has no exact match:
-//!   that spawn started it. This match is exact, and takes the spawn from an agent that holds it by a fallback.
-//! - Rung 6 among equals. Several such spawns have that prompt, which happens when one message starts several agents with
-//!   equal prompts: the oldest free one, *tentative*.
-//! - A prompt that some spawn of the session has, even one with an exact match, explains where the agent comes from: the
-//!   rungs below do not fire. A prompt that no spawn has contradicts none of them, because a hook, a client version or
-//!   a bad line may have changed or lost the prompt on one side: the rungs below fire as if it were unknown.
-//! - Rung 7, `role`. The agent's own first prompt carries a role tag: the oldest free spawn of that role, tentative.
-//! - Rung 8, `subagent_type`. The only free spawn of the agent's type, else the oldest free one that has a role,
-//!   tentative. Spawns of another role than the agent's own tag names are left out.
+//! - Rung 6, `prompt_hash`. If exactly one spawn without an exact match has the agent's first prompt, that spawn
+//!   started the agent. This match is exact, and replaces a match of the spawn by a lower rung.
+//! - Rung 6, if several such spawns have that prompt. This happens when one message starts several agents with equal
+//!   prompts. The oldest free spawn is a *tentative* match.
+//! - The rungs below rung 6 do not apply if any spawn of the session has the agent's prompt, even one with an exact
+//!   match, because that prompt explains where the agent comes from. If no spawn has the prompt, they apply as if the
+//!   prompt were unknown, because a hook, a client version or a bad line may have changed or lost the prompt on one
+//!   side.
+//! - Rung 7, `role`. If the agent's first prompt has a role tag, the oldest free spawn of that role is a tentative
+//!   match.
+//! - Rung 8, `subagent_type`. The only free spawn of the agent's type is a tentative match. If there are several, the
+//!   oldest free one with a role is. Spawns do not count if the agent's role tag names another role than theirs.
 //!
-//! "Oldest" is the order in which the caller lists the spawns: by line of the transcript, then by first seen.
+//! The oldest spawn is the first in the caller's list, which is ordered by line of the transcript, then by the time at
+//! which the spawn was first seen.
 //!
-//! Three rules keep tentative matches apart and let them be replaced:
+//! Three rules apply to tentative matches:
 //!
-//! - An agent holds at most one spawn by a tentative match, and a spawn is held by at most one agent.
-//! - An agent keeps the spawn it holds as long as the same rung would give it. A better rung may give it another one, and
-//!   what it has learned since may contradict the match ([`is_contradicted`]), which is then withdrawn.
-//! - A tentative match on a better rung takes a spawn from one on a worse rung ([`Match`] is ordered, the best first); the
-//!   displaced agent climbs again. Exact evidence takes it from any tentative match, and is never displaced by one.
+//! - An agent holds at most one spawn by a tentative match, and at most one agent holds a spawn.
+//! - An agent keeps its spawn as long as the same rung would choose that spawn. A better rung may choose another one.
+//!   Facts that arrive later may contradict the match ([`is_contradicted`]); the match is then withdrawn.
+//! - A tentative match on a better rung displaces one on a worse rung ([`Match`] is ordered, the best first), and the
+//!   displaced agent searches again. An exact match displaces every tentative match, and no tentative match displaces
+//!   it.
 
-use crate::words::Evidence;
+use crate::enums::Evidence;
 
-/// How a spawn and an agent were matched. The smallest is the best: exact before tentative, then by rung.
+/// The quality of a match between a spawn and an agent. The smallest is the best: exact before tentative, then by rung.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Match {
-    pub tentative: bool,
+    pub is_tentative: bool,
     pub evidence: Evidence,
 }
 
 impl Match {
-    /// A match by this evidence alone: tentative if it is a fallback.
+    /// A match by this evidence. It is tentative if the evidence is a fallback.
     pub fn by(evidence: Evidence) -> Self {
-        Self { tentative: evidence.is_fallback(), evidence }
+        Self { is_tentative: evidence.is_fallback(), evidence }
     }
 
     pub fn tentative(evidence: Evidence) -> Self {
-        Self { tentative: true, evidence }
+        Self { is_tentative: true, evidence }
     }
 }
 
-/// The holder of a spawn, as seen by an agent that looks for its own.
+/// The holder of a spawn, from the view of the agent that searches for its spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder {
     None,
@@ -54,7 +58,7 @@ pub enum Holder {
     Other(Match),
 }
 
-/// A spawn of the agent's session.
+/// A spawn of the session, which may have started the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate<Id> {
     pub id: Id,
@@ -62,14 +66,14 @@ pub struct Candidate<Id> {
     pub role: Option<String>,
     pub prompt_hash: Option<String>,
     pub holder: Holder,
-    /// Whether the role and type rungs may choose it: a call that failed, or that came after the agent, did not start it
-    /// unless the prompt says so.
-    pub may_be_guessed: bool,
+    /// Whether the rungs for role and type may choose this spawn. They may not if the call failed or came after the
+    /// agent: then only the prompt can show that this spawn started the agent.
+    pub allows_fallback: bool,
 }
 
 impl<Id> Candidate<Id> {
-    fn is_settled(&self) -> bool {
-        matches!(self.holder, Holder::Other(Match { tentative: false, .. }))
+    fn has_exact_match(&self) -> bool {
+        matches!(self.holder, Holder::Other(Match { is_tentative: false, .. }))
     }
 
     fn is_available(&self) -> bool {
@@ -77,46 +81,46 @@ impl<Id> Candidate<Id> {
     }
 }
 
-/// What is known of an agent that looks for its spawn.
+/// The known properties of an agent whose spawn is searched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seeker {
+pub struct UnmatchedAgent {
     pub agent_type: Option<String>,
-    /// The role tag in its own first prompt.
+    /// The role tag in the agent's first prompt.
     pub role: Option<String>,
-    /// The hash of its first prompt.
+    /// The hash of the agent's first prompt.
     pub prompt_hash: Option<String>,
 }
 
-impl Seeker {
+impl UnmatchedAgent {
     fn names_another_role<Id>(&self, spawn: &Candidate<Id>) -> bool {
         matches!((&self.role, &spawn.role), (Some(own), Some(other)) if own != other)
     }
 }
 
-/// The spawn that started an agent, out of those of its session, oldest first.
-pub fn climb<Id: Copy>(seeker: &Seeker, spawns: &[Candidate<Id>]) -> Option<(Id, Match)> {
-    if let Some(hash) = &seeker.prompt_hash {
+/// Finds the spawn that started an agent, among the spawns of its session, oldest first.
+pub fn find_spawn<Id: Copy>(agent: &UnmatchedAgent, spawns: &[Candidate<Id>]) -> Option<(Id, Match)> {
+    if let Some(hash) = &agent.prompt_hash {
         let same = || spawns.iter().filter(|spawn| spawn.prompt_hash.as_ref() == Some(hash));
-        if let Some(spawn) = only(same().filter(|spawn| !spawn.is_settled())) {
+        if let Some(spawn) = only(same().filter(|spawn| !spawn.has_exact_match())) {
             return Some((spawn.id, Match::by(Evidence::PromptHash)));
         }
         if same().next().is_some() {
-            return first(same(), Match::tentative(Evidence::PromptHash));
+            return choose_tentative(same(), Match::tentative(Evidence::PromptHash));
         }
     }
-    let guessable = || spawns.iter().filter(|spawn| spawn.may_be_guessed || spawn.holder == Holder::Itself);
-    if let Some(role) = &seeker.role
-        && let Some(found) =
-            first(guessable().filter(|spawn| spawn.role.as_ref() == Some(role)), Match::tentative(Evidence::Role))
+    let fallbacks = || spawns.iter().filter(|spawn| spawn.allows_fallback || spawn.holder == Holder::Itself);
+    if let Some(role) = &agent.role
+        && let Some(found) = choose_tentative(
+            fallbacks().filter(|spawn| spawn.role.as_ref() == Some(role)),
+            Match::tentative(Evidence::Role),
+        )
     {
         return Some(found);
     }
-    let agent_type = seeker.agent_type.as_ref().filter(|agent_type| !agent_type.is_empty())?;
+    let agent_type = agent.agent_type.as_ref().filter(|agent_type| !agent_type.is_empty())?;
     let same_type = || {
-        guessable().filter(|spawn| {
-            spawn.is_available()
-                && spawn.subagent_type.as_ref() == Some(agent_type)
-                && !seeker.names_another_role(spawn)
+        fallbacks().filter(|spawn| {
+            spawn.is_available() && spawn.subagent_type.as_ref() == Some(agent_type) && !agent.names_another_role(spawn)
         })
     };
     same_type()
@@ -126,20 +130,23 @@ pub fn climb<Id: Copy>(seeker: &Seeker, spawns: &[Candidate<Id>]) -> Option<(Id,
         .map(|spawn| (spawn.id, Match::tentative(Evidence::SubagentType)))
 }
 
-/// Whether what is known of an agent speaks against a tentative match with one of these spawns: its prompt is another spawn's,
-/// or its own role tag names another role.
-pub fn is_contradicted<Id: Copy + PartialEq>(seeker: &Seeker, held: Id, spawns: &[Candidate<Id>]) -> bool {
-    let has_prompt = |spawn: &Candidate<Id>| seeker.prompt_hash.is_some() && spawn.prompt_hash == seeker.prompt_hash;
+/// Whether known facts contradict a tentative match of an agent with the spawn `held`: another spawn has the agent's
+/// prompt, or the agent's role tag names another role than the spawn's.
+pub fn is_contradicted<Id: Copy + PartialEq>(agent: &UnmatchedAgent, held: Id, spawns: &[Candidate<Id>]) -> bool {
+    let has_prompt = |spawn: &Candidate<Id>| agent.prompt_hash.is_some() && spawn.prompt_hash == agent.prompt_hash;
     let is_held = |spawn: &&Candidate<Id>| spawn.id == held;
     let prompt_is_elsewhere =
         spawns.iter().any(has_prompt) && !spawns.iter().any(|spawn| is_held(&spawn) && has_prompt(spawn));
-    prompt_is_elsewhere || spawns.iter().find(is_held).is_some_and(|spawn| seeker.names_another_role(spawn))
+    prompt_is_elsewhere || spawns.iter().find(is_held).is_some_and(|spawn| agent.names_another_role(spawn))
 }
 
-/// The spawn that a tentative rung gives: the one the agent holds already, else the oldest free one, else the oldest that
-/// another agent holds on a worse rung. Of equal prompts, a call that failed comes after all that did not.
-fn first<'a, Id: Copy + 'a>(spawns: impl Iterator<Item = &'a Candidate<Id>>, by: Match) -> Option<(Id, Match)> {
-    let comes_last = |spawn: &Candidate<Id>| by.evidence == Evidence::PromptHash && !spawn.may_be_guessed;
+/// Chooses a spawn on a tentative rung: the spawn that the agent already holds, or else the oldest free one, or else
+/// the oldest that another agent holds on a worse rung. Among spawns with equal prompts, failed calls come last.
+fn choose_tentative<'a, Id: Copy + 'a>(
+    spawns: impl Iterator<Item = &'a Candidate<Id>>,
+    by: Match,
+) -> Option<(Id, Match)> {
+    let comes_last = |spawn: &Candidate<Id>| by.evidence == Evidence::PromptHash && !spawn.allows_fallback;
     let preference = |spawn: &Candidate<Id>| match spawn.holder {
         Holder::Itself => Some(if comes_last(spawn) { 2 } else { 0 }),
         Holder::None => Some(if comes_last(spawn) { 3 } else { 1 }),
@@ -170,7 +177,7 @@ mod tests {
             role: role.map(Into::into),
             prompt_hash: Some(hash.into()),
             holder: Holder::None,
-            may_be_guessed: true,
+            allows_fallback: true,
         }
     }
 
@@ -178,18 +185,18 @@ mod tests {
         Candidate { holder, ..spawn }
     }
 
-    fn typed(agent_type: &str) -> Seeker {
-        Seeker { agent_type: Some(agent_type.into()), ..Seeker::default() }
+    fn typed(agent_type: &str) -> UnmatchedAgent {
+        UnmatchedAgent { agent_type: Some(agent_type.into()), ..UnmatchedAgent::default() }
     }
 
     fn other(evidence: Evidence) -> Holder {
         Holder::Other(Match::by(evidence))
     }
 
-    const TYPE: Match = Match { tentative: true, evidence: Evidence::SubagentType };
-    const ROLE: Match = Match { tentative: true, evidence: Evidence::Role };
-    const PROMPT: Match = Match { tentative: false, evidence: Evidence::PromptHash };
-    const EQUAL_PROMPT: Match = Match { tentative: true, evidence: Evidence::PromptHash };
+    const TYPE: Match = Match { is_tentative: true, evidence: Evidence::SubagentType };
+    const ROLE: Match = Match { is_tentative: true, evidence: Evidence::Role };
+    const PROMPT: Match = Match { is_tentative: false, evidence: Evidence::PromptHash };
+    const EQUAL_PROMPT: Match = Match { is_tentative: true, evidence: Evidence::PromptHash };
 
     #[test]
     fn matches_are_ordered_by_certainty_then_by_rung() {
@@ -198,56 +205,56 @@ mod tests {
     }
 
     #[test]
-    fn the_only_free_spawn_of_a_type_is_taken() {
+    fn only_free_spawn_of_the_type_matches() {
         let spawns = [spawn(1, "coder", None, "a"), spawn(2, "reviewer", None, "b")];
-        assert_eq!(climb(&typed("reviewer"), &spawns), Some((2, TYPE)));
-        assert_eq!(climb(&typed("other"), &spawns), None);
-        assert_eq!(climb(&typed(""), &spawns), None);
+        assert_eq!(find_spawn(&typed("reviewer"), &spawns), Some((2, TYPE)));
+        assert_eq!(find_spawn(&typed("other"), &spawns), None);
+        assert_eq!(find_spawn(&typed(""), &spawns), None);
     }
 
     #[test]
-    fn of_several_of_a_type_the_oldest_with_a_role_is_taken_and_without_roles_none() {
+    fn oldest_spawn_with_a_role_matches_among_several_of_the_type() {
         let spawns =
             [spawn(1, "general", None, "a"), spawn(2, "general", Some("x"), "b"), spawn(3, "general", Some("y"), "c")];
-        assert_eq!(climb(&typed("general"), &spawns), Some((2, TYPE)));
-        assert_eq!(climb(&typed("general"), &[spawns[0].clone(), spawn(4, "general", None, "d")]), None);
+        assert_eq!(find_spawn(&typed("general"), &spawns), Some((2, TYPE)));
+        assert_eq!(find_spawn(&typed("general"), &[spawns[0].clone(), spawn(4, "general", None, "d")]), None);
     }
 
     #[test]
-    fn of_equal_prompts_a_call_that_failed_comes_last() {
-        let failed = |spawn| Candidate { may_be_guessed: false, ..spawn };
-        let seeker = Seeker { prompt_hash: Some("p".into()), ..typed("general") };
+    fn failed_call_comes_last_among_equal_prompts() {
+        let failed = |spawn| Candidate { allows_fallback: false, ..spawn };
+        let seeker = UnmatchedAgent { prompt_hash: Some("p".into()), ..typed("general") };
         let retried = [failed(spawn(1, "general", None, "p")), spawn(2, "general", None, "p")];
-        assert_eq!(climb(&seeker, &retried), Some((2, EQUAL_PROMPT)));
+        assert_eq!(find_spawn(&seeker, &retried), Some((2, EQUAL_PROMPT)));
         let held_by_itself = [held(Holder::Itself, retried[0].clone()), retried[1].clone()];
-        assert_eq!(climb(&seeker, &held_by_itself), Some((2, EQUAL_PROMPT)), "the call failed after the match");
-        assert_eq!(climb(&seeker, &retried[..1]), Some((1, PROMPT)), "the only call with that prompt");
+        assert_eq!(find_spawn(&seeker, &held_by_itself), Some((2, EQUAL_PROMPT)), "the call failed after the match");
+        assert_eq!(find_spawn(&seeker, &retried[..1]), Some((1, PROMPT)), "the only call with that prompt");
     }
 
     #[test]
-    fn an_own_role_tag_comes_before_the_type() {
+    fn role_tag_of_the_agent_comes_before_the_type() {
         let spawns = [spawn(1, "general", Some("a"), "1"), spawn(2, "general", Some("b"), "2")];
-        let seeker = Seeker { role: Some("b".into()), ..typed("general") };
-        assert_eq!(climb(&seeker, &spawns), Some((2, ROLE)));
+        let seeker = UnmatchedAgent { role: Some("b".into()), ..typed("general") };
+        assert_eq!(find_spawn(&seeker, &spawns), Some((2, ROLE)));
     }
 
     #[test]
-    fn a_known_prompt_that_no_spawn_has_leaves_role_and_type_to_decide() {
+    fn role_and_type_decide_if_no_spawn_has_the_prompt() {
         let spawns =
             [spawn(1, "general", Some("a"), "1"), spawn(2, "general", Some("b"), "2"), spawn(3, "g", Some("b"), "3")];
-        let seeker = Seeker { role: Some("b".into()), prompt_hash: Some("own".into()), ..typed("general") };
-        assert_eq!(climb(&seeker, &spawns), Some((2, ROLE)));
-        assert_eq!(climb(&Seeker { role: None, ..seeker.clone() }, &spawns), Some((1, TYPE)));
-        // The own tag contradicts spawns of other roles, and a spawn without a role does not.
-        let other = Seeker { role: Some("c".into()), ..seeker };
-        assert_eq!(climb(&other, &spawns), None);
-        assert_eq!(climb(&other, &[spawns[0].clone(), spawn(4, "general", None, "4")]), Some((4, TYPE)));
+        let seeker = UnmatchedAgent { role: Some("b".into()), prompt_hash: Some("own".into()), ..typed("general") };
+        assert_eq!(find_spawn(&seeker, &spawns), Some((2, ROLE)));
+        assert_eq!(find_spawn(&UnmatchedAgent { role: None, ..seeker.clone() }, &spawns), Some((1, TYPE)));
+        // The agent's role tag contradicts spawns of other roles, but not a spawn without a role.
+        let other = UnmatchedAgent { role: Some("c".into()), ..seeker };
+        assert_eq!(find_spawn(&other, &spawns), None);
+        assert_eq!(find_spawn(&other, &[spawns[0].clone(), spawn(4, "general", None, "4")]), Some((4, TYPE)));
     }
 
     #[test]
-    fn a_tentative_match_is_contradicted_by_the_prompt_or_the_own_role() {
+    fn prompt_or_role_tag_contradicts_a_tentative_match() {
         let spawns = [spawn(1, "general", Some("a"), "1"), spawn(2, "general", None, "2")];
-        let seeker = |role: Option<&str>, hash: Option<&str>| Seeker {
+        let seeker = |role: Option<&str>, hash: Option<&str>| UnmatchedAgent {
             role: role.map(Into::into),
             prompt_hash: hash.map(Into::into),
             ..typed("general")
@@ -260,82 +267,82 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_of_a_spawn_with_an_exact_match_leaves_nothing_to_the_fallbacks() {
+    fn no_fallback_applies_if_an_exactly_matched_spawn_has_the_prompt() {
         let spawns = [
             held(other(Evidence::ToolResult), spawn(1, "general", Some("a"), "same")),
             spawn(2, "general", Some("a"), "2"),
         ];
-        let seeker = Seeker { role: Some("a".into()), prompt_hash: Some("same".into()), ..typed("general") };
-        assert_eq!(climb(&seeker, &spawns), None);
+        let seeker = UnmatchedAgent { role: Some("a".into()), prompt_hash: Some("same".into()), ..typed("general") };
+        assert_eq!(find_spawn(&seeker, &spawns), None);
     }
 
     #[test]
-    fn equal_prompts_go_to_the_oldest_free_spawn_tentatively() {
+    fn equal_prompts_match_the_oldest_free_spawn_tentatively() {
         let mut spawns = [spawn(1, "general", Some("a"), "same"), spawn(2, "general", Some("b"), "same")];
-        let seeker = Seeker { prompt_hash: Some("same".into()), ..typed("general") };
-        assert_eq!(climb(&seeker, &spawns), Some((1, EQUAL_PROMPT)));
+        let seeker = UnmatchedAgent { prompt_hash: Some("same".into()), ..typed("general") };
+        assert_eq!(find_spawn(&seeker, &spawns), Some((1, EQUAL_PROMPT)));
         spawns[0].holder = Holder::Other(EQUAL_PROMPT);
-        assert_eq!(climb(&seeker, &spawns), Some((2, EQUAL_PROMPT)));
+        assert_eq!(find_spawn(&seeker, &spawns), Some((2, EQUAL_PROMPT)));
         spawns[1].holder = Holder::Other(EQUAL_PROMPT);
-        assert_eq!(climb(&seeker, &spawns), None);
-        // The exact match of one leaves one: nothing is tentative about it any more.
+        assert_eq!(find_spawn(&seeker, &spawns), None);
+        // One of the two spawns has an exact match, so the match with the other is exact too.
         spawns[1].holder = other(Evidence::ToolResult);
-        assert_eq!(climb(&seeker, &spawns), Some((1, PROMPT)));
-        assert_eq!(climb(&seeker, &spawns[..1]), Some((1, PROMPT)));
+        assert_eq!(find_spawn(&seeker, &spawns), Some((1, PROMPT)));
+        assert_eq!(find_spawn(&seeker, &spawns[..1]), Some((1, PROMPT)));
     }
 
     #[test]
-    fn a_better_rung_takes_a_spawn_from_a_worse_one_only() {
+    fn only_a_better_rung_displaces_a_match() {
         let by_type = [held(Holder::Other(TYPE), spawn(1, "general", Some("a"), "1"))];
         let by_role = [held(Holder::Other(ROLE), spawn(1, "general", Some("a"), "1"))];
-        let seeker = Seeker { role: Some("a".into()), ..typed("general") };
-        assert_eq!(climb(&seeker, &by_type), Some((1, ROLE)));
-        assert_eq!(climb(&seeker, &by_role), None);
-        assert_eq!(climb(&typed("general"), &by_type), None);
-        let prompted = Seeker { prompt_hash: Some("1".into()), ..Seeker::default() };
-        assert_eq!(climb(&prompted, &by_role), Some((1, PROMPT)));
+        let seeker = UnmatchedAgent { role: Some("a".into()), ..typed("general") };
+        assert_eq!(find_spawn(&seeker, &by_type), Some((1, ROLE)));
+        assert_eq!(find_spawn(&seeker, &by_role), None);
+        assert_eq!(find_spawn(&typed("general"), &by_type), None);
+        let prompted = UnmatchedAgent { prompt_hash: Some("1".into()), ..UnmatchedAgent::default() };
+        assert_eq!(find_spawn(&prompted, &by_role), Some((1, PROMPT)));
     }
 
     #[test]
-    fn an_agent_keeps_the_spawn_that_it_holds() {
+    fn agent_keeps_the_spawn_that_it_holds() {
         let spawns = [
             spawn(1, "general", Some("a"), "1"),
-            held(Holder::Itself, Candidate { may_be_guessed: false, ..spawn(2, "general", Some("a"), "2") }),
+            held(Holder::Itself, Candidate { allows_fallback: false, ..spawn(2, "general", Some("a"), "2") }),
         ];
-        let seeker = Seeker { role: Some("a".into()), ..typed("general") };
-        assert_eq!(climb(&seeker, &spawns), Some((2, ROLE)));
-        assert_eq!(climb(&typed("general"), &spawns), Some((2, TYPE)));
+        let seeker = UnmatchedAgent { role: Some("a".into()), ..typed("general") };
+        assert_eq!(find_spawn(&seeker, &spawns), Some((2, ROLE)));
+        assert_eq!(find_spawn(&typed("general"), &spawns), Some((2, TYPE)));
     }
 
     #[test]
-    fn what_may_not_be_guessed_is_taken_by_its_prompt_only() {
-        let spawns = [Candidate { may_be_guessed: false, ..spawn(1, "general", Some("a"), "1") }];
-        let seeker = Seeker { role: Some("a".into()), ..typed("general") };
-        assert_eq!(climb(&seeker, &spawns), None);
-        let prompted = Seeker { prompt_hash: Some("1".into()), ..seeker };
-        assert_eq!(climb(&prompted, &spawns), Some((1, PROMPT)));
+    fn spawn_without_fallback_matches_only_by_its_prompt() {
+        let spawns = [Candidate { allows_fallback: false, ..spawn(1, "general", Some("a"), "1") }];
+        let seeker = UnmatchedAgent { role: Some("a".into()), ..typed("general") };
+        assert_eq!(find_spawn(&seeker, &spawns), None);
+        let prompted = UnmatchedAgent { prompt_hash: Some("1".into()), ..seeker };
+        assert_eq!(find_spawn(&prompted, &spawns), Some((1, PROMPT)));
     }
 
-    /// A session as a plain model: who holds which spawn, and the rules by which matches replace each other.
+    /// A model of a session: the holders of the spawns, and the rules by which matches replace each other.
     #[derive(Debug)]
     struct Session {
         spawns: Vec<Candidate<usize>>,
         holders: Vec<Option<(usize, Match)>>,
-        agents: Vec<Seeker>,
+        agents: Vec<UnmatchedAgent>,
     }
 
     impl Session {
-        fn new(spawns: Vec<Candidate<usize>>, agents: Vec<Seeker>) -> Self {
+        fn new(spawns: Vec<Candidate<usize>>, agents: Vec<UnmatchedAgent>) -> Self {
             Self { holders: vec![None; spawns.len()], spawns, agents }
         }
 
         fn is_exact(&self, agent: usize) -> bool {
-            self.holders.iter().flatten().any(|(holder, by)| *holder == agent && !by.tentative)
+            self.holders.iter().flatten().any(|(holder, by)| *holder == agent && !by.is_tentative)
         }
 
-        /// Lets agents climb until nobody is displaced.
-        fn settle(&mut self, first: impl IntoIterator<Item = usize>) {
-            let mut seeking: BTreeSet<usize> = first.into_iter().collect();
+        /// Searches the spawns of these agents, and of all agents that they displace.
+        fn settle(&mut self, agents: impl IntoIterator<Item = usize>) {
+            let mut seeking: BTreeSet<usize> = agents.into_iter().collect();
             let mut steps = 0;
             while let Some(agent) = seeking.pop_first() {
                 steps += 1;
@@ -350,7 +357,7 @@ mod tests {
                         Some((_, by)) => Holder::Other(*by),
                     };
                 }
-                match climb(&self.agents[agent], &self.spawns) {
+                match find_spawn(&self.agents[agent], &self.spawns) {
                     Some((spawn, by)) => seeking.extend(self.hold(spawn, agent, by)),
                     None => {
                         let (seeker, spawns) = (&self.agents[agent], &self.spawns);
@@ -366,10 +373,10 @@ mod tests {
             }
         }
 
-        /// Lets a match stand, and says who lost a spawn by it.
+        /// Applies a match, and returns the agent that it displaced.
         fn hold(&mut self, spawn: usize, agent: usize, by: Match) -> Option<usize> {
             for holder in &mut self.holders {
-                if holder.is_some_and(|(holder, held)| holder == agent && held.tentative) {
+                if holder.is_some_and(|(holder, held)| holder == agent && held.is_tentative) {
                     *holder = None;
                 }
             }
@@ -387,7 +394,7 @@ mod tests {
                     .iter()
                     .flatten()
                     .filter(|(holder, _)| *holder == agent)
-                    .map(|(_, by)| by.tentative)
+                    .map(|(_, by)| by.is_tentative)
                     .collect();
                 let tentative = held.iter().filter(|tentative| **tentative).count();
                 prop_assert!(tentative <= 1, "{} holds two spawns tentatively: {:#?}", agent, self);
@@ -403,20 +410,20 @@ mod tests {
 
     fn any_spawns() -> impl Strategy<Value = Vec<Candidate<usize>>> {
         vec((word("x y"), word("r s"), word("p q o"), any::<bool>()), 0..7).prop_map(|spawns| {
-            let candidate = |(id, (subagent_type, role, prompt_hash, may_be_guessed))| Candidate {
+            let candidate = |(id, (subagent_type, role, prompt_hash, allows_fallback))| Candidate {
                 id,
                 subagent_type,
                 role,
                 prompt_hash,
                 holder: Holder::None,
-                may_be_guessed,
+                allows_fallback,
             };
             spawns.into_iter().enumerate().map(candidate).collect()
         })
     }
 
-    fn any_agents() -> impl Strategy<Value = Vec<Seeker>> {
-        let seeker = |(agent_type, role, prompt_hash)| Seeker { agent_type, role, prompt_hash };
+    fn any_agents() -> impl Strategy<Value = Vec<UnmatchedAgent>> {
+        let seeker = |(agent_type, role, prompt_hash)| UnmatchedAgent { agent_type, role, prompt_hash };
         vec((word("x y"), word("r s"), word("p q o n")).prop_map(seeker), 1..7)
     }
 
@@ -424,17 +431,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn two_agents_never_share_a_spawn_and_no_agent_holds_two_by_fallback(
+        fn no_agent_holds_two_spawns_tentatively(
             spawns in any_spawns(),
             agents in any_agents(),
             order in vec((0..7_usize, word("p q"), word("r")), 0..30),
         ) {
             let known = agents.clone();
-            let blank = agents.iter().map(|agent| Seeker { agent_type: agent.agent_type.clone(), ..Seeker::default() });
+            let blank = agents.iter().map(|agent| UnmatchedAgent { agent_type: agent.agent_type.clone(), ..UnmatchedAgent::default() });
             let mut session = Session::new(spawns, blank.collect());
             for (agent, prompt, role) in order {
                 let agent = agent % known.len();
-                // Facts about an agent are added, and never change.
+                // Facts about an agent only accumulate; they never change.
                 if prompt.is_some() {
                     session.agents[agent].prompt_hash.clone_from(&known[agent].prompt_hash);
                 }
@@ -447,14 +454,14 @@ mod tests {
         }
 
         #[test]
-        fn exact_evidence_wins_over_fallbacks_whatever_the_order(
+        fn exact_evidence_wins_over_fallbacks_in_any_order(
             spawns in any_spawns(),
             agents in any_agents(),
             pairs in proptest::sample::subsequence((0..6_usize).collect::<Vec<_>>(), 0..6).prop_shuffle(),
             evidence in proptest::sample::select(EXACT.to_vec()),
             seeks in vec(vec(0..6_usize, 0..4), 7),
         ) {
-            // Each agent of a pair was started by the spawn of the same number.
+            // The spawn with the number of a pair started the agent with that number.
             let pairs: Vec<usize> = pairs.into_iter().filter(|pair| *pair < spawns.len().min(agents.len())).collect();
             let mut session = Session::new(spawns, agents);
             let count = session.agents.len();
@@ -462,7 +469,7 @@ mod tests {
             for (number, pair) in pairs.iter().enumerate() {
                 session.settle(seekers(number));
                 session.check()?;
-                // The prompt is evidence too: what it says exactly before is left as it is by worse evidence only.
+                // An earlier exact match by the prompt is replaced, because this evidence is better.
                 let displaced = session.hold(*pair, *pair, Match::by(evidence));
                 session.settle(displaced);
                 session.check()?;
@@ -475,10 +482,10 @@ mod tests {
         }
 
         #[test]
-        fn matches_settle(spawns in any_spawns(), agents in any_agents()) {
+        fn matches_reach_a_stable_state(spawns in any_spawns(), agents in any_agents()) {
             let mut session = Session::new(spawns, agents);
             let rounds = session.agents.len() * 4;
-            // One round may free a spawn for an agent that has climbed already.
+            // One round may free a spawn for an agent that searched before.
             let is_stable = (0..rounds).any(|_| {
                 let before = session.holders.clone();
                 session.settle(0..session.agents.len());

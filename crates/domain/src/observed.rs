@@ -1,118 +1,122 @@
-//! What was seen of a client's session, by a hook or in a transcript: facts, each with its own time.
+//! Facts about a client's session that Trackway observed in a hook or in a transcript, each with its own time.
 //!
-//! Both sources say the same things in the same words, so that one record comes out whichever spoke, and in any order.
+//! Hooks and transcripts produce the same types of facts. So the record is the same whichever source reports a fact
+//! first.
 
 use crate::{
     Time,
-    line_trace::Written,
-    words::{ChangeEvidence, CommitEvidence, Evidence, FileChange, RunStatus},
+    enums::{ChangeEvidence, CommitEvidence, Evidence, FileChange, RunStatus},
+    line_trace::LineHashes,
 };
 
-/// Facts about one session.
+/// Facts about one session, from one source.
 #[derive(Debug, Clone)]
 pub struct Observation {
     /// The name of the client.
     pub client: &'static str,
-    /// As the client calls it.
+    /// The client's id of the session.
     pub session: String,
     pub source: Source,
-    pub facts: Vec<Seen>,
-    /// How far a transcript was read to get here.
-    pub progress: Option<Progress>,
+    pub facts: Vec<ObservedFact>,
+    /// The part of the transcript that the facts were read from.
+    pub progress: Option<TranscriptProgress>,
 }
 
-/// Where facts come from.
+/// The source of facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     Hook,
     Transcript,
-    /// Another tool's record.
+    /// The database of another tool.
     Import,
 }
 
-/// One fact.
+/// A fact, with its time and its context.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ObservedFact {
     pub at: Time,
-    /// The subagent it is about; none for the session's main agent.
+    /// The subagent that the fact is about; none for the main agent of the session.
     pub agent: Option<String>,
-    /// The prompt it belongs to, where that is known.
+    /// The prompt that the fact belongs to, if it is known.
     pub prompt: PromptKey,
-    /// Where it was seen; none where the session is.
-    pub place: Option<Place>,
+    /// The location of the fact on disk; none if it is that of the session.
+    pub location: Option<Location>,
     pub fact: Fact,
 }
 
-/// Where on disk something was seen. A session moves, and its agents work elsewhere.
+/// A location on disk. Facts have their own, because a session can change its directory and its agents can work in
+/// others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     pub cwd: Option<String>,
-    /// The top of the work tree; outside one, the directory itself. Files are named from here.
+    /// The root of the work tree, or the directory itself if it is in none. File paths are relative to it.
     pub root: Option<String>,
-    /// The top of the repository's main work tree: worktrees of one repository are one workspace. None outside one.
+    /// The root of the repository's main work tree; none outside a repository. All work trees of a repository are one
+    /// workspace.
     pub workspace: Option<String>,
 }
 
-/// What names a prompt: the client's id for it, and the line of the transcript that holds it.
+/// Identifies a prompt: the client's id for it, and the id of its line in the transcript.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PromptKey {
     pub id: Option<String>,
     pub line: Option<String>,
 }
 
-/// What was seen.
+/// The kinds of facts.
 #[derive(Debug, Clone)]
 pub enum Fact {
-    /// The session is there, and what is known of it.
+    /// Properties of the session.
     Session(Box<SessionFacts>),
-    /// A prompt begins a run. `copies_get_new_ids` says that the client gives the lines that a resumed session repeats new
-    /// ids: only their content shows that they are copies.
+    /// A prompt begins a run. If `copies_get_new_ids`, the client gives new ids to the lines that a resumed session
+    /// repeats, so that only their content shows that they are copies.
     Prompt { text: String, hash: String, copies_get_new_ids: bool },
-    /// The client begins a run of the main agent, to tell it what became of an agent in the background.
+    /// The client begins a run of the main agent, to report the result of a background agent.
     Notified { hash: String, tool_use_id: Option<String> },
     /// A subagent begins a run.
     SubagentStart { agent_type: Option<String> },
-    /// Something is known of a subagent.
+    /// Properties of a subagent.
     Subagent(SubagentFacts),
-    /// A call that starts a subagent.
+    /// A tool call that starts a subagent.
     Spawn(SpawnFacts),
-    /// What a call that starts a subagent came to.
+    /// The result of a tool call that starts a subagent.
     SpawnResult { tool_use_id: String, status: String, error: Option<String> },
-    /// A call and the agent it started, named together.
+    /// One source names a tool call together with the agent that it started.
     Match { tool_use_id: String, agent_id: String, evidence: Evidence },
-    /// What a call answered with, where the client does not say which agent it was: the one that said this.
+    /// The text that a tool call returned, if the client does not name the agent. The agent whose last reply is this
+    /// text is the one that the call started.
     ResultText { tool_use_id: String, text: String },
-    /// The agent said something.
+    /// The agent wrote a text.
     Reply { text: String, line: Option<String> },
-    /// A model call and what it used.
+    /// A model call with its token usage.
     Usage(UsageFacts),
-    /// A file was changed.
+    /// The agent changed a file.
     File(FileFacts),
-    /// A commit was made.
+    /// The agent made a commit.
     Commit(CommitFacts),
-    /// The run came to rest; `running` takes back that it did at that time.
-    Rest { status: RunStatus, message: Option<String>, error: Option<String> },
+    /// The run ended. The status `running` revokes an end that was recorded with the same time.
+    RunEnd { status: RunStatus, message: Option<String>, error: Option<String> },
     /// The agent ran a command.
     Shell,
-    /// The agent was asked the end-of-run prompt.
-    Asked,
-    /// The answer to the end-of-run prompt.
-    Closing { answer: String },
-    /// The session is over.
+    /// A hook gave the agent the end-of-run prompt.
+    EndOfRunPrompt,
+    /// The agent answered the end-of-run prompt.
+    EndOfRunReply { answer: String },
+    /// The session ended.
     SessionEnd,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct SessionFacts {
     pub cwd: Option<String>,
-    /// The top of the work tree that cwd is in.
+    /// The root of the work tree that contains `cwd`.
     pub root: Option<String>,
-    /// The top of the repository's main work tree: what the workspace is made for. None outside one.
+    /// The root of the repository's main work tree, which is the workspace; none outside a repository.
     pub workspace: Option<String>,
     pub transcript_path: Option<String>,
     pub version: Option<String>,
     pub git_branch: Option<String>,
-    /// The commit its work tree is at, to see the next one appear.
+    /// The commit at HEAD of the work tree. Later observations compare HEAD with it to find new commits.
     pub head: Option<String>,
     pub source: Option<String>,
 }
@@ -122,11 +126,12 @@ pub struct SubagentFacts {
     pub agent_type: Option<String>,
     pub depth: Option<i64>,
     pub parent_agent: Option<String>,
-    /// Its first prompt, as a hash, and the role tag in it.
+    /// The hash of the first prompt.
     pub prompt_hash: Option<String>,
+    /// The role tag in the first prompt.
     pub tagged_role: Option<String>,
-    /// No spawn can have made it.
-    pub not_spawned: bool,
+    /// True if no spawn can have started the subagent.
+    pub is_not_spawned: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -134,13 +139,14 @@ pub struct SpawnFacts {
     pub tool_use_id: String,
     pub subagent_type: Option<String>,
     pub name: Option<String>,
-    /// What it asks for, and the hash of that before anything was left out of it.
+    /// The prompt for the subagent, with secrets redacted.
     pub prompt: String,
+    /// The hash of the prompt before redaction.
     pub prompt_hash: String,
     pub description: Option<String>,
     pub background: bool,
-    /// The transcript, the line in it from 1, and the block in that from 0.
-    pub place: Option<(String, i64, i64)>,
+    /// The path of the transcript, the line in it (from 1), and the block in the line (from 0).
+    pub transcript_position: Option<(String, i64, i64)>,
 }
 
 #[derive(Debug, Clone)]
@@ -164,7 +170,7 @@ pub struct FileFacts {
     pub tool_use_id: Option<String>,
     /// SHA-256 of the content after the change, in hex digits.
     pub digest: Option<String>,
-    pub written: Option<Written>,
+    pub line_hashes: Option<LineHashes>,
 }
 
 #[derive(Debug, Clone)]
@@ -174,33 +180,34 @@ pub struct CommitFacts {
     pub author: Option<String>,
     pub subject: Option<String>,
     pub committed_at: Option<Time>,
-    /// Paths from the top of the work tree, with the old path of a renamed one.
+    /// Paths relative to the root of the work tree, each with the old path if the commit renamed the file.
     pub files: Vec<(String, Option<String>)>,
 }
 
-/// How far a transcript was read, to be kept with what was read.
+/// The part of a transcript that an observation was read from. It is stored together with the facts.
 #[derive(Debug, Clone)]
-pub struct Progress {
+pub struct TranscriptProgress {
     pub path: String,
     pub identity: String,
     pub agent: Option<String>,
-    /// Where reading began; another reader may have been first.
+    /// The byte offset at which this part begins. The store compares it with its own, in case another reader was
+    /// faster.
     pub from: i64,
     pub to: i64,
-    /// Whether reading began anew: the file shrank, or another took its place.
-    pub anew: bool,
+    /// Whether the reader started from the beginning again, because the file shrank or was replaced.
+    pub is_restarted: bool,
     pub lines: i64,
     pub bad_lines: i64,
     pub state: serde_json::Value,
 }
 
-impl Seen {
+impl ObservedFact {
     pub fn new(at: Time, agent: Option<&str>, prompt: &PromptKey, fact: Fact) -> Self {
-        Self { at, agent: agent.map(Into::into), prompt: prompt.clone(), place: None, fact }
+        Self { at, agent: agent.map(Into::into), prompt: prompt.clone(), location: None, fact }
     }
 
     #[must_use]
-    pub fn seen_in(self, place: Option<Place>) -> Self {
-        Self { place, ..self }
+    pub fn at_location(self, location: Option<Location>) -> Self {
+        Self { location, ..self }
     }
 }

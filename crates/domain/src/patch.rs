@@ -1,4 +1,4 @@
-//! "Omitted is unchanged, empty clears": a field of an upsert.
+//! Fields of an upsert: an omitted field stays unchanged, and an empty value clears the field.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::text;
 
-/// What a caller said about a field: nothing, clear it, or a value.
+/// A change to a field: none, clear it, or set it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Patch<T> {
     #[default]
@@ -16,11 +16,12 @@ pub enum Patch<T> {
     Set(T),
 }
 
-/// Stands for "not given" on the command line. No argument can hold a NUL, so nobody can type it.
+/// Default value of command-line flags that means "not given". Nobody can type it, because no argument can contain a
+/// NUL.
 pub const UNSET: &str = "\0";
 
 impl<T> Patch<T> {
-    /// The field's new value, from its present one.
+    /// The new value of a field with the value `present`.
     #[must_use]
     pub fn apply(self, present: Option<T>) -> Option<T> {
         match self {
@@ -30,7 +31,7 @@ impl<T> Patch<T> {
         }
     }
 
-    /// Turns the value, if there is one, into another.
+    /// Converts the value, if there is one.
     pub fn try_map<U, E>(self, map: impl FnOnce(T) -> Result<U, E>) -> Result<Patch<U>, E> {
         Ok(match self {
             Self::Unset => Patch::Unset,
@@ -41,14 +42,14 @@ impl<T> Patch<T> {
 }
 
 impl Patch<String> {
-    /// Cleans and measures a one-line field; one with nothing in it clears.
+    /// Cleans a one-line field and checks its length. An empty text clears the field.
     pub fn line(&self, field: &str, max: usize) -> crate::Result<Self> {
-        self.cleaned(|text| text::line(field, text, max))
+        self.cleaned(|text| text::check_line(field, text, max))
     }
 
-    /// Cleans and measures a text of several lines; one with nothing in it clears.
+    /// Cleans a text of several lines and checks its length. An empty text clears the field.
     pub fn body(&self, field: &str, max: usize) -> crate::Result<Self> {
-        self.cleaned(|text| text::body(field, text, max))
+        self.cleaned(|text| text::check_body(field, text, max))
     }
 
     fn cleaned(&self, clean: impl FnOnce(&str) -> crate::Result<String>) -> crate::Result<Self> {
@@ -63,8 +64,8 @@ impl Patch<String> {
     }
 }
 
-/// A list that was given: cleaned, without doubles; `None` was not given. A single empty entry clears.
-pub fn list(field: &str, given: Option<&[String]>) -> crate::Result<Option<Vec<String>>> {
+/// Cleans the entries of a list and removes duplicates. `None` means "not given". A single empty entry clears the list.
+pub fn clean_list(field: &str, given: Option<&[String]>) -> crate::Result<Option<Vec<String>>> {
     let Some(given) = given else {
         return Ok(None);
     };
@@ -73,7 +74,7 @@ pub fn list(field: &str, given: Option<&[String]>) -> crate::Result<Option<Vec<S
     }
     let mut cleaned: Vec<String> = Vec::new();
     for entry in given {
-        let entry = text::line(field, entry, text::LINE_MAX)?;
+        let entry = text::check_line(field, entry, text::LINE_MAX)?;
         if !entry.is_empty() && !cleaned.contains(&entry) {
             cleaned.push(entry);
         }
@@ -81,10 +82,10 @@ pub fn list(field: &str, given: Option<&[String]>) -> crate::Result<Option<Vec<S
     Ok(Some(cleaned))
 }
 
-/// Entries in a list of tags, labels or capabilities.
+/// Maximum number of entries in a list of tags, labels or capabilities.
 const LIST_MAX: usize = 100;
 
-/// Reads a list from JSON, where null clears as an empty list does.
+/// Deserializes a list. Null clears the list, as an empty list does.
 pub fn list_or_null<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     Ok(Some(Option::deserialize(deserializer)?.unwrap_or_default()))
 }
@@ -102,8 +103,8 @@ impl<T: FromStr> FromStr for Patch<T> {
 }
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Patch<T> {
-    /// Only called for a field that is there: null or empty clears. A field that is not there takes the default,
-    /// `Unset`.
+    /// Null and an empty text clear the field. Serde calls this only if the field is present; an omitted field gets the
+    /// default, `Unset`.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
             Value::Null => Ok(Self::Clear),
@@ -124,9 +125,9 @@ impl<T: schemars::JsonSchema> schemars::JsonSchema for Patch<T> {
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let mut schema = Option::<T>::json_schema(generator);
-        // An empty text clears, too, whatever else the field takes.
-        if let Some(Value::Array(ways)) = schema.get_mut("anyOf") {
-            ways.push(serde_json::json!({ "const": "" }));
+        // An empty text clears the field, whatever type its values have.
+        if let Some(Value::Array(alternatives)) = schema.get_mut("anyOf") {
+            alternatives.push(serde_json::json!({ "const": "" }));
         }
         schema.remove("minLength");
         schema
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn json_tells_omitted_from_null() {
+    fn json_distinguishes_omitted_from_null() {
         let read = |json| serde_json::from_str::<Form>(json).unwrap().title;
         assert_eq!(read("{}"), Patch::Unset);
         assert_eq!(read(r#"{"title":null}"#), Patch::Clear);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn omitted_keeps_and_empty_clears() {
+    fn omitted_field_stays_and_empty_field_clears() {
         assert_eq!(Patch::<i32>::Unset.apply(Some(1)), Some(1));
         assert_eq!("".parse::<Patch<String>>().unwrap().apply(Some("x".into())), None);
         assert_eq!("y".parse::<Patch<String>>().unwrap().apply(Some("x".into())), Some("y".into()));

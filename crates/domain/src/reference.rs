@@ -1,10 +1,10 @@
-//! References: what a caller wrote to name a thing, typed by what it should name.
+//! References: the texts by which callers name things, typed by the kind of thing.
 
 use std::{convert::Infallible, fmt, marker::PhantomData, str::FromStr};
 
 use crate::kind::Marker;
 
-/// The name, handle, variant or id's suffix of one `K`, as the caller wrote it. The store resolves it.
+/// The name, handle, variant or id suffix of one `K`, as the caller wrote it. The store resolves it to an id.
 pub struct Ref<K> {
     text: String,
     kind: PhantomData<fn() -> K>,

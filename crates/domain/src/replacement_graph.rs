@@ -1,5 +1,5 @@
-//! Paths through edges between tasks: replacements and blocking links must not form a circle; and which version of a task is
-//! the current one.
+//! The graph of replacements between task versions: the current version, the generation of each version, and the
+//! detection of cycles. Blocking links must not form cycles either, and use the same search.
 
 use std::{
     cmp::Reverse,
@@ -9,15 +9,15 @@ use std::{
 
 use crate::{Error, Id, Time, kind::Task};
 
-/// A task of a lineage, as far as versions go.
+/// A task version of a lineage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     pub id: Id<Task>,
     /// Neither archived nor deleted.
-    pub live: bool,
+    pub is_live: bool,
 }
 
-/// A newer version replaces an older one.
+/// The edge from a newer version to the older version that it replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replacement {
     pub new: Id<Task>,
@@ -25,10 +25,11 @@ pub struct Replacement {
     pub created_at: Time,
 }
 
-/// The current version as seen from each version of a lineage, without those from which no live version can be reached.
+/// Maps each version of a lineage to its current version. Omits versions from which no live version can be reached.
 ///
-/// From a version, the newest replacement that leads to a live version is followed, of equally new ones that by the smallest
-/// id. A version without such a replacement is its own current version if it is live.
+/// The search follows the newest replacement that leads to a live version. Of equally new replacements, it follows the
+/// one by the version with the smallest id. A version without such a replacement is its own current version if it is
+/// live.
 pub fn current_versions(versions: &[Version], replacements: &[Replacement]) -> HashMap<Id<Task>, Id<Task>> {
     let mut successors: HashMap<Id<Task>, Vec<&Replacement>> = HashMap::new();
     let mut predecessors: HashMap<Id<Task>, Vec<Id<Task>>> = HashMap::new();
@@ -39,9 +40,10 @@ pub fn current_versions(versions: &[Version], replacements: &[Replacement]) -> H
     for newer in successors.values_mut() {
         newer.sort_by_key(|replacement| (Reverse(replacement.created_at), replacement.new));
     }
-    let mut open: HashMap<Id<Task>, usize> = successors.iter().map(|(old, newer)| (*old, newer.len())).collect();
-    let live: HashMap<Id<Task>, bool> = versions.iter().map(|version| (version.id, version.live)).collect();
-    // Newest versions first: a version is visited once all that replace it have been.
+    // The number of successors that the loop has not visited yet.
+    let mut unvisited: HashMap<Id<Task>, usize> = successors.iter().map(|(old, newer)| (*old, newer.len())).collect();
+    let live: HashMap<Id<Task>, bool> = versions.iter().map(|version| (version.id, version.is_live)).collect();
+    // Newest versions first: the loop visits a version after all versions that replace it.
     let mut waiting: VecDeque<Id<Task>> =
         versions.iter().map(|version| version.id).filter(|id| !successors.contains_key(id)).collect();
     let mut current = HashMap::new();
@@ -52,7 +54,7 @@ pub fn current_versions(versions: &[Version], replacements: &[Replacement]) -> H
             current.insert(id, answer);
         }
         for old in predecessors.get(&id).into_iter().flatten() {
-            if let Some(left) = open.get_mut(old) {
+            if let Some(left) = unvisited.get_mut(old) {
                 *left -= 1;
                 if *left == 0 {
                     waiting.push_back(*old);
@@ -63,25 +65,27 @@ pub fn current_versions(versions: &[Version], replacements: &[Replacement]) -> H
     current
 }
 
-/// The generation of each version of a lineage: 0 for one that replaces nothing, else one more than the highest generation among
-/// the versions it replaces. A version has a higher generation than every version before it, whenever either was defined.
+/// The generation of each version of a lineage. A version that replaces nothing has generation 0; any other version has
+/// one more than the highest generation among the versions it replaces. So a version always has a higher generation
+/// than the versions before it, even if it was defined earlier than they were.
 pub fn generations(versions: &[Version], replacements: &[Replacement]) -> HashMap<Id<Task>, i64> {
     let mut successors: HashMap<Id<Task>, Vec<Id<Task>>> = HashMap::new();
-    let mut open: HashMap<Id<Task>, usize> = versions.iter().map(|version| (version.id, 0)).collect();
+    // The number of replaced versions that the loop has not visited yet.
+    let mut unvisited: HashMap<Id<Task>, usize> = versions.iter().map(|version| (version.id, 0)).collect();
     for replacement in replacements {
         successors.entry(replacement.old).or_default().push(replacement.new);
-        *open.entry(replacement.new).or_default() += 1;
+        *unvisited.entry(replacement.new).or_default() += 1;
     }
-    // Oldest versions first: a version is visited once all that it replaces have been.
+    // Oldest versions first: the loop visits a version after all versions that it replaces.
     let mut waiting: VecDeque<Id<Task>> =
-        open.iter().filter(|(_, replaced)| **replaced == 0).map(|(id, _)| *id).collect();
+        unvisited.iter().filter(|(_, replaced)| **replaced == 0).map(|(id, _)| *id).collect();
     let mut generations: HashMap<Id<Task>, i64> = waiting.iter().map(|id| (*id, 0)).collect();
     while let Some(id) = waiting.pop_front() {
         let next = generations.get(&id).copied().unwrap_or_default() + 1;
         for newer in successors.get(&id).into_iter().flatten() {
             let generation = generations.entry(*newer).or_default();
             *generation = next.max(*generation);
-            if let Some(left) = open.get_mut(newer) {
+            if let Some(left) = unvisited.get_mut(newer) {
                 *left -= 1;
                 if *left == 0 {
                     waiting.push_back(*newer);
@@ -92,11 +96,11 @@ pub fn generations(versions: &[Version], replacements: &[Replacement]) -> HashMa
     generations
 }
 
-/// The shortest way from one node to another along directed edges, both ends included.
-pub fn path<N: Copy + Eq + Hash>(edges: &[(N, N)], from: N, to: N) -> Option<Vec<N>> {
-    let mut onward: HashMap<N, Vec<N>> = HashMap::new();
+/// The shortest path from one node to another along directed edges. It includes both ends.
+pub fn shortest_path<N: Copy + Eq + Hash>(edges: &[(N, N)], from: N, to: N) -> Option<Vec<N>> {
+    let mut successors: HashMap<N, Vec<N>> = HashMap::new();
     for (start, end) in edges {
-        onward.entry(*start).or_default().push(*end);
+        successors.entry(*start).or_default().push(*end);
     }
     let mut came_from = HashMap::from([(from, from)]);
     let mut waiting = VecDeque::from([from]);
@@ -111,7 +115,7 @@ pub fn path<N: Copy + Eq + Hash>(edges: &[(N, N)], from: N, to: N) -> Option<Vec
             path.reverse();
             return Some(path);
         }
-        for next in onward.get(&here).into_iter().flatten() {
+        for next in successors.get(&here).into_iter().flatten() {
             came_from.entry(*next).or_insert_with(|| {
                 waiting.push_back(*next);
                 here
@@ -121,14 +125,15 @@ pub fn path<N: Copy + Eq + Hash>(edges: &[(N, N)], from: N, to: N) -> Option<Vec
     None
 }
 
-/// The conflict that prints a cycle, given the names along it.
-pub fn cycle(verb: &str, names: &[String]) -> Error {
+/// The conflict error that prints the names along a cycle.
+pub fn cycle_error(verb: &str, names: &[String]) -> Error {
     Error::conflict(format!("that would make a cycle: {}", names.join(&format!(" {verb} "))))
 }
 
-/// The conflict of a replacement that would join two lineages into one that blocks itself, given the names along the cycle.
-pub fn joining_cycle(names: &[String], new: &str, old: &str) -> Error {
-    let Error { message, .. } = cycle("blocks", names);
+/// The conflict error for a replacement that would merge two lineages into one that blocks itself. `names` are the
+/// names along the cycle.
+pub fn merge_cycle_error(names: &[String], new: &str, old: &str) -> Error {
+    let Error { message, .. } = cycle_error("blocks", names);
     Error::conflict(format!("{message}, where {new} and {old} would be versions of one task"))
 }
 
@@ -144,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_replacement_that_leads_to_a_live_version_is_followed() {
+    fn current_version_follows_newest_replacement_to_a_live_version() {
         let at = |second: i64| Time::from_micros(second * 1_000_000);
         let replaces = |new, old, second| Replacement { new: id(new), old: id(old), created_at: at(second) };
         let versions =
-            |live: [bool; 5]| (1..).zip(live).map(|(number, live)| Version { id: id(number), live }).collect();
-        // 1 <- 2 <- 4 and, later, 1 <- 3; 5 is alone. 2 and 3 were made one after the other.
+            |live: [bool; 5]| (1..).zip(live).map(|(number, live)| Version { id: id(number), is_live: live }).collect();
+        // 1 <- 2 <- 4 and 1 <- 3; 5 has no edges. The replacement of 1 by 3 is newer than that by 2.
         let edges = [replaces(2, 1, 1), replaces(3, 1, 2), replaces(4, 2, 3)];
         let current = |live: [bool; 5]| {
             let versions: Vec<Version> = versions(live);
@@ -165,34 +170,34 @@ mod tests {
     }
 
     #[test]
-    fn a_version_has_a_higher_generation_than_all_before_it() {
+    fn version_has_higher_generation_than_all_versions_before_it() {
         let replaces = |new, old| Replacement { new: id(new), old: id(old), created_at: Time::from_micros(0) };
-        let versions: Vec<Version> = (1..=6).map(|number| Version { id: id(number), live: true }).collect();
-        // 1 <- 2 <- 3 <- 5, and 5 also replaces 1 and 4 directly; 6 is alone.
+        let versions: Vec<Version> = (1..=6).map(|number| Version { id: id(number), is_live: true }).collect();
+        // 1 <- 2 <- 3 <- 5, and 5 also replaces 1 and 4 directly; 6 has no edges.
         let edges = [replaces(5, 1), replaces(5, 4), replaces(2, 1), replaces(3, 2), replaces(5, 3)];
         let generations = generations(&versions, &edges);
         assert_eq!([1, 2, 3, 4, 5, 6].map(|number| generations[&id(number)]), [0, 1, 2, 0, 3, 0]);
     }
 
     #[test]
-    fn finds_the_shortest_way() {
+    fn finds_the_shortest_path() {
         let edges = [(1, 2), (2, 3), (3, 4), (1, 3)].map(|(a, b)| (id(a), id(b)));
-        assert_eq!(path(&edges, id(1), id(4)), Some(vec![id(1), id(3), id(4)]));
-        assert_eq!(path(&edges, id(4), id(1)), None);
-        assert_eq!(path(&edges, id(2), id(2)), Some(vec![id(2)]));
+        assert_eq!(shortest_path(&edges, id(1), id(4)), Some(vec![id(1), id(3), id(4)]));
+        assert_eq!(shortest_path(&edges, id(4), id(1)), None);
+        assert_eq!(shortest_path(&edges, id(2), id(2)), Some(vec![id(2)]));
     }
 
     proptest! {
         #[test]
-        fn refusing_edges_whose_way_back_exists_keeps_the_graph_free_of_circles(wanted in proptest::collection::vec((0u8..8, 0u8..8), 0..40)) {
+        fn rejecting_edges_with_a_path_back_keeps_the_graph_acyclic(wanted in proptest::collection::vec((0u8..8, 0u8..8), 0..40)) {
             let mut edges = Vec::new();
             for (a, b) in wanted {
-                if path(&edges, id(b), id(a)).is_none() {
+                if shortest_path(&edges, id(b), id(a)).is_none() {
                     edges.push((id(a), id(b)));
                 }
             }
             for (a, b) in &edges {
-                prop_assert_eq!(path(&edges, *b, *a), None);
+                prop_assert_eq!(shortest_path(&edges, *b, *a), None);
             }
         }
     }

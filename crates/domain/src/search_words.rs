@@ -1,9 +1,9 @@
-//! The words of a text as search knows them. One tokenizer feeds the indexes of both engines and reads the queries, so
-//! both engines find the same.
+//! The tokenizer of the search. It feeds the indexes of both database engines and parses the queries, so that both
+//! engines find the same texts.
 //!
-//! A word is a run of letters and digits, its case and accents folded away. Chinese, Japanese and Korean do not put
-//! spaces between words: each two neighbouring characters make a word there, and the last of a run one more, so that
-//! every character begins a word.
+//! A word is a run of letters and digits, with case and accents folded. Chinese, Japanese and Korean do not put spaces
+//! between words. In these scripts each pair of neighbouring characters is a word, and so is the last character of a
+//! run. So every character begins a word.
 
 use std::{
     collections::HashSet,
@@ -12,18 +12,19 @@ use std::{
 
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
-/// Bytes of a folded word; the rest of a longer one is not looked at. A lexeme of PostgreSQL has fewer than 2,048.
+/// Maximum number of bytes of a folded word; longer words are cut. PostgreSQL limits lexemes to fewer than 2,048 bytes.
 const WORD_BYTES_MAX: usize = 255;
-/// Characters of a body that can be searched.
+/// Maximum number of characters of a body that are indexed.
 const BODY_CHARS_MAX: usize = 1_000_000;
-/// Bytes of all different words of a body. With their positions they must fit into the 1 MiB of a tsvector.
+/// Maximum number of bytes of all distinct words of a body. With their positions they must fit into the 1 MiB of a
+/// tsvector.
 const WORDS_BYTES_MAX: usize = 900_000;
-/// A text of so many bytes cannot have more than that: folding makes a character at most eleven times as long.
-const SURELY_FITS: usize = WORDS_BYTES_MAX / 11;
+/// The words of a text of at most so many bytes always fit, because folding lengthens a character at most elevenfold.
+const ALWAYS_FITS: usize = WORDS_BYTES_MAX / 11;
 
-/// How a word came to be.
+/// The form of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum WordForm {
     /// A run of letters and digits.
     Run,
     /// Two neighbouring characters of a script without spaces.
@@ -32,15 +33,15 @@ pub enum Form {
     Ending,
 }
 
-/// A word, and the bytes of the text that it stands for.
+/// A folded word, with its range of bytes in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word<'a> {
     pub folded: &'a str,
     pub span: Range<usize>,
-    pub form: Form,
+    pub form: WordForm,
 }
 
-/// The words of a body that can be searched, in order, until `found` breaks off.
+/// Calls `found` with each indexed word of a body, in order, until `found` breaks.
 pub fn each_indexed_word(body: &str, mut found: impl FnMut(Word<'_>) -> ControlFlow<()>) {
     let mut text = body;
     if body.len() > BODY_CHARS_MAX
@@ -48,16 +49,16 @@ pub fn each_indexed_word(body: &str, mut found: impl FnMut(Word<'_>) -> ControlF
     {
         text = &body[..end];
     }
-    if text.len() <= SURELY_FITS {
+    if text.len() <= ALWAYS_FITS {
         each_word(text, found);
         return;
     }
     let mut known: HashSet<Box<str>> = HashSet::new();
-    let mut room = WORDS_BYTES_MAX;
+    let mut budget = WORDS_BYTES_MAX;
     each_word(text, |word| {
         if !known.contains(word.folded) {
-            match room.checked_sub(word.folded.len()) {
-                Some(left) => room = left,
+            match budget.checked_sub(word.folded.len()) {
+                Some(left) => budget = left,
                 None => return ControlFlow::Break(()),
             }
             known.insert(word.folded.into());
@@ -66,7 +67,7 @@ pub fn each_indexed_word(body: &str, mut found: impl FnMut(Word<'_>) -> ControlF
     });
 }
 
-/// Every word of a text, in order, until `found` breaks off.
+/// Calls `found` with each word of a text, in order, until `found` breaks.
 pub fn each_word(text: &str, mut found: impl FnMut(Word<'_>) -> ControlFlow<()>) {
     let mut folded = String::new();
     let mut at = 0;
@@ -82,7 +83,7 @@ pub fn each_word(text: &str, mut found: impl FnMut(Word<'_>) -> ControlFlow<()>)
             let end = run_end(text, at);
             folded.clear();
             fold(&text[at..end], &mut folded);
-            if !folded.is_empty() && found(Word { folded: &folded, span: at..end, form: Form::Run }).is_break() {
+            if !folded.is_empty() && found(Word { folded: &folded, span: at..end, form: WordForm::Run }).is_break() {
                 return;
             }
             at = end;
@@ -90,7 +91,7 @@ pub fn each_word(text: &str, mut found: impl FnMut(Word<'_>) -> ControlFlow<()>)
     }
 }
 
-/// Where the run of letters and digits ends that begins at `start`.
+/// The end of the run of letters and digits that begins at `start`.
 fn run_end(text: &str, start: usize) -> usize {
     let bytes = text.as_bytes();
     let ascii = bytes[start..].iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
@@ -98,11 +99,12 @@ fn run_end(text: &str, start: usize) -> usize {
     if bytes.get(end).is_none_or(u8::is_ascii) {
         return end;
     }
-    let goes_on = |character: char| (character.is_alphanumeric() && !is_spaceless(character)) || continues(character);
-    text[end..].find(|character| !goes_on(character)).map_or(text.len(), |length| end + length)
+    let is_in_run =
+        |character: char| (character.is_alphanumeric() && !is_spaceless(character)) || extends_letter(character);
+    text[end..].find(|character| !is_in_run(character)).map_or(text.len(), |length| end + length)
 }
 
-/// Finds the words of a run in a script without spaces, and says where it ends.
+/// Calls `found` with the words of a run in a script without spaces, and returns the end of the run.
 fn spaceless_run(
     text: &str,
     start: usize,
@@ -114,7 +116,7 @@ fn spaceless_run(
     let mut at = start;
     while let Some(first) = text[at..].chars().next().filter(|first| first.is_alphanumeric() && is_spaceless(*first)) {
         let rest = at + first.len_utf8();
-        let joins = |character: char| continues(character) || joins_syllable(character);
+        let joins = |character: char| extends_letter(character) || extends_syllable(character);
         let end = text[rest..].find(|character| !joins(character)).map_or(text.len(), |length| rest + length);
         folded.clear();
         fold(&text[at..end], folded);
@@ -122,7 +124,7 @@ fn spaceless_run(
             if let Some((previous, span)) = before.replace((character, at..end)) {
                 pair.clear();
                 pair.extend([previous, character]);
-                found(Word { folded: &pair, span: span.start..end, form: Form::Pair })?;
+                found(Word { folded: &pair, span: span.start..end, form: WordForm::Pair })?;
             }
         }
         at = end;
@@ -130,19 +132,19 @@ fn spaceless_run(
     if let Some((last, span)) = before {
         pair.clear();
         pair.push(last);
-        found(Word { folded: &pair, span, form: Form::Ending })?;
+        found(Word { folded: &pair, span, form: WordForm::Ending })?;
     }
     ControlFlow::Continue(at)
 }
 
-/// Appends a run of letters without its case and accents.
+/// Appends a run of letters with case and accents folded.
 fn fold(run: &str, into: &mut String) {
     if run.is_ascii() {
         into.extend(run.bytes().take(WORD_BYTES_MAX).map(|byte| char::from(byte.to_ascii_lowercase())));
         return;
     }
-    // Composed again, as Korean syllables and voiced kana are one letter; accents are gone by then. Upper case first:
-    // that is how ß becomes ss and both small sigmas one.
+    // NFC composes Korean syllables and voiced kana into one letter again, after the accents are removed. Converting to
+    // upper case first turns ß into ss, and both small sigmas into one letter.
     let letters = run
         .nfkd()
         .filter(|letter| !is_accent(*letter) && !is_invisible(*letter))
@@ -170,8 +172,8 @@ fn fold(run: &str, into: &mut String) {
     }
 }
 
-/// Marks without which a word is still the same word, to someone in a hurry. Vowel signs, as of Hindi or Thai, are not
-/// among them, nor are the marks that make ba of ha.
+/// Whether the search ignores this mark, as people do who type without accents. Vowel signs, as in Hindi or Thai, and
+/// the marks that turn the kana ha into ba change the word, so the search does not ignore them.
 fn is_accent(mark: char) -> bool {
     matches!(mark,
         '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5c7}' | '\u{610}'..='\u{61a}'
@@ -180,7 +182,7 @@ fn is_accent(mark: char) -> bool {
         | '\u{fe20}'..='\u{fe2f}')
 }
 
-/// Hyphens that may be, joiners, and choices of a glyph.
+/// Soft hyphens, joiners, and variation selectors.
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{200c}' | '\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{fe00}'..='\u{fe0f}'
@@ -188,16 +190,16 @@ fn is_invisible(character: char) -> bool {
 }
 
 /// Whether a character belongs to the letter before it.
-fn continues(character: char) -> bool {
+fn extends_letter(character: char) -> bool {
     !character.is_ascii() && (is_combining_mark(character) || is_invisible(character))
 }
 
-/// The later parts of a Korean syllable that is written in parts, and the marks of narrow kana.
-fn joins_syllable(character: char) -> bool {
+/// Whether a character is a later part of a decomposed Korean syllable, or a voicing mark of half-width kana.
+fn extends_syllable(character: char) -> bool {
     matches!(character, '\u{1160}'..='\u{11ff}' | '\u{d7b0}'..='\u{d7ff}' | '\u{ff9e}' | '\u{ff9f}')
 }
 
-/// Letters of Chinese, Japanese and Korean.
+/// Whether a letter is Chinese, Japanese or Korean.
 fn is_spaceless(letter: char) -> bool {
     matches!(letter,
         '\u{1100}'..='\u{11ff}' | '\u{2e80}'..='\u{2fdf}' | '\u{3005}'..='\u{3007}' | '\u{3021}'..='\u{303c}'
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_letter_or_digit_divides() {
+    fn other_characters_separate_words() {
         assert_eq!(
             words("don't foo_bar(a.b::c) x-1 — 🎉 $9.50"),
             ["don", "t", "foo", "bar", "a", "b", "c", "x", "1", "9", "50"]
@@ -265,26 +267,27 @@ mod tests {
     }
 
     #[test]
-    fn spans_hold_what_was_written() {
+    fn spans_cover_the_original_text() {
         let text = "Ça va, 東京!";
         let mut spans = Vec::new();
         each_word(text, |word| {
             spans.push((text[word.span].to_owned(), word.form));
             ControlFlow::Continue(())
         });
-        let expected = [("Ça", Form::Run), ("va", Form::Run), ("東京", Form::Pair), ("京", Form::Ending)];
+        let expected =
+            [("Ça", WordForm::Run), ("va", WordForm::Run), ("東京", WordForm::Pair), ("京", WordForm::Ending)];
         assert_eq!(spans, expected.map(|(text, form)| (text.to_owned(), form)));
     }
 
     #[test]
-    fn a_long_word_is_cut() {
+    fn long_words_are_cut() {
         assert_eq!(words(&"A".repeat(10_000)), ["a".repeat(WORD_BYTES_MAX)]);
         assert_eq!(words(&"é€ж".repeat(1_000)).len(), 1_000 + 1);
         assert_eq!(words(&"ж".repeat(10_000)), ["ж".repeat(WORD_BYTES_MAX / 2)]);
     }
 
     #[test]
-    fn the_words_of_a_body_have_an_end() {
+    fn indexed_words_of_a_body_are_limited() {
         fn indexed(body: &str) -> Vec<String> {
             let mut words = Vec::new();
             each_indexed_word(body, |word| {
@@ -295,7 +298,7 @@ mod tests {
         }
         let long = format!("{}end", "a ".repeat(BODY_CHARS_MAX / 2));
         assert_eq!(indexed(&long).len(), BODY_CHARS_MAX / 2);
-        // All different: only so many bytes of them.
+        // All words are distinct, so the limit of bytes applies.
         let wide = (0..110_000).map(|number| format!("ﷺ{number}")).collect::<Vec<_>>().join(" ");
         assert!(wide.chars().count() < BODY_CHARS_MAX);
         assert_eq!(indexed(&wide).iter().map(String::len).sum::<usize>() / 100, WORDS_BYTES_MAX / 100 - 1);
@@ -312,7 +315,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_are_safe_to_hand_to_an_engine(text in any_text()) {
+        fn words_are_safe_for_the_database_engines(text in any_text()) {
             let mut end = 0;
             each_word(&text, |word| {
                 assert!(!word.folded.is_empty() && word.folded.len() <= WORD_BYTES_MAX);
@@ -326,20 +329,20 @@ mod tests {
         }
 
         #[test]
-        fn however_it_is_encoded_it_is_the_same(text in any_text()) {
+        fn composed_and_decomposed_texts_have_the_same_words(text in any_text()) {
             let composed: String = text.nfc().collect();
             let decomposed: String = text.nfd().collect();
             prop_assert_eq!(words(&composed), words(&decomposed));
         }
 
         #[test]
-        fn shouting_is_the_same(text in "[a-zA-Zß-öø-ÿĀ-ňŊ-ſΑ-Ρα-ώА-яa-c ]*") {
+        fn case_does_not_change_the_words(text in "[a-zA-Zß-öø-ÿĀ-ňŊ-ſΑ-Ρα-ώА-яa-c ]*") {
             prop_assert_eq!(words(&text.to_uppercase()), words(&text));
             prop_assert_eq!(words(&text.to_lowercase()), words(&text));
         }
 
         #[test]
-        fn folded_words_stay(text in "[a-zA-Zß-ÿĀ-ſΑ-ώА-я0-9 ]*") {
+        fn folding_folded_words_changes_nothing(text in "[a-zA-Zß-ÿĀ-ſΑ-ώА-я0-9 ]*") {
             prop_assert_eq!(words(&words(&text).join(" ")), words(&text));
         }
     }

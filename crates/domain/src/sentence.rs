@@ -1,52 +1,52 @@
-//! Messages and hints of errors. A sentence keeps the commands and fields it names apart from its words, so that each
-//! interface writes them its own way: the command line as `trackway note show 1a2b3c4d` and `--max-items`, HTTP and MCP as
+//! Messages and hints of errors. A sentence stores the commands and fields that it names as structured parts, so that
+//! each interface can render them: the command line as `trackway note show 1a2b3c4d` and `--max-items`, HTTP and MCP as
 //! `/notes/1a2b3c4d` and `max_items`.
 
 use std::fmt;
 
-/// The commands that sentences name. [`command!`](crate::command) compiles only for these. Tests check that the command line
-/// has each of them, and that an action or a view of that name has the same fields.
-pub const COMMANDS: &[Usage] = &[
-    Usage::new("agent list", &[]),
-    Usage::new("agent set", &["handle", "capability", "max_items", "archived"]),
-    Usage::new("board list", &[]),
-    Usage::new("connect claude-code", &[]),
-    Usage::new("decision results", &[]).with_subject(),
-    Usage::new("ingest", &[]),
-    Usage::new("init", &[]),
-    Usage::new("label list", &[]),
-    Usage::new("note show", &[]).with_subject(),
-    Usage::new("open", &[]),
-    Usage::new("person list", &[]),
-    Usage::new("queue cancel", &[]),
-    Usage::new("queue complete", &[]),
-    Usage::new("queue held", &[]),
-    Usage::new("queue list", &["role"]),
-    Usage::new("queue requeue", &["id"]),
-    Usage::new("queue take", &["agent"]),
-    Usage::new("report list", &[]),
-    Usage::new("report set", &["agent", "task"]),
-    Usage::new("role list", &[]),
-    Usage::new("role set", &["name"]),
-    Usage::new("run cancel", &[]),
-    Usage::new("run start", &["agent"]),
-    Usage::new("scratchpad set", &["agent", "content"]),
-    Usage::new("studio list", &[]),
-    Usage::new("task delete", &[]),
-    Usage::new("task get", &[]),
-    Usage::new("task latest", &["variant"]),
-    Usage::new("task list", &["role"]),
-    Usage::new("task run", &["agent"]).with_subject(),
-    Usage::new("task set", &["workflow", "variant", "script", "archived"]),
-    Usage::new("tenant list", &[]),
-    Usage::new("up", &["listen"]),
-    Usage::new("workflow list", &[]),
-    Usage::new("workflow set", &["name"]),
-    Usage::new("workspace list", &[]),
+/// The commands that sentences may name. [`command!`](crate::command) compiles only for these. Tests check that the
+/// command line has each of them, and that the action or view behind it has the same fields.
+pub const COMMANDS: &[CommandUsage] = &[
+    CommandUsage::new("agent list", &[]),
+    CommandUsage::new("agent set", &["handle", "capability", "max_items", "archived"]),
+    CommandUsage::new("board list", &[]),
+    CommandUsage::new("connect claude-code", &[]),
+    CommandUsage::new("decision results", &[]).with_subject(),
+    CommandUsage::new("ingest", &[]),
+    CommandUsage::new("init", &[]),
+    CommandUsage::new("label list", &[]),
+    CommandUsage::new("note show", &[]).with_subject(),
+    CommandUsage::new("open", &[]),
+    CommandUsage::new("person list", &[]),
+    CommandUsage::new("queue cancel", &[]),
+    CommandUsage::new("queue complete", &[]),
+    CommandUsage::new("queue held", &[]),
+    CommandUsage::new("queue list", &["role"]),
+    CommandUsage::new("queue requeue", &["id"]),
+    CommandUsage::new("queue take", &["agent"]),
+    CommandUsage::new("report list", &[]),
+    CommandUsage::new("report set", &["agent", "task"]),
+    CommandUsage::new("role list", &[]),
+    CommandUsage::new("role set", &["name"]),
+    CommandUsage::new("run cancel", &[]),
+    CommandUsage::new("run start", &["agent"]),
+    CommandUsage::new("scratchpad set", &["agent", "content"]),
+    CommandUsage::new("studio list", &[]),
+    CommandUsage::new("task delete", &[]),
+    CommandUsage::new("task get", &[]),
+    CommandUsage::new("task latest", &["variant"]),
+    CommandUsage::new("task list", &["role"]),
+    CommandUsage::new("task run", &["agent"]).with_subject(),
+    CommandUsage::new("task set", &["workflow", "variant", "script", "archived"]),
+    CommandUsage::new("tenant list", &[]),
+    CommandUsage::new("up", &["listen"]),
+    CommandUsage::new("workflow list", &[]),
+    CommandUsage::new("workflow set", &["name"]),
+    CommandUsage::new("workspace list", &[]),
 ];
 
-/// The fields that sentences name on their own. [`field!`](crate::field) compiles only for these, and the same tests check
-/// them.
+/// The fields that sentences may name without a command. [`field!`](crate::field) compiles only for these, and tests
+/// check that they exist.
 pub const FIELDS: &[&str] = &[
     "batch",
     "body",
@@ -70,18 +70,18 @@ pub const FIELDS: &[&str] = &[
     "workflow",
 ];
 
-/// How a command is called.
+/// The usage of a command: its words, and its arguments that sentences may name.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Usage {
-    /// A noun and a verb, or one word.
+pub struct CommandUsage {
+    /// A noun and a verb, or a single word.
     pub words: &'static str,
-    /// Whether its first argument has no flag.
+    /// Whether the first argument of the command has no flag.
     pub has_subject: bool,
-    /// Flags, with `_` for `-`.
+    /// Names of flags, with `_` instead of `-`.
     pub flags: &'static [&'static str],
 }
 
-impl Usage {
+impl CommandUsage {
     const fn new(words: &'static str, flags: &'static [&'static str]) -> Self {
         Self { words, has_subject: false, flags }
     }
@@ -90,7 +90,7 @@ impl Usage {
         Self { has_subject: true, ..self }
     }
 
-    /// Looks a command up at compile time, for [`command!`](crate::command).
+    /// Looks up a command at compile time, for [`command!`](crate::command).
     #[doc(hidden)]
     pub const fn of(words: &str, subject: &[&str], flags: &[&str]) -> &'static Self {
         let mut index = 0;
@@ -114,18 +114,18 @@ impl Usage {
 /// A command with its arguments, made by [`command!`](crate::command).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Command {
-    pub usage: &'static Usage,
+    pub usage: &'static CommandUsage,
     pub subject: Option<String>,
-    /// Flags with their values.
+    /// Names and values of the flags.
     pub flags: Vec<(&'static str, String)>,
 }
 
-/// A field of actions and views, made by [`field!`](crate::field). On the command line it is a flag.
+/// A field of actions and views, made by [`field!`](crate::field). The command line has a flag for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Field(&'static str);
 
 impl Field {
-    /// Looks a field up at compile time, for [`field!`](crate::field).
+    /// Looks up a field at compile time, for [`field!`](crate::field).
     #[doc(hidden)]
     pub const fn of(name: &'static str) -> Self {
         assert!(has(FIELDS, name), "FIELDS lacks this field");
@@ -137,14 +137,14 @@ impl Field {
     }
 }
 
-/// Names a command, its subject in brackets, and its flags: `command!("note show", [id])`,
-/// `command!("agent set", handle = handle, max_items = "NUMBER")`.
+/// Builds a [`Command`](crate::sentence::Command) from its words, its subject in brackets, and its flags:
+/// `command!("note show", [id])`, `command!("agent set", handle = handle, max_items = "NUMBER")`.
 #[macro_export]
 macro_rules! command {
     ($words:literal $(, [$subject:expr])? $(, $flag:ident = $value:expr)* $(,)?) => {
         $crate::sentence::Command {
             usage: const {
-                $crate::sentence::Usage::of($words, &[$(stringify!($subject))?], &[$(stringify!($flag)),*])
+                $crate::sentence::CommandUsage::of($words, &[$(stringify!($subject))?], &[$(stringify!($flag)),*])
             },
             subject: $crate::command!(@subject $($subject)?),
             flags: vec![$((stringify!($flag), $value.to_string())),*],
@@ -158,7 +158,7 @@ macro_rules! command {
     };
 }
 
-/// Names a field: `field!(max_items)`.
+/// Builds a [`Field`](crate::sentence::Field): `field!(max_items)`.
 #[macro_export]
 macro_rules! field {
     ($name:ident) => {
@@ -166,7 +166,8 @@ macro_rules! field {
     };
 }
 
-/// Joins words, fields and commands: `sentence!["read it again: ", command!("note show", [id])]`.
+/// Builds a [`Sentence`](crate::Sentence) from texts, fields and commands:
+/// `sentence!["read the note: ", command!("note show", [id])]`.
 #[macro_export]
 macro_rules! sentence {
     ($($part:expr),+ $(,)?) => {
@@ -206,7 +207,7 @@ impl From<Command> for Part {
     }
 }
 
-/// A message or a hint. It displays as on the command line, for logs and stored errors too.
+/// A message or a hint. Its `Display` form is that of the command line, which logs and stored errors use too.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sentence(Vec<Part>);
 
@@ -265,7 +266,7 @@ const fn has(names: &[&str], name: &str) -> bool {
     false
 }
 
-/// `==` of texts cannot be used at compile time.
+/// Compares texts at compile time, where `==` is not available.
 const fn is_same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     if one.len() != other.len() {
@@ -284,7 +285,7 @@ const fn is_same(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn displays_as_on_the_command_line() {
+    fn sentence_is_displayed_as_on_the_command_line() {
         let hint = sentence![
             "a person can grant it: ",
             command!("agent set", handle = "ada", max_items = 3),

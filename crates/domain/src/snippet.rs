@@ -1,19 +1,19 @@
-//! The part of a body that shows why it was found.
+//! Snippets: the part of a body that shows why a search found it.
 
 use std::ops::{ControlFlow, Range};
 
 use crate::{search_query::SearchQuery, text::clean_line};
 
-/// Around what was found.
+/// The characters around each match in a snippet.
 pub const MARKS: (char, char) = ('«', '»');
-/// Characters of a snippet, but for marks and dots.
+/// Maximum number of characters of a snippet, without marks and ellipses.
 const LENGTH: usize = 160;
-/// Characters of a snippet before the first thing found.
+/// Maximum number of characters of a snippet before the first match.
 const LEAD: usize = 40;
-/// Places looked at.
+/// Maximum number of matches that are considered.
 const MATCHES_MAX: usize = 1_000;
 
-/// One line of a body with as many of the terms as fit into it, each between [`MARKS`].
+/// A line from the part of a body that has the most different terms, with each match between [`MARKS`].
 pub fn snippet(query: &SearchQuery, body: &str) -> String {
     let mut matches: Vec<(usize, Range<usize>)> = Vec::new();
     query.each_match(body, |term, span| {
@@ -23,16 +23,16 @@ pub fn snippet(query: &SearchQuery, body: &str) -> String {
     let best = best_start(&matches);
     let first = matches.get(best).map_or(0, |(_, span)| span.start);
     let start = body[..first].char_indices().rev().take(LEAD).last().map_or(first, |(at, _)| at);
-    let start = if start == 0 { 0 } else { between_words(body, start, first) };
+    let start = if start == 0 { 0 } else { word_start_between(body, start, first) };
     let end = body[start..].char_indices().nth(LENGTH).map_or(body.len(), |(length, _)| start + length);
 
     let mut line = String::new();
     let mut at = start;
-    for span in joined(&matches[best.min(matches.len())..]) {
+    for span in merge_spans(&matches[best.min(matches.len())..]) {
         if span.start >= end {
             break;
         }
-        // A phrase may begin before the part that is shown.
+        // A phrase may begin before the snippet.
         let (from, until) = (span.start.max(at), span.end.min(end));
         if from >= until {
             continue;
@@ -45,11 +45,11 @@ pub fn snippet(query: &SearchQuery, body: &str) -> String {
     }
     line.push_str(&body[at..end]);
     let line = clean_line(&line).split_whitespace().collect::<Vec<_>>().join(" ");
-    let dots = |cut: bool| if cut { "…" } else { "" };
-    format!("{}{line}{}", dots(start > 0), dots(end < body.len()))
+    let ellipsis = |is_cut: bool| if is_cut { "…" } else { "" };
+    format!("{}{line}{}", ellipsis(start > 0), ellipsis(end < body.len()))
 }
 
-/// The first match from which the most different terms are near.
+/// The index of the first match that is followed by the most different terms within a snippet.
 fn best_start(matches: &[(usize, Range<usize>)]) -> usize {
     let terms_from = |index: usize| {
         let start = matches[index].1.start;
@@ -59,12 +59,13 @@ fn best_start(matches: &[(usize, Range<usize>)]) -> usize {
         terms.dedup();
         terms.len()
     };
-    // The first of the best, so the last of them seen from the end.
+    // `max_by_key` returns the last maximum, which is the first one in reverse order.
     (0..matches.len()).rev().max_by_key(|index| terms_from(*index)).unwrap_or_default()
 }
 
-/// The beginning of a word between `start` and `first`, so that no half word is shown where there are spaces.
-fn between_words(body: &str, start: usize, first: usize) -> usize {
+/// The first beginning of a word between `start` and `first`, so that the snippet does not begin inside a word. Returns
+/// `start` if there is no space between the two.
+fn word_start_between(body: &str, start: usize, first: usize) -> usize {
     let lead = &body[start..first];
     lead.find(char::is_whitespace).map_or(start, |space| {
         let rest = &lead[space..];
@@ -72,8 +73,8 @@ fn between_words(body: &str, start: usize, first: usize) -> usize {
     })
 }
 
-/// Spans in order, those that touch made one.
-fn joined(matches: &[(usize, Range<usize>)]) -> Vec<Range<usize>> {
+/// Sorts spans, and merges those that touch or overlap.
+fn merge_spans(matches: &[(usize, Range<usize>)]) -> Vec<Range<usize>> {
     let mut spans: Vec<Range<usize>> = matches.iter().map(|(_, span)| span.clone()).collect();
     spans.sort_unstable_by_key(|span| (span.start, span.end));
     let mut joined: Vec<Range<usize>> = Vec::new();
@@ -92,28 +93,30 @@ mod tests {
 
     use super::*;
 
-    fn of(query: &str, body: &str) -> String {
+    fn snippet_of(query: &str, body: &str) -> String {
         snippet(&SearchQuery::parse(query).unwrap(), body)
     }
 
     #[test]
-    fn what_was_found_is_marked() {
-        assert_eq!(of("creme \"tea timer\"", "A Crème,\n\n a tea  timer."), "A «Crème», a «tea timer».");
-        assert_eq!(of("京都", "東京都に行く"), "東«京都»に行く");
-        assert_eq!(of("東京都", "東京都に行く"), "«東京都»に行く");
-        assert_eq!(of("min*", "in three minutes"), "in three «minutes»");
+    fn matches_are_marked() {
+        assert_eq!(snippet_of("creme \"tea timer\"", "A Crème,\n\n a tea  timer."), "A «Crème», a «tea timer».");
+        assert_eq!(snippet_of("京都", "東京都に行く"), "東«京都»に行く");
+        assert_eq!(snippet_of("東京都", "東京都に行く"), "«東京都»に行く");
+        assert_eq!(snippet_of("min*", "in three minutes"), "in three «minutes»");
         let long = format!("one {} two", "x".repeat(100));
-        assert!(of(&format!("two \"{long}\" {}", "x".repeat(100)), &long).starts_with('«'));
-        let line =
-            of("two \"one y two\"", &format!("{}one {}y{} two", "x ".repeat(40), " ".repeat(90), " ".repeat(90)));
+        assert!(snippet_of(&format!("two \"{long}\" {}", "x".repeat(100)), &long).starts_with('«'));
+        let line = snippet_of(
+            "two \"one y two\"",
+            &format!("{}one {}y{} two", "x ".repeat(40), " ".repeat(90), " ".repeat(90)),
+        );
         assert_eq!(line, "…«two»");
-        assert_eq!(of("nothing", "a body without it"), "a body without it");
+        assert_eq!(snippet_of("nothing", "a body without it"), "a body without it");
     }
 
     #[test]
-    fn the_best_part_is_shown() {
+    fn snippet_shows_the_part_with_the_most_terms() {
         let body = format!("tea {} a kettle, tea, and a timer {}", "x ".repeat(200), "y ".repeat(200));
-        let line = of("tea timer kettle", &body);
+        let line = snippet_of("tea timer kettle", &body);
         assert!(
             line.starts_with("…x x") && line.contains("a «kettle», «tea», and a «timer» y") && line.ends_with("…"),
             "{line}"
@@ -122,16 +125,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_body_has_a_snippet_of_one_line(query in "[a-c京都猫]{1,3}", body in "[a-cé京都猫 \n,]{0,400}") {
-            let line = of(&query, &body);
+        fn snippet_is_one_line_within_the_limit(query in "[a-c京都猫]{1,3}", body in "[a-cé京都猫 \n,]{0,400}") {
+            let line = snippet_of(&query, &body);
             prop_assert!(!line.contains('\n'));
             prop_assert!(line.chars().filter(|letter| !"«»…".contains(*letter)).count() <= LENGTH);
             prop_assert_eq!(line.matches('«').count(), line.matches('»').count());
-            prop_assert_eq!(line.contains('«'), SearchQuery::parse(&query).unwrap().is_in(&body));
+            prop_assert_eq!(line.contains('«'), SearchQuery::parse(&query).unwrap().matches_body(&body));
         }
 
         #[test]
-        fn any_body_at_all(query in "\\w{1,2}", body in ".{0,300}") {
+        fn any_body_has_a_snippet_without_a_panic(query in "\\w{1,2}", body in ".{0,300}") {
             if let Ok(query) = SearchQuery::parse(&query) {
                 snippet(&query, &body);
             }

@@ -1,15 +1,15 @@
-//! Reading a spawn: the role its prompt names, and the hash its prompt is known by.
+//! Facts derived from a spawn: the role, the hash of the prompt, and a placeholder for a missing call id.
 
 use sha2::{Digest, Sha256};
 
 use crate::{
+    enums::{RoleSource, SpawnRoleSource},
     text,
-    words::{RoleSource, SpawnRoleSource},
 };
 
 const TAG: &str = "[ROLE:";
 
-/// The role that a tag `[ROLE:name]` in a prompt names.
+/// The role in the first tag `[ROLE:name]` of a prompt.
 pub fn tagged_role(prompt: &str) -> Option<String> {
     prompt.match_indices(TAG).find_map(|(start, _)| {
         let (name, _) = prompt[start + TAG.len()..].split_once(']')?;
@@ -17,8 +17,8 @@ pub fn tagged_role(prompt: &str) -> Option<String> {
     })
 }
 
-/// A spawn's role: the tag in its prompt, else the name it gives the agent.
-pub fn role(prompt: &str, name: Option<&str>) -> Option<(String, SpawnRoleSource)> {
+/// The role of a spawn: the tag in its prompt, or else the name that it gives the agent.
+pub fn spawn_role(prompt: &str, name: Option<&str>) -> Option<(String, SpawnRoleSource)> {
     if let Some(role) = tagged_role(prompt) {
         return Some((role, SpawnRoleSource::PromptTag));
     }
@@ -26,7 +26,7 @@ pub fn role(prompt: &str, name: Option<&str>) -> Option<(String, SpawnRoleSource
     (!name.is_empty()).then_some((name, SpawnRoleSource::Name))
 }
 
-/// A subagent's role: its spawn's, else a tag in its own transcript, else its type.
+/// The role of a subagent: the role of its spawn, or else the tag in its own transcript, or else its type.
 pub fn subagent_role(
     matched: Option<(&str, RoleSource)>,
     tagged: Option<&str>,
@@ -46,12 +46,13 @@ pub fn prompt_hash(prompt: &str) -> String {
     hex(&Sha256::digest(prompt.as_bytes())[..8])
 }
 
-/// What stands for the id of a call where another tool kept only its line in the transcript, from 1.
-pub fn call_at_line(session: &str, line: i64) -> String {
+/// A placeholder for the id of a tool call. Records imported from claude-nagger have only the line of the call in the
+/// transcript, counted from 1.
+pub fn placeholder_call_id(session: &str, line: i64) -> String {
     format!("nagger:{session}:{line}")
 }
 
-/// Bytes as hex digits.
+/// Encodes bytes as lower-case hex digits.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
@@ -65,21 +66,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_is_the_first_tag_with_a_name() {
+    fn role_is_the_first_tag_with_a_name() {
         assert_eq!(tagged_role("do it [ROLE:coder] now [ROLE:x]").as_deref(), Some("coder"));
         assert_eq!(tagged_role("[ROLE:] [ROLE:a\nb]").as_deref(), Some("a b"));
         assert_eq!(tagged_role("[ROLE:never closed"), None);
-        assert_eq!(role("no tag", Some("helper")), Some(("helper".into(), SpawnRoleSource::Name)));
-        assert_eq!(role("no tag", Some(" ")), None);
+        assert_eq!(spawn_role("no tag", Some("helper")), Some(("helper".into(), SpawnRoleSource::Name)));
+        assert_eq!(spawn_role("no tag", Some(" ")), None);
     }
 
     #[test]
-    fn a_prompt_hash_is_the_start_of_its_sha_256() {
+    fn prompt_hash_is_the_start_of_the_sha_256() {
         assert_eq!(prompt_hash("abc"), "ba7816bf8f01cfea");
     }
 
     #[test]
-    fn a_matched_role_wins_over_a_tag_and_a_type() {
+    fn role_of_the_spawn_wins_over_tag_and_type() {
         let all = subagent_role(Some(("coder", RoleSource::TaskMatch)), Some("tag"), Some("general-purpose"));
         assert_eq!(all, Some(("coder".into(), RoleSource::TaskMatch)));
         assert_eq!(subagent_role(None, None, Some("x")), Some(("x".into(), RoleSource::SubagentType)));

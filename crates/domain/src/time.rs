@@ -1,4 +1,4 @@
-//! Points in time: UTC, to the microsecond, as PostgreSQL keeps them.
+//! Points in time: UTC, with the microsecond precision of PostgreSQL.
 
 use std::{
     fmt,
@@ -30,14 +30,14 @@ impl Time {
         (self.0 - earlier.0) / 1_000_000
     }
 
-    /// Whether a field of that name holds a time.
-    pub fn is_in(field: &str) -> bool {
-        field.ends_with("_at") || field.ends_with("_since") || FIELDS.contains(&field)
+    /// Whether a JSON field of this name holds a time.
+    pub fn is_time_field(field: &str) -> bool {
+        field.ends_with("_at") || field.ends_with("_since") || TIME_FIELDS.contains(&field)
     }
 }
 
-/// Fields that hold a time and are not called so.
-const FIELDS: &[&str] = &["deadline", "expires", "lease_expires", "not_before"];
+/// Fields that hold a time, but do not have one of the usual suffixes.
+const TIME_FIELDS: &[&str] = &["deadline", "expires", "lease_expires", "not_before"];
 
 impl From<SystemTime> for Time {
     fn from(time: SystemTime) -> Self {
@@ -50,7 +50,7 @@ impl From<SystemTime> for Time {
 }
 
 impl fmt::Display for Time {
-    /// Milliseconds where they say it all, microseconds where they are needed: nothing is rounded away.
+    /// Prints milliseconds if the time is a whole number of them, and microseconds otherwise, so that nothing is lost.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Ok(timestamp) = jiff::Timestamp::from_microsecond(self.0) else {
             return write!(formatter, "{}us", self.0);
@@ -59,27 +59,27 @@ impl fmt::Display for Time {
     }
 }
 
-/// The times that can be said, whatever their offset.
+/// The range of times that can be printed with any offset.
 const FIRST: &str = "-009999-01-02T01:59:59Z";
 const LAST: &str = "9999-12-30T22:00:00Z";
 
 impl FromStr for Time {
     type Err = Error;
 
-    /// Reads a time, or a day: its beginning, in UTC as everything is.
+    /// Parses a time, or a day, which stands for its first instant in UTC.
     fn from_str(text: &str) -> Result<Self> {
         let day = || format!("{text}T00:00:00Z").parse::<jiff::Timestamp>();
-        let read = text.parse().or_else(|error: jiff::Error| match day() {
-            Err(of_day) if !of_day.is_range() => Err(error),
+        let parsed = text.parse().or_else(|error: jiff::Error| match day() {
+            Err(day_error) if !day_error.is_range() => Err(error),
             day => day,
         });
-        read.map(|timestamp| Self(timestamp.as_microsecond())).map_err(|error| {
-            // A month too many is out of range as well, and no time at all.
+        parsed.map(|timestamp| Self(timestamp.as_microsecond())).map_err(|error| {
+            // jiff reports month 13 as "out of range" too. Only these prefixes can lead to a time that is out of range.
             if error.is_range() && ["9999-", "-", "+"].iter().any(|far| text.starts_with(far)) {
                 return Error::usage(format!("{text:?} is out of range: times are from {FIRST} to {LAST}"));
             }
             Error::usage(format!("{text:?} is not a time such as 2026-02-27 or 2026-02-27T09:30:00Z"))
-                .hint("a day, which begins at midnight in UTC; or a date, a time and an offset")
+                .hint("give a day, which stands for midnight in UTC, or a date, a time and an offset")
         })
     }
 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_told_from_what_is_out_of_range() {
+    fn error_distinguishes_invalid_times_from_times_out_of_range() {
         assert_eq!(
             "soon".parse::<Time>().unwrap_err().to_string(),
             "\"soon\" is not a time such as 2026-02-27 or 2026-02-27T09:30:00Z"
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_its_beginning() {
+    fn a_day_is_read_as_midnight_utc() {
         let time = |text: &str| text.parse::<Time>();
         assert_eq!(time("2026-02-27").unwrap(), time("2026-02-27T00:00:00Z").unwrap());
         for odd in ["2026-02-30", "2026-02", "2026-02-27T09:30", "2026-02-27 ", ""] {
@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn comes_back_unchanged(micros in -62_000_000_000_000_000i64..250_000_000_000_000_000) {
+        fn printed_time_parses_to_the_same_time(micros in -62_000_000_000_000_000i64..250_000_000_000_000_000) {
             let time = Time::from_micros(micros);
             prop_assert_eq!(time.to_string().parse::<Time>().unwrap(), time);
         }

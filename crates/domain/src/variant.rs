@@ -1,10 +1,11 @@
-//! Variants: how a task is addressed, and the rule that makes one from a command and a selector.
+//! Variants: the addresses of tasks, and the rule that derives a variant from a command and a selector.
 
 use std::{fmt, str::FromStr};
 
 use crate::{Error, Result, field, sentence};
 
-/// Segments of `[A-Za-z0-9._-]+` joined by `/`; the segment `actions` is reserved for pages.
+/// The address of a task: segments of `[A-Za-z0-9._-]+`, joined by `/`. The segment `actions` is reserved, because
+/// pages use it in their paths.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Variant(String);
 
@@ -12,15 +13,16 @@ pub struct Variant(String);
 pub const VARIANT_MAX: usize = 200;
 
 impl Variant {
-    /// The selector rule: no variant, the command itself; one without `/`, below the command; one with `/`,
-    /// as it is, and it must start with the command when one is given. Blanks around either are trimmed.
+    /// Applies the selector rule. Without a variant, the result is the command. A variant without `/` is appended to
+    /// the command. A variant with `/` is used as it is, and must start with the command, if there is one. Both texts
+    /// are trimmed first.
     pub fn select(command: Option<&str>, variant: Option<&str>) -> Result<Self> {
         let command = command.map(str::trim).filter(|command| !command.is_empty());
         let variant = variant.map(str::trim).filter(|variant| !variant.is_empty());
         match (command, variant) {
             (None, None) => {
                 let hint = sentence!["give ", field!(command), " C, ", field!(variant), " V, or both"];
-                Err(Error::usage("a command or a variant is needed").hint(hint))
+                Err(Error::usage("a command or a variant is required").hint(hint))
             }
             (Some(command), None) => command.parse(),
             (None, Some(variant)) => variant.parse(),
@@ -29,7 +31,7 @@ impl Variant {
                     variant.parse()
                 } else {
                     Err(Error::usage(format!("variant {variant:?} does not start with the command {command:?}"))
-                        .hint(format!("write {command}/..., or leave one of the two out")))
+                        .hint(format!("write {command}/..., or omit the command or the variant")))
                 }
             }
             (Some(command), Some(variant)) => format!("{command}/{variant}").parse(),
@@ -51,24 +53,24 @@ impl FromStr for Variant {
 
     fn from_str(text: &str) -> Result<Self> {
         let text = text.trim();
-        let refused = |why: String| {
+        let invalid = |why: String| {
             Err(Error::usage(format!("variant {:?}: {why}", crate::text::cut(text, 80)))
-                .hint("segments of letters, digits, '.', '_' and '-', joined by '/'"))
+                .hint("use segments of letters, digits, '.', '_' and '-', joined by '/'"))
         };
         if text.len() > VARIANT_MAX {
-            return refused(format!("{} characters, the limit is {VARIANT_MAX}", text.chars().count()));
+            return invalid(format!("{} characters, the limit is {VARIANT_MAX}", text.chars().count()));
         }
         for segment in text.split('/') {
             if segment.is_empty() {
-                return refused("a segment is empty".into());
+                return invalid("a segment is empty".into());
             }
             if segment == "actions" {
-                return refused("the segment \"actions\" is reserved".into());
+                return invalid("the segment \"actions\" is reserved".into());
             }
             if let Some(odd) =
                 segment.chars().find(|character| !character.is_ascii_alphanumeric() && !"._-".contains(*character))
             {
-                return refused(format!("{odd:?} is not allowed"));
+                return invalid(format!("{odd:?} is not allowed"));
             }
         }
         Ok(Self(text.to_owned()))
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_selector_rule() {
+    fn select_combines_command_and_variant() {
         let select = |command, variant| Variant::select(command, variant).map(|v| v.0);
         assert_eq!(select(Some("unit"), None).unwrap(), "unit");
         assert_eq!(select(Some("unit"), Some("")).unwrap(), "unit");
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_variant() {
+    fn rejects_invalid_variants() {
         for text in
             ["", "/", "a//b", "a/", "/a", "a b", "a/ b", "a/actions/b", " actions ", "ä", "a\nb", &"x".repeat(201)]
         {
@@ -129,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_accepted_is_kept_as_it_is(command in proptest::option::of(".{0,20}"), variant in proptest::option::of(".{0,20}")) {
+        fn selected_variant_is_valid_and_ends_with_the_given_one(command in proptest::option::of(".{0,20}"), variant in proptest::option::of(".{0,20}")) {
             if let Ok(selected) = Variant::select(command.as_deref(), variant.as_deref()) {
                 prop_assert_eq!(selected.as_str().parse::<Variant>().unwrap(), selected.clone());
                 if let Some(variant) = variant.as_deref().map(str::trim).filter(|variant| !variant.is_empty()) {

@@ -1,8 +1,8 @@
-//! The result of a vote: which option leads.
+//! The results of a vote: the options in the order of their votes.
 
 use crate::{Id, Time, kind::DecisionOption};
 
-/// An option with its votes counted.
+/// An option with the number of its votes.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct OptionResult {
     pub option: String,
@@ -13,8 +13,8 @@ pub struct OptionResult {
     pub created_at: Time,
 }
 
-/// Most accepted first, then most preferred, then the older option, then the smaller id.
-pub fn in_order(mut results: Vec<OptionResult>) -> Vec<OptionResult> {
+/// Sorts options: most accepted first, then most preferred, then the oldest, then the smallest id.
+pub fn rank_options(mut results: Vec<OptionResult>) -> Vec<OptionResult> {
     results.sort_by(|a, b| {
         (b.accepted, b.preferred).cmp(&(a.accepted, a.preferred)).then((a.created_at, a.id).cmp(&(b.created_at, b.id)))
     });
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ties_go_to_the_older_then_the_smaller_id() {
+    fn tied_options_are_ordered_by_age_then_by_id() {
         let option = |name: &str, accepted, preferred, created, id: u128| OptionResult {
             option: name.into(),
             accepted,
@@ -36,14 +36,14 @@ mod tests {
             id: Uuid::from_u128(id).into(),
             created_at: Time::from_micros(created),
         };
-        let ordered = in_order(vec![
+        let ranked = rank_options(vec![
             option("late", 1, 1, 9, 1),
             option("unloved", 1, 0, 1, 2),
             option("twin b", 1, 1, 5, 4),
             option("twin a", 1, 1, 5, 3),
             option("winner", 2, 0, 9, 9),
         ]);
-        let names: Vec<_> = ordered.iter().map(|result| result.option.as_str()).collect();
+        let names: Vec<_> = ranked.iter().map(|result| result.option.as_str()).collect();
         assert_eq!(names, ["winner", "twin a", "twin b", "late", "unloved"]);
     }
 }

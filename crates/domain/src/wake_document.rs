@@ -1,4 +1,5 @@
-//! The linked-task document: what an agent is told of the tasks around its task. Names and order are a contract.
+//! The linked-task document: a JSON document about the tasks linked to an agent's task. Agents rely on the names and
+//! the order of its fields, so neither may change.
 
 use std::{
     cmp::Reverse,
@@ -8,20 +9,21 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    Duration, Id, Time, Variant, kind, text,
-    words::{LinkType, Priority, TaskStatus},
+    Duration, Id, Time, Variant,
+    enums::{LinkType, Priority, TaskStatus},
+    kind, text,
 };
 
-/// Tasks around a task, one hop away.
+/// The tasks that are directly linked to a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LinkedTasks {
     /// Tasks that link to the task.
     pub linked_from: Vec<LinkedTask>,
-    /// Tasks the task links to.
+    /// Tasks that the task links to.
     pub linked_to: Vec<LinkedTask>,
 }
 
-/// A row of the document. The order of the fields is the order in the document.
+/// A row of the document. It has its fields in this order.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkedTask {
@@ -35,11 +37,11 @@ pub struct LinkedTask {
     #[serde(serialize_with = "as_clock")]
     pub time_spent: Option<Duration>,
     pub created_at: Time,
-    pub labels: Vec<LabelNamed>,
+    pub labels: Vec<LabelSummary>,
     pub language_code: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub relations: Vec<&'static str>,
-    /// The version that the link names, if it is an older one.
+    /// The version that the link names, if it is not the current version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub linked_as: Option<LinkedAs>,
     #[serde(flatten)]
@@ -53,9 +55,9 @@ pub struct LinkedAs {
     pub variant: Variant,
 }
 
-/// A label: its key, and what it is called.
+/// A label: its key as `id`, and its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LabelNamed {
+pub struct LabelSummary {
     pub id: String,
     pub name: String,
 }
@@ -73,25 +75,25 @@ pub struct LinkedReport {
     pub created_at: Time,
 }
 
-/// How much of the document goes into a wake context.
+/// Limits for the document.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub rows: usize,
-    /// Characters of reports.
+    /// Maximum number of characters of all reports together.
     pub characters: usize,
 }
 
-/// What a wake context holds of the document.
+/// The limits for the document in a wake context.
 pub const WAKE_LIMITS: Limits = Limits { rows: 200, characters: 60_000 };
 
-/// What was left out to stay within the limits.
+/// The content that was omitted to stay within the limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Rows that were kept, of how many.
+pub struct Omissions {
+    /// The number of rows in the document, and the number of all rows.
     pub rows: Option<(usize, usize)>,
-    /// Reports that were kept, the last of them perhaps in part, of how many.
+    /// The number of reports in the document, including a shortened one, and the number of all reports.
     pub reports: Option<(usize, usize)>,
-    /// The report that was kept in part: characters kept, of how many.
+    /// The shortened report: its task, its characters in the document, and all its characters.
     pub shortened: Option<(Id<kind::Task>, usize, usize)>,
 }
 
@@ -100,7 +102,7 @@ impl LinkedTasks {
         self.linked_from.is_empty() && self.linked_to.is_empty()
     }
 
-    /// Every row, of both lists.
+    /// The rows of both lists.
     pub fn rows(&self) -> impl Iterator<Item = &LinkedTask> {
         self.linked_from.iter().chain(&self.linked_to)
     }
@@ -109,14 +111,14 @@ impl LinkedTasks {
         self.linked_from.iter_mut().chain(&mut self.linked_to)
     }
 
-    /// Brings both lists into their order: oldest first, then by id.
+    /// Sorts both lists by creation time, then by id.
     pub fn sort(&mut self) {
         for list in [&mut self.linked_from, &mut self.linked_to] {
             list.sort_by_key(|row| (row.created_at, row.id.uuid()));
         }
     }
 
-    /// The document: JSON with an indent of four spaces, or `{}` when there is nothing to tell.
+    /// The document as JSON with an indent of four spaces, or `{}` if there are no linked tasks.
     pub fn document(&self) -> String {
         if self.is_empty() {
             return "{}".to_owned();
@@ -130,11 +132,11 @@ impl LinkedTasks {
         }
     }
 
-    /// The newest tasks and the newest reports that fit, and what does not.
-    pub fn within(mut self, limits: Limits) -> (Self, LeftOut) {
-        let mut left_out = LeftOut::default();
-        let of = self.rows().count();
-        if of > limits.rows {
+    /// Keeps the newest tasks and the newest reports that fit into the limits, and returns what it omitted.
+    pub fn limited_to(mut self, limits: Limits) -> (Self, Omissions) {
+        let mut omissions = Omissions::default();
+        let row_count = self.rows().count();
+        if row_count > limits.rows {
             let key = |row: &LinkedTask, incoming: bool| (row.created_at, row.id.uuid(), incoming);
             let incoming = self.linked_from.iter().map(|row| key(row, true));
             let mut newest: Vec<_> = incoming.chain(self.linked_to.iter().map(|row| key(row, false))).collect();
@@ -142,36 +144,36 @@ impl LinkedTasks {
             let kept: HashSet<_> = newest.into_iter().take(limits.rows).collect();
             self.linked_from.retain(|row| kept.contains(&key(row, true)));
             self.linked_to.retain(|row| kept.contains(&key(row, false)));
-            left_out.rows = Some((limits.rows, of));
+            omissions.rows = Some((limits.rows, row_count));
         }
         let mut reports: HashMap<Id<kind::Task>, (Time, usize)> = HashMap::new();
-        let mut times: HashMap<Id<kind::Task>, usize> = HashMap::new();
+        let mut occurrences: HashMap<Id<kind::Task>, usize> = HashMap::new();
         for row in self.rows() {
             if let Some(report) = &row.report {
                 reports.insert(row.id, (report.created_at, report.content.chars().count()));
-                *times.entry(row.id).or_default() += 1;
+                *occurrences.entry(row.id).or_default() += 1;
             }
         }
         let mut newest: Vec<_> = reports.into_iter().map(|(task, (at, length))| (at, task, length)).collect();
         newest.sort_unstable_by_key(|(at, task, _)| Reverse((*at, task.uuid())));
-        let (mut room, mut kept) = (limits.characters, HashMap::new());
+        let (mut budget, mut kept) = (limits.characters, HashMap::new());
         for (_, task, length) in &newest {
-            // In both lists it is told twice.
-            let share = room / times.get(task).copied().unwrap_or(1).max(1);
+            // The report of a task in both lists appears twice.
+            let share = budget / occurrences.get(task).copied().unwrap_or(1).max(1);
             if *length > share {
                 if share > 0 {
                     kept.insert(*task, share);
-                    left_out.shortened = Some((*task, share, *length));
+                    omissions.shortened = Some((*task, share, *length));
                 }
                 break;
             }
-            room -= *length * times.get(task).copied().unwrap_or(1);
+            budget -= *length * occurrences.get(task).copied().unwrap_or(1);
             kept.insert(*task, *length);
         }
         if kept.len() < newest.len() {
-            left_out.reports = Some((kept.len(), newest.len()));
+            omissions.reports = Some((kept.len(), newest.len()));
         }
-        if kept.len() < newest.len() || left_out.shortened.is_some() {
+        if kept.len() < newest.len() || omissions.shortened.is_some() {
             for row in self.rows_mut() {
                 match (kept.get(&row.id), &mut row.report) {
                     (Some(length), Some(report)) => report.content = text::cut(&report.content, *length),
@@ -179,23 +181,23 @@ impl LinkedTasks {
                 }
             }
         }
-        (self, left_out)
+        (self, omissions)
     }
 }
 
-/// How a link is read from the task itself.
-pub fn relation(link: LinkType, outgoing: bool) -> &'static str {
-    if outgoing { link.word() } else { link.inverse() }
+/// The name of a link, read from the task at its start (`outgoing`) or from the task at its end.
+pub fn relation_name(link: LinkType, outgoing: bool) -> &'static str {
+    if outgoing { link.as_str() } else { link.inverse() }
 }
 
-/// Hours and minutes, rounded down. Hours may pass 24.
-#[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
+/// Serializes a duration as hours and minutes, rounded down. The hours may exceed 24.
+#[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn as_clock<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     let seconds = duration.map_or(0, Duration::seconds).max(0);
     serializer.serialize_str(&format!("{:02}:{:02}", seconds / 3_600, seconds / 60 % 60))
 }
 
-/// How long at least one of these went on. What overlaps counts once.
+/// The total duration that is covered by at least one of these intervals.
 pub fn time_spent(mut intervals: Vec<(Time, Time)>) -> Duration {
     intervals.sort_unstable();
     let (mut micros, mut reached) = (0_i64, Time::from_micros(i64::MIN));
@@ -231,7 +233,7 @@ mod tests {
             estimate: Some(Duration::from_seconds(40 * 3_600)),
             time_spent: Some(Duration::from_seconds(3_659)),
             created_at: at(created),
-            labels: vec![LabelNamed { id: "ui".to_owned(), name: "Interface".to_owned() }],
+            labels: vec![LabelSummary { id: "ui".to_owned(), name: "Interface".to_owned() }],
             language_code: None,
             relations: vec!["blocks"],
             linked_as: None,
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_is_exactly_this() {
+    fn document_has_exactly_the_specified_form() {
         assert_eq!(LinkedTasks::default().document(), "{}");
         let bare = LinkedTask {
             estimate: None,
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_rows_and_reports_are_kept() {
+    fn newest_rows_and_reports_stay_within_the_limits() {
         let long = "x".repeat(50);
         let mut tasks = LinkedTasks::default();
         for number in 0..10_u8 {
@@ -325,23 +327,23 @@ mod tests {
             if number % 2 == 0 { tasks.linked_from.push(row) } else { tasks.linked_to.push(row) }
         }
         let limits = Limits { rows: 4, characters: 120 };
-        let (kept, left_out) = tasks.clone().within(limits);
+        let (kept, omissions) = tasks.clone().limited_to(limits);
         let ids = |list: &[LinkedTask]| list.iter().map(|row| row.id.uuid().as_u128()).collect::<Vec<_>>();
         assert_eq!((ids(&kept.linked_from), ids(&kept.linked_to)), (vec![6, 8], vec![7, 9]));
-        assert_eq!(left_out.rows, Some((4, 10)));
-        assert_eq!(left_out.reports, Some((3, 4)));
-        assert_eq!(left_out.shortened, Some((Uuid::from_u128(7).into(), 20, 50)));
+        assert_eq!(omissions.rows, Some((4, 10)));
+        assert_eq!(omissions.reports, Some((3, 4)));
+        assert_eq!(omissions.shortened, Some((Uuid::from_u128(7).into(), 20, 50)));
         let lengths: Vec<_> =
             kept.rows().map(|row| row.report.as_ref().map(|report| report.content.chars().count())).collect();
-        // The shortened one ends with an ellipsis.
+        // The shortened report ends with an ellipsis.
         assert_eq!(lengths, [None, Some(50), Some(21), Some(50)]);
         let whole = Limits { rows: 10, characters: 500 };
-        assert_eq!(tasks.clone().within(whole), (tasks, LeftOut::default()));
+        assert_eq!(tasks.clone().limited_to(whole), (tasks, Omissions::default()));
     }
 
     proptest! {
         #[test]
-        fn any_report_comes_back_unchanged(content in ".*", title in ".*", rows in 1_u8..5) {
+        fn texts_in_the_document_are_unchanged(content in ".*", title in ".*", rows in 1_u8..5) {
             let list: Vec<_> = (0..rows)
                 .map(|number| LinkedTask { title: title.clone(), ..row(number.into(), 0, Some(&content)) })
                 .collect();
@@ -362,19 +364,19 @@ mod tests {
         }
 
         #[test]
-        fn limits_are_kept(lengths in prop::collection::vec(0_usize..40, 0..30), rows in 1_usize..20, characters in 0_usize..200) {
+        fn limited_document_respects_the_limits(lengths in prop::collection::vec(0_usize..40, 0..30), rows in 1_usize..20, characters in 0_usize..200) {
             let mut tasks = LinkedTasks::default();
             for (number, length) in lengths.iter().enumerate() {
                 let (number, content) = (u32::try_from(number).unwrap(), "é".repeat(*length));
                 let row = row(number.into(), number.into(), Some(&content));
-                // Some are in both lists, with the same report.
+                // Some tasks are in both lists, with the same report.
                 if number % 3 != 1 { tasks.linked_from.push(row.clone()) }
                 if number % 3 != 2 { tasks.linked_to.push(row) }
             }
-            let (kept, _) = tasks.within(Limits { rows, characters });
+            let (kept, _) = tasks.limited_to(Limits { rows, characters });
             prop_assert!(kept.rows().count() <= rows);
-            let told: usize = kept.rows().filter_map(|row| row.report.as_ref()).map(|report| report.content.chars().filter(|c| *c != '…').count()).sum();
-            prop_assert!(told <= characters);
+            let characters_kept: usize = kept.rows().filter_map(|row| row.report.as_ref()).map(|report| report.content.chars().filter(|c| *c != '…').count()).sum();
+            prop_assert!(characters_kept <= characters);
         }
     }
 }

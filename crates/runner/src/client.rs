@@ -1,50 +1,49 @@
-//! The executor for agents that a client drives: the installed client, started in the directory of the workspace.
+//! Executes items of client-driven agents: starts the installed client in the directory of the workspace.
 //!
-//! It is started as a script is, so that it ends as one does.
+//! The client runs like a script, so that timeouts, cancellation and clean-up work the same way.
 
 use trackway_actions::run::RecordUsage;
 use trackway_capture::{
     client::{Client, Clients},
-    launch::{Launcher, Report, Start},
+    launch::{ClientReport, LaunchScript, Launcher},
 };
 use trackway_domain::{Id, kind, text};
 use trackway_views::assignment::Assignment;
 
-use crate::executor::Ended;
+use crate::executor::ExecutionEnd;
 
-/// A client that can drive agents.
+/// A client that a worker can start.
 #[derive(Debug, Clone)]
-pub struct Startable {
+pub struct LaunchableClient {
     pub client: &'static dyn Client,
-    /// Why it cannot be started here.
-    pub missing: Option<String>,
+    /// Why the client cannot be started here, if it cannot.
+    pub unavailable_reason: Option<String>,
 }
 
-/// The clients that can be started for a task, and why some cannot be here.
-pub fn startable(clients: Clients) -> Vec<Startable> {
-    let startable = |client: &&'static dyn Client| {
+pub fn launchable_clients(clients: Clients) -> Vec<LaunchableClient> {
+    let launchable = |client: &&'static dyn Client| {
         let launcher = client.launcher()?;
-        Some(Startable { client: *client, missing: launcher.missing() })
+        Some(LaunchableClient { client: *client, unavailable_reason: launcher.unavailable_reason() })
     };
-    clients.0.iter().filter_map(startable).collect()
+    clients.0.iter().filter_map(launchable).collect()
 }
 
-/// The client of a name and how it is started, else why it cannot be.
+/// Finds a client by name, or the reason why it cannot be started.
 pub(crate) fn find<'a>(
-    clients: &'a [Startable],
+    clients: &'a [LaunchableClient],
     name: &str,
 ) -> Result<(&'static dyn Client, &'static dyn Launcher), &'a str> {
-    let known = clients.iter().find(|startable| startable.client.name() == name);
-    let startable = known.ok_or("this program cannot start the client that drives it")?;
-    match (&startable.missing, startable.client.launcher()) {
-        (None, Some(launcher)) => Ok((startable.client, launcher)),
+    let known = clients.iter().find(|known| known.client.name() == name);
+    let launchable = known.ok_or("this version of Trackway cannot start its client")?;
+    match (&launchable.unavailable_reason, launchable.client.launcher()) {
+        (None, Some(launcher)) => Ok((launchable.client, launcher)),
         (Some(missing), _) => Err(missing),
-        (None, None) => Err("this program cannot start the client that drives it"),
+        (None, None) => Err("this version of Trackway cannot start its client"),
     }
 }
 
-/// The same assignment as a script that starts the client.
-pub(crate) fn as_script(assignment: &Assignment, start: &Start) -> Assignment {
+/// An assignment whose script starts the client.
+pub(crate) fn as_script(assignment: &Assignment, start: &LaunchScript) -> Assignment {
     Assignment {
         script: Some(start.script.to_owned()),
         shell: Some(start.shell.to_owned()),
@@ -53,8 +52,8 @@ pub(crate) fn as_script(assignment: &Assignment, start: &Start) -> Assignment {
     }
 }
 
-/// What a session cost, for each model it used. Its tokens are counted call by call, from its transcript.
-pub(crate) fn costs(run: Id<kind::Run>, report: Option<&Report>, model: Option<&str>) -> Vec<RecordUsage> {
+/// Records the cost of a session for each model. Its tokens are not included: they are read from the transcript.
+pub(crate) fn cost_actions(run: Id<kind::Run>, report: Option<&ClientReport>, model: Option<&str>) -> Vec<RecordUsage> {
     let Some(report) = report else { return Vec::new() };
     let session = report.session.as_deref().unwrap_or_default();
     let line = |text: &str| text::cut(&text::clean_line(text), text::LINE_MAX - 1);
@@ -74,19 +73,23 @@ pub(crate) fn costs(run: Id<kind::Run>, report: Option<&Report>, model: Option<&
     report.costs.iter().map(row).collect()
 }
 
-/// How the client reports that it ended. `name` is what people call it.
-pub(crate) fn ended(ended: Ended, report: Option<&Report>, name: &str) -> Ended {
+/// Takes how the run ended from the client's report. `name` is the client's display name.
+pub(crate) fn end_from_report(end: ExecutionEnd, report: Option<&ClientReport>, name: &str) -> ExecutionEnd {
     let Some(report) = report else {
-        return match ended {
-            Ended::Completed { .. } => Ended::Failed { error: format!("{name} gave no result") },
+        return match end {
+            ExecutionEnd::Completed { .. } => ExecutionEnd::Failed { error: format!("{name} gave no result") },
             other => other,
         };
     };
-    match ended {
-        Ended::Completed { .. } | Ended::Failed { .. } if report.failed || matches!(ended, Ended::Failed { .. }) => {
-            Ended::Failed { error: report.why.clone().unwrap_or_else(|| format!("{name} failed")) }
+    match end {
+        ExecutionEnd::Completed { .. } | ExecutionEnd::Failed { .. }
+            if report.failed || matches!(end, ExecutionEnd::Failed { .. }) =>
+        {
+            ExecutionEnd::Failed { error: report.failure_reason.clone().unwrap_or_else(|| format!("{name} failed")) }
         }
-        Ended::Completed { .. } => Ended::Completed { message: report.message.clone(), result: report.result.clone() },
+        ExecutionEnd::Completed { .. } => {
+            ExecutionEnd::Completed { message: report.message.clone(), result: report.result.clone() }
+        }
         other => other,
     }
 }
@@ -98,36 +101,42 @@ mod tests {
 
     use super::*;
 
-    fn completed() -> Ended {
-        Ended::Completed { message: Some("{".into()), result: json!({ "exit_code": 0 }) }
+    fn completed() -> ExecutionEnd {
+        ExecutionEnd::Completed { message: Some("{".into()), result: json!({ "exit_code": 0 }) }
     }
 
-    fn report() -> Report {
+    fn report() -> ClientReport {
         let result = json!({ "session_id": "s", "turns": 2, "cost": 0.5 });
         let message = Some("Done.".to_owned());
-        Report { session: Some("s".into()), why: message.clone(), message, result, ..Report::default() }
+        ClientReport {
+            session: Some("s".into()),
+            failure_reason: message.clone(),
+            message,
+            result,
+            ..ClientReport::default()
+        }
     }
 
     #[test]
-    fn the_report_says_how_it_ended() {
-        let ended = |before: Ended, report: Option<&Report>| ended(before, report, "The client");
+    fn report_decides_how_the_run_ended() {
+        let end = |before: ExecutionEnd, report: Option<&ClientReport>| end_from_report(before, report, "The client");
         let result = json!({ "session_id": "s", "turns": 2, "cost": 0.5 });
-        let good = Ended::Completed { message: Some("Done.".into()), result };
-        assert_eq!(ended(completed(), Some(&report())), good);
-        let bad = Report { failed: true, why: Some("No credit.".into()), ..report() };
-        assert_eq!(ended(completed(), Some(&bad)), Ended::Failed { error: "No credit.".into() });
-        assert_eq!(ended(completed(), None), Ended::Failed { error: "The client gave no result".into() });
-        assert_eq!(ended(Ended::Lost, Some(&report())), Ended::Lost);
-        let failed = Ended::Failed { error: "exit code 1".into() };
-        assert_eq!(ended(failed.clone(), None), failed);
-        assert_eq!(ended(failed, Some(&report())), Ended::Failed { error: "Done.".into() });
+        let good = ExecutionEnd::Completed { message: Some("Done.".into()), result };
+        assert_eq!(end(completed(), Some(&report())), good);
+        let bad = ClientReport { failed: true, failure_reason: Some("No credit.".into()), ..report() };
+        assert_eq!(end(completed(), Some(&bad)), ExecutionEnd::Failed { error: "No credit.".into() });
+        assert_eq!(end(completed(), None), ExecutionEnd::Failed { error: "The client gave no result".into() });
+        assert_eq!(end(ExecutionEnd::Lost, Some(&report())), ExecutionEnd::Lost);
+        let failed = ExecutionEnd::Failed { error: "exit code 1".into() };
+        assert_eq!(end(failed.clone(), None), failed);
+        assert_eq!(end(failed, Some(&report())), ExecutionEnd::Failed { error: "Done.".into() });
     }
 
     #[test]
-    fn costs_are_of_the_models_that_are_named_or_else_of_the_agents() {
+    fn costs_without_a_model_count_for_the_agents_model() {
         let cost = |of_models: Vec<(Option<String>, f64)>| -> Vec<(Option<String>, Option<f64>)> {
-            let report = Report { costs: of_models, ..report() };
-            let rows = costs(Id::new(Time::from_micros(0)), Some(&report), Some("m-1"));
+            let report = ClientReport { costs: of_models, ..report() };
+            let rows = cost_actions(Id::new(Time::from_micros(0)), Some(&report), Some("m-1"));
             rows.into_iter().map(|usage| (usage.model, usage.cost)).collect()
         };
         let of_models = vec![(Some("opus".to_owned()), 0.5), (Some("haiku".to_owned()), 0.25)];

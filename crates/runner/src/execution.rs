@@ -1,4 +1,4 @@
-//! One item on its way from taken to ended: by a script, or by a model.
+//! Executes one taken queue item, by a script, a model or a client, and records how its run ended.
 
 use std::{
     ffi::OsString,
@@ -12,121 +12,122 @@ use trackway_actions::{
     Action, Context, Core, Credential, Result,
     context::Secret,
     message::SendMessage,
-    queue::{FailItem, ReleaseItem, Taken},
-    run::{CancelRun, CloseRun, Closing, EndRun, LastStep, RecordStep, RevokeRunToken, WakeRun},
+    queue::{FailItem, ReleaseItem, TakenItem},
+    run::{CancelRun, CloseRun, EndOfRunOutcome, EndRun, LastStep, RecordStep, RevokeRunToken, WakeRun},
 };
 use trackway_domain::{
-    Error as Rule, ErrorKind, Ref, closing, text,
-    words::{Driver, MessageStatus, RunStatus, StepType},
+    Error as Rule, ErrorKind, Ref, closing,
+    enums::{Driver, MessageStatus, RunStatus, StepType},
+    text,
 };
 use trackway_store::Reader;
-use trackway_views::assignment::{self, Acting, Assignment};
+use trackway_views::assignment::{self, ActingAgent, Assignment};
 
 use crate::{
-    agent::{CLOSING, Finished, Job, Last, Means, has_spent_enough, scratchpad_of},
+    agent::{AgentBackend, AgentRun, CLOSING_TIMEOUT, ClosingCall, FinishedRun, scratchpad_of, spend_limit_reached},
     client,
-    executor::{Ended, Reins, Wish},
-    insist::insist,
+    executor::{ExecutionEnd, JobControl, JobRequest},
+    retry::retry,
     shell,
-    worker::{Event, Outcome, Settings, Watch},
+    worker::{EventHandler, JobOutcome, Settings, WorkerEvent},
 };
 
-/// Where programs are when nobody says.
-const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// How often an agent is asked to close when other runs of it write its scratchpad meanwhile.
-const ASKED_MAX: usize = 3;
+/// Used when PATH is not set.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Closing calls for one run. The call is repeated when another run of the agent changed the scratchpad in between.
+const CLOSING_CALLS_MAX: usize = 3;
 
-/// One item on its way from taken to ended.
 pub(crate) struct Execution<'a> {
     pub core: &'a Core,
     pub context: &'a Context,
     pub settings: &'a Settings,
-    pub watch: Watch<'a>,
-    pub taken: Taken,
-    pub reins: Arc<Reins>,
+    pub on_event: EventHandler<'a>,
+    pub taken: TakenItem,
+    pub control: Arc<JobControl>,
 }
 
-/// A run that is over, and who is to be asked about it.
-struct Over {
-    ended: Ended,
-    agent: Option<Asked>,
+struct ExecutedRun {
+    end: ExecutionEnd,
+    /// Set for runs of a model.
+    agent: Option<ClosingContext>,
 }
 
-struct Asked {
+/// The input of the closing call.
+struct ClosingContext {
     assignment: Assignment,
-    acting: Acting,
-    means: Means,
+    acting: ActingAgent,
+    backend: AgentBackend,
     context: Context,
-    finished: Finished,
+    finished: FinishedRun,
 }
 
-impl From<Ended> for Over {
-    fn from(ended: Ended) -> Self {
-        Self { ended, agent: None }
+impl From<ExecutionEnd> for ExecutedRun {
+    fn from(end: ExecutionEnd) -> Self {
+        Self { end, agent: None }
     }
 }
 
 impl Execution<'_> {
-    pub(crate) fn execute(&self) -> Outcome {
-        let begun = Instant::now();
-        // Nothing that a task or a model does may take the worker down.
-        let over = catch_unwind(AssertUnwindSafe(|| self.run())).unwrap_or_else(|_| {
-            Ok(Ended::Exception { error: "executing it failed in a way that should not be".to_owned() }.into())
+    pub(crate) fn execute(&self) -> JobOutcome {
+        let start = Instant::now();
+        // A panic in one job must not end the worker.
+        let executed = catch_unwind(AssertUnwindSafe(|| self.run())).unwrap_or_else(|_| {
+            Ok(ExecutionEnd::Exception { error: "internal error: executing the item panicked".to_owned() }.into())
         });
-        let over = over.unwrap_or_else(|error| Ended::Exception { error: error.to_string() }.into());
-        let ended = catch_unwind(AssertUnwindSafe(|| match &over.agent {
-            Some(agent) => self.close(&over.ended, agent),
-            None => self.end(&over.ended),
+        let executed = executed.unwrap_or_else(|error| ExecutionEnd::Exception { error: error.to_string() }.into());
+        let end = catch_unwind(AssertUnwindSafe(|| match &executed.agent {
+            Some(agent) => self.close(&executed.end, agent),
+            None => self.record_end(&executed.end),
         }));
-        let outcome = ended.unwrap_or(Ok(Outcome::Lost)).unwrap_or(Outcome::Lost);
-        if outcome == Outcome::Lost {
-            self.cancel_if_wanted();
+        let outcome = end.unwrap_or(Ok(JobOutcome::Lost)).unwrap_or(JobOutcome::Lost);
+        if outcome == JobOutcome::Lost {
+            self.cancel_if_requested();
         }
-        // Told once it is written: one that was lost or cancelled meanwhile did not end as it thinks.
-        let ended = match outcome {
-            Outcome::Lost => &Ended::Lost,
-            Outcome::Cancelled => &Ended::Cancelled,
-            _ => &over.ended,
+        // Report the end that was recorded: the item may have been lost or cancelled in the meantime.
+        let end = match outcome {
+            JobOutcome::Lost => &ExecutionEnd::Lost,
+            JobOutcome::Cancelled => &ExecutionEnd::Cancelled,
+            _ => &executed.end,
         };
-        (self.watch)(&Event::Ended { taken: &self.taken, ended, took: begun.elapsed() });
+        (self.on_event)(&WorkerEvent::Finished { taken: &self.taken, end, duration: start.elapsed() });
         outcome
     }
 
-    /// Ends a run that was cancelled before it could be begun: its token opened nothing any more, and nobody else ends it.
-    fn cancel_if_wanted(&self) {
+    /// Ends a run that was cancelled before its execution began. Its token was revoked, so no other code ends the run.
+    fn cancel_if_requested(&self) {
         let run = self.taken.run_id;
-        let stopped = self.core.read(self.context, |reader| Ok(assignment::stopped(reader, &[run])?));
+        let stopped = self.core.read(self.context, |reader| Ok(assignment::runs_to_stop(reader, &[run])?));
         if stopped.is_ok_and(|stopped| stopped.iter().any(|(_, has_ended)| !has_ended)) {
             let _ = self.core.execute(self.context, &CancelRun { run: run.into(), now: true });
         }
     }
 
-    fn run(&self) -> Result<Over> {
+    fn run(&self) -> Result<ExecutedRun> {
         let run = self.taken.run_id;
         let assignment = self
             .read(|reader| Ok(assignment::of_run(reader, run)?))?
-            .ok_or_else(|| Rule::not_found("the task of the run is gone"))?;
-        let context = self.insist(|| self.core.enter(&self.credential()))?;
+            .ok_or_else(|| Rule::not_found("the task of the run no longer exists"))?;
+        let context = self.retry(|| self.core.authenticate(&self.credential()))?;
         match assignment.runner.driver() {
-            Driver::Script => Ok(self.by_script(&context, &assignment).into()),
-            Driver::Model => self.by_model(context, assignment),
-            Driver::Outside => {
+            Driver::Script => Ok(self.run_by_script(&context, &assignment).into()),
+            Driver::Model => self.run_by_model(context, assignment),
+            Driver::External => {
                 let error =
-                    "its agent is driven from outside; it takes its items itself: trackway queue take".to_owned();
+                    "a worker cannot run an external agent; it takes its own items: trackway queue take".to_owned();
                 self.step(&context, StepType::Error, &error);
-                Ok(Ended::Unready { error }.into())
+                Ok(ExecutionEnd::Unavailable { error }.into())
             }
-            Driver::Client(name) => self.by_client(name, &context, &assignment).map(Over::from),
+            Driver::Client(name) => self.run_by_client(name, &context, &assignment).map(ExecutedRun::from),
         }
     }
 
-    fn by_script(&self, context: &Context, assignment: &Assignment) -> Ended {
-        let (ended, output) = self.run_script(context, assignment, self.environment(assignment));
-        self.send(context, assignment, &ended, output);
-        if let Some(last) = last_step(&ended) {
+    fn run_by_script(&self, context: &Context, assignment: &Assignment) -> ExecutionEnd {
+        let (end, output) = self.run_script(context, assignment, self.environment(assignment));
+        self.send(context, assignment, &end, output);
+        if let Some(last) = last_step(&end) {
             self.step(context, last.step_type, &last.detail);
         }
-        ended
+        end
     }
 
     fn run_script(
@@ -134,8 +135,8 @@ impl Execution<'_> {
         context: &Context,
         assignment: &Assignment,
         environment: Vec<(&'static str, OsString)>,
-    ) -> (Ended, String) {
-        let start = shell::Start {
+    ) -> (ExecutionEnd, String) {
+        let start = shell::ScriptStart {
             assignment,
             program: &self.settings.program,
             run: self.taken.run_id.to_string(),
@@ -143,105 +144,105 @@ impl Execution<'_> {
             timeout: self.settings.timeout,
         };
         let mut write = |output: &str| {
-            (self.watch)(&Event::Said { taken: &self.taken, output });
+            (self.on_event)(&WorkerEvent::Output { taken: &self.taken, output });
             self.step(context, StepType::Shell, output);
         };
-        shell::run(&start, &self.reins, &mut write)
+        shell::run(&start, &self.control, &mut write)
     }
 
-    fn by_client(&self, name: &str, context: &Context, assignment: &Assignment) -> Result<Ended> {
+    fn run_by_client(&self, name: &str, context: &Context, assignment: &Assignment) -> Result<ExecutionEnd> {
         let acting = self.acting()?;
         let (client, launcher) = match client::find(&self.settings.clients, name) {
             Ok(found) => found,
-            Err(error) => return Ok(self.unready(context, error)),
+            Err(error) => return Ok(self.unavailable(context, error)),
         };
-        if let Some(ended) = self.has_spent_enough(context, &acting)? {
-            if let Some(last) = last_step(&ended) {
+        if let Some(end) = self.spend_limit_reached(context, &acting)? {
+            if let Some(last) = last_step(&end) {
                 self.step(context, last.step_type, &last.detail);
             }
-            return Ok(ended);
+            return Ok(end);
         }
-        let told = self.wake(context);
-        let start = launcher.start(&told, acting.model.as_deref());
+        let wake_prompt = self.wake(context);
+        let start = launcher.launch_script(&wake_prompt, acting.model.as_deref());
         let script = client::as_script(assignment, &start);
         let mut environment = self.environment(assignment);
         environment.extend(start.environment);
-        let (ended, output) = self.run_script(context, &script, environment);
-        let report = launcher.report(&output);
-        for usage in client::costs(self.taken.run_id, report.as_ref(), acting.model.as_deref()) {
-            // A run that was lost has nothing more to say, not even what it cost.
-            let _ = self.insist(|| self.core.execute(context, &usage));
+        let (end, output) = self.run_script(context, &script, environment);
+        let report = launcher.parse_report(&output);
+        for usage in client::cost_actions(self.taken.run_id, report.as_ref(), acting.model.as_deref()) {
+            // Fails when the run was lost: its token no longer works.
+            let _ = self.retry(|| self.core.execute(context, &usage));
         }
-        let ended = client::ended(ended, report.as_ref(), client.display_name());
-        if let (Ended::Completed { message: Some(message), .. }, Some(_)) = (&ended, assignment.message_id) {
-            self.send(context, assignment, &ended, message.clone());
+        let end = client::end_from_report(end, report.as_ref(), client.display_name());
+        if let (ExecutionEnd::Completed { message: Some(message), .. }, Some(_)) = (&end, assignment.message_id) {
+            self.send(context, assignment, &end, message.clone());
         }
-        if let Some(last) = last_step(&ended) {
+        if let Some(last) = last_step(&end) {
             self.step(context, last.step_type, &last.detail);
         }
         let run = self.taken.run_id;
-        let remembered = self.read(|reader| Ok(assignment::was_asked(reader, run)?))?;
-        if acting.end_of_run && !remembered && matches!(ended, Ended::Completed { .. }) {
-            let why =
-                format!("{} did not say what it learned; do its hooks fire? trackway doctor", client.display_name());
+        let was_asked = self.read(|reader| Ok(assignment::has_closing_answer(reader, run)?))?;
+        if acting.end_of_run && !was_asked && matches!(end, ExecutionEnd::Completed { .. }) {
+            let name = client.display_name();
+            let why = format!("{name} did not answer the end-of-run prompt; to check its hooks: trackway doctor");
             self.step(context, StepType::ScratchpadUpdateFailed, &why);
         }
-        Ok(ended)
+        Ok(end)
     }
 
-    /// There is nothing to do it with here: it goes back, and the run says why.
-    fn unready(&self, context: &Context, why: &str) -> Ended {
+    /// Records why the agent cannot run here. The item is released.
+    fn unavailable(&self, context: &Context, why: &str) -> ExecutionEnd {
         self.step(context, StepType::Error, why);
-        Ended::Unready { error: why.to_owned() }
+        ExecutionEnd::Unavailable { error: why.to_owned() }
     }
 
-    fn has_spent_enough(&self, context: &Context, acting: &Acting) -> Result<Option<Ended>> {
-        self.insist(|| has_spent_enough(self.core, context, acting))
+    fn spend_limit_reached(&self, context: &Context, acting: &ActingAgent) -> Result<Option<ExecutionEnd>> {
+        self.retry(|| spend_limit_reached(self.core, context, acting))
     }
 
-    fn acting(&self) -> Result<Acting> {
+    fn acting(&self) -> Result<ActingAgent> {
         let run = self.taken.run_id;
-        let acting = self.read(|reader| Ok(assignment::acting(reader, run)?))?;
-        Ok(acting.ok_or_else(|| Rule::not_found("the agent of the run is gone"))?)
+        let acting = self.read(|reader| Ok(assignment::acting_agent(reader, run)?))?;
+        Ok(acting.ok_or_else(|| Rule::not_found("the agent of the run no longer exists"))?)
     }
 
-    fn by_model(&self, context: Context, assignment: Assignment) -> Result<Over> {
-        let means = match &self.settings.means {
-            Ok(means) => means.clone(),
-            Err(error) => return Ok(self.unready(&context, error).into()),
+    fn run_by_model(&self, context: Context, assignment: Assignment) -> Result<ExecutedRun> {
+        let backend = match &self.settings.backend {
+            Ok(backend) => backend.clone(),
+            Err(error) => return Ok(self.unavailable(&context, error).into()),
         };
         let run = self.taken.run_id;
         let acting = self.acting()?;
-        // Before the wake: what is written in between is seen as written by another.
-        let revision = self.insist(|| scratchpad_of(self.core, &context, &acting))?.revision;
+        // Read before the wake prompt, so that a change between the two is detected as another run's.
+        let revision = self.retry(|| scratchpad_of(self.core, &context, &acting))?.revision;
         let wake = self.wake(&context);
         let timeout = assignment.timeout.and_then(|timeout| u64::try_from(timeout.seconds()).ok());
         let deadline = Instant::now() + timeout.map_or(self.settings.timeout, Duration::from_secs);
-        let job = Job {
+        let agent_run = AgentRun {
             core: self.core,
             context: &context,
             run,
             token: &self.taken.token,
             acting: &acting,
-            means: &means,
-            reins: &self.reins,
+            backend: &backend,
+            control: &self.control,
             deadline,
             wake: &wake,
             revision,
             lease_seconds: self.settings.lease_seconds,
         };
-        let finished = job.finish()?;
-        let ended = finished.ended.clone();
-        if let (Ended::Completed { message, .. }, Some(_)) = (&ended, assignment.message_id) {
-            self.send(&context, &assignment, &ended, message.clone().unwrap_or_default());
+        let finished = agent_run.run_to_end()?;
+        let end = finished.end.clone();
+        if let (ExecutionEnd::Completed { message, .. }, Some(_)) = (&end, assignment.message_id) {
+            self.send(&context, &assignment, &end, message.clone().unwrap_or_default());
         }
-        Ok(Over { ended, agent: Some(Asked { assignment, acting, means, context, finished }) })
+        Ok(ExecutedRun { end, agent: Some(ClosingContext { assignment, acting, backend, context, finished }) })
     }
 
-    /// What the agent is told. Context never fails a wake: what cannot be had is said.
+    /// The wake prompt. A failure does not fail the run: the prompt then says that the context is unavailable.
     fn wake(&self, context: &Context) -> String {
         let wake = WakeRun { run: self.taken.run_id.into() };
-        match self.insist(|| self.core.execute(context, &wake)) {
+        match self.retry(|| self.core.execute(context, &wake)) {
             Ok(woken) => woken.text,
             Err(error) => {
                 self.step(context, StepType::Error, &format!("the wake context is unavailable: {error}"));
@@ -250,98 +251,102 @@ impl Execution<'_> {
         }
     }
 
-    /// The end of an agent's run: its token is revoked, it is asked what it learned, and all of it is written at once.
-    fn close(&self, ended: &Ended, agent: &Asked) -> Result<Outcome> {
-        let Some(end) = ended.of_run(self.taken.run_id) else {
-            return self.end(ended);
+    /// Ends a model's run: revokes its token, makes the closing call, and records the answer and the end in one
+    /// transaction.
+    fn close(&self, end: &ExecutionEnd, agent: &ClosingContext) -> Result<JobOutcome> {
+        let Some(end_run) = end.end_run(self.taken.run_id) else {
+            return self.record_end(end);
         };
-        if let Ended::Impossible { error } = ended {
+        if let ExecutionEnd::Impossible { error } = end {
             self.step(&agent.context, StepType::Error, error);
-            return self.end(ended);
+            return self.record_end(end);
         }
-        self.insist(|| self.core.execute(&agent.context, &RevokeRunToken { run: self.taken.run_id.into() }))?;
-        let mut close = CloseRun { steps: last_step(ended).into_iter().collect(), ..closed(ended, end) };
-        let asks = agent.acting.end_of_run && !matches!(ended, Ended::SpendLimit { .. });
-        let until = Instant::now() + CLOSING;
-        let (mut asked, mut is_short) = (0, false);
+        self.retry(|| self.core.execute(&agent.context, &RevokeRunToken { run: self.taken.run_id.into() }))?;
+        let mut close = CloseRun { steps: last_step(end).into_iter().collect(), ..close_request(end, end_run) };
+        let asks_agent = agent.acting.end_of_run && !matches!(end, ExecutionEnd::SpendLimit { .. });
+        let deadline = Instant::now() + CLOSING_TIMEOUT;
+        let (mut calls_made, mut is_short) = (0, false);
         let shown = loop {
-            asked += 1;
-            if asks {
-                is_short |= self.ask_to_close(ended, agent, until, &mut close, is_short)?;
+            calls_made += 1;
+            if asks_agent {
+                is_short |= self.ask_to_close(end, agent, deadline, &mut close, is_short)?;
             }
-            if let Some(Closing::Answered { is_last, .. }) = &mut close.closing {
-                *is_last = asked == ASKED_MAX || Instant::now() >= until;
+            if let Some(EndOfRunOutcome::Answered { is_last, .. }) = &mut close.closing {
+                *is_last = calls_made == CLOSING_CALLS_MAX || Instant::now() >= deadline;
             }
-            match self.insist(|| self.core.execute(&agent.context, &close)) {
-                // Another run of this agent wrote the scratchpad meanwhile: it is asked again, about that one.
-                Err(error) if error.kind() == ErrorKind::Conflict && asks && asked < ASKED_MAX => {}
+            match self.retry(|| self.core.execute(&agent.context, &close)) {
+                // Another run of this agent changed the scratchpad: ask again, with the changed one.
+                Err(error) if error.kind() == ErrorKind::Conflict && asks_agent && calls_made < CLOSING_CALLS_MAX => {}
                 Err(error) if error.kind() == ErrorKind::Usage && close.closing.is_some() => {
-                    // What the agent said cannot be kept. How its run ended stands all the same.
-                    close.closing = Some(Closing::Failed { error: error.to_string() });
-                    break self.insist(|| self.core.execute(&agent.context, &close))?;
+                    // The answer is invalid. Record how the run ended without it.
+                    close.closing = Some(EndOfRunOutcome::Failed { error: error.to_string() });
+                    break self.retry(|| self.core.execute(&agent.context, &close))?;
                 }
-                closed => break closed?,
+                result => break result?,
             }
         };
-        Ok(outcome(shown.run.status))
+        Ok(job_outcome(shown.run.status))
     }
 
-    /// Makes the closing call. True when the provider refused the run's own conversation.
+    /// Makes the closing call. Returns true if the provider rejected the run's conversation.
     fn ask_to_close(
         &self,
-        ended: &Ended,
-        agent: &Asked,
-        until: Instant,
+        end: &ExecutionEnd,
+        agent: &ClosingContext,
+        deadline: Instant,
         close: &mut CloseRun,
         is_short: bool,
     ) -> Result<bool> {
-        let present = self.insist(|| scratchpad_of(self.core, self.context, &agent.acting))?;
-        let last = Last {
+        let scratchpad = self.retry(|| scratchpad_of(self.core, self.context, &agent.acting))?;
+        let call = ClosingCall {
             run: self.taken.run_id,
             acting: &agent.acting,
-            means: &agent.means,
+            backend: &agent.backend,
             finished: &agent.finished,
-            reins: &self.reins,
-            until,
+            control: &self.control,
+            deadline,
             is_short,
         };
         let variant = agent.assignment.variant.to_string();
-        let summary = ended.summary();
+        let summary = end.summary();
         let mut steps = agent.finished.steps.clone();
-        steps.extend(last_step(ended).map(|last| format!("{}: {}", last.step_type, last.detail)));
-        let told = closing::Ended {
+        steps.extend(last_step(end).map(|last| format!("{}: {}", last.step_type, last.detail)));
+        let ended_run = closing::EndedRun {
             handle: &agent.acting.handle,
             task: &variant,
             title: agent.assignment.title.as_deref(),
             outcome: close.end.outcome.as_deref().unwrap_or_default(),
             summary: &summary,
             steps: &steps,
-            scratchpad: &present.content,
+            scratchpad: &scratchpad.content,
         };
         let calls = agent.finished.calls + i64::try_from(close.usage.len()).unwrap_or_default();
-        let closed = last.ask(&told, present.revision, calls);
-        close.closing = Some(closed.closing);
-        close.usage.extend(closed.usage);
-        if closed.leaked {
-            let detail = "the closing answer repeats the agent's instructions; it was refused".to_owned();
+        let result = call.ask(&ended_run, scratchpad.revision, calls);
+        close.closing = Some(result.closing);
+        close.usage.extend(result.usage);
+        if result.has_leak {
+            let detail = "the closing answer repeats the agent's instructions; it was rejected".to_owned();
             close.steps.push(LastStep { step_type: StepType::SecurityWarning, detail });
         }
-        if let Some(why) = &closed.refused {
-            let detail = format!("the closing call did not see the conversation: {why}");
+        if let Some(why) = &result.rejection {
+            let detail = format!("the provider rejected the conversation; the closing call was made without it: {why}");
             close.steps.push(LastStep { step_type: StepType::Error, detail });
         }
-        Ok(closed.refused.is_some())
+        Ok(result.rejection.is_some())
     }
 
-    /// Sends what a task said as a message of it, in answer to the one it was started by.
-    fn send(&self, context: &Context, assignment: &Assignment, ended: &Ended, output: String) {
-        let status = match ended {
-            Ended::Completed { .. } => MessageStatus::Succeeded,
-            Ended::TimedOut { .. } => MessageStatus::Timeout,
-            Ended::Released | Ended::Unready { .. } | Ended::Lost | Ended::Cancelled => return,
+    /// Sends the task's output as a message, in reply to the message that started the task.
+    fn send(&self, context: &Context, assignment: &Assignment, end: &ExecutionEnd, output: String) {
+        let status = match end {
+            ExecutionEnd::Completed { .. } => MessageStatus::Succeeded,
+            ExecutionEnd::TimedOut { .. } => MessageStatus::Timeout,
+            ExecutionEnd::Released
+            | ExecutionEnd::Unavailable { .. }
+            | ExecutionEnd::Lost
+            | ExecutionEnd::Cancelled => return,
             _ => MessageStatus::Failed,
         };
-        let error = ended.error();
+        let error = end.error();
         let body = if output.trim().is_empty() { error.unwrap_or_default().to_owned() } else { output };
         if body.trim().is_empty() {
             return;
@@ -354,119 +359,118 @@ impl Execution<'_> {
             error_message: error.map(|error| text::cut(error, text::TEXT_MAX - 1)),
             ..SendMessage::default()
         };
-        // An agent may have lost the right to send: what it said still stands in its steps.
-        let _ = self.insist(|| self.core.execute(context, &message));
+        // The agent may lack the capability to send messages. The output is in the steps of the run, too.
+        let _ = self.retry(|| self.core.execute(context, &message));
     }
 
-    /// Writes a step down, which is also a sign of life. A run that lost its lease has nothing more to say.
+    /// Records a step, which also extends the lease. Stops the job if the run has lost its lease.
     fn step(&self, context: &Context, step_type: StepType, detail: &str) {
         let step =
             RecordStep { run: self.taken.run_id.into(), step_type, detail: Some(detail.to_owned()), after: None };
-        match self.insist(|| self.core.execute(context, &step)) {
+        match self.retry(|| self.core.execute(context, &step)) {
             Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Conflict) => {
-                self.reins.wish(Wish::Stop);
+                self.control.request(JobRequest::Abort);
             }
             _ => {}
         }
     }
 
-    fn end(&self, ended: &Ended) -> Result<Outcome> {
+    fn record_end(&self, end: &ExecutionEnd) -> Result<JobOutcome> {
         let (id, fence) = (Ref::from(self.taken.id), self.taken.fence);
-        match ended {
-            Ended::Impossible { error } => {
-                self.write(&FailItem { id, fence, error: error.clone(), for_good: true })?;
-                Ok(Outcome::Failed)
+        match end {
+            ExecutionEnd::Impossible { error } => {
+                self.write_as_run(&FailItem { id, fence, error: error.clone(), for_good: true })?;
+                Ok(JobOutcome::Failed)
             }
-            Ended::Released => {
-                self.write(&ReleaseItem { id, fence })?;
-                Ok(Outcome::Released)
+            ExecutionEnd::Released => {
+                self.write_as_run(&ReleaseItem { id, fence })?;
+                Ok(JobOutcome::Released)
             }
-            Ended::Unready { .. } => {
-                self.write(&ReleaseItem { id, fence })?;
-                Ok(Outcome::Unable)
+            ExecutionEnd::Unavailable { .. } => {
+                self.write_as_run(&ReleaseItem { id, fence })?;
+                Ok(JobOutcome::Unavailable)
             }
-            ended => match ended.of_run(self.taken.run_id) {
-                None => Ok(Outcome::Lost),
-                Some(end) => Ok(outcome(self.write(&closed(ended, end))?.run.status)),
+            end => match end.end_run(self.taken.run_id) {
+                None => Ok(JobOutcome::Lost),
+                Some(end_run) => Ok(job_outcome(self.write_as_run(&close_request(end, end_run))?.run.status)),
             },
         }
     }
 
-    /// Writes how it ended, in the run itself: whoever has no lease any more is refused.
-    fn write<A: Action>(&self, action: &A) -> Result<A::Output> {
-        self.insist(|| {
-            let context = self.core.enter(&self.credential())?;
+    /// Executes an action with the run's token. Fails when the run has lost its lease.
+    fn write_as_run<A: Action>(&self, action: &A) -> Result<A::Output> {
+        self.retry(|| {
+            let context = self.core.authenticate(&self.credential())?;
             self.core.execute(&context, action)
         })
     }
 
     fn read<T>(&self, question: impl Fn(&mut Reader<'_>) -> Result<T>) -> Result<T> {
-        self.insist(|| self.core.read(self.context, &question))
+        self.retry(|| self.core.read(self.context, &question))
     }
 
-    fn insist<T>(&self, deed: impl FnMut() -> Result<T>) -> Result<T> {
-        insist(self.settings.lease_seconds, &self.reins, deed)
+    fn retry<T>(&self, call: impl FnMut() -> Result<T>) -> Result<T> {
+        retry(self.settings.lease_seconds, &self.control, call)
     }
 
     fn credential(&self) -> Credential {
         Credential::Token(Secret(self.taken.token.clone()))
     }
 
-    /// What a script finds in its environment: who it is, where the record is, and what it answers.
+    /// The environment variables of a script.
     fn environment(&self, assignment: &Assignment) -> Vec<(&'static str, OsString)> {
         let mut environment: Vec<(&'static str, OsString)> = vec![
             ("TRACKWAY_TOKEN", self.taken.token.clone().into()),
-            ("TRACKWAY_DB", self.core.store().url().whole().into()),
+            ("TRACKWAY_DB", self.core.store().url().with_password().into()),
             ("TRACKWAY_TASK", self.taken.variant.to_string().into()),
             ("TRACKWAY_QUEUE_ITEM", self.taken.id.to_string().into()),
             ("TRACKWAY_ATTEMPT", self.taken.attempt.to_string().into()),
         ];
         if let Some(description) = &assignment.description {
-            environment.push(("TRACKWAY_DESCRIPTION", short_enough(description).into()));
+            environment.push(("TRACKWAY_DESCRIPTION", fit_environment(description).into()));
         }
         if let Some(message) = assignment.message_id {
             environment.push(("TRACKWAY_MESSAGE", message.to_string().into()));
         }
-        // So that `trackway` in a script is this one.
+        // Our directory comes first, so that a script's `trackway` is this binary.
         let own = self.settings.program.parent().map(PathBuf::from);
-        let paths = std::env::var_os("PATH").filter(|paths| !paths.is_empty()).unwrap_or_else(|| USUAL_PATH.into());
+        let paths = std::env::var_os("PATH").filter(|paths| !paths.is_empty()).unwrap_or_else(|| DEFAULT_PATH.into());
         let paths = own.into_iter().chain(std::env::split_paths(&paths));
         environment.extend(std::env::join_paths(paths).ok().map(|paths| ("PATH", paths)));
         environment
     }
 }
 
-/// What fits into one variable of the environment, which systems limit to 128 KiB.
-fn short_enough(description: &str) -> String {
+/// Cuts a text to fit into an environment variable, which Linux limits to 128 KiB.
+fn fit_environment(description: &str) -> String {
     if description.len() < 100_000 { description.to_owned() } else { text::cut(description, 24_000) }
 }
 
-/// How a job came out, by the end of its run as it was written.
-fn outcome(status: RunStatus) -> Outcome {
+fn job_outcome(status: RunStatus) -> JobOutcome {
     match status {
-        RunStatus::Completed => Outcome::Completed,
-        RunStatus::Cancelled => Outcome::Cancelled,
-        _ => Outcome::Failed,
+        RunStatus::Completed => JobOutcome::Completed,
+        RunStatus::Cancelled => JobOutcome::Cancelled,
+        _ => JobOutcome::Failed,
     }
 }
 
-/// The end of a run as it is written down, with nothing else to say.
-fn closed(ended: &Ended, end: EndRun) -> CloseRun {
-    let not_before = if let Ended::SpendLimit { until, .. } = ended { Some(*until) } else { None };
-    let is_answer = matches!(ended, Ended::AgentError { .. });
-    CloseRun { end, steps: Vec::new(), closing: None, usage: Vec::new(), not_before, is_answer }
+/// Ends a run without a closing answer.
+fn close_request(end: &ExecutionEnd, end_run: EndRun) -> CloseRun {
+    let not_before = if let ExecutionEnd::SpendLimit { until, .. } = end { Some(*until) } else { None };
+    let is_answer = matches!(end, ExecutionEnd::AgentError { .. });
+    CloseRun { end: end_run, steps: Vec::new(), closing: None, usage: Vec::new(), not_before, is_answer }
 }
 
-/// The step that says how a run ended.
-fn last_step(ended: &Ended) -> Option<LastStep> {
-    let (step_type, detail) = match ended {
-        Ended::Completed { message, result } if result.get("exit_code").is_none() => {
+/// The step that records how a run ended.
+fn last_step(end: &ExecutionEnd) -> Option<LastStep> {
+    let (step_type, detail) = match end {
+        ExecutionEnd::Completed { message, result } if result.get("exit_code").is_none() => {
             (StepType::Done, message.clone().unwrap_or_default())
         }
-        Ended::Completed { .. } => (StepType::Done, "exit code 0".to_owned()),
-        Ended::MaxSteps { steps } => (StepType::Error, format!("max steps reached: {steps}")),
-        Ended::Cancelled => (StepType::Error, "cancelled".to_owned()),
-        Ended::Released | Ended::Unready { .. } | Ended::Lost => return None,
+        ExecutionEnd::Completed { .. } => (StepType::Done, "exit code 0".to_owned()),
+        ExecutionEnd::MaxSteps { steps } => (StepType::Error, format!("max steps reached: {steps}")),
+        ExecutionEnd::Cancelled => (StepType::Error, "cancelled".to_owned()),
+        ExecutionEnd::Released | ExecutionEnd::Unavailable { .. } | ExecutionEnd::Lost => return None,
         other => (StepType::Error, other.error()?.lines().next().unwrap_or_default().to_owned()),
     };
     Some(LastStep { step_type, detail })

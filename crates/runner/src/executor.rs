@@ -1,66 +1,65 @@
-//! What a job is to the worker: told to stop from outside, it ends one way or another.
+//! How an execution ends, and how the worker asks a running job to stop.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde_json::Value;
 use trackway_actions::run::EndRun;
-use trackway_domain::{Id, Time, kind, text, words::RunStatus};
+use trackway_domain::{Id, Time, enums::RunStatus, kind, text};
 
-/// The last message of an agent that completed its task and said nothing.
+/// The final message of an agent that calls `done` without a message.
 pub const TASK_COMPLETED: &str = "Task completed";
-/// The error of an agent that gave no reason.
+/// The error of an agent that calls `error` without a message.
 pub const AGENT_ERROR: &str = "Agent encountered an error";
 
-/// How an execution ended.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ended {
-    /// It did what it should. The last words, and what came out.
+pub enum ExecutionEnd {
     Completed {
+        /// The agent's final message, or the last line of a script's output.
         message: Option<String>,
         result: Value,
     },
     Failed {
         error: String,
     },
-    /// The agent itself says that its task cannot be done.
+    /// The agent reported that its task cannot be done.
     AgentError {
         error: String,
     },
-    /// It cannot succeed however often it is tried.
+    /// A retry cannot succeed, for example because the task has no script.
     Impossible {
         error: String,
     },
     TimedOut {
         error: String,
     },
-    /// What executes it failed, not what it does.
+    /// The worker or the model failed, not the task.
     Exception {
         error: String,
     },
-    /// A model took all the turns it may take.
+    /// The model used all its turns.
     MaxSteps {
         steps: i64,
     },
-    /// Its agent may not spend more before that time.
+    /// The agent has reached its spend limit, and may continue at `until`.
     SpendLimit {
         error: String,
         until: Time,
     },
-    /// Somebody wants it to end, and whoever executes it is to end it.
+    /// The run was cancelled, and the worker must end it.
     Cancelled,
-    /// The worker wanted to stop: someone else is to do it.
+    /// The worker stops. Another worker executes the item.
     Released,
-    /// There is nothing here to do it with: someone else is to do it.
-    Unready {
+    /// The model or client of the agent is unavailable here. Another worker executes the item.
+    Unavailable {
         error: String,
     },
-    /// It was cancelled, or is someone else's by now: there is nothing left to say.
+    /// The run has ended already, or another worker has taken the item. There is nothing to record.
     Lost,
 }
 
-impl Ended {
-    /// The end of a run as it is written down; none where somebody else ends it, or the item goes back.
-    pub fn of_run(&self, run: Id<kind::Run>) -> Option<EndRun> {
+impl ExecutionEnd {
+    /// The action that ends the run; none if the item is released, or no longer ours.
+    pub fn end_run(&self, run: Id<kind::Run>) -> Option<EndRun> {
         let (status, outcome, message, error, result) = match self {
             Self::Completed { message, result } => {
                 (RunStatus::Completed, "completed", message.clone(), None, Some(result.clone()))
@@ -76,7 +75,7 @@ impl Ended {
             }
             Self::SpendLimit { error, .. } => (RunStatus::Incomplete, "spend limit reached", None, Some(error), None),
             Self::Cancelled => (RunStatus::Cancelled, "cancelled", None, None, None),
-            Self::Released | Self::Unready { .. } | Self::Lost => return None,
+            Self::Released | Self::Unavailable { .. } | Self::Lost => return None,
         };
         let cut = |text: &String| text::cut(&text::clean(text), text::TEXT_MAX - 1);
         let outcome = Some(outcome.to_owned());
@@ -91,7 +90,7 @@ impl Ended {
         })
     }
 
-    /// How the closing prompt sums the run up.
+    /// The summary of the run in the closing prompt.
     pub fn summary(&self) -> String {
         let or = |text: &str, instead: &str| {
             if text.trim().is_empty() { instead.to_owned() } else { text.to_owned() }
@@ -105,7 +104,6 @@ impl Ended {
         }
     }
 
-    /// What went wrong, if something did.
     pub fn error(&self) -> Option<&str> {
         match self {
             Self::Failed { error }
@@ -113,46 +111,45 @@ impl Ended {
             | Self::Impossible { error }
             | Self::Exception { error }
             | Self::TimedOut { error }
-            | Self::Unready { error }
+            | Self::Unavailable { error }
             | Self::SpendLimit { error, .. } => Some(error),
             Self::Completed { .. } | Self::MaxSteps { .. } | Self::Cancelled | Self::Released | Self::Lost => None,
         }
     }
 }
 
-/// The final message of a run that took all its steps.
 fn max_steps_reached(steps: i64) -> String {
     format!("Reached maximum steps ({steps}) without completing task")
 }
 
-/// What someone wants of a job that runs.
+/// What the worker asks of a running job. Later variants take precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    GoOn,
-    /// The worker stops: someone else is to do it.
+pub enum JobRequest {
+    Continue,
+    /// The worker stops: release the item.
     Release,
-    /// It was cancelled, and has time to say what it learned.
+    /// The run was cancelled: stop, and make the closing call.
     Cancel,
-    /// It is over.
-    Stop,
+    /// The run has ended, or the item is lost: stop at once.
+    Abort,
 }
 
-/// Carries a wish to a job.
+/// Carries the worker's request to a job.
 #[derive(Debug, Default)]
-pub struct Reins(AtomicU8);
+pub struct JobControl(AtomicU8);
 
-impl Reins {
-    pub fn wish(&self, wish: Wish) {
-        // A job that was lost cannot be released any more.
-        self.0.fetch_max(wish as u8, Ordering::Relaxed);
+impl JobControl {
+    pub fn request(&self, request: JobRequest) {
+        // A later, weaker request does not replace a stronger one: a lost item cannot be released.
+        self.0.fetch_max(request as u8, Ordering::Relaxed);
     }
 
-    pub fn wished(&self) -> Wish {
+    pub fn requested(&self) -> JobRequest {
         match self.0.load(Ordering::Relaxed) {
-            0 => Wish::GoOn,
-            1 => Wish::Release,
-            2 => Wish::Cancel,
-            _ => Wish::Stop,
+            0 => JobRequest::Continue,
+            1 => JobRequest::Release,
+            2 => JobRequest::Cancel,
+            _ => JobRequest::Abort,
         }
     }
 }

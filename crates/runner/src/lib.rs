@@ -1,19 +1,19 @@
-//! The worker: takes from the queue, executes, and ends what it took. Writes through actions only.
+//! The worker: takes queue items, executes them and records how they ended. It writes through actions only.
 
 pub mod agent;
+pub mod agent_selection;
 pub mod client;
 pub mod execution;
 pub mod executor;
-mod insist;
-pub mod leftovers;
 pub mod model;
 pub mod output;
 pub mod pages;
-pub mod service;
+pub mod process_cleanup;
+mod retry;
 pub mod shell;
 pub mod signals;
 pub mod supervise;
 pub mod worker;
 
-pub use service::Serves;
-pub use worker::{Event, Note, Settings, Stopping, Tally, work};
+pub use agent_selection::AgentSelection;
+pub use worker::{OnStop, Settings, Tally, WorkerEvent, WorkerMessage, work};

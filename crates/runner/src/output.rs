@@ -1,99 +1,99 @@
-//! The output of a script on its way into steps: bytes in, text out, cut where it is enough.
+//! Splits the output of a script into chunks of text for the steps of its run, up to a limit.
 
 use std::{
     mem,
     time::{Duration, Instant},
 };
 
-/// Characters of output that are kept of one run.
-pub const OUTPUT_MAX: usize = 1_000_000;
-/// Bytes of the end of what is past that, which are kept too.
+/// Maximum characters of output that are recorded for one run.
+pub const OUTPUT_CHARACTERS_MAX: usize = 1_000_000;
+/// Output over the limit is dropped, except for this many bytes at its end.
 const TAIL_BYTES: usize = 4_000;
-/// Bytes that make a step.
-const STEP_BYTES: usize = 16_000;
-/// How long output waits for more before it becomes a step.
-const STEP_WAIT: Duration = Duration::from_millis(250);
+/// Bytes after which a chunk is complete.
+const CHUNK_BYTES: usize = 16_000;
+/// How long a smaller chunk waits for more output.
+const CHUNK_WAIT: Duration = Duration::from_millis(250);
 
-/// Gathers output into pieces worth writing down.
 #[derive(Debug)]
-pub struct Gathering {
+pub struct OutputBuffer {
     bytes: Vec<u8>,
     since: Option<Instant>,
-    /// Characters that may still be kept.
+    /// Characters until the limit.
     left: usize,
-    /// Whether there was more than that.
-    cut: bool,
-    /// The end of what is past the limit, and how much that is in bytes.
+    /// Whether the output exceeded the limit.
+    is_cut: bool,
+    /// The end of the output over the limit.
     tail: Vec<u8>,
-    dropped: usize,
-    /// Everything that was kept.
-    kept: String,
+    /// Bytes between the limit and `tail`.
+    dropped_bytes: usize,
+    /// All recorded output.
+    text: String,
 }
 
-impl Default for Gathering {
+impl Default for OutputBuffer {
     fn default() -> Self {
         Self {
             bytes: Vec::new(),
             since: None,
-            left: OUTPUT_MAX,
-            cut: false,
+            left: OUTPUT_CHARACTERS_MAX,
+            is_cut: false,
             tail: Vec::new(),
-            dropped: 0,
-            kept: String::new(),
+            dropped_bytes: 0,
+            text: String::new(),
         }
     }
 }
 
-impl Gathering {
-    /// Takes output in. What is past the limit is dropped, but for its end, which mostly says what went wrong.
+impl OutputBuffer {
+    /// Adds output. Over the limit only the last bytes are kept, because they usually contain the error.
     pub fn push(&mut self, output: &[u8]) {
-        if self.cut {
-            self.drop_but_the_end(output);
+        if self.is_cut {
+            self.push_tail(output);
         } else if !output.is_empty() {
             self.bytes.extend_from_slice(output);
             self.since.get_or_insert_with(Instant::now);
         }
     }
 
-    fn drop_but_the_end(&mut self, output: &[u8]) {
+    fn push_tail(&mut self, output: &[u8]) {
         self.tail.extend_from_slice(output);
         let over = self.tail.len().saturating_sub(TAIL_BYTES);
         self.tail.drain(..over);
-        self.dropped += over;
+        self.dropped_bytes += over;
     }
 
-    /// A piece, when there is enough of it or it has waited.
-    pub fn piece(&mut self, now: Instant) -> Option<String> {
-        let waited = self.since.is_some_and(|since| now.duration_since(since) >= STEP_WAIT);
-        (self.bytes.len() >= STEP_BYTES || waited).then(|| self.take(false))?
+    /// A chunk, if it is large enough or has waited long enough.
+    pub fn next_chunk(&mut self, now: Instant) -> Option<String> {
+        let waited = self.since.is_some_and(|since| now.duration_since(since) >= CHUNK_WAIT);
+        (self.bytes.len() >= CHUNK_BYTES || waited).then(|| self.take_text(false))?
     }
 
-    /// What is left at the end.
-    pub fn rest(&mut self) -> Option<String> {
-        let rest = self.take(true);
+    /// The last chunk, after the script has ended.
+    pub fn take_rest(&mut self) -> Option<String> {
+        let rest = self.take_text(true);
         if self.tail.is_empty() {
             return rest;
         }
         let tail = mem::take(&mut self.tail);
-        // It may begin within a character.
-        let begins = tail.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or_default();
-        let end = String::from_utf8_lossy(&tail[begins..]);
-        let end = match self.dropped {
+        // The tail may begin inside a character.
+        let start = tail.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or_default();
+        let end = String::from_utf8_lossy(&tail[start..]);
+        let end = match self.dropped_bytes {
             0 => end.into_owned(),
-            dropped => format!("[{dropped} bytes left out]\n{end}"),
+            dropped_bytes => format!("[{dropped_bytes} bytes left out]\n{end}"),
         };
-        self.kept.push_str(&end);
+        self.text.push_str(&end);
         Some(rest.unwrap_or_default() + &end)
     }
 
-    /// Everything that was kept, for the message that holds it.
-    pub fn into_kept(self) -> String {
-        self.kept
+    /// All recorded output.
+    pub fn into_text(self) -> String {
+        self.text
     }
 
-    fn take(&mut self, at_end: bool) -> Option<String> {
-        // A character may come in two halves: the second is waited for.
-        let whole = if at_end { self.bytes.len() } else { whole_characters(&self.bytes) };
+    fn take_text(&mut self, at_end: bool) -> Option<String> {
+        // The last character may be incomplete until more output arrives.
+        let whole = if at_end { self.bytes.len() } else { complete_characters(&self.bytes) };
         let bytes = mem::take(&mut self.bytes);
         let (now, later) = bytes.split_at(whole);
         self.bytes = later.to_vec();
@@ -102,23 +102,23 @@ impl Gathering {
         let length = text.chars().count();
         if length > self.left {
             let beyond: String = text.chars().skip(self.left).collect();
-            self.drop_but_the_end(beyond.as_bytes());
-            self.drop_but_the_end(later);
+            self.push_tail(beyond.as_bytes());
+            self.push_tail(later);
             text = text.chars().take(self.left).collect();
-            text.push_str(&format!("\n[output cut at {OUTPUT_MAX} characters]\n"));
-            self.cut = true;
+            text.push_str(&format!("\n[output cut at {OUTPUT_CHARACTERS_MAX} characters]\n"));
+            self.is_cut = true;
             self.bytes.clear();
             self.since = None;
         } else {
             self.left -= length;
         }
-        self.kept.push_str(&text);
+        self.text.push_str(&text);
         (!text.is_empty()).then_some(text)
     }
 }
 
-/// How many bytes at the beginning hold whole characters, as far as that can be told.
-fn whole_characters(bytes: &[u8]) -> usize {
+/// The number of bytes before an incomplete UTF-8 character at the end.
+fn complete_characters(bytes: &[u8]) -> usize {
     let unfinished = (1..=3.min(bytes.len())).find(|back| {
         let byte = bytes[bytes.len() - back];
         let needed = match byte {
@@ -137,36 +137,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_in_two_halves_is_one() {
-        let mut gathering = Gathering::default();
+    fn joins_characters_split_between_reads() {
+        let mut buffer = OutputBuffer::default();
         let text = "über 日本";
-        let mut pieces = String::new();
+        let mut chunks = String::new();
         for byte in text.as_bytes() {
-            gathering.push(&[*byte]);
-            pieces.extend(gathering.take(false));
+            buffer.push(&[*byte]);
+            chunks.extend(buffer.take_text(false));
         }
-        pieces.extend(gathering.rest());
-        assert_eq!(pieces, text);
+        chunks.extend(buffer.take_rest());
+        assert_eq!(chunks, text);
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_shown_as_such() {
-        let mut gathering = Gathering::default();
-        gathering.push(b"a\xff\xfeb\xf0");
-        assert_eq!(gathering.rest().as_deref(), Some("a\u{fffd}\u{fffd}b\u{fffd}"));
+    fn invalid_utf8_becomes_replacement_characters() {
+        let mut buffer = OutputBuffer::default();
+        buffer.push(b"a\xff\xfeb\xf0");
+        assert_eq!(buffer.take_rest().as_deref(), Some("a\u{fffd}\u{fffd}b\u{fffd}"));
     }
 
     #[test]
-    fn output_past_the_limit_is_cut_and_says_so() {
-        let mut gathering = Gathering::default();
-        for _ in 0..OUTPUT_MAX / 1_000 + 5 {
-            gathering.push(&[b'x'; 1_000]);
-            gathering.take(false);
+    fn output_over_the_limit_is_cut_with_a_note() {
+        let mut buffer = OutputBuffer::default();
+        for _ in 0..OUTPUT_CHARACTERS_MAX / 1_000 + 5 {
+            buffer.push(&[b'x'; 1_000]);
+            buffer.take_text(false);
         }
-        gathering.push("日本: the end".as_bytes());
-        let rest = gathering.rest().unwrap();
+        buffer.push("日本: the end".as_bytes());
+        let rest = buffer.take_rest().unwrap();
         assert!(rest.starts_with("[1015 bytes left out]\nxxx") && rest.ends_with("xxx日本: the end"), "{rest}");
-        let kept = gathering.into_kept();
-        assert_eq!(kept[OUTPUT_MAX..], format!("\n[output cut at 1000000 characters]\n{rest}"));
+        let text = buffer.into_text();
+        assert_eq!(text[OUTPUT_CHARACTERS_MAX..], format!("\n[output cut at 1000000 characters]\n{rest}"));
     }
 }

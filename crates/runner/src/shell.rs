@@ -1,4 +1,4 @@
-//! The shell executor: the script of a task in its shell, in the directory of its workspace.
+//! Runs the script of a task in the task's shell, in the directory of the workspace.
 
 use std::{
     ffi::OsString,
@@ -17,105 +17,103 @@ use tempfile::TempDir;
 use trackway_views::assignment::Assignment;
 
 use crate::{
-    executor::{Ended, Reins, Wish},
-    leftovers,
-    output::Gathering,
+    executor::{ExecutionEnd, JobControl, JobRequest},
+    output::OutputBuffer,
+    process_cleanup,
     supervise::{self, GRACE},
 };
 
-/// What runs a script when the task does not say.
-const SHELL: &str = "sh";
-/// How often a job looks whether it should stop.
-const GLANCE: Duration = Duration::from_millis(50);
-/// Pieces of output that may still come when all is over: those in the channel, in the pipe and between them.
-const PIECES_LEFT_MAX: usize = 64;
-/// Characters of output that an error repeats.
-const TAIL: usize = 500;
+/// The shell of tasks that name none.
+const DEFAULT_SHELL: &str = "sh";
+/// How often a job checks whether it must stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Chunks of output that may arrive after the script has ended: those in the channel and in the pipe.
+const LAST_CHUNKS_MAX: usize = 64;
+/// Characters of output at the end of an error.
+const ERROR_TAIL: usize = 500;
 
-/// What a script is started with.
 #[derive(Debug)]
-pub struct Start<'a> {
+pub struct ScriptStart<'a> {
     pub assignment: &'a Assignment,
-    /// The program whose `supervise` stands between us and the script.
+    /// The `trackway` binary, which supervises the script.
     pub program: &'a Path,
     pub run: String,
-    /// What the script finds in its environment, beside ours.
+    /// Additional environment variables.
     pub environment: Vec<(&'static str, OsString)>,
-    /// How long it may take when the task does not say.
+    /// The timeout of tasks that set none.
     pub timeout: Duration,
 }
 
-/// A script that runs.
-struct Running {
+struct RunningScript {
     child: Child,
-    /// Closed to make it stop.
-    leash: Option<ChildStdin>,
+    /// Closing this pipe asks the supervisor to end the script.
+    supervisor_input: Option<ChildStdin>,
     output: Receiver<Vec<u8>>,
-    /// Holds the script and its input as long as it runs.
+    /// Contains the script and its input. Dropping it removes the folder.
     _folder: TempDir,
 }
 
-/// Runs a script to its end, whatever that is. `write` gets its output in pieces; what it kept comes back.
-pub fn run(start: &Start<'_>, reins: &Reins, write: &mut dyn FnMut(&str)) -> (Ended, String) {
+/// Runs a script until it ends. Calls `write` with each chunk of its output. Returns the recorded output.
+pub fn run(start: &ScriptStart<'_>, control: &JobControl, write: &mut dyn FnMut(&str)) -> (ExecutionEnd, String) {
     let Some(script) = start.assignment.script.as_deref().filter(|script| !script.trim().is_empty()) else {
-        let error = format!("task {} has no script; trackway task set --script gives it one", start.assignment.variant);
-        return (Ended::Impossible { error }, String::new());
+        let error = format!("task {} has no script; to set one: trackway task set --script", start.assignment.variant);
+        return (ExecutionEnd::Impossible { error }, String::new());
     };
-    match begin(start, script) {
-        Ok(running) => follow(start, running, reins, write),
-        Err(error) => (Ended::Failed { error }, String::new()),
+    match start_script(start, script) {
+        Ok(running) => wait_for_end(start, running, control, write),
+        Err(error) => (ExecutionEnd::Failed { error }, String::new()),
     }
 }
 
-fn begin(start: &Start<'_>, script: &str) -> Result<Running, String> {
+fn start_script(start: &ScriptStart<'_>, script: &str) -> Result<RunningScript, String> {
     let assignment = start.assignment;
     let workspace = || assignment.workspace.clone().unwrap_or_default();
     if let Some(directory) = &assignment.directory
         && !Path::new(directory).is_dir()
     {
-        return Err(format!("the directory of workspace {} is not there: {directory}", workspace()));
+        return Err(format!("the directory of workspace {} does not exist: {directory}", workspace()));
     }
     let at = |what: &str| {
         let what = what.to_owned();
-        move |error: std::io::Error| format!("{what}: {error}")
+        move |error: std::io::Error| format!("cannot {what}: {error}")
     };
-    // What is asked, and how it is done, is between the worker and the script.
+    // The script and its input may be confidential: only this user may read them.
     let only_us = Permissions::from_mode(0o700);
     let folder = tempfile::Builder::new()
-        .prefix(supervise::FOLDER)
+        .prefix(supervise::FOLDER_PREFIX)
         .permissions(only_us)
         .tempdir()
-        .map_err(at("a folder for the script"))?;
+        .map_err(at("create a folder for the script"))?;
     let (script_file, input_file) = (folder.path().join("script"), folder.path().join("input"));
     let save = |path: &Path, text: &str| File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    save(&script_file, script).map_err(at("the script"))?;
-    save(&input_file, assignment.message_body.as_deref().unwrap_or_default()).map_err(at("the input"))?;
-    let (reader, writer) = std::io::pipe().map_err(at("a pipe"))?;
-    let errors = writer.try_clone().map_err(at("a pipe"))?;
+    save(&script_file, script).map_err(at("write the script"))?;
+    save(&input_file, assignment.message_body.as_deref().unwrap_or_default()).map_err(at("write the input"))?;
+    let (reader, writer) = std::io::pipe().map_err(at("create a pipe"))?;
+    let errors = writer.try_clone().map_err(at("create a pipe"))?;
     let mut command = Command::new(start.program);
     command
         .arg(supervise::COMMAND)
         .arg(&input_file)
-        .args(assignment.shell.as_deref().unwrap_or(SHELL).split_whitespace())
+        .args(assignment.shell.as_deref().unwrap_or(DEFAULT_SHELL).split_whitespace())
         .arg(&script_file)
         .envs(start.environment.iter().map(|(name, value)| (*name, value)))
-        .env(leftovers::RUN, &start.run)
+        .env(process_cleanup::RUN_VARIABLE, &start.run)
         .stdin(Stdio::piped())
         .stdout(writer)
         .stderr(errors);
     if let Some(directory) = &assignment.directory {
         command.current_dir(directory);
     }
-    let mut child = command.spawn().map_err(at("starting the script"))?;
-    // Holds our ends of the pipe: without them its end is seen.
+    let mut child = command.spawn().map_err(at("start the script"))?;
+    // The command owns our write ends of the pipe. While they are open, the reader does not see the end of the output.
     drop(command);
-    let leash = child.stdin.take();
+    let supervisor_input = child.stdin.take();
     let (send, output) = sync_channel(16);
     thread::spawn(move || forward(reader, &send));
-    Ok(Running { child, leash, output, _folder: folder })
+    Ok(RunningScript { child, supervisor_input, output, _folder: folder })
 }
 
-/// Hands output on until there is no more, or nobody listens.
+/// Sends output to a channel, until the output ends or the receiver is dropped.
 fn forward(mut reader: PipeReader, send: &SyncSender<Vec<u8>>) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(length @ 1..) = reader.read(&mut buffer) {
@@ -125,101 +123,109 @@ fn forward(mut reader: PipeReader, send: &SyncSender<Vec<u8>>) {
     }
 }
 
-/// Why a script was told to stop.
-enum Stopped {
+enum StopCause {
     TimedOut,
-    Wished(Wish),
+    Requested(JobRequest),
 }
 
-fn follow(start: &Start<'_>, mut running: Running, reins: &Reins, write: &mut dyn FnMut(&str)) -> (Ended, String) {
+fn wait_for_end(
+    start: &ScriptStart<'_>,
+    mut running: RunningScript,
+    control: &JobControl,
+    write: &mut dyn FnMut(&str),
+) -> (ExecutionEnd, String) {
     let timeout = start
         .assignment
         .timeout
         .map_or(start.timeout, |timeout| Duration::from_secs(u64::try_from(timeout.seconds()).unwrap_or_default()));
     let deadline = Instant::now() + timeout;
-    let mut gathering = Gathering::default();
-    let mut stopped = None;
-    // Past this it is not waited for any more.
+    let mut buffer = OutputBuffer::default();
+    let mut stop_cause = None;
+    // After this time, stop waiting for the supervisor.
     let mut give_up = None;
     loop {
-        let heard = running.output.recv_timeout(GLANCE);
-        if let Ok(output) = &heard {
-            gathering.push(output);
+        let received = running.output.recv_timeout(POLL_INTERVAL);
+        if let Ok(output) = &received {
+            buffer.push(output);
         }
-        if let Some(piece) = gathering.piece(Instant::now()) {
-            write(&piece);
+        if let Some(chunk) = buffer.next_chunk(Instant::now()) {
+            write(&chunk);
         }
         // Writing may have taken long.
         let now = Instant::now();
-        if stopped.is_none() {
-            stopped = match reins.wished() {
-                Wish::GoOn if now < deadline => None,
-                Wish::GoOn => Some(Stopped::TimedOut),
-                wish => Some(Stopped::Wished(wish)),
+        if stop_cause.is_none() {
+            stop_cause = match control.requested() {
+                JobRequest::Continue if now < deadline => None,
+                JobRequest::Continue => Some(StopCause::TimedOut),
+                request => Some(StopCause::Requested(request)),
             };
-            if stopped.is_some() {
-                running.leash = None;
+            if stop_cause.is_some() {
+                running.supervisor_input = None;
                 give_up = Some(now + GRACE + GRACE);
             }
         }
-        // Nobody holds the pipe any more: everything has ended.
-        if heard == Err(RecvTimeoutError::Disconnected) || give_up.is_some_and(|time| now > time) {
+        // When the pipe is closed, all processes of the script have ended.
+        if received == Err(RecvTimeoutError::Disconnected) || give_up.is_some_and(|time| now > time) {
             break;
         }
-        // Its supervisor ended, or was killed: then what it should have ended is ended here. Something that hid well
-        // enough to hold the pipe is not waited for.
-        if heard.is_err() && matches!(running.child.try_wait(), Ok(Some(_))) {
-            end_leftovers(start);
+        // The supervisor has ended, or was killed before it cleaned up. Clean up here, and wait only briefly for
+        // processes that were not found and still have the pipe open.
+        if received.is_err() && matches!(running.child.try_wait(), Ok(Some(_))) {
+            kill_leftovers(start);
             give_up.get_or_insert(now + Duration::from_secs(1));
         }
     }
-    // What was said while something else was written, or waited for.
+    // Read the output that arrived during the last write or wait.
     let until = Instant::now() + GRACE;
-    for _ in 0..PIECES_LEFT_MAX {
-        let Ok(output) = running.output.recv_timeout(GLANCE) else { break };
+    for _ in 0..LAST_CHUNKS_MAX {
+        let Ok(output) = running.output.recv_timeout(POLL_INTERVAL) else { break };
         if Instant::now() > until {
             break;
         }
-        gathering.push(&output);
-        if let Some(piece) = gathering.piece(Instant::now()) {
-            write(&piece);
+        buffer.push(&output);
+        if let Some(chunk) = buffer.next_chunk(Instant::now()) {
+            write(&chunk);
         }
     }
     let status = running.child.try_wait().ok().flatten().or_else(|| {
-        end_leftovers(start);
+        kill_leftovers(start);
         running.child.wait().ok()
     });
-    end_leftovers(start);
-    if let Some(rest) = gathering.rest() {
+    kill_leftovers(start);
+    if let Some(rest) = buffer.take_rest() {
         write(&rest);
     }
-    let kept = gathering.into_kept();
+    let output_text = buffer.into_text();
     let code = status.and_then(|status| status.code());
-    let ended = match (stopped, code) {
-        (Some(Stopped::TimedOut), _) => Ended::TimedOut { error: format!("timed out after {}s", timeout.as_secs()) },
-        (Some(Stopped::Wished(Wish::Release)), _) => Ended::Released,
-        (Some(Stopped::Wished(_)), _) => Ended::Lost,
-        (None, Some(0)) => Ended::Completed { message: last_line(&kept), result: json!({ "exit_code": 0 }) },
-        (None, Some(code)) => Ended::Failed { error: with_tail(&format!("exit code {code}"), &kept) },
-        (None, None) => Ended::Failed { error: with_tail("the script killed its parent", &kept) },
+    let end = match (stop_cause, code) {
+        (Some(StopCause::TimedOut), _) => {
+            ExecutionEnd::TimedOut { error: format!("timed out after {}s", timeout.as_secs()) }
+        }
+        (Some(StopCause::Requested(JobRequest::Release)), _) => ExecutionEnd::Released,
+        (Some(StopCause::Requested(_)), _) => ExecutionEnd::Lost,
+        (None, Some(0)) => {
+            ExecutionEnd::Completed { message: last_line(&output_text), result: json!({ "exit_code": 0 }) }
+        }
+        (None, Some(code)) => ExecutionEnd::Failed { error: with_tail(&format!("exit code {code}"), &output_text) },
+        (None, None) => ExecutionEnd::Failed { error: with_tail("the script killed its parent", &output_text) },
     };
-    (ended, kept)
+    (end, output_text)
 }
 
-/// Ends what the supervisor should have ended, should it have been killed.
-fn end_leftovers(start: &Start<'_>) {
-    leftovers::end_adopted();
-    leftovers::end_all_of(&start.run);
+/// Kills processes of the script, in case its supervisor was killed before it did.
+fn kill_leftovers(start: &ScriptStart<'_>) {
+    process_cleanup::kill_adopted();
+    process_cleanup::kill_processes_of_run(&start.run);
 }
 
 fn last_line(output: &str) -> Option<String> {
     output.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(|line| line.chars().take(1_000).collect())
 }
 
-/// An error with the end of what the script said, which mostly says why.
+/// An error with the end of the script's output, which usually contains the reason.
 fn with_tail(error: &str, output: &str) -> String {
     let length = output.chars().count();
-    let tail: String = output.chars().skip(length.saturating_sub(TAIL)).collect();
+    let tail: String = output.chars().skip(length.saturating_sub(ERROR_TAIL)).collect();
     match tail.trim() {
         "" => error.to_owned(),
         tail => format!("{error}\n{tail}"),

@@ -1,4 +1,4 @@
-//! Signals to stop: heard from the moment this is made.
+//! Waits for SIGINT and SIGTERM.
 
 use std::{future::poll_fn, io, task::Poll};
 
@@ -7,9 +7,9 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-/// Lets none of the signals end us that a terminal sends to all that runs in it. They are caught and not ignored: what is
-/// ignored would be by what we start, too.
-pub fn outlive() -> io::Result<()> {
+/// Keeps this process alive when a terminal sends SIGHUP, SIGINT or SIGTERM to all its processes. The signals are
+/// caught rather than ignored, because children inherit ignored signals.
+pub fn catch_termination_signals() -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let _entered = runtime.enter();
     for kind in [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()] {
@@ -18,7 +18,7 @@ pub fn outlive() -> io::Result<()> {
     Ok(())
 }
 
-/// Somebody who hears them instead of being ended by them.
+/// Catches SIGINT and SIGTERM, which would otherwise end the process.
 #[derive(Debug)]
 pub struct Signals {
     runtime: Runtime,
@@ -35,12 +35,12 @@ impl Signals {
         Ok(Self { runtime, interrupt, terminate })
     }
 
-    /// Waits for the next one.
+    /// Blocks until the next signal.
     pub fn wait(&mut self) {
         let Self { runtime, interrupt, terminate } = self;
         runtime.block_on(poll_fn(|context| {
-            let heard = interrupt.poll_recv(context).is_ready() || terminate.poll_recv(context).is_ready();
-            if heard { Poll::Ready(()) } else { Poll::Pending }
+            let is_received = interrupt.poll_recv(context).is_ready() || terminate.poll_recv(context).is_ready();
+            if is_received { Poll::Ready(()) } else { Poll::Pending }
         }));
     }
 }

@@ -1,7 +1,8 @@
-//! Between the worker and a script: a process that is the script's parent, and outlives neither.
+//! The supervisor: a process between the worker and a script, and the parent of the script.
 //!
-//! A script that kills its parent kills this and not the worker; a worker that is killed closes the pipe that this
-//! listens at. Either way whoever is left ends what the script started.
+//! A script that kills its parent kills the supervisor instead of the worker. When the worker is killed, the pipe on
+//! the supervisor's standard input closes, and the supervisor ends the script. In both cases the surviving process
+//! kills everything that the script started.
 
 use std::{
     ffi::OsString,
@@ -17,36 +18,36 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::{leftovers, signals};
+use crate::{process_cleanup, signals};
 
-/// The hidden command that does this.
+/// The hidden command that runs the supervisor.
 pub const COMMAND: &str = "supervise";
 
-/// How the name of the folder begins that a script and its input are in.
-pub const FOLDER: &str = "trackway-run-";
+/// Prefix of the folder that contains a script and its input.
+pub const FOLDER_PREFIX: &str = "trackway-run-";
 
-/// How long a script may take to end once it was asked to.
+/// How long a script may take to end after SIGTERM.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// What a shell answers when it cannot start something.
+/// The exit code of a shell that cannot start a command.
 const NOT_STARTED: i32 = 127;
 
-enum Heard {
-    Ended(ExitStatus),
-    /// The worker wants it to end, or is gone.
+enum SupervisorEvent {
+    ScriptExited(ExitStatus),
+    /// The worker asks for the script to end, or was killed.
     Stop,
 }
 
-/// Runs a program with a file as its input until it ends or standard input does. Answers with its exit code; a program
-/// that was killed by a signal answers as shells do.
+/// Runs a program, with a file as its standard input, until the program exits or our own standard input closes. Returns
+/// the program's exit code; like a shell, 128 plus the signal if a signal killed the program.
 pub fn supervise(arguments: &[OsString]) -> i32 {
     let [input_file, program, rest @ ..] = arguments else {
         return NOT_STARTED;
     };
-    // They are for the worker, which says when the script is to end.
-    let _ = signals::outlive();
-    leftovers::adopt_orphans();
-    let run = std::env::var(leftovers::RUN).unwrap_or_default();
+    // The worker handles signals: it decides when the script must end.
+    let _ = signals::catch_termination_signals();
+    process_cleanup::adopt_orphans();
+    let run = std::env::var(process_cleanup::RUN_VARIABLE).unwrap_or_default();
     let input = File::open(Path::new(input_file)).map_or_else(|_| Stdio::null(), Stdio::from);
     let mut child = match Command::new(program).args(rest).process_group(0).stdin(input).spawn() {
         Ok(child) => child,
@@ -57,39 +58,40 @@ pub fn supervise(arguments: &[OsString]) -> i32 {
         }
     };
     let leader = child.id();
-    let (tell, heard) = mpsc::channel();
-    let tell_end = tell.clone();
+    let (sender, events) = mpsc::channel();
+    let exit_sender = sender.clone();
     thread::spawn(move || {
-        let ended = child.wait().unwrap_or_else(|_| ExitStatus::from_raw(NOT_STARTED << 8));
-        let _ = tell_end.send(Heard::Ended(ended));
+        let status = child.wait().unwrap_or_else(|_| ExitStatus::from_raw(NOT_STARTED << 8));
+        let _ = exit_sender.send(SupervisorEvent::ScriptExited(status));
     });
     thread::spawn(move || {
         let _ = std::io::stdin().read(&mut [0; 1]);
-        let _ = tell.send(Heard::Stop);
+        let _ = sender.send(SupervisorEvent::Stop);
     });
-    let ended = match heard.recv() {
-        Ok(Heard::Ended(status)) => Some(status),
-        Ok(Heard::Stop) | Err(_) => {
-            leftovers::signal_group(leader, Signal::TERM);
-            match heard.recv_timeout(GRACE) {
-                Ok(Heard::Ended(status)) => Some(status),
+    let status = match events.recv() {
+        Ok(SupervisorEvent::ScriptExited(status)) => Some(status),
+        Ok(SupervisorEvent::Stop) | Err(_) => {
+            process_cleanup::signal_group(leader, Signal::TERM);
+            match events.recv_timeout(GRACE) {
+                Ok(SupervisorEvent::ScriptExited(status)) => Some(status),
                 _ => None,
             }
         }
     };
-    leftovers::signal_group(leader, Signal::KILL);
-    leftovers::end_all_below_us();
-    leftovers::end_all_of(&run);
+    process_cleanup::signal_group(leader, Signal::KILL);
+    process_cleanup::kill_descendants();
+    process_cleanup::kill_processes_of_run(&run);
     remove_folder(Path::new(input_file));
-    match ended {
+    match status {
         Some(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
         None => 128 + Signal::KILL.as_raw(),
     }
 }
 
-/// Removes what the script was made of: a worker that was killed does not.
+/// Removes the folder of the script. The worker removes it too, unless the worker was killed.
 fn remove_folder(input: &Path) {
-    let is_ours = |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(FOLDER));
+    let is_ours =
+        |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(FOLDER_PREFIX));
     if let Some(folder) = input.parent().filter(is_ours) {
         let _ = fs::remove_dir_all(folder);
     }

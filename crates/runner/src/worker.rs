@@ -1,4 +1,5 @@
-//! The worker: takes what is ready, starts it, keeps its lease alive, and ends it; stops without losing anything.
+//! The worker takes ready queue items, starts a job for each, extends their leases and records how they end. When it
+//! stops, it completes or releases all items it holds.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,117 +15,107 @@ use std::{
 use serde::Serialize;
 use trackway_actions::{
     Context, Core, Error,
-    queue::{HeartbeatItem, TakeItems, Taken},
+    queue::{HeartbeatItem, TakeItems, TakenItem},
     run::CancelRun,
 };
 use trackway_domain::{Error as Rule, Id, Ref, kind};
 use trackway_store::queue_notify::Listener;
-use trackway_views::assignment::{self, LeftAlone};
+use trackway_views::assignment::{self, SkippedItems};
 
 use crate::{
-    agent::Means,
-    client::Startable,
+    agent::AgentBackend,
+    agent_selection::{AgentSelection, ServedAgent, check},
+    client::LaunchableClient,
     execution::Execution,
-    executor::{Ended, Reins, Wish},
-    insist::TROUBLE_WAIT,
-    leftovers,
-    service::{Served, Serves, check},
+    executor::{ExecutionEnd, JobControl, JobRequest},
+    process_cleanup,
+    retry::RETRY_DELAY,
 };
 
-/// How long a worker waits for the bell before it looks anyway.
-const LOOK_ANYWAY: Duration = Duration::from_secs(10);
-/// How often it looks whether what it runs was cancelled, should the bell fail.
-const LOOK_AFTER: Duration = Duration::from_secs(5);
-/// How often it looks whom to serve, while it is busy.
-const LOOK_WHOM: Duration = Duration::from_secs(1);
+/// How often an idle worker checks the queue, in case a notification was lost.
+const QUEUE_POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// How often a worker checks whether its jobs were cancelled, in case a notification was lost.
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// A worker that serves everyone reloads the list of agents at most this often.
+const AGENTS_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How to work.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Whose items to take.
-    pub serves: Serves,
-    /// How many to run at once, of each whom it serves.
+    pub selection: AgentSelection,
+    /// The maximum number of running jobs for each served agent.
     pub concurrency: usize,
-    /// Whether to stop when nothing is ready.
+    /// Whether to stop when no item is ready.
     pub once: bool,
     pub lease_seconds: i64,
-    /// How long a task may take that does not say it.
+    /// The timeout of tasks that set none.
     pub timeout: Duration,
-    /// How long running tasks may go on once the worker is to stop.
+    /// How long jobs may continue after the worker was asked to stop.
     pub grace: Duration,
-    /// What becomes of them then.
-    pub stopping: Stopping,
-    /// Our own program.
+    pub on_stop: OnStop,
+    /// The path of the `trackway` binary.
     pub program: PathBuf,
-    /// What agents work with; without it, why there is none.
-    pub means: Result<Means, String>,
-    /// The clients that can drive agents.
-    pub clients: Vec<Startable>,
+    /// The model and pages of agents, or why they are unavailable.
+    pub backend: Result<AgentBackend, String>,
+    pub clients: Vec<LaunchableClient>,
 }
 
-/// What becomes of running tasks when the worker is to stop.
+/// What to do with unfinished jobs when the worker stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopping {
-    /// Someone else is to do them.
-    GiveBack,
-    /// Nobody is.
+pub enum OnStop {
+    /// Return their items to the queue, so that another worker takes them.
+    Release,
     Cancel,
 }
 
-/// What reaches a worker from outside its loop.
 #[derive(Debug)]
-pub enum Note {
-    /// The queue changed.
-    Rung,
-    /// A job is over.
-    Over(Id<kind::Run>, Outcome),
-    /// It should stop; the second time, at once.
+pub enum WorkerMessage {
+    QueueChanged,
+    JobFinished(Id<kind::Run>, JobOutcome),
+    /// Stop after the grace period. A second `Stop` ends the jobs at once.
     Stop,
 }
 
-/// How a job came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum JobOutcome {
     Completed,
     Failed,
-    /// Somebody wanted it to end, also where that was heard only after it was done.
+    /// Also a job that finished its work before it noticed the cancellation.
     Cancelled,
     Released,
-    /// Given back, since there is nothing to do it with here.
-    Unable,
+    /// Released, because the model or client of its agent is unavailable here.
+    Unavailable,
+    /// The worker no longer holds the item.
     Lost,
 }
 
-/// What a worker tells whoever watches it.
+/// An event that a worker reports to its caller.
 #[derive(Debug)]
-pub enum Event<'a> {
-    Took(&'a Taken),
-    Said {
-        taken: &'a Taken,
+pub enum WorkerEvent<'a> {
+    Taken(&'a TakenItem),
+    /// A script printed something.
+    Output {
+        taken: &'a TakenItem,
         output: &'a str,
     },
-    Ended {
-        taken: &'a Taken,
-        ended: &'a Ended,
-        took: Duration,
+    Finished {
+        taken: &'a TakenItem,
+        end: &'a ExecutionEnd,
+        duration: Duration,
     },
-    /// An agent that is not served, and why.
     NotServed {
         agent: &'a str,
         why: &'a str,
     },
-    /// Items that are ready and that it does not take.
-    Left(&'a LeftAlone),
-    /// The database does not answer.
-    Trouble(&'a Error),
-    /// It answers again.
-    Recovered,
+    /// Ready items that the worker does not take, because they belong to agents it does not serve.
+    ItemsSkipped(&'a SkippedItems),
+    DatabaseUnavailable(&'a Error),
+    DatabaseAvailable,
 }
 
-/// Hears what a worker tells, from several threads.
-pub type Watch<'a> = &'a (dyn Fn(&Event<'_>) + Sync);
+/// Receives the events of a worker. Several threads call it.
+pub type EventHandler<'a> = &'a (dyn Fn(&WorkerEvent<'_>) + Sync);
 
-/// What a worker did.
+/// How many items a worker took, and how they ended.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Tally {
     pub taken: usize,
@@ -134,108 +125,109 @@ pub struct Tally {
     pub lost: usize,
 }
 
-/// A job that runs.
-struct Job {
-    taken: Taken,
-    /// Whose it is; none is the worker.
+struct RunningJob {
+    taken: TakenItem,
+    /// The served agent; none for the worker itself.
     agent: Option<String>,
-    reins: Arc<Reins>,
-    beat: Instant,
+    control: Arc<JobControl>,
+    last_heartbeat: Instant,
 }
 
-/// Works until there is nothing left to do (`once`), or until told to stop. `notes` is where word reaches it, `tell` the
-/// other end, for the jobs it starts.
+/// Runs a worker until it receives [`WorkerMessage::Stop`], or with `once` until no item is ready. The worker receives
+/// messages from `channel`; its jobs send to the other end.
 pub fn work(
     core: &Core,
     context: &Context,
     settings: &Settings,
-    post: (&Sender<Note>, &Receiver<Note>),
-    watch: Watch<'_>,
+    channel: (&Sender<WorkerMessage>, &Receiver<WorkerMessage>),
+    on_event: EventHandler<'_>,
 ) -> trackway_actions::Result<Tally> {
-    work_on(Vec::new(), core, context, settings, post, watch)
+    work_on(Vec::new(), core, context, settings, channel, on_event)
 }
 
-/// The same, beginning with items that were taken already. With a concurrency of 0 there will be no others.
+/// Runs a worker that first executes items taken by the caller. With a concurrency of 0 it takes no others.
 pub fn work_on(
-    taken: Vec<Taken>,
+    taken: Vec<TakenItem>,
     core: &Core,
     context: &Context,
     settings: &Settings,
-    (tell, notes): (&Sender<Note>, &Receiver<Note>),
-    watch: Watch<'_>,
+    (sender, messages): (&Sender<WorkerMessage>, &Receiver<WorkerMessage>),
+    on_event: EventHandler<'_>,
 ) -> trackway_actions::Result<Tally> {
     check(core, context, settings)?;
-    leftovers::adopt_orphans();
+    process_cleanup::adopt_orphans();
     let alive = Arc::new(());
-    listen(core, tell.clone(), Arc::downgrade(&alive));
-    let mut taken: Vec<(Option<String>, Taken)> = taken.into_iter().map(|taken| (None, taken)).collect();
+    forward_notifications(core, sender.clone(), Arc::downgrade(&alive));
+    let mut taken: Vec<(Option<String>, TakenItem)> = taken.into_iter().map(|taken| (None, taken)).collect();
     thread::scope(|scope| {
         let mut worker = Worker {
             core,
             context,
             settings,
-            watch,
+            on_event,
             tally: Tally::default(),
             jobs: HashMap::new(),
-            trouble: None,
-            looked: Instant::now(),
-            stop: None,
+            retry_delay: None,
+            cancel_checked_at: Instant::now(),
+            stop_at: None,
             served: Vec::new(),
-            served_at: None,
-            left_out: BTreeSet::new(),
+            agents_checked_at: None,
+            not_served: BTreeSet::new(),
             is_idle: false,
-            told_left: false,
-            was_let_in: !taken.is_empty(),
+            has_reported_skipped: false,
+            has_connected: !taken.is_empty(),
         };
         loop {
-            taken.extend(worker.take()?);
+            taken.extend(worker.take_items()?);
             for (agent, taken) in taken.drain(..) {
-                let reins = Arc::new(Reins::default());
-                let (job, tell) = (worker.job(&taken, &reins), tell.clone());
-                worker.jobs.insert(taken.run_id, Job { taken, agent, reins, beat: Instant::now() });
+                let control = Arc::new(JobControl::default());
+                let (job, sender) = (worker.execution(&taken, &control), sender.clone());
+                worker.jobs.insert(taken.run_id, RunningJob { taken, agent, control, last_heartbeat: Instant::now() });
                 scope.spawn(move || {
                     let run = job.taken.run_id;
                     let outcome = job.execute();
-                    let _ = tell.send(Note::Over(run, outcome));
+                    let _ = sender.send(WorkerMessage::JobFinished(run, outcome));
                 });
             }
             if worker.is_done() {
                 return Ok(worker.tally);
             }
-            match notes.recv_timeout(worker.patience()?) {
-                Ok(note) => {
-                    worker.hear(note)?;
-                    for note in notes.try_iter() {
-                        worker.hear(note)?;
+            match messages.recv_timeout(worker.time_to_wait()?) {
+                Ok(message) => {
+                    worker.handle(message)?;
+                    for message in messages.try_iter() {
+                        worker.handle(message)?;
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => worker.hear(Note::Stop)?,
+                Err(RecvTimeoutError::Disconnected) => worker.handle(WorkerMessage::Stop)?,
             }
-            worker.look_after_jobs();
+            worker.maintain_jobs();
         }
     })
 }
 
-/// Hears the bell in a thread of its own, and hands it on as long as the worker is alive.
-fn listen(core: &Core, tell: Sender<Note>, worker: Weak<()>) {
+/// Listens for queue notifications in a thread, and forwards them while the worker is alive.
+fn forward_notifications(core: &Core, sender: Sender<WorkerMessage>, worker: Weak<()>) {
     let url = core.store().url().clone();
     thread::spawn(move || {
         while worker.strong_count() > 0 {
-            if let Ok(mut listener) = Listener::at(&url) {
+            if let Ok(mut listener) = Listener::connect(&url) {
                 loop {
-                    // The worker looks by itself from time to time: only a ring, or the loss of the bell, is news.
-                    let heard = listener.wait(LOOK_ANYWAY);
-                    if worker.strong_count() == 0 || (!matches!(heard, Ok(false)) && tell.send(Note::Rung).is_err()) {
+                    let notified = listener.wait(QUEUE_POLL_INTERVAL);
+                    // A timeout needs no message: the worker polls by itself. A lost connection does, because
+                    // notifications may have been lost with it.
+                    let has_news = !matches!(notified, Ok(false));
+                    if worker.strong_count() == 0 || (has_news && sender.send(WorkerMessage::QueueChanged).is_err()) {
                         return;
                     }
-                    if heard.is_err() {
+                    if notified.is_err() {
                         break;
                     }
                 }
             }
-            thread::sleep(TROUBLE_WAIT.1);
-            if tell.send(Note::Rung).is_err() {
+            thread::sleep(RETRY_DELAY.1);
+            if sender.send(WorkerMessage::QueueChanged).is_err() {
                 return;
             }
         }
@@ -246,44 +238,46 @@ struct Worker<'a> {
     core: &'a Core,
     context: &'a Context,
     settings: &'a Settings,
-    watch: Watch<'a>,
+    on_event: EventHandler<'a>,
     tally: Tally,
-    jobs: HashMap<Id<kind::Run>, Job>,
-    /// How long to wait before the database is asked again.
-    trouble: Option<Duration>,
-    /// When jobs were last looked after.
-    looked: Instant,
-    /// Until when jobs may go on, once it is to stop.
-    stop: Option<Instant>,
-    served: Vec<Served>,
-    served_at: Option<Instant>,
-    /// Agents that are not served, of whom that was told.
-    left_out: BTreeSet<String>,
-    /// Whether nothing was there the last time.
+    jobs: HashMap<Id<kind::Run>, RunningJob>,
+    /// The delay before the next database call, while the database is unavailable.
+    retry_delay: Option<Duration>,
+    /// When the worker last checked whether its jobs were cancelled.
+    cancel_checked_at: Instant,
+    /// When to end the jobs, after a `Stop` message.
+    stop_at: Option<Instant>,
+    served: Vec<ServedAgent>,
+    agents_checked_at: Option<Instant>,
+    /// Agents that cannot run here. Each was reported once.
+    not_served: BTreeSet<String>,
+    /// Whether the last take found no item.
     is_idle: bool,
-    told_left: bool,
-    /// Whether the database ever answered: who was let in once will be again.
-    was_let_in: bool,
+    has_reported_skipped: bool,
+    /// Whether a database call has ever succeeded. If so, a rejected login is transient, and retried.
+    has_connected: bool,
 }
 
 impl<'a> Worker<'a> {
-    /// Takes for everyone who is served, as much as there is room for.
-    fn take(&mut self) -> trackway_actions::Result<Vec<(Option<String>, Taken)>> {
-        if self.settings.concurrency == 0 || self.stop.is_some() {
+    /// Takes items for each served agent, up to the concurrency limit.
+    fn take_items(&mut self) -> trackway_actions::Result<Vec<(Option<String>, TakenItem)>> {
+        if self.settings.concurrency == 0 || self.stop_at.is_some() {
             return Ok(Vec::new());
         }
-        self.look_whom_to_serve()?;
+        self.refresh_served_agents()?;
         if self.is_idle {
-            let there = self.patiently(|worker| {
-                worker.core.read(worker.context, |reader| Ok(assignment::is_there_anything(reader, worker.core.now())?))
+            let has_items = self.try_database(|worker| {
+                worker
+                    .core
+                    .read(worker.context, |reader| Ok(assignment::has_takeable_items(reader, worker.core.now())?))
             })?;
-            if there == Some(false) {
+            if has_items == Some(false) {
                 return Ok(Vec::new());
             }
         }
         let mut all = Vec::new();
         for served in self.served.clone() {
-            let free = self.room_of(&served);
+            let free = self.free_slots(&served);
             if free == 0 {
                 continue;
             }
@@ -293,93 +287,96 @@ impl<'a> Worker<'a> {
                 batch: i64::try_from(free).ok(),
                 id: None,
                 done: Vec::new(),
-                unnamed: served.unnamed,
+                unassigned: served.unassigned,
             };
-            let taken = match self.patiently(|worker| worker.core.execute(worker.context, &take)) {
-                // One of many that was archived meanwhile is no reason to leave the others.
-                Err(_) if self.settings.serves == Serves::Everyone && served.agent.is_some() => {
-                    self.served_at = None;
+            let taken = match self.try_database(|worker| worker.core.execute(worker.context, &take)) {
+                // The agent may have been archived since the list was loaded. Reload it, and serve the others.
+                Err(_) if self.settings.selection == AgentSelection::Everyone && served.agent.is_some() => {
+                    self.agents_checked_at = None;
                     None
                 }
                 taken => taken?,
             };
             self.tally.taken += taken.as_ref().map_or(0, Vec::len);
             for taken in taken.into_iter().flatten() {
-                (self.watch)(&Event::Took(&taken));
+                (self.on_event)(&WorkerEvent::Taken(&taken));
                 all.push((served.agent.clone(), taken));
             }
         }
         self.is_idle = all.is_empty();
-        if self.is_idle && !self.told_left {
-            self.tell_what_is_left()?;
+        if self.is_idle && !self.has_reported_skipped {
+            self.report_skipped_items()?;
         }
         Ok(all)
     }
 
-    fn look_whom_to_serve(&mut self) -> trackway_actions::Result<()> {
-        if self.served_at.is_some_and(|at| at.elapsed() < LOOK_WHOM || self.settings.serves != Serves::Everyone) {
+    fn refresh_served_agents(&mut self) -> trackway_actions::Result<()> {
+        let is_fixed = self.settings.selection != AgentSelection::Everyone;
+        if self.agents_checked_at.is_some_and(|at| at.elapsed() < AGENTS_POLL_INTERVAL || is_fixed) {
             return Ok(());
         }
-        let mut left_out = std::mem::take(&mut self.left_out);
-        let served =
-            self.patiently(|worker| worker.settings.served(worker.core, worker.context, &mut left_out, worker.watch));
-        self.left_out = left_out;
+        let mut not_served = std::mem::take(&mut self.not_served);
+        let served = self.try_database(|worker| {
+            worker.settings.served_agents(worker.core, worker.context, &mut not_served, worker.on_event)
+        });
+        self.not_served = not_served;
         if let Some(mut served) = served? {
-            served.retain(|served| served.agent.as_ref().is_none_or(|agent| !self.left_out.contains(agent)));
+            served.retain(|served| served.agent.as_ref().is_none_or(|agent| !self.not_served.contains(agent)));
             self.served = served;
-            self.served_at = Some(Instant::now());
+            self.agents_checked_at = Some(Instant::now());
         }
         Ok(())
     }
 
-    fn room_of(&self, served: &Served) -> usize {
+    fn free_slots(&self, served: &ServedAgent) -> usize {
         let held = self.jobs.values().filter(|job| job.agent == served.agent).count();
         self.settings.concurrency.saturating_sub(held)
     }
 
-    /// Says once what is ready and is for somebody else.
-    fn tell_what_is_left(&mut self) -> trackway_actions::Result<()> {
+    /// Reports once the ready items of agents that this worker does not serve.
+    fn report_skipped_items(&mut self) -> trackway_actions::Result<()> {
         let left = self
-            .patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::left_alone(reader)?)))?
+            .try_database(|worker| worker.core.read(worker.context, |reader| Ok(assignment::skipped_items(reader)?)))?
             .unwrap_or_default();
-        let is_served = |left: &LeftAlone| {
+        let is_served = |left: &SkippedItems| {
             self.served.iter().any(|served| match &left.agent {
                 Some(agent) => served.agent.as_ref() == Some(agent),
                 None => served.agent.is_some(),
             })
         };
-        let left: Vec<LeftAlone> = left.into_iter().filter(|left| !is_served(left)).collect();
-        self.told_left = !left.is_empty();
+        let left: Vec<SkippedItems> = left.into_iter().filter(|left| !is_served(left)).collect();
+        self.has_reported_skipped = !left.is_empty();
         for left in &left {
-            (self.watch)(&Event::Left(left));
+            (self.on_event)(&WorkerEvent::ItemsSkipped(left));
         }
         Ok(())
     }
 
-    /// Does something with the database. One that does not answer is asked again later.
-    fn patiently<T>(
+    /// Calls the database. Returns None, and schedules a retry, if the failure is transient.
+    fn try_database<T>(
         &mut self,
-        deed: impl FnOnce(&Self) -> trackway_actions::Result<T>,
+        call: impl FnOnce(&Self) -> trackway_actions::Result<T>,
     ) -> trackway_actions::Result<Option<T>> {
-        match deed(self) {
+        match call(self) {
             Ok(done) => {
-                self.was_let_in = true;
-                if self.trouble.take().is_some() {
-                    (self.watch)(&Event::Recovered);
+                self.has_connected = true;
+                if self.retry_delay.take().is_some() {
+                    (self.on_event)(&WorkerEvent::DatabaseAvailable);
                 }
                 Ok(Some(done))
             }
-            // One who never could write anything is told so; later, a disk that is full may be made room on.
+            // A full or read-only disk is an error at the first take, because it is probably a wrong setting. Later it
+            // is retried, because space may be freed.
             Err(error)
-                if (error.is_passing() && (self.tally.taken > 0 || !error.is_for_want_of_room()))
-                    || (error.is_refusal() && self.was_let_in) =>
+                if (error.is_transient() && (self.tally.taken > 0 || !error.is_full_or_read_only()))
+                    || (error.is_login_rejected() && self.has_connected) =>
             {
-                match self.trouble {
+                match self.retry_delay {
                     None => {
-                        (self.watch)(&Event::Trouble(&error));
-                        self.trouble = Some(TROUBLE_WAIT.0);
+                        (self.on_event)(&WorkerEvent::DatabaseUnavailable(&error));
+                        self.retry_delay = Some(RETRY_DELAY.0);
                     }
-                    Some(wait) => self.trouble = Some((wait * 2).min(TROUBLE_WAIT.1)),
+                    Some(wait) => self.retry_delay = Some((wait * 2).min(RETRY_DELAY.1)),
                 }
                 Ok(None)
             }
@@ -388,26 +385,27 @@ impl<'a> Worker<'a> {
     }
 
     fn is_done(&self) -> bool {
-        // Whoever takes nothing more need not know whether the database answers again.
-        let is_last = self.settings.once && (self.trouble.is_none() || self.settings.concurrency == 0);
-        self.jobs.is_empty() && (self.stop.is_some() || is_last)
+        // A worker that takes no more items does not wait for the database.
+        let is_last = self.settings.once && (self.retry_delay.is_none() || self.settings.concurrency == 0);
+        self.jobs.is_empty() && (self.stop_at.is_some() || is_last)
     }
 
-    /// How long to wait for word.
-    fn patience(&mut self) -> trackway_actions::Result<Duration> {
-        if let Some(wait) = self.trouble {
+    /// The timeout of the next wait for a message.
+    fn time_to_wait(&mut self) -> trackway_actions::Result<Duration> {
+        if let Some(wait) = self.retry_delay {
             return Ok(wait);
         }
-        let mut wait = LOOK_ANYWAY;
+        let mut wait = QUEUE_POLL_INTERVAL;
         if !self.jobs.is_empty() {
-            wait = wait.min(self.beat_every() / 2).min(LOOK_AFTER);
+            wait = wait.min(self.heartbeat_interval() / 2).min(CANCEL_POLL_INTERVAL);
         }
-        if let Some(until) = self.stop {
+        if let Some(until) = self.stop_at {
             wait = wait.min(until.saturating_duration_since(Instant::now()));
         }
-        if self.stop.is_none() && self.served.iter().any(|served| self.room_of(served) > 0) {
-            let next = self
-                .patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::next_change(reader)?)))?;
+        if self.stop_at.is_none() && self.served.iter().any(|served| self.free_slots(served) > 0) {
+            let next = self.try_database(|worker| {
+                worker.core.read(worker.context, |reader| Ok(assignment::next_due_time(reader)?))
+            })?;
             if let Some(next) = next.flatten() {
                 let micros = (next.micros() - self.core.now().micros()).max(0);
                 wait = wait.min(Duration::from_micros(u64::try_from(micros).unwrap_or_default()));
@@ -416,110 +414,112 @@ impl<'a> Worker<'a> {
         Ok(wait.max(Duration::from_millis(1)))
     }
 
-    fn beat_every(&self) -> Duration {
+    fn heartbeat_interval(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.settings.lease_seconds).unwrap_or(1)) / 3
     }
 
-    fn hear(&mut self, note: Note) -> trackway_actions::Result<()> {
-        match note {
-            Note::Rung => self.look_for_ended()?,
-            Note::Over(run, outcome) => {
+    fn handle(&mut self, message: WorkerMessage) -> trackway_actions::Result<()> {
+        match message {
+            WorkerMessage::QueueChanged => self.check_cancelled()?,
+            WorkerMessage::JobFinished(run, outcome) => {
                 let job = self.jobs.remove(&run);
                 self.is_idle = false;
-                if outcome == Outcome::Unable {
-                    self.serve_no_more(job)?;
+                if outcome == JobOutcome::Unavailable {
+                    self.stop_serving(job)?;
                 }
                 *match outcome {
-                    Outcome::Completed => &mut self.tally.completed,
-                    Outcome::Failed | Outcome::Cancelled => &mut self.tally.failed,
-                    Outcome::Released | Outcome::Unable => &mut self.tally.released,
-                    Outcome::Lost => &mut self.tally.lost,
+                    JobOutcome::Completed => &mut self.tally.completed,
+                    JobOutcome::Failed | JobOutcome::Cancelled => &mut self.tally.failed,
+                    JobOutcome::Released | JobOutcome::Unavailable => &mut self.tally.released,
+                    JobOutcome::Lost => &mut self.tally.lost,
                 } += 1;
             }
-            Note::Stop => {
+            WorkerMessage::Stop => {
                 let now = Instant::now();
-                let is_second = self.stop.is_some();
-                self.stop = Some(if is_second { now } else { now + self.settings.grace });
-                if self.settings.stopping == Stopping::Cancel {
-                    self.cancel(is_second)?;
+                let is_second = self.stop_at.is_some();
+                self.stop_at = Some(if is_second { now } else { now + self.settings.grace });
+                if self.settings.on_stop == OnStop::Cancel {
+                    self.cancel_jobs(is_second)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// What an agent lacks it will lack for the next item too: without this it would be taken again and again.
-    fn serve_no_more(&mut self, job: Option<Job>) -> trackway_actions::Result<()> {
+    /// Stops serving an agent that cannot run here. Otherwise the worker would take and release its items forever.
+    fn stop_serving(&mut self, job: Option<RunningJob>) -> trackway_actions::Result<()> {
         let Some(agent) = job.and_then(|job| job.agent) else { return Ok(()) };
         self.served.retain(|served| served.agent.as_ref() != Some(&agent));
-        self.left_out.insert(agent.clone());
+        self.not_served.insert(agent.clone());
         if self.served.is_empty() && self.jobs.is_empty() {
-            return Err(Rule::usage(format!("agent {agent} cannot work here: its item was given back")).into());
+            let error = format!("agent {agent} cannot run here: its item was returned to the queue");
+            return Err(Rule::usage(error).into());
         }
         Ok(())
     }
 
-    /// Cancels what runs: an agent may say what it learned, unless it is told twice.
-    fn cancel(&mut self, now: bool) -> trackway_actions::Result<()> {
+    /// Cancels all jobs. Unless `now` is set, agents may still answer the closing prompt.
+    fn cancel_jobs(&mut self, now: bool) -> trackway_actions::Result<()> {
         for job in self.jobs.values() {
             let cancel = CancelRun { run: job.taken.run_id.into(), now };
             if self.core.execute(self.context, &cancel).is_err() {
-                job.reins.wish(Wish::Release);
+                job.control.request(JobRequest::Release);
             }
         }
-        self.look_for_ended()
+        self.check_cancelled()
     }
 
-    /// Stops what was cancelled.
-    fn look_for_ended(&mut self) -> trackway_actions::Result<()> {
-        self.looked = Instant::now();
+    /// Asks jobs to stop whose run was cancelled or has ended.
+    fn check_cancelled(&mut self) -> trackway_actions::Result<()> {
+        self.cancel_checked_at = Instant::now();
         if self.jobs.is_empty() {
             return Ok(());
         }
         let runs: Vec<_> = self.jobs.keys().copied().collect();
-        let stopped = self
-            .patiently(|worker| worker.core.read(worker.context, |reader| Ok(assignment::stopped(reader, &runs)?)))?;
+        let stopped = self.try_database(|worker| {
+            worker.core.read(worker.context, |reader| Ok(assignment::runs_to_stop(reader, &runs)?))
+        })?;
         for (run, has_ended) in stopped.unwrap_or_default() {
             if let Some(job) = self.jobs.get(&run) {
-                job.reins.wish(if has_ended { Wish::Stop } else { Wish::Cancel });
+                job.control.request(if has_ended { JobRequest::Abort } else { JobRequest::Cancel });
             }
         }
         Ok(())
     }
 
-    fn look_after_jobs(&mut self) {
-        let gives_back = self.settings.stopping == Stopping::GiveBack;
-        if gives_back && self.stop.is_some_and(|until| until <= Instant::now()) {
-            self.jobs.values().for_each(|job| job.reins.wish(Wish::Release));
+    fn maintain_jobs(&mut self) {
+        let releases = self.settings.on_stop == OnStop::Release;
+        if releases && self.stop_at.is_some_and(|until| until <= Instant::now()) {
+            self.jobs.values().for_each(|job| job.control.request(JobRequest::Release));
         }
-        if self.looked.elapsed() > LOOK_AFTER {
-            // What goes wrong here goes wrong at the next take too, and is said there.
-            let _ = self.look_for_ended();
+        if self.cancel_checked_at.elapsed() > CANCEL_POLL_INTERVAL {
+            // The next take reports the same error.
+            let _ = self.check_cancelled();
         }
-        let every = self.beat_every();
+        let every = self.heartbeat_interval();
         let lease = every * 3;
         let (core, context) = (self.core, self.context);
-        for job in self.jobs.values_mut().filter(|job| job.beat.elapsed() >= every) {
+        for job in self.jobs.values_mut().filter(|job| job.last_heartbeat.elapsed() >= every) {
             let beat = HeartbeatItem { id: job.taken.id.into(), fence: job.taken.fence, lease: None };
             match core.execute(context, &beat) {
-                Ok(_) => job.beat = Instant::now(),
-                // Asked again at the next look, as long as the lease lasts.
-                Err(error) if error.is_passing() => {}
-                // Others may still be let in, and take it.
-                Err(error) if error.is_refusal() && job.beat.elapsed() < lease => {}
-                Err(_) => job.reins.wish(Wish::Stop),
+                Ok(_) => job.last_heartbeat = Instant::now(),
+                // The next round tries again; the job goes on until the lease expires.
+                Err(error) if error.is_transient() => {}
+                // Other workers may still reach the database and take the item once the lease has expired.
+                Err(error) if error.is_login_rejected() && job.last_heartbeat.elapsed() < lease => {}
+                Err(_) => job.control.request(JobRequest::Abort),
             }
         }
     }
 
-    fn job(&self, taken: &Taken, reins: &Arc<Reins>) -> Execution<'a> {
+    fn execution(&self, taken: &TakenItem, control: &Arc<JobControl>) -> Execution<'a> {
         Execution {
             core: self.core,
             context: self.context,
             settings: self.settings,
-            watch: self.watch,
+            on_event: self.on_event,
             taken: taken.clone(),
-            reins: Arc::clone(reins),
+            control: Arc::clone(control),
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Which page a path names.
+//! Maps URL paths to pages and to the actions below them.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::nouns::{self, Noun};
 
-/// What stays as it is in a path.
-const KEPT: &AsciiSet =
+/// Characters that a path keeps unescaped.
+const UNESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@').remove(b':').remove(b'/');
 
-/// A reference as a part of a path.
-pub fn encoded(reference: &str) -> String {
-    utf8_percent_encode(reference, KEPT).to_string()
+/// Percent-encodes a reference (a name or an id) for use in a path.
+pub fn encode(reference: &str) -> String {
+    utf8_percent_encode(reference, UNESCAPED).to_string()
 }
 
-/// The thing a page is about.
+/// A page, independent of its format and its query.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Place {
+pub enum PageRef {
     Overview,
     Whoami,
     Why,
@@ -27,59 +27,61 @@ pub enum Place {
     Latest,
     Next,
     Api,
+    /// The list of all things of one kind.
     List(&'static Noun),
-    One(&'static Noun, String),
+    /// One thing, by its name or id.
+    Detail(&'static Noun, String),
 }
 
-/// Something a path can ask for at a place.
+/// What a path addresses on a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Target {
     Page,
-    /// The actions there.
+    /// The list of the page's actions.
     Actions,
-    /// One of them.
+    /// One action, by its name.
     Action(String),
 }
 
-/// What a path names.
+/// A parsed path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Address {
-    pub place: Place,
-    pub wanted: Wanted,
+    pub page: PageRef,
+    pub target: Target,
 }
 
 impl Address {
-    /// Reads a path. References may hold slashes, as variants do.
+    /// Parses a path. A reference may contain slashes, because task variants do.
     pub fn parse(path: &str) -> Option<Self> {
         let decoded = percent_decode_str(path).decode_utf8().ok()?;
         let path = decoded.trim_matches('/');
-        let (path, wanted) = split_actions(path);
-        let place = match path {
-            "" => Place::Overview,
-            "whoami" => Place::Whoami,
-            "why" => Place::Why,
-            "search" => Place::Search,
-            "usage" => Place::Usage,
-            "wake" => Place::Wake,
-            "ready" => Place::Ready,
-            "made" => Place::Made,
-            "latest" => Place::Latest,
-            "next" => Place::Next,
-            "api" => Place::Api,
+        let (path, target) = split_actions(path);
+        let page = match path {
+            "" => PageRef::Overview,
+            "whoami" => PageRef::Whoami,
+            "why" => PageRef::Why,
+            "search" => PageRef::Search,
+            "usage" => PageRef::Usage,
+            "wake" => PageRef::Wake,
+            "ready" => PageRef::Ready,
+            "made" => PageRef::Made,
+            "latest" => PageRef::Latest,
+            "next" => PageRef::Next,
+            "api" => PageRef::Api,
             _ => {
                 let (first, reference) = path.split_once('/').unwrap_or((path, ""));
-                let noun = nouns::at(first)?;
+                let noun = nouns::by_path(first)?;
                 match reference {
-                    "" => Place::List(noun),
-                    reference => Place::One(noun, reference.to_owned()),
+                    "" => PageRef::List(noun),
+                    reference => PageRef::Detail(noun, reference.to_owned()),
                 }
             }
         };
-        Some(Self { place, wanted })
+        Some(Self { page, target })
     }
 }
 
-impl Place {
+impl PageRef {
     pub fn path(&self) -> String {
         match self {
             Self::Overview => "/".to_owned(),
@@ -94,24 +96,24 @@ impl Place {
             Self::Next => "/next".to_owned(),
             Self::Api => "/api".to_owned(),
             Self::List(noun) => format!("/{}", noun.path),
-            Self::One(noun, reference) => format!("/{}/{}", noun.path, encoded(reference)),
+            Self::Detail(noun, reference) => format!("/{}/{}", noun.path, encode(reference)),
         }
     }
 }
 
-fn split_actions(path: &str) -> (&str, Wanted) {
+fn split_actions(path: &str) -> (&str, Target) {
     if let Some(before) = path.strip_suffix("/actions") {
-        return (before, Wanted::Actions);
+        return (before, Target::Actions);
     }
     if path == "actions" {
-        return ("", Wanted::Actions);
+        return ("", Target::Actions);
     }
     match path.rsplit_once('/') {
-        Some(("actions", name)) => ("", Wanted::Action(name.to_owned())),
+        Some(("actions", name)) => ("", Target::Action(name.to_owned())),
         Some((before, name)) if before.ends_with("/actions") => {
-            (before.trim_end_matches("/actions"), Wanted::Action(name.to_owned()))
+            (before.trim_end_matches("/actions"), Target::Action(name.to_owned()))
         }
-        _ => (path, Wanted::Page),
+        _ => (path, Target::Page),
     }
 }
 
@@ -119,23 +121,23 @@ fn split_actions(path: &str) -> (&str, Wanted) {
 mod tests {
     use super::*;
 
-    fn parsed(path: &str) -> Option<(String, Wanted)> {
-        Address::parse(path).map(|address| (address.place.path(), address.wanted))
+    fn parse(path: &str) -> Option<(String, Target)> {
+        Address::parse(path).map(|address| (address.page.path(), address.target))
     }
 
     #[test]
-    fn a_path_names_a_page_or_what_can_be_done_there() {
-        assert_eq!(parsed("/"), Some(("/".into(), Wanted::Page)));
-        assert_eq!(parsed("/whoami/"), Some(("/whoami".into(), Wanted::Page)));
-        assert_eq!(parsed("/whoami/actions"), Some(("/whoami".into(), Wanted::Actions)));
+    fn parses_pages_and_their_actions() {
+        assert_eq!(parse("/"), Some(("/".into(), Target::Page)));
+        assert_eq!(parse("/whoami/"), Some(("/whoami".into(), Target::Page)));
+        assert_eq!(parse("/whoami/actions"), Some(("/whoami".into(), Target::Actions)));
         assert_eq!(
-            parsed("/whoami/actions/update_scratchpad"),
-            Some(("/whoami".into(), Wanted::Action("update_scratchpad".into())))
+            parse("/whoami/actions/update_scratchpad"),
+            Some(("/whoami".into(), Target::Action("update_scratchpad".into())))
         );
-        assert_eq!(parsed("/tasks/unit/go"), Some(("/tasks/unit/go".into(), Wanted::Page)));
-        assert_eq!(parsed("/tasks/unit%2Fgo/actions/x"), Some(("/tasks/unit/go".into(), Wanted::Action("x".into()))));
-        assert_eq!(parsed("/notes/actions"), Some(("/notes".into(), Wanted::Actions)));
-        assert_eq!(parsed("/nothing"), None);
-        assert_eq!(parsed("/tasks/%ff"), None);
+        assert_eq!(parse("/tasks/unit/go"), Some(("/tasks/unit/go".into(), Target::Page)));
+        assert_eq!(parse("/tasks/unit%2Fgo/actions/x"), Some(("/tasks/unit/go".into(), Target::Action("x".into()))));
+        assert_eq!(parse("/notes/actions"), Some(("/notes".into(), Target::Actions)));
+        assert_eq!(parse("/nothing"), None);
+        assert_eq!(parse("/tasks/%ff"), None);
     }
 }

@@ -1,4 +1,5 @@
-//! Every question and every action by name, in JSON, and the document that describes them: made from the registries.
+//! The JSON API: every view and every action by name, and the `OpenAPI` document. Both are generated from the
+//! registries of views and actions.
 
 use std::sync::LazyLock;
 
@@ -8,7 +9,7 @@ use trackway_actions::context::Context;
 use trackway_views::registry::{self, VIEWS};
 
 use crate::{
-    input::{self, Empty},
+    input::{self, EmptyText},
     offers, pages,
     problem::Problem,
     schemas,
@@ -16,39 +17,39 @@ use crate::{
 };
 
 /// Answers `GET /api/v1/<noun>/<verb>`, or `GET /api/v1/<verb>`.
-pub fn ask(site: &Site, context: &Context, path: &str, query: &str) -> Result<Response, Problem> {
+pub fn answer_view(site: &Site, context: &Context, path: &str, query: &str) -> Result<Response, Problem> {
     let command = path.split_once('/').unwrap_or(("", path));
-    let entry = registry::of(command).ok_or_else(|| {
-        Problem::new(StatusCode::NOT_FOUND, "not_found", format!("there is no question {path:?}"))
-            .hint("/api/openapi.json lists them")
+    let entry = registry::find_view(command).ok_or_else(|| {
+        Problem::new(StatusCode::NOT_FOUND, "not_found", format!("unknown view {path:?}"))
+            .hint("/api/openapi.json lists all views")
     })?;
-    let input = input::from_pairs(schemas::of_question(entry), input::pairs(query), Empty::Said)?;
+    let input = input::parse_pairs(schemas::of_view(entry), input::pairs(query), EmptyText::Literal)?;
     let answer = (entry.with_json)(&mut site.core.reader(context)?, Value::Object(input), site.core.now())?;
     let data = match &answer.document {
         Some(document) => serde_json::from_str(document).unwrap_or_else(|_| Value::String(document.clone())),
         None => answer.data,
     };
-    let mut whole = json!({ "schema_version": 1, "data": data });
-    if let Some(next) = pages::next(&format!("/api/v1/{path}"), query, answer.more.as_deref()) {
-        whole["next"] = json!(next);
+    let mut document = json!({ "schema_version": 1, "data": data });
+    if let Some(next) = pages::next(&format!("/api/v1/{path}"), query, answer.next_page.as_deref()) {
+        document["next"] = json!(next);
     }
     if !answer.remarks.is_empty() {
-        whole["remarks"] = json!(answer.remarks);
+        document["remarks"] = json!(answer.remarks);
     }
-    Ok(json_response(&whole))
+    Ok(json_response(&document))
 }
 
-/// The document as it is sent. Making it takes a while, and it does not change.
+/// The serialised `OpenAPI` document. It never changes, and generating it is slow.
 pub static OPENAPI: LazyLock<String> = LazyLock::new(|| openapi().to_string());
 
-/// The whole interface as `OpenAPI` 3.1.
+/// Generates the `OpenAPI` 3.1 document.
 pub fn openapi() -> Value {
     let mut paths = Map::new();
     for view in VIEWS {
         let (noun, verb) = view.command;
         let path = if noun.is_empty() { format!("/api/v1/{verb}") } else { format!("/api/v1/{noun}/{verb}") };
-        let schema = schemas::of_question(view);
-        let needed = input::required(schema);
+        let schema = schemas::of_view(view);
+        let required = input::required(schema);
         let definitions = schema.get("$defs").cloned();
         let parameters: Vec<Value> = input::fields(schema)
             .into_iter()
@@ -57,9 +58,9 @@ pub fn openapi() -> Value {
                 json!({
                     "name": name,
                     "in": "query",
-                    "required": needed.contains(&name.as_str()),
+                    "required": required.contains(&name.as_str()),
                     "description": field.get("description"),
-                    "schema": inlined(field, definitions.as_ref()),
+                    "schema": inline_references(field, definitions.as_ref()),
                     "explode": true,
                 })
             })
@@ -73,10 +74,10 @@ pub fn openapi() -> Value {
         });
         paths.insert(path, json!({ "get": operation }));
     }
-    for action in offers::all() {
+    for action in offers::http_actions() {
         let schema = schemas::of_action(action);
         let definitions = schema.get("$defs").cloned();
-        let mut body = inlined(&Value::from(schema.clone()), definitions.as_ref());
+        let mut body = inline_references(&Value::from(schema.clone()), definitions.as_ref());
         if let Some(body) = body.as_object_mut() {
             body.remove("$defs");
             body.remove("$schema");
@@ -85,7 +86,7 @@ pub fn openapi() -> Value {
             "operationId": action.name,
             "tags": [if action.command.0.is_empty() { "actions" } else { action.command.0 }],
             "summary": schema.get("description"),
-            "parameters": [{ "name": "dry_run", "in": "query", "required": false, "description": "Show what would come out, and change nothing", "schema": { "type": "boolean" } }],
+            "parameters": [{ "name": "dry_run", "in": "query", "required": false, "description": "Show the result without changing anything", "schema": { "type": "boolean" } }],
             "requestBody": { "required": !input::required(schema).is_empty(), "content": { "application/json": { "schema": body } } },
             "responses": responses(),
         });
@@ -96,13 +97,13 @@ pub fn openapi() -> Value {
         "info": {
             "title": "Trackway",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "The system of record for agent work. Every question is a GET, every change is one action, a POST.",
+            "description": "The system of record for agent work. Each view is a GET; each change is one action, a POST.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "security": [{ "token": [] }],
         "paths": paths,
         "components": {
-            "securitySchemes": { "token": { "type": "http", "scheme": "bearer", "description": "A person's token, or a run's" } },
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer", "description": "The token of a person or of a run" } },
             "schemas": {
                 "Answer": {
                     "type": "object",
@@ -110,7 +111,7 @@ pub fn openapi() -> Value {
                     "properties": {
                         "schema_version": { "const": 1 },
                         "data": {},
-                        "next": { "type": "string", "description": "Where a list goes on" },
+                        "next": { "type": "string", "description": "Path of the next page of the list" },
                         "remarks": { "type": "array", "items": { "type": "string" } },
                     },
                 },
@@ -135,51 +136,56 @@ pub fn openapi() -> Value {
     })
 }
 
-/// What every operation can answer.
+/// The responses that every operation can have.
 fn responses() -> Value {
     let body =
         |name: &str| json!({ "application/json": { "schema": { "$ref": format!("#/components/schemas/{name}") } } });
     let mut all = Map::new();
-    all.insert("200".to_owned(), json!({ "description": "The answer", "content": body("Answer") }));
-    for (status, said) in [
-        ("400", "The request cannot be read"),
-        ("401", "Who is calling was not said, or the token opens nothing"),
-        ("403", "Not for this caller"),
-        ("404", "There is no such thing"),
-        ("409", "It stands differently"),
-        ("413", "Too large"),
-        ("415", "Not JSON"),
-        ("422", "A parameter is not as it should be"),
+    all.insert("200".to_owned(), json!({ "description": "Success", "content": body("Answer") }));
+    for (status, description) in [
+        ("400", "Malformed request"),
+        ("401", "Missing or invalid credentials"),
+        ("403", "Not allowed for this caller"),
+        ("404", "Not found"),
+        ("409", "Conflict with the current state"),
+        ("413", "Request body too large"),
+        ("415", "Unsupported content type"),
+        ("422", "Invalid parameter"),
         ("429", "Too many requests"),
-        ("503", "The database is busy"),
+        ("503", "The database is unavailable or the server is overloaded"),
     ] {
-        all.insert(status.to_owned(), json!({ "description": said, "content": body("Problem") }));
+        all.insert(status.to_owned(), json!({ "description": description, "content": body("Problem") }));
     }
     Value::Object(all)
 }
 
-/// A schema whose references have been put in place.
-pub(crate) fn inlined(schema: &Value, definitions: Option<&Value>) -> Value {
+/// Replaces the references of a schema by their definitions.
+pub(crate) fn inline_references(schema: &Value, definitions: Option<&Value>) -> Value {
     match schema {
         Value::Object(fields) => {
-            let named =
+            let definition_name =
                 fields.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix("#/$defs/"));
-            if let Some(found) = named.and_then(|name| definitions?.get(name)) {
-                let mut whole = inlined(found, definitions);
-                // What stands beside the reference is said of this field.
-                if let Some(whole) = whole.as_object_mut() {
-                    whole.extend(
+            if let Some(definition) = definition_name.and_then(|name| definitions?.get(name)) {
+                let mut schema = inline_references(definition, definitions);
+                // Keywords beside the reference, such as the description, belong to this field and override the
+                // definition.
+                if let Some(schema) = schema.as_object_mut() {
+                    schema.extend(
                         fields
                             .iter()
                             .filter(|(name, _)| *name != "$ref")
                             .map(|(name, value)| (name.clone(), value.clone())),
                     );
                 }
-                return whole;
+                return schema;
             }
-            fields.iter().map(|(name, value)| (name.clone(), inlined(value, definitions))).collect::<Map<_, _>>().into()
+            fields
+                .iter()
+                .map(|(name, value)| (name.clone(), inline_references(value, definitions)))
+                .collect::<Map<_, _>>()
+                .into()
         }
-        Value::Array(values) => values.iter().map(|value| inlined(value, definitions)).collect(),
+        Value::Array(values) => values.iter().map(|value| inline_references(value, definitions)).collect(),
         other => other.clone(),
     }
 }

@@ -1,4 +1,5 @@
-//! What pages need beside themselves, inside the binary: nothing is fetched from elsewhere.
+//! The stylesheet, script and icon of the HTML pages. They are compiled into the binary, so pages load nothing from
+//! other hosts.
 
 use axum::{
     http::{Method, StatusCode, header},
@@ -13,10 +14,10 @@ const ASSETS: &[(&str, &str, &str)] = &[
     ("icon.svg", "image/svg+xml", include_str!("../web/icon.svg")),
 ];
 
-/// The asset of a name.
+/// Responds with the asset of this name.
 pub fn asset(method: &Method, name: &str) -> Response {
     if method != Method::GET && method != Method::HEAD {
-        return Problem::method(method, "/assets", "GET, HEAD").respond(Format::Json);
+        return Problem::method_not_allowed(method, "/assets", "GET, HEAD").respond(Format::Json);
     }
     match ASSETS.iter().find(|(known, ..)| *known == name) {
         Some((_, kind, text)) => {

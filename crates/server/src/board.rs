@@ -1,23 +1,23 @@
-//! A board as HTML: columns to drag stickies between, the same by keyboard and without a script, relations as a list that
-//! the script draws as arrows.
+//! Renders a board as HTML. Stickies can be dragged between columns, or moved with a form, which also works by keyboard
+//! and without JavaScript. The script draws the list of relations as arrows.
 
 use crate::{
-    blocks::grouped,
-    html::{cell, escaped},
+    blocks::group_digits,
+    controls,
+    html::{cell, escape},
     page::{Board, Column, Stickie},
-    prose, ways,
+    safe_html,
 };
 
-/// What each column is called, and the priority that it stands for.
+/// The columns with their titles and priorities.
 pub const COLUMNS: [(&str, Option<&str>); 5] = [
     ("Must", Some("must")),
     ("Should", Some("should")),
     ("Could", Some("could")),
     ("Won't", Some("wont")),
-    ("Not said", None),
+    ("No priority", None),
 ];
 
-/// Draws it.
 pub fn html(board: &Board) -> String {
     let columns: String = board.columns.iter().map(|column| self::column(board, column)).collect();
     let title = |id: &str| {
@@ -30,11 +30,11 @@ pub fn html(board: &Board) -> String {
         .map(|relation| {
             format!(
                 "<li data-from=\"{from}\" data-to=\"{to}\"><a href=\"/stickies/{from}\">{}</a> <span class=\"state calm\">{}</span> <a href=\"/stickies/{to}\">{}</a></li>",
-                escaped(&title(&relation.from)),
-                escaped(&relation.name.replace('_', " ").to_lowercase()),
-                escaped(&title(&relation.to)),
-                from = escaped(&relation.from),
-                to = escaped(&relation.to),
+                escape(&title(&relation.from)),
+                escape(&relation.name.replace('_', " ").to_lowercase()),
+                escape(&title(&relation.to)),
+                from = escape(&relation.from),
+                to = escape(&relation.to),
             )
         })
         .collect();
@@ -48,42 +48,43 @@ pub fn html(board: &Board) -> String {
 
 fn column(board: &Board, column: &Column) -> String {
     let cards: String = column.stickies.iter().map(|stickie| card(board, stickie, column.priority)).collect();
-    let along = column.along.as_ref().map_or_else(String::new, |(said, links)| ways::along(said, links));
+    let pagination =
+        column.pagination.as_ref().map_or_else(String::new, |(text, links)| controls::pagination(text, links));
     format!(
-        "<section class=column data-priority=\"{}\"><h2>{} <small>{}</small></h2>{along}<ul>{cards}</ul></section>",
+        "<section class=column data-priority=\"{}\"><h2>{} <small>{}</small></h2>{pagination}<ul>{cards}</ul></section>",
         column.priority.unwrap_or_default(),
-        escaped(column.title),
-        grouped(i64::try_from(column.all).unwrap_or(i64::MAX)),
+        escape(column.title),
+        group_digits(i64::try_from(column.total).unwrap_or(i64::MAX)),
     )
 }
 
 fn card(board: &Board, stickie: &Stickie, priority: Option<&str>) -> String {
-    let id = escaped(&stickie.id);
-    let note = stickie.note.as_deref().map(prose::html).unwrap_or_default();
+    let id = escape(&stickie.id);
+    let note = stickie.note.as_deref().map(safe_html::from_markdown).unwrap_or_default();
     let code =
-        stickie.code.as_deref().map_or_else(String::new, |code| format!("<pre tabindex=0>{}</pre>", escaped(code)));
+        stickie.code.as_deref().map_or_else(String::new, |code| format!("<pre tabindex=0>{}</pre>", escape(code)));
     let mut labels: Vec<String> =
-        stickie.labels.iter().map(|label| format!("<span class=\"state calm\">{}</span>", escaped(label))).collect();
+        stickie.labels.iter().map(|label| format!("<span class=\"state calm\">{}</span>", escape(label))).collect();
     labels.extend(stickie.score.map(|score| format!("<span class=\"state calm\">score {score}</span>")));
     let by = match (&stickie.author, &stickie.run) {
         (None, None) => String::new(),
         (author, run) => {
-            let author = author.as_deref().map(escaped).unwrap_or_default();
+            let author = author.as_deref().map(escape).unwrap_or_default();
             let run = run.as_ref().map_or_else(String::new, |run| format!(" in run {}", cell(run)));
             format!("<p class=by>{author}{run}</p>")
         }
     };
     let options: String = COLUMNS
         .iter()
-        .map(|(title, word)| {
-            let selected = if *word == priority { " selected" } else { "" };
-            format!("<option value=\"{}\"{selected}>{}</option>", word.unwrap_or_default(), escaped(title))
+        .map(|(title, value)| {
+            let selected = if *value == priority { " selected" } else { "" };
+            format!("<option value=\"{}\"{selected}>{}</option>", value.unwrap_or_default(), escape(title))
         })
         .collect();
     format!(
         "<li class=card id=\"s-{id}\" draggable=true data-stickie=\"{id}\"><a href=\"/stickies/{id}\">{title}</a>{note}{code}{by}<p class=labels>{labels}</p><form method=post action=\"/stickies/{id}/actions/update_stickie?then={then}\"><label><span class=quiet-label>Priority of {title}</span><select name=priority>{options}</select></label><button class=plain>Move</button></form></li>",
-        title = escaped(&stickie.title),
+        title = escape(&stickie.title),
         labels = labels.join(" "),
-        then = escaped(&board.path),
+        then = escape(&board.path),
     )
 }

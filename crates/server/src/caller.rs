@@ -1,4 +1,4 @@
-//! Who is calling: a bearer token, or the cookie of a browser that logged in.
+//! Identifies the caller by a bearer token or by the cookie of a logged-in browser.
 
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use trackway_actions::{
@@ -7,32 +7,33 @@ use trackway_actions::{
 };
 use trackway_domain::ErrorKind;
 
-use crate::{problem::Problem, site::Question};
+use crate::{problem::Problem, site::SiteRequest};
 
-/// What the cookie of a login is called. Cookies are for all ports of a machine, and on each there may be another record.
-pub fn cookie(headers: &HeaderMap) -> String {
+/// The name of the login cookie. It contains the port, because browsers share cookies between all ports of a host, and
+/// each port may serve another database.
+pub fn cookie_name(headers: &HeaderMap) -> String {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    match port(host) {
+    match split_port(host) {
         Some((_, port)) => format!("trackway_{port}"),
         None => "trackway".to_owned(),
     }
 }
 
-/// A name and its port, where a host has one.
-pub fn port(host: &str) -> Option<(&str, &str)> {
+/// Splits `host:port`. None if there is no port.
+pub fn split_port(host: &str) -> Option<(&str, &str)> {
     host.rsplit_once(':').filter(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// How a caller showed who it is.
+/// The source of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum CredentialSource {
     Bearer,
-    /// Sent by a browser on its own, so a write also has to come from our pages.
+    /// Browsers attach cookies to requests of any page, so a write also needs a matching origin.
     Cookie,
 }
 
-/// The token of a request.
-pub fn token(headers: &HeaderMap) -> Result<(String, By), Problem> {
+/// The token of a request, and where it was found.
+pub fn token(headers: &HeaderMap) -> Result<(String, CredentialSource), Problem> {
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let token = value.to_str().ok().and_then(|value| {
             let (scheme, token) = value.split_once(' ')?;
@@ -40,21 +41,21 @@ pub fn token(headers: &HeaderMap) -> Result<(String, By), Problem> {
         });
         return token
             .filter(|token| !token.is_empty())
-            .map(|token| (token, By::Bearer))
-            .ok_or_else(|| Problem::unauthorised("Authorization has to be `Bearer TOKEN`"));
+            .map(|token| (token, CredentialSource::Bearer))
+            .ok_or_else(|| Problem::unauthorised("the Authorization header must be `Bearer TOKEN`"));
     }
-    let wanted = cookie(headers);
+    let wanted = cookie_name(headers);
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let found = cookies.flat_map(|value| value.split(';')).find_map(|cookie| {
         let (name, value) = cookie.trim().split_once('=')?;
         (name == wanted && !value.is_empty()).then(|| value.to_owned())
     });
-    found.map(|token| (token, By::Cookie)).ok_or_else(|| Problem::unauthorised("who is calling was not said"))
+    found.map(|token| (token, CredentialSource::Cookie)).ok_or_else(|| Problem::unauthorised("you are not signed in"))
 }
 
-/// Makes the context of a token. One that opens nothing is a failure to say who is calling.
-pub fn enter(core: &Core, token: String) -> Result<Context, Problem> {
-    core.enter(&Credential::Token(Secret(token))).map_err(|error| match error.kind() {
+/// Authenticates a token. An invalid token is answered with 401, not with 403.
+pub fn authenticate(core: &Core, token: String) -> Result<Context, Problem> {
+    core.authenticate(&Credential::Token(Secret(token))).map_err(|error| match error.kind() {
         ErrorKind::Denied => {
             let problem = Problem::unauthorised(error.message());
             match error.hint() {
@@ -66,19 +67,19 @@ pub fn enter(core: &Core, token: String) -> Result<Context, Problem> {
     })
 }
 
-/// A browser sends its cookie whoever wrote the page it is on: a write has to come from a page of ours.
-pub fn refuse_foreign_pages(question: &Question, by: By) -> Result<(), Problem> {
-    if by == By::Bearer || question.method == Method::GET || question.method == Method::HEAD {
+/// Rejects writes that other sites send with a browser's cookie (CSRF): the origin must be this server.
+pub fn reject_cross_origin(request: &SiteRequest, source: CredentialSource) -> Result<(), Problem> {
+    if source == CredentialSource::Bearer || request.method == Method::GET || request.method == Method::HEAD {
         return Ok(());
     }
-    let header = |name: header::HeaderName| question.headers.get(name).and_then(|value| value.to_str().ok());
+    let header = |name: header::HeaderName| request.headers.get(name).and_then(|value| value.to_str().ok());
     let host = header(header::HOST).unwrap_or_default();
-    let is_ours = match header(header::ORIGIN) {
+    let is_same_origin = match header(header::ORIGIN) {
         Some(origin) => origin.split_once("://").is_some_and(|(_, authority)| !host.is_empty() && authority == host),
         None => header(header::HeaderName::from_static("sec-fetch-site")) == Some("same-origin"),
     };
-    if is_ours {
+    if is_same_origin {
         return Ok(());
     }
-    Err(Problem::new(StatusCode::FORBIDDEN, "denied", "this was sent from a page that is not Trackway's"))
+    Err(Problem::new(StatusCode::FORBIDDEN, "denied", "the request was sent by a page of another site"))
 }

@@ -1,8 +1,7 @@
-//! Which of the three forms of a page is wanted: by the ending of the path, else by `Accept`.
+//! Chooses the format of a page: by the extension of its path, or else by the `Accept` header.
 
 use axum::http::{HeaderMap, header::ACCEPT};
 
-/// A form a page can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     Json,
@@ -11,7 +10,8 @@ pub enum Format {
 }
 
 impl Format {
-    const ENDINGS: [(&'static str, Self); 3] = [(".json", Self::Json), (".md", Self::Markdown), (".html", Self::Html)];
+    const EXTENSIONS: [(&'static str, Self); 3] =
+        [(".json", Self::Json), (".md", Self::Markdown), (".html", Self::Html)];
 
     pub fn content_type(self) -> &'static str {
         match self {
@@ -21,18 +21,19 @@ impl Format {
         }
     }
 
-    /// A path without its ending, and the form that asks for.
-    pub fn of_ending(path: &str) -> Option<(&str, Self)> {
-        Self::ENDINGS.iter().find_map(|(ending, format)| Some((path.strip_suffix(ending)?, *format)))
+    /// Splits off the extension of a path, if it names a format.
+    pub fn of_extension(path: &str) -> Option<(&str, Self)> {
+        Self::EXTENSIONS.iter().find_map(|(extension, format)| Some((path.strip_suffix(extension)?, *format)))
     }
 
-    /// The form that is liked best. Who says nothing gets Markdown: agents and `curl` do not.
+    /// The preferred format of the `Accept` header. Without a preference, it is Markdown, because agents and `curl`
+    /// express none.
     pub fn of_accept(headers: &HeaderMap) -> Self {
-        let wishes =
+        let ranges =
             headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
         let mut best: Option<(f32, Self)> = None;
-        for wish in wishes {
-            let mut parts = wish.split(';').map(str::trim);
+        for range in ranges {
+            let mut parts = range.split(';').map(str::trim);
             let format = match parts.next().map(str::to_ascii_lowercase).as_deref() {
                 Some("application/json" | "application/*" | "text/json") => Self::Json,
                 Some("text/markdown" | "text/x-markdown" | "text/plain") => Self::Markdown,
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_that_is_liked_best_is_given() {
+    fn prefers_the_format_with_the_highest_weight() {
         assert_eq!(Format::of_accept(&HeaderMap::new()), Format::Markdown);
         assert_eq!(accepting("*/*"), Format::Markdown);
         assert_eq!(accepting("application/json"), Format::Json);

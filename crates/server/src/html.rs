@@ -1,33 +1,33 @@
-//! A page as HTML, for people. Everything somebody wrote is escaped here, or goes through [`crate::prose`].
+//! Renders pages as HTML. Text that users wrote is either escaped here or rendered by [`crate::safe_html`].
 
 use axum::http::StatusCode;
 use serde_json::{Map, Value};
 use trackway_domain::{
-    capability::{self, Allowance},
+    capability::{self, CapabilityClass},
     text,
 };
 
 use crate::{
-    address::encoded,
-    blocks::grouped,
-    board,
-    fit::{self, PAGE_MAX},
-    graph,
+    address::encode,
+    blocks::group_digits,
+    board, controls,
     input::{self, FieldType},
     markdown,
-    page::{Block, Branch, Cell, Hop, Offer, Page, TextKind},
-    prose, schemas, table, ways,
+    page::{Block, Cell, Hop, Offer, Page, TextKind, TreeNode},
+    page_size::{self, PAGE_MAX},
+    safe_html, schemas, table, version_graph,
 };
 
-/// Bytes of a text on a page. The rest of it is a link away.
+/// Maximum size of a text on a page, in bytes. A link leads to the complete text.
 const TEXT_MAX: usize = 20_000;
-/// Bytes of a fact from which on it takes the place of two.
+/// A fact longer than this many bytes is two columns wide.
 const LONG_FACT: usize = 36;
-/// Bytes of a form among others; one that begins with long texts stands on a page of its own.
+/// Maximum size of a form on the page of a thing, in bytes. A larger one, which is prefilled with long texts, gets a
+/// page of its own.
 const FORM_MAX: usize = 8_000;
-/// Bytes around what a page holds: head, navigation, foot.
-const FRAME: usize = 4_000;
-/// What the bar at the top leads to.
+/// Space for the head, the navigation and the footer of a page, in bytes.
+const LAYOUT_SIZE: usize = 4_000;
+/// The links of the navigation bar.
 const NAVIGATION: &[(&str, &str)] = &[
     ("/", "Overview"),
     ("/runs", "Runs"),
@@ -41,11 +41,11 @@ const NAVIGATION: &[(&str, &str)] = &[
     ("/notes", "Notes"),
 ];
 
-/// Places for the entries of a list; there is always one more than there are entries.
-const LIST_BLANKS: usize = 3;
+/// Minimum number of inputs for the entries of a list. At least one of them is blank.
+const LIST_INPUTS_MIN: usize = 3;
 
-/// Texts for which one line would be too small.
-const LONG_FIELDS: &[&str] = &[
+/// Text fields that get a multi-line input.
+const MULTILINE_FIELDS: &[&str] = &[
     "background",
     "body",
     "code",
@@ -62,11 +62,11 @@ const LONG_FIELDS: &[&str] = &[
     "tldr",
 ];
 
-/// Actions whose input is a whole folder: nobody types one.
-const NOT_TYPED: &[&str] = &["sync_board"];
+/// Actions without a form, because their input is the content of a directory.
+const ACTIONS_WITHOUT_FORM: &[&str] = &["sync_board"];
 
-/// Text in HTML, and in a quoted attribute.
-pub fn escaped(text: &str) -> String {
+/// Escapes text for HTML content and for quoted attributes.
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -81,59 +81,65 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// A whole page.
 pub fn page(page: &Page) -> String {
     let forms = forms(&page.actions, &page.path);
-    let title = escaped(&page.title);
-    let room = PAGE_MAX.saturating_sub(forms.len() + 2 * title.len() + FRAME);
-    let draw = |block: &Block, most: usize| match block {
+    let title = escape(&page.title);
+    let available = PAGE_MAX.saturating_sub(forms.len() + 2 * title.len() + LAYOUT_SIZE);
+    let render = |block: &Block, max_size: usize| match block {
         Block::Facts(facts) => self::facts(facts, page),
-        Block::Text { label, text, kind } => self::text(label.as_deref(), text, *kind, &page.path, most.min(TEXT_MAX)),
+        Block::Text { label, text, kind } => {
+            self::text(label.as_deref(), text, *kind, &page.path, max_size.min(TEXT_MAX))
+        }
         block => self::block(block),
     };
     let blocks: Vec<&Block> = page.blocks.iter().collect();
-    let mut main = format!("<h1>{title}</h1>\n") + &fit::drawn(&blocks, room, &page.path, &draw).concat();
+    let mut main =
+        format!("<h1>{title}</h1>\n") + &page_size::render_blocks(&blocks, available, &page.path, &render).concat();
     if let Some(next) = &page.next {
-        main += &format!("<p class=more><a rel=next href=\"{}\">More</a></p>\n", escaped(next));
+        main += &format!("<p class=more><a rel=next href=\"{}\">More</a></p>\n", escape(next));
     }
     main += &forms;
-    let frame = Frame { path: &page.path, live: &page.live, about: page.about.as_deref(), is_in: true };
-    framed(&page.title, &main, frame)
+    let layout =
+        Layout { path: &page.path, live: &page.live, subject_id: page.subject_id.as_deref(), is_signed_in: true };
+    with_layout(&page.title, &main, layout)
 }
 
-/// What is known of a page around its main part.
-struct Frame<'a> {
-    /// Where it is; what went wrong is nowhere.
+/// The parameters of [`with_layout`].
+struct Layout<'a> {
+    /// The path of the page; empty for an error.
     path: &'a str,
-    /// What changes it while one looks at it.
+    /// See [`Page::live`].
     live: &'a [String],
-    about: Option<&'a str>,
-    /// Whether who reads it got in.
-    is_in: bool,
+    subject_id: Option<&'a str>,
+    /// True if the reader is signed in.
+    is_signed_in: bool,
 }
 
-/// Puts the frame around the main part: head, navigation, foot.
-fn framed(title: &str, main: &str, frame: Frame<'_>) -> String {
-    let Frame { path, live, about, is_in } = frame;
+/// Adds the head, the navigation and the footer to the main part of a page.
+fn with_layout(title: &str, main: &str, layout: Layout<'_>) -> String {
+    let Layout { path, live, subject_id, is_signed_in } = layout;
     let links: String = NAVIGATION
         .iter()
-        .map(|(to, name)| {
-            let is_here = if *to == "/" { path == "/" } else { path.starts_with(to) };
-            let here = if is_here { " aria-current=page" } else { "" };
-            format!("<li><a href=\"{to}\"{here}>{name}</a></li>")
+        .map(|(href, name)| {
+            let is_current = if *href == "/" { path == "/" } else { path.starts_with(href) };
+            let current = if is_current { " aria-current=page" } else { "" };
+            format!("<li><a href=\"{href}\"{current}>{name}</a></li>")
         })
         .collect();
-    let live = if live.is_empty() { String::new() } else { format!(" data-live=\"{}\"", escaped(&live.join(" "))) };
-    let why = about.map_or_else(|| "/why".to_owned(), |id| format!("/why?of={}", encoded(id)));
-    let leave =
-        if is_in { "<form method=post action=\"/logout\"><button class=link>Log out</button></form>" } else { "" };
-    // What went wrong has no page of its own.
-    let forms = if path.is_empty() {
+    let live = if live.is_empty() { String::new() } else { format!(" data-live=\"{}\"", escape(&live.join(" "))) };
+    let why = subject_id.map_or_else(|| "/why".to_owned(), |id| format!("/why?of={}", encode(id)));
+    let logout = if is_signed_in {
+        "<form method=post action=\"/logout\"><button class=link>Log out</button></form>"
+    } else {
+        ""
+    };
+    // An error has no other formats to link to.
+    let formats = if path.is_empty() {
         String::new()
     } else {
-        let beside = escaped(if path == "/" { "/index" } else { path });
+        let base = escape(if path == "/" { "/index" } else { path });
         format!(
-            "<span class=forms>This page as <a href=\"{beside}.md\">Markdown</a> or <a href=\"{beside}.json\">JSON</a></span>"
+            "<span class=forms>This page as <a href=\"{base}.md\">Markdown</a> or <a href=\"{base}.json\">JSON</a></span>"
         )
     };
     format!(
@@ -157,66 +163,67 @@ fn framed(title: &str, main: &str, frame: Frame<'_>) -> String {
 </header>
 <main id=main tabindex=-1{live}>
 {main}</main>
-<footer><a href=\"{why}\">Why is this here?</a><a href=\"/usage\">Usage</a><a href=\"/events\">Events</a><a href=\"/api\">API</a><a href=\"/whoami\">Who am I</a>{leave}{forms}</footer>
+<footer><a href=\"{why}\">Why is this here?</a><a href=\"/usage\">Usage</a><a href=\"/events\">Events</a><a href=\"/api\">API</a><a href=\"/whoami\">Who am I</a>{logout}{formats}</footer>
 </body>
 </html>
 ",
-        title = escaped(title),
-        why = escaped(&why),
+        title = escape(title),
+        why = escape(&why),
     )
 }
 
 pub fn block(block: &Block) -> String {
     match block {
-        Block::Heading(title) => format!("<h2>{}</h2>\n", escaped(title)),
-        Block::Ask { to, field, label, said, within } => {
-            let within = within.as_ref().map_or_else(String::new, |(field, value)| {
-                format!("<input type=hidden name=\"{field}\" value=\"{}\">", escaped(value))
+        Block::Heading(title) => format!("<h2>{}</h2>\n", escape(title)),
+        Block::SearchForm { path, field, label, value, scope } => {
+            let scope = scope.as_ref().map_or_else(String::new, |(field, value)| {
+                format!("<input type=hidden name=\"{field}\" value=\"{}\">", escape(value))
             });
             format!(
-                "<form class=ask action=\"{to}\">{within}<label><span>{}</span><input name=\"{field}\" value=\"{}\" required></label><button>{}</button></form>\n",
-                escaped(label),
-                escaped(said),
-                if *to == "/search" { "Search" } else { "Ask" },
+                "<form class=search-form action=\"{path}\">{scope}<label><span>{}</span><input name=\"{field}\" value=\"{}\" required></label><button>{}</button></form>\n",
+                escape(label),
+                escape(value),
+                if *path == "/search" { "Search" } else { "Show" },
             )
         }
-        Block::Say(sentence) => match sentence.strip_prefix('_').and_then(|rest| rest.strip_suffix('_')) {
-            Some(emphasised) => format!("<p><em>{}</em></p>\n", sentences(emphasised)),
-            None => format!("<p>{}</p>\n", sentences(sentence)),
+        Block::Paragraph(sentence) => match sentence.strip_prefix('_').and_then(|rest| rest.strip_suffix('_')) {
+            Some(emphasised) => format!("<p><em>{}</em></p>\n", inline_code(emphasised)),
+            None => format!("<p>{}</p>\n", inline_code(sentence)),
         },
-        Block::Along { said, links } => ways::along(said, links),
-        Block::Ways { label, ways } => ways::ways(label, ways),
-        Block::Filter { path, fields } => ways::filter(path, fields),
-        Block::Thread(said) => ways::thread(said),
-        Block::Reply { to } => ways::reply(to),
-        // They are drawn with the page they stand on.
+        Block::Pagination { text, links } => controls::pagination(text, links),
+        Block::Tabs { label, tabs } => controls::tabs(label, tabs),
+        Block::Filter { path, fields } => controls::filter(path, fields),
+        Block::Thread(messages) => controls::thread(messages),
+        Block::ReplyForm { path } => controls::reply_form(path),
+        // [`page`] renders these itself, because they depend on the page.
         Block::Facts(_) | Block::Text { .. } => String::new(),
         Block::Table(table) => table::html(table),
-        Block::Timeline(moments) => {
-            let items: String = moments
+        Block::Timeline(entries) => {
+            let items: String = entries
                 .iter()
-                .map(|moment| {
-                    let said = moment.text.as_deref().filter(|said| !said.is_empty()).map_or_else(String::new, said);
-                    format!("<li>{}<b>{}</b>{said}</li>", time(&moment.at), escaped(&moment.label))
+                .map(|entry| {
+                    let text =
+                        entry.text.as_deref().filter(|text| !text.is_empty()).map_or_else(String::new, step_text);
+                    format!("<li>{}<b>{}</b>{text}</li>", time(&entry.at), escape(&entry.label))
                 })
                 .collect();
             format!("<ol class=timeline>{items}</ol>\n")
         }
-        Block::Tree(branches) => format!("<div class=tree>{}</div>\n", tree(branches)),
+        Block::Tree(nodes) => format!("<div class=tree>{}</div>\n", tree(nodes)),
         Block::Chain(hops) => chain(hops),
         Block::Board(board) => board::html(board),
-        Block::Versions(versions) => graph::html(versions),
+        Block::Versions(versions) => version_graph::html(versions),
         Block::Bars(bars) => {
             let items: String = bars
                 .iter()
                 .map(|bar| {
-                    let most = bars.iter().map(|bar| bar.all).max().unwrap_or(1).max(1);
-                    let (good, rest) = (bar.good * 200 / most, (bar.all - bar.good) * 200 / most);
+                    let max = bars.iter().map(|bar| bar.total).max().unwrap_or(1).max(1);
+                    let (first, rest) = (bar.highlighted * 200 / max, (bar.total - bar.highlighted) * 200 / max);
                     format!(
-                        "<li>{}<svg viewBox=\"0 0 200 10\" width=200 height=10 role=img aria-label=\"{}\" preserveAspectRatio=none><rect class=good width={good} height=10 /><rect class=rest x={good} width={rest} height=10 /></svg><span>{}</span></li>",
+                        "<li>{}<svg viewBox=\"0 0 200 10\" width=200 height=10 role=img aria-label=\"{}\" preserveAspectRatio=none><rect class=good width={first} height=10 /><rect class=rest x={first} width={rest} height=10 /></svg><span>{}</span></li>",
                         cell(&bar.label),
-                        escaped(&bar.note),
-                        escaped(&bar.note),
+                        escape(&bar.note),
+                        escape(&bar.note),
                     )
                 })
                 .collect();
@@ -229,9 +236,9 @@ pub fn block(block: &Block) -> String {
                     let alarm = if figure.is_alarming { " class=alarm" } else { "" };
                     format!(
                         "<li{alarm}><a href=\"{}\"><b>{}</b><span>{}</span></a></li>",
-                        escaped(&figure.to),
-                        escaped(&figure.value),
-                        escaped(&figure.label)
+                        escape(&figure.href),
+                        escape(&figure.value),
+                        escape(&figure.label)
                     )
                 })
                 .collect();
@@ -240,118 +247,118 @@ pub fn block(block: &Block) -> String {
     }
 }
 
-/// A sentence of ours: what stands between backticks is code, and leads there where it is a page.
-pub fn sentences(text: &str) -> String {
+/// Renders a sentence of the program: text between backticks is code, and a link if it is the path of a page.
+pub fn inline_code(text: &str) -> String {
     let code = |part: &str| {
-        let code = escaped(part);
+        let code = escape(part);
         let is_page = part.starts_with('/') && !part.starts_with("//") && !part.contains([' ', '\\']);
         if is_page { format!("<a href=\"{code}\"><code>{code}</code></a>") } else { format!("<code>{code}</code>") }
     };
-    let part = |(index, part): (usize, &str)| if index % 2 == 1 { code(part) } else { escaped(part) };
+    let part = |(index, part): (usize, &str)| if index % 2 == 1 { code(part) } else { escape(part) };
     text.split('`').enumerate().map(part).collect()
 }
 
-/// What is known. What only says the title or the address again is left out.
+/// Renders facts, except those that repeat the title or link to the page itself.
 fn facts(facts: &[(String, Cell)], page: &Page) -> String {
-    let is_said = |value: &Cell| match value {
-        Cell::Link { to, .. } => *to == page.path,
+    let is_repeated = |value: &Cell| match value {
+        Cell::Link { href, .. } => *href == page.path,
         Cell::Text(text) => *text == page.title,
         _ => false,
     };
-    let is_itself = |name: &str, value: &Cell| name == "id" && matches!(value, Cell::Link { .. });
+    let is_own_id = |name: &str, value: &Cell| name == "id" && matches!(value, Cell::Link { .. });
     let rows: String = facts
         .iter()
-        .filter(|(name, value)| !is_said(value) && !is_itself(name, value))
+        .filter(|(name, value)| !is_repeated(value) && !is_own_id(name, value))
         .map(|(name, value)| {
             let class = if matches!(value, Cell::Text(text) if text.len() > LONG_FACT) { " class=wide" } else { "" };
-            format!("<div{class}><dt>{}</dt><dd>{}</dd></div>", escaped(name), cell(value))
+            format!("<div{class}><dt>{}</dt><dd>{}</dd></div>", escape(name), cell(value))
         })
         .collect();
     if rows.is_empty() { rows } else { format!("<dl class=facts>{rows}</dl>\n") }
 }
 
-/// Somebody's text, as much of it as there is room for.
-fn text(label: Option<&str>, text: &str, kind: TextKind, path: &str, most: usize) -> String {
-    let drawn = |text: &str| match kind {
-        TextKind::Markdown => format!("<div class=prose>{}</div>", prose::html(text)),
+/// Renders the beginning of a text that a user wrote, in at most `max_size` bytes.
+fn text(label: Option<&str>, text: &str, kind: TextKind, path: &str, max_size: usize) -> String {
+    let render = |text: &str| match kind {
+        TextKind::Markdown => format!("<div class=prose>{}</div>", safe_html::from_markdown(text)),
         TextKind::Diff => diff(text),
-        TextKind::Plain | TextKind::Json => format!("<pre tabindex=0>{}</pre>", escaped(text)),
+        TextKind::Plain | TextKind::Json => format!("<pre tabindex=0>{}</pre>", escape(text)),
     };
-    // What is drawn is seldom less than half of what is written.
-    let mut end = text.len().min(2 * most);
+    // Rendered text is seldom shorter than half of its source.
+    let mut end = text.len().min(2 * max_size);
     let mut body = loop {
         end = text.floor_char_boundary(end);
-        let body = drawn(&text[..end]);
-        if body.len() <= most || end == 0 {
+        let body = render(&text[..end]);
+        if body.len() <= max_size || end == 0 {
             break body;
         }
         end /= 2;
     };
     if end < text.len() {
         body += &format!(
-            "<p class=cut>The first {} of {} characters. <a href=\"{}.md\">All of it</a></p>",
-            grouped(i64::try_from(text[..end].chars().count()).unwrap_or(i64::MAX)),
-            grouped(i64::try_from(text.chars().count()).unwrap_or(i64::MAX)),
-            escaped(path),
+            "<p class=cut>The first {} of {} characters. <a href=\"{}.md\">Complete text</a></p>",
+            group_digits(i64::try_from(text[..end].chars().count()).unwrap_or(i64::MAX)),
+            group_digits(i64::try_from(text.chars().count()).unwrap_or(i64::MAX)),
+            escape(path),
         );
     }
-    let label = label.map_or_else(String::new, |label| format!("<h2 class=label>{}</h2>", escaped(label)));
+    let label = label.map_or_else(String::new, |label| format!("<h2 class=label>{}</h2>", escape(label)));
     format!("<section class=text>{label}{body}</section>\n")
 }
 
-/// What a step said: the first line, and the rest when asked for.
-fn said(text: &str) -> String {
+/// The text of a timeline entry. A long one shows its first line and can be expanded.
+fn step_text(text: &str) -> String {
     let text = text::clean(text);
     match text.trim().split_once('\n') {
-        None if text.chars().count() <= 200 => format!("<span>{}</span>", escaped(text.trim())),
+        None if text.chars().count() <= 200 => format!("<span>{}</span>", escape(text.trim())),
         _ => {
             let first = text::cut(text.trim().lines().next().unwrap_or_default(), 200);
-            format!("<details><summary>{}</summary><pre tabindex=0>{}</pre></details>", escaped(&first), escaped(&text))
+            format!("<details><summary>{}</summary><pre tabindex=0>{}</pre></details>", escape(&first), escape(&text))
         }
     }
 }
 
-/// What was added and removed, without the lines that only programs need.
+/// Renders a diff, without its header lines.
 fn diff(text: &str) -> String {
     let lines: String = text
         .lines()
-        .filter(|line| !["--- ", "+++ ", "\\ No newline"].iter().any(|noise| line.starts_with(noise)))
+        .filter(|line| !["--- ", "+++ ", "\\ No newline"].iter().any(|prefix| line.starts_with(prefix)))
         .map(|line| {
             let class = match line.chars().next() {
                 Some('+') => "added",
                 Some('-') => "removed",
                 Some('@') => "place",
-                _ => return format!("{}\n", escaped(line)),
+                _ => return format!("{}\n", escape(line)),
             };
-            format!("<span class={class}>{}</span>\n", escaped(line))
+            format!("<span class={class}>{}</span>\n", escape(line))
         })
         .collect();
     format!("<pre class=diff tabindex=0>{lines}</pre>")
 }
 
-fn tree(branches: &[Branch]) -> String {
-    let drawn = |value: &Cell| match value {
-        Cell::Text(text) => format!("<small>{}</small>", escaped(text)),
+fn tree(nodes: &[TreeNode]) -> String {
+    let render = |value: &Cell| match value {
+        Cell::Text(text) => format!("<small>{}</small>", escape(text)),
         value => cell(value),
     };
-    let item = |branch: &Branch| {
-        let cells: Vec<String> = branch.cells.iter().map(drawn).filter(|cell| !cell.is_empty()).collect();
-        let below = if branch.children.is_empty() { String::new() } else { tree(&branch.children) };
-        format!("<li>{}{below}</li>", cells.join(" "))
+    let item = |node: &TreeNode| {
+        let cells: Vec<String> = node.cells.iter().map(render).filter(|cell| !cell.is_empty()).collect();
+        let children = if node.children.is_empty() { String::new() } else { tree(&node.children) };
+        format!("<li>{}{children}</li>", cells.join(" "))
     };
-    format!("<ul>{}</ul>", branches.iter().map(item).collect::<String>())
+    format!("<ul>{}</ul>", nodes.iter().map(item).collect::<String>())
 }
 
-/// From a thing to the person who answers for it. What is not recorded in between is one thin line.
+/// Renders a provenance chain. Consecutive parts without a record share one line.
 fn chain(hops: &[Hop]) -> String {
-    let kind = |hop: &Hop| escaped(&hop.kind.replace('_', " "));
+    let kind = |hop: &Hop| escape(&hop.kind.replace('_', " "));
     let items: String = hops
         .chunk_by(|one, next| one.is_missing && next.is_missing)
         .map(|hops| match hops {
             [hop] if !hop.is_missing => {
-                let label = match &hop.to {
-                    Some(to) => format!("<a href=\"{}\">{}</a>", escaped(to), escaped(&hop.label)),
-                    None => escaped(&hop.label),
+                let label = match &hop.href {
+                    Some(href) => format!("<a href=\"{}\">{}</a>", escape(href), escape(&hop.label)),
+                    None => escape(&hop.label),
                 };
                 format!("<li><span>{}</span>{label}</li>", kind(hop))
             }
@@ -364,31 +371,30 @@ fn chain(hops: &[Hop]) -> String {
     format!("<ol class=chain>{items}</ol>\n")
 }
 
-/// A value in its place.
 pub fn cell(value: &Cell) -> String {
     match value {
-        Cell::Nothing => String::new(),
-        Cell::Text(text) => escaped(text),
-        Cell::Number(text) => escaped(&apart(text)),
-        Cell::Link { to, text } => {
-            let class = if table::is_id(text) { " class=id" } else { "" };
-            format!("<a{class} href=\"{}\">{}</a>", escaped(to), escaped(text))
+        Cell::Empty => String::new(),
+        Cell::Text(text) => escape(text),
+        Cell::Number(text) => escape(&format_number(text)),
+        Cell::Link { href, text } => {
+            let class = if table::is_short_id(text) { " class=id" } else { "" };
+            format!("<a{class} href=\"{}\">{}</a>", escape(href), escape(text))
         }
         Cell::Status(status) => {
-            format!("<span class=\"state {}\">{}</span>", tone(status), escaped(&status.replace('_', " ")))
+            format!("<span class=\"state {}\">{}</span>", status_class(status), escape(&status.replace('_', " ")))
         }
         Cell::Time(at) => time(at),
-        Cell::Code(text) => format!("<code>{}</code>", escaped(text)),
-        Cell::Many(cells) => cells.iter().map(cell).collect::<Vec<_>>().join(", "),
+        Cell::Code(text) => format!("<code>{}</code>", escape(text)),
+        Cell::List(cells) => cells.iter().map(cell).collect::<Vec<_>>().join(", "),
     }
 }
 
-/// A whole number that is long has its thousands apart, a fraction ends somewhere.
-fn apart(number: &str) -> String {
+/// Groups the digits of large integers, and cuts fractions after four digits.
+fn format_number(number: &str) -> String {
     match number.parse::<i64>() {
-        Ok(whole) if whole.abs() >= 1_000 => grouped(whole),
+        Ok(whole) if whole.abs() >= 1_000 => group_digits(whole),
         Ok(_) => number.to_owned(),
-        // More than a hundredth of a cent is noise of the sum.
+        // Costs are sums of floating-point numbers, in which more digits than a hundredth of a cent are noise.
         Err(_) => match number.parse::<f64>() {
             Ok(fraction) if number.split('.').nth(1).is_some_and(|digits| digits.len() > 4) => format!("{fraction:.4}"),
             _ => number.to_owned(),
@@ -396,15 +402,15 @@ fn apart(number: &str) -> String {
     }
 }
 
-/// A moment, exact; the script beside the page says how long ago that is.
+/// An exact time. The script replaces it with a relative one, such as "2 hours ago".
 pub fn time(at: &str) -> String {
-    let at = escaped(at);
+    let at = escape(at);
     let shown = at.get(..16).map_or_else(|| at.clone(), |minute| format!("{} UTC", minute.replace('T', " ")));
     format!("<time datetime=\"{at}\" title=\"{at}\">{shown}</time>")
 }
 
-/// How a state looks.
-fn tone(status: &str) -> &'static str {
+/// The CSS class for the colour of a status.
+fn status_class(status: &str) -> &'static str {
     match status {
         "completed" | "succeeded" | "done" | "passed" | "active" | "OK" => "good",
         "failed" | "error" | "exception" | "timed_out" | "blocked" | "dead" | "KO" => "bad",
@@ -414,140 +420,150 @@ fn tone(status: &str) -> &'static str {
     }
 }
 
-/// A form for each action. What only a run says about itself is not offered to people.
+/// One form per action. People get no forms for actions with which a run reports about itself.
 fn forms(offers: &[Offer], path: &str) -> String {
     let forms: String = offers
         .iter()
-        .filter(|offer| capability::allowance(offer.action.capability) != Some(Allowance::OwnRun))
-        .filter(|offer| !NOT_TYPED.contains(&offer.action.name))
+        .filter(|offer| capability::class_of(offer.action.capability) != Some(CapabilityClass::OwnRun))
+        .filter(|offer| !ACTIONS_WITHOUT_FORM.contains(&offer.action.name))
         .map(|offer| form(offer, offer.path == path))
         .collect();
     if forms.is_empty() { forms } else { format!("<section class=actions><h2>Actions</h2>{forms}</section>\n") }
 }
 
-/// A form, open where it is the page. A long one is only there.
+/// The form of an action. It is expanded on the page of the action. A large form is only shown there.
 fn form(offer: &Offer, is_page: bool) -> String {
-    let name = escaped(&offer.action.name.replace('_', " "));
-    let class = if offer.action.removes { " class=removes" } else { "" };
+    let name = escape(&offer.action.name.replace('_', " "));
+    let class = if offer.action.is_destructive { " class=removes" } else { "" };
     let open = if is_page { " open" } else { "" };
-    let path = escaped(&offer.path);
+    let path = escape(&offer.path);
     let schema = schemas::of_action(offer.action);
-    let asked = || input::fields(schema).into_iter().flatten().filter(|(name, _)| !offer.preset.contains_key(*name));
-    let needed = input::required(schema);
-    let fields: String = asked()
+    let open_fields =
+        || input::fields(schema).into_iter().flatten().filter(|(name, _)| !offer.preset.contains_key(*name));
+    let required = input::required(schema);
+    let fields: String = open_fields()
         .map(|(name, field)| match offer.choices.iter().find(|(known, _)| known == name) {
-            Some((_, choices)) => picked(name, choices),
-            None => self::field(name, field, schema, needed.contains(&name.as_str()), &offer.present),
+            Some((_, choices)) => radio_buttons(name, choices),
+            None => self::field(name, field, schema, required.contains(&name.as_str()), &offer.current),
         })
         .collect();
-    let sure =
-        if offer.action.removes { "<label class=check><input type=checkbox required> Yes, really</label>" } else { "" };
+    let confirmation = if offer.action.is_destructive {
+        "<label class=check><input type=checkbox required> I am sure</label>"
+    } else {
+        ""
+    };
     let form = format!(
-        "<details{class}{open}><summary>{name}</summary><form method=post action=\"{path}\"><p class=about>{}</p>{fields}{sure}<button>{}</button></form></details>",
-        escaped(&markdown::description(offer)),
-        escaped(&button(offer)),
+        "<details{class}{open}><summary>{name}</summary><form method=post action=\"{path}\"><p class=about>{}</p>{fields}{confirmation}<button>{}</button></form></details>",
+        escape(&markdown::description(offer)),
+        escape(&button_label(offer)),
     );
     if is_page || form.len() <= FORM_MAX {
         return form;
     }
     format!(
-        "<details{class}><summary>{name}</summary><p>It is long: <a href=\"{path}\">{name} on a page of its own</a>.</p></details>"
+        "<details{class}><summary>{name}</summary><p>This form is long: <a href=\"{path}\">open {name} on its own page</a>.</p></details>"
     )
 }
 
-/// What the button of a form says: a word.
-fn button(offer: &Offer) -> String {
+/// The label of a form's button: its verb.
+fn button_label(offer: &Offer) -> String {
     let verb = match offer.action.command.1 {
         "set" | "update" => "save",
         verb => verb,
     };
-    let mut letters = verb.replace(['-', '_'], " ").chars().collect::<Vec<_>>();
-    if let Some(first) = letters.first_mut() {
+    let mut characters = verb.replace(['-', '_'], " ").chars().collect::<Vec<_>>();
+    if let Some(first) = characters.first_mut() {
         first.make_ascii_uppercase();
     }
-    letters.into_iter().collect()
+    characters.into_iter().collect()
 }
 
-/// A field that is one of few things which the page knows.
-fn picked(name: &str, choices: &[String]) -> String {
+/// A field whose value is one of the choices of the page.
+fn radio_buttons(name: &str, choices: &[String]) -> String {
     let options: String = choices
         .iter()
         .map(|choice| {
-            let value = escaped(choice);
+            let value = escape(choice);
             format!(
                 "<label class=check><input type=radio name=\"{}\" value=\"{value}\" required> {value}</label>",
-                escaped(name)
+                escape(name)
             )
         })
         .collect();
-    format!("<fieldset><legend>{}</legend>{options}</fieldset>", escaped(&name.replace('_', " ")))
+    format!("<fieldset><legend>{}</legend>{options}</fieldset>", escape(&name.replace('_', " ")))
 }
 
-fn field(name: &str, field: &Value, schema: &schemars::Schema, needed: bool, present: &Map<String, Value>) -> String {
-    let stands = present.get(name);
-    let present = match stands {
+fn field(
+    name: &str,
+    field: &Value,
+    schema: &schemars::Schema,
+    is_required: bool,
+    current: &Map<String, Value>,
+) -> String {
+    let value = current.get(name);
+    let text = match value {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) => number.to_string(),
         _ => String::new(),
     };
-    let said = field.get("description").and_then(Value::as_str).unwrap_or_default();
-    let label = format!("<span>{}</span><small>{}</small>", escaped(&name.replace('_', " ")), escaped(said));
-    // An empty content clears.
-    let needed = if needed && name != "content" { " required" } else { "" };
-    let value = if present.is_empty() { String::new() } else { format!(" value=\"{}\"", escaped(&present)) };
-    let name = escaped(name);
+    let description = field.get("description").and_then(Value::as_str).unwrap_or_default();
+    let label = format!("<span>{}</span><small>{}</small>", escape(&name.replace('_', " ")), escape(description));
+    // The content may be empty, which clears it.
+    let required = if is_required && name != "content" { " required" } else { "" };
+    let value_attribute = if text.is_empty() { String::new() } else { format!(" value=\"{}\"", escape(&text)) };
+    let name = escape(name);
     let input = match input::field_type(field) {
-        FieldType::Flag => {
-            // A box that is not ticked sends nothing: what comes before it says that it was there.
-            let otherwise = match stands {
+        FieldType::Boolean => {
+            // An unchecked checkbox sends nothing, so a hidden input before it sends `false`.
+            let unchecked = match value {
                 Some(Value::Bool(_)) => format!("<input type=hidden name=\"{name}\" value=false>"),
                 _ => String::new(),
             };
-            let ticked = if stands == Some(&Value::Bool(true)) { " checked" } else { "" };
+            let checked = if value == Some(&Value::Bool(true)) { " checked" } else { "" };
             return format!(
-                "{otherwise}<label class=check><input type=checkbox name=\"{name}\" value=true{ticked}> {label}</label>"
+                "{unchecked}<label class=check><input type=checkbox name=\"{name}\" value=true{checked}> {label}</label>"
             );
         }
-        FieldType::Whole => format!("<input type=number step=1 name=\"{name}\"{value}{needed}>"),
-        FieldType::Number => format!("<input type=number step=any name=\"{name}\"{value}{needed}>"),
-        FieldType::Any => format!("<textarea name=\"{name}\" rows=3{needed}></textarea>"),
+        FieldType::Integer => format!("<input type=number step=1 name=\"{name}\"{value_attribute}{required}>"),
+        FieldType::Number => format!("<input type=number step=any name=\"{name}\"{value_attribute}{required}>"),
+        FieldType::Json => format!("<textarea name=\"{name}\" rows=3{required}></textarea>"),
         FieldType::List => {
-            let entries = stands.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+            let entries = value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
             let filled: Vec<String> =
-                entries.map(|entry| format!("<input name=\"{name}\" value=\"{}\">", escaped(entry))).collect();
-            let blanks = LIST_BLANKS.saturating_sub(filled.len()).max(1) - 1;
-            let needed = if filled.is_empty() { needed } else { "" };
-            let first = format!("<input name=\"{name}\"{needed}>");
-            filled.concat() + &first + &format!("<input name=\"{name}\">").repeat(blanks)
+                entries.map(|entry| format!("<input name=\"{name}\" value=\"{}\">", escape(entry))).collect();
+            let more_blanks = LIST_INPUTS_MIN.saturating_sub(filled.len()).max(1) - 1;
+            let required = if filled.is_empty() { required } else { "" };
+            let first_blank = format!("<input name=\"{name}\"{required}>");
+            filled.concat() + &first_blank + &format!("<input name=\"{name}\">").repeat(more_blanks)
         }
-        // A browser takes the ends of lines out of a field of one line.
-        FieldType::Text if LONG_FIELDS.contains(&name.as_str()) || present.contains('\n') => {
-            format!("<textarea name=\"{name}\" rows=5{needed}>\n{}</textarea>", escaped(&present))
+        // A single-line input would remove the line breaks of the stored text.
+        FieldType::Text if MULTILINE_FIELDS.contains(&name.as_str()) || text.contains('\n') => {
+            format!("<textarea name=\"{name}\" rows=5{required}>\n{}</textarea>", escape(&text))
         }
-        FieldType::Text => match input::choices(field, schema) {
+        FieldType::Text => match input::allowed_values(field, schema) {
             Some(choices) => {
-                let none = if needed.is_empty() { "<option value=\"\"></option>" } else { "" };
+                let blank = if required.is_empty() { "<option value=\"\"></option>" } else { "" };
                 let options: String = choices
                     .iter()
                     .map(|choice| {
-                        let chosen = if *choice == present { " selected" } else { "" };
-                        format!("<option{chosen}>{}</option>", escaped(choice))
+                        let selected = if *choice == text { " selected" } else { "" };
+                        format!("<option{selected}>{}</option>", escape(choice))
                     })
                     .collect();
-                format!("<select name=\"{name}\"{needed}>{none}{options}</select>")
+                format!("<select name=\"{name}\"{required}>{blank}{options}</select>")
             }
-            None => format!("<input name=\"{name}\"{value}{needed}>"),
+            None => format!("<input name=\"{name}\"{value_attribute}{required}>"),
         },
     };
     format!("<label>{label}{input}</label>")
 }
 
-/// A failure.
-pub fn problem(status: StatusCode, message: &str, hint: Option<&str>, ask: Option<&Block>) -> String {
-    let ask = ask.map(block).unwrap_or_default();
-    let hint = hint.map_or_else(String::new, |hint| format!("<p class=hint>{}</p>", sentences(hint)));
+/// The page of an error, with the form whose input caused it, if any.
+pub fn problem(status: StatusCode, message: &str, hint: Option<&str>, form: Option<&Block>) -> String {
+    let form = form.map(block).unwrap_or_default();
+    let hint = hint.map_or_else(String::new, |hint| format!("<p class=hint>{}</p>", inline_code(hint)));
     let name = status.canonical_reason().unwrap_or_default();
-    let main = format!("<h1>{} {}</h1><p>{}</p>{hint}{ask}", status.as_u16(), escaped(name), escaped(message));
-    let is_in = status != StatusCode::UNAUTHORIZED;
-    framed(name, &main, Frame { path: "", live: &[], about: None, is_in })
+    let main = format!("<h1>{} {}</h1><p>{}</p>{hint}{form}", status.as_u16(), escape(name), escape(message));
+    let is_signed_in = status != StatusCode::UNAUTHORIZED;
+    with_layout(name, &main, Layout { path: "", live: &[], subject_id: None, is_signed_in })
 }

@@ -1,4 +1,4 @@
-//! What happens, as it happens: one look at the log twice a second for each tenant that somebody watches, however many do.
+//! Live events: polls the event log twice a second for each tenant with subscribers, however many there are.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -21,82 +21,83 @@ use serde_json::json;
 use tokio::sync::{broadcast, broadcast::error::RecvError, watch};
 use trackway_domain::{Time, kind::Kind};
 use trackway_store::TenantId;
-use trackway_views::event::{self, EventOfRun};
+use trackway_views::event::{self, EventWithRun};
 use uuid::Uuid;
 
 use crate::{
     caller,
     problem::Problem,
-    site::{Question, Site},
+    site::{Site, SiteRequest},
 };
 
-/// How often the log is looked at.
-const EVERY: Duration = Duration::from_millis(500);
-/// The newest of the log that is compared. On PostgreSQL a later number may be there before an earlier one.
-const COMPARED: i64 = 200;
-/// Events told of at once: the newest.
-const TOLD_MAX: usize = 50;
-/// How often it is asked whether who listens still may, when nothing happens.
-const ENTERED_AGAIN: Duration = Duration::from_secs(5);
-/// News that wait for whoever reads slowly. Who is further behind is told that there was more.
-const WAITING_MAX: usize = 16;
+/// Interval at which the log is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Number of newest events that are compared. On PostgreSQL, transactions can commit in another order than their
+/// positions, so the newest position alone does not show what is new.
+const COMPARED_EVENTS: i64 = 200;
+/// Maximum number of events in one update. Older ones are cut.
+const UPDATE_EVENTS_MAX: usize = 50;
+/// Interval at which an idle stream checks that its token is still valid.
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of updates buffered for a slow subscriber. One that falls further behind learns that it missed some.
+const BUFFERED_UPDATES: usize = 16;
 
-/// An event of the log.
+/// An event of the log, as it is sent to subscribers.
 #[derive(Debug, Clone, Serialize)]
-pub struct Happened {
+pub struct LiveEvent {
     pub position: i64,
     pub action: String,
     pub kind: Kind,
     pub id: Uuid,
     pub at: Time,
-    /// What it belongs to: the run it happened in or is about, and that run's parent, task, agent and session.
+    /// The run in which the event happened or which it is about, and that run's parent, task, agent, session and queue
+    /// item.
     pub within: Vec<Uuid>,
 }
 
-/// What was new at one look.
+/// The new events of one poll.
 #[derive(Debug, Clone)]
-pub struct News {
-    /// How far the log has come.
+pub struct LiveUpdate {
+    /// The newest position of the log.
     pub position: i64,
-    pub events: Arc<[Happened]>,
-    /// Whether more happened than is told.
+    pub events: Arc<[LiveEvent]>,
+    /// True if there were more events than the update contains.
     pub is_cut: bool,
-    /// As it is sent, made once for all who watch.
+    /// The serialised update, shared by all subscribers.
     text: Arc<str>,
-    /// When it was known.
-    known: Instant,
+    /// The time at which the update was created.
+    created: Instant,
 }
 
-impl News {
-    /// Of what happened the newest that can be told of at once.
-    fn newest_of(position: i64, mut events: Vec<Happened>) -> Self {
-        let is_cut = events.len() > TOLD_MAX;
-        events.drain(..events.len().saturating_sub(TOLD_MAX));
+impl LiveUpdate {
+    fn of_newest(position: i64, mut events: Vec<LiveEvent>) -> Self {
+        let is_cut = events.len() > UPDATE_EVENTS_MAX;
+        events.drain(..events.len().saturating_sub(UPDATE_EVENTS_MAX));
         Self::new(position, events, is_cut)
     }
 
-    fn new(position: i64, events: Vec<Happened>, is_cut: bool) -> Self {
-        let mut told = json!({ "position": position, "events": events });
+    fn new(position: i64, events: Vec<LiveEvent>, is_cut: bool) -> Self {
+        let mut data = json!({ "position": position, "events": events });
         if is_cut {
-            told["cut"] = json!(true);
+            data["cut"] = json!(true);
         }
-        Self { position, is_cut, text: told.to_string().into(), known: Instant::now(), events: events.into() }
+        Self { position, is_cut, text: data.to_string().into(), created: Instant::now(), events: events.into() }
     }
 }
 
-/// The log of a tenant, as far as it is known.
-struct Watched {
-    news: broadcast::Sender<News>,
-    known: BTreeSet<i64>,
+/// The state of one tenant's log at the last poll.
+struct TenantLog {
+    updates: broadcast::Sender<LiveUpdate>,
+    positions: BTreeSet<i64>,
 }
 
-/// Who watches what.
+/// All subscriptions to live events.
 #[derive(Clone)]
 pub struct Live {
     site: Site,
-    watched: Arc<Mutex<HashMap<TenantId, Watched>>>,
-    passes: Arc<Mutex<HashMap<String, Weak<Pass>>>>,
-    /// Becomes true when the server is to stop: streams end then.
+    logs: Arc<Mutex<HashMap<TenantId, TenantLog>>>,
+    token_checks: Arc<Mutex<HashMap<String, Weak<TokenCheck>>>>,
+    /// Becomes true when the server stops, which ends all streams.
     stop: watch::Receiver<bool>,
 }
 
@@ -108,201 +109,211 @@ impl fmt::Debug for Live {
 
 impl Live {
     pub fn new(site: Site, stop: watch::Receiver<bool>) -> Self {
-        Self { site, watched: Arc::default(), passes: Arc::default(), stop }
+        Self { site, logs: Arc::default(), token_checks: Arc::default(), stop }
     }
 
-    /// A stream that says when something happened, and what, as long as who asked for it may know.
-    pub async fn stream(&self, question: Question) -> Result<Response, Problem> {
-        let (token, _) = caller::token(&question.headers)?;
-        let heard = question.headers.get("last-event-id").map(|last| last.to_str().ok()?.trim().parse::<i64>().ok());
+    /// Responds with a stream of events, which ends when the token becomes invalid.
+    pub async fn stream(&self, request: SiteRequest) -> Result<Response, Problem> {
+        let (token, _) = caller::token(&request.headers)?;
+        let last_event_id =
+            request.headers.get("last-event-id").map(|last| last.to_str().ok()?.trim().parse::<i64>().ok());
         let site = self.site.clone();
-        let entered = tokio::task::spawn_blocking(move || site.context(&question));
-        let tenant = entered.await.map_err(Problem::crashed)??.tenant;
-        let pass = self.pass(token);
-        let (position, news) = self.watch(tenant).await?;
-        // The first one says that the stream is open, and to who was here before what happened since.
-        let opened = match heard {
-            None => News::new(position, Vec::new(), false),
-            Some(last) => self.since(tenant, last, position).await?,
+        let context = tokio::task::spawn_blocking(move || site.context(&request));
+        let tenant = context.await.map_err(Problem::task_failed)??.tenant;
+        let token_check = self.token_check(token);
+        let (position, updates) = self.subscribe(tenant).await?;
+        // The first update tells the client that the stream is open. A reconnecting client receives the events it
+        // missed in it.
+        let first = match last_event_id {
+            None => LiveUpdate::new(position, Vec::new(), false),
+            Some(last) => self.missed_events(tenant, last, position).await?,
         };
-        let listener = Listener { pass, news, stop: self.stop.clone(), position };
-        let events = stream::unfold((listener, Some(opened)), |(mut listener, first)| async move {
-            let told = match first {
+        let subscriber = Subscriber { token_check, updates, stop: self.stop.clone(), position };
+        let events = stream::unfold((subscriber, Some(first)), |(mut subscriber, first)| async move {
+            let update = match first {
                 Some(first) => first,
-                None => listener.next().await?,
+                None => subscriber.next().await?,
             };
-            let event = Event::default().event("change").id(told.position.to_string()).data(&told.text);
-            Some((Ok::<_, Infallible>(event), (listener, None)))
+            let event = Event::default().event("change").id(update.position.to_string()).data(&update.text);
+            Some((Ok::<_, Infallible>(event), (subscriber, None)))
         });
         Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
     }
 
-    /// What happened after what somebody heard last, up to where the log has come.
-    async fn since(&self, tenant: TenantId, last: Option<i64>, position: i64) -> Result<News, Problem> {
-        // Nothing that this log says: what was missed is not known.
+    /// The events after the last one that a reconnecting client received.
+    async fn missed_events(&self, tenant: TenantId, last: Option<i64>, position: i64) -> Result<LiveUpdate, Problem> {
+        // The id is not from this log, so it is unknown which events the client missed.
         let Some(last) = last.filter(|last| (0..=position).contains(last)) else {
-            return Ok(News::new(position, Vec::new(), true));
+            return Ok(LiveUpdate::new(position, Vec::new(), true));
         };
         let site = self.site.clone();
-        let found =
-            tokio::task::spawn_blocking(move || newest(&site, tenant, last)).await.map_err(Problem::crashed)??;
-        let missed = found.into_iter().filter(|event| event.position <= position).collect();
-        Ok(News::newest_of(position, missed))
+        let events =
+            tokio::task::spawn_blocking(move || newest(&site, tenant, last)).await.map_err(Problem::task_failed)??;
+        let missed = events.into_iter().filter(|event| event.position <= position).collect();
+        Ok(LiveUpdate::of_newest(position, missed))
     }
 
-    /// How far the log of a tenant has come, and everything from there on.
-    pub async fn watch(&self, tenant: TenantId) -> Result<(i64, broadcast::Receiver<News>), Problem> {
-        if let Some(joined) = self.joined(tenant) {
-            return Ok(joined);
+    /// Subscribes to the events of a tenant. Also returns the current position of its log.
+    pub async fn subscribe(&self, tenant: TenantId) -> Result<(i64, broadcast::Receiver<LiveUpdate>), Problem> {
+        if let Some(subscription) = self.join_existing(tenant) {
+            return Ok(subscription);
         }
         let site = self.site.clone();
-        let known = tokio::task::spawn_blocking(move || newest(&site, tenant, 0)).await.map_err(Problem::crashed)??;
-        let known: BTreeSet<i64> = known.into_iter().map(|event| event.position).collect();
-        let mut watched = self.watched();
-        let entry = watched.entry(tenant).or_insert_with(|| {
-            tokio::spawn(look(self.clone(), tenant));
-            Watched { news: broadcast::Sender::new(WAITING_MAX), known }
+        let events =
+            tokio::task::spawn_blocking(move || newest(&site, tenant, 0)).await.map_err(Problem::task_failed)??;
+        let positions: BTreeSet<i64> = events.into_iter().map(|event| event.position).collect();
+        let mut logs = self.logs();
+        let log = logs.entry(tenant).or_insert_with(|| {
+            tokio::spawn(poll_log(self.clone(), tenant));
+            TenantLog { updates: broadcast::Sender::new(BUFFERED_UPDATES), positions }
         });
-        Ok((entry.position(), entry.news.subscribe()))
+        Ok((log.position(), log.updates.subscribe()))
     }
 
-    /// The pass of a token: one for all who show it.
-    fn pass(&self, token: String) -> Arc<Pass> {
-        let mut passes = self.passes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pass) = passes.get(&token).and_then(Weak::upgrade) {
-            return pass;
+    /// The check of a token, shared by all streams that were opened with the token.
+    fn token_check(&self, token: String) -> Arc<TokenCheck> {
+        let mut checks = self.token_checks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(check) = checks.get(&token).and_then(Weak::upgrade) {
+            return check;
         }
-        passes.retain(|_, pass| pass.strong_count() > 0);
-        let pass =
-            Arc::new(Pass { site: self.site.clone(), token: token.clone(), looked_at: tokio::sync::Mutex::default() });
-        passes.insert(token, Arc::downgrade(&pass));
-        pass
+        checks.retain(|_, check| check.strong_count() > 0);
+        let check = Arc::new(TokenCheck {
+            site: self.site.clone(),
+            token: token.clone(),
+            last_result: tokio::sync::Mutex::default(),
+        });
+        checks.insert(token, Arc::downgrade(&check));
+        check
     }
 
-    fn joined(&self, tenant: TenantId) -> Option<(i64, broadcast::Receiver<News>)> {
-        self.watched().get(&tenant).map(|watched| (watched.position(), watched.news.subscribe()))
+    fn join_existing(&self, tenant: TenantId) -> Option<(i64, broadcast::Receiver<LiveUpdate>)> {
+        self.logs().get(&tenant).map(|log| (log.position(), log.updates.subscribe()))
     }
 
-    fn watched(&self) -> MutexGuard<'_, HashMap<TenantId, Watched>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    fn logs(&self) -> MutexGuard<'_, HashMap<TenantId, TenantLog>> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watched {
+impl TenantLog {
     fn position(&self) -> i64 {
-        self.known.last().copied().unwrap_or(0)
+        self.positions.last().copied().unwrap_or(0)
     }
 }
 
-/// Who listens to a stream.
-struct Listener {
-    pass: Arc<Pass>,
-    news: broadcast::Receiver<News>,
+/// The receiving end of one stream.
+struct Subscriber {
+    token_check: Arc<TokenCheck>,
+    updates: broadcast::Receiver<LiveUpdate>,
     stop: watch::Receiver<bool>,
     position: i64,
 }
 
-impl Listener {
-    /// The next news; none once the server stops, or the token opens nothing any more.
-    async fn next(&mut self) -> Option<News> {
+impl Subscriber {
+    /// The next update. None once the server stops or the token is no longer valid.
+    async fn next(&mut self) -> Option<LiveUpdate> {
         loop {
-            let told = tokio::select! {
-                told = self.news.recv() => match told {
-                    Ok(told) => Some(told),
-                    Err(RecvError::Lagged(_)) => Some(News::new(self.position, Vec::new(), true)),
+            let update = tokio::select! {
+                received = self.updates.recv() => match received {
+                    Ok(update) => Some(update),
+                    Err(RecvError::Lagged(_)) => Some(LiveUpdate::new(self.position, Vec::new(), true)),
                     Err(RecvError::Closed) => return None,
                 },
-                () = tokio::time::sleep(ENTERED_AGAIN) => None,
+                () = tokio::time::sleep(TOKEN_CHECK_INTERVAL) => None,
                 _ = self.stop.wait_for(|stop| *stop) => return None,
             };
-            let since = match &told {
-                Some(told) => Some(told.known),
-                None => Instant::now().checked_sub(ENTERED_AGAIN),
+            let since = match &update {
+                Some(update) => Some(update.created),
+                None => Instant::now().checked_sub(TOKEN_CHECK_INTERVAL),
             };
-            if !self.pass.opens_since(since.unwrap_or_else(Instant::now)).await {
+            if !self.token_check.is_valid_since(since.unwrap_or_else(Instant::now)).await {
                 return None;
             }
-            if let Some(told) = told {
-                self.position = told.position;
-                return Some(told);
+            if let Some(update) = update {
+                self.position = update.position;
+                return Some(update);
             }
         }
     }
 }
 
-/// A token that streams were opened with. Those who show the same one share what was found out last.
-struct Pass {
+/// Checks a token on behalf of all streams that were opened with it. They share the last result.
+struct TokenCheck {
     site: Site,
     token: String,
-    looked_at: tokio::sync::Mutex<Option<(Instant, bool)>>,
+    last_result: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
 
-impl Pass {
-    /// Whether it opened something at that time, or later.
-    async fn opens_since(&self, since: Instant) -> bool {
-        let mut last = self.looked_at.lock().await;
-        if let Some((_, opens)) = last.filter(|(looked, _)| *looked >= since) {
-            return opens;
+impl TokenCheck {
+    /// True if the token was valid at this time or later.
+    async fn is_valid_since(&self, since: Instant) -> bool {
+        let mut last = self.last_result.lock().await;
+        if let Some((_, is_valid)) = last.filter(|(checked_at, _)| *checked_at >= since) {
+            return is_valid;
         }
-        let (looked, core, token) = (Instant::now(), Arc::clone(&self.site.core), self.token.clone());
-        let entered = tokio::task::spawn_blocking(move || caller::enter(&core, token).err()).await;
-        // Only who is refused is refused: a database that is away now may be back.
-        let opens = !matches!(entered, Ok(Some(problem)) if problem.status == StatusCode::UNAUTHORIZED);
-        *last = Some((looked, opens));
-        opens
+        let (checked_at, core, token) = (Instant::now(), Arc::clone(&self.site.core), self.token.clone());
+        let error = tokio::task::spawn_blocking(move || caller::authenticate(&core, token).err()).await;
+        // Only a rejected token ends the stream. After any other error, the database may be available again later.
+        let is_valid = !matches!(error, Ok(Some(problem)) if problem.status == StatusCode::UNAUTHORIZED);
+        *last = Some((checked_at, is_valid));
+        is_valid
     }
 }
 
-/// Looks at the log as long as somebody watches.
-async fn look(live: Live, tenant: TenantId) {
+/// Polls the log of a tenant as long as it has subscribers.
+async fn poll_log(live: Live, tenant: TenantId) {
     let mut stop = live.stop.clone();
     loop {
         tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
-        let known = {
-            let mut watched = live.watched();
-            match watched.get(&tenant) {
-                Some(log) if log.news.receiver_count() > 0 => log.known.clone(),
+        let known_positions = {
+            let mut logs = live.logs();
+            match logs.get(&tenant) {
+                Some(log) if log.updates.receiver_count() > 0 => log.positions.clone(),
                 _ => {
-                    watched.remove(&tenant);
+                    logs.remove(&tenant);
                     return;
                 }
             }
         };
         let site = live.site.clone();
-        // A database that is away now is looked at again.
-        let Ok(Ok(Some(found))) = tokio::task::spawn_blocking(move || changed(&site, tenant, &known)).await else {
+        // If the database is unavailable, the next poll tries again.
+        let Ok(Ok(Some(events))) =
+            tokio::task::spawn_blocking(move || newest_if_changed(&site, tenant, &known_positions)).await
+        else {
             continue;
         };
-        let mut watched = live.watched();
-        if let Some(log) = watched.get_mut(&tenant) {
-            let before = std::mem::replace(&mut log.known, found.iter().map(|event| event.position).collect());
+        let mut logs = live.logs();
+        if let Some(log) = logs.get_mut(&tenant) {
+            let before = std::mem::replace(&mut log.positions, events.iter().map(|event| event.position).collect());
             let oldest = before.first().copied().unwrap_or(i64::MIN);
-            let new: Vec<Happened> = found
+            let new: Vec<LiveEvent> = events
                 .into_iter()
                 .filter(|event| event.position > oldest && !before.contains(&event.position))
                 .collect();
             if !new.is_empty() {
-                let _ = log.news.send(News::newest_of(log.position(), new));
+                let _ = log.updates.send(LiveUpdate::of_newest(log.position(), new));
             }
         }
     }
 }
 
-/// The newest of the log, when it is not what is known.
-fn changed(site: &Site, tenant: TenantId, known: &BTreeSet<i64>) -> Result<Option<Vec<Happened>>, Problem> {
-    let mark = event::mark(&mut site.core.store().read(tenant)?, COMPARED)?;
-    let (newest_known, sum) = (known.last().copied().unwrap_or(0), known.iter().sum::<i64>());
-    let is_known = mark.is_none_or(|mark| (mark.0.unwrap_or(0), mark.1.unwrap_or(0)) == (newest_known, sum));
+/// The newest events, if their positions differ from the known ones. Compares the maximum and the sum of the positions,
+/// which needs only one row.
+fn newest_if_changed(site: &Site, tenant: TenantId, known: &BTreeSet<i64>) -> Result<Option<Vec<LiveEvent>>, Problem> {
+    let fingerprint = event::log_fingerprint(&mut site.core.store().read(tenant)?, COMPARED_EVENTS)?;
+    let (newest_known, known_sum) = (known.last().copied().unwrap_or(0), known.iter().sum::<i64>());
+    let is_known =
+        fingerprint.is_none_or(|(newest, sum)| (newest.unwrap_or(0), sum.unwrap_or(0)) == (newest_known, known_sum));
     if is_known { Ok(None) } else { newest(site, tenant, 0).map(Some) }
 }
 
-/// The newest of the log after a position, in order.
-fn newest(site: &Site, tenant: TenantId, after: i64) -> Result<Vec<Happened>, Problem> {
-    let rows = event::newest(&mut site.core.store().read(tenant)?, COMPARED, after)?;
-    let happened = |row: EventOfRun| Happened {
+/// The newest events after a position, oldest first.
+fn newest(site: &Site, tenant: TenantId, after: i64) -> Result<Vec<LiveEvent>, Problem> {
+    let rows = event::newest_events(&mut site.core.store().read(tenant)?, COMPARED_EVENTS, after)?;
+    let live_event = |row: EventWithRun| LiveEvent {
         within: [row.run_id, row.parent_run_id, row.task_id, row.agent_id, row.session_id, row.queue_item_id]
             .into_iter()
             .flatten()
@@ -313,5 +324,5 @@ fn newest(site: &Site, tenant: TenantId, after: i64) -> Result<Vec<Happened>, Pr
         id: row.subject_id,
         at: row.created_at,
     };
-    Ok(rows.into_iter().map(happened).collect())
+    Ok(rows.into_iter().map(live_event).collect())
 }

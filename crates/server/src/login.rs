@@ -1,4 +1,4 @@
-//! Logging a browser in: a link that works once, traded for a cookie that no script can read.
+//! Browser login: a one-time link is exchanged for a cookie that scripts cannot read.
 
 use axum::{
     http::{HeaderValue, Method, StatusCode, header},
@@ -14,61 +14,66 @@ use trackway_domain::ErrorKind;
 use crate::{
     caller, input,
     problem::Problem,
-    site::{Question, Site},
+    site::{Site, SiteRequest},
 };
 
-/// How long a login lasts.
-const LASTS_SECONDS: i64 = 30 * 86_400;
+/// Lifetime of a login.
+const LOGIN_SECONDS: i64 = 30 * 86_400;
 
-/// Follows a login link. Who only asks for the head learns whether it would work, and leaves it as it is.
-pub fn login(site: &Site, question: &Question) -> Result<Response, Problem> {
-    let pairs: Vec<_> = input::pairs(&question.query).collect();
-    let given = |wanted: &str| pairs.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
-    let Some(code) = given("code") else {
-        return Err(Problem::unauthorised("to log in, follow the link that `trackway open` prints"));
+/// Handles a login link. A HEAD request only checks whether the link is still valid, and does not use it up.
+pub fn login(site: &Site, request: &SiteRequest) -> Result<Response, Problem> {
+    let pairs: Vec<_> = input::pairs(&request.query).collect();
+    let parameter = |name: &str| pairs.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
+    let Some(code) = parameter("code") else {
+        return Err(Problem::unauthorised("you are not signed in: open the link that `trackway open` prints"));
     };
-    let refused = |error: trackway_actions::Error| match error.kind() {
-        ErrorKind::Denied => Problem::unauthorised("the login link was used already, or is too old")
-            .hint("`trackway open` makes another"),
+    let to_problem = |error: trackway_actions::Error| match error.kind() {
+        ErrorKind::Denied => Problem::unauthorised("the login link was already used or has expired")
+            .hint("create a new link with `trackway open`"),
         _ => error.into(),
     };
-    let context = site.core.enter(&Credential::Login(Secret(code))).map_err(refused)?;
-    match question.method {
+    let context = site.core.authenticate(&Credential::Login(Secret(code))).map_err(to_problem)?;
+    match request.method {
         Method::GET => {}
         Method::HEAD => return Ok(StatusCode::OK.into_response()),
-        _ => return Err(Problem::method(&question.method, &question.path, "GET, HEAD")),
+        _ => return Err(Problem::method_not_allowed(&request.method, &request.path, "GET, HEAD")),
     }
-    let until = site.core.now().plus_seconds(LASTS_SECONDS);
-    let made = site.core.execute(&context, &ExchangeLogin { until }).map_err(refused)?;
-    let to = given("to").filter(|to| is_ours(to)).unwrap_or_else(|| "/".to_owned());
-    let name = caller::cookie(&question.headers);
-    Ok(led(&to, &format!("{name}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={LASTS_SECONDS}", made.token)))
+    let expires_at = site.core.now().plus_seconds(LOGIN_SECONDS);
+    let login = site.core.execute(&context, &ExchangeLogin { until: expires_at }).map_err(to_problem)?;
+    let path = parameter("to").filter(|path| is_local_path(path)).unwrap_or_else(|| "/".to_owned());
+    let name = caller::cookie_name(&request.headers);
+    Ok(redirect_with_cookie(
+        &path,
+        &format!("{name}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={LOGIN_SECONDS}", login.token),
+    ))
 }
 
-/// Whether a place is on this server, whatever a browser makes of it.
-pub fn is_ours(to: &str) -> bool {
-    to.starts_with('/') && !to.starts_with("//") && !to.contains(|letter: char| letter == '\\' || letter.is_control())
+/// True if every browser resolves the redirect target to this server. Some browsers treat backslashes as slashes and
+/// drop control characters.
+pub fn is_local_path(path: &str) -> bool {
+    path.starts_with('/')
+        && !path.starts_with("//")
+        && !path.contains(|character: char| character == '\\' || character.is_control())
 }
 
-/// Ends a login.
-pub fn logout(site: &Site, question: &Question) -> Result<Response, Problem> {
-    if question.method != Method::POST {
-        return Err(
-            Problem::method(&question.method, &question.path, "POST").hint("the foot of every page has a button")
-        );
+/// Revokes the login token and deletes the cookie.
+pub fn logout(site: &Site, request: &SiteRequest) -> Result<Response, Problem> {
+    if request.method != Method::POST {
+        return Err(Problem::method_not_allowed(&request.method, &request.path, "POST")
+            .hint("use the button at the bottom of any page"));
     }
-    let (token, by) = caller::token(&question.headers)?;
-    caller::refuse_foreign_pages(question, by)?;
-    let context = caller::enter(&site.core, token)?;
+    let (token, source) = caller::token(&request.headers)?;
+    caller::reject_cross_origin(request, source)?;
+    let context = caller::authenticate(&site.core, token)?;
     if let Some(token) = context.token {
         site.core.execute(&context, &RevokeToken { token: token.into() })?;
     }
-    let name = caller::cookie(&question.headers);
-    Ok(led("/login", &format!("{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")))
+    let name = caller::cookie_name(&request.headers);
+    Ok(redirect_with_cookie("/login", &format!("{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")))
 }
 
-fn led(to: &str, cookie: &str) -> Response {
-    let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, to.to_owned())]).into_response();
+fn redirect_with_cookie(path: &str, cookie: &str) -> Response {
+    let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, path.to_owned())]).into_response();
     if let Ok(cookie) = HeaderValue::from_str(cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

@@ -1,36 +1,35 @@
-//! A page as Markdown, for agents: front matter that says what can be done, then what there is to know.
+//! Renders pages as Markdown, for agents: front matter that lists the actions, then the content.
 //!
-//! Whatever somebody wrote stays data: lines are escaped, texts are fenced, titles in front matter are quoted by a
-//! YAML library.
+//! Text that users wrote stays data: lines are escaped, longer texts are fenced, and a YAML library quotes the titles
+//! in the front matter.
 
 use serde_json::{Map, Value, json};
 use trackway_domain::{text, wake_context::fenced};
 
 use crate::{
-    address::encoded,
-    fit::{self, PAGE_MAX},
+    address::encode,
     input,
-    page::{Block, Board, Branch, Cell, Offer, Page, Table, TextKind},
+    page::{Block, Board, Cell, Offer, Page, Table, TextKind, TreeNode},
+    page_size::{self, PAGE_MAX},
     schemas,
 };
 
-/// Bytes of what a page shows, besides texts and what can be done.
-const ROOM: usize = PAGE_MAX - 20_000;
+/// Maximum size of the blocks of a page, apart from its texts and actions, in bytes.
+const BLOCKS_MAX: usize = PAGE_MAX - 20_000;
 
-/// A whole page.
 pub fn page(page: &Page) -> String {
     let mut out = front_matter(page);
     out += &body(page);
     if let Some(next) = &page.next {
-        out += &format!("\nThere is more: `{next}`\n");
+        out += &format!("\nNext page: `{next}`\n");
     }
-    if let Some(id) = &page.about {
-        out += &format!("\nWhy it is here: `/why?of={}`\n", encoded(id));
+    if let Some(id) = &page.subject_id {
+        out += &format!("\nWhy this is here: `/why?of={}`\n", encode(id));
     }
     if !page.actions.is_empty() {
-        // The page of one action leads to the others of its place.
-        let place = page.path.rsplit_once("/actions/").map_or(page.path.as_str(), |(place, _)| place);
-        out += &format!("\n## Actions\n\n`GET {}/actions` describes them all.\n\n", place.trim_end_matches('/'));
+        // The page of one action links to the list of all actions of the same page.
+        let subject_path = page.path.rsplit_once("/actions/").map_or(page.path.as_str(), |(path, _)| path);
+        out += &format!("\n## Actions\n\n`GET {}/actions` describes them all.\n\n", subject_path.trim_end_matches('/'));
         for offer in &page.actions {
             out += &format!("- `POST {}` {}\n", offer.path, description(offer));
         }
@@ -38,29 +37,29 @@ pub fn page(page: &Page) -> String {
     out
 }
 
-/// What there is to know on a page.
+/// The content of a page, without front matter and actions.
 pub fn body(page: &Page) -> String {
-    // A text is whole here: this is where the rest of one that is cut elsewhere is read.
+    // Texts are complete in Markdown, because HTML pages that cut a text link to it.
     let is_text = |block: &&Block| matches!(block, Block::Text { .. });
-    let draw = |block: &Block, _: usize| {
+    let render = |block: &Block, _: usize| {
         let mut out = format!("\n{}", self::block(block));
         if !out.ends_with('\n') {
             out.push('\n');
         }
         out
     };
-    let others: Vec<&Block> = page.blocks.iter().filter(|block| !is_text(block)).collect();
-    let mut others = fit::drawn(&others, ROOM, &page.path, &draw).into_iter();
+    let other_blocks: Vec<&Block> = page.blocks.iter().filter(|block| !is_text(block)).collect();
+    let mut other_blocks = page_size::render_blocks(&other_blocks, BLOCKS_MAX, &page.path, &render).into_iter();
     let blocks = page
         .blocks
         .iter()
-        .map(|block| if is_text(&block) { draw(block, usize::MAX) } else { others.next().unwrap_or_default() });
+        .map(|block| if is_text(&block) { render(block, usize::MAX) } else { other_blocks.next().unwrap_or_default() });
     format!("# {}\n{}", line(&page.title), blocks.collect::<String>())
 }
 
-/// What is at the top: where this is, and what can be done.
+/// The YAML front matter: path, title and actions.
 fn front_matter(page: &Page) -> String {
-    let actions: Vec<Value> = page.actions.iter().map(offered).collect();
+    let actions: Vec<Value> = page.actions.iter().map(offer_json).collect();
     let matter = json!({ "path": page.path, "title": text::clean_line(&page.title), "actions": actions });
     format!(
         "---\n{}---\n\n",
@@ -69,74 +68,75 @@ fn front_matter(page: &Page) -> String {
     )
 }
 
-/// An action with its parameters.
-pub fn offered(offer: &Offer) -> Value {
+/// An action with its parameters, as JSON.
+pub fn offer_json(offer: &Offer) -> Value {
     json!({ "name": offer.action.name, "path": offer.path, "description": description(offer), "parameters": parameters(offer) })
 }
 
-/// The parameters that the caller gives.
+/// The parameters that the page does not fill in, each with a description and its type.
 fn parameters(offer: &Offer) -> Value {
     let schema = schemas::of_action(offer.action);
-    let needed = input::required(schema);
+    let required = input::required(schema);
     let mut parameters = Map::new();
     for (name, field) in input::fields(schema).into_iter().flatten() {
         if offer.preset.contains_key(name) {
             continue;
         }
-        let said = field.get("description").and_then(Value::as_str).unwrap_or_default();
-        let one_of = input::choices(field, schema).map(|words| format!("one of {}", words.join(", ")));
+        let description = field.get("description").and_then(Value::as_str).unwrap_or_default();
+        let enumeration = input::allowed_values(field, schema).map(|values| format!("one of {}", values.join(", ")));
         let kind = match input::field_type(field) {
-            input::FieldType::Text => one_of.as_deref().unwrap_or("text"),
-            input::FieldType::Whole => "whole number",
+            input::FieldType::Text => enumeration.as_deref().unwrap_or("text"),
+            input::FieldType::Integer => "integer",
             input::FieldType::Number => "number",
-            input::FieldType::Flag => "true or false",
+            input::FieldType::Boolean => "true or false",
             input::FieldType::List => "list of texts",
-            input::FieldType::Any => "anything",
+            input::FieldType::Json => "any JSON value",
         };
-        let needed = if needed.contains(&name.as_str()) { ", needed" } else { "" };
-        parameters.insert(name.clone(), Value::String(format!("{said} ({kind}{needed})")));
+        let required = if required.contains(&name.as_str()) { ", required" } else { "" };
+        parameters.insert(name.clone(), Value::String(format!("{description} ({kind}{required})")));
     }
     Value::Object(parameters)
 }
 
-/// What an action does, in a line.
+/// The first line of an action's description.
 pub fn description(offer: &Offer) -> String {
     let schema = schemas::of_action(offer.action);
-    let said = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-    said.lines().next().unwrap_or_default().to_owned()
+    let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    description.lines().next().unwrap_or_default().to_owned()
 }
 
 fn block(block: &Block) -> String {
     match block {
         Block::Heading(title) => format!("## {}\n", line(title)),
-        Block::Ask { to, field, label, within, .. } => {
-            let within =
-                within.as_ref().map_or_else(String::new, |(field, value)| format!("&{field}={}", encoded(value)));
-            format!("Ask with `{to}?{field}=...{within}`: {label}.\n")
+        Block::SearchForm { path, field, label, scope, .. } => {
+            let scope = scope.as_ref().map_or_else(String::new, |(field, value)| format!("&{field}={}", encode(value)));
+            format!("Fill in `{path}?{field}=...{scope}`: {label}.\n")
         }
-        Block::Say(sentence) => format!("{sentence}\n"),
-        Block::Along { said, links } => along(said, links),
-        Block::Ways { label, ways } => {
-            let ways: Vec<String> = ways
-                .iter()
-                .map(|way| if way.is_chosen { line(&way.label) } else { format!("[{}]({})", line(&way.label), way.to) })
-                .collect();
-            format!("- {label}: {}\n", ways.join(", "))
+        Block::Paragraph(sentence) => format!("{sentence}\n"),
+        Block::Pagination { text, links } => pagination(text, links),
+        Block::Tabs { label, tabs } => {
+            let tabs: Vec<String> =
+                tabs.iter()
+                    .map(|tab| {
+                        if tab.is_current { line(&tab.label) } else { format!("[{}]({})", line(&tab.label), tab.href) }
+                    })
+                    .collect();
+            format!("- {label}: {}\n", tabs.join(", "))
         }
         Block::Filter { path, fields } => {
             let fields: Vec<String> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
-            format!("`{path}` can be kept to {}.\n", fields.join(", "))
+            format!("Filters of `{path}`: {}.\n", fields.join(", "))
         }
-        Block::Thread(said) => said
+        Block::Thread(messages) => messages
             .iter()
-            .map(|said| {
-                let title = said.title.as_ref().map_or_else(String::new, |title| format!(": {}", line(title)));
-                let body = fenced("text", &text::clean(&said.body));
-                let run = said.run.as_ref().map_or_else(String::new, |run| format!(" in run {}", cell(run)));
-                format!("- [{} {}]({}){run}{title}\n\n{body}\n\n", line(&said.at), line(&said.from), said.to)
+            .map(|message| {
+                let title = message.title.as_ref().map_or_else(String::new, |title| format!(": {}", line(title)));
+                let body = fenced("text", &text::clean(&message.body));
+                let run = message.run.as_ref().map_or_else(String::new, |run| format!(" in run {}", cell(run)));
+                format!("- [{} {}]({}){run}{title}\n\n{body}\n\n", line(&message.at), line(&message.from), message.href)
             })
             .collect(),
-        Block::Reply { .. } => String::new(),
+        Block::ReplyForm { .. } => String::new(),
         Block::Facts(facts) => {
             facts.iter().map(|(name, value)| format!("- {}: {}\n", line(name), cell(value))).collect()
         }
@@ -150,22 +150,20 @@ fn block(block: &Block) -> String {
             let label = label.as_ref().map_or_else(String::new, |label| format!("{}:\n\n", line(label)));
             format!("{label}{}\n", fenced(info, &text::clean(text)))
         }
-        Block::Timeline(moments) => moments
+        Block::Timeline(entries) => entries
             .iter()
-            .map(|moment| {
-                let said = moment
-                    .text
-                    .as_deref()
-                    .map_or_else(String::new, |said| format!(": {}", line(&text::cut(said, 300))));
-                format!("- {} {}{said}\n", moment.at, line(&moment.label))
+            .map(|entry| {
+                let text =
+                    entry.text.as_deref().map_or_else(String::new, |text| format!(": {}", line(&text::cut(text, 300))));
+                format!("- {} {}{text}\n", entry.at, line(&entry.label))
             })
             .collect(),
-        Block::Tree(branches) => branches.iter().map(|branch| tree(branch, 0)).collect(),
+        Block::Tree(nodes) => nodes.iter().map(|node| tree(node, 0)).collect(),
         Block::Chain(hops) => hops
             .iter()
             .map(|hop| {
-                let label = match &hop.to {
-                    Some(to) => format!("[{}]({to})", line(&hop.label)),
+                let label = match &hop.href {
+                    Some(href) => format!("[{}]({href})", line(&hop.label)),
                     None if hop.is_missing => "not recorded".to_owned(),
                     None => line(&hop.label),
                 };
@@ -181,10 +179,10 @@ fn block(block: &Block) -> String {
                 format!(
                     "- [{}]({}): {} of {}{} runs completed{}\n",
                     line(&version.name),
-                    version.to,
-                    version.good,
+                    version.href,
+                    version.completed_runs,
                     if version.newest_only { "the newest " } else { "" },
-                    version.all,
+                    version.total_runs,
                     replaces.concat()
                 )
             })
@@ -192,23 +190,22 @@ fn block(block: &Block) -> String {
         Block::Bars(bars) => bars.iter().map(|bar| format!("- {}: {}\n", cell(&bar.label), line(&bar.note))).collect(),
         Block::Figures(figures) => figures
             .iter()
-            .map(|figure| format!("- {}: [{}]({})\n", line(&figure.label), line(&figure.value), figure.to))
+            .map(|figure| format!("- {}: [{}]({})\n", line(&figure.label), line(&figure.value), figure.href))
             .collect(),
     }
 }
 
-/// Where one is in something long.
-fn along(said: &str, links: &[(String, String)]) -> String {
-    let links: Vec<String> = links.iter().map(|(text, to)| format!("[{}]({to})", line(text))).collect();
-    format!("{said} {}\n", links.join(", "))
+fn pagination(text: &str, links: &[(String, String)]) -> String {
+    let links: Vec<String> = links.iter().map(|(label, href)| format!("[{}]({href})", line(label))).collect();
+    format!("{text} {}\n", links.join(", "))
 }
 
 fn board(board: &Board) -> String {
     let mut out = String::new();
-    for column in board.columns.iter().filter(|column| column.all > 0) {
+    for column in board.columns.iter().filter(|column| column.total > 0) {
         out += &format!("## {}\n\n", column.title);
-        if let Some((said, links)) = &column.along {
-            out += &format!("{}\n", along(said, links));
+        if let Some((text, links)) = &column.pagination {
+            out += &format!("{}\n", pagination(text, links));
         }
         for stickie in &column.stickies {
             let labels = if stickie.labels.is_empty() {
@@ -237,13 +234,13 @@ fn board(board: &Board) -> String {
             to = relation.to
         );
     }
-    if out.is_empty() { "No stickie hangs here yet: `set_stickie` adds one.\n".to_owned() } else { out }
+    if out.is_empty() { "No stickies yet. Add one with `set_stickie`.\n".to_owned() } else { out }
 }
 
-fn tree(branch: &Branch, depth: usize) -> String {
-    let cells: Vec<String> = branch.cells.iter().map(cell).filter(|cell| !cell.is_empty()).collect();
+fn tree(node: &TreeNode, depth: usize) -> String {
+    let cells: Vec<String> = node.cells.iter().map(cell).filter(|cell| !cell.is_empty()).collect();
     let mut out = format!("{}- {}\n", "  ".repeat(depth), cells.join(" · "));
-    for child in &branch.children {
+    for child in &node.children {
         out += &tree(child, depth + 1);
     }
     out
@@ -251,7 +248,7 @@ fn tree(branch: &Branch, depth: usize) -> String {
 
 fn table(table: &Table) -> String {
     if table.rows.is_empty() {
-        return format!("{}\n", if table.empty.is_empty() { "None." } else { &table.empty });
+        return format!("{}\n", if table.empty_text.is_empty() { "None." } else { &table.empty_text });
     }
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut out = row(table.columns.iter().map(|name| line(name)).collect());
@@ -264,15 +261,15 @@ fn table(table: &Table) -> String {
 
 fn cell(value: &Cell) -> String {
     match value {
-        Cell::Nothing => String::new(),
+        Cell::Empty => String::new(),
         Cell::Text(text) | Cell::Status(text) | Cell::Time(text) | Cell::Number(text) => line(text),
-        Cell::Link { to, text } => format!("[{}]({to})", line(text)),
+        Cell::Link { href, text } => format!("[{}]({href})", line(text)),
         Cell::Code(text) => format!("`{}`", text::clean_line(text).replace('`', "'").replace('|', "\\|")),
-        Cell::Many(cells) => cells.iter().map(cell).collect::<Vec<_>>().join(", "),
+        Cell::List(cells) => cells.iter().map(cell).collect::<Vec<_>>().join(", "),
     }
 }
 
-/// Somebody's line: whatever could begin something in Markdown is escaped.
+/// Escapes the characters of a user's line that Markdown would interpret.
 pub fn line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text::clean_line(text).chars() {
@@ -287,7 +284,7 @@ pub fn line(text: &str) -> String {
     }
 }
 
-/// A failure.
+/// The Markdown form of an error.
 pub fn problem(status: u16, message: &str, hint: Option<&str>) -> String {
     let hint = hint.map_or_else(String::new, |hint| format!("\nhint: {}\n", text::clean_line(hint)));
     format!("# {status}\n\nerror: {}\n{hint}", line(message))

@@ -1,71 +1,81 @@
-//! The pages that every kind of thing has: a list, and one for each, with what can be done there.
+//! The kinds of things that have pages: a list, and a page for each thing.
 
-/// A kind of thing with pages.
 #[derive(Debug, PartialEq)]
 pub struct Noun {
-    /// As on the command line.
+    /// The name of the kind, as on the command line.
     pub noun: &'static str,
-    /// The first part of its paths.
+    /// The first segment of its paths.
     pub path: &'static str,
-    /// What a list of them is called.
+    /// The title of the list.
     pub title: &'static str,
-    /// The verb that shows one.
-    pub one: Option<&'static str>,
-    /// The verb that lists them.
-    pub list: Option<&'static str>,
-    /// Actions of other nouns on the page of one, with the field that the page fills in, if any.
-    pub also: &'static [(&'static str, &'static str)],
-    /// Nouns whose things belong to one of these, by the parameter of their list that says so: they stand on its page.
-    pub holds: &'static [(&'static str, &'static str)],
-    /// The field that names one of them, where that is not its id.
-    pub named_by: Option<&'static str>,
-    /// What an empty list says; where there is no list, what can be done instead.
-    pub empty: &'static str,
+    /// The verb of the view that shows one thing. None: there are no pages for single things.
+    pub show_verb: Option<&'static str>,
+    /// The verb of the view that lists the things. None: there is no list.
+    pub list_verb: Option<&'static str>,
+    /// Actions of other nouns that the page of one thing offers, with the field that the page fills in (or an empty
+    /// string).
+    pub related_actions: &'static [(&'static str, &'static str)],
+    /// Nouns whose lists are shown on the page of one thing, with the list parameter that filters by this thing.
+    pub nested_lists: &'static [(&'static str, &'static str)],
+    /// The field that identifies a thing in its path, if that is not its id.
+    pub name_field: Option<&'static str>,
+    /// The text of an empty list. Without a list: the text of the page that only offers actions.
+    pub empty_text: &'static str,
 }
 
-const fn noun(noun: &'static str, path: &'static str, title: &'static str, empty: &'static str) -> Noun {
-    Noun { noun, path, title, one: None, list: Some("list"), also: &[], holds: &[], named_by: None, empty }
+const fn noun(noun: &'static str, path: &'static str, title: &'static str, empty_text: &'static str) -> Noun {
+    Noun {
+        noun,
+        path,
+        title,
+        show_verb: None,
+        list_verb: Some("list"),
+        related_actions: &[],
+        nested_lists: &[],
+        name_field: None,
+        empty_text,
+    }
 }
 
 impl Noun {
     const fn shown_by(mut self, verb: &'static str) -> Self {
-        self.one = Some(verb);
+        self.show_verb = Some(verb);
         self
     }
 
-    const fn also(mut self, actions: &'static [(&'static str, &'static str)]) -> Self {
-        self.also = actions;
+    const fn related_actions(mut self, actions: &'static [(&'static str, &'static str)]) -> Self {
+        self.related_actions = actions;
         self
     }
 
-    const fn holds(mut self, nouns: &'static [(&'static str, &'static str)]) -> Self {
-        self.holds = nouns;
+    const fn nested_lists(mut self, nouns: &'static [(&'static str, &'static str)]) -> Self {
+        self.nested_lists = nouns;
         self
     }
 
-    const fn named_by(mut self, field: &'static str) -> Self {
-        self.named_by = Some(field);
+    const fn name_field(mut self, field: &'static str) -> Self {
+        self.name_field = Some(field);
         self
     }
 
     const fn unlisted(mut self) -> Self {
-        self.list = None;
+        self.list_verb = None;
         self
     }
 }
 
-/// Every kind of thing with pages.
+/// All kinds of things that have pages.
 pub const NOUNS: &[Noun] = &[
     noun(
         "run",
         "runs",
         "Runs",
-        "No run yet. `trackway connect claude-code` records what Claude Code does from now on, `trackway ingest` reads what it did before, `trackway run start --agent A` begins one.",
+        "No runs yet. Record Claude Code from now on with `trackway connect claude-code`, import its earlier sessions with `trackway ingest`, or start a run with `trackway run start --agent A`.",
     )
     .shown_by("show"),
-    noun("task", "tasks", "Tasks", "No task yet. `trackway task set --workflow W --command C` makes one.")
+    noun("task", "tasks", "Tasks", "No tasks yet. Create one with `trackway task set --workflow W --command C`.")
         .shown_by("get")
-        .also(&[
+        .related_actions(&[
             ("queue_add", "task"),
             ("add_link", "from"),
             ("set_package", "task"),
@@ -73,109 +83,109 @@ pub const NOUNS: &[Noun] = &[
             ("claim", "task"),
             ("delete_link", ""),
         ]),
-    noun("queue", "queue", "Queue", "Nothing waits. `trackway queue add --task T` asks for a task to be run.")
+    noun("queue", "queue", "Queue", "The queue is empty. Add a task with `trackway queue add --task T`.")
         .shown_by("get"),
-    noun("agent", "agents", "Agents", "No agent yet. `trackway agent set --handle H` makes one.")
+    noun("agent", "agents", "Agents", "No agents yet. Create one with `trackway agent set --handle H`.")
         .shown_by("get")
-        .named_by("handle")
-        .also(&[("set_scratchpad", "agent"), ("restore_scratchpad", "agent"), ("start_run", "agent")]),
-    noun("session", "sessions", "Sessions", "No session yet. `trackway ingest` reads the transcripts you have.")
+        .name_field("handle")
+        .related_actions(&[("set_scratchpad", "agent"), ("restore_scratchpad", "agent"), ("start_run", "agent")]),
+    noun("session", "sessions", "Sessions", "No sessions yet. Import your transcripts with `trackway ingest`.")
         .shown_by("show")
-        .also(&[("forget_session", "session")]),
+        .related_actions(&[("forget_session", "session")]),
     noun(
         "subagent",
         "subagents",
         "Subagents",
-        "No subagent yet. They come with sessions: `trackway ingest` reads the transcripts you have.",
+        "No subagents yet. They are recorded with sessions. Import your transcripts with `trackway ingest`.",
     ),
     noun(
         "spawn",
         "spawns",
         "Spawns",
-        "No spawn yet. They come with sessions: `trackway ingest` reads the transcripts you have.",
+        "No spawns yet. They are recorded with sessions. Import your transcripts with `trackway ingest`.",
     )
     .shown_by("show"),
     noun(
         "conversation",
         "conversations",
         "Conversations",
-        "No conversation yet. `trackway conversation set --title T` begins one.",
+        "No conversations yet. Start one with `trackway conversation set --title T`.",
     )
     .shown_by("get")
-    .also(&[("send_message", "conversation")]),
-    noun("message", "messages", "Messages", "No message yet. `trackway message send` sends one.").shown_by("get"),
-    noun("experiment", "experiments", "Experiments", "No experiment yet.")
+    .related_actions(&[("send_message", "conversation")]),
+    noun("message", "messages", "Messages", "No messages yet. Send one with `trackway message send`.").shown_by("get"),
+    noun("experiment", "experiments", "Experiments", "No experiments yet.")
         .shown_by("get")
-        .holds(&[("testcase", "experiment"), ("message", "experiment")]),
-    noun("route", "routes", "Routes", "No route yet. `trackway route set` sends messages with a tag to a task.")
+        .nested_lists(&[("testcase", "experiment"), ("message", "experiment")]),
+    noun("route", "routes", "Routes", "No routes yet. Send messages with a tag to a task with `trackway route set`.")
         .shown_by("get"),
-    noun("testcase", "testcases", "Testcases", "No testcase yet. `trackway testcase import junit.xml` reads some.")
+    noun("testcase", "testcases", "Testcases", "No testcases yet. Import some with `trackway testcase import junit.xml`.")
         .shown_by("get"),
-    noun("note", "notes", "Notes", "No note yet. `trackway note create --studio main --title T` writes one.")
+    noun("note", "notes", "Notes", "No notes yet. Create one with `trackway note create --studio main --title T`.")
         .shown_by("show"),
     noun(
         "decision",
         "decisions",
         "Decisions",
-        "No decision yet. `trackway decision create --studio main --question Q` asks one.",
+        "No decisions yet. Create one with `trackway decision create --studio main --question Q`.",
     )
     .shown_by("show"),
     noun(
         "commitment",
         "commitments",
         "Commitments",
-        "No commitment yet. `trackway commitment create --studio main --title T --critical-mass N` proposes one.",
+        "No commitments yet. Create one with `trackway commitment create --studio main --title T --critical-mass N`.",
     )
     .shown_by("show"),
-    noun("board", "boards", "Boards", "No board yet. `trackway board set --name N` makes one.")
+    noun("board", "boards", "Boards", "No boards yet. Create one with `trackway board set --name N`.")
         .shown_by("get")
-        .named_by("name")
-        .also(&[("set_stickie", "board"), ("relate_stickies", "")]),
-    noun("stickie", "stickies", "Stickies", "No stickie yet.")
+        .name_field("name")
+        .related_actions(&[("set_stickie", "board"), ("relate_stickies", "")]),
+    noun("stickie", "stickies", "Stickies", "No stickies yet.")
         .shown_by("get")
-        .also(&[("relate_stickies", "from"), ("unrelate_stickies", "from")]),
-    noun("report", "reports", "Reports", "No report yet. Agents write one when they stop.").shown_by("get"),
+        .related_actions(&[("relate_stickies", "from"), ("unrelate_stickies", "from")]),
+    noun("report", "reports", "Reports", "No reports yet. Agents write one when they stop.").shown_by("get"),
     noun(
         "package",
         "packages",
         "Packages",
-        "No version is pinned for a role yet. `trackway package set --role R --task T` pins one.",
+        "No packages yet. Pin a task version for a role with `trackway package set --role R --task T`.",
     ),
-    noun("workflow", "workflows", "Workflows", "No workflow yet. `trackway workflow set --name N` makes one.")
+    noun("workflow", "workflows", "Workflows", "No workflows yet. Create one with `trackway workflow set --name N`.")
         .shown_by("get")
-        .named_by("name")
-        .holds(&[("task", "workflow")]),
-    noun("workspace", "workspaces", "Workspaces", "No workspace yet.")
+        .name_field("name")
+        .nested_lists(&[("task", "workflow")]),
+    noun("workspace", "workspaces", "Workspaces", "No workspaces yet.")
         .shown_by("get")
-        .named_by("name")
-        .holds(&[("session", "workspace")]),
-    noun("role", "roles", "Roles", "No role yet. `trackway role set --name N` makes one.")
+        .name_field("name")
+        .nested_lists(&[("session", "workspace")]),
+    noun("role", "roles", "Roles", "No roles yet. Create one with `trackway role set --name N`.")
         .shown_by("get")
-        .named_by("name")
-        .holds(&[("package", "role"), ("task", "role")]),
-    noun("label", "labels", "Labels", "No label yet.").shown_by("get").named_by("key"),
-    noun("studio", "studios", "Studios", "No studio yet.")
+        .name_field("name")
+        .nested_lists(&[("package", "role"), ("task", "role")]),
+    noun("label", "labels", "Labels", "No labels yet.").shown_by("get").name_field("key"),
+    noun("studio", "studios", "Studios", "No studios yet.")
         .shown_by("get")
-        .named_by("name")
-        .also(&[("create_note", "studio"), ("create_decision", "studio"), ("create_commitment", "studio")])
-        .holds(&[("note", "studio"), ("decision", "studio"), ("commitment", "studio")]),
-    noun("person", "people", "People", "Nobody yet.").shown_by("get").named_by("handle"),
-    noun("token", "tokens", "Tokens", "No token yet."),
-    noun("event", "events", "Events", "Nothing happened yet."),
+        .name_field("name")
+        .related_actions(&[("create_note", "studio"), ("create_decision", "studio"), ("create_commitment", "studio")])
+        .nested_lists(&[("note", "studio"), ("decision", "studio"), ("commitment", "studio")]),
+    noun("person", "people", "People", "No people yet.").shown_by("get").name_field("handle"),
+    noun("token", "tokens", "Tokens", "No tokens yet."),
+    noun("event", "events", "Events", "No events yet."),
     noun("link", "links", "Links", "").unlisted(),
     noun("scratchpad", "scratchpads", "Scratchpads", "").unlisted(),
-    noun("cleanup", "cleanup", "Clean-ups", "What is no longer wanted is taken away for good, and the log keeps how much.")
+    noun("cleanup", "cleanup", "Clean-ups", "These actions delete old data permanently. The event log records how many rows they deleted.")
         .unlisted(),
-    noun("import", "import", "Imports", "Tasks from elsewhere become tasks here.").unlisted(),
+    noun("import", "import", "Imports", "These actions import tasks from other systems.").unlisted(),
 ];
 
-/// The noun whose pages begin so.
-pub fn at(path: &str) -> Option<&'static Noun> {
+/// The noun with this first path segment.
+pub fn by_path(path: &str) -> Option<&'static Noun> {
     NOUNS.iter().find(|noun| noun.path == path)
 }
 
-/// The noun of a kind of thing.
-pub fn of(noun: &str) -> Option<&'static Noun> {
+/// The noun with this name. Queue items are the noun `queue`.
+pub fn by_name(noun: &str) -> Option<&'static Noun> {
     let noun = if noun == "queue_item" { "queue" } else { noun };
     NOUNS.iter().find(|candidate| candidate.noun == noun)
 }

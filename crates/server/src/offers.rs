@@ -1,74 +1,75 @@
-//! What can be done at a place: actions of the thing there, that the caller may do, with what the page fills in.
+//! Determines the actions that a page offers to a caller, and the fields that the page fills in.
 
 use serde_json::{Map, Value, json};
 use trackway_actions::{
     context::{Actor, Context},
-    registry::{ACTIONS, Entry, named},
+    registry::{ACTIONS, ActionEntry, find_action},
 };
 use trackway_domain::{
     Id,
-    capability::{self, Allowance},
+    capability::{self, CapabilityClass},
+    enums::{RunStatus, Switch, TokenScope},
     kind,
-    words::{RunStatus, Switch, TokenScope},
 };
 use trackway_store::Reader;
 use trackway_views::rights;
 
-use crate::{address::Place, input, nouns::Noun, page::Offer, problem::Problem, schemas};
+use crate::{address::PageRef, input, nouns::Noun, page::Offer, problem::Problem, schemas};
 
-/// Verbs that make something new: done at the list.
-const MAKING: &[&str] = &["create", "add", "send", "start", "take", "upgrade", "import", "claim"];
-/// Fields that name the thing a page is about, the likeliest first.
-const NAMING: &[&str] = &["id", "handle", "key", "name"];
-/// They read files of whoever runs them, so they are for the command line.
-const LOCAL: &[&str] = &["import_nagger"];
+/// Verbs that create something. Their actions belong to the list, not to the page of one thing.
+const CREATING_VERBS: &[&str] = &["create", "add", "send", "start", "take", "upgrade", "import", "claim"];
+/// Fields that may identify the thing of a page, the likeliest first.
+const IDENTIFYING_FIELDS: &[&str] = &["id", "handle", "key", "name"];
+/// Actions that read local files, so they are only available on the command line.
+const COMMAND_LINE_ONLY: &[&str] = &["import_nagger"];
 
-/// Who asks, and what they may.
+/// The caller of a page or an action, with its permissions.
 #[derive(Debug)]
 pub struct Caller {
     pub context: Context,
     handle: String,
     capabilities: Option<Vec<String>>,
-    /// Whether their token is for reading.
-    pub only_reads: bool,
+    /// True if the caller's token only allows reading.
+    pub is_read_only: bool,
 }
 
 impl Caller {
-    /// Says that it will be asked who they are.
-    pub fn expect(read: &mut Reader<'_>, context: &Context) -> Result<(), Problem> {
+    /// Tells the reader to fetch the caller's permissions together with its next query. [`Self::load`] then needs no
+    /// round trip.
+    pub fn prefetch(read: &mut Reader<'_>, context: &Context) -> Result<(), Problem> {
         if let Some(token) = context.token {
-            rights::expect_scope(read, token)?;
+            rights::prefetch_token_scope(read, token)?;
         }
         match context.actor {
             Actor::Person(_) => Ok(()),
-            Actor::Agent(agent) => Ok(rights::expect_capabilities(read, agent)?),
+            Actor::Agent(agent) => Ok(rights::prefetch_agent_capabilities(read, agent)?),
         }
     }
 
-    pub fn of(read: &mut Reader<'_>, context: &Context) -> Result<Self, Problem> {
+    pub fn load(read: &mut Reader<'_>, context: &Context) -> Result<Self, Problem> {
         let scope = match context.token {
-            Some(token) => rights::scope(read, token)?,
+            Some(token) => rights::token_scope(read, token)?,
             None => None,
         };
-        let only_reads = scope == Some(TokenScope::Read);
+        let is_read_only = scope == Some(TokenScope::Read);
         let (handle, capabilities) = match context.actor {
             Actor::Person(_) => (String::new(), None),
-            Actor::Agent(agent) => rights::capabilities(read, agent)?.unwrap_or_default(),
+            Actor::Agent(agent) => rights::agent_capabilities(read, agent)?.unwrap_or_default(),
         };
-        Ok(Self { context: context.clone(), handle, capabilities, only_reads })
+        Ok(Self { context: context.clone(), handle, capabilities, is_read_only })
     }
 
     pub fn is_person(&self) -> bool {
         matches!(self.context.actor, Actor::Person(_))
     }
 
-    /// Whether the one table of who may do what allows it.
-    pub fn may(&self, action: &Entry) -> bool {
-        if self.only_reads {
+    /// True if the capability table allows the action for this caller.
+    pub fn may(&self, action: &ActionEntry) -> bool {
+        if self.is_read_only {
             return false;
         }
         match self.context.actor {
-            // An agent's own, and nobody else's.
+            // Only the agent itself updates its scratchpad and its report.
             Actor::Person(_) if action.name == "update_scratchpad" || action.name == "update_report" => false,
             Actor::Person(_) => capability::check_person(action.capability).is_ok(),
             Actor::Agent(_) => {
@@ -78,156 +79,157 @@ impl Caller {
     }
 }
 
-/// Every action that can be done over HTTP.
-pub fn all() -> impl Iterator<Item = &'static Entry> {
-    ACTIONS.iter().filter(|action| !LOCAL.contains(&action.name))
+/// All actions that are available over HTTP and MCP.
+pub fn http_actions() -> impl Iterator<Item = &'static ActionEntry> {
+    ACTIONS.iter().filter(|action| !COMMAND_LINE_ONLY.contains(&action.name))
 }
 
-/// The actions of a place that the caller may do.
-pub fn at(place: &Place, data: &Value, caller: &Caller) -> Vec<Offer> {
-    let mut offers = everywhere(place, data, caller.context.run);
+/// The actions of a page that the caller may execute.
+pub fn for_caller(page_ref: &PageRef, data: &Value, caller: &Caller) -> Vec<Offer> {
+    let mut offers = on_page(page_ref, data, caller.context.run);
     offers.retain(|offer| caller.may(offer.action));
     offers
 }
 
-/// The actions of a place, whoever asks.
-pub fn everywhere(place: &Place, data: &Value, run: Option<Id<kind::Run>>) -> Vec<Offer> {
-    // Another run may be the last by the time somebody does it.
-    let last = match (place, data["id"].as_str()) {
-        (Place::One(noun, reference), Some(id)) if noun.noun == "run" && reference == "last" => Some(id),
+/// All actions of a page, independent of the caller.
+pub fn on_page(page_ref: &PageRef, data: &Value, run: Option<Id<kind::Run>>) -> Vec<Offer> {
+    // The page of the last run addresses its actions by id: another run may be the last one when the form is sent.
+    let last_run = match (page_ref, data["id"].as_str()) {
+        (PageRef::Detail(noun, reference), Some(id)) if noun.noun == "run" && reference == "last" => Some(id),
         _ => None,
     };
-    let base = last.map_or_else(|| place.path(), |id| format!("/runs/{id}"));
-    let offer = |action: &'static Entry, preset: Map<String, Value>| Offer {
+    let base = last_run.map_or_else(|| page_ref.path(), |id| format!("/runs/{id}"));
+    let offer = |action: &'static ActionEntry, preset: Map<String, Value>| Offer {
         action,
         path: format!("{}/actions/{}", base.trim_end_matches('/'), action.name),
         preset,
-        present: Map::new(),
+        current: Map::new(),
         choices: Vec::new(),
     };
-    match place {
-        Place::Whoami => all().map(|action| offer(action, of_run(action, run))).collect(),
-        Place::List(noun) => all()
+    match page_ref {
+        PageRef::Whoami => http_actions().map(|action| offer(action, preset_run(action, run))).collect(),
+        PageRef::List(noun) => http_actions()
             .filter(|action| {
-                // What has no page of its own is worked on at the list.
+                // Things without pages of their own have all their actions on the list.
                 action.command.0 == noun.noun
-                    && (noun.one.is_none()
-                        || is_making(action)
+                    && (noun.show_verb.is_none()
+                        || is_creating(action)
                         || action.command.1 == "set"
-                        || subject(noun, action).is_none())
+                        || identifying_field(noun, action).is_none())
             })
             .map(|action| offer(action, Map::new()))
             .collect(),
-        Place::One(noun, reference) => {
-            let own = all()
-                .filter(|action| action.command.0 == noun.noun && !is_making(action))
-                .filter_map(|action| Some((action, subject(noun, action)?)));
-            let also = noun.also.iter().filter_map(|(name, field)| Some((named(name)?, *field)));
-            own.chain(also)
+        PageRef::Detail(noun, reference) => {
+            let own = http_actions()
+                .filter(|action| action.command.0 == noun.noun && !is_creating(action))
+                .filter_map(|action| Some((action, identifying_field(noun, action)?)));
+            let related = noun.related_actions.iter().filter_map(|(name, field)| Some((find_action(name)?, *field)));
+            own.chain(related)
                 .filter(|(action, _)| !(action.command.0 == "run" && has_ended(data)))
                 .map(|(action, field)| Offer {
-                    present: present(noun, action, data),
-                    choices: choices(data),
-                    ..offer(action, preset(action, field, last.unwrap_or(reference), data))
+                    current: current_values(noun, action, data),
+                    choices: decision_options(data),
+                    ..offer(action, preset(action, field, last_run.unwrap_or(reference), data))
                 })
                 .collect()
         }
-        Place::Ready => named("claim").map(|claim| offer(claim, Map::new())).into_iter().collect(),
-        Place::Overview
-        | Place::Why
-        | Place::Search
-        | Place::Usage
-        | Place::Wake
-        | Place::Made
-        | Place::Latest
-        | Place::Next
-        | Place::Api => Vec::new(),
+        PageRef::Ready => find_action("claim").map(|claim| offer(claim, Map::new())).into_iter().collect(),
+        PageRef::Overview
+        | PageRef::Why
+        | PageRef::Search
+        | PageRef::Usage
+        | PageRef::Wake
+        | PageRef::Made
+        | PageRef::Latest
+        | PageRef::Next
+        | PageRef::Api => Vec::new(),
     }
 }
 
-/// Whether the page is about a run that is over: nothing can be done with it any more.
+/// True if the page describes a run that has ended. Such a run has no actions any more.
 fn has_ended(run: &Value) -> bool {
-    run.get("status").and_then(Value::as_str).is_some_and(|status| status != RunStatus::Running.word())
+    run.get("status").and_then(Value::as_str).is_some_and(|status| status != RunStatus::Running.as_str())
 }
 
-fn is_making(action: &Entry) -> bool {
-    MAKING.contains(&action.command.1)
+fn is_creating(action: &ActionEntry) -> bool {
+    CREATING_VERBS.contains(&action.command.1)
 }
 
-/// The field that names the thing the page is about.
-fn subject(noun: &Noun, action: &Entry) -> Option<&'static str> {
+/// The field of an action that identifies the thing of the page.
+fn identifying_field(noun: &Noun, action: &ActionEntry) -> Option<&'static str> {
     let schema = schemas::of_action(action);
     let fields = input::fields(schema)?;
     if fields.contains_key(noun.noun) {
         return Some(noun.noun);
     }
-    // A task is set by its variant, below a workflow; a newer one replaces an older one.
-    let candidates = NAMING.iter().chain(&["variant", "new"]);
+    // `set_task` identifies a task by `variant`, and an action on a replacement by its newer task.
+    let candidates = IDENTIFYING_FIELDS.iter().chain(&["variant", "new"]);
     candidates.copied().find(|field| fields.contains_key(*field))
 }
 
-/// What the page fills in: the thing itself, and what has to be given and stands on the page.
-fn preset(action: &Entry, field: &str, reference: &str, data: &Value) -> Map<String, Value> {
-    let of_page = |field: &str| data.get(field).filter(|value| value.is_string()).cloned();
+/// The fields that the page fills in: the thing itself, and required fields whose value the page knows.
+fn preset(action: &ActionEntry, field: &str, reference: &str, data: &Value) -> Map<String, Value> {
+    let page_value = |field: &str| data.get(field).filter(|value| value.is_string()).cloned();
     let mut preset = Map::new();
     if field.is_empty() {
         return preset;
     }
-    let itself = match field {
-        "handle" | "key" | "variant" => of_page(field),
-        "name" if action.command.1 == "set" => of_page(field),
-        _ => of_page("id"),
+    let value = match field {
+        "handle" | "key" | "variant" => page_value(field),
+        "name" if action.command.1 == "set" => page_value(field),
+        _ => page_value("id"),
     };
-    preset.insert(field.to_owned(), itself.unwrap_or_else(|| Value::String(reference.to_owned())));
+    preset.insert(field.to_owned(), value.unwrap_or_else(|| Value::String(reference.to_owned())));
     if action.command.1 == "set" {
         let schema = schemas::of_action(action);
-        for needed in input::required(schema) {
-            if !preset.contains_key(needed)
-                && let Some(value) = of_page(needed)
+        for required in input::required(schema) {
+            if !preset.contains_key(required)
+                && let Some(value) = page_value(required)
             {
-                preset.insert(needed.to_owned(), value);
+                preset.insert(required.to_owned(), value);
             }
         }
     }
     preset
 }
 
-/// What stands there now of what an action changes. A scratchpad is written on top of what was seen.
-fn present(noun: &Noun, action: &Entry, data: &Value) -> Map<String, Value> {
+/// The stored values that an action would change. They include the revision, so that a form never overwrites a newer
+/// change.
+fn current_values(noun: &Noun, action: &ActionEntry, data: &Value) -> Map<String, Value> {
     if action.name == "set_scratchpad" {
-        let pad = &data["scratchpad"];
+        let scratchpad = &data["scratchpad"];
         return Map::from_iter([
-            ("content".to_owned(), pad["content"].clone()),
-            ("if_revision".to_owned(), pad["revision"].clone()),
+            ("content".to_owned(), scratchpad["content"].clone()),
+            ("if_revision".to_owned(), scratchpad["revision"].clone()),
         ]);
     }
     let is_change = action.command.0 == noun.noun && matches!(action.command.1, "set" | "update");
-    let mut stands = data.as_object().filter(|_| is_change).cloned().unwrap_or_default();
-    if let Some(revision) = stands.get("revision").cloned() {
-        stands.insert("if_revision".to_owned(), revision);
+    let mut values = data.as_object().filter(|_| is_change).cloned().unwrap_or_default();
+    if let Some(revision) = values.get("revision").cloned() {
+        values.insert("if_revision".to_owned(), revision);
     }
-    // Its field is a choice, not a box to tick: empty, it leaves the choice to the task or the agent.
-    if let Some(asks) = stands.get_mut("end_of_run")
-        && let Some(is_on) = asks.as_bool()
+    // The field of the form is a choice of on, off and empty. Empty leaves the decision to the task or the agent.
+    if let Some(end_of_run) = values.get_mut("end_of_run")
+        && let Some(is_on) = end_of_run.as_bool()
     {
-        *asks = json!(if is_on { Switch::On } else { Switch::Off });
+        *end_of_run = json!(if is_on { Switch::On } else { Switch::Off });
     }
-    stands
+    values
 }
 
-/// The options of a decision.
-fn choices(data: &Value) -> Vec<(&'static str, Vec<String>)> {
+/// The options of the decision on the page, from which its actions choose.
+fn decision_options(data: &Value) -> Vec<(&'static str, Vec<String>)> {
     let options = data["results"].as_array().into_iter().flatten();
     let options: Vec<String> = options.filter_map(|result| result["option"].as_str()).map(ToOwned::to_owned).collect();
     if options.is_empty() { Vec::new() } else { vec![("option", options)] }
 }
 
-/// What a run is about, where an action asks for the run.
-fn of_run(action: &Entry, run: Option<Id<kind::Run>>) -> Map<String, Value> {
-    let is_about_itself = capability::allowance(action.capability) == Some(Allowance::OwnRun);
+/// Fills in the caller's run, in actions with which a run reports about itself.
+fn preset_run(action: &ActionEntry, run: Option<Id<kind::Run>>) -> Map<String, Value> {
+    let is_about_own_run = capability::class_of(action.capability) == Some(CapabilityClass::OwnRun);
     match run {
         Some(run)
-            if is_about_itself
+            if is_about_own_run
                 && input::fields(schemas::of_action(action)).is_some_and(|fields| fields.contains_key("run")) =>
         {
             Map::from_iter([("run".to_owned(), Value::String(run.to_string()))])

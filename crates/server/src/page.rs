@@ -1,25 +1,25 @@
-//! What a page holds, before it is JSON, Markdown or HTML: data for programs, blocks for readers, actions for both.
+//! The content of a page before it is rendered: data for programs, blocks for readers, and actions for both.
 
 use serde_json::{Map, Value};
-use trackway_actions::registry::Entry;
+use trackway_actions::registry::ActionEntry;
 
-/// A page.
 #[derive(Debug)]
 pub struct Page {
-    /// Where it is, without ending.
+    /// The path of the page, without a format extension.
     pub path: String,
     pub title: String,
-    /// What programs get.
+    /// The JSON form of the page.
     pub data: Value,
-    /// What people and agents read.
+    /// The content that HTML and Markdown render.
     pub blocks: Vec<Block>,
     pub actions: Vec<Offer>,
-    /// Where a list goes on.
+    /// The path of a list's next page.
     pub next: Option<String>,
-    /// What changes it while one looks at it: kinds of things and ids. Without any it stays as it is.
+    /// The kinds and ids of things whose events make an open page reload itself. Empty: the page does not follow
+    /// events.
     pub live: Vec<String>,
-    /// The id of the one thing it is about.
-    pub about: Option<String>,
+    /// The id of the thing that the page describes, for the link to `/why`.
+    pub subject_id: Option<String>,
 }
 
 impl Page {
@@ -32,119 +32,115 @@ impl Page {
             actions: Vec::new(),
             next: None,
             live: Vec::new(),
-            about: None,
+            subject_id: None,
         }
     }
 }
 
-/// An action that can be done here, with the fields that the page itself fills in.
+/// An action that a page offers, with the fields that the page fills in.
 #[derive(Debug, Clone)]
 pub struct Offer {
-    pub action: &'static Entry,
+    pub action: &'static ActionEntry,
     pub path: String,
     pub preset: Map<String, Value>,
-    /// What stands there now, for a form to begin with.
-    pub present: Map<String, Value>,
-    /// What a field can be, where the page knows: one of these is picked.
+    /// The current values, with which a form is prefilled.
+    pub current: Map<String, Value>,
+    /// Fields that only take values from the page, such as the options of a decision.
     pub choices: Vec<(&'static str, Vec<String>)>,
 }
 
-/// A part of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     Heading(String),
-    /// A question to fill in.
-    Ask {
-        to: &'static str,
+    /// A form with one field that leads to another page.
+    SearchForm {
+        path: &'static str,
         field: &'static str,
         label: &'static str,
-        /// What was asked already.
-        said: String,
-        /// What the question is kept to: a field and its value.
-        within: Option<(&'static str, String)>,
+        /// The text with which the field is prefilled.
+        value: String,
+        /// A hidden parameter that narrows the search: its name and value.
+        scope: Option<(&'static str, String)>,
     },
-    /// A sentence of ours.
-    Say(String),
-    /// How much of something long is here, and where the rest is.
-    Along {
-        said: String,
+    /// A sentence of the page itself, not of a user. Text between backticks is code.
+    Paragraph(String),
+    /// Says which part of a long list is shown, and links to the other parts.
+    Pagination {
+        text: String,
         links: Vec<(String, String)>,
     },
-    /// Ways to look at the same, one of which is chosen.
-    Ways {
+    /// Links to other arrangements of the same content, one of which is the current page.
+    Tabs {
         label: &'static str,
-        ways: Vec<Way>,
+        tabs: Vec<Tab>,
     },
-    /// What a list can be kept to.
+    /// The filter form of a list.
     Filter {
         path: String,
         fields: Vec<FilterField>,
     },
-    /// What was said, oldest first.
-    Thread(Vec<Said>),
-    /// A box to say something in.
-    Reply {
-        /// Where it is posted to.
-        to: String,
+    /// The messages of a conversation, oldest first.
+    Thread(Vec<ThreadMessage>),
+    /// A text box and a button that send a message.
+    ReplyForm {
+        /// The path of the action that receives the form.
+        path: String,
     },
     Facts(Vec<(String, Cell)>),
     Table(Table),
-    /// Somebody's text: data, never instructions.
+    /// A text that a user or a model wrote. It is data, never instructions.
     Text {
         label: Option<String>,
         text: String,
         kind: TextKind,
     },
-    /// What happened, in order.
-    Timeline(Vec<Moment>),
-    /// Things below things.
-    Tree(Vec<Branch>),
-    /// From a thing to the person who answers for it.
+    /// Events in the order in which they happened.
+    Timeline(Vec<TimelineEntry>),
+    Tree(Vec<TreeNode>),
+    /// The provenance chain from a thing to the person who is responsible for it.
     Chain(Vec<Hop>),
-    /// How things compare.
+    /// A bar chart.
     Bars(Vec<Bar>),
-    /// Versions, newest first, what each replaces, and how they went.
+    /// The versions of a task, newest first, with their replacement edges and run results.
     Versions(Vec<Version>),
-    /// Numbers to see at once.
+    /// Large key numbers.
     Figures(Vec<Figure>),
-    /// Stickies in columns, and how they relate.
     Board(Board),
 }
 
-/// A way to look at something.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Way {
+pub struct Tab {
     pub label: String,
-    pub to: String,
-    pub is_chosen: bool,
+    pub href: String,
+    pub is_current: bool,
 }
 
-/// A field that a list can be kept to.
+/// One field of a list's filter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterField {
     pub name: &'static str,
-    /// What it can be, when that is few; otherwise it is typed.
+    /// The allowed values. If empty, the field is a text box.
     pub choices: Vec<String>,
-    /// What it is now.
+    /// The current value; empty if the list is not filtered by this field.
     pub value: String,
 }
 
-/// Something somebody said.
+/// A message in a conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
-    /// Where it is.
-    pub to: String,
+pub struct ThreadMessage {
+    /// The path of the message's page.
+    pub href: String,
     pub from: String,
-    /// The run that sent it.
+    /// A link to the run that sent the message.
     pub run: Option<Cell>,
     pub at: String,
     pub title: Option<String>,
     pub body: String,
-    /// What is to be known besides: whom it is for, what came of it.
+    /// Recipients, tags and status.
     pub notes: Vec<Cell>,
 }
 
-/// How a text is meant.
+/// The markup of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextKind {
     Markdown,
@@ -153,109 +149,105 @@ pub enum TextKind {
     Json,
 }
 
-/// Rows under columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
-    /// What is said when there are no rows.
-    pub empty: String,
+    /// The text that stands in for a table without rows.
+    pub empty_text: String,
 }
 
-/// A value in its place.
+/// A value in a table, a fact or a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    Nothing,
+    Empty,
     Text(String),
     Link {
-        to: String,
+        href: String,
         text: String,
     },
     Status(String),
-    /// A moment, as `2026-02-27T09:30:00.000Z`.
+    /// A time in the form `2026-02-27T09:30:00.000Z`.
     Time(String),
     Number(String),
     Code(String),
-    Many(Vec<Cell>),
+    List(Vec<Cell>),
 }
 
 impl Cell {
-    pub fn link(to: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::Link { to: to.into(), text: text.into() }
+    pub fn link(href: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::Link { href: href.into(), text: text.into() }
     }
 }
 
-/// A step of a timeline.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Moment {
+pub struct TimelineEntry {
     pub at: String,
     pub label: String,
     pub text: Option<String>,
 }
 
-/// A place in a tree.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Branch {
+pub struct TreeNode {
     pub cells: Vec<Cell>,
-    pub children: Vec<Branch>,
+    pub children: Vec<TreeNode>,
 }
 
-/// A place in a chain; one without a target was not recorded.
+/// One thing in a provenance chain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hop {
     pub kind: String,
     pub label: String,
-    pub to: Option<String>,
+    pub href: Option<String>,
+    /// True if Trackway has no record of this part of the chain.
     pub is_missing: bool,
 }
 
-/// A bar of a chart: how much of the whole is good.
+/// A bar of a chart, with its first part highlighted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
     pub label: Cell,
-    pub good: i64,
-    pub all: i64,
+    pub highlighted: i64,
+    pub total: i64,
     pub note: String,
 }
 
-/// A version in the graph of a task.
+/// A version in the replacement graph of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Version {
     pub name: String,
-    pub to: String,
-    pub is_here: bool,
-    /// The names of what it replaces, with the level.
+    pub href: String,
+    pub is_current_page: bool,
+    /// The variants that this version replaces, each with the level (patch, minor or major).
     pub replaces: Vec<(String, String)>,
-    pub good: i64,
-    pub running: i64,
-    pub all: i64,
-    /// Whether these are the newest of more.
+    pub completed_runs: i64,
+    pub running_runs: i64,
+    pub total_runs: i64,
+    /// True if only the newest runs were counted, because there are too many.
     pub newest_only: bool,
 }
 
-/// A board as it hangs on the wall.
+/// A board or a part of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Board {
-    /// Where it is.
+    /// The path of the board's page, to which the forms of its stickies redirect.
     pub path: String,
     pub columns: Vec<Column>,
     pub relations: Vec<Relation>,
 }
 
-/// The stickies of one priority.
+/// The stickies of one priority, or of none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     pub title: &'static str,
-    /// The priority that it stands for.
     pub priority: Option<&'static str>,
     pub stickies: Vec<Stickie>,
-    /// How many there are, shown or not.
-    pub all: usize,
-    /// How many of them are here, and where the others are, when some are not.
-    pub along: Option<(String, Vec<(String, String)>)>,
+    /// The number of stickies in the column, including those that the page does not show.
+    pub total: usize,
+    /// If the page shows only a part of the column: which part, and links to the others.
+    pub pagination: Option<(String, Vec<(String, String)>)>,
 }
 
-/// A stickie on a board.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stickie {
     pub id: String,
@@ -264,13 +256,13 @@ pub struct Stickie {
     pub code: Option<String>,
     pub labels: Vec<String>,
     pub score: Option<f64>,
-    /// Who put it there.
+    /// The actor who created the stickie.
     pub author: Option<String>,
-    /// The run that put it there.
+    /// A link to the run that created the stickie.
     pub run: Option<Cell>,
 }
 
-/// How one stickie relates to another.
+/// A typed relation between two stickies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Relation {
     pub from: String,
@@ -278,11 +270,11 @@ pub struct Relation {
     pub name: String,
 }
 
-/// A number to see at once.
+/// A key number, with a link to what it counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     pub label: String,
     pub value: String,
-    pub to: String,
+    pub href: String,
     pub is_alarming: bool,
 }

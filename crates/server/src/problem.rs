@@ -1,4 +1,4 @@
-//! What went wrong, with an honest status, in the form that was asked for.
+//! Errors as HTTP responses, in the format of the request.
 
 use axum::{
     http::{HeaderValue, Method, StatusCode, header},
@@ -7,28 +7,28 @@ use axum::{
 use serde_json::json;
 use trackway_domain::{Error as Rule, ErrorKind, Sentence, text};
 
-use crate::{format::Format, html, markdown, nouns::Noun, page::Block, sentence::rendered};
+use crate::{format::Format, html, markdown, nouns::Noun, page::Block, sentence};
 
-/// Why a request failed, for the log.
+/// The reason of a failed request, passed to the log as a response extension.
 #[derive(Debug, Clone)]
-pub struct Why(pub String);
+pub struct FailureReason(pub String);
 
-/// A failure on its way out.
+/// An error with its HTTP status.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     pub status: StatusCode,
     pub code: &'static str,
     pub message: Sentence,
     pub hint: Option<Sentence>,
-    /// The methods there are, when it was asked with another.
+    /// The allowed methods, if the request used another one.
     pub allow: Option<&'static str>,
-    /// The question that failed, to be asked again.
-    pub ask: Option<Box<Block>>,
+    /// The form whose input failed, so that a person can correct it.
+    pub form: Option<Box<Block>>,
 }
 
 impl Problem {
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<Sentence>) -> Self {
-        Self { status, code, message: message.into(), hint: None, allow: None, ask: None }
+        Self { status, code, message: message.into(), hint: None, allow: None, form: None }
     }
 
     pub fn unauthorised(message: impl Into<Sentence>) -> Self {
@@ -40,9 +40,9 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "malformed", message)
     }
 
-    /// Work that did not come back.
-    pub fn crashed(_: tokio::task::JoinError) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "something went wrong here")
+    /// The error for work that panicked or was cancelled. Its cause is not shown to the caller.
+    pub fn task_failed(_: tokio::task::JoinError) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "internal error")
     }
 
     #[must_use]
@@ -51,33 +51,32 @@ impl Problem {
         self
     }
 
-    /// Says where the things are that there are, when the one asked for is not there.
+    /// Adds a hint to the list of existing things, if the requested one was not found.
     #[must_use]
-    pub fn leading_to(mut self, noun: &Noun) -> Self {
-        if self.status == StatusCode::NOT_FOUND && self.hint.is_none() && noun.list.is_some() {
-            self.hint = Some(format!("`/{}` lists what there is", noun.path).into());
+    pub fn suggest_list(mut self, noun: &Noun) -> Self {
+        if self.status == StatusCode::NOT_FOUND && self.hint.is_none() && noun.list_verb.is_some() {
+            self.hint = Some(format!("`/{}` lists the existing ones", noun.path).into());
         }
         self
     }
 
-    /// Leaves the question there, with what was said.
+    /// Shows the form again, with its input.
     #[must_use]
-    pub fn asking(mut self, ask: Block) -> Self {
-        self.ask = Some(Box::new(ask));
+    pub fn with_form(mut self, form: Block) -> Self {
+        self.form = Some(Box::new(form));
         self
     }
 
-    /// A method that is not for a path.
-    pub fn method(method: &Method, path: &str, allow: &'static str) -> Self {
-        let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", format!("{method} is not for {path}"));
+    /// The error for a method that a path does not support.
+    pub fn method_not_allowed(method: &Method, path: &str, allow: &'static str) -> Self {
+        let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", format!("{path} does not support {method}"));
         Self { allow: Some(allow), ..problem }
     }
 
-    /// Answers with it.
     pub fn respond(&self, format: Format) -> Response {
-        // What callers sent may stand in a message: it is data here too.
-        let message = text::clean(&rendered(&self.message));
-        let hint = self.hint.as_ref().map(|hint| text::clean(&rendered(hint)));
+        // Messages can quote what the caller sent, so control characters are removed.
+        let message = text::clean(&sentence::render(&self.message));
+        let hint = self.hint.as_ref().map(|hint| text::clean(&sentence::render(hint)));
         let body = match format {
             Format::Json => json!({
                 "schema_version": 1,
@@ -85,10 +84,10 @@ impl Problem {
             })
             .to_string(),
             Format::Markdown => markdown::problem(self.status.as_u16(), &message, hint.as_deref()),
-            Format::Html => html::problem(self.status, &message, hint.as_deref(), self.ask.as_deref()),
+            Format::Html => html::problem(self.status, &message, hint.as_deref(), self.form.as_deref()),
         };
         let mut response = (self.status, [(header::CONTENT_TYPE, format.content_type())], body).into_response();
-        response.extensions_mut().insert(Why(message));
+        response.extensions_mut().insert(FailureReason(message));
         let headers = response.headers_mut();
         if let Some(allow) = self.allow {
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));
@@ -103,20 +102,20 @@ impl Problem {
     }
 }
 
-fn of_kind(kind: ErrorKind, message: Sentence, hint: Option<Sentence>) -> Problem {
+fn from_kind(kind: ErrorKind, message: Sentence, hint: Option<Sentence>) -> Problem {
     let status = StatusCode::from_u16(kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Problem { status, code: kind.code(), message, hint, allow: None, ask: None }
+    Problem { status, code: kind.code(), message, hint, allow: None, form: None }
 }
 
 impl From<Rule> for Problem {
     fn from(rule: Rule) -> Self {
-        of_kind(rule.kind, rule.message, rule.hint)
+        from_kind(rule.kind, rule.message, rule.hint)
     }
 }
 
 impl From<trackway_actions::Error> for Problem {
     fn from(error: trackway_actions::Error) -> Self {
-        of_kind(error.kind(), error.message(), error.hint())
+        from_kind(error.kind(), error.message(), error.hint())
     }
 }
 

@@ -1,4 +1,4 @@
-//! How often one token may ask: a bucket each that fills again.
+//! The rate limit: each access token has a bucket of requests, which refills continuously.
 
 use std::{
     collections::HashMap,
@@ -7,42 +7,41 @@ use std::{
     time::Instant,
 };
 
-/// Tokens remembered; past this, those that are full again are forgotten.
-const REMEMBERED: usize = 10_000;
+/// Above this number of buckets, the full ones are dropped.
+const BUCKETS_MAX: usize = 10_000;
 
-/// Who may ask how often.
 #[derive(Debug)]
-pub struct Rate {
-    /// Requests a second, and at once.
+pub struct RateLimiter {
+    /// The number of requests per second, which is also the maximum burst.
     per_second: u32,
     buckets: Mutex<HashMap<u64, (f64, Instant)>>,
 }
 
-impl Rate {
+impl RateLimiter {
     pub fn new(per_second: u32) -> Self {
         Self { per_second, buckets: Mutex::default() }
     }
 
-    /// Whether a caller may ask now.
+    /// Takes a request out of the caller's bucket. False if the bucket is empty.
     pub fn allows(&self, caller: &str, now: Instant) -> bool {
         if self.per_second == 0 {
             return true;
         }
-        let most = f64::from(self.per_second);
+        let capacity = f64::from(self.per_second);
         let mut hasher = DefaultHasher::new();
         caller.hash(&mut hasher);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() > REMEMBERED {
-            buckets.retain(|_, (left, since)| *left + now.duration_since(*since).as_secs_f64() * most < most);
+        if buckets.len() > BUCKETS_MAX {
+            buckets.retain(|_, (left, since)| *left + now.duration_since(*since).as_secs_f64() * capacity < capacity);
         }
-        let (left, since) = buckets.entry(hasher.finish()).or_insert((most, now));
-        *left = (*left + now.duration_since(*since).as_secs_f64() * most).min(most);
+        let (left, since) = buckets.entry(hasher.finish()).or_insert((capacity, now));
+        *left = (*left + now.duration_since(*since).as_secs_f64() * capacity).min(capacity);
         *since = now;
-        let allowed = *left >= 1.0;
-        if allowed {
+        let is_allowed = *left >= 1.0;
+        if is_allowed {
             *left -= 1.0;
         }
-        allowed
+        is_allowed
     }
 }
 
@@ -53,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_that_asks_too_often_waits() {
-        let rate = Rate::new(3);
+    fn rejects_requests_above_the_rate() {
+        let limiter = RateLimiter::new(3);
         let now = Instant::now();
-        let asked: Vec<bool> = (0..5).map(|_| rate.allows("a", now)).collect();
-        assert_eq!(asked, [true, true, true, false, false]);
-        assert!(rate.allows("b", now), "others are not held up");
-        assert!(rate.allows("a", now + Duration::from_millis(400)));
-        assert!(!rate.allows("a", now + Duration::from_millis(400)));
-        assert!(Rate::new(0).allows("a", now), "no limit");
+        let allowed: Vec<bool> = (0..5).map(|_| limiter.allows("a", now)).collect();
+        assert_eq!(allowed, [true, true, true, false, false]);
+        assert!(limiter.allows("b", now), "other callers are not limited");
+        assert!(limiter.allows("a", now + Duration::from_millis(400)));
+        assert!(!limiter.allows("a", now + Duration::from_millis(400)));
+        assert!(RateLimiter::new(0).allows("a", now), "no limit");
     }
 }

@@ -1,23 +1,23 @@
-//! The schemas of actions and questions, made once: making one takes longer than most answers.
+//! Caches the JSON schemas of actions and views. Generating one takes longer than answering most requests.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use schemars::Schema;
-use trackway_actions::registry::{ACTIONS, Entry as Action};
-use trackway_views::registry::{Entry as Question, VIEWS};
+use trackway_actions::registry::{ACTIONS, ActionEntry as Action};
+use trackway_views::registry::{VIEWS, ViewEntry as View};
 
 static OF_ACTIONS: LazyLock<HashMap<&'static str, Schema>> =
     LazyLock::new(|| ACTIONS.iter().map(|action| (action.name, (action.schema)())).collect());
-static OF_QUESTIONS: LazyLock<HashMap<(&'static str, &'static str), Schema>> =
+static OF_VIEWS: LazyLock<HashMap<(&'static str, &'static str), Schema>> =
     LazyLock::new(|| VIEWS.iter().map(|view| (view.command, (view.schema)())).collect());
-static NOTHING: LazyLock<Schema> = LazyLock::new(Schema::default);
+static EMPTY_SCHEMA: LazyLock<Schema> = LazyLock::new(Schema::default);
 
-/// What an action takes.
+/// The schema of an action's input.
 pub fn of_action(action: &Action) -> &'static Schema {
-    OF_ACTIONS.get(action.name).unwrap_or(&NOTHING)
+    OF_ACTIONS.get(action.name).unwrap_or(&EMPTY_SCHEMA)
 }
 
-/// What a question takes.
-pub fn of_question(question: &Question) -> &'static Schema {
-    OF_QUESTIONS.get(&question.command).unwrap_or(&NOTHING)
+/// The schema of a view's parameters.
+pub fn of_view(view: &View) -> &'static Schema {
+    OF_VIEWS.get(&view.command).unwrap_or(&EMPTY_SCHEMA)
 }

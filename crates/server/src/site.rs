@@ -1,4 +1,4 @@
-//! One question, one answer: the same for a socket, and for an agent that works inside this process.
+//! Maps one request to one response. Sockets and in-process agents use it alike.
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -11,44 +11,44 @@ use serde_json::json;
 use trackway_actions::{Core, context::Context};
 
 use crate::{
-    act,
-    address::{Address, Wanted},
+    actions,
+    address::{Address, Target},
     api, caller,
     format::Format,
     html,
-    input::{self, Empty},
-    kept::{Kept, Name, Sent, Told},
+    input::{self, EmptyText},
     markdown, offers,
     page::Page,
+    page_cache::{CacheKey, PageCache, RenderedPage, VersionCache},
     pages,
     problem::Problem,
-    sentence::rendered,
+    sentence,
 };
 
-/// A request whose body has been read.
+/// A request with a complete body.
 #[derive(Debug, Clone, Default)]
-pub struct Question {
+pub struct SiteRequest {
     pub method: Method,
-    /// As it came, without the query.
+    /// The path as it was sent, without the query.
     pub path: String,
     pub query: String,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
-/// What an agent inside this process gets.
+/// The response to an agent in this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct SiteResponse {
     pub status: u16,
     pub body: String,
 }
 
-/// Everything there is to see and do, over one database.
+/// All pages and actions, on one database.
 #[derive(Clone)]
 pub struct Site {
     pub(crate) core: Arc<Core>,
-    kept: Arc<Kept>,
-    told: Arc<Told>,
+    page_cache: Arc<PageCache>,
+    version_cache: Arc<VersionCache>,
 }
 
 impl fmt::Debug for Site {
@@ -57,227 +57,240 @@ impl fmt::Debug for Site {
     }
 }
 
-/// A page, or where to go instead.
+/// The result of a request, before it is rendered.
 #[derive(Debug)]
 pub enum Reply {
     Page(Box<Page>),
-    /// Something was done: what came out, and where a browser goes from here, unless it has to see that.
+    /// An action was executed. A browser is redirected, unless the result must be shown (a new token).
     Done {
         page: Box<Page>,
-        then: Option<String>,
+        redirect_to: Option<String>,
     },
 }
 
 impl Site {
     pub fn new(core: Arc<Core>) -> Self {
-        Self { core, kept: Arc::default(), told: Arc::default() }
+        Self { core, page_cache: Arc::default(), version_cache: Arc::default() }
     }
 
-    /// Reads a page as Markdown with a run's token, as over HTTP.
-    pub fn get(&self, token: &str, path: &str) -> Answer {
-        self.ask(Method::GET, token, path, Vec::new())
+    /// Reads a page as Markdown, with the token of a run.
+    pub fn get(&self, token: &str, path: &str) -> SiteResponse {
+        self.handle_in_process(Method::GET, token, path, Vec::new())
     }
 
-    /// Does an action with a run's token, as over HTTP.
-    pub fn post(&self, token: &str, path: &str, input: &serde_json::Value) -> Answer {
-        self.ask(Method::POST, token, path, input.to_string().into_bytes())
+    /// Executes an action, with the token of a run.
+    pub fn post(&self, token: &str, path: &str, input: &serde_json::Value) -> SiteResponse {
+        self.handle_in_process(Method::POST, token, path, input.to_string().into_bytes())
     }
 
-    fn ask(&self, method: Method, token: &str, path: &str, body: Vec<u8>) -> Answer {
+    fn handle_in_process(&self, method: Method, token: &str, path: &str, body: Vec<u8>) -> SiteResponse {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let mut question =
-            Question { method, path: path.to_owned(), query: query.to_owned(), body, ..Question::default() };
+        let mut request =
+            SiteRequest { method, path: path.to_owned(), query: query.to_owned(), body, ..SiteRequest::default() };
         if let Ok(bearer) = HeaderValue::from_str(&format!("Bearer {token}")) {
-            question.headers.insert(header::AUTHORIZATION, bearer);
+            request.headers.insert(header::AUTHORIZATION, bearer);
         }
-        question.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let format = Format::Markdown;
-        let (status, body) = match self.reply(&question, format) {
+        let (status, body) = match self.reply(&request, format) {
             Ok((Reply::Page(page) | Reply::Done { page, .. }, _)) => (200, markdown::page(&page)),
             Err(problem) => (
                 problem.status.as_u16(),
                 markdown::problem(
                     problem.status.as_u16(),
-                    &rendered(&problem.message),
-                    problem.hint.as_ref().map(rendered).as_deref(),
+                    &sentence::render(&problem.message),
+                    problem.hint.as_ref().map(sentence::render).as_deref(),
                 ),
             ),
         };
-        Answer { status, body }
+        SiteResponse { status, body }
     }
 
-    /// Answers a request.
-    pub fn answer(&self, question: &Question) -> Response {
-        let wished = Format::of_accept(&question.headers);
-        if let Some(rest) = question.path.strip_prefix("/api/v1/") {
-            return self.api(question, rest).unwrap_or_else(|problem| problem.respond(Format::Json));
+    /// Answers a request. Errors become responses too.
+    pub fn answer(&self, request: &SiteRequest) -> Response {
+        let accepted = Format::of_accept(&request.headers);
+        if let Some(rest) = request.path.strip_prefix("/api/v1/") {
+            return self.api(request, rest).unwrap_or_else(|problem| problem.respond(Format::Json));
         }
-        if question.path == "/api/openapi.json" {
-            return self.described(question).unwrap_or_else(|problem| problem.respond(Format::Json));
+        if request.path == "/api/openapi.json" {
+            return self.openapi_document(request).unwrap_or_else(|problem| problem.respond(Format::Json));
         }
-        let ending = Format::of_ending(&question.path);
-        let format = ending.map_or(wished, |(_, format)| format);
-        let name = Self::name(question, wished);
-        // Asked before the page is made: what is written meanwhile makes it untrue.
-        let (made, moment) = (Instant::now(), name.as_ref().and_then(|_| self.core.store().moment().ok()));
-        if let (Some(name), Some(moment)) = (&name, &moment)
-            && let Some(sent) = self.kept.get(name, moment)
+        let extension = Format::of_extension(&request.path);
+        let format = extension.map_or(accepted, |(_, format)| format);
+        let key = Self::cache_key(request, accepted);
+        // The version is read before the page is rendered, so that a concurrent write invalidates the cached page.
+        let (rendered_at, version) = (Instant::now(), key.as_ref().and_then(|_| self.core.store().data_version().ok()));
+        if let (Some(key), Some(version)) = (&key, &version)
+            && let Some(cached) = self.page_cache.get(key, version)
         {
-            return respond(question, sent);
+            return respond(request, cached);
         }
-        match self.reply(question, wished) {
+        match self.reply(request, accepted) {
             Ok((Reply::Page(page), format)) => {
-                let sent = sent(&page, format);
-                if let (Some(name), Some(moment)) = (name, moment) {
-                    self.kept.keep(name, moment, made, &sent);
+                let rendered = render(&page, format);
+                if let (Some(key), Some(version)) = (key, version) {
+                    self.page_cache.insert(key, version, rendered_at, &rendered);
                 }
-                respond(question, sent)
+                respond(request, rendered)
             }
-            Ok((Reply::Done { then: Some(then), .. }, Format::Html)) => {
-                (StatusCode::SEE_OTHER, [(header::LOCATION, then)]).into_response()
+            Ok((Reply::Done { redirect_to: Some(path), .. }, Format::Html)) => {
+                (StatusCode::SEE_OTHER, [(header::LOCATION, path)]).into_response()
             }
-            Ok((Reply::Done { page, .. }, format)) => respond(question, sent(&page, format)),
+            Ok((Reply::Done { page, .. }, format)) => respond(request, render(&page, format)),
             Err(problem) => problem.respond(format),
         }
     }
 
-    /// A page that was made and is still true: no thread has to wait for it.
-    pub async fn shown_again(&self, question: &Question) -> Option<Response> {
-        let name = Self::name(question, Format::of_accept(&question.headers)).filter(|name| self.kept.has(name))?;
-        let moment = match self.core.store().local_moment() {
-            Some(moment) => moment.ok()?,
-            None => self.told.moment(&self.core).await?,
+    /// Returns the cached response if it is still valid. This occupies no blocking thread per request.
+    pub async fn cached_response(&self, request: &SiteRequest) -> Option<Response> {
+        let key = Self::cache_key(request, Format::of_accept(&request.headers))
+            .filter(|key| self.page_cache.contains(key))?;
+        let version = match self.core.store().local_data_version() {
+            Some(version) => version.ok()?,
+            None => self.version_cache.current(&self.core).await?,
         };
-        Some(respond(question, self.kept.get(&name, &moment)?))
+        Some(respond(request, self.page_cache.get(&key, &version)?))
     }
 
-    /// Whose page is asked for, and which, if it is a page.
-    fn name(question: &Question, format: Format) -> Option<Name> {
-        let reads = question.method == Method::GET || question.method == Method::HEAD;
-        let (token, _) = caller::token(&question.headers).ok().filter(|_| reads)?;
-        Some(Name { token, path: question.path.clone(), query: question.query.clone(), format })
+    /// The cache key of a request that reads a page.
+    fn cache_key(request: &SiteRequest, format: Format) -> Option<CacheKey> {
+        let is_read = request.method == Method::GET || request.method == Method::HEAD;
+        let (token, _) = caller::token(&request.headers).ok().filter(|_| is_read)?;
+        Some(CacheKey { token, path: request.path.clone(), query: request.query.clone(), format })
     }
 
-    /// The page at the path; where there is none, the one at the path without its ending.
-    fn reply(&self, question: &Question, wished: Format) -> Result<(Reply, Format), Problem> {
-        let context = self.context(question)?;
-        let missing = || {
-            Problem::new(StatusCode::NOT_FOUND, "not_found", format!("there is no page {}", question.path))
-                .hint("`/` leads to all of them")
+    /// Answers with the page at the path. If there is none, tries the path without its extension, which then names the
+    /// format. A variant such as `unit/go.md` therefore keeps its own page.
+    fn reply(&self, request: &SiteRequest, accepted: Format) -> Result<(Reply, Format), Problem> {
+        let context = self.context(request)?;
+        let not_found = || {
+            Problem::new(StatusCode::NOT_FOUND, "not_found", format!("page {} not found", request.path))
+                .hint("`/` links to all pages")
         };
-        let whole = Address::parse(&question.path);
-        let first = match whole {
-            Some(address) => self.at(question, &context, &address, wished),
-            None => Err(missing()),
+        let address = Address::parse(&request.path);
+        let first = match address {
+            Some(address) => self.handle_address(request, &context, &address, accepted),
+            None => Err(not_found()),
         };
-        match (first, Format::of_ending(&question.path)) {
+        match (first, Format::of_extension(&request.path)) {
             (Err(problem), Some((path, format))) if problem.status == StatusCode::NOT_FOUND => {
                 let path = if path == "/index" { "/" } else { path };
                 let address = Address::parse(path).ok_or(problem)?;
-                Ok((self.at(question, &context, &address, format)?, format))
+                Ok((self.handle_address(request, &context, &address, format)?, format))
             }
-            (first, _) => Ok((first?, wished)),
+            (first, _) => Ok((first?, accepted)),
         }
     }
 
-    fn at(&self, question: &Question, context: &Context, address: &Address, format: Format) -> Result<Reply, Problem> {
-        match (question.method.clone(), &address.wanted) {
-            (Method::GET | Method::HEAD, Wanted::Page) => {
-                Ok(Reply::Page(Box::new(pages::page(self, context, &address.place, &question.query, format)?)))
+    fn handle_address(
+        &self,
+        request: &SiteRequest,
+        context: &Context,
+        address: &Address,
+        format: Format,
+    ) -> Result<Reply, Problem> {
+        match (request.method.clone(), &address.target) {
+            (Method::GET | Method::HEAD, Target::Page) => {
+                Ok(Reply::Page(Box::new(pages::page(self, context, &address.page, &request.query, format)?)))
             }
-            (Method::GET | Method::HEAD, Wanted::Actions) => {
-                input::none_but(&question.query, &[])?;
-                Ok(Reply::Page(Box::new(act::list(self, context, &address.place)?)))
+            (Method::GET | Method::HEAD, Target::Actions) => {
+                input::reject_unknown(&request.query, &[])?;
+                Ok(Reply::Page(Box::new(actions::list_page(self, context, &address.page)?)))
             }
-            (Method::GET | Method::HEAD, Wanted::Action(name)) => {
-                input::none_but(&question.query, &["dry_run", "then"])?;
-                Ok(Reply::Page(Box::new(act::describe(self, context, &address.place, name)?)))
+            (Method::GET | Method::HEAD, Target::Action(name)) => {
+                input::reject_unknown(&request.query, &["dry_run", "then"])?;
+                Ok(Reply::Page(Box::new(actions::action_page(self, context, &address.page, name)?)))
             }
-            (Method::POST, Wanted::Action(name)) => act::perform(self, context, &address.place, name, question),
-            (method, wanted) => {
-                let allow = if matches!(wanted, Wanted::Action(_)) { "GET, HEAD, POST" } else { "GET, HEAD" };
-                Err(Problem::method(&method, &question.path, allow)
-                    .hint("pages are read with GET, actions are done with POST <page>/actions/<name>"))
+            (Method::POST, Target::Action(name)) => actions::perform(self, context, &address.page, name, request),
+            (method, target) => {
+                let allow = if matches!(target, Target::Action(_)) { "GET, HEAD, POST" } else { "GET, HEAD" };
+                Err(Problem::method_not_allowed(&method, &request.path, allow)
+                    .hint("read pages with GET; execute actions with POST <page>/actions/<name>"))
             }
         }
     }
 
-    /// Whether the database answers.
-    pub fn is_ready(&self) -> Result<(), Problem> {
-        self.require_in_place()?;
+    /// Checks that the database answers.
+    pub fn check_ready(&self) -> Result<(), Problem> {
+        self.require_database_file()?;
         self.core.store().ping()?;
         Ok(())
     }
 
-    /// Refuses to go on with a file that was removed or replaced: what is written into it nobody would find again.
-    fn require_in_place(&self) -> Result<(), Problem> {
-        if self.core.store().is_in_place() {
+    /// Fails if the SQLite file was removed or replaced while the server had it open. Nobody would find data that the
+    /// server writes to the old file.
+    fn require_database_file(&self) -> Result<(), Problem> {
+        if self.core.store().is_file_in_place() {
             return Ok(());
         }
-        let why = "the database file that this server opened was removed or replaced; start the server again";
-        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "gone", why))
+        let message = "the database file that this server opened was removed or replaced; start the server again";
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "gone", message))
     }
 
-    pub(crate) fn context(&self, question: &Question) -> Result<Context, Problem> {
-        self.require_in_place()?;
-        let (token, by) = caller::token(&question.headers)?;
-        caller::refuse_foreign_pages(question, by)?;
-        caller::enter(&self.core, token)
+    pub(crate) fn context(&self, request: &SiteRequest) -> Result<Context, Problem> {
+        self.require_database_file()?;
+        let (token, source) = caller::token(&request.headers)?;
+        caller::reject_cross_origin(request, source)?;
+        caller::authenticate(&self.core, token)
     }
 
-    /// The document that describes the interface.
-    fn described(&self, question: &Question) -> Result<Response, Problem> {
-        self.context(question)?;
-        input::none_but(&question.query, &[])?;
-        match question.method {
+    /// Answers with the `OpenAPI` document.
+    fn openapi_document(&self, request: &SiteRequest) -> Result<Response, Problem> {
+        self.context(request)?;
+        input::reject_unknown(&request.query, &[])?;
+        match request.method {
             Method::GET | Method::HEAD => {
                 Ok(([(header::CONTENT_TYPE, Format::Json.content_type())], api::OPENAPI.as_str()).into_response())
             }
-            _ => Err(Problem::method(&question.method, &question.path, "GET, HEAD")),
+            _ => Err(Problem::method_not_allowed(&request.method, &request.path, "GET, HEAD")),
         }
     }
 
-    fn api(&self, question: &Question, rest: &str) -> Result<Response, Problem> {
-        let context = self.context(question)?;
-        let data = match (question.method.clone(), rest.strip_prefix("actions/")) {
+    fn api(&self, request: &SiteRequest, rest: &str) -> Result<Response, Problem> {
+        let context = self.context(request)?;
+        let data = match (request.method.clone(), rest.strip_prefix("actions/")) {
             (Method::POST, Some(name)) => {
-                let action = offers::all()
+                let action = offers::http_actions()
                     .find(|action| action.name == name)
-                    .ok_or_else(|| act::unknown(name, offers::all()))?;
-                act::execute(self, &context, action, act::body(question, action, Empty::LeftOut)?, &question.query)?
+                    .ok_or_else(|| actions::unknown_action(name, offers::http_actions()))?;
+                actions::execute(
+                    self,
+                    &context,
+                    action,
+                    actions::parse_input(request, action, EmptyText::Omitted)?,
+                    &request.query,
+                )?
             }
-            (Method::GET | Method::HEAD, None) => return api::ask(self, &context, rest, &question.query),
+            (Method::GET | Method::HEAD, None) => return api::answer_view(self, &context, rest, &request.query),
             (method, action) => {
                 let allow = if action.is_some() { "POST" } else { "GET, HEAD" };
-                return Err(
-                    Problem::method(&method, &question.path, allow).hint("/api/openapi.json lists what there is")
-                );
+                return Err(Problem::method_not_allowed(&method, &request.path, allow)
+                    .hint("/api/openapi.json lists all paths"));
             }
         };
         Ok(json_response(&json!({ "schema_version": 1, "data": data })))
     }
 }
 
-/// An answer in JSON.
 pub(crate) fn json_response(value: &serde_json::Value) -> Response {
     ([(header::CONTENT_TYPE, Format::Json.content_type())], value.to_string()).into_response()
 }
 
-/// A page in one of its forms.
-fn sent(page: &Page, format: Format) -> Sent {
+/// Renders a page in a format.
+fn render(page: &Page, format: Format) -> RenderedPage {
     let body = match format {
         Format::Json => {
-            let mut whole = json!({ "schema_version": 1, "data": page.data });
+            let mut document = json!({ "schema_version": 1, "data": page.data });
             if let Some(next) = &page.next {
-                whole["next"] = json!(next);
+                document["next"] = json!(next);
             }
-            whole.to_string()
+            document.to_string()
         }
         Format::Markdown => markdown::page(page),
         Format::Html => html::page(page),
     };
-    let mut sent = Sent::new(body.into());
-    let headers = sent.headers_mut();
+    let mut response = RenderedPage::new(body.into());
+    let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
     headers.insert(header::VARY, HeaderValue::from_static("accept"));
     if let Some(next) =
@@ -285,10 +298,10 @@ fn sent(page: &Page, format: Format) -> Sent {
     {
         headers.insert(header::LINK, next);
     }
-    sent
+    response
 }
 
-/// What is sent of a page to who asked like this.
-fn respond(question: &Question, sent: Sent) -> Response {
-    sent.map(|body| if question.method == Method::HEAD { Body::empty() } else { body.into() })
+/// Responds with a rendered page. The response to a HEAD request has no body.
+fn respond(request: &SiteRequest, rendered: RenderedPage) -> Response {
+    rendered.map(|body| if request.method == Method::HEAD { Body::empty() } else { body.into() })
 }

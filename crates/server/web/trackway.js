@@ -1,11 +1,11 @@
-// A little help for pages that work without it: times that say how long ago, pages that follow what
-// happens, boards.
+// Optional enhancements: relative times, pages that follow live events, and boards with drag and drop. Every page works
+// without this script.
 (() => {
   "use strict";
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const words = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 
-  const tellTimes = () => {
+  const showRelativeTimes = () => {
     const now = Date.now();
     for (const time of document.querySelectorAll("time[datetime]")) {
       const seconds = (Date.parse(time.dateTime) - now) / 1000;
@@ -15,24 +15,24 @@
     }
   };
 
-  // A page that is renewed becomes the new one piece by piece: what stays the same is not touched, so that scrolling, the
-  // focus, marked text and what was opened stay where they are. A form somebody is at is left alone until they leave it.
-  let leftAlone = false;
-  const isBusy = (form) => form.contains(document.activeElement) || (form.closest("details[open]") && form.closest(".actions"));
+  // A live page is updated in place: only the parts that changed are replaced, so that scroll positions, focus,
+  // selection and open details are kept. A form in use is not updated until the reader leaves it.
+  let hasSkippedForm = false;
+  const isInUse = (form) => form.contains(document.activeElement) || (form.closest("details[open]") && form.closest(".actions"));
   const keyOf = (node) => {
     if (node.nodeType !== 1) return "";
     if (node.id) return node.id;
     if (/^(LI|TR)$/.test(node.tagName)) return node.querySelector("a[href]")?.getAttribute("href") ?? node.querySelector("time")?.dateTime ?? "";
     return /^H\d$/.test(node.tagName) ? node.textContent : node.className;
   };
-  const isAlike = (one, other) => one.nodeName === other.nodeName && keyOf(one) === keyOf(other);
-  const become = (old, fresh) => {
+  const isSameElement = (one, other) => one.nodeName === other.nodeName && keyOf(one) === keyOf(other);
+  const morph = (old, fresh) => {
     if (old.nodeType !== 1) {
       if (old.data !== fresh.data) old.data = fresh.data;
       return;
     }
-    if (old.tagName === "FORM" && isBusy(old)) {
-      leftAlone = true;
+    if (old.tagName === "FORM" && isInUse(old)) {
+      hasSkippedForm = true;
       return;
     }
     if (old.tagName === "TIME" && old.dateTime === fresh.dateTime) return;
@@ -40,40 +40,42 @@
     for (const { name } of [...old.attributes]) if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
     const left = [...old.childNodes];
     const pairs = [...fresh.childNodes].map((node) => {
-      const found = left.findIndex((candidate) => isAlike(candidate, node));
+      const found = left.findIndex((candidate) => isSameElement(candidate, node));
       return [node, found < 0 ? null : left.splice(found, 1)[0]];
     });
     for (const node of left) node.remove();
-    let place = old.firstChild;
-    for (const [node, kept] of pairs) {
-      // Space between things makes way for them: a thing that is moved loses where it was scrolled to.
-      while (kept?.nodeType === 1 && place && place !== kept && place.nodeType !== 1) {
-        const space = place;
-        place = place.nextSibling;
+    let cursor = old.firstChild;
+    for (const [node, existing] of pairs) {
+      // Removes the white space before an element instead of moving the element, because a moved element loses its
+      // scroll position.
+      while (existing?.nodeType === 1 && cursor && cursor !== existing && cursor.nodeType !== 1) {
+        const space = cursor;
+        cursor = cursor.nextSibling;
         space.remove();
       }
-      if (kept && kept === place) place = place.nextSibling;
-      else old.insertBefore(kept ?? node, place);
-      if (kept) become(kept, node);
+      if (existing && existing === cursor) cursor = cursor.nextSibling;
+      else old.insertBefore(existing ?? node, cursor);
+      if (existing) morph(existing, node);
     }
   };
 
   const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
-  let pending = false;
-  let renewing = false;
-  // Whatever happens while it is fetched, or while nobody looks, is fetched afterwards; once a second is often enough.
-  const renew = async () => {
-    pending = true;
-    if (renewing) return;
-    renewing = true;
-    for (let pause = 300; pending && !document.hidden; pause = 1000) {
+  let isPending = false;
+  let isReloading = false;
+  // Reloads at most once per second. Events during a reload, or while the page is hidden, cause another reload
+  // afterwards.
+  const reload = async () => {
+    isPending = true;
+    if (isReloading) return;
+    isReloading = true;
+    for (let pause = 300; isPending && !document.hidden; pause = 1000) {
       await sleep(pause);
-      pending = false;
-      await fetchAgain().catch(() => sleep(4000).then(() => { pending = true; }));
+      isPending = false;
+      await fetchAndMorph().catch(() => sleep(4000).then(() => { isPending = true; }));
     }
-    renewing = false;
+    isReloading = false;
   };
-  const fetchAgain = async () => {
+  const fetchAndMorph = async () => {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
     if (answer.status === 429 || answer.status >= 500) throw new Error(answer.statusText);
     if (!answer.ok) return;
@@ -81,29 +83,29 @@
     const fresh = page.querySelector("main");
     if (!fresh) return;
     document.title = page.title;
-    leftAlone = false;
-    become(document.querySelector("main"), fresh);
-    tellTimes();
+    hasSkippedForm = false;
+    morph(document.querySelector("main"), fresh);
+    showRelativeTimes();
     drawBoard();
     follow();
   };
-  const catchUp = () => { if (leftAlone || pending) setTimeout(renew); };
+  const catchUp = () => { if (hasSkippedForm || isPending) setTimeout(reload); };
   addEventListener("toggle", catchUp, true);
   addEventListener("focusout", catchUp);
 
-  // A board: relations as arrows between stickies, and stickies that can be dragged to another column.
+  // Boards: draws relations as arrows, and lets readers drag stickies to another column.
   const svgElement = (name, fields) => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [field, value] of Object.entries(fields)) element.setAttribute(field, value);
     return element;
   };
-  // An arrow leaves and enters between columns, and passes above those in between: it crosses no card.
+  // Arrows run in the gaps between columns, and above the columns they pass, so that they cross no card.
   const drawBoard = () => {
     const board = document.querySelector("[data-board]");
     if (!board) return;
     board.querySelector(":scope > svg")?.remove();
     const columns = [...board.querySelectorAll(".column")].map((column) => column.getBoundingClientRect());
-    // Columns below each other leave no way between them; the list of relations says the same.
+    // If the columns are stacked, there are no gaps for arrows. The list of relations below the board is enough.
     if (columns.length < 2 || columns[0].top !== columns.at(-1).top) return;
     const svg = svgElement("svg", { "aria-hidden": "true" });
     const marker = svgElement("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 5, markerHeight: 5, orient: "auto" });
@@ -120,7 +122,7 @@
       const [y1, y2] = [from, to].map((box) => box.top + Math.min(22, box.height / 2) - origin.top);
       const lane = 8 + 5 * (drawn++ % 4);
       const goesRight = last > first;
-      // The last column has no gap to its right: what stays within it goes along its left.
+      // The last column has no gap to its right, so arrows within it use the gap to its left.
       const isLastColumn = first === last && first === columns.length - 1;
       const x1 = (goesRight || (first === last && !isLastColumn) ? from.right : from.left) - origin.left;
       const x2 = (last > first || isLastColumn ? to.left : to.right) - origin.left;
@@ -169,16 +171,17 @@
   });
   addEventListener("resize", drawBoard);
 
-  // On a narrow screen the bar at the top is scrolled to where one is.
+  // On narrow screens, scrolls the navigation bar to the current page.
   const here = document.querySelector("nav [aria-current]");
   if (here) here.closest("nav").scrollLeft = here.offsetLeft - 60;
 
-  tellTimes();
+  showRelativeTimes();
   drawBoard();
-  setInterval(tellTimes, 15000);
-  // A browser opens few connections to a server: a page that nobody looks at keeps none, and catches up when it is seen.
+  setInterval(showRelativeTimes, 15000);
+  // Browsers limit the number of connections per server. A hidden page therefore closes its stream, and catches up when
+  // it becomes visible.
   let stream = null;
-  let last = null;
+  let lastPosition = null;
   const follow = () => {
     if (document.hidden || !document.querySelector("main[data-live]")) {
       stream?.close();
@@ -189,9 +192,9 @@
         const { position, events, cut } = JSON.parse(event.data);
         const watched = new Set(document.querySelector("main").dataset.live?.split(" "));
         const concerns = ({ kind, id, within }) => [kind, id, ...within].some((name) => watched.has(name));
-        const hasMissedSome = !events.length && last !== null && position !== last;
-        if (cut || hasMissedSome || events.some(concerns)) renew();
-        last = position;
+        const hasMissedSome = !events.length && lastPosition !== null && position !== lastPosition;
+        if (cut || hasMissedSome || events.some(concerns)) reload();
+        lastPosition = position;
       });
     }
   };
@@ -201,13 +204,13 @@
   });
   follow();
 
-  // Keys: g then a letter goes to a page, / goes to the search.
+  // Keyboard shortcuts: g and a letter open a page, / focuses the search.
   const pages = { o: "/", r: "/runs", t: "/tasks", q: "/queue", a: "/agents", s: "/sessions", c: "/conversations", d: "/decisions", n: "/notes", b: "/boards" };
-  let going = false;
+  let isGoPressed = false;
   addEventListener("keydown", (event) => {
     if (event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (going && pages[event.key]) location.href = pages[event.key];
-    going = event.key === "g";
+    if (isGoPressed && pages[event.key]) location.href = pages[event.key];
+    isGoPressed = event.key === "g";
     if (event.key === "/") {
       event.preventDefault();
       document.querySelector(".find input").focus();

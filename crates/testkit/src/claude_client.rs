@@ -1,8 +1,8 @@
-//! Claude Code itself, of any version, alone with a scripted model.
+//! Runs any version of the real Claude Code against a scripted model.
 //!
-//! The client comes from the npm registry, once per version, and runs in a network namespace that has loopback only: it
-//! can talk to the model and to nobody else. Needs root or user namespaces, npm, node, and the `scripted-model` program,
-//! which is built with this crate's tests.
+//! The first call for a version installs the client from the npm registry. The client runs in a network namespace in
+//! which only loopback exists, so that it reaches the model and nothing else. This needs root or user namespaces, npm,
+//! node, and the `scripted-model` program, which is built with this crate's tests.
 
 use std::{
     collections::BTreeMap,
@@ -23,22 +23,23 @@ use crate::{
     scripted_model::{ModelRequest, Scenario},
 };
 
-/// The versions to test with, separated by spaces. `./test --all` names more than the default.
-const VERSIONS: &str = "TRACKWAY_TEST_CLIENT_VERSIONS";
+/// Environment variable with the versions to test, separated by spaces. `./test --all` sets more than the default.
+const VERSIONS_VARIABLE: &str = "TRACKWAY_TEST_CLIENT_VERSIONS";
 
-/// One with a tool for spawning named Agent and transcripts of its own for each subagent, one from before either.
+/// A version whose spawn tool is called Agent and which writes a transcript per subagent, and an older version without
+/// either.
 const DEFAULT_VERSIONS: &str = "2.1.197 1.0.128";
 
-/// Where clients are kept, `~/.cache/trackway-test/claude-code` by default.
-const CLIENTS: &str = "TRACKWAY_TEST_CLIENTS";
+/// Environment variable with the folder of the installed clients, `~/.cache/trackway-test/claude-code` by default.
+const INSTALL_DIR_VARIABLE: &str = "TRACKWAY_TEST_CLIENTS";
 
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What the client may do without asking.
+/// The tools that the client may use without permission.
 const ALLOWED_TOOLS: &str = "Write,Edit,Bash,Task,Agent";
 
-/// Nothing that would want a network, and no questions about being root.
-const ENVIRONMENT: [(&str, &str); 6] = [
+/// Disables everything that needs a network, and the refusal to run as root.
+const CLIENT_ENVIRONMENT: [(&str, &str); 6] = [
     ("TERM", "dumb"),
     ("IS_SANDBOX", "1"),
     ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
@@ -47,20 +48,20 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("DISABLE_ERROR_REPORTING", "1"),
 ];
 
-/// The versions of Claude Code that tests with a real client run with.
+/// The versions of Claude Code with which tests run.
 pub fn versions() -> Vec<String> {
-    let versions = std::env::var(VERSIONS);
+    let versions = std::env::var(VERSIONS_VARIABLE);
     versions.as_deref().unwrap_or(DEFAULT_VERSIONS).split_whitespace().map(str::to_owned).collect()
 }
 
-/// One version of the client, installed.
+/// An installed version of the client.
 #[derive(Debug, Clone)]
 pub struct ClaudeClient {
     pub version: String,
     command: Vec<PathBuf>,
 }
 
-/// A call of the client, to be made with [`ClientCall::run`].
+/// A call of the client, which [`ClientCall::run`] executes.
 #[derive(Debug)]
 pub struct ClientCall<'client> {
     client: &'client ClaudeClient,
@@ -74,29 +75,29 @@ pub struct ClientCall<'client> {
     timeout: Duration,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub struct ClientResult {
     pub status: ExitStatus,
-    /// The objects that the client printed: its result, or all messages of a stream.
+    /// The objects that the client printed: a single result, or all messages of a stream.
     pub printed: Vec<Value>,
     pub stderr: String,
-    /// What the model was asked.
+    /// The requests that the model received.
     pub requests: Vec<ModelRequest>,
 }
 
 impl ClaudeClient {
-    /// Installs this version, unless it is there.
+    /// Installs this version unless it is already installed.
     pub fn version(version: &str) -> Self {
-        let clients = std::env::var_os(CLIENTS).map_or_else(
+        let clients = std::env::var_os(INSTALL_DIR_VARIABLE).map_or_else(
             || std::env::home_dir().expect("a home directory").join(".cache/trackway-test/claude-code"),
             PathBuf::from,
         );
-        let place = clients.join(version);
-        if !place.exists() {
-            install(version, &clients, &place);
+        let install_folder = clients.join(version);
+        if !install_folder.exists() {
+            install(version, &clients, &install_folder);
         }
-        let packages = place.join("node_modules/@anthropic-ai");
+        let packages = install_folder.join("node_modules/@anthropic-ai");
         let native = packages.join(native_package()).join("claude");
         let command = if native.exists() {
             vec![native]
@@ -106,7 +107,7 @@ impl ClaudeClient {
         Self { version: version.to_owned(), command }
     }
 
-    /// A call with the scenario's prompt, from a project's directory, by the user whose home this is.
+    /// A call with the scenario's prompt in the directory `project`, by the user with the home directory `home`.
     pub fn call(&self, scenario: &Scenario, home: &Path, project: &Path) -> ClientCall<'_> {
         ClientCall {
             client: self,
@@ -123,17 +124,17 @@ impl ClaudeClient {
 }
 
 impl ClaudeClient {
-    /// A shell script that is the client, alone with a model that plays this scenario, whatever it is called with.
-    pub fn script(&self, scenario: &Path, requests: &Path) -> String {
-        let alone = alone();
-        let words = std::iter::once(alone.get_program()).chain(alone.get_args());
+    /// A shell script that runs the client, with any arguments, against a model that plays this scenario.
+    pub fn wrapper_script(&self, scenario: &Path, requests: &Path) -> String {
+        let isolated_command = isolated_command();
+        let arguments = std::iter::once(isolated_command.get_program()).chain(isolated_command.get_args());
         let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
-        let words: Vec<String> = words.map(quoted).collect();
+        let arguments: Vec<String> = arguments.map(quoted).collect();
         let client: Vec<String> = self.command.iter().map(|word| quoted(word.as_os_str())).collect();
-        let environment = ENVIRONMENT.map(|(name, value)| format!("export {name}={value}\n")).concat();
+        let environment = CLIENT_ENVIRONMENT.map(|(name, value)| format!("export {name}={value}\n")).concat();
         format!(
             "#!/bin/sh\n{environment}exec {} run --series 1 --scenario {} --requests {} -- {} \"$@\"\n",
-            words.join(" "),
+            arguments.join(" "),
             quoted(scenario.as_os_str()),
             quoted(requests.as_os_str()),
             client.join(" ")
@@ -141,8 +142,9 @@ impl ClaudeClient {
     }
 }
 
-/// Installs beside the place and moves there: of two who install at once, one wins and both have a whole client.
-fn install(version: &str, clients: &Path, place: &Path) {
+/// Installs into a temporary folder and renames it. If two processes install at once, both end up with a complete
+/// client.
+fn install(version: &str, clients: &Path, install_folder: &Path) {
     fs::create_dir_all(clients).unwrap();
     let new = tempfile::Builder::new().prefix(".new-").tempdir_in(clients).unwrap();
     let npm = Command::new("npm")
@@ -152,12 +154,12 @@ fn install(version: &str, clients: &Path, place: &Path) {
         .output()
         .unwrap_or_else(|error| panic!("npm is needed to install Claude Code: {error}"));
     assert!(npm.status.success(), "npm cannot install {version}: {}", String::from_utf8_lossy(&npm.stderr));
-    if let Err(error) = fs::rename(new.path(), place) {
-        assert!(place.exists(), "{}: {error}", place.display());
+    if let Err(error) = fs::rename(new.path(), install_folder) {
+        assert!(install_folder.exists(), "{}: {error}", install_folder.display());
     }
 }
 
-/// The package that holds the native client for this machine, in versions that have one.
+/// The npm package with the native client for this machine. Some versions have none.
 fn native_package() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "x64",
@@ -168,23 +170,23 @@ fn native_package() -> String {
 }
 
 impl ClientCall<'_> {
-    /// Writes the project's settings first.
+    /// Writes these project settings before the call.
     #[must_use]
     pub fn settings(mut self, settings: Value) -> Self {
         self.settings = Some(settings);
         self
     }
 
-    /// Says this instead of the scenario's prompt.
+    /// Replaces the scenario's prompt.
     #[must_use]
     pub fn prompt(mut self, prompt: &str) -> Self {
         prompt.clone_into(&mut self.scenario.prompt);
         self
     }
 
-    /// Keeps the conversation open for these prompts after the first, each when the one before is answered.
+    /// Sends these prompts after the first one, each after the reply to the previous one.
     #[must_use]
-    pub fn then<'a>(mut self, prompts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn then_prompts<'a>(mut self, prompts: impl IntoIterator<Item = &'a str>) -> Self {
         self.later_prompts.get_or_insert_default().extend(prompts.into_iter().map(str::to_owned));
         self
     }
@@ -195,7 +197,7 @@ impl ClientCall<'_> {
         self
     }
 
-    /// More arguments, such as `--resume`.
+    /// Adds arguments, such as `--resume`.
     #[must_use]
     pub fn args<'a>(mut self, arguments: impl IntoIterator<Item = &'a str>) -> Self {
         self.arguments.extend(arguments.into_iter().map(str::to_owned));
@@ -208,49 +210,49 @@ impl ClientCall<'_> {
         self
     }
 
-    /// Runs the client to its end. One that takes too long is killed, with all that it started, and the test fails.
+    /// Runs the client until it exits. After the timeout, kills the client with all its child processes and panics.
     #[track_caller]
     pub fn run(self) -> ClientResult {
         if let Some(settings) = &self.settings {
             fs::create_dir_all(self.project.join(".claude")).unwrap();
             fs::write(self.project.join(".claude/settings.json"), format!("{settings:#}")).unwrap();
         }
-        let (series, records) = new_records(&self.home);
+        let (series, records) = create_call_folder(&self.home);
         fs::write(records.join("scenario.json"), json!(self.scenario).to_string()).unwrap();
         let requests = records.join("requests.jsonl");
 
-        let mut command = alone();
+        let mut command = isolated_command();
         command.args(["run", "--series", &series.to_string(), "--scenario"]).arg(records.join("scenario.json"));
         command.arg("--requests").arg(&requests).arg("--").args(&self.client.command).arg("-p");
         match self.later_prompts {
             None => command.args([&self.scenario.prompt, "--output-format", "json"]),
-            // A stream goes in only where one comes out, and one comes out only with --verbose.
+            // The client accepts a stream of prompts only if it prints a stream, and that requires --verbose.
             Some(_) => command.args("--verbose --input-format stream-json --output-format stream-json".split(' ')),
         };
         command.args(["--allowedTools", ALLOWED_TOOLS, "--permission-mode", "acceptEdits"]);
         command.args(["--model", "claude-sonnet-4-5"]).args(&self.arguments).current_dir(&self.project);
         command.env_clear().env("HOME", &self.home).env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.envs(ENVIRONMENT).envs(&self.environment);
+        command.envs(CLIENT_ENVIRONMENT).envs(&self.environment);
 
         let mut prompts =
             self.later_prompts.into_iter().flat_map(|later| [vec![self.scenario.prompt.clone()], later].concat());
-        let mut running = Running::start(command, self.timeout);
-        running.say(prompts.next());
+        let mut running = RunningClient::start(command, self.timeout);
+        running.send_prompt(prompts.next());
         let mut printed = Vec::new();
-        while let Some(line) = running.line() {
+        while let Some(line) = running.read_line() {
             let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
             if is_result(&value) {
-                running.say(prompts.next());
+                running.send_prompt(prompts.next());
             }
             printed.push(value);
         }
-        let (status, stderr) = running.end();
+        let (status, stderr) = running.wait();
         ClientResult { status, printed, stderr, requests: ModelRequest::read_all(&requests) }
     }
 }
 
 impl ClientResult {
-    /// What the client said in the end: `session_id`, `result`, `usage` and more.
+    /// The last result that the client printed: `session_id`, `result`, `usage` and more.
     #[track_caller]
     pub fn result(&self) -> &Value {
         let last = self.printed.iter().rfind(|value| is_result(value));
@@ -262,8 +264,8 @@ fn is_result(printed: &Value) -> bool {
     printed["type"] == "result"
 }
 
-/// A directory for what belongs to the next call in a home, and its number there.
-fn new_records(home: &Path) -> (usize, PathBuf) {
+/// Creates a directory for the files of the next call in a home, and returns the number of the call.
+fn create_call_folder(home: &Path) -> (usize, PathBuf) {
     let all = home.join(".scripted-model");
     fs::create_dir_all(&all).unwrap();
     for number in 1.. {
@@ -277,9 +279,10 @@ fn new_records(home: &Path) -> (usize, PathBuf) {
     unreachable!("there is always one more number")
 }
 
-/// The `scripted-model` program in namespaces of its own: no network but loopback, and all processes end with the first.
-/// That one ends with the thread that starts it, so that a test that is killed leaves nothing behind.
-pub fn alone() -> Command {
+/// A command for the `scripted-model` program in its own namespaces: the only network is loopback, and all processes
+/// end with the first one. The first process ends with the thread that started it, so that a killed test leaves no
+/// processes behind.
+pub fn isolated_command() -> Command {
     let mut command = Command::new("setpriv");
     command.args("--pdeathsig KILL unshare --net --pid --fork --kill-child --mount-proc".split(' '));
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
@@ -289,24 +292,24 @@ pub fn alone() -> Command {
     command
 }
 
-/// The program that cargo puts one directory above the tests.
+/// Path of the program, which cargo puts one directory above the tests.
 fn scripted_model() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let found = test.ancestors().skip(1).take(2).map(|place| place.join("scripted-model")).find(|file| file.exists());
+    let found = test.ancestors().skip(1).take(2).map(|folder| folder.join("scripted-model")).find(|file| file.exists());
     found.expect("scripted-model is not built: cargo build -p trackway-testkit --bin scripted-model")
 }
 
-/// A client at work. Dropping it kills it.
-struct Running {
+/// A running client. Dropping it kills it.
+struct RunningClient {
     child: Child,
-    /// Open as long as there is more to say.
+    /// Open while more prompts follow.
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     stderr: Option<JoinHandle<String>>,
     deadline: Instant,
 }
 
-impl Running {
+impl RunningClient {
     fn start(mut command: Command, timeout: Duration) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
@@ -318,33 +321,33 @@ impl Running {
         Self { child, stdin, lines, stderr: Some(stderr), deadline: Instant::now() + timeout }
     }
 
-    /// Says one more thing, or that there is nothing more to say.
-    fn say(&mut self, prompt: Option<String>) {
+    /// Sends a prompt, or closes standard input after the last prompt.
+    fn send_prompt(&mut self, prompt: Option<String>) {
         let Some(prompt) = prompt else {
             self.stdin = None;
             return;
         };
         let content = json!([{ "type": "text", "text": prompt }]);
         let line = json!({ "type": "user", "message": { "role": "user", "content": content } });
-        let stdin = self.stdin.as_mut().expect("a conversation that goes on");
-        // A client that is gone shows in its status.
+        let stdin = self.stdin.as_mut().expect("standard input is open");
+        // If the client has exited, its exit status tells.
         let _ = writeln!(stdin, "{line}");
     }
 
-    /// The next line that the client prints.
-    fn line(&mut self) -> Option<String> {
+    /// The next line that the client prints, or none if it has closed its output.
+    fn read_line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(self.deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => self.give_up(),
+            Err(RecvTimeoutError::Timeout) => self.fail_after_timeout(),
         }
     }
 
-    fn end(mut self) -> (ExitStatus, String) {
+    fn wait(mut self) -> (ExitStatus, String) {
         let left = self.deadline.saturating_duration_since(Instant::now());
         match poll(left, || self.child.try_wait().unwrap()) {
             Some(status) => (status, self.stderr()),
-            None => self.give_up(),
+            None => self.fail_after_timeout(),
         }
     }
 
@@ -352,19 +355,19 @@ impl Running {
         self.stderr.take().map(|thread| thread.join().unwrap()).unwrap_or_default()
     }
 
-    fn give_up(&mut self) -> ! {
+    fn fail_after_timeout(&mut self) -> ! {
         self.kill();
-        panic!("the client took too long and was killed; it said: {}", self.stderr());
+        panic!("the client took too long and was killed; its standard error: {}", self.stderr());
     }
 
     fn kill(&mut self) {
-        // Fails only if it has ended.
+        // Fails only if the client has exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningClient {
     fn drop(&mut self) {
         self.kill();
     }

@@ -1,13 +1,13 @@
-//! Commands as people type them, executed in this process. What only the program itself does (output, files, exit
-//! codes, standard input) is tested with processes, in `crates/cli`.
+//! Executes commands as typed, in this process. Tests in `crates/cli` use processes for what only the program does:
+//! output, files, exit codes and standard input.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
 use trackway_actions::{
     Credential,
     context::Secret,
-    founding::LOCAL_TENANT,
     registry::{ACTIONS, Mode},
+    tenant::LOCAL_TENANT,
 };
 use trackway_domain::ErrorKind;
 use trackway_store::Engine;
@@ -15,7 +15,7 @@ use trackway_views::registry::VIEWS;
 
 use crate::{TestEnv, test_env::PERSON};
 
-/// Someone who types commands.
+/// A command line on a test environment.
 #[derive(Debug)]
 pub struct CommandLine {
     pub env: TestEnv,
@@ -26,39 +26,39 @@ impl CommandLine {
         Self { env: TestEnv::new(engine) }
     }
 
-    /// Types a command that succeeds, and reads its data.
+    /// Executes a command that must succeed, and returns its data.
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
-        self.json_with(None, arguments)
+        self.json_in_run(None, arguments)
     }
 
-    /// The same, in a run.
+    /// Executes a command that must succeed, with the token of a run.
     #[track_caller]
-    pub fn json_with(&self, token: Option<&str>, arguments: &[&str]) -> Value {
-        self.answer(token, arguments).unwrap_or_else(|(_, error)| panic!("{arguments:?}: {error}"))
+    pub fn json_in_run(&self, token: Option<&str>, arguments: &[&str]) -> Value {
+        self.execute(token, arguments).unwrap_or_else(|(_, error)| panic!("{arguments:?}: {error}"))
     }
 
-    /// Types a command that fails, and reads the exit code and the message.
+    /// Executes a command that must fail, and returns the exit code and the message.
     #[track_caller]
     pub fn fails(&self, arguments: &[&str]) -> (i32, String) {
-        self.fails_with(None, arguments)
+        self.fails_in_run(None, arguments)
     }
 
-    /// The same, in a run.
+    /// Executes a command that must fail, with the token of a run.
     #[track_caller]
-    pub fn fails_with(&self, token: Option<&str>, arguments: &[&str]) -> (i32, String) {
-        let (kind, message) = self.answer(token, arguments).expect_err("a command that fails");
+    pub fn fails_in_run(&self, token: Option<&str>, arguments: &[&str]) -> (i32, String) {
+        let (kind, message) = self.execute(token, arguments).expect_err("the command must fail");
         (kind.exit_code().into(), message)
     }
 
-    /// Starts a run and gives its id and token.
+    /// Starts a run and returns its id and token.
     #[track_caller]
-    pub fn starts(&self, arguments: &[&str]) -> (String, String) {
+    pub fn start_run(&self, arguments: &[&str]) -> (String, String) {
         let started = self.json(&[&["run", "start"], arguments].concat());
         (text(&started["run_id"]), text(&started["token"]))
     }
 
-    fn answer(&self, token: Option<&str>, arguments: &[&str]) -> Result<Value, (ErrorKind, String)> {
+    fn execute(&self, token: Option<&str>, arguments: &[&str]) -> Result<Value, (ErrorKind, String)> {
         let usage = |message: String| (ErrorKind::Usage, message);
         let failed = |error: trackway_actions::Error| (error.kind(), error.to_string());
         let core = &self.env.core;
@@ -66,7 +66,7 @@ impl CommandLine {
             None => Credential::User { tenant: LOCAL_TENANT.to_owned(), handle: PERSON.to_owned() },
             Some(token) => Credential::Token(Secret(token.to_owned())),
         };
-        let context = core.enter(&credential).map_err(failed)?;
+        let context = core.authenticate(&credential).map_err(failed)?;
         let (noun, verb) = (arguments[0], arguments.get(1).copied().unwrap_or_default());
         let is_named = |command: (&str, &str), alias: Option<&str>| {
             (command.0 == noun && (command.1 == verb || alias == Some(verb))) || command == ("", noun)
@@ -91,11 +91,11 @@ impl CommandLine {
     }
 }
 
-/// Whatever a test did, the record holds together after it.
+/// The database must be consistent after every test.
 impl Drop for CommandLine {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert_eq!(self.env.core.store().unsound().unwrap(), Vec::<String>::new());
+            assert_eq!(self.env.core.store().integrity_findings().unwrap(), Vec::<String>::new());
         }
     }
 }
@@ -104,7 +104,7 @@ pub fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// The values of one field of a list.
+/// The values of one field in a list of rows.
 pub fn column(rows: &Value, field: &str) -> Vec<String> {
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     rows.as_array().unwrap().iter().map(|row| shown(&row[field])).collect()

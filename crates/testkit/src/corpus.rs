@@ -1,10 +1,10 @@
-//! Inputs for the fuzz targets: what stands in `tests/corpus`, and what becomes of it when it is bent.
+//! Inputs for the fuzz targets: the files in `tests/corpus`, and mutations of them.
 
 use std::{fs, path::Path};
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 
-/// What means something to one reader or another.
+/// Byte sequences that have a meaning to at least one parser.
 const TOKENS: &[&[u8]] = &[
     b"\"",
     b"\\",
@@ -59,17 +59,17 @@ const TOKENS: &[&[u8]] = &[
     b"\xc2\x85",
 ];
 
-/// One way to bend an input.
+/// A change of an input.
 #[derive(Debug, Clone)]
-enum Bend {
-    Put(Index, Index),
-    Take(Index, usize),
-    Change(Index, u8),
-    Again(Index, usize, usize),
-    Other(Index, Index),
+enum Mutation {
+    Insert(Index, Index),
+    Delete(Index, usize),
+    SetByte(Index, u8),
+    Repeat(Index, usize, usize),
+    SpliceSeed(Index, Index),
 }
 
-/// The inputs of a target, by their names.
+/// The unmodified inputs of a target, sorted by file name.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus").join(target);
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -77,61 +77,61 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
-/// Inputs of a target, each bent a few times or not at all.
-pub fn bent(target: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
+/// Inputs of a target with up to five mutations each.
+pub fn mutated(target: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
     let seeds = seeds(target);
     let at = any::<Index>;
-    let bend = prop_oneof![
-        4 => (at(), at()).prop_map(|(place, token)| Bend::Put(place, token)),
-        2 => (at(), 1..40usize).prop_map(|(place, length)| Bend::Take(place, length)),
-        2 => (at(), any::<u8>()).prop_map(|(place, byte)| Bend::Change(place, byte)),
-        1 => (at(), 1..20usize, 2..300usize).prop_map(|(place, length, times)| Bend::Again(place, length, times)),
-        1 => (at(), at()).prop_map(|(place, seed)| Bend::Other(place, seed)),
+    let mutation = prop_oneof![
+        4 => (at(), at()).prop_map(|(position, token)| Mutation::Insert(position, token)),
+        2 => (at(), 1..40usize).prop_map(|(position, length)| Mutation::Delete(position, length)),
+        2 => (at(), any::<u8>()).prop_map(|(position, byte)| Mutation::SetByte(position, byte)),
+        1 => (at(), 1..20usize, 2..300usize).prop_map(|(position, length, times)| Mutation::Repeat(position, length, times)),
+        1 => (at(), at()).prop_map(|(position, seed)| Mutation::SpliceSeed(position, seed)),
     ];
-    (at(), vec(bend, 0..6)).prop_map(move |(seed, bends)| {
+    (at(), vec(mutation, 0..6)).prop_map(move |(seed, mutations)| {
         let mut input = seed.get(&seeds).clone();
-        for bend in bends {
-            apply(&mut input, &bend, &seeds);
+        for mutation in mutations {
+            apply(&mut input, &mutation, &seeds);
         }
         input
     })
 }
 
-/// The same as text; what is no text is marked.
-pub fn bent_text(target: &str) -> impl Strategy<Value = String> + use<> {
-    bent(target).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+/// Like [`mutated`], as text: invalid UTF-8 becomes U+FFFD.
+pub fn mutated_text(target: &str) -> impl Strategy<Value = String> + use<> {
+    mutated(target).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn apply(input: &mut Vec<u8>, bend: &Bend, seeds: &[Vec<u8>]) {
-    let place = |index: &Index, input: &[u8]| index.index(input.len() + 1);
-    let part = |index: &Index, length: usize, input: &[u8]| {
-        let start = place(index, input);
+fn apply(input: &mut Vec<u8>, mutation: &Mutation, seeds: &[Vec<u8>]) {
+    let position = |index: &Index, input: &[u8]| index.index(input.len() + 1);
+    let range = |index: &Index, length: usize, input: &[u8]| {
+        let start = position(index, input);
         start..(start + length).min(input.len())
     };
-    match bend {
-        Bend::Put(at, token) => {
-            let start = place(at, input);
+    match mutation {
+        Mutation::Insert(at, token) => {
+            let start = position(at, input);
             input.splice(start..start, token.get(TOKENS).iter().copied());
         }
-        Bend::Take(at, length) => drop(input.drain(part(at, *length, input))),
-        Bend::Change(at, byte) => {
+        Mutation::Delete(at, length) => drop(input.drain(range(at, *length, input))),
+        Mutation::SetByte(at, byte) => {
             let changed = at.index(input.len().max(1));
             input.get_mut(changed).into_iter().for_each(|changed| *changed = *byte);
         }
-        Bend::Again(at, length, times) => {
-            let part = part(at, *length, input);
-            let again = input[part.clone()].repeat(*times);
-            input.splice(part, again);
+        Mutation::Repeat(at, length, times) => {
+            let range = range(at, *length, input);
+            let again = input[range.clone()].repeat(*times);
+            input.splice(range, again);
         }
-        Bend::Other(at, seed) => {
-            let start = place(at, input);
+        Mutation::SpliceSeed(at, seed) => {
+            let start = position(at, input);
             input.splice(start.., seed.get(seeds)[start.min(seed.get(seeds).len())..].iter().copied());
         }
     }
 }
 
-/// How often a target is tried: that often, or twenty times as often when everything is tested.
-pub fn tries(few: u32) -> ProptestConfig {
+/// The number of cases for a target: `few`, or twenty times as many with `./test --all`.
+pub fn proptest_config(few: u32) -> ProptestConfig {
     let all = std::env::var_os("TRACKWAY_TEST_ALL").is_some();
     ProptestConfig { cases: if all { few * 20 } else { few }, failure_persistence: None, ..ProptestConfig::default() }
 }

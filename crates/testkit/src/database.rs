@@ -1,4 +1,4 @@
-//! A new database of either engine that goes away with its handle.
+//! Creates databases for tests and removes them when their handles are dropped.
 
 use std::{
     fs,
@@ -11,35 +11,36 @@ use tempfile::TempDir;
 use trackway_store::{Engine, Store, Url, connection::Connection, params};
 use uuid::Uuid;
 
-/// Names a PostgreSQL server whose databases tests may make and drop.
+/// Environment variable with the URL of a PostgreSQL server on which tests may create and drop databases.
 const SERVER: &str = "TRACKWAY_TEST_POSTGRES";
 
-/// A place for a database. Dropping it drops the database.
+/// A database of a test. Dropping it removes the database.
 #[derive(Debug)]
 pub struct TestDatabase {
-    place: Place,
+    location: Location,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Location {
     Directory(TempDir),
     Server {
         server: String,
         name: String,
     },
-    /// Whoever made it drops it.
-    Elsewhere(String),
+    /// A database that the test does not remove.
+    External(String),
 }
 
-/// Makes a place for a database of this engine.
+/// Creates a database without tables.
 pub fn database(engine: Engine) -> TestDatabase {
     match engine {
-        Engine::Sqlite => TestDatabase { place: Place::Directory(tempfile::tempdir().unwrap()) },
+        Engine::Sqlite => TestDatabase { location: Location::Directory(tempfile::tempdir().unwrap()) },
         Engine::Postgres => on_server(""),
     }
 }
 
-/// Makes a database with all tables and no rows. It is a copy: applying the migrations takes longer than most tests.
+/// Creates a database with all tables and no rows. It copies a template, because applying the migrations takes longer
+/// than most tests.
 pub fn migrated_database(engine: Engine) -> TestDatabase {
     match engine {
         Engine::Sqlite => {
@@ -59,24 +60,25 @@ fn on_server(options: &str) -> TestDatabase {
     let server = server();
     let name = format!("trackway_test_{}", Uuid::new_v4().simple());
     Connection::postgres(&server).unwrap().batch(&format!("create database {name} {options}")).unwrap();
-    TestDatabase { place: Place::Server { server, name } }
+    TestDatabase { location: Location::Server { server, name } }
 }
 
-/// The file of a SQLite database with all tables.
+/// The bytes of a SQLite database with all tables.
 static SQLITE_TEMPLATE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let database = database(Engine::Sqlite);
     drop(Store::create(database.url()).unwrap());
-    // Closing may leave what was written in the log beside the file.
+    // Closing the store may leave changes in the write-ahead log.
     Connection::sqlite(&database.path(), false).unwrap().batch("pragma wal_checkpoint(truncate)").unwrap();
     fs::read(database.path()).unwrap()
 });
 
-/// The name of a PostgreSQL database with all tables. It stays on the server for the next test run with the same migrations.
+/// The name of a PostgreSQL database with all tables. It stays on the server for later test runs with the same
+/// migrations.
 static POSTGRES_TEMPLATE: LazyLock<String> = LazyLock::new(|| {
     let server = server();
     let name = format!("trackway_template_{:016x}", hash_of_migrations());
     let mut connection = Connection::postgres(&server).unwrap();
-    // Another test binary may do the same at the same time. The lock ends with the connection.
+    // Another test binary may create it at the same time. The lock is released when the connection closes.
     connection.batch("select pg_advisory_lock(1)").unwrap();
     let (found,) = connection
         .query::<(i64,)>("select count(*) from pg_database where datname = ?1", params![name])
@@ -104,34 +106,33 @@ fn hash_of_migrations() -> u64 {
 }
 
 impl TestDatabase {
-    /// One that is somewhere else, and stays there.
-    pub fn elsewhere(url: String) -> Self {
-        Self { place: Place::Elsewhere(url) }
+    /// A handle for a database at this URL. Dropping the handle does not remove the database.
+    pub fn external(url: String) -> Self {
+        Self { location: Location::External(url) }
     }
 
     pub fn url(&self) -> Url {
         Url::parse(&self.url_text()).unwrap()
     }
 
-    /// The file of a SQLite database.
     fn path(&self) -> PathBuf {
-        match &self.place {
-            Place::Directory(directory) => directory.path().join("trackway.db"),
-            Place::Server { .. } | Place::Elsewhere(_) => panic!("only a database in a directory has a path"),
+        match &self.location {
+            Location::Directory(directory) => directory.path().join("trackway.db"),
+            Location::Server { .. } | Location::External(_) => panic!("only a database in a directory has a path"),
         }
     }
 
-    /// The URL as one would type it.
+    /// The URL in the form that `--db` accepts.
     pub fn url_text(&self) -> String {
-        match &self.place {
-            Place::Directory(_) => format!("sqlite:{}", self.path().display()),
-            Place::Server { server, name } => with_database(server, name),
-            Place::Elsewhere(url) => url.clone(),
+        match &self.location {
+            Location::Directory(_) => format!("sqlite:{}", self.path().display()),
+            Location::Server { server, name } => with_database(server, name),
+            Location::External(url) => url.clone(),
         }
     }
 }
 
-/// The server's URL with another database in it.
+/// The server's URL with the database name replaced.
 fn with_database(server: &str, name: &str) -> String {
     let (address, parameters) = match server.split_once('?') {
         Some((address, parameters)) => (address, format!("?{parameters}")),
@@ -143,8 +144,8 @@ fn with_database(server: &str, name: &str) -> String {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        if let Place::Server { server, name } = &self.place {
-            // A server that is gone took the database with it.
+        if let Location::Server { server, name } = &self.location {
+            // If the server is no longer running, its databases are removed with it.
             let _ = Connection::postgres(server)
                 .and_then(|mut connection| connection.batch(&format!("drop database {name} with (force)")));
         }

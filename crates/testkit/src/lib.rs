@@ -1,11 +1,11 @@
-//! Support for tests: databases on both engines, an env to tell stories in, and what they left behind; a model that
-//! keeps to a script, and real clients to talk to it.
+//! Test support: databases on both engines, test environments, snapshots of a tenant's rows, a scripted model, and real
+//! clients that talk to it.
 
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::missing_panics_doc,
-    reason = "only tests use this, and a panic is how a test fails"
+    reason = "a panic in the test kit fails the test"
 )]
 
 pub mod claude_client;
@@ -32,27 +32,28 @@ pub use test_env::{TestAgent, TestEnv, id};
 pub use trackway_store::Engine;
 pub use wait::{poll, wait_until};
 
-/// Makes two tests of each story, `name::sqlite` and `name::postgres`, each with a test environment of its own.
+/// Defines two tests per function, `name::sqlite` and `name::postgres`. Each runs the body with a new test environment
+/// on its engine.
 #[macro_export]
 macro_rules! engines {
-    ($($(#[$meta:meta])* fn $name:ident($env:ident: $type:ty) $story:block)*) => {
+    ($($(#[$meta:meta])* fn $name:ident($env:ident: $type:ty) $body:block)*) => {
         $(
             #[cfg(test)]
             mod $name {
                 use super::*;
 
-                fn story($env: $type) $story
+                fn run_test($env: $type) $body
 
                 $(#[$meta])*
                 #[test]
                 fn sqlite() {
-                    story(<$type>::new($crate::Engine::Sqlite));
+                    run_test(<$type>::new($crate::Engine::Sqlite));
                 }
 
                 $(#[$meta])*
                 #[test]
                 fn postgres() {
-                    story(<$type>::new($crate::Engine::Postgres));
+                    run_test(<$type>::new($crate::Engine::Postgres));
                 }
             }
         )*

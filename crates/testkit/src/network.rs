@@ -1,4 +1,4 @@
-//! Machines of a test: network namespaces at one switch, whose cables can be pulled.
+//! Simulated machines: network namespaces connected by a bridge, whose links can be cut.
 
 use std::{
     fs,
@@ -10,33 +10,33 @@ use std::{
 
 use crate::wait_until;
 
-/// Some machines, reachable from each other only. Needs root.
+/// Machines that reach only each other. Needs root.
 #[derive(Debug)]
 pub struct Network {
     switch: Machine,
     machines: Vec<Machine>,
 }
 
-/// A namespace lives as long as a process in it.
+/// A process that keeps a network namespace alive.
 #[derive(Debug)]
 struct Machine(Child);
 
 impl Network {
-    /// A network of so many machines, numbered from 1; none without root.
-    pub fn of(machines: u8) -> Option<Self> {
+    /// Creates a network of machines numbered from 1. Returns none without root.
+    pub fn create(machines: u8) -> Option<Self> {
         if fs::metadata("/proc/self").unwrap().uid() != 0 {
             return None;
         }
         let network = Self { switch: Machine::start(), machines: (0..machines).map(|_| Machine::start()).collect() };
-        network.switch.does("ip link add switch type bridge");
-        network.switch.does("ip link set switch up");
+        network.switch.run("ip link add switch type bridge");
+        network.switch.run("ip link set switch up");
         for (machine, number) in network.machines.iter().zip(1_u8..) {
             let process = machine.0.id();
-            network.switch.does(&format!("ip link add port{number} type veth peer name cable netns {process}"));
-            network.switch.does(&format!("ip link set port{number} master switch up"));
-            machine.does(&format!("ip address add {}/24 dev cable", Self::address(number)));
-            machine.does("ip link set cable up");
-            machine.does("ip link set lo up");
+            network.switch.run(&format!("ip link add port{number} type veth peer name cable netns {process}"));
+            network.switch.run(&format!("ip link set port{number} master switch up"));
+            machine.run(&format!("ip address add {}/24 dev cable", Self::address(number)));
+            machine.run("ip link set cable up");
+            machine.run("ip link set lo up");
         }
         Some(network)
     }
@@ -45,19 +45,19 @@ impl Network {
         format!("10.77.0.{machine}")
     }
 
-    /// The same command on one of the machines.
-    pub fn on(&self, machine: u8, command: &Command) -> Command {
-        self.machines[usize::from(machine - 1)].on(command)
+    /// The command, wrapped so that it runs on a machine.
+    pub fn command_on(&self, machine: u8, command: &Command) -> Command {
+        self.machines[usize::from(machine - 1)].wrap(command)
     }
 
-    /// Pulls a cable: what is sent gets lost, and nobody is told.
-    pub fn cut(&self, machine: u8) {
-        self.switch.does(&format!("ip link set port{machine} down"));
+    /// Cuts the link of a machine: its packets are lost, and neither side gets an error.
+    pub fn cut_link(&self, machine: u8) {
+        self.switch.run(&format!("ip link set port{machine} down"));
     }
 
-    /// Puts it back.
-    pub fn mend(&self, machine: u8) {
-        self.switch.does(&format!("ip link set port{machine} up"));
+    /// Restores the link of a machine.
+    pub fn restore_link(&self, machine: u8) {
+        self.switch.run(&format!("ip link set port{machine} up"));
     }
 }
 
@@ -68,32 +68,32 @@ impl Machine {
         let machine = Self(command.spawn().unwrap());
         let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).unwrap_or_default();
         let of_machine = || -> PathBuf { namespace(&machine.0.id().to_string()) };
-        wait_until("there is a network namespace", Duration::from_secs(5), || {
+        wait_until("the network namespace exists", Duration::from_secs(5), || {
             (of_machine() != namespace("self")).then_some(())
         });
         machine
     }
 
-    fn on(&self, command: &Command) -> Command {
-        let mut there = Command::new("/usr/bin/nsenter");
-        there.args(["--net", "--target", &self.0.id().to_string(), "--"]).arg(command.get_program());
-        there.args(command.get_args());
+    fn wrap(&self, command: &Command) -> Command {
+        let mut wrapped = Command::new("/usr/bin/nsenter");
+        wrapped.args(["--net", "--target", &self.0.id().to_string(), "--"]).arg(command.get_program());
+        wrapped.args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
-                Some(value) => there.env(name, value),
-                None => there.env_remove(name),
+                Some(value) => wrapped.env(name, value),
+                None => wrapped.env_remove(name),
             };
         }
         if let Some(directory) = command.get_current_dir() {
-            there.current_dir(directory);
+            wrapped.current_dir(directory);
         }
-        there
+        wrapped
     }
 
-    fn does(&self, line: &str) {
+    fn run(&self, line: &str) {
         let mut words = line.split(' ');
         let mut command = Command::new(words.next().unwrap());
-        let output = self.on(command.args(words)).output().unwrap();
+        let output = self.wrap(command.args(words)).output().unwrap();
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }

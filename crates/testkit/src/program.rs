@@ -1,4 +1,4 @@
-//! Executable files for tests.
+//! Creates executable files for tests.
 
 use std::{
     io::Write,
@@ -16,7 +16,7 @@ pub fn write_program(path: &Path, text: &str) {
     assert!(install.wait().unwrap().success(), "cannot write {}", path.display());
 }
 
-/// Copies an executable file, also by a separate process.
+/// Copies an executable file. A separate process copies it, for the reason given at [`write_program`].
 pub fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").arg(from).arg(to).status().unwrap();
     assert!(status.success(), "cannot copy {}", from.display());

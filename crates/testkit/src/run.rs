@@ -1,17 +1,17 @@
-//! An agent at work in a run.
+//! A run in a test environment.
 
 use serde_json::{Value, json};
-use trackway_actions::{Action, Context, Credential, Result, context::Secret, run::Started};
+use trackway_actions::{Action, Context, Credential, Result, context::Secret, run::StartedRun};
 use trackway_domain::{
     Id,
+    enums::RunStatus,
     kind::{self, ActionType, ResourceType},
-    words::RunStatus,
 };
 use trackway_store::params;
 
 use crate::test_env::{TestEnv, id};
 
-/// A run and its token. What it does, its agent does in this run.
+/// A run of an agent, with its token. Its methods act as the agent in this run.
 #[derive(Debug)]
 pub struct TestRun<'env> {
     pub env: &'env TestEnv,
@@ -21,9 +21,9 @@ pub struct TestRun<'env> {
 }
 
 impl<'env> TestRun<'env> {
-    pub(crate) fn holding(env: &'env TestEnv, started: Started) -> Self {
+    pub(crate) fn new(env: &'env TestEnv, started: StartedRun) -> Self {
         let token = Credential::Token(Secret(started.token));
-        let context = env.core.enter(&token).unwrap();
+        let context = env.core.authenticate(&token).unwrap();
         Self { env, id: started.run_id, token, context }
     }
 
@@ -31,30 +31,32 @@ impl<'env> TestRun<'env> {
         self.env.core.execute(&self.context, &action)
     }
 
-    /// Does an action by its name in the registry.
-    pub fn act(&self, action: &str, input: Value) -> Result<Value> {
-        self.env.act_as(&self.context, action, input)
+    /// Executes the action of this name with JSON input.
+    pub fn execute_json(&self, action: &str, input: Value) -> Result<Value> {
+        self.env.execute_json_as(&self.context, action, input)
     }
 
     pub fn create_note(&self, studio: &str, title: &str, body: &str) -> Id<kind::Note> {
-        id(&self.act("create_note", json!({ "studio": studio, "title": title, "body": body })).unwrap())
+        id(&self.execute_json("create_note", json!({ "studio": studio, "title": title, "body": body })).unwrap())
     }
 
     pub fn create_decision(&self, studio: &str, question: &str, options: &[&str]) -> Id<kind::Decision> {
-        id(&self.act("create_decision", json!({ "studio": studio, "question": question, "options": options })).unwrap())
+        id(&self
+            .execute_json("create_decision", json!({ "studio": studio, "question": question, "options": options }))
+            .unwrap())
     }
 
     pub fn vote(&self, decision: Id<kind::Decision>, option: &str, accept: bool, prefer: bool) -> Id<kind::Vote> {
         id(&self
-            .act("vote", json!({ "decision": decision, "option": option, "accept": accept, "prefer": prefer }))
+            .execute_json("vote", json!({ "decision": decision, "option": option, "accept": accept, "prefer": prefer }))
             .unwrap())
     }
 
     pub fn end(&self, status: RunStatus) {
-        self.act("end_run", json!({ "run": self.id, "status": status })).unwrap();
+        self.execute_json("end_run", json!({ "run": self.id, "status": status })).unwrap();
     }
 
-    /// What it touched, in order: `create note main/notes/plan in main x1`.
+    /// The touches of the run, in order: `create note main/notes/plan in main x1`.
     pub fn made(&self) -> Vec<String> {
         let touches = self.env.read(|reader| {
             Ok(reader.query::<(ActionType, ResourceType, String, Option<String>, i64)>(

@@ -1,4 +1,4 @@
-//! PostgreSQL servers of a test's own, to be crashed under whoever uses them.
+//! Separate PostgreSQL servers for tests that crash, replace or reconfigure them.
 
 use std::{
     ffi::OsString,
@@ -13,13 +13,13 @@ use trackway_store::connection::Connection;
 
 use crate::network::Network;
 
-/// A server that keeps what it acknowledged, through crashes.
+/// A server whose acknowledged transactions survive crashes.
 #[derive(Debug)]
 pub struct CrashingServer {
     pub url: String,
     folder: TempDir,
-    /// What its programs are started with.
-    within: Vec<String>,
+    /// Program and arguments that start the server's programs, such as `nsenter`.
+    wrapper: Vec<String>,
 }
 
 fn script() -> PathBuf {
@@ -28,28 +28,28 @@ fn script() -> PathBuf {
 
 impl CrashingServer {
     pub fn start() -> Self {
-        Self::start_within(&[])
+        Self::start_with_wrapper(&[])
     }
 
-    /// The same by a program that runs others, such as `nsenter` with what it needs.
-    pub fn start_within(within: &[&str]) -> Self {
-        // Sockets have short paths.
+    /// Starts the server through another program, such as `nsenter` with its arguments.
+    pub fn start_with_wrapper(wrapper: &[&str]) -> Self {
+        // The path of a Unix socket must be short.
         let folder = tempfile::Builder::new().prefix("trackway-crash.").tempdir_in("/tmp").unwrap();
-        let within = within.iter().map(ToString::to_string).collect();
-        let mut server = Self { url: String::new(), folder, within };
+        let wrapper = wrapper.iter().map(ToString::to_string).collect();
+        let mut server = Self { url: String::new(), folder, wrapper };
         server.url = server.control("start");
-        // The cluster of tests gives up durability for speed; here it is what is tested.
+        // The test cluster trades durability for speed, but this server must be durable.
         let durable = "alter database postgres set synchronous_commit = on";
         Connection::postgres(&server.url).unwrap().batch(durable).unwrap();
         server
     }
 
-    /// Kills it in the middle of what it does, and starts it again.
+    /// Kills the server and starts it again.
     pub fn crash(&self) {
         self.control("crash");
     }
 
-    /// Lets it listen at 127.0.0.1 too, and says where. It is crashed for that.
+    /// Makes the server also listen at 127.0.0.1, and returns that URL. This crashes and restarts the server.
     pub fn listen(&self) -> String {
         let mut settings =
             OpenOptions::new().append(true).open(self.folder.path().join("data/postgresql.conf")).unwrap();
@@ -59,8 +59,8 @@ impl CrashingServer {
     }
 
     fn command(&self, verb: &str) -> Command {
-        let mut words = self.within.iter().map(OsString::from).chain([script().into()]);
-        let mut command = Command::new(words.next().expect("there is a program"));
+        let mut words = self.wrapper.iter().map(OsString::from).chain([script().into()]);
+        let mut command = Command::new(words.next().expect("the list ends with the script"));
         command.args(words).arg(verb).arg(self.folder.path());
         command
     }
@@ -72,10 +72,10 @@ impl CrashingServer {
     }
 }
 
-/// A server, and another that follows it and has all that was acknowledged.
+/// A primary server and a synchronous standby, which has all acknowledged transactions.
 #[derive(Debug)]
 pub struct ServerPair {
-    /// Names both.
+    /// A URL with both servers.
     pub url: String,
     folder: TempDir,
 }
@@ -86,18 +86,18 @@ impl ServerPair {
         Self { url: control("pair", folder.path()), folder }
     }
 
-    /// Names the second only.
-    pub fn second(&self) -> String {
-        side_door(&self.folder.path().join("second"))
+    /// The URL of the standby.
+    pub fn standby_url(&self) -> String {
+        socket_url(&self.folder.path().join("second"))
     }
 
-    /// Kills the first, for good.
-    pub fn kill_first(&self) {
+    /// Kills the primary, which stays down.
+    pub fn kill_primary(&self) {
         control("kill", self.folder.path());
     }
 
-    /// Lets the second take writes.
-    pub fn promote_second(&self) {
+    /// Promotes the standby, so that it accepts writes.
+    pub fn promote_standby(&self) {
         control("promote", self.folder.path());
     }
 }
@@ -108,7 +108,7 @@ impl Drop for ServerPair {
     }
 }
 
-/// A server on a machine of its own, reached over the network.
+/// A server on a separate machine of a [`Network`].
 #[derive(Debug)]
 pub struct RemoteServer {
     pub url: String,
@@ -120,17 +120,17 @@ impl RemoteServer {
         let folder = tempfile::Builder::new().prefix("trackway-remote.").tempdir_in("/tmp").unwrap();
         let mut command = Command::new(script());
         command.arg("open").arg(folder.path()).arg(Network::address(machine));
-        Self { url: said(&mut network.on(machine, &command)), folder }
+        Self { url: output_of(&mut network.command_on(machine, &command)), folder }
     }
 
-    /// Where its files are: `pg_hba.conf`, certificates.
-    pub fn files(&self) -> PathBuf {
+    /// The data folder of the server, with `pg_hba.conf` and certificates.
+    pub fn data_folder(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// Its own door on its machine, which no network is needed for.
-    pub fn side_door(&self) -> String {
-        side_door(self.folder.path())
+    /// The URL of the server's Unix socket, which works without the network.
+    pub fn socket_url(&self) -> String {
+        socket_url(self.folder.path())
     }
 }
 
@@ -140,16 +140,16 @@ impl Drop for RemoteServer {
     }
 }
 
-/// The URL of the socket in a folder.
-fn side_door(folder: &Path) -> String {
+/// The URL of the Unix socket in a folder.
+fn socket_url(folder: &Path) -> String {
     format!("postgres://postgres@{}/postgres", folder.display().to_string().replace('/', "%2F"))
 }
 
 fn control(verb: &str, folder: &Path) -> String {
-    said(Command::new(script()).arg(verb).arg(folder))
+    output_of(Command::new(script()).arg(verb).arg(folder))
 }
 
-fn said(command: &mut Command) -> String {
+fn output_of(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()

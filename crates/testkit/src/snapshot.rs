@@ -1,11 +1,11 @@
-//! Everything that a tenant holds, to see that something changed nothing.
+//! All rows of a tenant, for tests that must not change anything.
 
 use std::collections::BTreeSet;
 
 use trackway_actions::{Context, Core};
 use trackway_store::{Engine, schema::TableInfo};
 
-/// Every row of a tenant at one moment, as text.
+/// The rows of a tenant as text, read in one transaction.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     context: Context,
@@ -13,13 +13,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub fn of(core: &Core, context: &Context) -> Self {
+    pub fn take(core: &Core, context: &Context) -> Self {
         let rows = core
             .read(context, |reader| {
                 let engine = reader.engine();
                 let mut rows = BTreeSet::new();
-                for table in reader.schema()?.tables.iter().filter(|table| is_of_tenants(table)) {
-                    let found = reader.query::<(String,)>(&all_rows(engine, table), &[])?;
+                for table in reader.schema()?.tables.iter().filter(|table| has_tenant_column(table)) {
+                    let found = reader.query::<(String,)>(&select_all_rows(engine, table), &[])?;
                     rows.extend(found.into_iter().map(|(row,)| format!("{}: {row}", table.name)));
                 }
                 Ok(rows)
@@ -28,12 +28,12 @@ impl Snapshot {
         Self { context: context.clone(), rows }
     }
 
-    /// The rows that came, went or changed since.
+    /// The rows that were added, removed or changed since.
     pub fn changes(&self, core: &Core) -> Vec<String> {
-        let now = Self::of(core, &self.context);
-        let gone = self.rows.difference(&now.rows).map(|row| format!("- {row}"));
-        let new = now.rows.difference(&self.rows).map(|row| format!("+ {row}"));
-        gone.chain(new).collect()
+        let now = Self::take(core, &self.context);
+        let removed = self.rows.difference(&now.rows).map(|row| format!("- {row}"));
+        let added = now.rows.difference(&self.rows).map(|row| format!("+ {row}"));
+        removed.chain(added).collect()
     }
 
     #[track_caller]
@@ -43,11 +43,11 @@ impl Snapshot {
     }
 }
 
-fn is_of_tenants(table: &TableInfo) -> bool {
+fn has_tenant_column(table: &TableInfo) -> bool {
     table.columns.iter().any(|column| column.name == "tenant_id")
 }
 
-fn all_rows(engine: Engine, table: &TableInfo) -> String {
+fn select_all_rows(engine: Engine, table: &TableInfo) -> String {
     let row = match engine {
         Engine::Sqlite => {
             let columns: Vec<_> = table.columns.iter().map(|column| format!("quote({})", column.name)).collect();

@@ -1,19 +1,20 @@
-//! What a run that was made for a queue item is to do.
+//! Queries of the worker and the executors: the task of a run, its agent, ready items and limits.
 
 use trackway_domain::{
-    Duration, Id, Time, Variant, cost, kind,
-    words::{RunStatus, Runner},
+    Duration, Id, Time, Variant, cost,
+    enums::{RunStatus, Runner},
+    kind,
 };
-use trackway_store::{Reader, Result, params, queue::version_of, row, sql::Param};
+use trackway_store::{Reader, Result, params, queue::version_of_item, row, sql::Param};
 
 row! {
-    /// A task, where it happens, and what it answers.
+    /// The work of a run: the task, its workspace, and the message that it answers.
     pub struct Assignment {
         variant: Variant,
         title: Option<String>,
         script: Option<String>,
         shell: Option<String>,
-        /// None for no time at all, too.
+        /// From the queue item, the task or the agent, in this order. `None` if unset, or if the nearest value is 0.
         timeout: Option<Duration>,
         directory: Option<String>,
         workspace: Option<String>,
@@ -25,7 +26,7 @@ row! {
     }
 }
 
-/// What a run is to do. The task is as it is now: its revision was resolved when the item was taken.
+/// The assignment of a run, with the current revision of its task. The version was chosen when the item was taken.
 pub fn of_run(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Assignment>> {
     read.one(
         "select t.variant, t.title, t.script, t.shell, nullif(coalesce(q.timeout, t.timeout, a.timeout), 0), w.directory, w.name, a.runner, q.message_id, c.body, r.queue_item_id, q.description
@@ -38,8 +39,8 @@ pub fn of_run(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Assign
 }
 
 row! {
-    /// Who is to do it, and within which limits: the nearest of queue item, task and agent that sets one.
-    pub struct Acting {
+    /// The agent of a run, with its limits. The queue item overrides the task, and the task overrides the agent.
+    pub struct ActingAgent {
         agent_id: Id<kind::Agent>,
         handle: String,
         model: Option<String>,
@@ -50,8 +51,7 @@ row! {
     }
 }
 
-/// The agent of a run.
-pub fn acting(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Acting>> {
+pub fn acting_agent(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<ActingAgent>> {
     read.one(
         "select a.id, a.handle, a.model, a.identity, coalesce(q.end_of_run, t.end_of_run, a.end_of_run),
                 coalesce(q.spend_limit, t.spend_limit, a.spend_limit), r.max_steps
@@ -61,7 +61,7 @@ pub fn acting(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<Acting
     )
 }
 
-/// What drives an agent, if there is one of that handle.
+/// The runner of an agent. `None` if no agent has this handle.
 pub fn runner_of(read: &mut Reader<'_>, handle: &str) -> Result<Option<Runner>> {
     let found = read.one::<(Runner,)>(
         "select runner from agents where tenant_id = ?1 and handle = ?2 and deleted_at is null",
@@ -70,8 +70,8 @@ pub fn runner_of(read: &mut Reader<'_>, handle: &str) -> Result<Option<Runner>> 
     Ok(found.map(|(runner,)| runner))
 }
 
-/// Whether the agent of a run said what it learned, or was asked to.
-pub fn was_asked(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<bool> {
+/// Whether the agent of a run has answered the end-of-run prompt, or an attempt to store its answer has failed.
+pub fn has_closing_answer(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<bool> {
     let answers = read.count(
         "select (select count(*) from run_steps where tenant_id = ?1 and run_id = ?2 and step_type in ('scratchpad_update', 'scratchpad_update_failed'))
               + (select count(*) from runs where tenant_id = ?1 and id = ?2 and answered_at is not null)",
@@ -80,25 +80,26 @@ pub fn was_asked(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<bool> {
     Ok(answers > 0)
 }
 
-/// What an agent spent since a time; none when no call said what it cost.
-pub fn spent_since(read: &mut Reader<'_>, agent: Id<kind::Agent>, since: Time) -> Result<Option<f64>> {
+/// The cost of an agent's model calls since a time. `None` if no call reported a cost.
+pub fn cost_since(read: &mut Reader<'_>, agent: Id<kind::Agent>, since: Time) -> Result<Option<f64>> {
     let found = read.one::<(Option<f64>,)>(
         "select sum(x.cost) from run_usage x join runs r on r.id = x.run_id
          where x.tenant_id = ?1 and r.agent_id = ?2 and x.created_at >= ?3",
         params![agent, since],
     )?;
-    Ok(found.and_then(|(spent,)| spent).map(cost::rounded))
+    Ok(found.and_then(|(spent,)| spent).map(cost::round_cost))
 }
 
-/// Which of these runs are not to go on: they have ended meanwhile (true), or somebody wants them cancelled.
-pub fn stopped(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<Vec<(Id<kind::Run>, bool)>> {
-    let places: Vec<_> = (0..runs.len()).map(|index| format!("?{}", index + 2)).collect();
+/// The runs that must stop: those that have ended meanwhile (`true`), and those that somebody has asked to cancel
+/// (`false`).
+pub fn runs_to_stop(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<Vec<(Id<kind::Run>, bool)>> {
+    let placeholders: Vec<_> = (0..runs.len()).map(|index| format!("?{}", index + 2)).collect();
     let params: Vec<_> = runs.iter().map(|run| Param::Uuid(run.uuid())).collect();
     let found = read.query::<(Id<kind::Run>, RunStatus)>(
         &format!(
             "select id, status from runs where tenant_id = ?1 and (status <> '{}' or cancel_wanted_at is not null) and id in ({})",
             RunStatus::Running,
-            places.join(", ")
+            placeholders.join(", ")
         ),
         &params,
     )?;
@@ -106,15 +107,15 @@ pub fn stopped(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<Vec<(Id<
 }
 
 row! {
-    /// Who can be served: an agent that a model or a client drives.
-    pub struct Servable {
+    /// An agent that the worker can run, because a model or an agent client drives it.
+    pub struct ServableAgent {
         handle: String,
         runner: Runner,
     }
 }
 
-/// The agents that a model or a client drives.
-pub fn servable(read: &mut Reader<'_>) -> Result<Vec<Servable>> {
+/// The agents that a model or an agent client drives.
+pub fn servable_agents(read: &mut Reader<'_>) -> Result<Vec<ServableAgent>> {
     read.query(
         "select handle, runner from agents where tenant_id = ?1 and runner not in ('shell', 'external') and deleted_at is null and not archived order by handle",
         &[],
@@ -122,10 +123,10 @@ pub fn servable(read: &mut Reader<'_>) -> Result<Vec<Servable>> {
 }
 
 row! {
-    /// Items that are ready, and not for the worker.
+    /// A group of ready items that the worker does not take by default.
     #[derive(serde::Deserialize)]
-    pub struct LeftAlone {
-        /// The agent that they name.
+    pub struct SkippedItems {
+        /// The agent that the items name.
         agent: Option<String>,
         runner: Option<Runner>,
         role: Option<String>,
@@ -133,42 +134,49 @@ row! {
     }
 }
 
-/// Items that are ready and that the worker leaves alone: they name an agent, or their task has no script.
-pub fn left_alone(read: &mut Reader<'_>) -> Result<Vec<LeftAlone>> {
+/// Groups of ready items that the worker skips by default, because they name an agent or their task has no script.
+pub fn skipped_items(read: &mut Reader<'_>) -> Result<Vec<SkippedItems>> {
     read.query(
         &format!(
             "select a.handle, a.runner, r.name, count(*) from queue_items q join tasks t on t.id = {}
              left join agents a on a.id = q.agent_id left join roles r on r.id = q.role_id
              where q.tenant_id = ?1 and q.status = 'ready' and (q.agent_id is not null or trim(coalesce(t.script, '')) = '')
              group by a.handle, a.runner, r.name order by case when a.handle is null then 1 else 0 end, a.handle, r.name limit 20",
-            version_of("q")
+            version_of_item("q")
         ),
         &[],
     )
 }
 
-impl LeftAlone {
-    /// What they are, and who can take them.
+impl SkippedItems {
+    /// Describes the items, and names the command that takes them.
     pub fn advice(&self) -> String {
-        let (items, are, have) = match self.items {
-            1 => ("1 ready item".to_owned(), "is", "has a task"),
-            many => (format!("{many} ready items"), "are", "have tasks"),
+        let (items, are, have, need) = match self.items {
+            1 => ("1 ready item".to_owned(), "is", "has a task", "needs"),
+            many => (format!("{many} ready items"), "are", "have tasks", "need"),
         };
         match (&self.agent, self.runner, &self.role) {
             (Some(agent), Some(Runner::External), _) => {
-                format!("{items} {are} for agent {agent}, which takes by itself: trackway queue take --agent {agent}")
+                format!(
+                    "{items} {are} for agent {agent}, which takes its own items: trackway queue take --agent {agent}"
+                )
             }
             (Some(agent), ..) => format!("{items} {are} for agent {agent}: trackway work --agent {agent}"),
             (None, _, Some(role)) => {
-                format!("{items} {have} without a script, for an agent of role {role}: trackway work --agent AGENT")
+                format!(
+                    "{items} {have} without a script and {need} an agent of role {role}: trackway work --agent AGENT"
+                )
             }
-            (None, _, None) => format!("{items} {have} without a script, for an agent: trackway work --agent AGENT"),
+            (None, _, None) => {
+                format!("{items} {have} without a script and {need} an agent: trackway work --agent AGENT")
+            }
         }
     }
 }
 
-/// Whether there may be something to take: ready, due, or to be returned. One cheap question before a transaction.
-pub fn is_there_anything(read: &mut Reader<'_>, now: Time) -> Result<bool> {
+/// Whether a take may find an item: one that is ready, due, or running with an expired lease. This query is cheaper
+/// than the transaction of a take. A heartbeat in the future, which follows a change of the clock, counts as expired.
+pub fn has_takeable_items(read: &mut Reader<'_>, now: Time) -> Result<bool> {
     let found = read.one::<(bool,)>(
         "select exists (select 1 from queue_items where tenant_id = ?1 and status = 'ready')
              or exists (select 1 from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2)
@@ -178,8 +186,8 @@ pub fn is_there_anything(read: &mut Reader<'_>, now: Time) -> Result<bool> {
     Ok(found.is_none_or(|(there,)| there))
 }
 
-/// When the queue changes by itself next: something that waits is due, or a lease is over.
-pub fn next_change(read: &mut Reader<'_>) -> Result<Option<Time>> {
+/// The next time at which a waiting item becomes due or a lease expires.
+pub fn next_due_time(read: &mut Reader<'_>) -> Result<Option<Time>> {
     let found = read.one::<(Option<Time>, Option<Time>)>(
         "select (select min(not_before) from queue_items where tenant_id = ?1 and status = 'waiting'),
                 (select min(lease_expires) from queue_items where tenant_id = ?1 and status = 'running')",

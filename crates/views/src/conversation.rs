@@ -1,11 +1,9 @@
-//! Conversations.
-
 use serde::Deserialize;
 use trackway_domain::{Ref, Time, kind};
-use trackway_store::{Reader, Result, display::ConversationShown, table::Shown};
+use trackway_store::{Reader, Result, display::ConversationRow, table::DisplayRow};
 
 use crate::{
-    page::{Filter, Listed, Order, Page, cut_texts},
+    page::{Filter, ListPage, Order, Page, shorten_columns},
     view::View,
 };
 
@@ -19,21 +17,21 @@ pub struct GetConversation {
 impl View for GetConversation {
     const COMMAND: (&'static str, &'static str) = ("conversation", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = ConversationShown;
+    type Output = ConversationRow;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ConversationShown> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ConversationRow> {
         let id = read.resolve(&self.conversation)?;
-        read.shown_by_id("c", id)
+        read.display_row_by_id("c", id)
     }
 }
 
 /// List conversations, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListConversations {
-    /// Only held in this role
+    /// Only conversations of this role
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// Only of this project
+    /// Only conversations of this project
     #[arg(long)]
     pub project: Option<String>,
     #[command(flatten)]
@@ -45,21 +43,21 @@ impl View for ListConversations {
     const COMMAND: (&'static str, &'static str) = ("conversation", "list");
     const COLUMNS: &'static [&'static str] =
         &["id", "title", "project", "role", "tags", "experiments", "messages", "created_at"];
-    type Output = Listed<ConversationShown>;
+    type Output = ListPage<ConversationRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let role = read.resolve_optional(self.role.as_ref())?;
         let filter = Filter::default()
-            .always("c.deleted_at is null")
-            .and("c.role_id = ?", role.as_ref())
-            .and("c.project = ?", self.project.as_ref());
-        let select = cut_texts(ConversationShown::select(), &["c.description", "c.notes"]);
-        self.page.read(read, &select, "c", filter, Order::NewestFirst, |shown: &ConversationShown| {
+            .require("c.deleted_at is null")
+            .require_if_some("c.role_id = ?", role.as_ref())
+            .require_if_some("c.project = ?", self.project.as_ref());
+        let select = shorten_columns(ConversationRow::select(), &["c.description", "c.notes"]);
+        self.page.read(read, &select, "c", filter, Order::NewestFirst, |shown: &ConversationRow| {
             shown.conversation.id.uuid()
         })
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }

@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Id, Ref, Time, kind, vote_results::OptionResult};
-use trackway_store::{Reader, Result, display::DecisionShown, params, row, table::Shown};
+use trackway_store::{Reader, Result, display::DecisionRow, params, row, table::DisplayRow};
 
 use crate::{
-    page::{Filter, Listed, Order, Page, cut_texts},
-    studio::in_studios,
+    page::{Filter, ListPage, Order, Page, shorten_columns},
+    studio_list::studio_list_view,
     view::View,
 };
 
-in_studios!(
+studio_list_view!(
     /// List decisions, newest first
-    ListDecisions, "decision", DecisionShown, decision, "d", &["d.description"], &["id", "studio", "question", "status", "author", "run_id", "deadline", "created_at"], |_, _| {}
+    ListDecisions, "decision", DecisionRow, decision, "d", &["d.description"], &["id", "studio", "question", "status", "author", "run_id", "deadline", "created_at"], |_, _| {}
 );
 
-/// Show a decision with its results
+/// Show a decision with its votes and results
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ShowDecision {
     /// The decision
@@ -23,8 +23,8 @@ pub struct ShowDecision {
 }
 
 row! {
-    /// A vote, with who cast it, and the run that cast it last.
-    pub struct VoteShown {
+    /// A vote with its author and the run that last changed it.
+    pub struct VoteRow {
         id: Id<kind::Vote>,
         option: String,
         author: Option<String>,
@@ -35,27 +35,27 @@ row! {
     }
 }
 
-/// Votes of a decision that are shown, the first ones cast; the results count all of them.
+/// The oldest votes of a decision are shown, at most this many. The results count all votes.
 const VOTES_MAX: i64 = 1_000;
 
-/// A decision in full.
+/// A decision with its results and votes.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct DecisionInFull {
+pub struct DecisionDetails {
     #[serde(flatten)]
-    pub decision: DecisionShown,
+    pub decision: DecisionRow,
     pub results: Vec<OptionResult>,
-    pub votes: Vec<VoteShown>,
+    pub votes: Vec<VoteRow>,
 }
 
 impl View for ShowDecision {
     const COMMAND: (&'static str, &'static str) = ("decision", "show");
     const ALIAS: Option<&'static str> = Some("get");
-    type Output = DecisionInFull;
+    type Output = DecisionDetails;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<DecisionInFull> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<DecisionDetails> {
         let id = read.resolve(&self.decision)?;
-        Ok(DecisionInFull {
-            decision: read.shown_by_id("d", id)?,
+        Ok(DecisionDetails {
+            decision: read.display_row_by_id("d", id)?,
             results: read.decision_results(id)?,
             votes: read.query(
                 "select v.id, o.title, g.display_path,
@@ -69,7 +69,7 @@ impl View for ShowDecision {
     }
 }
 
-/// Show the results of a decision, the leading option first
+/// Show the results of a decision, leading option first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct DecisionResults {
     /// The decision

@@ -1,28 +1,28 @@
-//! `get` and `list` of what has a name: roles, workflows, workspaces, labels, studios, people and agents.
+//! The `get` and `list` views of roles, workflows, workspaces, labels, studios, people and agents.
 
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Ref, Time, kind};
 use trackway_store::{
     Reader, Result, Table,
-    display::{AgentShown, WorkflowShown},
+    display::{AgentRow, WorkflowRow},
     params,
-    table::Shown,
+    table::DisplayRow,
     tables::{Label, Person, Role, Studio, Workspace},
 };
 
 use crate::{
-    page::{Filter, Listed, Order, Page},
+    page::{Filter, ListPage, Order, Page},
     view::View,
 };
 
-/// Declares `get` and `list` for something that has a name.
-macro_rules! named {
+/// Declares the `get` and `list` views of a kind of row that has a name.
+macro_rules! get_and_list_views {
     ($noun:literal, $kind:ty, $row:ty, $id:expr, $select:expr, $alias:literal, $columns:expr,
      $(#[$get_meta:meta])* $get:ident, $(#[$list_meta:meta])* $list:ident) => {
         $(#[$get_meta])*
         #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
         pub struct $get {
-            /// Which one, by name or id
+            /// Name or id
             pub name: Ref<$kind>,
         }
 
@@ -49,36 +49,36 @@ macro_rules! named {
         impl View for $list {
             const COMMAND: (&'static str, &'static str) = ($noun, "list");
             const COLUMNS: &'static [&'static str] = $columns;
-            type Output = Listed<$row>;
+            type Output = ListPage<$row>;
 
-            fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Listed<$row>> {
-                let live = Filter::default().always(concat!($alias, ".deleted_at is null"));
+            fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ListPage<$row>> {
+                let live = Filter::default().require(concat!($alias, ".deleted_at is null"));
                 self.page.read(read, $select, $alias, live, Order::OldestFirst, $id)
             }
 
-            fn more(output: &Self::Output) -> Option<String> {
-                output.more.clone()
+            fn next_page(output: &Self::Output) -> Option<String> {
+                output.next_page.clone()
             }
         }
     };
 }
 
-named!(
+get_and_list_views!(
     "role", kind::Role, Role, |role: &Role| role.id.uuid(), Role::select(), "roles", &["name", "title", "description", "tags", "origin"],
     /// Show a role
     GetRole,
     /// List roles
     ListRoles
 );
-named!(
-    "workflow", kind::Workflow, WorkflowShown, |shown: &WorkflowShown| shown.workflow.id.uuid(), WorkflowShown::select(), "w",
+get_and_list_views!(
+    "workflow", kind::Workflow, WorkflowRow, |shown: &WorkflowRow| shown.workflow.id.uuid(), WorkflowRow::select(), "w",
     &["name", "title", "role", "description"],
     /// Show a workflow
     GetWorkflow,
     /// List workflows
     ListWorkflows
 );
-named!(
+get_and_list_views!(
     "workspace", kind::Workspace, Workspace, |workspace: &Workspace| workspace.id.uuid(), Workspace::select(), "workspaces",
     &["name", "directory", "repository", "project", "tags"],
     /// Show a workspace
@@ -86,29 +86,29 @@ named!(
     /// List workspaces
     ListWorkspaces
 );
-named!(
+get_and_list_views!(
     "label", kind::Label, Label, |label: &Label| label.id.uuid(), Label::select(), "labels", &["key", "name"],
     /// Show a label
     GetLabel,
     /// List labels
     ListLabels
 );
-named!(
+get_and_list_views!(
     "studio", kind::Studio, Studio, |studio: &Studio| studio.id.uuid(), Studio::select(), "studios", &["name", "title", "description"],
     /// Show a studio
     GetStudio,
     /// List studios
     ListStudios
 );
-named!(
+get_and_list_views!(
     "person", kind::Person, Person, |person: &Person| person.id.uuid(), Person::select(), "people", &["handle", "name", "created_at"],
     /// Show a person
     GetPerson,
     /// List people
     ListPeople
 );
-named!(
-    "agent", kind::Agent, AgentShown, |shown: &AgentShown| shown.agent.id.uuid(), AgentShown::select(), "a",
+get_and_list_views!(
+    "agent", kind::Agent, AgentRow, |shown: &AgentRow| shown.agent.id.uuid(), AgentRow::select(), "a",
     &["handle", "role", "owner", "parent", "runner", "model", "archived"],
     /// Show an agent
     GetAgent,

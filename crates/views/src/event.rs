@@ -2,38 +2,39 @@
 
 use serde::Deserialize;
 use trackway_domain::{
-    Id, Ref, Time, field,
+    Id, Ref, Time,
+    enums::ActorKind,
+    field,
     kind::{self, Kind},
-    queue::within,
-    words::ActorKind,
+    queue::check_range,
 };
 use trackway_store::{Reader, Result, params, row};
 use uuid::Uuid;
 
 use crate::{page::LIMIT_MAX, view::View};
 
-/// List what happened, newest first
+/// List the events of the log, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListEvents {
-    /// Only in this run
+    /// Only events of this run
     #[arg(long)]
     pub run: Option<Ref<kind::Run>>,
-    /// How many to show
+    /// Maximum number of events
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]
-    #[serde(default = "fifty")]
+    #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: i64,
-    /// Only before this position
+    /// Only events before this position in the log
     #[arg(long, value_name = "POSITION")]
     pub before: Option<i64>,
 }
 
-fn fifty() -> i64 {
+fn default_limit() -> i64 {
     50
 }
 
 row! {
-    /// Something that happened.
+    /// An event of the log: one action on one subject.
     pub struct EventRow {
         position: i64,
         created_at: Time,
@@ -57,7 +58,7 @@ impl View for ListEvents {
     type Output = Vec<EventRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        within(field!(limit), self.limit, 1, LIMIT_MAX)?;
+        check_range(field!(limit), self.limit, 1, LIMIT_MAX)?;
         let before = self.before.unwrap_or(i64::MAX);
         let select = "select e.position, e.created_at, e.actor_kind, a.display_path, e.actor_id, e.run_id, e.request_id, e.action, e.subject_kind, e.subject_id, e.subject_path, e.detail
              from events e left join registry a on a.id = e.actor_id where e.tenant_id = ?1 and e.position < ?2";
@@ -72,8 +73,8 @@ impl View for ListEvents {
 }
 
 row! {
-    /// An event, with what its run belongs to.
-    pub struct EventOfRun {
+    /// An event with the task, agent, session and queue item of its run.
+    pub struct EventWithRun {
         position: i64,
         action: String,
         subject_kind: Kind,
@@ -88,8 +89,9 @@ row! {
     }
 }
 
-/// The highest position in the log and the sum of the newest positions: it differs if any of those events does.
-pub fn mark(read: &mut Reader<'_>, newest: i64) -> Result<Option<(Option<i64>, Option<i64>)>> {
+/// A cheap fingerprint of the newest events: the highest position and the sum of the newest positions. It changes when
+/// an event is added or removed among them.
+pub fn log_fingerprint(read: &mut Reader<'_>, newest: i64) -> Result<Option<(Option<i64>, Option<i64>)>> {
     read.one(
         "select max(position), cast(sum(position) as bigint) from (select position from events where tenant_id = ?1 order by position desc limit ?2) e",
         params![newest],
@@ -97,7 +99,7 @@ pub fn mark(read: &mut Reader<'_>, newest: i64) -> Result<Option<(Option<i64>, O
 }
 
 /// The newest events after a position, oldest first.
-pub fn newest(read: &mut Reader<'_>, limit: i64, after: i64) -> Result<Vec<EventOfRun>> {
+pub fn newest_events(read: &mut Reader<'_>, limit: i64, after: i64) -> Result<Vec<EventWithRun>> {
     read.query(
         "select e.position, e.action, e.subject_kind, e.subject_id, e.created_at, e.run_id, u.parent_run_id, u.task_id, u.agent_id, u.session_id, u.queue_item_id
          from (select * from events where tenant_id = ?1 and position > ?3 order by position desc limit ?2) e

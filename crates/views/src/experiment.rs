@@ -1,11 +1,9 @@
-//! Experiments.
-
 use serde::Deserialize;
-use trackway_domain::{Ref, Time, kind, words::ExperimentStatus};
-use trackway_store::{Reader, Result, display::ExperimentShown, table::Shown};
+use trackway_domain::{Ref, Time, enums::ExperimentStatus, kind};
+use trackway_store::{Reader, Result, display::ExperimentRow, table::DisplayRow};
 
 use crate::{
-    page::{Filter, Listed, Order, Page, cut_texts},
+    page::{Filter, ListPage, Order, Page, shorten_columns},
     view::View,
 };
 
@@ -19,21 +17,21 @@ pub struct GetExperiment {
 impl View for GetExperiment {
     const COMMAND: (&'static str, &'static str) = ("experiment", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = ExperimentShown;
+    type Output = ExperimentRow;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ExperimentShown> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ExperimentRow> {
         let id = read.resolve(&self.experiment)?;
-        read.shown_by_id("x", id)
+        read.display_row_by_id("x", id)
     }
 }
 
 /// List experiments, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListExperiments {
-    /// Only in this conversation
+    /// Only experiments of this conversation
     #[arg(long)]
     pub conversation: Option<Ref<kind::Conversation>>,
-    /// Only those that stand so
+    /// Only experiments with this status
     #[arg(long)]
     pub status: Option<ExperimentStatus>,
     #[command(flatten)]
@@ -45,20 +43,20 @@ impl View for ListExperiments {
     const COMMAND: (&'static str, &'static str) = ("experiment", "list");
     const COLUMNS: &'static [&'static str] =
         &["id", "title", "conversation", "status", "outcome", "messages", "testcases", "created_at", "ended_at"];
-    type Output = Listed<ExperimentShown>;
+    type Output = ListPage<ExperimentRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let conversation = read.resolve_optional(self.conversation.as_ref())?;
         let filter = Filter::default()
-            .always("x.deleted_at is null")
-            .and("x.conversation_id = ?", conversation.as_ref())
-            .and("x.status = ?", self.status.as_ref());
-        let select = cut_texts(ExperimentShown::select(), &["x.outcome"]);
+            .require("x.deleted_at is null")
+            .require_if_some("x.conversation_id = ?", conversation.as_ref())
+            .require_if_some("x.status = ?", self.status.as_ref());
+        let select = shorten_columns(ExperimentRow::select(), &["x.outcome"]);
         self.page
-            .read(read, &select, "x", filter, Order::NewestFirst, |shown: &ExperimentShown| shown.experiment.id.uuid())
+            .read(read, &select, "x", filter, Order::NewestFirst, |shown: &ExperimentRow| shown.experiment.id.uuid())
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }

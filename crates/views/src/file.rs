@@ -1,4 +1,4 @@
-//! Files as the record knows them: found by the path people type, compared with what is on disk now.
+//! Recorded files: looks them up by path, compares them with the file on disk, and traces lines to runs.
 
 use std::{
     env, fs,
@@ -7,92 +7,97 @@ use std::{
 
 use sha2::{Digest, Sha256};
 use trackway_domain::{
-    Error as Rule, Id, kind,
-    line_trace::{self, Fit, Written},
-    plain_path::plain,
+    Error as Rule, Id,
+    enums::ChangeEvidence,
+    kind,
+    lexical_path::normalize,
+    line_trace::{self, LineHashes, TraceMatch},
     spawn::hex,
-    text,
-    words::ChangeEvidence,
-    work_tree,
+    text, work_tree,
 };
 use trackway_store::{Reader, Result, params, registry::Entry};
 use uuid::Uuid;
 
-/// Changes of one file that are looked through for a line.
+/// At most this many changes of a file are searched for the origin of a line, newest first.
 const CHANGES_MAX: i64 = 1_000;
 
-/// A file that runs changed, and where it is on disk.
+/// A file in the database, and its path on disk.
 #[derive(Debug)]
-pub struct Found {
+pub struct RecordedFile {
     pub entry: Entry,
     pub path: PathBuf,
 }
 
-/// A line as it is now, and the run that wrote it.
+/// The current text of a line, and the run that wrote it.
 #[derive(Debug)]
-pub struct Traced {
+pub struct TracedLine {
     pub text: String,
-    pub writer: Option<(Id<kind::Run>, Fit)>,
+    pub writer: Option<(Id<kind::Run>, TraceMatch)>,
 }
 
-/// Whether a path, as typed, is there.
 pub fn is_on_disk(path: &str) -> bool {
     Path::new(path).exists()
 }
 
-/// The file at a path, absolute or from here: of the workspace that holds it, else the only one of that name.
-pub fn at(read: &mut Reader<'_>, typed: &str) -> Result<Option<Found>> {
+/// Finds the recorded file for a path, which may be relative to the current directory. Searches the workspace that
+/// contains the path, then files outside workspaces. If nothing exists at the path, searches for a recorded file of
+/// that name.
+pub fn find_by_path(read: &mut Reader<'_>, typed: &str) -> Result<Option<RecordedFile>> {
     let here = env::current_dir().unwrap_or_default();
-    let whole = plain(&here.join(typed));
-    let mut ways = vec![whole.clone()];
-    ways.extend(whole.canonicalize().ok().filter(|real| *real != whole));
-    for way in ways {
-        for top in way.ancestors().skip(1) {
-            let below = way.strip_prefix(top).unwrap_or(&way).to_string_lossy().into_owned();
-            // A work tree of its own is the workspace of its repository.
-            let main = main_work_tree(top).unwrap_or_else(|| top.to_path_buf());
+    let absolute = normalize(&here.join(typed));
+    let mut candidates = vec![absolute.clone()];
+    candidates.extend(absolute.canonicalize().ok().filter(|real| *real != absolute));
+    for candidate in candidates {
+        for root in candidate.ancestors().skip(1) {
+            let relative = candidate.strip_prefix(root).unwrap_or(&candidate).to_string_lossy().into_owned();
+            // A linked git work tree belongs to the workspace of the repository's main work tree.
+            let main = main_work_tree(root).unwrap_or_else(|| root.to_path_buf());
             let found = read.one::<(Uuid,)>(
                 "select f.id from files f where f.tenant_id = ?1 and f.path_key = ?4 and f.workspace_id in
                  (select id from workspaces where tenant_id = ?1 and directory in (?2, ?3) and deleted_at is null
                   union select workspace_id from sessions where tenant_id = ?1 and root = ?2) limit 1",
-                params![top.to_string_lossy().into_owned(), main.to_string_lossy().into_owned(), text::key(&below)],
+                params![
+                    root.to_string_lossy().into_owned(),
+                    main.to_string_lossy().into_owned(),
+                    text::lookup_key(&relative)
+                ],
             )?;
             if let Some((id,)) = found {
-                return Ok(read.entry(id)?.map(|entry| Found { entry, path: way.clone() }));
+                return Ok(read.entry_by_id(id)?.map(|entry| RecordedFile { entry, path: candidate.clone() }));
             }
         }
         let outside = read.one::<(Uuid,)>(
             "select id from files where tenant_id = ?1 and path_key = ?2 order by id desc limit 1",
-            params![text::key(&way.to_string_lossy())],
+            params![text::lookup_key(&candidate.to_string_lossy())],
         )?;
         if let Some((id,)) = outside {
-            return Ok(read.entry(id)?.map(|entry| Found { entry, path: way.clone() }));
+            return Ok(read.entry_by_id(id)?.map(|entry| RecordedFile { entry, path: candidate.clone() }));
         }
     }
-    if whole.symlink_metadata().is_ok() {
-        // What stands there is meant, and not what has the same name elsewhere.
+    if absolute.symlink_metadata().is_ok() {
+        // The path exists, so the caller does not mean a file of the same name elsewhere.
         return Ok(None);
     }
-    // From elsewhere: by the name the record has for it.
-    let named = read.entry_at(typed)?.filter(|entry| entry.kind == kind::Kind::File);
+    // The caller may be in another directory or on another machine and type the recorded path.
+    let named = read.entry_by_path(typed)?.filter(|entry| entry.kind == kind::Kind::File);
     Ok(match named {
         Some(entry) => {
-            let path = on_disk(read, entry.id)?.unwrap_or(whole);
-            Some(Found { entry, path })
+            let path = disk_path(read, entry.id)?.unwrap_or(absolute);
+            Some(RecordedFile { entry, path })
         }
         None => None,
     })
 }
 
-/// The main work tree of the repository that a work tree of its own belongs to.
-fn main_work_tree(top: &Path) -> Option<PathBuf> {
-    let git = top.join(".git");
+/// The main work tree of the repository, if `root` is a linked git work tree.
+fn main_work_tree(root: &Path) -> Option<PathBuf> {
+    let git = root.join(".git");
     git.metadata().ok().filter(|file| file.is_file() && file.len() <= work_tree::GIT_FILE_MAX)?;
-    work_tree::main(top, &fs::read_to_string(git).ok()?)
+    work_tree::main_work_tree(root, &fs::read_to_string(git).ok()?)
 }
 
-/// The run that made a file: the one that created it last, else the one that changed it last, since it was there before.
-pub fn maker(read: &mut Reader<'_>, file: Uuid) -> Result<Option<Id<kind::Run>>> {
+/// The run that last created the file. If the file existed before any run, the run that last changed it.
+pub fn creating_run(read: &mut Reader<'_>, file: Uuid) -> Result<Option<Id<kind::Run>>> {
     let mut newest = |which: &str| {
         read.one::<(Id<kind::Run>,)>(
             &format!(
@@ -108,8 +113,8 @@ pub fn maker(read: &mut Reader<'_>, file: Uuid) -> Result<Option<Id<kind::Run>>>
     Ok(made.map(|(run,)| run))
 }
 
-/// The newest commit with a file in it that a run made, and that run.
-pub fn committed_in(read: &mut Reader<'_>, file: Uuid) -> Result<Option<(Entry, Id<kind::Run>)>> {
+/// The newest commit by a run that contains the file, and that run.
+pub fn newest_commit(read: &mut Reader<'_>, file: Uuid) -> Result<Option<(Entry, Id<kind::Run>)>> {
     let found = read.one::<(Uuid, Id<kind::Run>)>(
         "select c.id, u.run_id from commit_files f join commits c on c.id = f.commit_id
          join run_resources u on u.tenant_id = ?1 and u.resource_id = c.id
@@ -117,11 +122,11 @@ pub fn committed_in(read: &mut Reader<'_>, file: Uuid) -> Result<Option<(Entry, 
         params![file],
     )?;
     let Some((commit, run)) = found else { return Ok(None) };
-    Ok(read.entry(commit)?.map(|entry| (entry, run)))
+    Ok(read.entry_by_id(commit)?.map(|entry| (entry, run)))
 }
 
-/// Where a file of the record should be.
-pub fn on_disk(read: &mut Reader<'_>, file: Uuid) -> Result<Option<PathBuf>> {
+/// The expected path of a recorded file on disk. `None` outside workspaces with a directory.
+pub fn disk_path(read: &mut Reader<'_>, file: Uuid) -> Result<Option<PathBuf>> {
     let found = read.one::<(Option<String>, String)>(
         "select w.directory, f.path from files f join workspaces w on w.id = f.workspace_id where f.tenant_id = ?1 and f.id = ?2",
         params![file],
@@ -129,8 +134,9 @@ pub fn on_disk(read: &mut Reader<'_>, file: Uuid) -> Result<Option<PathBuf>> {
     Ok(found.and_then(|(directory, path)| Some(Path::new(&directory?).join(path))))
 }
 
-/// Whether the file differs from what its last recorded change left.
-pub fn changed_since(read: &mut Reader<'_>, file: Uuid, path: &Path) -> Result<Option<bool>> {
+/// Whether the file on disk differs from its content after the last recorded change. `None` if that content was not
+/// recorded.
+pub fn has_unrecorded_change(read: &mut Reader<'_>, file: Uuid, path: &Path) -> Result<Option<bool>> {
     let last = read.one::<(Option<String>,)>(
         "select digest from file_changes where tenant_id = ?1 and file_id = ?2 order by created_at desc limit 1",
         params![file],
@@ -144,17 +150,17 @@ pub fn changed_since(read: &mut Reader<'_>, file: Uuid, path: &Path) -> Result<O
     })
 }
 
-/// Whether all that is known of a run's change is that the file differed afterwards.
-pub fn is_observed(read: &mut Reader<'_>, file: Uuid, run: Id<kind::Run>) -> Result<bool> {
-    let told = read.query::<(ChangeEvidence,)>(
+/// Whether the only evidence for a run's change is that the file differed afterwards.
+pub fn is_only_observed(read: &mut Reader<'_>, file: Uuid, run: Id<kind::Run>) -> Result<bool> {
+    let evidence = read.query::<(ChangeEvidence,)>(
         "select evidence from file_changes where tenant_id = ?1 and file_id = ?2 and run_id = ?3",
         params![file, run],
     )?;
-    Ok(!told.is_empty() && told.iter().all(|(evidence,)| *evidence == ChangeEvidence::Observed))
+    Ok(!evidence.is_empty() && evidence.iter().all(|(evidence,)| *evidence == ChangeEvidence::Observed))
 }
 
-/// The text of a line as it is now, and the run that wrote it.
-pub fn writer(read: &mut Reader<'_>, found: &Found, number: usize) -> Result<Traced> {
+/// Reads a line from disk and finds the run that wrote it.
+pub fn trace_line(read: &mut Reader<'_>, found: &RecordedFile, number: usize) -> Result<TracedLine> {
     let content = fs::read(&found.path)
         .map_err(|error| Rule::not_found(format!("{} cannot be read: {error}", found.path.display())))?;
     let content = String::from_utf8_lossy(&content);
@@ -162,19 +168,19 @@ pub fn writer(read: &mut Reader<'_>, found: &Found, number: usize) -> Result<Tra
     let Some(text) = number.checked_sub(1).and_then(|index| content.lines().nth(index)) else {
         return Err(Rule::usage(format!("{} has {count} lines, not {number}", found.path.display())).into());
     };
-    let changes: Vec<(Id<kind::Run>, Written)> = read
+    let changes: Vec<(Id<kind::Run>, LineHashes)> = read
         .query::<(Id<kind::Run>, Option<Vec<u8>>)>(
             "select run_id, lines from file_changes where tenant_id = ?1 and file_id = ?2 order by created_at desc, id desc limit ?3",
             params![found.entry.id, CHANGES_MAX],
         )?
         .into_iter()
-        .filter_map(|(run, lines)| Some((run, Written::from_bytes(&lines?)?)))
+        .filter_map(|(run, lines)| Some((run, LineHashes::from_bytes(&lines?)?)))
         .collect();
-    Ok(Traced { text: text.to_owned(), writer: line_trace::trace(&content, number, &changes) })
+    Ok(TracedLine { text: text.to_owned(), writer: line_trace::trace_line(&content, number, &changes) })
 }
 
-/// The commit whose hash begins as typed.
-pub fn commit(read: &mut Reader<'_>, typed: &str) -> Result<Option<Entry>> {
+/// The commit with this hash, or with a hash that begins so. The prefix has at least 7 digits.
+pub fn find_commit(read: &mut Reader<'_>, typed: &str) -> Result<Option<Entry>> {
     let hash = typed.to_ascii_lowercase();
     if !(7..=64).contains(&hash.len()) || !hash.chars().all(|digit| digit.is_ascii_hexdigit()) {
         return Ok(None);
@@ -183,5 +189,5 @@ pub fn commit(read: &mut Reader<'_>, typed: &str) -> Result<Option<Entry>> {
         "select id from commits where tenant_id = ?1 and ((hash >= ?2 and hash < ?3) or hash = ?4) order by created_at desc limit 1",
         params![hash, format!("{hash}g"), hash[..7]],
     )?;
-    found.map_or(Ok(None), |(id,)| read.entry(id))
+    found.map_or(Ok(None), |(id,)| read.entry_by_id(id))
 }

@@ -1,7 +1,8 @@
-//! Every question, one type each. Reads only.
+//! The read side of Trackway: one [`View`] type for each read-only command, and queries for other crates. Nothing here
+//! writes.
 //!
-//! The file of a command's view is `<noun>/<verb>.rs` or `<noun>.rs`; `definitions.rs` holds the `get` and `list` of what has
-//! a name.
+//! The view of a command is in `<noun>/<verb>.rs` or `<noun>.rs`. `definitions.rs` holds `get` and `list` for roles,
+//! workflows, workspaces, labels, studios, people and agents.
 
 pub mod assignment;
 pub mod board;
@@ -32,7 +33,7 @@ pub mod session;
 pub mod spawn;
 pub mod status;
 pub mod stickie;
-mod studio;
+mod studio_list;
 pub mod subagent;
 pub mod task;
 pub mod testcase;

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use trackway_domain::{
-    Id, Ref, Time, Variant, kind,
-    words::{LinkType, TaskStatus},
+    Id, Ref, Time, Variant,
+    enums::{LinkType, TaskStatus},
+    kind,
 };
-use trackway_store::{Reader, Result, display::LinkShown, params, row, table::Shown};
+use trackway_store::{Reader, Result, display::TaskLinkRow, params, row, table::DisplayRow};
 
 use crate::view::View;
 
-/// List the links of a task and of its other versions, both ways
+/// List the links from and to a task, including its other versions
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListLinks {
     /// The task
@@ -19,8 +20,7 @@ pub struct ListLinks {
 }
 
 row! {
-    /// A link between two tasks. `relation` reads it from the task that was asked about, `current` is the version that counts on
-    /// either side.
+    /// A link between two tasks. `relation` is the link as seen from the requested task, for example `is_blocked_by`.
     pub struct LinkRow {
         id: Id<kind::Link>,
         from: Variant,
@@ -29,20 +29,21 @@ row! {
         to_id: Id<kind::Task>,
         r#type: LinkType,
         relation: String,
-        /// The current version of the task that the link starts from. None where no version is live.
+        /// The current version of the source task. `None` if no version is live.
         from_current: Option<Variant>,
         from_status: Option<TaskStatus>,
-        /// The current version of the task that it leads to.
+        /// The current version of the target task. `None` if no version is live.
         to_current: Option<Variant>,
-        /// Whether it keeps the task that it leads to from being ready now.
+        /// Whether the link currently keeps the target task from being ready.
         blocks_now: bool,
         created_at: Time,
     }
 }
 
 row! {
-    /// What a link says of the current versions at both ends.
-    pub struct CurrentEnds {
+    /// The current versions at both ends of a link. `is_inside`: both ends are versions of one task, so the link never
+    /// blocks. `starts_here`: the source is a version of the requested task.
+    pub struct LinkEndVersions {
         link_id: Id<kind::Link>,
         from_current: Option<Variant>,
         from_status: Option<TaskStatus>,
@@ -60,15 +61,15 @@ impl View for ListLinks {
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let task = read.resolve(&self.task)?;
-        // Two selections, an index each.
+        // A union of two selects, because each column has its own index.
         let of_lineage = "in (select v.id from tasks v where v.tenant_id = ?1 and v.lineage_id = (select lineage_id from tasks where tenant_id = ?1 and id = ?2))";
-        // A link whose named version is deleted counts as long as another version of that lineage is live.
+        // A link to or from a deleted version counts as long as another version of that lineage is live.
         let live = "l.deleted_at is null and (f.deleted_at is null or f.current_id is not null) and (t.deleted_at is null or
             exists (select 1 from tasks x where x.tenant_id = ?1 and x.lineage_id = t.lineage_id and x.current_id is not null))";
         let ends =
             ["from_task_id", "to_task_id"].map(|end| format!("l.tenant_id = ?1 and l.{end} {of_lineage} and {live}"));
-        let selected = ends.each_ref().map(|condition| format!("{} where {condition}", LinkShown::select()));
-        let mut links = read.query::<LinkShown>(&selected.join(" union "), params![task])?;
+        let selected = ends.each_ref().map(|condition| format!("{} where {condition}", TaskLinkRow::select()));
+        let mut links = read.query::<TaskLinkRow>(&selected.join(" union "), params![task])?;
         links.sort_by_key(|shown| shown.link.id);
         let currents = ends.each_ref().map(|condition| {
             format!(
@@ -78,18 +79,18 @@ impl View for ListLinks {
                  left join tasks fc on fc.id = f.current_id left join tasks tc on tc.id = t.current_id where {condition}"
             )
         });
-        let currents = read.query::<CurrentEnds>(&currents.join(" union "), params![task])?;
+        let currents = read.query::<LinkEndVersions>(&currents.join(" union "), params![task])?;
         let mut currents: HashMap<_, _> = currents.into_iter().map(|ends| (ends.link_id, ends)).collect();
-        let row = |shown: LinkShown| {
+        let row = |shown: TaskLinkRow| {
             let ends = currents.remove(&shown.link.id);
             let is_outgoing = match &ends {
                 Some(ends) if !ends.is_inside => ends.starts_here,
                 _ => shown.link.from_task_id == task,
             };
             let link_type = shown.link.link_type;
-            let is_open = |ends: &CurrentEnds| ends.from_status.is_some_and(|status| !status.releases_blocked());
+            let is_open = |ends: &LinkEndVersions| ends.from_status.is_some_and(|status| !status.releases_blocked());
             LinkRow {
-                relation: if is_outgoing { link_type.word() } else { link_type.inverse() }.to_owned(),
+                relation: if is_outgoing { link_type.as_str() } else { link_type.inverse() }.to_owned(),
                 id: shown.link.id,
                 from: shown.from,
                 to: shown.to,

@@ -1,4 +1,4 @@
-//! What a run made: every resource it touched.
+//! The resources that a run created or changed, from its touches.
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
@@ -13,22 +13,22 @@ use crate::{
     view::View,
 };
 
-/// Show everything a run made or changed
+/// List the resources that a run created or changed
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct Made {
-    /// The run; `last` is the newest
+pub struct ListMade {
+    /// The run, by id; `last` is the newest run
     pub run: Ref<kind::Run>,
-    /// Only this kind of resource
+    /// Only resources of this kind
     #[arg(long)]
     pub kind: Option<ResourceType>,
-    /// Only this kind of action
+    /// Only touches by this kind of action
     #[arg(long)]
     pub action: Option<ActionType>,
-    /// What its child runs made, too
+    /// Include the touches of all its descendant runs
     #[arg(long)]
     #[serde(default)]
     pub tree: bool,
-    /// How many to show (all)
+    /// Maximum number of touches [default: all]
     #[arg(long, value_name = "NUMBER")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: Option<i64>,
@@ -38,8 +38,8 @@ pub struct Made {
 }
 
 row! {
-    /// A touch, with what the resource is called now.
-    pub struct TouchShown {
+    /// A touch with the current name of its resource.
+    pub struct TouchRow {
         resource_type: ResourceType,
         resource_id: Uuid,
         action_type: ActionType,
@@ -53,16 +53,15 @@ row! {
     }
 }
 
-/// What a run made.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct MadeByRun {
+pub struct RunTouches {
     pub run_id: Id<kind::Run>,
-    pub touches: Vec<TouchShown>,
-    /// How many there are, of which these are a part.
+    pub touches: Vec<TouchRow>,
+    /// The number of matching touches on all pages.
     pub total: usize,
-    /// The flag that shows the next part.
+    /// The flag that requests the next page.
     #[serde(skip)]
-    pub more: Option<String>,
+    pub next_page: Option<String>,
 }
 
 const COLUMNS: &str =
@@ -70,8 +69,8 @@ const COLUMNS: &str =
     g.deleted_at is not null, t.first_at, t.last_at, t.run_id";
 const JOINS: &str = "left join studios s on s.id = t.resource_studio_id left join registry g on g.id = t.resource_id";
 
-/// Every touch of one run, in order: one indexed query.
-pub fn touches(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Vec<TouchShown>> {
+/// All touches of one run, oldest first.
+pub fn touches(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Vec<TouchRow>> {
     read.query(
         &format!(
             "{COLUMNS} from run_resources t {JOINS} where t.tenant_id = ?1 and t.run_id = ?2 order by t.first_at, t.id"
@@ -80,8 +79,8 @@ pub fn touches(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Vec<TouchSho
     )
 }
 
-/// Every touch of a run and its descendants.
-fn touches_of_tree(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Vec<TouchShown>> {
+/// All touches of a run and its descendants, oldest first.
+fn touches_of_tree(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Vec<TouchRow>> {
     read.query(
         &format!(
             "with recursive tree (id) as (
@@ -93,11 +92,11 @@ fn touches_of_tree(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Vec<Touc
     )
 }
 
-impl View for Made {
+impl View for ListMade {
     const COMMAND: (&'static str, &'static str) = ("", "made");
-    type Output = MadeByRun;
+    type Output = RunTouches;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<MadeByRun> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<RunTouches> {
         let run_id = read.resolve(&self.run)?;
         let mut touches = if self.tree { touches_of_tree(read, run_id)? } else { touches(read, run_id)? };
         touches.retain(|touch| {
@@ -112,10 +111,10 @@ impl View for Made {
             touches.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         }
         let next = after + touches.len();
-        Ok(MadeByRun { run_id, touches, total, more: (next < total).then(|| format!("--after {next}")) })
+        Ok(RunTouches { run_id, touches, total, next_page: (next < total).then(|| format!("--after {next}")) })
     }
 
-    fn more(output: &MadeByRun) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &RunTouches) -> Option<String> {
+        output.next_page.clone()
     }
 }

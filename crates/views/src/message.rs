@@ -1,69 +1,69 @@
-//! Messages: what people and agents said.
+//! Messages of people and agents, and the work that they caused.
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Id, Ref, Time, Variant,
+    enums::{MessageStatus, RunStatus},
     kind::{self, Kind},
     text,
-    words::{MessageStatus, RunStatus},
 };
-use trackway_store::{Reader, Result, display::MessageShown, params, row, table::Shown};
+use trackway_store::{Reader, Result, display::MessageRow, params, row, table::DisplayRow};
 use uuid::Uuid;
 
 use crate::{
-    page::{Filter, Listed, Order, Page, cut_texts},
+    page::{Filter, ListPage, Order, Page, shorten_columns},
     view::View,
 };
 
-/// Which messages are wanted
+/// Filters for messages
 #[derive(Debug, Clone, Default, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct Which {
-    /// Only in this session
+pub struct MessageFilter {
+    /// Only messages of this session
     #[arg(long)]
     pub session: Option<Ref<kind::Session>>,
-    /// Only from this run; `last` is the newest
+    /// Only messages from this run; `last` is the newest run
     #[arg(long)]
     pub run: Option<Ref<kind::Run>>,
-    /// Only from this agent
+    /// Only messages from this agent
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// Only in this role: their own, else their run's
+    /// Only messages in this role; messages without a role have the role of their run
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// Only from this task: their own, else their run's
+    /// Only messages from this task; messages without a task have the task of their run
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
-    /// Only in this conversation
+    /// Only messages of this conversation
     #[arg(long)]
     pub conversation: Option<Ref<kind::Conversation>>,
-    /// Only in this experiment
+    /// Only messages of this experiment
     #[arg(long)]
     pub experiment: Option<Ref<kind::Experiment>>,
-    /// Only answers to this message
+    /// Only replies to this message
     #[arg(long, value_name = "MESSAGE")]
     pub reply_to: Option<Ref<kind::Message>>,
-    /// Only for this agent, person, role or task; agent:NAME and so on where a name is not enough
+    /// Only messages to this agent, person, role or task; as KIND:NAME if several kinds have the name
     #[arg(long, value_name = "NAME")]
     pub to: Option<String>,
-    /// Only with this tag
+    /// Only messages with this tag
     #[arg(long)]
     pub tag: Option<String>,
-    /// Only from this day or time on, as 2026-02-27
+    /// Only messages at or after this day or time, such as 2026-02-27
     #[arg(long, value_name = "TIME")]
     pub since: Option<Time>,
-    /// Only before this day or time
+    /// Only messages before this day or time
     #[arg(long, value_name = "TIME")]
     pub until: Option<Time>,
 }
 
-/// The same, with what the references name.
+/// A [`MessageFilter`] with its references resolved to ids.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct ResolvedMessageFilter {
     session: Option<Id<kind::Session>>,
     run: Option<Id<kind::Run>>,
     agent: Option<Id<kind::Agent>>,
-    role: Option<Belonging<kind::Role>>,
-    task: Option<Belonging<kind::Task>>,
+    role: Option<IndexedCondition<kind::Role>>,
+    task: Option<IndexedCondition<kind::Task>>,
     conversation: Option<Id<kind::Conversation>>,
     experiment: Option<Id<kind::Experiment>>,
     reply_to: Option<Id<kind::Message>>,
@@ -71,25 +71,30 @@ pub struct Wanted {
     tag: Option<String>,
     since: Option<Time>,
     until: Option<Time>,
-    tagged: String,
+    /// The SQL condition for `tag`, which depends on the engine.
+    tag_condition: String,
 }
 
-/// Whom a message can be for.
+/// The kinds that a message can be addressed to.
 const ADDRESSEES: &[Kind] = &[Kind::Agent, Kind::Person, Kind::Role, Kind::Task];
 
-impl Which {
-    pub fn resolve(&self, read: &mut Reader<'_>) -> Result<Wanted> {
+impl MessageFilter {
+    pub fn resolve(&self, read: &mut Reader<'_>) -> Result<ResolvedMessageFilter> {
         let role = read.resolve_optional(self.role.as_ref())?;
         let task = read.resolve_optional(self.task.as_ref())?;
-        Ok(Wanted {
+        Ok(ResolvedMessageFilter {
             session: read.resolve_optional(self.session.as_ref())?,
             run: read.resolve_optional(self.run.as_ref())?,
             agent: read.resolve_optional(self.agent.as_ref())?,
             role: role
-                .map(|role| Belonging::find(read, role, OF_ROLE, "coalesce(m.role_id, u.role_id) = ?"))
+                .map(|role| {
+                    IndexedCondition::choose(read, role, MESSAGES_OF_ROLE, "coalesce(m.role_id, u.role_id) = ?")
+                })
                 .transpose()?,
             task: task
-                .map(|task| Belonging::find(read, task, OF_TASK, "coalesce(m.from_task_id, u.task_id) = ?"))
+                .map(|task| {
+                    IndexedCondition::choose(read, task, MESSAGES_OF_TASK, "coalesce(m.from_task_id, u.task_id) = ?")
+                })
                 .transpose()?,
             conversation: read.resolve_optional(self.conversation.as_ref())?,
             experiment: read.resolve_optional(self.experiment.as_ref())?,
@@ -103,62 +108,64 @@ impl Which {
             tag: self.tag.as_deref().map(text::clean_line),
             since: self.since,
             until: self.until,
-            tagged: read.engine().list_contains("m.tags", "?"),
+            tag_condition: read.engine().list_contains("m.tags", "?"),
         })
     }
 }
 
-/// A message is of the role and the task that it says, else of its run's. These look them up both ways, by an index each.
-const OF_ROLE: &str = "select i.id from messages i where i.tenant_id = ?1 and i.role_id = {id} union all
+// A message without a role or task of its own has those of its run. A union of two selects can use an index for each
+// case.
+const MESSAGES_OF_ROLE: &str = "select i.id from messages i where i.tenant_id = ?1 and i.role_id = {id} union all
     select i.id from runs r cross join messages i where i.tenant_id = ?1 and i.from_run_id = r.id
     and r.tenant_id = ?1 and r.role_id = {id} and i.role_id is null";
-const OF_TASK: &str = "select i.id from messages i where i.tenant_id = ?1 and i.from_task_id = {id} union all
+const MESSAGES_OF_TASK: &str = "select i.id from messages i where i.tenant_id = ?1 and i.from_task_id = {id} union all
     select i.id from runs r cross join messages i where i.tenant_id = ?1 and i.from_run_id = r.id
     and r.tenant_id = ?1 and r.task_id = {id} and i.from_task_id is null";
-/// Messages up to which they are looked up. Of more, the newest are found sooner by going through all of them backwards.
-const FEW: i64 = 1_000;
+/// Up to this many matches, the union finds the messages fastest. With more matches, a backward scan over all messages
+/// finds the newest ones sooner.
+const FEW_MAX: i64 = 1_000;
 
-/// A filter on messages that can be found in two ways.
+/// A filter by role or task, with the SQL condition that is faster for the number of its matches.
 #[derive(Debug, Clone)]
-struct Belonging<K> {
-    to: Id<K>,
+struct IndexedCondition<K> {
+    id: Id<K>,
     condition: String,
 }
 
-impl<K> Belonging<K> {
-    fn find(read: &mut Reader<'_>, to: Id<K>, lookup: &str, otherwise: &str) -> Result<Self> {
+impl<K> IndexedCondition<K> {
+    fn choose(read: &mut Reader<'_>, id: Id<K>, union: &str, scan_condition: &str) -> Result<Self> {
         let counted = read.one::<(i64,)>(
-            &format!("select count(*) from (select id from ({}) found limit ?3) few", lookup.replace("{id}", "?2")),
-            params![to.uuid(), FEW + 1],
+            &format!("select count(*) from (select id from ({}) found limit ?3) few", union.replace("{id}", "?2")),
+            params![id.uuid(), FEW_MAX + 1],
         )?;
-        let is_few = counted.is_some_and(|(count,)| count <= FEW);
+        let is_few = counted.is_some_and(|(count,)| count <= FEW_MAX);
         let condition =
-            if is_few { format!("m.id in ({})", lookup.replace("{id}", "?")) } else { otherwise.to_owned() };
-        Ok(Self { to, condition })
+            if is_few { format!("m.id in ({})", union.replace("{id}", "?")) } else { scan_condition.to_owned() };
+        Ok(Self { id, condition })
     }
 }
 
-impl Wanted {
-    /// Conditions on a message `m` and its run `u`.
-    pub fn filter(&self) -> Filter<'_> {
+impl ResolvedMessageFilter {
+    /// The conditions, for a query in which `m` is the message and `u` its run.
+    pub fn conditions(&self) -> Filter<'_> {
         let mut filter = Filter::default();
         if let Some(role) = &self.role {
-            filter = filter.and(&role.condition, Some(&role.to));
+            filter = filter.require_if_some(&role.condition, Some(&role.id));
         }
         if let Some(task) = &self.task {
-            filter = filter.and(&task.condition, Some(&task.to));
+            filter = filter.require_if_some(&task.condition, Some(&task.id));
         }
         filter
-            .and("m.session_id = ?", self.session.as_ref())
-            .and("m.from_run_id = ?", self.run.as_ref())
-            .and("m.from_actor_id = ?", self.agent.as_ref())
-            .and("m.conversation_id = ?", self.conversation.as_ref())
-            .and("m.experiment_id = ?", self.experiment.as_ref())
-            .and("m.in_reply_to = ?", self.reply_to.as_ref())
-            .and("m.to_id = ?", self.to.as_ref())
-            .and(&self.tagged, self.tag.as_ref())
-            .and("m.created_at >= ?", self.since.as_ref())
-            .and("m.created_at < ?", self.until.as_ref())
+            .require_if_some("m.session_id = ?", self.session.as_ref())
+            .require_if_some("m.from_run_id = ?", self.run.as_ref())
+            .require_if_some("m.from_actor_id = ?", self.agent.as_ref())
+            .require_if_some("m.conversation_id = ?", self.conversation.as_ref())
+            .require_if_some("m.experiment_id = ?", self.experiment.as_ref())
+            .require_if_some("m.in_reply_to = ?", self.reply_to.as_ref())
+            .require_if_some("m.to_id = ?", self.to.as_ref())
+            .require_if_some(&self.tag_condition, self.tag.as_ref())
+            .require_if_some("m.created_at >= ?", self.since.as_ref())
+            .require_if_some("m.created_at < ?", self.until.as_ref())
     }
 }
 
@@ -172,48 +179,47 @@ pub struct GetMessage {
 impl View for GetMessage {
     const COMMAND: (&'static str, &'static str) = ("message", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = Handled;
+    type Output = MessageDetails;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Handled> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<MessageDetails> {
         let id = read.resolve(&self.message)?;
-        let message = read.shown_by_id::<MessageShown>("m", id)?;
-        let handled = handling(read, &message)?;
-        Ok(Handled { message, handled })
+        let message = read.display_row_by_id::<MessageRow>("m", id)?;
+        let handled = find_handling(read, &message)?;
+        Ok(MessageDetails { message, handled })
     }
 }
 
-/// A message, and how it was handled.
+/// A message and the work that it caused.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Handled {
+pub struct MessageDetails {
     #[serde(flatten)]
-    pub message: MessageShown,
-    pub handled: Vec<Handling>,
+    pub message: MessageRow,
+    pub handled: Vec<HandlingRow>,
 }
 
 row! {
-    /// Work that came of a message: an item of the queue, a run, or both.
-    pub struct Handling {
+    /// Work that a message caused: a queue item, a run, or both.
+    pub struct HandlingRow {
         queue_item: Option<Id<kind::QueueItem>>,
         task: Option<Variant>,
-        /// Of the item, else of the run.
+        /// The status of the queue item, or of the run if there is no item.
         status: String,
         run: Option<Id<kind::Run>>,
         run_status: Option<RunStatus>,
     }
 }
 
-/// How a message was handled, read from what came of it: a run for each time its items were taken, or the run that a
-/// prompt began.
-fn handling(read: &mut Reader<'_>, message: &MessageShown) -> Result<Vec<Handling>> {
+/// The queue items of a message with their runs, and the run that started with the message as its prompt.
+fn find_handling(read: &mut Reader<'_>, message: &MessageRow) -> Result<Vec<HandlingRow>> {
     let id = message.message.id;
-    let mut handled = read.query::<Handling>(
+    let mut handled = read.query::<HandlingRow>(
         "select q.id, t.variant, q.status, r.id, r.status from queue_items q
          left join runs r on r.tenant_id = ?1 and r.queue_item_id = q.id join tasks t on t.id = coalesce(r.task_id, q.run_task_id, q.task_id)
          where q.tenant_id = ?1 and q.message_id = ?2 order by q.id, r.id",
         params![id],
     )?;
     if let Some(session) = message.message.session_id {
-        handled.extend(read.query::<Handling>(
+        handled.extend(read.query::<HandlingRow>(
             "select null, t.variant, r.status, r.id, r.status from runs r left join tasks t on t.id = r.task_id
              where r.tenant_id = ?1 and r.session_id = ?3 and r.cause_id = ?2 order by r.id",
             params![id, session],
@@ -222,7 +228,8 @@ fn handling(read: &mut Reader<'_>, message: &MessageShown) -> Result<Vec<Handlin
     Ok(handled)
 }
 
-/// The condition on a status, as a literal: the index of the other statuses leaves out `ingested`, which nearly all have.
+/// The condition on a status, as a literal. Nearly all messages have the status `ingested`, so a partial index covers
+/// the other statuses, and the planner uses it only for literals.
 fn status_condition(status: MessageStatus) -> &'static str {
     match status {
         MessageStatus::Ingested => "m.status = 'ingested'",
@@ -235,12 +242,12 @@ fn status_condition(status: MessageStatus) -> &'static str {
 /// List messages, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListMessages {
-    /// Only with this status
+    /// Only messages with this status
     #[arg(long)]
     pub status: Option<MessageStatus>,
     #[command(flatten)]
     #[serde(flatten)]
-    pub which: Which,
+    pub which: MessageFilter,
     #[command(flatten)]
     #[serde(flatten)]
     pub page: Page,
@@ -262,19 +269,19 @@ impl View for ListMessages {
         "conversation",
         "session_id",
     ];
-    type Output = Listed<MessageShown>;
+    type Output = ListPage<MessageRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let wanted = self.which.resolve(read)?;
-        let select = cut_texts(MessageShown::select(), &["c.body"]);
+        let filter = self.which.resolve(read)?;
+        let select = shorten_columns(MessageRow::select(), &["c.body"]);
         let filter = match self.status {
-            None => wanted.filter(),
-            Some(status) => wanted.filter().always(status_condition(status)),
+            None => filter.conditions(),
+            Some(status) => filter.conditions().require(status_condition(status)),
         };
-        self.page.read(read, &select, "m", filter, Order::NewestFirst, |shown: &MessageShown| shown.message.id.uuid())
+        self.page.read(read, &select, "m", filter, Order::NewestFirst, |shown: &MessageRow| shown.message.id.uuid())
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }

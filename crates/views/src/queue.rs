@@ -1,17 +1,17 @@
-//! What waits, what runs, who holds it, and what failed for good.
+//! Queue items: lists, counts, and the items that workers hold.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Duration, Id, Ref, Time, kind, words::ItemStatus};
-use trackway_store::{Reader, Result, display::QueueItemShown, params, row, sql::ToParam, table::Shown};
+use trackway_domain::{Duration, Id, Ref, Time, enums::ItemStatus, kind};
+use trackway_store::{Reader, Result, display::QueueItemRow, params, row, sql::ToParam, table::DisplayRow};
 
 use crate::{
-    page::{Filter, LIMIT_MAX, Listed, Order, Page, cut_texts},
+    page::{Filter, LIMIT_MAX, ListPage, Order, Page, shorten_columns},
     view::View,
 };
 
-/// What a list of items shows only the beginning of.
+/// Columns that a list shortens.
 pub(crate) const LONG_TEXTS: &[&str] = &["q.description", "q.error"];
 const COLUMNS: &[&str] = &[
     "id",
@@ -28,42 +28,42 @@ const COLUMNS: &[&str] = &[
     "error",
 ];
 
-/// Which items are wanted
+/// Filters for queue items
 #[derive(Debug, Clone, Default, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct WhichItems {
-    /// Only in this status
+pub struct QueueItemFilter {
+    /// Only items with this status
     #[arg(long)]
     pub status: Option<ItemStatus>,
-    /// Only for this task
+    /// Only items of any version of this task
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
-    /// Only for this role
+    /// Only items for this role
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// Only for this agent, or held by it
+    /// Only items that name this agent or that this agent holds
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// Only for this workspace
+    /// Only items for this workspace
     #[arg(long)]
     pub workspace: Option<Ref<kind::Workspace>>,
 }
 
-/// The same, with what the references name.
+/// A [`QueueItemFilter`] with its references resolved to ids.
 #[derive(Debug)]
-struct WantedItems {
+struct ResolvedQueueItemFilter {
     status: Option<ItemStatus>,
     task: Option<Id<kind::Task>>,
     role: Option<Id<kind::Role>>,
     agent: Option<Id<kind::Agent>>,
     workspace: Option<Id<kind::Workspace>>,
-    /// Whether something waits whose time has come, and nobody took since.
-    is_any_due: bool,
+    /// Whether items exist that are stored as waiting but have become due.
+    has_due_items: bool,
 }
 
-impl WhichItems {
-    fn resolve(&self, read: &mut Reader<'_>, now: Time) -> Result<WantedItems> {
-        Ok(WantedItems {
-            is_any_due: due(read, now)? > 0,
+impl QueueItemFilter {
+    fn resolve(&self, read: &mut Reader<'_>, now: Time) -> Result<ResolvedQueueItemFilter> {
+        Ok(ResolvedQueueItemFilter {
+            has_due_items: count_due(read, now)? > 0,
             status: self.status,
             task: read.resolve_optional(self.task.as_ref())?,
             role: read.resolve_optional(self.role.as_ref())?,
@@ -73,32 +73,32 @@ impl WhichItems {
     }
 }
 
-impl WantedItems {
-    /// Conditions on an item `q`, as it stands at a time.
-    fn filter<'a>(&'a self, now: &'a Time) -> Filter<'a> {
+impl ResolvedQueueItemFilter {
+    /// The conditions, for a query in which `q` is the item. A waiting item counts as ready when it is due.
+    fn conditions<'a>(&'a self, now: &'a Time) -> Filter<'a> {
         let filter = Filter::default();
-        let standing = match self.status {
-            // Two ways in, each along an index of its own.
-            Some(ItemStatus::Ready) if self.is_any_due => filter.and(
+        let filter = match self.status {
+            // A union of two selects, because each has its own index.
+            Some(ItemStatus::Ready) if self.has_due_items => filter.require_if_some(
                 "q.id in (select r.id from queue_items r where r.tenant_id = ?1 and r.status = 'ready'
                  union all select w.id from queue_items w where w.tenant_id = ?1 and w.status = 'waiting' and w.not_before <= ?)",
                 Some(now),
             ),
-            Some(ItemStatus::Waiting) => filter.always("q.status = 'waiting'").and("q.not_before > ?", Some(now)),
-            _ => filter.and("q.status = ?", self.status.as_ref()),
+            Some(ItemStatus::Waiting) => filter.require("q.status = 'waiting'").require_if_some("q.not_before > ?", Some(now)),
+            _ => filter.require_if_some("q.status = ?", self.status.as_ref()),
         };
-        standing
-            .and(
+        filter
+            .require_if_some(
                 "q.task_id in (select v.id from tasks v where v.tenant_id = ?1 and v.lineage_id = (select n.lineage_id from tasks n where n.id = ?))",
                 self.task.as_ref(),
             )
-            .and("q.role_id = ?", self.role.as_ref())
-            .and("? in (q.agent_id, q.taken_by)", self.agent.as_ref())
-            .and("q.workspace_id = ?", self.workspace.as_ref())
+            .require_if_some("q.role_id = ?", self.role.as_ref())
+            .require_if_some("? in (q.agent_id, q.taken_by)", self.agent.as_ref())
+            .require_if_some("q.workspace_id = ?", self.workspace.as_ref())
     }
 }
 
-/// Show a queue item
+/// Show a queue item and its runs
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct GetItem {
     /// The queue item
@@ -106,7 +106,7 @@ pub struct GetItem {
 }
 
 row! {
-    /// A run that was made for an item.
+    /// A run of a queue item.
     pub struct ItemRun {
         run_id: Id<kind::Run>,
         fence: Option<i64>,
@@ -117,15 +117,15 @@ row! {
     }
 }
 
-/// An item and the runs that were made for it.
+/// A queue item and its newest runs.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct ItemWithRuns {
     #[serde(flatten)]
-    pub item: QueueItemShown,
+    pub item: QueueItemRow,
     pub runs: Vec<ItemRun>,
 }
 
-/// Runs of an item that are shown.
+/// The newest runs of an item are shown, at most this many.
 const RUNS_MAX: i64 = 20;
 
 impl View for GetItem {
@@ -139,8 +139,8 @@ impl View for GetItem {
             "select id, fence, status, outcome, started_at, ended_at from runs where tenant_id = ?1 and queue_item_id = ?2 order by id desc limit ?3",
             params![id, RUNS_MAX],
         )?;
-        let mut item = read.shown_by_id("q", id)?;
-        stand(&mut item, now);
+        let mut item = read.display_row_by_id("q", id)?;
+        mark_due_as_ready(&mut item, now);
         Ok(ItemWithRuns { item, runs })
     }
 }
@@ -150,7 +150,7 @@ impl View for GetItem {
 pub struct ListItems {
     #[command(flatten)]
     #[serde(flatten)]
-    pub which: WhichItems,
+    pub which: QueueItemFilter,
     #[command(flatten)]
     #[serde(flatten)]
     pub page: Page,
@@ -159,119 +159,119 @@ pub struct ListItems {
 impl View for ListItems {
     const COMMAND: (&'static str, &'static str) = ("queue", "list");
     const COLUMNS: &'static [&'static str] = COLUMNS;
-    type Output = Listed<QueueItemShown>;
+    type Output = ListPage<QueueItemRow>;
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Self::Output> {
-        let wanted = self.which.resolve(read, now)?;
-        let select = cut_texts(QueueItemShown::select(), LONG_TEXTS);
-        let id = |shown: &QueueItemShown| shown.item.id.uuid();
-        let mut listed = self.page.read(read, &select, "q", wanted.filter(&now), Order::NewestFirst, id)?;
+        let filter = self.which.resolve(read, now)?;
+        let select = shorten_columns(QueueItemRow::select(), LONG_TEXTS);
+        let id = |shown: &QueueItemRow| shown.item.id.uuid();
+        let mut listed = self.page.read(read, &select, "q", filter.conditions(&now), Order::NewestFirst, id)?;
         for shown in &mut listed.rows {
-            stand(shown, now);
+            mark_due_as_ready(shown, now);
         }
         Ok(listed)
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }
 
-/// Nobody holds the key of `q`.
-const KEY_IS_FREE: &str = "(q.concurrency_key is null or q.held_key is not null
+/// SQL: no other item holds the concurrency key of `q`.
+const CONCURRENCY_KEY_IS_FREE: &str = "(q.concurrency_key is null or q.held_key is not null
     or not exists (select 1 from queue_items h where h.tenant_id = ?1 and h.held_key = q.concurrency_key))";
 
-/// Show what would be taken next, in that order
+/// List the items that would be taken next, in order
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct PeekItems {
-    /// How many to show
+    /// Maximum number of items
     #[arg(long, value_name = "NUMBER")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: Option<i64>,
     #[command(flatten)]
     #[serde(flatten)]
-    pub which: WhichItems,
+    pub which: QueueItemFilter,
 }
 
 impl View for PeekItems {
     const COMMAND: (&'static str, &'static str) = ("queue", "peek");
     const COLUMNS: &'static [&'static str] = COLUMNS;
-    type Output = Listed<QueueItemShown>;
+    type Output = ListPage<QueueItemRow>;
 
     fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Self::Output> {
         let limit = Page { limit: self.limit, after: None }.limit_or(10)?;
-        let wanted = self.which.resolve(read, now)?;
-        let status = wanted.status.unwrap_or(ItemStatus::Ready);
-        let wanted = WantedItems { status: Some(status), ..wanted };
-        let mut filter = wanted.filter(&now).always("q.tenant_id = ?1");
+        let filter = self.which.resolve(read, now)?;
+        let status = filter.status.unwrap_or(ItemStatus::Ready);
+        let filter = ResolvedQueueItemFilter { status: Some(status), ..filter };
+        let mut conditions = filter.conditions(&now).require("q.tenant_id = ?1");
         if status == ItemStatus::Ready {
-            // What waits for its key is not ready for whoever takes.
-            filter = filter.always(KEY_IS_FREE);
+            // A take skips items whose concurrency key another item holds.
+            conditions = conditions.require(CONCURRENCY_KEY_IS_FREE);
         }
-        let (conditions, mut bound) = filter.numbered(2);
-        let wanted_and_one = limit + 1;
-        bound.push(trackway_store::sql::Param::Int(wanted_and_one));
-        let mut rows = read.query::<QueueItemShown>(
+        let (conditions, mut bound) = conditions.to_sql(2);
+        let limit_plus_one = limit + 1;
+        bound.push(trackway_store::sql::Param::Int(limit_plus_one));
+        let mut rows = read.query::<QueueItemRow>(
             &format!(
                 "{} where {conditions} order by q.priority desc, q.in_queue_since, q.id limit ?{}",
-                cut_texts(QueueItemShown::select(), LONG_TEXTS),
+                shorten_columns(QueueItemRow::select(), LONG_TEXTS),
                 bound.len() + 1
             ),
             &bound,
         )?;
-        let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-        let more = (rows.len() > shown).then(|| format!("--limit {}", (limit * 10).min(10_000)));
-        rows.truncate(shown);
+        let page_size = usize::try_from(limit).unwrap_or(usize::MAX);
+        let next_page = (rows.len() > page_size).then(|| format!("--limit {}", (limit * 10).min(10_000)));
+        rows.truncate(page_size);
         for shown in &mut rows {
-            stand(shown, now);
+            mark_due_as_ready(shown, now);
         }
-        Ok(Listed { rows, more })
+        Ok(ListPage { rows, next_page })
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }
 
 /// Count queue items by status
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct SizeOfQueue {
+pub struct CountItems {
     #[command(flatten)]
     #[serde(flatten)]
-    pub which: WhichItems,
+    pub which: QueueItemFilter,
 }
 
-/// How many items there are.
+/// The number of items, and the age of the oldest one that can be taken.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Size {
+pub struct QueueSize {
     pub total: i64,
     pub by_status: BTreeMap<String, i64>,
-    /// Since when the oldest item that could be taken waits.
+    /// The time at which the oldest ready item was queued.
     pub oldest_ready_since: Option<Time>,
     pub oldest_ready_age: Option<String>,
 }
 
-impl View for SizeOfQueue {
+impl View for CountItems {
     const COMMAND: (&'static str, &'static str) = ("queue", "size");
-    type Output = Size;
+    type Output = QueueSize;
 
-    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Size> {
-        let wanted = self.which.resolve(read, now)?;
-        let (conditions, mut bound) = wanted.filter(&now).always("q.tenant_id = ?1").numbered(2);
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<QueueSize> {
+        let filter = self.which.resolve(read, now)?;
+        let (conditions, mut bound) = filter.conditions(&now).require("q.tenant_id = ?1").to_sql(2);
         bound.push(now.to_param());
-        let stands = stands(bound.len() + 1);
+        let effective_status = effective_status_sql(bound.len() + 1);
         let counts = read.query::<(ItemStatus, i64)>(
-            &format!("select {stands} as stands, count(*) from queue_items q where {conditions} group by stands"),
+            &format!("select {effective_status} as effective_status, count(*) from queue_items q where {conditions} group by effective_status"),
             &bound,
         )?;
         let oldest = read.one::<(Option<Time>,)>(
             &format!(
-                "select min(q.in_queue_since) from queue_items q where {conditions} and q.status in ('ready', 'waiting') and {stands} = 'ready'"
+                "select min(q.in_queue_since) from queue_items q where {conditions} and q.status in ('ready', 'waiting') and {effective_status} = 'ready'"
             ),
             &bound,
         )?;
         let since = oldest.and_then(|(since,)| since);
-        Ok(Size {
+        Ok(QueueSize {
             total: counts.iter().map(|(_, count)| count).sum(),
             by_status: counts.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
             oldest_ready_since: since,
@@ -281,28 +281,29 @@ impl View for SizeOfQueue {
     }
 }
 
-/// Says of an item how it stands at a time: what waits until then is ready for whoever takes.
-pub(crate) fn stand(shown: &mut QueueItemShown, now: Time) {
+/// Shows a waiting item as ready if it is due. The stored status changes only when somebody takes the item.
+pub(crate) fn mark_due_as_ready(shown: &mut QueueItemRow, now: Time) {
     let item = &mut shown.item;
     if item.status == ItemStatus::Waiting && item.not_before.is_some_and(|time| time <= now) {
         item.status = ItemStatus::Ready;
     }
 }
 
-/// How an item `q` stands at a time, in the same way.
-fn stands(now: usize) -> String {
+/// SQL for the status of `q` that [`mark_due_as_ready`] shows. `now` is the number of the parameter that holds the
+/// time.
+fn effective_status_sql(now: usize) -> String {
     format!("case when q.status = 'waiting' and q.not_before <= ?{now} then 'ready' else q.status end")
 }
 
-/// How many items want something from somebody, by status: those that are not finished, and those that failed for good.
-pub fn unsettled(read: &mut Reader<'_>, now: Time) -> Result<Vec<(ItemStatus, i64)>> {
+/// The number of unfinished and of failed items, by status.
+pub fn count_unfinished_and_failed(read: &mut Reader<'_>, now: Time) -> Result<Vec<(ItemStatus, i64)>> {
     let counts = read.query::<(ItemStatus, i64)>(
         "select status, count(*) from queue_items
          where tenant_id = ?1 and status in ('waiting', 'blocked', 'ready', 'running', 'failed') group by status",
         &[],
     )?;
-    // Apart, so that each is counted along an index of its own.
-    let due = due(read, now)?;
+    // A separate query, so that each count can use its own index.
+    let due = count_due(read, now)?;
     let mut counts: BTreeMap<ItemStatus, i64> = counts.into_iter().collect();
     if due > 0 {
         *counts.entry(ItemStatus::Waiting).or_default() -= due;
@@ -311,16 +312,16 @@ pub fn unsettled(read: &mut Reader<'_>, now: Time) -> Result<Vec<(ItemStatus, i6
     Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
 }
 
-/// How many items wait until a time that has come.
-fn due(read: &mut Reader<'_>, now: Time) -> Result<i64> {
+/// The number of items that are stored as waiting but have become due.
+fn count_due(read: &mut Reader<'_>, now: Time) -> Result<i64> {
     read.count(
         "select count(*) from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2",
         params![now],
     )
 }
 
-/// How many items are over and want nothing more, by status. There are ever more of these: so many are counted at most.
-pub fn settled(read: &mut Reader<'_>, most: i64) -> Result<Vec<(ItemStatus, i64)>> {
+/// The number of completed and of cancelled items. These only grow, so each is counted up to `most`.
+pub fn count_completed_and_cancelled(read: &mut Reader<'_>, most: i64) -> Result<Vec<(ItemStatus, i64)>> {
     read.query(
         "select status, count(*) from (select status from queue_items where tenant_id = ?1 and status = 'completed' limit ?2) done group by status
          union all
@@ -329,17 +330,17 @@ pub fn settled(read: &mut Reader<'_>, most: i64) -> Result<Vec<(ItemStatus, i64)
     )
 }
 
-/// Show what each worker holds
+/// List the items that workers hold
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct HeldItems {
+pub struct ListHeldItems {
     #[command(flatten)]
     #[serde(flatten)]
     pub page: Page,
 }
 
 row! {
-    /// An item that is being worked on.
-    pub struct Held {
+    /// A running item, with its holder and lease.
+    pub struct HeldItem {
         agent: String,
         id: Id<kind::QueueItem>,
         variant: String,
@@ -351,20 +352,20 @@ row! {
     }
 }
 
-impl View for HeldItems {
+impl View for ListHeldItems {
     const COMMAND: (&'static str, &'static str) = ("queue", "held");
     const COLUMNS: &'static [&'static str] =
         &["agent", "id", "variant", "run_id", "attempt", "heartbeat_at", "lease_expires"];
-    type Output = Listed<Held>;
+    type Output = ListPage<HeldItem>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let select = "select h.handle, q.id, t.variant, q.run_id, q.attempt, q.fence, q.heartbeat_at, q.lease_expires
                       from queue_items q join tasks t on t.id = coalesce(q.run_task_id, q.task_id) join agents h on h.id = q.taken_by";
-        let running = Filter::default().always("q.status = 'running'");
-        self.page.read(read, select, "q", running, Order::OldestFirst, |held: &Held| held.id.uuid())
+        let running = Filter::default().require("q.status = 'running'");
+        self.page.read(read, select, "q", running, Order::OldestFirst, |held: &HeldItem| held.id.uuid())
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }

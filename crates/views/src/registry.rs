@@ -1,4 +1,4 @@
-//! Every question there is, for the doors to read.
+//! The list of all views, from which the command line, HTTP and MCP build their commands, routes and tools.
 
 use serde_json::Value;
 use trackway_domain::{Error as Rule, Time};
@@ -16,15 +16,15 @@ use crate::{
     event::ListEvents,
     experiment::{GetExperiment, ListExperiments},
     link::ListLinks,
-    made::Made,
+    made::ListMade,
     message::{GetMessage, ListMessages},
     note::{ListNotes, NoteHistory, ShowNote},
     package::{GetPackage, ListPackages, OutdatedPackages, ResolvePackage},
-    queue::{GetItem, HeldItems, ListItems, PeekItems, SizeOfQueue},
+    queue::{CountItems, GetItem, ListHeldItems, ListItems, PeekItems},
     ready::Ready,
     report::{GetReport, ListReports, ReportHistory},
     route::{GetRoute, ListRoutes},
-    run::{ListRuns, ShowRun, TreeOfRun},
+    run::{ListRuns, ShowRun, ShowRunTree},
     scratchpad::{GetScratchpad, ScratchpadDiff, ScratchpadHistory},
     search::Search,
     session::{ListSessions, ShowSession},
@@ -36,39 +36,40 @@ use crate::{
     testcase::{GetTestcase, ListTestcases},
     token::ListTokens,
     trace::ExportTrace,
-    usage::UsageBy,
+    usage::SumUsage,
     view::View,
     wake::Wake,
     why::Why,
 };
 
-/// An answer on its way to a door.
+/// The result of a view, in the form that all interfaces render.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct ViewOutput {
     pub data: Value,
-    /// Where a list goes on, when it does.
-    pub more: Option<String>,
-    /// What has to be known to read it right.
+    /// The flag that requests the next page of a list.
+    pub next_page: Option<String>,
+    /// Limitations of the result, for example that only the newest rows were counted.
     pub remarks: Vec<String>,
-    /// The text that is printed as it is instead of the data.
+    /// A text that the command line prints verbatim instead of the data.
     pub document: Option<String>,
 }
 
-/// A question as the doors see it.
+/// A view without its type, for the interfaces.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct ViewEntry {
     pub command: (&'static str, &'static str),
     pub alias: Option<&'static str>,
     pub columns: &'static [&'static str],
     pub schema: fn() -> schemars::Schema,
     pub arguments: fn(clap::Command) -> clap::Command,
-    pub with_matches: fn(&mut Reader<'_>, &clap::ArgMatches, Time) -> Result<Answer>,
-    /// Answers it with a JSON object of its fields.
-    pub with_json: fn(&mut Reader<'_>, Value, Time) -> Result<Answer>,
+    /// Parses the fields of the view from command-line arguments, and reads the result.
+    pub with_matches: fn(&mut Reader<'_>, &clap::ArgMatches, Time) -> Result<ViewOutput>,
+    /// Parses the fields of the view from a JSON object, and reads the result.
+    pub with_json: fn(&mut Reader<'_>, Value, Time) -> Result<ViewOutput>,
 }
 
-const fn entry<V: View>() -> Entry {
-    Entry {
+const fn view_entry<V: View>() -> ViewEntry {
+    ViewEntry {
         command: V::COMMAND,
         alias: V::ALIAS,
         columns: V::COLUMNS,
@@ -76,43 +77,48 @@ const fn entry<V: View>() -> Entry {
         arguments: V::augment_args,
         with_matches: |read, matches, now| {
             let view = V::from_arg_matches(matches).map_err(|error| Rule::usage(error.to_string()))?;
-            ask(&view, read, now)
+            answer(&view, read, now)
         },
         with_json: |read, input, now| {
-            if holds_nul(&input) {
+            if contains_nul(&input) {
                 return Err(Rule::usage("a text cannot hold the character NUL").into());
             }
             let view: V = serde_json::from_value(input).map_err(|error| Rule::usage(error.to_string()))?;
-            ask(&view, read, now)
+            answer(&view, read, now)
         },
     }
 }
 
-/// Whether a text of it holds what no text here does: SQLite would find nothing, PostgreSQL fails.
-fn holds_nul(input: &Value) -> bool {
+/// Whether a string contains NUL. No stored text does: SQLite would find no rows, and PostgreSQL would fail.
+fn contains_nul(input: &Value) -> bool {
     match input {
         Value::String(text) => text.contains('\0'),
-        Value::Array(values) => values.iter().any(holds_nul),
-        Value::Object(fields) => fields.values().any(holds_nul),
+        Value::Array(values) => values.iter().any(contains_nul),
+        Value::Object(fields) => fields.values().any(contains_nul),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
-fn ask<V: View>(view: &V, read: &mut Reader<'_>, now: Time) -> Result<Answer> {
+fn answer<V: View>(view: &V, read: &mut Reader<'_>, now: Time) -> Result<ViewOutput> {
     let output = view.answer(read, now)?;
     let data = serde_json::to_value(&output).map_err(|error| Rule::usage(error.to_string()))?;
-    Ok(Answer { data, more: V::more(&output), remarks: V::remarks(&output), document: V::document(&output) })
+    Ok(ViewOutput {
+        data,
+        next_page: V::next_page(&output),
+        remarks: V::remarks(&output),
+        document: V::document(&output),
+    })
 }
 
-/// The question of a command.
-pub fn of(command: (&str, &str)) -> Option<&'static Entry> {
+/// Finds a view by noun and verb.
+pub fn find_view(command: (&str, &str)) -> Option<&'static ViewEntry> {
     VIEWS.iter().find(|view| view.command == command)
 }
 
 macro_rules! views {
     ($($view:ty),* $(,)?) => {
-        /// Every question. One that is not listed here does not exist for any door.
-        pub const VIEWS: &[Entry] = &[$(entry::<$view>()),*];
+        /// All views. No interface offers a view that is not listed here.
+        pub const VIEWS: &[ViewEntry] = &[$(view_entry::<$view>()),*];
     };
 }
 
@@ -144,17 +150,17 @@ views![
     ListPackages,
     OutdatedPackages,
     PeekItems,
-    SizeOfQueue,
-    HeldItems,
+    CountItems,
+    ListHeldItems,
     ListItems,
     GetItem,
     ListRuns,
     ShowRun,
-    TreeOfRun,
-    Made,
+    ShowRunTree,
+    ListMade,
     Why,
     ExportTrace,
-    UsageBy,
+    SumUsage,
     ShowNote,
     NoteHistory,
     ListNotes,

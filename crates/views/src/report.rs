@@ -1,26 +1,26 @@
-//! Reports: the one that speaks for a task, and those before it.
+//! Reports of tasks: the current one, and the history.
 
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Ref, Time, command, kind, sentence};
-use trackway_store::{Reader, Result, current_reports::Tasks, display::ReportShown, table::Shown};
+use trackway_store::{Reader, Result, current_reports::ReportScope, display::ReportRow, table::DisplayRow};
 
 use crate::{
-    page::{Filter, Listed, Order, Page, cut_texts},
+    page::{Filter, ListPage, Order, Page, shorten_columns},
     view::View,
 };
 
-/// What a list of reports shows only the beginning of.
+/// Columns that a list shortens.
 const LONG_TEXTS: &[&str] = &["p.tldr", "p.content"];
 
-/// Show the report that speaks for a task
+/// Show the current report of a task
 ///
-/// Of the agents that had to do with it, the one that came last and has a report.
+/// If several agents have reported on the task, shows the report of the agent that joined the task last.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct GetReport {
     /// The task
     #[arg(long)]
     pub task: Ref<kind::Task>,
-    /// The current report of this agent
+    /// Show the current report of this agent instead
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
 }
@@ -28,36 +28,36 @@ pub struct GetReport {
 impl View for GetReport {
     const COMMAND: (&'static str, &'static str) = ("report", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = ReportShown;
+    type Output = ReportRow;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ReportShown> {
-        let task = read.resolve_even_deleted(&self.task)?;
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ReportRow> {
+        let task = read.resolve_including_deleted(&self.task)?;
         let found = match &self.agent {
             Some(agent) => {
-                let agent = read.resolve_even_deleted(agent)?;
+                let agent = read.resolve_including_deleted(agent)?;
                 read.current_report_of(agent, task)?.map(|report| report.id)
             }
-            None => read.current_reports(Tasks::One(task))?.first().map(|report| report.report_id),
+            None => read.current_reports(ReportScope::Version(task))?.first().map(|report| report.report_id),
         };
         let id = found.ok_or_else(|| {
             let by = self.agent.as_ref().map_or_else(String::new, |agent| format!(" by {agent}"));
             Rule::not_found(format!("there is no report on {}{by}", self.task))
-                .hint(sentence![command!("report list"), " shows those there are"])
+                .hint(sentence!["list all reports: ", command!("report list")])
         })?;
-        read.shown_by_id("p", id)
+        read.display_row_by_id("p", id)
     }
 }
 
 /// List reports, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListReports {
-    /// Only on this task
+    /// Only reports on this version of a task
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
-    /// Only by this agent
+    /// Only reports by this agent
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// Only of this run
+    /// Only reports of this run
     #[arg(long)]
     pub run: Option<Ref<kind::Run>>,
     #[command(flatten)]
@@ -68,32 +68,32 @@ pub struct ListReports {
 impl View for ListReports {
     const COMMAND: (&'static str, &'static str) = ("report", "list");
     const COLUMNS: &'static [&'static str] = &["id", "agent", "task", "one_liner", "current", "run_id", "created_at"];
-    type Output = Listed<ReportShown>;
+    type Output = ListPage<ReportRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let task = self.task.as_ref().map(|task| read.resolve_even_deleted(task)).transpose()?;
-        let agent = self.agent.as_ref().map(|agent| read.resolve_even_deleted(agent)).transpose()?;
+        let task = self.task.as_ref().map(|task| read.resolve_including_deleted(task)).transpose()?;
+        let agent = self.agent.as_ref().map(|agent| read.resolve_including_deleted(agent)).transpose()?;
         let run = read.resolve_optional(self.run.as_ref())?;
         let filter = Filter::default()
-            .and("p.task_id = ?", task.as_ref())
-            .and("p.agent_id = ?", agent.as_ref())
-            .and("p.run_id = ?", run.as_ref());
-        let select = cut_texts(ReportShown::select(), LONG_TEXTS);
-        self.page.read(read, &select, "p", filter, Order::NewestFirst, |shown: &ReportShown| shown.report.id.uuid())
+            .require_if_some("p.task_id = ?", task.as_ref())
+            .require_if_some("p.agent_id = ?", agent.as_ref())
+            .require_if_some("p.run_id = ?", run.as_ref());
+        let select = shorten_columns(ReportRow::select(), LONG_TEXTS);
+        self.page.read(read, &select, "p", filter, Order::NewestFirst, |shown: &ReportRow| shown.report.id.uuid())
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }
 
-/// Show every report on a task in full, newest first
+/// List all reports on a task with their full text, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ReportHistory {
     /// The task
     #[arg(long)]
     pub task: Ref<kind::Task>,
-    /// Only by this agent
+    /// Only reports by this agent
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
     #[command(flatten)]
@@ -104,18 +104,20 @@ pub struct ReportHistory {
 impl View for ReportHistory {
     const COMMAND: (&'static str, &'static str) = ("report", "history");
     const COLUMNS: &'static [&'static str] = &["id", "agent", "one_liner", "current", "run_id", "created_at"];
-    type Output = Listed<ReportShown>;
+    type Output = ListPage<ReportRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let task = read.resolve_even_deleted(&self.task)?;
-        let agent = self.agent.as_ref().map(|agent| read.resolve_even_deleted(agent)).transpose()?;
-        let filter = Filter::default().and("p.task_id = ?", Some(&task)).and("p.agent_id = ?", agent.as_ref());
-        self.page.read(read, ReportShown::select(), "p", filter, Order::NewestFirst, |shown: &ReportShown| {
+        let task = read.resolve_including_deleted(&self.task)?;
+        let agent = self.agent.as_ref().map(|agent| read.resolve_including_deleted(agent)).transpose()?;
+        let filter = Filter::default()
+            .require_if_some("p.task_id = ?", Some(&task))
+            .require_if_some("p.agent_id = ?", agent.as_ref());
+        self.page.read(read, ReportRow::select(), "p", filter, Order::NewestFirst, |shown: &ReportRow| {
             shown.report.id.uuid()
         })
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }

@@ -1,11 +1,11 @@
-//! Routes of messages to tasks.
+//! Routes: rules that queue a task for each message with a tag.
 
 use serde::Deserialize;
 use trackway_domain::{Ref, Time, kind};
-use trackway_store::{Reader, Result, display::RouteShown, table::Shown};
+use trackway_store::{Reader, Result, display::RouteRow, table::DisplayRow};
 
 use crate::{
-    page::{Filter, Listed, Order, Page},
+    page::{Filter, ListPage, Order, Page},
     view::View,
 };
 
@@ -19,21 +19,21 @@ pub struct GetRoute {
 impl View for GetRoute {
     const COMMAND: (&'static str, &'static str) = ("route", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = RouteShown;
+    type Output = RouteRow;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<RouteShown> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<RouteRow> {
         let id = read.resolve(&self.route)?;
-        read.shown_by_id("o", id)
+        read.display_row_by_id("o", id)
     }
 }
 
 /// List routes
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListRoutes {
-    /// Only for messages with this tag
+    /// Only routes for messages with this tag
     #[arg(long)]
     pub tag: Option<String>,
-    /// Only to this task
+    /// Only routes to this version of a task
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
     #[command(flatten)]
@@ -44,20 +44,19 @@ pub struct ListRoutes {
 impl View for ListRoutes {
     const COMMAND: (&'static str, &'static str) = ("route", "list");
     const COLUMNS: &'static [&'static str] = &["id", "tag", "role", "task", "would_run", "workspace"];
-    type Output = Listed<RouteShown>;
+    type Output = ListPage<RouteRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let task = read.resolve_optional(self.task.as_ref())?;
         let filter = Filter::default()
-            .always("o.deleted_at is null")
-            .and("o.tag = ?", self.tag.as_ref())
-            .and("o.task_id = ?", task.as_ref());
-        self.page.read(read, RouteShown::select(), "o", filter, Order::OldestFirst, |shown: &RouteShown| {
-            shown.route.id.uuid()
-        })
+            .require("o.deleted_at is null")
+            .require_if_some("o.tag = ?", self.tag.as_ref())
+            .require_if_some("o.task_id = ?", task.as_ref());
+        self.page
+            .read(read, RouteRow::select(), "o", filter, Order::OldestFirst, |shown: &RouteRow| shown.route.id.uuid())
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }

@@ -1,25 +1,26 @@
-//! Runs: the list, one in full, and the tree below one.
+//! Runs: lists, details, and the tree of child runs.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trackway_domain::{
-    Duration, ErrorKind, Id, Ref, Time, cost, kind,
-    words::{MessageStatus, RunStatus, StepType},
+    Duration, ErrorKind, Id, Ref, Time, cost,
+    enums::{MessageStatus, RunStatus, StepType},
+    kind,
 };
 use trackway_store::{
     Reader, Result,
-    display::RunShown,
+    display::RunRow,
     params, row,
     sql::Param,
-    table::Shown,
-    tables::{RunWake, Step, ToldContext, Usage},
+    table::DisplayRow,
+    tables::{RunWake, Step, StoredWakeContext, Usage},
 };
 
 use crate::{
-    made::{TouchShown, touches},
-    page::{Filter, Listed, Order, Page},
+    made::{TouchRow, touches},
+    page::{Filter, ListPage, Order, Page},
     scratchpad::require_readable,
     view::View,
 };
@@ -27,13 +28,13 @@ use crate::{
 /// List runs, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListRuns {
-    /// Only by this agent
+    /// Only runs by this agent
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// Only on this task
+    /// Only runs on this version of a task
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
-    /// Only in this status
+    /// Only runs with this status
     #[arg(long)]
     pub status: Option<RunStatus>,
     #[command(flatten)]
@@ -45,43 +46,40 @@ impl View for ListRuns {
     const COMMAND: (&'static str, &'static str) = ("run", "list");
     const COLUMNS: &'static [&'static str] =
         &["id", "agent", "role", "task", "status", "outcome", "no_effect", "started_at", "ended_at"];
-    type Output = Listed<RunListed>;
+    type Output = ListPage<RunListRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let agent = read.resolve_optional(self.agent.as_ref())?;
-        // What ran stays, whatever became of the task.
-        let task = self.task.as_ref().map(|task| read.resolve_even_deleted(task)).transpose()?;
+        // The runs of a deleted task remain.
+        let task = self.task.as_ref().map(|task| read.resolve_including_deleted(task)).transpose()?;
         let filter = Filter::default()
-            .and("u.agent_id = ?", agent.as_ref())
-            .and("u.task_id = ?", task.as_ref())
-            .and("u.status = ?", self.status.as_ref());
-        let listed =
-            self.page.read(read, RunShown::select(), "u", filter, Order::NewestFirst, |shown: &RunShown| {
-                shown.run.id.uuid()
-            })?;
+            .require_if_some("u.agent_id = ?", agent.as_ref())
+            .require_if_some("u.task_id = ?", task.as_ref())
+            .require_if_some("u.status = ?", self.status.as_ref());
+        let listed = self
+            .page
+            .read(read, RunRow::select(), "u", filter, Order::NewestFirst, |shown: &RunRow| shown.run.id.uuid())?;
         let runs: Vec<_> = listed.rows.iter().map(|shown| shown.run.id).collect();
-        let effects = effects(read, &runs)?;
-        let listed_run = |run: RunShown| RunListed { no_effect: is_without_effect(&run, &effects), run };
-        Ok(Listed { rows: listed.rows.into_iter().map(listed_run).collect(), more: listed.more })
+        let effects = count_effects(read, &runs)?;
+        let listed_run = |run: RunRow| RunListRow { no_effect: has_no_effect(&run, &effects), run };
+        Ok(ListPage { rows: listed.rows.into_iter().map(listed_run).collect(), next_page: listed.next_page })
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }
 
-/// A run in a list.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct RunListed {
+pub struct RunListRow {
     #[serde(flatten)]
-    pub run: RunShown,
-    /// Done, and yet nothing was changed but what is written for every run: its output, its last answer.
+    pub run: RunRow,
+    /// Whether the run completed without touching anything except its output message and its closing report.
     pub no_effect: bool,
 }
 
 row! {
-    /// A run in a few words.
-    pub struct RunInShort {
+    pub struct RunSummary {
         id: Id<kind::Run>,
         agent: String,
         status: RunStatus,
@@ -91,8 +89,8 @@ row! {
     }
 }
 
-/// The newest runs on a task.
-pub fn latest_on(read: &mut Reader<'_>, task: Id<kind::Task>, limit: i64) -> Result<Vec<RunInShort>> {
+/// The newest runs of a task version.
+pub fn newest_of_task(read: &mut Reader<'_>, task: Id<kind::Task>, limit: i64) -> Result<Vec<RunSummary>> {
     read.query(
         "select u.id, a.handle, u.status, u.outcome, u.started_at, u.ended_at from runs u join agents a on a.id = u.agent_id
          where u.tenant_id = ?1 and u.task_id = ?2 order by u.id desc limit ?3",
@@ -100,16 +98,16 @@ pub fn latest_on(read: &mut Reader<'_>, task: Id<kind::Task>, limit: i64) -> Res
     )
 }
 
-/// How much runs touched by themselves: not the message with their output, and not the report of their closing answer, which are
-/// written for them. That report is written at the moment of the answer, which the run keeps. Runs of earlier versions keep it
-/// only as a step.
-fn effects(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<HashMap<Id<kind::Run>, i64>> {
+/// Counts the touches of each run, without the message that holds its output and without the report of its closing
+/// answer: Trackway writes both for every run. The report has the time of the answer, which the run stores as
+/// `answered_at`. Runs of older versions of Trackway have only a step of that time.
+fn count_effects(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<HashMap<Id<kind::Run>, i64>> {
     if runs.is_empty() {
         return Ok(HashMap::new());
     }
-    let places: Vec<_> = (0..runs.len()).map(|index| format!("?{}", index + 2)).collect();
+    let placeholders: Vec<_> = (0..runs.len()).map(|index| format!("?{}", index + 2)).collect();
     let params: Vec<_> = runs.iter().map(|run| Param::Uuid(run.uuid())).collect();
-    // Counted, and not only looked for: PostgreSQL would read all messages to know which are there.
+    // `count(*) > 0` instead of `exists`: for `exists`, PostgreSQL would read all messages first.
     let found = read.query::<(Id<kind::Run>, i64)>(
         &format!(
             "select t.run_id, count(*) from run_resources t where t.tenant_id = ?1 and t.run_id in ({})
@@ -122,7 +120,7 @@ fn effects(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<HashMap<Id<k
                      select 1 from run_steps s where s.tenant_id = ?1 and s.run_id = p.run_id and s.created_at = p.created_at
                      and s.step_type in ('{}', '{}')))) > 0)
              group by t.run_id",
-            places.join(", "),
+            placeholders.join(", "),
             MessageStatus::Ingested,
             StepType::ScratchpadUpdate,
             StepType::ScratchpadUpdateFailed,
@@ -132,24 +130,24 @@ fn effects(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<HashMap<Id<k
     Ok(found.into_iter().collect())
 }
 
-fn is_without_effect(run: &RunShown, effects: &HashMap<Id<kind::Run>, i64>) -> bool {
+fn has_no_effect(run: &RunRow, effects: &HashMap<Id<kind::Run>, i64>) -> bool {
     run.run.status == RunStatus::Completed && !effects.contains_key(&run.run.id)
 }
 
-/// Show a run: its steps, what it used, what it touched, what it started
+/// Show a run with its steps, usage, touches and child runs
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ShowRun {
-    /// The run; `last` is the newest
+    /// The run, by id; `last` is the newest run
     pub run: Ref<kind::Run>,
-    /// With what its agent was told when it woke
+    /// Include the wake contexts that its agent received
     #[arg(long)]
     #[serde(default)]
     pub wake: bool,
 }
 
-/// What an agent was told when it woke.
+/// A wake context that the agent of a run received.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Told {
+pub struct RecordedWake {
     pub created_at: Time,
     pub digest: String,
     pub sections: Value,
@@ -157,56 +155,57 @@ pub struct Told {
     pub text: String,
 }
 
-/// A run in full.
+/// A run with its steps, usage, touches and child runs.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct RunInFull {
+pub struct RunDetails {
     #[serde(flatten)]
-    pub run: RunShown,
+    pub run: RunRow,
     pub duration: Duration,
-    /// What its model calls cost, as far as they say; null when none does.
+    /// The sum of the costs that its model calls reported. Null if no call reported one.
     pub cost: Option<f64>,
-    /// Done, and yet nothing was changed but what is written for every run: its output, its last answer.
+    /// Whether the run completed without touching anything except its output message and its closing report.
     pub no_effect: bool,
     pub steps: Vec<Step>,
     pub usage: Vec<Usage>,
-    pub touches: Vec<TouchShown>,
-    pub children: Vec<RunShown>,
-    /// What its agent was told, each time it woke; only when asked for.
+    pub touches: Vec<TouchRow>,
+    pub children: Vec<RunRow>,
+    /// The wake contexts in order, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wake: Option<Vec<Told>>,
+    pub wake: Option<Vec<RecordedWake>>,
 }
 
 impl View for ShowRun {
     const COMMAND: (&'static str, &'static str) = ("run", "show");
     const ALIAS: Option<&'static str> = Some("get");
-    type Output = RunInFull;
+    type Output = RunDetails;
 
-    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<RunInFull> {
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<RunDetails> {
         let id = read.resolve(&self.run)?;
-        let run = read.shown_by_id::<RunShown>("u", id)?;
+        let run = read.display_row_by_id::<RunRow>("u", id)?;
         if self.wake {
-            // The wake context holds the agent's scratchpad as it was.
+            // A wake context contains the agent's scratchpad.
             require_readable(read, run.run.agent_id)?;
         }
         let touches = touches(read, id)?;
         let usage: Vec<Usage> = read.rows("where tenant_id = ?1 and run_id = ?2 order by id", params![id])?;
         let costs: Vec<f64> = usage.iter().filter_map(|call| call.cost).collect();
-        Ok(RunInFull {
-            cost: (!costs.is_empty()).then(|| cost::rounded(costs.iter().sum())),
+        Ok(RunDetails {
+            cost: (!costs.is_empty()).then(|| cost::round_cost(costs.iter().sum())),
             duration: Duration::from_seconds(run.seconds(now).max(0)),
-            no_effect: is_without_effect(&run, &effects(read, &[id])?),
+            no_effect: has_no_effect(&run, &count_effects(read, &[id])?),
             steps: readable_steps(read, &run)?,
             usage,
-            children: read.shown("where u.tenant_id = ?1 and u.parent_run_id = ?2 order by u.id", params![id])?,
-            wake: if self.wake { Some(told(read, id)?) } else { None },
+            children: read
+                .display_rows("where u.tenant_id = ?1 and u.parent_run_id = ?2 order by u.id", params![id])?,
+            wake: if self.wake { Some(recorded_wakes(read, id)?) } else { None },
             touches,
             run,
         })
     }
 }
 
-/// The steps of a run. A caller who may not read the scratchpad of its agent sees that the agent wrote it, and not what.
-fn readable_steps(read: &mut Reader<'_>, run: &RunShown) -> Result<Vec<Step>> {
+/// The steps of a run. If the caller may not read the agent's scratchpad, its content is removed from the steps.
+fn readable_steps(read: &mut Reader<'_>, run: &RunRow) -> Result<Vec<Step>> {
     let mut steps: Vec<Step> =
         read.rows("where tenant_id = ?1 and run_id = ?2 order by position", params![run.run.id])?;
     match require_readable(read, run.run.agent_id) {
@@ -221,10 +220,10 @@ fn readable_steps(read: &mut Reader<'_>, run: &RunShown) -> Result<Vec<Step>> {
     }
 }
 
-/// What stands for the content of a scratchpad that the caller may not read.
+/// Replaces the content of a scratchpad that the caller may not read.
 const HIDDEN: &str = "(not readable by you)";
 
-/// Removes the content of a scratchpad from a step. Of an executed action the first line stays: its path and status.
+/// Removes the content of a scratchpad from a step. The first line of an executed action, its path and status, remains.
 fn hide_scratchpad(step: &mut Step) {
     let Some(detail) = &mut step.detail else { return };
     let mentions_update = detail.contains("update_scratchpad");
@@ -232,72 +231,70 @@ fn hide_scratchpad(step: &mut Step) {
         StepType::ExecuteAction if mentions_update => {
             *detail = format!("{}\n{HIDDEN}", detail.lines().next().unwrap_or_default());
         }
-        // A model without native tools writes its calls into its text.
+        // A model without native tool calls writes them into its text.
         StepType::Think if mentions_update => HIDDEN.clone_into(detail),
         StepType::ScratchpadUpdate => HIDDEN.clone_into(detail),
         _ => {}
     }
 }
 
-/// What the agent of a run was told, in order.
-fn told(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Vec<Told>> {
+/// The wake contexts of a run, in order.
+fn recorded_wakes(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Vec<RecordedWake>> {
     let wakes = read.rows::<RunWake>("where tenant_id = ?1 and run_id = ?2 order by position", params![run])?;
     let mut all = Vec::with_capacity(wakes.len());
     for wake in wakes {
-        let kept = read.row::<ToldContext>("where tenant_id = ?1 and digest = ?2", params![wake.digest])?;
-        all.extend(kept.map(|kept| Told {
+        let context = read.row::<StoredWakeContext>("where tenant_id = ?1 and digest = ?2", params![wake.digest])?;
+        all.extend(context.map(|context| RecordedWake {
             created_at: wake.created_at,
-            digest: kept.digest,
-            sections: kept.sections,
-            cut: kept.cuts,
-            text: kept.content,
+            digest: context.digest,
+            sections: context.sections,
+            cut: context.cuts,
+            text: context.content,
         }));
     }
     Ok(all)
 }
 
-/// Show a run and everything it started
+/// Show the tree of a run and its descendant runs
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct TreeOfRun {
-    /// The run; `last` is the newest
+pub struct ShowRunTree {
+    /// The run, by id; `last` is the newest run
     pub run: Ref<kind::Run>,
 }
 
-/// A run in the tree.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Branch {
+pub struct RunTreeNode {
     pub id: Id<kind::Run>,
     pub agent: String,
     pub role: Option<String>,
     pub task: Option<String>,
     pub status: RunStatus,
     pub duration: Duration,
-    /// Tokens read and written, when any call said.
+    /// Input and output tokens. Null if no model call reported any.
     pub tokens: Option<i64>,
     pub touches: i64,
     pub no_effect: bool,
-    pub children: Vec<Branch>,
+    pub children: Vec<RunTreeNode>,
 }
 
-/// Runs asked about in one question.
-const AT_ONCE: usize = 500;
+const RUNS_PER_QUERY: usize = 500;
 
 const TREE: &str = "with recursive tree (id) as (
     select id from runs where tenant_id = ?1 and id = ?2
     union all select r.id from tree p join runs r on r.tenant_id = ?1 and r.parent_run_id = p.id
 )";
 
-impl View for TreeOfRun {
+impl View for ShowRunTree {
     const COMMAND: (&'static str, &'static str) = ("run", "tree");
-    type Output = Branch;
+    type Output = RunTreeNode;
 
-    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Branch> {
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<RunTreeNode> {
         let root = read.resolve(&self.run)?;
-        // The tree comes first, or all runs are read to find those in it: PostgreSQL leaves more than eight joins in the
-        // order in which they are written, and SQLite leaves a cross join there.
-        let select = RunShown::select().replacen(" from runs u ", " from tree cross join runs u ", 1);
+        // The tree must be the first table of the join, otherwise the query scans all runs. PostgreSQL keeps the
+        // written order if there are more than eight joins, and SQLite keeps the order of a cross join.
+        let select = RunRow::select().replacen(" from runs u ", " from tree cross join runs u ", 1);
         let runs =
-            read.query::<RunShown>(&format!("{TREE} {select} where u.id = tree.id order by u.id"), params![root])?;
+            read.query::<RunRow>(&format!("{TREE} {select} where u.id = tree.id order by u.id"), params![root])?;
         let touches: HashMap<_, _> = read
             .query::<(Id<kind::Run>, i64)>(
                 &format!("{TREE} select t.run_id, count(*) from tree p cross join run_resources t where t.run_id = p.id group by t.run_id"),
@@ -306,9 +303,9 @@ impl View for TreeOfRun {
             .into_iter()
             .collect();
         let ids: Vec<_> = runs.iter().map(|shown| shown.run.id).collect();
-        let mut effective = HashMap::new();
-        for part in ids.chunks(AT_ONCE) {
-            effective.extend(effects(read, part)?);
+        let mut effects = HashMap::new();
+        for chunk in ids.chunks(RUNS_PER_QUERY) {
+            effects.extend(count_effects(read, chunk)?);
         }
         let tokens: HashMap<_, _> = read
             .query::<(Id<kind::Run>, Option<i64>)>(
@@ -320,15 +317,16 @@ impl View for TreeOfRun {
             )?
             .into_iter()
             .collect();
-        let mut below: HashMap<Option<Id<kind::Run>>, Vec<Branch>> = HashMap::new();
-        // Children are newer than their parents: from the newest on, every run finds its children ready.
+        let mut children_by_parent: HashMap<Option<Id<kind::Run>>, Vec<RunTreeNode>> = HashMap::new();
+        // Children are newer than their parents. Going from the newest run to the oldest visits all children of a run
+        // first.
         for shown in runs.into_iter().rev() {
             let id = shown.run.id;
             let touched = touches.get(&id).copied().unwrap_or_default();
-            let no_effect = is_without_effect(&shown, &effective);
-            let mut children = below.remove(&Some(id)).unwrap_or_default();
+            let no_effect = has_no_effect(&shown, &effects);
+            let mut children = children_by_parent.remove(&Some(id)).unwrap_or_default();
             children.reverse();
-            let branch = Branch {
+            let node = RunTreeNode {
                 id,
                 duration: Duration::from_seconds(shown.seconds(now).max(0)),
                 agent: shown.agent,
@@ -341,9 +339,9 @@ impl View for TreeOfRun {
                 children,
             };
             if id == root {
-                return Ok(branch);
+                return Ok(node);
             }
-            below.entry(shown.run.parent_run_id).or_default().push(branch);
+            children_by_parent.entry(shown.run.parent_run_id).or_default().push(node);
         }
         Err(trackway_domain::Error::not_found(format!("there is no run {:?}", self.run)).into())
     }

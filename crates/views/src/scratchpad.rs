@@ -1,4 +1,4 @@
-//! Scratchpads as they stand, and as they stood.
+//! Scratchpads, their revisions, and differences between revisions.
 
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
@@ -14,23 +14,24 @@ use trackway_store::{
 
 use crate::{rights, view::View};
 
-/// Refuses an agent that asks for another agent's scratchpad without the capability. People read all of their tenant.
+/// Checks that the caller may read an agent's scratchpad. An agent needs a capability to read the scratchpad of another
+/// agent. People may read all scratchpads of their tenant.
 pub fn require_readable(read: &mut Reader<'_>, agent: Id<kind::Agent>) -> Result<()> {
-    let Some(asking) = read.asking_agent().filter(|asking| *asking != agent) else {
+    let Some(caller) = read.calling_agent().filter(|caller| *caller != agent) else {
         return Ok(());
     };
-    let (handle, capabilities) = rights::capabilities(read, asking)?.unwrap_or_default();
+    let (handle, capabilities) = rights::agent_capabilities(read, caller)?.unwrap_or_default();
     Ok(capability::check_agent(&handle, capabilities.as_deref(), READ_SCRATCHPADS)?)
 }
 
-/// The scratchpad of an agent, if it was ever written.
-pub fn current(read: &mut Reader<'_>, agent: Id<kind::Agent>) -> Result<Option<Scratchpad>> {
+/// The scratchpad of an agent. `None` if nobody has written it yet.
+pub fn find_scratchpad(read: &mut Reader<'_>, agent: Id<kind::Agent>) -> Result<Option<Scratchpad>> {
     read.row("where tenant_id = ?1 and agent_id = ?2", params![agent])
 }
 
-/// The agent whose scratchpad is asked for, if the caller may read it.
-fn readable(read: &mut Reader<'_>, agent: &Ref<kind::Agent>) -> Result<Id<kind::Agent>> {
-    let agent = read.resolve_even_deleted(agent)?;
+/// Resolves an agent and checks that the caller may read its scratchpad.
+fn resolve_readable(read: &mut Reader<'_>, agent: &Ref<kind::Agent>) -> Result<Id<kind::Agent>> {
+    let agent = read.resolve_including_deleted(agent)?;
     require_readable(read, agent)?;
     Ok(agent)
 }
@@ -43,9 +44,9 @@ pub struct GetScratchpad {
     pub agent: Ref<kind::Agent>,
 }
 
-/// A scratchpad; one that was never written is empty, at revision 0.
+/// A scratchpad. Before the first write the content is empty and the revision is 0.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct ScratchpadShown {
+pub struct ScratchpadRow {
     pub content: String,
     pub revision: i64,
     pub updated_at: Option<Time>,
@@ -54,14 +55,14 @@ pub struct ScratchpadShown {
 impl View for GetScratchpad {
     const COMMAND: (&'static str, &'static str) = ("scratchpad", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = ScratchpadShown;
+    type Output = ScratchpadRow;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ScratchpadShown> {
-        let agent = readable(read, &self.agent)?;
-        let present = current(read, agent)?;
-        Ok(present.map_or_else(
-            || ScratchpadShown { content: String::new(), revision: 0, updated_at: None },
-            |pad| ScratchpadShown { content: pad.content, revision: pad.revision, updated_at: Some(pad.updated_at) },
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ScratchpadRow> {
+        let agent = resolve_readable(read, &self.agent)?;
+        let scratchpad = find_scratchpad(read, agent)?;
+        Ok(scratchpad.map_or_else(
+            || ScratchpadRow { content: String::new(), revision: 0, updated_at: None },
+            |row| ScratchpadRow { content: row.content, revision: row.revision, updated_at: Some(row.updated_at) },
         ))
     }
 }
@@ -75,8 +76,7 @@ pub struct ScratchpadHistory {
 }
 
 row! {
-    /// A revision.
-    pub struct RevisionShown {
+    pub struct ScratchpadRevisionRow {
         revision: i64,
         run_id: Option<Id<kind::Run>>,
         by: Option<String>,
@@ -88,10 +88,10 @@ row! {
 impl View for ScratchpadHistory {
     const COMMAND: (&'static str, &'static str) = ("scratchpad", "history");
     const COLUMNS: &'static [&'static str] = &["revision", "run_id", "by", "created_at", "characters"];
-    type Output = Vec<RevisionShown>;
+    type Output = Vec<ScratchpadRevisionRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        let agent = readable(read, &self.agent)?;
+        let agent = resolve_readable(read, &self.agent)?;
         read.query(
             "select r.revision, r.run_id, g.display_path, r.created_at, length(r.content) from scratchpad_revisions r
              left join registry g on g.id = r.actor_id where r.tenant_id = ?1 and r.agent_id = ?2 order by r.revision desc",
@@ -106,17 +106,17 @@ pub struct ScratchpadDiff {
     /// The agent
     #[arg(long)]
     pub agent: Ref<kind::Agent>,
-    /// The older revision (the one before the newer)
+    /// Older revision [default: the revision before the newer one]
     #[arg(long, value_name = "NUMBER")]
     pub from: Option<i64>,
-    /// The newer revision (the present one)
+    /// Newer revision [default: the current revision]
     #[arg(long, value_name = "NUMBER")]
     pub to: Option<i64>,
 }
 
-/// The difference, as `diff -u` shows it.
+/// The difference in the format of `diff -u`.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Difference {
+pub struct ScratchpadDifference {
     pub from: i64,
     pub to: i64,
     pub diff: String,
@@ -124,16 +124,16 @@ pub struct Difference {
 
 impl View for ScratchpadDiff {
     const COMMAND: (&'static str, &'static str) = ("scratchpad", "diff");
-    type Output = Difference;
+    type Output = ScratchpadDifference;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Difference> {
-        let agent = readable(read, &self.agent)?;
-        let present = read.count(
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<ScratchpadDifference> {
+        let agent = resolve_readable(read, &self.agent)?;
+        let newest = read.count(
             "select coalesce(max(revision), 0) from scratchpad_revisions where tenant_id = ?1 and agent_id = ?2",
             params![agent],
         )?;
-        let to = self.to.unwrap_or(present);
-        // What was forgotten leaves gaps.
+        let to = self.to.unwrap_or(newest);
+        // `forget` removes revisions, so the previous one need not have the previous number.
         let before = read.count(
             "select coalesce(max(revision), 0) from scratchpad_revisions where tenant_id = ?1 and agent_id = ?2 and revision < ?3",
             params![agent, to],
@@ -149,13 +149,13 @@ impl View for ScratchpadDiff {
             )?;
             found.map(|found| found.content).ok_or_else(|| {
                 Rule::not_found(format!("the scratchpad has no revision {revision}"))
-                    .hint(format!("it is at revision {present}"))
+                    .hint(format!("the scratchpad is at revision {newest}"))
                     .into()
             })
         };
         let (old, new) = (content(from)?, content(to)?);
         let diff = TextDiff::from_lines(&old, &new);
         let diff = diff.unified_diff().header(&format!("revision {from}"), &format!("revision {to}")).to_string();
-        Ok(Difference { from, to, diff })
+        Ok(ScratchpadDifference { from, to, diff })
     }
 }

@@ -1,45 +1,46 @@
-//! Sessions of clients, the agents they started, and the calls that started them.
+//! Sessions of agent clients: lists, details, and the state that the hook daemon needs.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Id, Ref, Time, field, kind,
-    queue::within,
+    Id, Ref, Time,
+    enums::{Evidence, FileChange, RunStatus},
+    field, kind,
+    queue::check_range,
     text,
-    words::{Evidence, FileChange, RunStatus},
 };
 use trackway_store::{
     Reader, Result,
-    display::{RunShown, SessionShown, SpawnShown, SubagentShown},
+    display::{RunRow, SessionRow, SpawnRow, SubagentRow},
     params, row,
     sql::ToParam,
 };
 use uuid::Uuid;
 
 use crate::{
-    page::{LIMIT_MAX, Listed},
+    page::{LIMIT_MAX, ListPage},
     view::View,
 };
 
 /// List sessions, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListSessions {
-    /// Only in this workspace
+    /// Only sessions in this workspace
     #[arg(long)]
     pub workspace: Option<Ref<kind::Workspace>>,
-    /// How many to show
+    /// Maximum number of sessions
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
-    #[serde(default = "hundred")]
+    #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     pub limit: i64,
-    /// Go on with those that began before this time, or before this session
+    /// Only sessions that began before this time or this session
     #[arg(long, value_name = "TIME|SESSION")]
     #[schemars(length(min = 1))]
     pub before: Option<String>,
 }
 
-fn hundred() -> i64 {
+fn default_limit() -> i64 {
     100
 }
 
@@ -47,18 +48,18 @@ impl View for ListSessions {
     const COMMAND: (&'static str, &'static str) = ("session", "list");
     const COLUMNS: &'static [&'static str] =
         &["id", "prompt", "workspace", "version", "runs", "subagents", "started_at", "ended_at"];
-    type Output = Listed<SessionShown>;
+    type Output = ListPage<SessionRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
-        within(field!(limit), self.limit, 1, LIMIT_MAX)?;
+        check_range(field!(limit), self.limit, 1, LIMIT_MAX)?;
         let workspace = read.resolve_optional(self.workspace.as_ref())?;
         let mut conditions = String::new();
-        let one_more = self.limit + 1;
-        let mut params: Vec<_> = params![one_more].to_vec();
+        let limit_plus_one = self.limit + 1;
+        let mut params: Vec<_> = params![limit_plus_one].to_vec();
         let (time, session): (Option<Time>, _) = match self.before.as_deref().map(|before| (before, before.parse())) {
             None => (None, None),
             Some((_, Ok(time))) => (Some(time), None),
-            // Several may have begun at the same time.
+            // A session identifies a position in the list exactly. Several sessions can begin at the same time.
             Some((before, Err(_))) => (None, Some(read.resolve(&Ref::<kind::Session>::new(before))?)),
         };
         if let Some(time) = &time {
@@ -76,63 +77,63 @@ impl View for ListSessions {
             params.push(workspace.to_param());
             conditions += &format!(" and e.workspace_id = ?{}", params.len() + 1);
         }
-        let mut rows = read.shown::<SessionShown>(
+        let mut rows = read.display_rows::<SessionRow>(
             &format!("where e.tenant_id = ?1{conditions} order by e.started_at desc, e.id desc limit ?2"),
             &params,
         )?;
-        rows.iter_mut().for_each(title);
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let more = rows.len() > limit;
-        rows.truncate(limit);
-        let more = rows.last().filter(|_| more).map(|last| format!("--before {}", last.session.id));
-        Ok(Listed { rows, more })
+        rows.iter_mut().for_each(shorten_prompt);
+        let page_size = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let has_more = rows.len() > page_size;
+        rows.truncate(page_size);
+        let next_page = rows.last().filter(|_| has_more).map(|last| format!("--before {}", last.session.id));
+        Ok(ListPage { rows, next_page })
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }
 
-/// Show a session: its runs, the agents it started, and the evidence for each
+/// Show a session with its runs, its subagents, and the evidence for each subagent
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ShowSession {
-    /// The session, by its id or the end of it
+    /// The session, by id or the end of it
     pub session: Ref<kind::Session>,
 }
 
-/// A session in full.
+/// A session with its prompts, subagents and spawns.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct SessionInFull {
+pub struct SessionDetails {
     #[serde(flatten)]
-    pub session: SessionShown,
-    pub prompts: Vec<Prompt>,
-    /// The agents it started, each below the one that started it.
-    pub tree: Vec<Started>,
-    pub spawns: Vec<SpawnShown>,
+    pub session: SessionRow,
+    pub prompts: Vec<PromptRun>,
+    /// The subagents, each as a child of the agent that started it.
+    pub tree: Vec<SubagentNode>,
+    pub spawns: Vec<SpawnRow>,
 }
 
-/// A run that a prompt began.
+/// A run of the main agent, with the prompt that started it.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Prompt {
+pub struct PromptRun {
     #[serde(flatten)]
-    pub run: RunShown,
-    /// The first line of what was asked.
+    pub run: RunRow,
+    /// The first line of the prompt.
     pub prompt: Option<String>,
 }
 
-/// The first line in which something is said.
-fn first_line(said: &str) -> Option<String> {
-    said.lines().map(text::clean_line).find(|line| !line.trim().is_empty())
+/// The first line that is not blank.
+fn first_line(text: &str) -> Option<String> {
+    text.lines().map(text::clean_line).find(|line| !line.trim().is_empty())
 }
 
-/// A session is called by the first line of its first prompt.
-fn title(shown: &mut SessionShown) {
-    shown.prompt = shown.prompt.take().and_then(|said| first_line(&said));
+/// Reduces the prompt of a session to one line, which serves as its title.
+fn shorten_prompt(shown: &mut SessionRow) {
+    shown.prompt = shown.prompt.take().and_then(|text| first_line(&text));
 }
 
-/// An agent in the tree of a session.
+/// A subagent in the tree of a session.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Started {
+pub struct SubagentNode {
     pub agent_id: String,
     pub agent_type: Option<String>,
     pub role: Option<String>,
@@ -142,31 +143,31 @@ pub struct Started {
     pub tentative: bool,
     pub run_id: Option<Id<kind::Run>>,
     pub status: Option<RunStatus>,
-    pub children: Vec<Started>,
+    pub children: Vec<SubagentNode>,
 }
 
 impl View for ShowSession {
     const COMMAND: (&'static str, &'static str) = ("session", "show");
     const ALIAS: Option<&'static str> = Some("get");
-    type Output = SessionInFull;
+    type Output = SessionDetails;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<SessionInFull> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<SessionDetails> {
         let id = read.resolve(&self.session)?;
-        let mut session = read.shown_by_id::<SessionShown>("e", id)?;
-        title(&mut session);
-        let subagents = read.shown::<SubagentShown>(
+        let mut session = read.display_row_by_id::<SessionRow>("e", id)?;
+        shorten_prompt(&mut session);
+        let subagents = read.display_rows::<SubagentRow>(
             "where a.tenant_id = ?1 and a.session_id = ?2 order by a.started_at, a.id",
             params![id],
         )?;
-        let spawns = read.shown::<SpawnShown>(
+        let spawns = read.display_rows::<SpawnRow>(
             "where s.tenant_id = ?1 and s.session_id = ?2 order by s.created_at, s.id",
             params![id],
         )?;
-        let runs = read.shown::<RunShown>(
+        let runs = read.display_rows::<RunRow>(
             "where u.tenant_id = ?1 and u.session_id = ?2 and u.subagent_id is null order by u.id",
             params![id],
         )?;
-        let asked: HashMap<_, _> = read
+        let prompts_by_run: HashMap<_, _> = read
             .query::<(Id<kind::Run>, String)>(
                 "select r.id, substr(c.body, 1, 200) from runs r join messages m on m.id = r.cause_id join contents c on c.id = m.content_id
                  where r.tenant_id = ?1 and r.session_id = ?2 and r.subagent_id is null and r.cause_kind = 'message'",
@@ -174,41 +175,42 @@ impl View for ShowSession {
             )?
             .into_iter()
             .collect();
-        let prompt = |run: RunShown| Prompt { prompt: asked.get(&run.run.id).and_then(|said| first_line(said)), run };
+        let prompt =
+            |run: RunRow| PromptRun { prompt: prompts_by_run.get(&run.run.id).and_then(|text| first_line(text)), run };
         let prompts = runs.into_iter().map(prompt).collect();
-        Ok(SessionInFull { session, prompts, tree: tree(&subagents, &spawns), spawns })
+        Ok(SessionDetails { session, prompts, tree: subagent_tree(&subagents, &spawns), spawns })
     }
 }
 
-fn tree(subagents: &[SubagentShown], spawns: &[SpawnShown]) -> Vec<Started> {
-    let by_agent: HashMap<&str, &SpawnShown> =
+fn subagent_tree(subagents: &[SubagentRow], spawns: &[SpawnRow]) -> Vec<SubagentNode> {
+    let by_agent: HashMap<&str, &SpawnRow> =
         spawns.iter().rev().filter_map(|spawn| Some((spawn.spawn.matched_agent_id.as_deref()?, spawn))).collect();
-    let mut below: HashMap<Option<&str>, Vec<&SubagentShown>> = HashMap::new();
-    let known = |agent: &str| subagents.iter().any(|shown| shown.subagent.agent_id == agent);
+    let mut children_by_parent: HashMap<Option<&str>, Vec<&SubagentRow>> = HashMap::new();
+    let is_known = |agent: &str| subagents.iter().any(|shown| shown.subagent.agent_id == agent);
     for shown in subagents {
         let parent = shown
             .subagent
             .parent_agent_id
             .as_deref()
-            .filter(|parent| known(parent) && *parent != shown.subagent.agent_id);
-        below.entry(parent).or_default().push(shown);
+            .filter(|parent| is_known(parent) && *parent != shown.subagent.agent_id);
+        children_by_parent.entry(parent).or_default().push(shown);
     }
-    branches(None, &mut below, &by_agent)
+    subtree(None, &mut children_by_parent, &by_agent)
 }
 
-fn branches<'a>(
+fn subtree<'a>(
     parent: Option<&'a str>,
-    below: &mut HashMap<Option<&'a str>, Vec<&'a SubagentShown>>,
-    spawns: &HashMap<&str, &SpawnShown>,
-) -> Vec<Started> {
-    // Taken out as they are shown: a circle, which no client makes, ends here.
-    let children = below.remove(&parent).unwrap_or_default();
+    children_by_parent: &mut HashMap<Option<&'a str>, Vec<&'a SubagentRow>>,
+    spawns: &HashMap<&str, &SpawnRow>,
+) -> Vec<SubagentNode> {
+    // Removing the children from the map makes the recursion end, even if broken data contains a cycle.
+    let children = children_by_parent.remove(&parent).unwrap_or_default();
     children
         .into_iter()
         .map(|shown| {
             let agent = &shown.subagent;
             let spawn = spawns.get(agent.agent_id.as_str()).map(|spawn| &spawn.spawn);
-            Started {
+            SubagentNode {
                 agent_id: agent.agent_id.clone(),
                 agent_type: agent.agent_type.clone(),
                 role: agent.role.clone(),
@@ -218,14 +220,14 @@ fn branches<'a>(
                 tentative: spawn.is_some_and(|spawn| spawn.tentative),
                 run_id: shown.run_id,
                 status: shown.status,
-                children: branches(Some(agent.agent_id.as_str()), below, spawns),
+                children: subtree(Some(agent.agent_id.as_str()), children_by_parent, spawns),
             }
         })
         .collect()
 }
 
 row! {
-    /// What the record holds of one session.
+    /// The numbers of recorded rows of one session.
     pub struct SessionCounts {
         session: String,
         subagents: i64,
@@ -237,8 +239,8 @@ row! {
     }
 }
 
-/// What the record holds of each session.
-pub fn counts(read: &mut Reader<'_>) -> Result<Vec<SessionCounts>> {
+/// The numbers of recorded rows of each session.
+pub fn session_counts(read: &mut Reader<'_>) -> Result<Vec<SessionCounts>> {
     read.query(
         "select e.session_id,
          (select count(*) from subagents a where a.tenant_id = ?1 and a.session_id = e.id),
@@ -256,24 +258,27 @@ pub fn counts(read: &mut Reader<'_>) -> Result<Vec<SessionCounts>> {
     )
 }
 
-/// How an agent of a session stands: for a hook that speaks to it.
+/// The state of the main agent or a subagent of a session. The hook intake decides from it what to answer the client.
 #[derive(Debug)]
-pub struct Standing {
+pub struct SessionAgentState {
     pub run_id: Id<kind::Run>,
-    /// Whether that one has not ended.
+    /// Whether the run has not ended.
     pub is_open: bool,
     pub started_at: Time,
+    /// The time at which the agent got the end-of-run prompt.
     pub asked_at: Option<Time>,
-    pub who: StandingAgent,
+    pub agent: SessionAgent,
+    /// The root directory of the session's work tree.
     pub root: Option<String>,
+    /// The time of the agent's last shell command.
     pub shell_at: Option<Time>,
-    /// Whether a spawn made it, or may have; the main agent needs none.
-    pub spawned: bool,
+    /// Whether a spawn started this subagent, or may have started it. Always true for the main agent.
+    pub has_spawn: bool,
 }
 
 row! {
     /// The newest run of an agent in a session.
-    pub struct StandingRun {
+    pub struct LatestRun {
         run_id: Id<kind::Run>,
         agent_id: Id<kind::Agent>,
         role_id: Option<Id<kind::Role>>,
@@ -287,12 +292,12 @@ row! {
 }
 
 row! {
-    /// Whose run it is, and what that one noted.
-    pub struct StandingAgent {
+    /// An agent of a session, with its owner, role and scratchpad.
+    pub struct SessionAgent {
         handle: String,
         end_of_run: bool,
         owner: String,
-        /// What its owner says it is.
+        /// The description of the agent by its owner.
         identity: Option<String>,
         role: Option<String>,
         scratchpad: Option<String>,
@@ -300,8 +305,14 @@ row! {
     }
 }
 
-/// How an agent of a session stands now. None before its first run.
-pub fn standing(read: &mut Reader<'_>, client: &str, session: &str, agent: Option<&str>) -> Result<Option<Standing>> {
+/// Reads the state of an agent. `agent` is the client's id of a subagent, or `None` for the main agent. The result is
+/// `None` before the agent's first run.
+pub fn session_agent_state(
+    read: &mut Reader<'_>,
+    client: &str,
+    session: &str,
+    agent: Option<&str>,
+) -> Result<Option<SessionAgentState>> {
     let (join, which, shell) = match agent {
         None => ("", "u.subagent_id is null", "e.shell_at"),
         Some(_) => (
@@ -312,7 +323,8 @@ pub fn standing(read: &mut Reader<'_>, client: &str, session: &str, agent: Optio
     };
     let spawned = match agent {
         None => "true",
-        // One of several of its type, which nothing tells apart yet, was spawned all the same.
+        // An unmatched spawn of the same type counts too: it may have started this subagent, although nothing tells yet
+        // which of several subagents it started.
         Some(_) => {
             "exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = e.id and (s.matched_agent_id = b.agent_id
              or s.matched_agent_id is null and s.error is null and b.spawnable and coalesce(s.subagent_type, b.agent_type) = b.agent_type))"
@@ -320,8 +332,8 @@ pub fn standing(read: &mut Reader<'_>, client: &str, session: &str, agent: Optio
     };
     let mut params = params![session, client].to_vec();
     params.extend(agent.as_ref().map(ToParam::to_param));
-    // Two questions, and the order of the first given: SQLite takes longer to plan all of it than to do it.
-    let Some(run) = read.one::<StandingRun>(
+    // Two queries, and a fixed join order in the first: SQLite takes longer to plan one large query than to execute it.
+    let Some(run) = read.one::<LatestRun>(
         &format!(
             "select u.id, u.agent_id, u.role_id, u.started_at, u.asked_at, e.root, {shell}, {spawned}, u.ended_at is null from sessions e {join} cross join runs u
              where e.tenant_id = ?1 and e.session_id = ?2 and e.client = ?3 and u.tenant_id = ?1 and u.session_id = e.id and {which} order by u.id desc limit 1"
@@ -331,37 +343,39 @@ pub fn standing(read: &mut Reader<'_>, client: &str, session: &str, agent: Optio
     else {
         return Ok(None);
     };
-    // The queue item's choice comes before the task's, and the task's before the agent's.
-    let select = standing_agent("coalesce(i.end_of_run, k.end_of_run, a.end_of_run)");
-    let who = read.one::<StandingAgent>(
+    // The queue item overrides the task, and the task overrides the agent.
+    let select = select_session_agent("coalesce(i.end_of_run, k.end_of_run, a.end_of_run)");
+    let agent = read.one::<SessionAgent>(
         &format!(
             "{select} left join roles r on r.id = ?3 left join runs x on x.id = ?4 left join tasks k on k.id = x.task_id
              left join queue_items i on i.id = x.queue_item_id where a.tenant_id = ?1 and a.id = ?2"
         ),
         params![run.agent_id, run.role_id, run.run_id],
     )?;
-    Ok(who.map(|who| Standing {
+    Ok(agent.map(|agent| SessionAgentState {
         run_id: run.run_id,
         is_open: run.is_open,
         started_at: run.started_at,
         asked_at: run.asked_at,
-        who,
+        agent,
         root: run.root,
         shell_at: run.shell_at,
-        spawned: run.spawned,
+        has_spawn: run.spawned,
     }))
 }
 
-/// Selects [`StandingAgent`], whose role is `r`; the argument says whether it is asked the end-of-run prompt.
-fn standing_agent(end_of_run: &str) -> String {
+/// SQL that selects a [`SessionAgent`]. The caller joins the role as `r`. `end_of_run` is the expression for that
+/// column.
+fn select_session_agent(end_of_run: &str) -> String {
     format!(
         "select a.handle, {end_of_run}, o.handle, a.identity, r.name, p.content, p.revision from agents a
          join people o on o.id = a.owner_id left join scratchpads p on p.agent_id = a.id"
     )
 }
 
-/// Who will work in a session in which nothing was done so far: the main agent of its workspace, whoever that becomes.
-pub fn main_agent(read: &mut Reader<'_>, client: &str, session: &str, person: Uuid) -> Result<Option<StandingAgent>> {
+/// The main agent of a session that has no run yet. If the agent does not exist, returns the one that the first run
+/// will create.
+pub fn main_agent(read: &mut Reader<'_>, client: &str, session: &str, person: Uuid) -> Result<Option<SessionAgent>> {
     let Some((workspace, owner)) = read.one::<(String, String)>(
         "select w.name, p.handle from sessions e join workspaces w on w.id = e.workspace_id cross join people p
          where e.tenant_id = ?1 and e.session_id = ?2 and e.client = ?4 and p.tenant_id = ?1 and p.id = ?3",
@@ -371,14 +385,14 @@ pub fn main_agent(read: &mut Reader<'_>, client: &str, session: &str, person: Uu
         return Ok(None);
     };
     let handle = format!("main@{workspace}");
-    let known = read.one::<StandingAgent>(
+    let existing = read.one::<SessionAgent>(
         &format!(
             "{} left join roles r on r.id = a.role_id where a.tenant_id = ?1 and a.handle = ?2 and a.deleted_at is null",
-            standing_agent("a.end_of_run")
+            select_session_agent("a.end_of_run")
         ),
         params![handle],
     )?;
-    let new = || StandingAgent {
+    let new = || SessionAgent {
         handle,
         end_of_run: false,
         owner,
@@ -387,11 +401,11 @@ pub fn main_agent(read: &mut Reader<'_>, client: &str, session: &str, person: Uu
         scratchpad: None,
         revision: None,
     };
-    Ok(Some(known.unwrap_or_else(new)))
+    Ok(Some(existing.unwrap_or_else(new)))
 }
 
-/// The commits that work trees of a session were last seen at, as it keeps them.
-pub fn heads(read: &mut Reader<'_>, client: &str, session: &str) -> Result<Option<String>> {
+/// The last known HEAD commits of a session's work trees, in the stored format.
+pub fn recorded_heads(read: &mut Reader<'_>, client: &str, session: &str) -> Result<Option<String>> {
     let found = read.one::<(Option<String>,)>(
         "select head from sessions where tenant_id = ?1 and session_id = ?2 and client = ?3",
         params![session, client],
@@ -400,7 +414,6 @@ pub fn heads(read: &mut Reader<'_>, client: &str, session: &str) -> Result<Optio
 }
 
 row! {
-    /// The last recorded change of a file.
     pub struct LastChange {
         change: FileChange,
         digest: Option<String>,
@@ -408,13 +421,13 @@ row! {
     }
 }
 
-/// The last recorded change of a file, by its path in the workspace of a directory.
+/// The last recorded change of a file. `directory` is the directory of the workspace, `path` is relative to it.
 pub fn last_change(read: &mut Reader<'_>, directory: &str, path: &str) -> Result<Option<LastChange>> {
     read.one(
         "select c.change, c.digest, c.created_at from workspaces w
          join files f on f.tenant_id = ?1 and f.workspace_id = w.id and f.path_key = ?3
          join file_changes c on c.tenant_id = ?1 and c.file_id = f.id
          where w.tenant_id = ?1 and w.directory = ?2 and w.deleted_at is null order by c.created_at desc limit 1",
-        params![directory, text::key(path)],
+        params![directory, text::lookup_key(path)],
     )
 }

@@ -1,58 +1,56 @@
-//! Where things stand.
+//! A summary of the workspace: running and failed runs, ready tasks and queue counts.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Time, words::RunStatus};
-use trackway_store::{Reader, Result, display::RunShown, params};
+use trackway_domain::{Time, enums::RunStatus};
+use trackway_store::{Reader, Result, display::RunRow, params};
 
 use crate::{
-    assignment::{self, LeftAlone},
+    assignment::{self, SkippedItems},
     queue,
     ready::Ready,
     view::View,
 };
 
-/// Runs shown of each sort.
-const SHOWN: i64 = 5;
-/// Sessions that are asked when a hook spoke of them.
-const SESSIONS: i64 = 50;
-/// How far back failures are shown.
+/// Rows shown in each list.
+const ROWS_MAX: i64 = 5;
+/// The last hook event is searched in this many newest sessions.
+const SESSIONS_MAX: i64 = 50;
+/// Age limit of the failed runs that are shown.
 const RECENT_SECONDS: i64 = 86_400;
 
-/// Show where things stand
+/// Show running and failed runs, ready tasks and queue counts
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct Status {}
 
-/// Where things stand.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Standing {
-    /// How many run; the newest of them are shown.
+pub struct StatusSummary {
+    /// The number of running runs. `running` holds the newest of them.
     pub running_total: i64,
-    pub running: Vec<RunShown>,
-    pub failed_today: Vec<RunShown>,
+    pub running: Vec<RunRow>,
+    pub failed_today: Vec<RunRow>,
     pub ready: Vec<String>,
-    /// The first of them that has a script.
+    /// The first ready task that has a script.
     pub ready_to_run: Option<String>,
-    /// The run that began last.
-    pub last_run: Option<RunShown>,
-    /// When a hook last told of one of the newest sessions.
+    pub last_run: Option<RunRow>,
+    /// The time of the last hook event of the newest sessions.
     pub hooked_at: Option<Time>,
-    /// Queue items that are not finished, and those that failed for good, by status.
+    /// The number of unfinished and of failed queue items, by status.
     pub queue: BTreeMap<String, i64>,
-    /// What is ready there and not for the worker.
-    pub left_alone: Vec<LeftAlone>,
+    /// Ready queue items that the worker does not take by default.
+    pub left_alone: Vec<SkippedItems>,
 }
 
 impl View for Status {
     const COMMAND: (&'static str, &'static str) = ("", "status");
-    type Output = Standing;
+    type Output = StatusSummary;
 
-    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<Standing> {
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<StatusSummary> {
         let mut runs = |status: RunStatus, since: Time| {
-            read.shown::<RunShown>(
+            read.display_rows::<RunRow>(
                 "where u.tenant_id = ?1 and u.status = ?2 and coalesce(u.ended_at, u.started_at) >= ?3 order by u.id desc limit ?4",
-                params![status, since, SHOWN],
+                params![status, since, ROWS_MAX],
             )
         };
         let running = runs(RunStatus::Running, Time::from_micros(0))?;
@@ -61,18 +59,18 @@ impl View for Status {
             "select count(*) from runs where tenant_id = ?1 and status = ?2",
             params![RunStatus::Running],
         )?;
-        let ready = Ready { limit: Some(SHOWN), after: None }.answer(read, now)?.rows;
-        let last_run = read.shown::<RunShown>("where u.tenant_id = ?1 order by u.id desc limit 1", &[])?.pop();
+        let ready = Ready { limit: Some(ROWS_MAX), after: None }.answer(read, now)?.rows;
+        let last_run = read.display_rows::<RunRow>("where u.tenant_id = ?1 order by u.id desc limit 1", &[])?.pop();
         let hooked_at = read.one::<(Option<Time>,)>(
             "select max(hooked_at) from (select hooked_at from sessions where tenant_id = ?1 order by started_at desc limit ?2) s",
-            params![SESSIONS],
+            params![SESSIONS_MAX],
         )?;
-        Ok(Standing {
-            queue: queue::unsettled(read, now)?
+        Ok(StatusSummary {
+            queue: queue::count_unfinished_and_failed(read, now)?
                 .into_iter()
                 .map(|(status, count)| (status.to_string(), count))
                 .collect(),
-            left_alone: assignment::left_alone(read)?,
+            left_alone: assignment::skipped_items(read)?,
             running_total: running_total.map_or(0, |(total,)| total),
             running,
             failed_today,

@@ -1,11 +1,9 @@
-//! Test cases.
-
 use serde::Deserialize;
-use trackway_domain::{Ref, Time, kind, words::TestcaseStatus};
-use trackway_store::{Reader, Result, display::TestcaseShown, table::Shown};
+use trackway_domain::{Ref, Time, enums::TestcaseStatus, kind};
+use trackway_store::{Reader, Result, display::TestcaseRow, table::DisplayRow};
 
 use crate::{
-    page::{Filter, Listed, Order, Page, cut_texts},
+    page::{Filter, ListPage, Order, Page, shorten_columns},
     view::View,
 };
 
@@ -19,24 +17,24 @@ pub struct GetTestcase {
 impl View for GetTestcase {
     const COMMAND: (&'static str, &'static str) = ("testcase", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = TestcaseShown;
+    type Output = TestcaseRow;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<TestcaseShown> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<TestcaseRow> {
         let id = read.resolve(&self.testcase)?;
-        read.shown_by_id("t", id)
+        read.display_row_by_id("t", id)
     }
 }
 
 /// List test cases, newest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListTestcases {
-    /// Only results of this experiment
+    /// Only test cases of this experiment
     #[arg(long)]
     pub experiment: Option<Ref<kind::Experiment>>,
-    /// Only those that went so
+    /// Only test cases with this status
     #[arg(long)]
     pub status: Option<TestcaseStatus>,
-    /// Only tested in this role
+    /// Only test cases of this role
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
     #[command(flatten)]
@@ -48,20 +46,20 @@ impl View for ListTestcases {
     const COMMAND: (&'static str, &'static str) = ("testcase", "list");
     const COLUMNS: &'static [&'static str] =
         &["id", "status", "title", "file", "line", "duration_ms", "experiment", "role", "error"];
-    type Output = Listed<TestcaseShown>;
+    type Output = ListPage<TestcaseRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let experiment = read.resolve_optional(self.experiment.as_ref())?;
         let role = read.resolve_optional(self.role.as_ref())?;
         let filter = Filter::default()
-            .and("t.experiment_id = ?", experiment.as_ref())
-            .and("t.status = ?", self.status.as_ref())
-            .and("t.role_id = ?", role.as_ref());
-        let select = cut_texts(TestcaseShown::select(), &["t.error"]);
-        self.page.read(read, &select, "t", filter, Order::NewestFirst, |shown: &TestcaseShown| shown.testcase.id.uuid())
+            .require_if_some("t.experiment_id = ?", experiment.as_ref())
+            .require_if_some("t.status = ?", self.status.as_ref())
+            .require_if_some("t.role_id = ?", role.as_ref());
+        let select = shorten_columns(TestcaseRow::select(), &["t.error"]);
+        self.page.read(read, &select, "t", filter, Order::NewestFirst, |shown: &TestcaseRow| shown.testcase.id.uuid())
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }

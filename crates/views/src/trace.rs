@@ -1,4 +1,4 @@
-//! A run as W3C PROV-JSON, for tools that know nothing of Trackway.
+//! Export of a run as W3C PROV-JSON, for provenance tools other than Trackway.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -6,21 +6,21 @@ use trackway_domain::{
     Id, Ref, Time,
     kind::{self, ActionType},
 };
-use trackway_store::{Reader, Result, display::RunShown, params, tables::Agent};
+use trackway_store::{Reader, Result, display::RunRow, params, tables::Agent};
 
 use crate::{
-    made::{TouchShown, touches},
+    made::{TouchRow, touches},
     view::View,
 };
 
-/// Export a run and everything it started as W3C PROV-JSON
+/// Export a run and its descendant runs as W3C PROV-JSON
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ExportTrace {
-    /// The run; `last` is the newest
+    /// The run, by id; `last` is the newest run
     pub run: Ref<kind::Run>,
 }
 
-/// A PROV document that grows.
+/// A PROV document under construction.
 #[derive(Default)]
 struct Document {
     sections: Map<String, Value>,
@@ -41,7 +41,7 @@ impl Document {
     }
 }
 
-fn name(kind: &str, id: impl std::fmt::Display) -> String {
+fn prov_id(kind: &str, id: impl std::fmt::Display) -> String {
     format!("trackway:{kind}/{id}")
 }
 
@@ -53,20 +53,21 @@ impl View for ExportTrace {
         let root = read.resolve(&self.run)?;
         let mut document = Document::default();
         document.put("prefix", "trackway".into(), json!("urn:trackway:"));
-        let mut waiting = vec![root];
-        while let Some(run) = waiting.pop() {
+        let mut pending = vec![root];
+        while let Some(run) = pending.pop() {
             add_run(read, &mut document, run)?;
             let children = read.query::<(Id<kind::Run>,)>(
                 "select id from runs where tenant_id = ?1 and parent_run_id = ?2 order by id desc",
                 params![run],
             )?;
-            waiting.extend(children.into_iter().map(|(child,)| child));
+            pending.extend(children.into_iter().map(|(child,)| child));
         }
         Ok(Value::Object(document.sections))
     }
 }
 
-/// A thing is generated once, and invalidated once; whatever else a run does to it influences it.
+/// The PROV relation for a touch. PROV allows one generation and one invalidation of an entity, so every other touch is
+/// an influence.
 fn relation(action: ActionType) -> &'static str {
     match action {
         ActionType::Create
@@ -82,18 +83,18 @@ fn relation(action: ActionType) -> &'static str {
     }
 }
 
-fn involvement(touch: &TouchShown, entity: &str, activity: &str) -> Value {
-    let (what, who, time) = match relation(touch.action_type) {
+fn touch_relation(touch: &TouchRow, entity: &str, activity: &str) -> Value {
+    let (entity_key, activity_key, time_key) = match relation(touch.action_type) {
         "wasInfluencedBy" => ("prov:influencee", "prov:influencer", "trackway:time"),
         _ => ("prov:entity", "prov:activity", "prov:time"),
     };
-    json!({ what: entity, who: activity, time: touch.first_at, "trackway:action": touch.action_type, "trackway:times": touch.times })
+    json!({ entity_key: entity, activity_key: activity, time_key: touch.first_at, "trackway:action": touch.action_type, "trackway:times": touch.times })
 }
 
 fn add_run(read: &mut Reader<'_>, document: &mut Document, id: Id<kind::Run>) -> Result<()> {
-    let shown = read.shown_by_id::<RunShown>("u", id)?;
+    let shown = read.display_row_by_id::<RunRow>("u", id)?;
     let run = &shown.run;
-    let activity = name("run", run.id);
+    let activity = prov_id("run", run.id);
     let mut about = json!({
         "prov:startTime": run.started_at,
         "trackway:status": run.status,
@@ -107,13 +108,13 @@ fn add_run(read: &mut Reader<'_>, document: &mut Document, id: Id<kind::Run>) ->
     }
     document.put("activity", activity.clone(), about);
 
-    let agent = name("agent", run.agent_id);
+    let agent = prov_id("agent", run.agent_id);
     let mut association = json!({ "prov:activity": activity, "prov:agent": agent });
     if let Some(role) = &shown.role {
         association["prov:role"] = json!(role);
     }
     if let (Some(task), Some(variant), Some(revision)) = (run.task_id, &shown.task, run.task_revision) {
-        let plan = name("task", format!("{task}@{revision}"));
+        let plan = prov_id("task", format!("{task}@{revision}"));
         document.put(
             "entity",
             plan.clone(),
@@ -128,7 +129,7 @@ fn add_run(read: &mut Reader<'_>, document: &mut Document, id: Id<kind::Run>) ->
     );
     document.relate("wasAssociatedWith", association);
     if let (Some(person), Some(handle)) = (run.initiated_by, &shown.initiated_by) {
-        let person = name("person", person);
+        let person = prov_id("person", person);
         document.put(
             "agent",
             person.clone(),
@@ -140,23 +141,24 @@ fn add_run(read: &mut Reader<'_>, document: &mut Document, id: Id<kind::Run>) ->
         );
     }
     if let Some(parent) = run.parent_run_id {
-        document.relate("wasInformedBy", json!({ "prov:informed": activity, "prov:informant": name("run", parent) }));
+        document
+            .relate("wasInformedBy", json!({ "prov:informed": activity, "prov:informant": prov_id("run", parent) }));
     }
     if let Some(subagent) = read.row::<Agent>("where tenant_id = ?1 and id = ?2", params![run.agent_id])?
         && let Some(parent) = subagent.parent_id
     {
         document
-            .relate("actedOnBehalfOf", json!({ "prov:delegate": agent, "prov:responsible": name("agent", parent) }));
+            .relate("actedOnBehalfOf", json!({ "prov:delegate": agent, "prov:responsible": prov_id("agent", parent) }));
     }
 
     for touch in touches(read, id)? {
-        let entity = name(touch.resource_type.word(), touch.resource_id);
+        let entity = prov_id(touch.resource_type.as_str(), touch.resource_id);
         let mut about = json!({ "prov:label": touch.display_path, "trackway:type": touch.resource_type });
         if let Some(studio) = &touch.studio {
             about["trackway:studio"] = json!(studio);
         }
         document.put("entity", entity.clone(), about);
-        document.relate(relation(touch.action_type), involvement(&touch, &entity, &activity));
+        document.relate(relation(touch.action_type), touch_relation(&touch, &entity, &activity));
         if touch.action_type == ActionType::Create {
             document.relate("wasAttributedTo", json!({ "prov:entity": entity, "prov:agent": agent }));
         }

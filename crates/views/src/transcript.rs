@@ -1,41 +1,41 @@
-//! How far transcripts were read.
+//! Read positions of transcripts.
 
 use serde_json::Value;
 use trackway_store::{Reader, Result, params, row};
 
 row! {
-    /// Where reading a transcript stopped.
-    pub struct ReadTo {
+    /// The position at which the reader stopped, with its saved state.
+    pub struct TranscriptCursor {
         identity: String,
         read_to: i64,
-        /// When the file was last changed, as it was then.
+        /// The modification time that the file had at the last read.
         changed: Option<String>,
         state: Value,
     }
 }
 
 row! {
-    /// How far a transcript was read, without what its reader has to remember.
-    pub struct Known {
+    /// The read position of a transcript without the saved state, which may be large.
+    pub struct KnownTranscript {
         path: String,
         identity: String,
         read_to: i64,
         changed: Option<String>,
-        /// Whether a run of its session is open.
+        /// Whether its session has a running run.
         is_open: bool,
     }
 }
 
-/// How far one transcript was read.
-pub fn read_to(read: &mut Reader<'_>, path: &str) -> Result<Option<ReadTo>> {
+/// The read position of one transcript.
+pub fn cursor(read: &mut Reader<'_>, path: &str) -> Result<Option<TranscriptCursor>> {
     read.one(
         "select identity, read_to, state ->> 'changed', state from transcripts where tenant_id = ?1 and path = ?2",
         params![path],
     )
 }
 
-/// How far each transcript was read.
-pub fn all_known(read: &mut Reader<'_>) -> Result<Vec<Known>> {
+/// The read positions of all transcripts.
+pub fn known_transcripts(read: &mut Reader<'_>) -> Result<Vec<KnownTranscript>> {
     read.query(
         "select path, identity, read_to, state ->> 'changed',
          exists (select 1 from runs r where r.tenant_id = ?1 and r.session_id = t.session_id and r.status = 'running')

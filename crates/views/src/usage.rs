@@ -1,4 +1,4 @@
-//! What model calls used, summed.
+//! Token usage and cost of model calls, summed by day, task, agent or model.
 
 use serde::Deserialize;
 use trackway_domain::{Time, cost};
@@ -6,29 +6,29 @@ use trackway_store::{Reader, Result, params, row};
 
 use crate::view::View;
 
-/// What usage is summed by.
+/// The dimension that usage is grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum UsageGrouping {
     Day,
     Task,
     Agent,
     Model,
 }
 
-/// Sum tokens and cost
+/// Sum tokens and cost of model calls by day, task, agent or model
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct UsageBy {
-    /// What to sum by
+pub struct SumUsage {
+    /// Group by
     #[arg(long, default_value = "day")]
-    pub by: By,
-    /// Only calls from this day or time on, as 2026-02-27
+    pub by: UsageGrouping,
+    /// Only calls at or after this day or time, such as 2026-02-27
     #[arg(long, value_name = "TIME")]
     pub since: Option<Time>,
 }
 
 row! {
-    /// A sum. What no call told is null, never 0.
+    /// The sums of one group. A sum is null, not 0, if no call of the group reported the figure.
     pub struct UsageSum {
         key: Option<String>,
         calls: i64,
@@ -40,7 +40,7 @@ row! {
     }
 }
 
-impl View for UsageBy {
+impl View for SumUsage {
     const COMMAND: (&'static str, &'static str) = ("", "usage");
     const COLUMNS: &'static [&'static str] =
         &["key", "calls", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost"];
@@ -49,10 +49,12 @@ impl View for UsageBy {
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let day = read.engine().day_of("x.created_at");
         let (key, joins) = match self.by {
-            By::Day => (day.as_str(), ""),
-            By::Model => ("x.model", ""),
-            By::Agent => ("a.handle", "join runs u on u.id = x.run_id join agents a on a.id = u.agent_id"),
-            By::Task => ("t.variant", "join runs u on u.id = x.run_id left join tasks t on t.id = u.task_id"),
+            UsageGrouping::Day => (day.as_str(), ""),
+            UsageGrouping::Model => ("x.model", ""),
+            UsageGrouping::Agent => ("a.handle", "join runs u on u.id = x.run_id join agents a on a.id = u.agent_id"),
+            UsageGrouping::Task => {
+                ("t.variant", "join runs u on u.id = x.run_id left join tasks t on t.id = u.task_id")
+            }
         };
         let mut sums: Vec<UsageSum> = read.query(
             &format!(
@@ -63,7 +65,7 @@ impl View for UsageBy {
             params![self.since.unwrap_or(Time::from_micros(0))],
         )?;
         for sum in &mut sums {
-            sum.cost = sum.cost.map(cost::rounded);
+            sum.cost = sum.cost.map(cost::round_cost);
         }
         Ok(sums)
     }

@@ -1,112 +1,111 @@
-//! What an agent would be told if it woke now.
+//! Preview of the wake context: the text that an agent would receive if it woke now.
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Id, Ref, Time, kind,
     wake_context::{Cut, Section, digest},
 };
-use trackway_store::{Reader, Result, wake::Waking};
+use trackway_store::{Reader, Result, wake::WakeRequest};
 
 use crate::{scratchpad::require_readable, view::View};
 
-/// Show what an agent would be told if it woke on a task, without starting anything
+/// Show the context that an agent would receive on a task, without starting a run
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct Wake {
     /// The task
     pub task: Ref<kind::Task>,
-    /// The agent; without one, what is not about an agent
+    /// The agent; without one, only the parts that do not depend on an agent
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// Where each part comes from, how it stands, what was cut and what could not be had
+    /// Show the source and state of each part, and what was cut or unavailable
     #[arg(long)]
     #[serde(default)]
     pub explain: bool,
-    /// Only the linked-task document, whole
+    /// Show only the linked-task document, uncut
     #[arg(long, conflicts_with_all = ["agent", "explain"])]
     #[serde(default)]
     pub linked: bool,
 }
 
-/// What comes out.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum WakeShown {
-    /// The context, or where it comes from.
-    Context(ContextShown),
-    /// The document.
-    Document(LinkedDocument),
+pub enum WakeOutput {
+    /// The context, or with `--explain` its sources.
+    Context(ContextPreview),
+    /// With `--linked`, the linked-task document.
+    Document(LinkedTaskDocument),
 }
 
-/// The linked-task document, and what a reader of it should know.
+/// The linked-task document, and remarks about missing parts, which its fixed format cannot hold.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct LinkedDocument {
+pub struct LinkedTaskDocument {
     pub text: String,
     #[serde(skip)]
     pub remarks: Vec<String>,
 }
 
-/// A wake context.
+/// A wake context that was assembled but not recorded, because no run started.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct ContextShown {
+pub struct ContextPreview {
     pub task_id: Id<kind::Task>,
     pub agent_id: Option<Id<kind::Agent>>,
-    /// SHA-256 of the text that the agent would be told.
+    /// SHA-256 of the text that the agent would receive.
     pub digest: String,
     pub characters: usize,
     pub sections: Vec<Section>,
-    /// What did not fit.
+    /// What was cut because it exceeded a limit.
     pub cut: Vec<Cut>,
-    /// What could not be had.
+    /// The parts that could not be read, with the reasons.
     pub unavailable: Vec<String>,
-    /// What the agent would be told, as Markdown; or where it comes from, when that was asked.
+    /// The context as Markdown, or with `--explain` the explanation of its sources.
     pub text: String,
 }
 
 impl View for Wake {
     const COMMAND: (&'static str, &'static str) = ("", "wake");
-    type Output = WakeShown;
+    type Output = WakeOutput;
 
-    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<WakeShown> {
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<WakeOutput> {
         let task = read.resolve(&self.task)?;
         if self.linked {
             let linked = read.linked_tasks(task, now);
             let mut remarks = linked.problems();
             if linked.tasks.is_empty() && linked.failure.is_none() {
-                remarks.push(read.reason_without_linked_tasks(task));
+                remarks.push(read.reason_for_no_linked_tasks(task));
             }
-            return Ok(WakeShown::Document(LinkedDocument { text: linked.tasks.document(), remarks }));
+            return Ok(WakeOutput::Document(LinkedTaskDocument { text: linked.tasks.document(), remarks }));
         }
         let agent = read.resolve_optional(self.agent.as_ref())?;
         if let Some(agent) = agent {
-            // The context holds the agent's scratchpad.
+            // The context contains the agent's scratchpad.
             require_readable(read, agent)?;
         }
-        let context = read.wake_context(Waking { agent, task: Some(task), run: None }, now);
-        let told = context.markdown();
-        Ok(WakeShown::Context(ContextShown {
+        let context = read.wake_context(WakeRequest { agent, task: Some(task), run: None }, now);
+        let markdown = context.markdown();
+        Ok(WakeOutput::Context(ContextPreview {
             task_id: task,
             agent_id: agent,
-            digest: digest(&told),
-            characters: told.chars().count(),
+            digest: digest(&markdown),
+            characters: markdown.chars().count(),
             unavailable: context.problems(),
-            text: if self.explain { context.explained() } else { told },
+            text: if self.explain { context.explanation() } else { markdown },
             sections: context.sections,
             cut: context.cuts,
         }))
     }
 
-    fn document(output: &WakeShown) -> Option<String> {
+    fn document(output: &WakeOutput) -> Option<String> {
         match output {
-            WakeShown::Document(document) => Some(document.text.clone()),
-            WakeShown::Context(_) => None,
+            WakeOutput::Document(document) => Some(document.text.clone()),
+            WakeOutput::Context(_) => None,
         }
     }
 
-    fn remarks(output: &WakeShown) -> Vec<String> {
+    fn remarks(output: &WakeOutput) -> Vec<String> {
         match output {
-            WakeShown::Document(document) => document.remarks.clone(),
-            WakeShown::Context(_) => Vec::new(),
+            WakeOutput::Document(document) => document.remarks.clone(),
+            WakeOutput::Context(_) => Vec::new(),
         }
     }
 }

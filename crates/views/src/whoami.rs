@@ -1,75 +1,73 @@
-//! Who is asking: what an agent should know of itself when it looks around, and what a person sees.
+//! The caller's identity, run, task, scratchpad and ready queue items, for `whoami`.
 
 use serde::Serialize;
 use serde_json::Value;
 use trackway_domain::{
-    Id, Time, Variant, capability, kind,
+    Id, Time, Variant, capability,
+    enums::{ActorKind, ItemStatus, Priority, RunStatus, Runner, TaskStatus},
+    kind,
     wake_document::LinkedTasks,
-    words::{ActorKind, ItemStatus, Priority, RunStatus, Runner, TaskStatus},
 };
 use trackway_store::{
     Reader, Result,
-    display::AgentShown,
+    display::AgentRow,
     params,
-    queue::version_of,
+    queue::version_of_item,
     row,
     tables::{Person, Scratchpad, Studio},
 };
 use uuid::Uuid;
 
-/// Runs shown.
-const RUNS_SHOWN: i64 = 5;
-/// Queue items shown.
-const WAITING_SHOWN: i64 = 10;
+const RECENT_RUNS_MAX: i64 = 5;
+const WAITING_ITEMS_MAX: i64 = 10;
 
-/// Who asks, in which run.
+/// The authenticated caller.
 #[derive(Debug, Clone, Copy)]
-pub struct Asking<'a> {
+pub struct CallerIdentity<'a> {
     pub kind: ActorKind,
     pub id: Uuid,
     pub run: Option<Id<kind::Run>>,
-    /// The handle of a person who has not written anything yet.
-    pub newcomer: Option<&'a str>,
+    /// The handle of a person without a database row. The first write creates the row.
+    pub unregistered_handle: Option<&'a str>,
 }
 
-/// Who somebody is, and how things stand for them.
+/// The result of `whoami`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Whoami {
-    pub actor: ActorShown,
-    pub run: Option<RunNow>,
-    pub task: Option<TaskNow>,
-    /// What an agent left for itself; empty when it never did. A person has none.
+    pub actor: ActorDetails,
+    pub run: Option<CurrentRun>,
+    pub task: Option<CurrentTask>,
+    /// The scratchpad of an agent, empty before the first write. `None` for a person.
     pub scratchpad: Option<String>,
     pub scratchpad_revision: Option<i64>,
-    /// The linked tasks of the task, as the wake tells them.
+    /// The tasks linked to the current task, in the format of the wake context.
     pub linked: Option<LinkedTasks>,
     pub studios: Vec<String>,
-    /// The last runs: of an agent its own, of a person those made on their word.
-    pub last_runs: Vec<LastRun>,
-    /// What waits in the queue for an agent.
-    pub waiting: Vec<Waiting>,
+    /// The last runs of an agent, or those started at the request of a person.
+    pub last_runs: Vec<RecentRun>,
+    /// The ready queue items that an agent can take.
+    pub waiting: Vec<WaitingItem>,
 }
 
-/// An actor.
+/// An agent or a person. Fields that only agents have are `None` for a person.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ActorShown {
+pub struct ActorDetails {
     pub handle: String,
     pub kind: ActorKind,
     pub id: Uuid,
     pub name: Option<String>,
     pub role: Option<String>,
     pub owner: Option<String>,
-    /// The agent this one is a part of.
+    /// The parent agent of a subagent.
     pub parent: Option<String>,
     pub runner: Option<Runner>,
     pub model: Option<String>,
-    /// What an agent may do.
     pub capabilities: Option<Vec<String>>,
 }
 
 row! {
-    /// The run that asks.
-    pub struct RunNow {
+    /// The run in which the caller acts.
+    pub struct CurrentRun {
         id: Id<kind::Run>,
         status: RunStatus,
         started_at: Time,
@@ -83,15 +81,15 @@ row! {
         queue_item_id: Option<Id<kind::QueueItem>>,
         lease_expires: Option<Time>,
         task_id: Option<Id<kind::Task>>,
-        /// What is wanted this time, and why, as whoever queued it said.
+        /// The description and reason given when the item was queued.
         description: Option<String>,
         why: Option<String>,
     }
 }
 
 row! {
-    /// The task it works on.
-    pub struct TaskNow {
+    /// The task of the current run.
+    pub struct CurrentTask {
         id: Id<kind::Task>,
         variant: Variant,
         title: Option<String>,
@@ -102,8 +100,8 @@ row! {
 }
 
 row! {
-    /// A run of the past, with what was reported of it.
-    pub struct LastRun {
+    /// A past run, with the one-line summary of its report.
+    pub struct RecentRun {
         id: Id<kind::Run>,
         agent: String,
         task: Option<Variant>,
@@ -116,8 +114,8 @@ row! {
 }
 
 row! {
-    /// A queue item that waits.
-    pub struct Waiting {
+    /// A ready queue item.
+    pub struct WaitingItem {
         id: Id<kind::QueueItem>,
         variant: Variant,
         status: ItemStatus,
@@ -126,42 +124,42 @@ row! {
     }
 }
 
-/// Says who is asking.
-pub fn whoami(read: &mut Reader<'_>, asking: Asking<'_>, now: Time) -> Result<Whoami> {
-    let actor = actor(read, asking)?;
-    let run = asking.run.map(|run| run_now(read, run)).transpose()?.flatten();
+/// Reads everything that `whoami` shows about the caller.
+pub fn whoami(read: &mut Reader<'_>, caller: CallerIdentity<'_>, now: Time) -> Result<Whoami> {
+    let actor = actor(read, caller)?;
+    let run = caller.run.map(|run| current_run(read, run)).transpose()?.flatten();
     let task = run.as_ref().and_then(|run| run.task_id);
-    let is_agent = asking.kind == ActorKind::Agent;
-    let pad = match asking.kind {
-        ActorKind::Agent => read.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![asking.id])?,
+    let is_agent = caller.kind == ActorKind::Agent;
+    let pad = match caller.kind {
+        ActorKind::Agent => read.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![caller.id])?,
         ActorKind::Person => None,
     };
     Ok(Whoami {
         scratchpad_revision: is_agent.then(|| pad.as_ref().map_or(0, |pad| pad.revision)),
         scratchpad: is_agent.then(|| pad.map_or_else(String::new, |pad| pad.content)),
         linked: task.map(|task| read.linked_tasks(task, now).tasks),
-        task: task.map(|task| task_now(read, task)).transpose()?.flatten(),
+        task: task.map(|task| current_task(read, task)).transpose()?.flatten(),
         studios: read
             .rows::<Studio>("where tenant_id = ?1 and deleted_at is null order by name limit 50", &[])?
             .into_iter()
             .map(|studio| studio.name)
             .collect(),
-        last_runs: last_runs(read, asking)?,
-        waiting: if is_agent { waiting(read, asking.id)? } else { Vec::new() },
+        last_runs: recent_runs(read, caller)?,
+        waiting: if is_agent { waiting_items(read, caller.id)? } else { Vec::new() },
         actor,
         run,
     })
 }
 
-fn actor(read: &mut Reader<'_>, asking: Asking<'_>) -> Result<ActorShown> {
-    if asking.kind == ActorKind::Agent {
-        let shown = read.shown_by_id::<AgentShown>("a", Id::<kind::Agent>::from(asking.id))?;
+fn actor(read: &mut Reader<'_>, caller: CallerIdentity<'_>) -> Result<ActorDetails> {
+    if caller.kind == ActorKind::Agent {
+        let shown = read.display_row_by_id::<AgentRow>("a", Id::<kind::Agent>::from(caller.id))?;
         let given = shown.agent.capabilities;
         let default = || capability::DEFAULT.iter().map(|&name| name.to_owned()).collect();
-        return Ok(ActorShown {
+        return Ok(ActorDetails {
             handle: shown.agent.handle,
-            kind: asking.kind,
-            id: asking.id,
+            kind: caller.kind,
+            id: caller.id,
             name: shown.agent.name,
             role: shown.role,
             owner: Some(shown.owner),
@@ -171,15 +169,15 @@ fn actor(read: &mut Reader<'_>, asking: Asking<'_>) -> Result<ActorShown> {
             capabilities: Some(given.unwrap_or_else(default)),
         });
     }
-    let found = read.row::<Person>("where tenant_id = ?1 and id = ?2", params![asking.id])?;
+    let found = read.row::<Person>("where tenant_id = ?1 and id = ?2", params![caller.id])?;
     let (handle, name) = match found {
         Some(person) => (person.handle, person.name),
-        None => (asking.newcomer.unwrap_or_default().to_owned(), None),
+        None => (caller.unregistered_handle.unwrap_or_default().to_owned(), None),
     };
-    Ok(ActorShown {
+    Ok(ActorDetails {
         handle,
-        kind: asking.kind,
-        id: asking.id,
+        kind: caller.kind,
+        id: caller.id,
         name,
         role: None,
         owner: None,
@@ -190,8 +188,8 @@ fn actor(read: &mut Reader<'_>, asking: Asking<'_>) -> Result<ActorShown> {
     })
 }
 
-fn run_now(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<RunNow>> {
-    // A turn of a model is a step of its own.
+fn current_run(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<CurrentRun>> {
+    // Each model turn is recorded as one `think` step.
     read.one(
         "select u.id, u.status, u.started_at, u.max_steps, n.calls, u.max_steps - n.calls, u.chain_depth, u.parent_run_id, p.handle, u.queue_item_id, q.lease_expires, u.task_id, q.description, q.why
          from runs u left join people p on p.id = u.initiated_by left join queue_items q on q.id = u.queue_item_id and q.fence = u.fence
@@ -201,64 +199,64 @@ fn run_now(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<RunNow>> 
     )
 }
 
-fn task_now(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Option<TaskNow>> {
+fn current_task(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Option<CurrentTask>> {
     read.one(
         "select id, variant, title, status, priority, description from tasks where tenant_id = ?1 and id = ?2",
         params![task],
     )
 }
 
-/// Of an agent its own runs, but the one that asks; of a person those of late that were made on their word.
-fn last_runs(read: &mut Reader<'_>, asking: Asking<'_>) -> Result<Vec<LastRun>> {
-    let among = match asking.kind {
+/// The last runs of an agent without the current one, or the last runs started at the request of a person.
+fn recent_runs(read: &mut Reader<'_>, caller: CallerIdentity<'_>) -> Result<Vec<RecentRun>> {
+    let among = match caller.kind {
         ActorKind::Agent => {
             "select * from runs where tenant_id = ?1 and agent_id = ?2 and id <> ?3 order by id desc limit ?4"
         }
-        // Runs have no index for persons: the newest are looked through.
+        // Runs have no index by person, so this searches only the newest 1,000.
         ActorKind::Person => {
             "select * from (select * from runs where tenant_id = ?1 and id <> ?3 order by id desc limit 1000) r
              where r.initiated_by = ?2 order by r.id desc limit ?4"
         }
     };
-    let own = asking.run.map_or_else(Uuid::nil, Id::uuid);
+    let own = caller.run.map_or_else(Uuid::nil, Id::uuid);
     read.query(
         &format!(
             "select u.id, a.handle, t.variant, u.status, u.outcome, u.started_at, u.ended_at,
                  (select p.one_liner from reports p where p.tenant_id = u.tenant_id and p.run_id = u.id order by p.id desc limit 1)
              from ({among}) u join agents a on a.id = u.agent_id left join tasks t on t.id = u.task_id order by u.id desc"
         ),
-        params![asking.id, own, RUNS_SHOWN],
+        params![caller.id, own, RECENT_RUNS_MAX],
     )
 }
 
-/// What is for this agent alone, then what anyone of its role may take.
-fn waiting(read: &mut Reader<'_>, agent: Uuid) -> Result<Vec<Waiting>> {
+/// The ready items that name this agent, followed by items for its role or for any role.
+fn waiting_items(read: &mut Reader<'_>, agent: Uuid) -> Result<Vec<WaitingItem>> {
     const ITEM: &str = "select q.id, t.variant, q.status, q.priority, q.in_queue_since from";
-    let version = version_of("q");
-    let mut items = read.query::<Waiting>(
+    let version = version_of_item("q");
+    let mut items = read.query::<WaitingItem>(
         &format!(
             "{ITEM} queue_items q join tasks t on t.id = {version} where q.tenant_id = ?1 and q.status = 'ready' and q.agent_id = ?2
              order by q.priority desc, q.in_queue_since, q.id limit ?3"
         ),
-        params![agent, WAITING_SHOWN],
+        params![agent, WAITING_ITEMS_MAX],
     )?;
-    let anyones = read.query::<Waiting>(
+    let shared_items = read.query::<WaitingItem>(
         &format!(
             "{ITEM} (select * from queue_items where tenant_id = ?1 and status = 'ready' and agent_id is null
                  order by priority desc, in_queue_since, id limit 200) q join tasks t on t.id = {version}
              where q.role_id is null or q.role_id = (select role_id from agents where id = ?2)
              order by q.priority desc, q.in_queue_since, q.id limit ?3"
         ),
-        params![agent, WAITING_SHOWN],
+        params![agent, WAITING_ITEMS_MAX],
     )?;
-    items.extend(anyones);
-    items.truncate(usize::try_from(WAITING_SHOWN).unwrap_or_default());
+    items.extend(shared_items);
+    items.truncate(usize::try_from(WAITING_ITEMS_MAX).unwrap_or_default());
     Ok(items)
 }
 
 impl Whoami {
-    /// What all doors print.
-    pub fn value(&self) -> Value {
+    /// The JSON form, which all interfaces show.
+    pub fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! One round of apalis-sqlite: items are added, then taken and completed. Prints the items per second.
+//! Runs one round of apalis-sqlite: adds items, then takes and completes them. Prints the items per second.
 //!
 //!     queue-apalis FILE WORKERS BATCH ITEMS
 
@@ -18,9 +18,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 #[tokio::main]
 async fn main() -> Result<(), BoxDynError> {
     let mut arguments = std::env::args().skip(1);
-    let file = arguments.next().ok_or("no file was given")?;
+    let file = arguments.next().ok_or("missing argument: FILE")?;
     let numbers = arguments.map(|number| number.parse()).collect::<Result<Vec<usize>, _>>()?;
-    let [workers, batch, items] = numbers[..] else { return Err("FILE WORKERS BATCH ITEMS".into()) };
+    let [workers, batch, items] = numbers[..] else { return Err("usage: queue-apalis FILE WORKERS BATCH ITEMS".into()) };
     let options = SqliteConnectOptions::new()
         .filename(file)
         .create_if_missing(true)
@@ -30,7 +30,7 @@ async fn main() -> Result<(), BoxDynError> {
     let pool = SqlitePoolOptions::new().max_connections(u32::try_from(workers)? + 1).connect_with(options).await?;
     SqliteStorage::setup(&pool).await?;
     let mut rate = 0.0;
-    // The first items warm up.
+    // The first items are a warm-up.
     for count in [batch * workers, items] {
         let name = format!("noop-{count}");
         let config = Config::default().queue(&name).batch_size(batch);

@@ -2,33 +2,33 @@
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Id, Ref, kind};
-use trackway_store::{Writer, display::BoardShown, params};
+use trackway_store::{Writer, display::BoardRow, params};
 
-use super::{board_resource, held_board};
+use super::{board_resource, locked_board};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
-    delete::mark,
+    delete::mark_deleted,
     error::Result,
     stickie::remove_stickie,
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Whether a board is archived now.
+/// The output of [`ArchiveBoard`].
 #[derive(Debug, Serialize)]
-pub struct BoardArchived {
+pub struct BoardArchiveState {
     pub id: Id<kind::Board>,
     pub archived: bool,
 }
 
-/// Put a board out of sight, or bring it back
+/// Archive or restore a board
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ArchiveBoard {
-    /// Which one, by name or id
+    /// Name or id of the board
     #[arg(value_name = "BOARD")]
     pub id: Ref<kind::Board>,
-    /// Bring it back
+    /// Restore the board
     #[arg(long)]
     #[serde(default)]
     pub undo: bool,
@@ -38,27 +38,27 @@ impl Action for ArchiveBoard {
     const NAME: &'static str = "archive_board";
     const CAPABILITY: &'static str = "archive";
     const COMMAND: (&'static str, &'static str) = ("board", "archive");
-    type Touched = Touch<kind::Board, did::Archive>;
-    type Output = BoardArchived;
+    type Touched = Touch<kind::Board, action_type::Archive>;
+    type Output = BoardArchiveState;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let board = held_board(write, &self.id)?;
-        let archived = BoardArchived { id: board.id, archived: !self.undo };
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let board = locked_board(write, &self.id)?;
+        let archived = BoardArchiveState { id: board.id, archived: !self.undo };
         if board.archived_at.is_some() == archived.archived {
-            return Ok(Done::unchanged(archived));
+            return Ok(ActionOutcome::unchanged(archived));
         }
         let at = archived.archived.then_some(write.now);
         write.post("update boards set archived_at = ?3 where tenant_id = ?1 and id = ?2", params![board.id, at])?;
         let resource = board_resource(&board);
-        Ok(Done::changed(archived, &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(archived, &resource, Touch::one(resource.clone())))
     }
 }
 
-/// Delete a board with all that is on it; the history stays
+/// Delete a board and its stickies, but not their history
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteBoard {
-    /// Which one, by name or id
+    /// Name or id of the board
     #[arg(value_name = "BOARD")]
     pub id: Ref<kind::Board>,
 }
@@ -67,13 +67,13 @@ impl Action for DeleteBoard {
     const NAME: &'static str = "delete_board";
     const CAPABILITY: &'static str = "delete";
     const COMMAND: (&'static str, &'static str) = ("board", "delete");
-    const REMOVES: bool = true;
-    type Touched = Touch<kind::Board, did::Delete>;
-    type Output = BoardShown;
+    const IS_DESTRUCTIVE: bool = true;
+    type Touched = Touch<kind::Board, action_type::Delete>;
+    type Output = BoardRow;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let board = held_board(write, &self.id)?;
-        let shown = write.shown_by_id::<BoardShown>("b", board.id)?;
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let board = locked_board(write, &self.id)?;
+        let shown = write.display_row_by_id::<BoardRow>("b", board.id)?;
         let stickies = write.query::<(Id<kind::Stickie>,)>(
             "select id from stickies where tenant_id = ?1 and board_id = ?2 and deleted_at is null",
             params![board.id],
@@ -81,8 +81,8 @@ impl Action for DeleteBoard {
         for (stickie,) in stickies {
             remove_stickie(write, &board, stickie)?;
         }
-        mark(write, "boards", board.id)?;
+        mark_deleted(write, "boards", board.id)?;
         let resource = board_resource(&board);
-        Ok(Done::changed(shown, &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(shown, &resource, Touch::one(resource.clone())))
     }
 }

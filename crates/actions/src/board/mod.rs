@@ -1,4 +1,5 @@
-//! Boards and what is on them. Whoever changes anything on a board holds its row, so that its changes have an order.
+//! Boards and their stickies. Every change on a board locks the board's row, so that changes of one board are
+//! serialised.
 
 mod archive;
 pub(crate) mod set;
@@ -6,7 +7,7 @@ mod sync;
 
 pub use archive::{ArchiveBoard, DeleteBoard};
 pub use set::SetBoard;
-pub use sync::{SyncBoard, Synced};
+pub use sync::{SyncBoard, SyncResult};
 
 use serde::Serialize;
 use trackway_domain::{Error as Rule, Id, Ref, Time, board::StickieContent, kind, text};
@@ -18,41 +19,41 @@ use uuid::Uuid;
 
 use crate::{action::Resource, context::Context, error::Result};
 
-/// Characters of a note in a display path.
+/// Maximum length of a note in a display path, in characters.
 const PATH_NOTE_MAX: usize = 60;
 
-/// The board a reference names, held until the end.
-pub(crate) fn held_board(write: &mut Writer<'_>, reference: &Ref<kind::Board>) -> Result<Board> {
+/// Locks the board until the end of the transaction.
+pub(crate) fn locked_board(write: &mut Writer<'_>, reference: &Ref<kind::Board>) -> Result<Board> {
     let id = write.resolve(reference)?;
-    held(write, id)
+    locked_board_by_id(write, id)
 }
 
-pub(crate) fn held(write: &mut Writer<'_>, id: Id<kind::Board>) -> Result<Board> {
+pub(crate) fn locked_board_by_id(write: &mut Writer<'_>, id: Id<kind::Board>) -> Result<Board> {
     let board = write
         .row_locked::<Board>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
         .ok_or_else(|| Rule::not_found(format!("there is no board {id}")))?;
-    grow_time(write, &board);
+    advance_past_last_change(write, &board);
     Ok(board)
 }
 
-/// Clocks differ between machines; what a folder has seen is told by the time of its board, so it must grow.
-pub(crate) fn grow_time(write: &mut Writer<'_>, board: &Board) {
+/// Moves the transaction's time past the last change of the board, because clocks of different machines differ. A
+/// synced folder finds newer changes by their time, so the time must grow with each change.
+pub(crate) fn advance_past_last_change(write: &mut Writer<'_>, board: &Board) {
     write.now = write.now.max(Time::from_micros(board.changed_at.micros() + 1));
 }
 
-/// The stickie a reference names, and its board, held.
-pub(crate) fn held_stickie(write: &mut Writer<'_>, reference: &Ref<kind::Stickie>) -> Result<(Board, Stickie)> {
-    let gone = || Rule::not_found(format!("there is no stickie {reference:?}"));
+/// Locks a stickie and its board.
+pub(crate) fn locked_stickie(write: &mut Writer<'_>, reference: &Ref<kind::Stickie>) -> Result<(Board, Stickie)> {
+    let not_found = || Rule::not_found(format!("there is no stickie {reference:?}"));
     let id = write.resolve(reference)?;
-    let found = write.row::<Stickie>("where tenant_id = ?1 and id = ?2", params![id])?.ok_or_else(gone)?;
-    let board = held(write, found.board_id)?;
+    let found = write.row::<Stickie>("where tenant_id = ?1 and id = ?2", params![id])?.ok_or_else(not_found)?;
+    let board = locked_board_by_id(write, found.board_id)?;
     let stickie = write
         .row_locked::<Stickie>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
-        .ok_or_else(gone)?;
+        .ok_or_else(not_found)?;
     Ok((board, stickie))
 }
 
-/// Says that something on the board changed now.
 pub(crate) fn mark_changed(write: &mut Writer<'_>, board: Id<kind::Board>) -> Result<()> {
     let now = write.now;
     Ok(write.post("update boards set changed_at = ?3 where tenant_id = ?1 and id = ?2", params![board, now])?)
@@ -63,18 +64,18 @@ pub(crate) fn board_path(board: &Board) -> String {
 }
 
 pub(crate) fn board_resource(board: &Board) -> Resource<kind::Board> {
-    Resource::outside(board.id, board_path(board))
+    Resource::new(board.id, board_path(board))
 }
 
-/// A stickie by its name, else by how its note begins.
+/// The resource of a stickie. Its path ends with its name, else with the beginning of its note, else with its id.
 pub(crate) fn stickie_resource(board: &Board, stickie: &Stickie) -> Resource<kind::Stickie> {
     let note = stickie.note.as_deref().map(|note| text::cut(&text::clean_line(note), PATH_NOTE_MAX));
     let called = stickie.name.clone().or(note).unwrap_or_else(|| stickie.id.short());
-    Resource::outside(stickie.id, format!("{}/{called}", board_path(board)))
+    Resource::new(stickie.id, format!("{}/{called}", board_path(board)))
 }
 
-/// A new stickie, still empty.
-pub(crate) fn blank(
+/// A new, empty stickie.
+pub(crate) fn blank_stickie(
     context: &Context,
     write: &mut Writer<'_>,
     board: &Board,
@@ -108,8 +109,8 @@ pub(crate) fn blank(
     })
 }
 
-/// The stickie with another content, one edit later. Whether it is archived is kept unless the content says otherwise.
-pub(crate) fn edited(write: &Writer<'_>, before: &Stickie, content: StickieContent) -> Stickie {
+/// The stickie with new content and the next edit number.
+pub(crate) fn next_edit(write: &Writer<'_>, before: &Stickie, content: StickieContent) -> Stickie {
     let StickieContent { name, note, code, labels, priority, score, structured, archived } = content;
     Stickie {
         id: before.id,
@@ -132,39 +133,40 @@ pub(crate) fn edited(write: &Writer<'_>, before: &Stickie, content: StickieConte
     }
 }
 
-/// Whether a stickie is new to the board.
+/// Whether to insert a new stickie or update an existing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Came {
-    New,
-    Before,
+pub(crate) enum WriteKind {
+    Insert,
+    Update,
 }
 
-/// Writes a stickie down with what it says now, and where it is found.
-pub(crate) fn keep(
+/// Writes a stickie with its path, a revision with its content, and the time of the board's last change.
+pub(crate) fn write_stickie(
     context: &Context,
     write: &mut Writer<'_>,
     board: &Board,
     stickie: &Stickie,
-    came: Came,
+    kind: WriteKind,
 ) -> Result<Resource<kind::Stickie>> {
     refuse_taken_name(write, stickie)?;
     let resource = stickie_resource(board, stickie);
-    match came {
-        Came::New => {
+    match kind {
+        WriteKind::Insert => {
             write.insert(stickie)?;
             resource.register(context, write)?;
         }
-        Came::Before => {
+        WriteKind::Update => {
             write.update(stickie)?;
-            write.rename(stickie.id, &resource.path)?;
+            write.update_display_path(stickie.id, &resource.path)?;
         }
     }
-    keep_revision(context, write, stickie.id.uuid(), stickie.edit_count, &stickie.content())?;
+    insert_revision(context, write, stickie.id.uuid(), stickie.edit_count, &stickie.content())?;
     mark_changed(write, board.id)?;
     Ok(resource)
 }
 
-/// The board is held, so nobody takes the name meanwhile.
+/// Rejects a name that another stickie of the board has. The board is locked, so no concurrent transaction can take
+/// the name.
 pub(crate) fn refuse_taken_name(write: &mut Writer<'_>, stickie: &Stickie) -> Result<()> {
     let Some(name) = &stickie.name else {
         return Ok(());
@@ -174,13 +176,13 @@ pub(crate) fn refuse_taken_name(write: &mut Writer<'_>, stickie: &Stickie) -> Re
         params![stickie.board_id, name, stickie.id],
     )?;
     if taken > 0 {
-        return Err(Rule::conflict(format!("the board has a stickie called {name:?} already")).into());
+        return Err(Rule::conflict(format!("the board already has a stickie called {name:?}")).into());
     }
     Ok(())
 }
 
-/// Keeps what a board or a stickie says at this edit.
-pub(crate) fn keep_revision<C: Serialize>(
+/// Stores the content of a board or a stickie at this edit.
+pub(crate) fn insert_revision<C: Serialize>(
     context: &Context,
     write: &mut Writer<'_>,
     subject_id: Uuid,

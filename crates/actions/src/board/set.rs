@@ -1,65 +1,63 @@
-//! Making a board, and changing what is said of one.
-
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Error as Rule, Patch, Ref, kind, patch::UNSET, text, words::Lifecycle};
-use trackway_store::{Writer, display::BoardShown, params, tables::Board};
+use trackway_domain::{Error as Rule, Patch, Ref, enums::Lifecycle, kind, patch::UNSET, text};
+use trackway_store::{Writer, display::BoardRow, params, tables::Board};
 
-use super::{board_resource, held, held_board, keep_revision};
+use super::{board_resource, insert_revision, locked_board, locked_board_by_id};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Make a board, or change what is given of one
+/// Create or update a board
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetBoard {
-    /// The board (the one of this name, else a new one, when left out)
+    /// Board to update [default: the board named by --name, else a new one]
     pub board: Option<Ref<kind::Board>>,
-    /// What people call it
+    /// Name
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
-    #[schemars(length(max = text::LINE_MAX), regex(pattern = text::NAME_OR_NONE))]
+    #[schemars(length(max = text::LINE_MAX), regex(pattern = text::NAME_OR_EMPTY_PATTERN))]
     pub name: Patch<String>,
-    /// The role it is for
+    /// Role that the board is for
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub role: Patch<Ref<kind::Role>>,
-    /// The conversation it belongs to
+    /// Conversation that the board belongs to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub conversation: Patch<Ref<kind::Conversation>>,
-    /// The project it belongs to
+    /// Project that the board belongs to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub project: Patch<String>,
-    /// The task it is pinned to
+    /// Task that the board is pinned to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub task: Patch<Ref<kind::Task>>,
-    /// What has to be known to read it
+    /// Background that readers need to understand the board
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
     pub background: Patch<String>,
-    /// How it is to be used
+    /// Guidelines for using the board
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
     pub guidelines: Patch<String>,
-    /// How long it is kept in use (permanent, when it is not said)
+    /// How long the board stays in use [default: permanent]
     #[arg(long)]
     pub lifecycle: Option<Lifecycle>,
 }
 
-/// A board as it now stands, and whether this made it.
+/// The board after the action, and whether the action created it.
 #[derive(Debug, Serialize)]
-pub struct BoardSet {
+pub struct SetBoardResult {
     #[serde(flatten)]
-    pub board: BoardShown,
+    pub board: BoardRow,
     pub new: bool,
 }
 
@@ -67,25 +65,25 @@ impl Action for SetBoard {
     const NAME: &'static str = "set_board";
     const COMMAND: (&'static str, &'static str) = ("board", "set");
     const ALIAS: Option<&'static str> = Some("create");
-    type Touched = (Touch<kind::Board, did::Create>, Touch<kind::Board, did::Update>);
-    type Output = BoardSet;
+    type Touched = (Touch<kind::Board, action_type::Create>, Touch<kind::Board, action_type::Update>);
+    type Output = SetBoardResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self { board, name, role, conversation, project, task, background, guidelines, lifecycle } = self;
-        let name = name.line("board name", text::LINE_MAX)?.try_map(|name| text::name("board name", &name))?;
+        let name = name.line("board name", text::LINE_MAX)?.try_map(|name| text::check_name("board name", &name))?;
         let before = match (board, &name) {
-            (Some(board), _) => Some(held_board(write, board)?),
+            (Some(board), _) => Some(locked_board(write, board)?),
             (None, Patch::Set(name)) => write
                 .one::<(_,)>(
                     "select id from boards where tenant_id = ?1 and name = ?2 and deleted_at is null",
                     params![name],
                 )?
-                .map(|(id,)| held(write, id))
+                .map(|(id,)| locked_board_by_id(write, id))
                 .transpose()?,
             (None, _) => None,
         };
         let new = before.is_none();
-        let board = before.clone().unwrap_or_else(|| blank(context, write));
+        let board = before.clone().unwrap_or_else(|| blank_board(context, write));
         let board = Board {
             id: board.id,
             tenant_id: board.tenant_id,
@@ -105,8 +103,8 @@ impl Action for SetBoard {
             deleted_at: board.deleted_at,
         };
         if before.as_ref() == Some(&board) {
-            let shown = write.shown_by_id::<BoardShown>("b", board.id)?;
-            return Ok(Done::unchanged(BoardSet { board: shown, new }));
+            let shown = write.display_row_by_id::<BoardRow>("b", board.id)?;
+            return Ok(ActionOutcome::unchanged(SetBoardResult { board: shown, new }));
         }
         let shown = save(context, write, board, new)?;
         let resource = board_resource(&shown.board);
@@ -115,11 +113,11 @@ impl Action for SetBoard {
         } else {
             (Touch::none(), Touch::one(resource.clone()))
         };
-        Ok(Done::changed(BoardSet { board: shown, new }, &resource, touched))
+        Ok(ActionOutcome::changed(SetBoardResult { board: shown, new }, &resource, touched))
     }
 }
 
-pub(super) fn blank(context: &Context, write: &Writer<'_>) -> Board {
+pub(super) fn blank_board(context: &Context, write: &Writer<'_>) -> Board {
     Board {
         id: write.new_id(),
         tenant_id: context.tenant,
@@ -140,15 +138,15 @@ pub(super) fn blank(context: &Context, write: &Writer<'_>) -> Board {
     }
 }
 
-/// Writes a board down with what it says now, one edit later.
-pub(super) fn save(context: &Context, write: &mut Writer<'_>, mut board: Board, new: bool) -> Result<BoardShown> {
+/// Writes a board with the next edit number, and a revision with its content.
+pub(super) fn save(context: &Context, write: &mut Writer<'_>, mut board: Board, new: bool) -> Result<BoardRow> {
     if let Some(name) = &board.name {
         let taken = write.count(
             "select count(*) from boards where tenant_id = ?1 and name = ?2 and id <> ?3 and deleted_at is null",
             params![name, board.id],
         )?;
         if taken > 0 {
-            return Err(Rule::conflict(format!("there is a board called {name:?} already")).into());
+            return Err(Rule::conflict(format!("there is already a board called {name:?}")).into());
         }
     }
     board.edit_count += 1;
@@ -160,9 +158,9 @@ pub(super) fn save(context: &Context, write: &mut Writer<'_>, mut board: Board, 
         resource.register(context, write)?;
     } else {
         write.update(&board)?;
-        write.rename(board.id, &resource.path)?;
+        write.update_display_path(board.id, &resource.path)?;
     }
-    let shown = write.shown_by_id::<BoardShown>("b", board.id)?;
-    keep_revision(context, write, board.id.uuid(), board.edit_count, &shown.content())?;
+    let shown = write.display_row_by_id::<BoardRow>("b", board.id)?;
+    insert_revision(context, write, board.id.uuid(), board.edit_count, &shown.content())?;
     Ok(shown)
 }

@@ -1,26 +1,24 @@
-//! Returning queue items whose leases expired.
-
 use serde::{Deserialize, Serialize};
 use trackway_store::Writer;
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
-    queue::lease::{count_from_now, return_expired},
-    touched::Nothing,
+    queue::lease::{restart_future_leases, return_expired},
+    touched::NoTouches,
 };
 
-/// Return queue items whose holders were not heard of any more
+/// Return queue items with expired leases to the queue
 ///
-/// Whoever takes next does the same first; this is for a queue that nobody takes from.
+/// Every take does this first, so this command is only needed for a queue that no agent takes from.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CleanupLeases {}
 
-/// How many were returned.
+/// The number of returned items.
 #[derive(Debug, Serialize)]
-pub struct Returned {
+pub struct LeaseCleanupResult {
     pub returned: usize,
 }
 
@@ -28,12 +26,12 @@ impl Action for CleanupLeases {
     const NAME: &'static str = "cleanup_leases";
     const CAPABILITY: &'static str = "cleanup";
     const COMMAND: (&'static str, &'static str) = ("cleanup", "leases");
-    type Touched = Nothing;
-    type Output = Returned;
+    type Touched = NoTouches;
+    type Output = LeaseCleanupResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        count_from_now(write)?;
-        // Each is told of by an event of its own.
-        Ok(Done::unchanged(Returned { returned: return_expired(context, write)? }))
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        restart_future_leases(write)?;
+        // Each returned item has its own event already.
+        Ok(ActionOutcome::unchanged(LeaseCleanupResult { returned: return_expired(context, write)? }))
     }
 }

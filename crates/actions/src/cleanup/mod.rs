@@ -1,4 +1,4 @@
-//! Removing what is no longer wanted. Each action says how much it removed, and the log keeps that.
+//! Cleanup actions: they remove rows, and the event log records how many.
 
 mod contents;
 mod events;
@@ -20,21 +20,20 @@ use trackway_store::{Writer, params, tables::Session};
 
 use crate::{action::Resource, error::Result};
 
-/// What was removed.
+/// The number of removed rows.
 #[derive(Debug, Serialize)]
-pub struct Removed {
+pub struct CleanupResult {
     pub removed: i64,
 }
 
-/// What is yet to come would include the entry about this.
-fn refuse_to_come(before: Time, now: Time) -> Result<()> {
+/// Rejects a time in the future, because it would also remove the event of this cleanup.
+fn refuse_future_time(before: Time, now: Time) -> Result<()> {
     if before > now {
-        return Err(Rule::conflict(format!("{before} is yet to come")).into());
+        return Err(Rule::conflict(format!("{before} is in the future")).into());
     }
     Ok(())
 }
 
-/// The session that a reference names, locked.
 pub(crate) fn locked_session(write: &mut Writer<'_>, session: &Ref<kind::Session>) -> Result<Session> {
     let id = write.resolve(session)?;
     write
@@ -43,5 +42,5 @@ pub(crate) fn locked_session(write: &mut Writer<'_>, session: &Ref<kind::Session
 }
 
 pub(crate) fn session_resource(session: &Session) -> Resource<kind::Session> {
-    Resource::outside(session.id, session.session_id.clone())
+    Resource::new(session.id, session.session_id.clone())
 }

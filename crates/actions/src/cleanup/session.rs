@@ -1,23 +1,21 @@
-//! Removing the live state of a session.
-
 use serde::Deserialize;
 use serde_json::json;
 use trackway_domain::{Ref, kind};
 use trackway_store::{Writer, params};
 
-use super::{Removed, locked_session, session_resource};
+use super::{CleanupResult, locked_session, session_resource};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
-/// Remove the live state of a session's subagents; their spawns and runs stay
+/// Remove the live state of a session's subagents, but not their spawns and runs
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CleanupSession {
-    /// The session
+    /// Session to clean up
     pub session: Ref<kind::Session>,
 }
 
@@ -25,10 +23,10 @@ impl Action for CleanupSession {
     const NAME: &'static str = "cleanup_session";
     const CAPABILITY: &'static str = "cleanup";
     const COMMAND: (&'static str, &'static str) = ("cleanup", "session");
-    type Touched = Nothing;
-    type Output = Removed;
+    type Touched = NoTouches;
+    type Output = CleanupResult;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let session = locked_session(write, &self.session)?;
         let now = write.now;
         let removed = write.execute(
@@ -36,7 +34,7 @@ impl Action for CleanupSession {
             params![session.id, now],
         )?;
         let removed = i64::try_from(removed).unwrap_or(i64::MAX);
-        Ok(Done::changed(Removed { removed }, &session_resource(&session), Nothing)
+        Ok(ActionOutcome::changed(CleanupResult { removed }, &session_resource(&session), NoTouches)
             .with_detail(json!({ "removed": removed })))
     }
 }

@@ -1,26 +1,26 @@
-//! Removing spawns that were matched with no agent.
+//! Removing spawns without a matched agent or without a role.
 
 use serde::Deserialize;
 use serde_json::json;
 use trackway_domain::{Error as Rule, Ref, field, kind, sentence};
 use trackway_store::{Writer, params, sql::Param, tables::Session};
 
-use super::{Removed, locked_session, session_resource};
+use super::{CleanupResult, locked_session, session_resource};
 use crate::{
-    action::{Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
-/// Remove spawns without an agent, but for the newest of a session
+/// Remove spawns of a session that have no agent, except the newest
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CleanupOldSpawns {
-    /// The session
+    /// Session to clean up
     #[arg(long)]
     pub session: Ref<kind::Session>,
-    /// How many of its newest spawns stay, matched or not
+    /// Number of newest spawns to keep, matched or not
     #[arg(long, default_value_t = 100, value_name = "NUMBER")]
     #[serde(default = "keep")]
     #[schemars(range(min = 0))]
@@ -35,12 +35,12 @@ impl Action for CleanupOldSpawns {
     const NAME: &'static str = "cleanup_old_spawns";
     const CAPABILITY: &'static str = "cleanup";
     const COMMAND: (&'static str, &'static str) = ("cleanup", "old-spawns");
-    type Touched = Nothing;
-    type Output = Removed;
+    type Touched = NoTouches;
+    type Output = CleanupResult;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         if self.keep < 0 {
-            return Err(Rule::usage(sentence![field!(keep), " is 0 or more"]).into());
+            return Err(Rule::usage(sentence![field!(keep), " must be 0 or more"]).into());
         }
         let session = locked_session(write, &self.session)?;
         let old = format!(
@@ -53,14 +53,14 @@ impl Action for CleanupOldSpawns {
 
 /// Remove spawns that have no role and no agent
 ///
-/// `ingest --full` restores those that stand in a transcript.
+/// `ingest --full` restores spawns that are in a transcript.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CleanupNullRole {
-    /// Only of this session
+    /// Remove spawns of this session only
     #[arg(long)]
     pub session: Option<Ref<kind::Session>>,
-    /// Remove spawns that have an agent, too
+    /// Also remove spawns that have an agent
     #[arg(long)]
     #[serde(default)]
     pub matched: bool,
@@ -70,11 +70,11 @@ impl Action for CleanupNullRole {
     const NAME: &'static str = "cleanup_null_role";
     const CAPABILITY: &'static str = "cleanup";
     const COMMAND: (&'static str, &'static str) = ("cleanup", "null-role");
-    const REMOVES: bool = true;
-    type Touched = Nothing;
-    type Output = Removed;
+    const IS_DESTRUCTIVE: bool = true;
+    type Touched = NoTouches;
+    type Output = CleanupResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let which = if self.matched { "role is null" } else { "role is null and matched_agent_id is null" };
         match &self.session {
             Some(session) => {
@@ -82,27 +82,28 @@ impl Action for CleanupNullRole {
                 remove_spawns(write, &session, &format!("session_id = ?2 and {which}"))
             }
             None => {
-                let tenant = Resource::<kind::Tenant>::outside(context.tenant, "spawns without a role");
+                let tenant = Resource::<kind::Tenant>::new(context.tenant, "spawns without a role");
                 let removed = delete_spawns(write, which, &[])?;
-                Ok(Done::changed(Removed { removed }, &tenant, Nothing).with_detail(json!({ "removed": removed })))
+                Ok(ActionOutcome::changed(CleanupResult { removed }, &tenant, NoTouches)
+                    .with_detail(json!({ "removed": removed })))
             }
         }
     }
 }
 
-fn remove_spawns<A: Action<Touched = Nothing, Output = Removed>>(
+fn remove_spawns<A: Action<Touched = NoTouches, Output = CleanupResult>>(
     write: &mut Writer<'_>,
     session: &Session,
     which: &str,
-) -> Result<Done<A>> {
+) -> Result<ActionOutcome<A>> {
     let removed = delete_spawns(write, which, params![session.id])?;
-    Ok(Done::changed(Removed { removed }, &session_resource(session), Nothing)
+    Ok(ActionOutcome::changed(CleanupResult { removed }, &session_resource(session), NoTouches)
         .with_detail(json!({ "removed": removed })))
 }
 
 fn delete_spawns(write: &mut Writer<'_>, which: &str, params: &[Param<'_>]) -> Result<i64> {
     let chosen = format!("(select id from task_spawns where tenant_id = ?1 and {which})");
-    // The run that a spawn started stays, without its cause.
+    // Runs that the spawns started stay, but lose their cause.
     write.execute(
         &format!(
             "update runs set cause_kind = null, cause_id = null where tenant_id = ?1
@@ -110,7 +111,7 @@ fn delete_spawns(write: &mut Writer<'_>, which: &str, params: &[Param<'_>]) -> R
         ),
         params,
     )?;
-    // A subagent without any spawn left has no place in the transcript of its parent.
+    // A subagent without a remaining spawn has no position in its parent's transcript.
     write.execute(
         &format!(
             "update subagents set task_match_index = null where tenant_id = ?1 and task_match_index is not null

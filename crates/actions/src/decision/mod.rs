@@ -1,4 +1,4 @@
-//! Decisions: a question, its options, and its end.
+//! Decisions: a question with options to vote on.
 
 mod vote;
 
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, command, kind, sentence, text, vote_results::OptionResult, words::DecisionStatus,
+    Error as Rule, Id, Ref, Time, command, enums::DecisionStatus, kind, sentence, text, vote_results::OptionResult,
 };
 use trackway_store::{
     Writer, params,
@@ -17,42 +17,42 @@ use trackway_store::{
 };
 
 use crate::{
-    action::{Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource},
     context::Context,
     error::Result,
     studio::{in_studio, locked, resource, studio},
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Options in a decision.
+/// Maximum number of options of a decision.
 const OPTIONS_MAX: usize = 100;
 
-/// Ask a question with options to vote on
+/// Create a decision: a question with options to vote on
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CreateDecision {
-    /// The studio it is decided in
+    /// Studio of the decision
     #[arg(long)]
     pub studio: Ref<kind::Studio>,
-    /// The question
+    /// Question
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub question: String,
-    /// An option; repeat for several
+    /// Option to vote on. Repeatable
     #[arg(long = "option", value_name = "OPTION", num_args = 1..)]
     #[serde(default)]
     pub options: Vec<String>,
-    /// What there is to know about it
+    /// Description
     #[arg(long)]
     pub description: Option<String>,
-    /// Until when votes are taken, as 2026-02-27 or 2026-02-27T09:30:00Z
+    /// Deadline for votes, such as 2026-02-27 or 2026-02-27T09:30:00Z
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<Time>,
 }
 
-/// A decision that was made open, or given options.
+/// An open decision with its options.
 #[derive(Debug, Serialize)]
-pub struct DecisionOpened {
+pub struct OpenDecision {
     pub id: Id<kind::Decision>,
     pub studio: String,
     pub question: String,
@@ -62,13 +62,16 @@ pub struct DecisionOpened {
 impl Action for CreateDecision {
     const NAME: &'static str = "create_decision";
     const COMMAND: (&'static str, &'static str) = ("decision", "create");
-    type Touched = (Touch<kind::Decision, did::Create>, Touch<kind::DecisionOption, did::AddOption>);
-    type Output = DecisionOpened;
+    type Touched = (Touch<kind::Decision, action_type::Create>, Touch<kind::DecisionOption, action_type::AddOption>);
+    type Output = OpenDecision;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let question = text::required_line("question", &self.question, text::LINE_MAX)?;
-        let description =
-            self.description.as_deref().map(|text| text::body("description", text, text::TEXT_MAX)).transpose()?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let question = text::check_required_line("question", &self.question, text::LINE_MAX)?;
+        let description = self
+            .description
+            .as_deref()
+            .map(|text| text::check_body("description", text, text::TEXT_MAX))
+            .transpose()?;
         let studio = studio(write, &self.studio)?;
         let decision = Decision {
             id: write.new_id(),
@@ -89,18 +92,18 @@ impl Action for CreateDecision {
         let resource = in_studio(&decision, &studio.name);
         resource.register(context, write)?;
         let (options, touched) = add(context, write, &decision, &resource.path, &[], &self.options)?;
-        let opened = DecisionOpened { id: decision.id, studio: studio.name, question: decision.question, options };
-        Ok(Done::changed(opened, &resource, (Touch::one(resource.clone()), Touch::many(touched))))
+        let opened = OpenDecision { id: decision.id, studio: studio.name, question: decision.question, options };
+        Ok(ActionOutcome::changed(opened, &resource, (Touch::one(resource.clone()), Touch::many(touched))))
     }
 }
 
-/// Add options to a decision that is open
+/// Add options to an open decision
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct AddOptions {
-    /// The decision
+    /// Decision to extend
     pub decision: Ref<kind::Decision>,
-    /// An option; repeat for several
+    /// Option to vote on. Repeatable
     #[arg(long = "option", value_name = "OPTION", required = true)]
     pub options: Vec<String>,
 }
@@ -108,10 +111,10 @@ pub struct AddOptions {
 impl Action for AddOptions {
     const NAME: &'static str = "add_options";
     const COMMAND: (&'static str, &'static str) = ("decision", "add-options");
-    type Touched = Touch<kind::DecisionOption, did::AddOption>;
-    type Output = DecisionOpened;
+    type Touched = Touch<kind::DecisionOption, action_type::AddOption>;
+    type Output = OpenDecision;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let decision = locked::<Decision>(write, &self.decision)?;
         require_open(&decision, write.now)?;
         let present = options(write, decision.id)?;
@@ -119,8 +122,8 @@ impl Action for AddOptions {
         let (added, touched) = add(context, write, &decision, &resource.path, &present, &self.options)?;
         let studio = resource.path.split('/').next().unwrap_or_default().to_owned();
         let opened =
-            DecisionOpened { id: decision.id, studio, question: decision.question, options: [present, added].concat() };
-        Ok(Done::changed(opened, &resource, Touch::many(touched)))
+            OpenDecision { id: decision.id, studio, question: decision.question, options: [present, added].concat() };
+        Ok(ActionOutcome::changed(opened, &resource, Touch::many(touched)))
     }
 }
 
@@ -133,17 +136,17 @@ fn add(
     titles: &[String],
 ) -> Result<(Vec<DecisionOption>, Vec<Resource<kind::DecisionOption>>)> {
     if present.len() + titles.len() > OPTIONS_MAX {
-        return Err(Rule::usage(format!("a decision has at most {OPTIONS_MAX} options")).into());
+        return Err(Rule::usage(format!("a decision can have at most {OPTIONS_MAX} options")).into());
     }
     let mut taken: HashSet<String> = present.iter().map(|option| option.title.clone()).collect();
     let mut added = Vec::new();
     let mut touched = Vec::new();
     for (title, micros) in titles.iter().zip(0..) {
-        let title = text::required_line("option", title, text::LINE_MAX)?;
+        let title = text::check_required_line("option", title, text::LINE_MAX)?;
         if !taken.insert(title.clone()) {
-            return Err(Rule::conflict(format!("the option {title:?} is there already")).into());
+            return Err(Rule::conflict(format!("the decision already has an option {title:?}")).into());
         }
-        // A microsecond apart, so that options given together keep their order.
+        // The times are a microsecond apart, so that sorting by time gives the order of the options.
         let created_at = Time::from_micros(write.now.micros() + micros);
         let option = DecisionOption {
             id: Id::new(created_at),
@@ -153,7 +156,7 @@ fn add(
             created_at,
         };
         write.insert(&option)?;
-        let resource = Resource::inside(option.id, decision.studio_id, format!("{path}/{}", option.title));
+        let resource = Resource::in_studio(option.id, decision.studio_id, format!("{path}/{}", option.title));
         resource.register(context, write)?;
         touched.push(resource);
         added.push(option);
@@ -168,7 +171,7 @@ fn options(write: &mut Writer<'_>, decision: Id<kind::Decision>) -> Result<Vec<D
     )?)
 }
 
-/// Votes and options are taken while a decision is open and its deadline has not passed.
+/// Rejects votes and new options if the decision is closed or its deadline has passed.
 fn require_open(decision: &Decision, now: Time) -> Result<()> {
     if decision.status == DecisionStatus::Closed {
         return Err(Rule::conflict(format!("the decision {:?} is closed", decision.question))
@@ -177,23 +180,23 @@ fn require_open(decision: &Decision, now: Time) -> Result<()> {
     }
     match decision.deadline {
         Some(deadline) if deadline <= now => {
-            Err(Rule::conflict(format!("the decision {:?} took votes until {deadline}", decision.question)).into())
+            Err(Rule::conflict(format!("the deadline of decision {:?} was {deadline}", decision.question)).into())
         }
         _ => Ok(()),
     }
 }
 
-/// Close a decision and keep its results
+/// Close a decision and store its results
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CloseDecision {
-    /// The decision
+    /// Decision to close
     pub decision: Ref<kind::Decision>,
 }
 
-/// A decision that was closed.
+/// A closed decision with its results.
 #[derive(Debug, Serialize)]
-pub struct DecisionClosed {
+pub struct ClosedDecision {
     pub id: Id<kind::Decision>,
     pub question: String,
     pub status: DecisionStatus,
@@ -203,13 +206,13 @@ pub struct DecisionClosed {
 impl Action for CloseDecision {
     const NAME: &'static str = "close_decision";
     const COMMAND: (&'static str, &'static str) = ("decision", "close");
-    type Touched = Touch<kind::Decision, did::Close>;
-    type Output = DecisionClosed;
+    type Touched = Touch<kind::Decision, action_type::Close>;
+    type Output = ClosedDecision;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let mut decision = locked::<Decision>(write, &self.decision)?;
         if decision.status == DecisionStatus::Closed {
-            return Err(Rule::conflict(format!("the decision {:?} is closed already", decision.question)).into());
+            return Err(Rule::conflict(format!("the decision {:?} is already closed", decision.question)).into());
         }
         let results = write.decision_results(decision.id)?;
         decision.status = DecisionStatus::Closed;
@@ -218,7 +221,7 @@ impl Action for CloseDecision {
         decision.updated_at = write.now;
         write.update(&decision)?;
         let resource = resource(write, &decision)?;
-        let closed = DecisionClosed { id: decision.id, question: decision.question, status: decision.status, results };
-        Ok(Done::changed(closed, &resource, Touch::one(resource.clone())))
+        let closed = ClosedDecision { id: decision.id, question: decision.question, status: decision.status, results };
+        Ok(ActionOutcome::changed(closed, &resource, Touch::one(resource.clone())))
     }
 }

@@ -1,5 +1,3 @@
-//! Voting on an option of a decision.
-
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Error as Rule, Id, Ref, close_matches::close_matches, kind, text};
 use trackway_store::{
@@ -9,37 +7,37 @@ use trackway_store::{
 
 use super::{options, require_open};
 use crate::{
-    action::{Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource},
     context::Context,
     error::Result,
     studio::{locked, resource},
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Vote on an option; voting again changes your vote
+/// Vote on an option, or change your vote
 ///
-/// With neither --accept nor --prefer the vote is taken back.
+/// Without --accept and --prefer, your vote is withdrawn.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CastVote {
-    /// The decision
+    /// Decision to vote on
     pub decision: Ref<kind::Decision>,
-    /// The option, by its title or id
+    /// Option, by title or id
     #[arg(long)]
     pub option: String,
-    /// You can live with it
+    /// Accept the option: you can live with it
     #[arg(long)]
     #[serde(default)]
     pub accept: bool,
-    /// You like it best; this accepts it too
+    /// Prefer the option: you like it best. This also accepts it
     #[arg(long)]
     #[serde(default)]
     pub prefer: bool,
 }
 
-/// A vote as it now stands.
+/// The caller's vote after the action.
 #[derive(Debug, Serialize)]
-pub struct Voted {
+pub struct RecordedVote {
     pub id: Id<kind::Vote>,
     pub option: String,
     pub accepted: bool,
@@ -49,10 +47,10 @@ pub struct Voted {
 impl Action for CastVote {
     const NAME: &'static str = "vote";
     const COMMAND: (&'static str, &'static str) = ("decision", "vote");
-    type Touched = Touch<kind::Vote, did::Vote>;
-    type Output = Voted;
+    type Touched = Touch<kind::Vote, action_type::Vote>;
+    type Output = RecordedVote;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let decision = locked::<Decision>(write, &self.decision)?;
         require_open(&decision, write.now)?;
         let option = self.option(write, decision.id)?;
@@ -72,15 +70,16 @@ impl Action for CastVote {
             updated_at: write.now,
         };
         let path = format!("{}/{}", resource(write, &decision)?.path, option.title);
-        let resource = Resource::inside(vote.id, decision.studio_id, path);
+        let resource = Resource::in_studio(vote.id, decision.studio_id, path);
         if earlier.is_some() {
             write.update(&vote)?;
         } else {
             write.insert(&vote)?;
             resource.register(context, write)?;
         }
-        let voted = Voted { id: vote.id, option: option.title, accepted: vote.accepted, preferred: vote.preferred };
-        Ok(Done::changed(voted, &resource, Touch::one(resource.clone())))
+        let voted =
+            RecordedVote { id: vote.id, option: option.title, accepted: vote.accepted, preferred: vote.preferred };
+        Ok(ActionOutcome::changed(voted, &resource, Touch::one(resource.clone())))
     }
 }
 
@@ -94,7 +93,7 @@ impl CastVote {
             return Ok(option);
         }
         let options = options(write, decision)?;
-        let by_id = write.entry_ending(&self.option, Some(kind::Kind::DecisionOption))?;
+        let by_id = write.entry_by_id_suffix(&self.option, Some(kind::Kind::DecisionOption))?;
         if let Some(option) = by_id.and_then(|entry| options.iter().find(|option| option.id.uuid() == entry.id)) {
             return Ok(option.clone());
         }
@@ -102,7 +101,7 @@ impl CastVote {
         let close = close_matches(&self.option, titles.iter().copied());
         let offered = if close.is_empty() { titles.join(", ") } else { close.join(" or ") };
         Err(Rule::not_found(format!("there is no option {:?}", self.option))
-            .hint(format!("the options: {offered}"))
+            .hint(format!("use one of the options: {offered}"))
             .into())
     }
 }

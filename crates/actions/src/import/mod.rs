@@ -1,5 +1,5 @@
-//! Tasks of other trackers, carried over. A tracker is one file here, which says what its export means; all of them are
-//! written down in the same way, by the actions that define and link tasks.
+//! Importing tasks of other trackers. Each tracker has one file, which converts its export into an [`Export`]. The
+//! import then writes tasks and links with the actions that everybody uses.
 
 mod beads;
 
@@ -14,38 +14,40 @@ use std::{
 
 use serde::Serialize;
 use trackway_domain::{
-    Duration, Patch, Ref, Variant, kind, text,
-    words::{LinkType, Priority, TaskStatus},
+    Duration, Patch, Ref, Variant,
+    enums::{LinkType, Priority, TaskStatus},
+    kind, text,
 };
 use trackway_store::{Writer, params};
 
 use crate::{
-    action::{About, Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource, Subject},
     context::Context,
     error::{Error, Result},
     link::AddLink,
-    task::{SetTask, set::TaskSet},
-    touched::{Touch, did},
+    task::{SetTask, set::SetTaskResult},
+    touched::{Touch, action_type},
     workflow::SetWorkflow,
 };
 
-/// Bytes of an export.
+/// Maximum size of an export, in bytes.
 const EXPORT_MAX: u64 = 64_000_000;
-/// How many of the things that did not fit are named; all are counted.
-const NAMED_MAX: usize = 20;
+/// Maximum number of notices of each kind. All mismatches are counted.
+const NOTICES_MAX: usize = 20;
 
-/// What an export says, in our words.
+/// An export, converted to our terms.
 #[derive(Debug, Default)]
 struct Export {
     tasks: Vec<ForeignTask>,
     links: Vec<ForeignLink>,
-    misfits: Misfits,
+    mismatches: Mismatches,
 }
 
-/// A task of another tracker. Its texts are cleaned and short enough: what is refused later leaves nothing behind.
+/// A task of another tracker. Its texts are cleaned and within the limits, so that writing it does not fail because
+/// of them.
 #[derive(Debug, PartialEq)]
 struct ForeignTask {
-    /// Its last segment here.
+    /// The last segment of the variant.
     name: String,
     title: String,
     description: String,
@@ -64,21 +66,21 @@ struct ForeignLink {
     to: String,
 }
 
-/// What did not fit.
+/// What could not be imported as it was.
 #[derive(Debug, Default)]
-struct Misfits {
-    left_out: i64,
-    /// The first of what was left out.
-    named: Vec<String>,
-    /// What became something else here, and how often.
+struct Mismatches {
+    skipped: i64,
+    /// Descriptions of the first skipped records.
+    skipped_records: Vec<String>,
+    /// The changes that were made to fit, each with its number of occurrences.
     adapted: BTreeMap<String, i64>,
 }
 
-impl Misfits {
-    fn leave_out(&mut self, what: impl fmt::Display) {
-        self.left_out += 1;
-        if self.named.len() < NAMED_MAX {
-            self.named.push(text::cut(&text::clean_line(&what.to_string()), text::LINE_MAX));
+impl Mismatches {
+    fn skip(&mut self, what: impl fmt::Display) {
+        self.skipped += 1;
+        if self.skipped_records.len() < NOTICES_MAX {
+            self.skipped_records.push(text::cut(&text::clean_line(&what.to_string()), text::LINE_MAX));
         }
     }
 
@@ -88,98 +90,100 @@ impl Misfits {
 
     fn notices(&self) -> Vec<String> {
         let more = |shown: usize, all: usize| (all > shown).then(|| format!("and {} more", all - shown));
-        let left_out = usize::try_from(self.left_out).unwrap_or(usize::MAX);
-        let named = self.named.iter().map(|what| format!("left out: {what}"));
-        let adapted = self.adapted.iter().take(NAMED_MAX).map(|(what, count)| format!("{what}: {count}"));
-        named
-            .chain(more(self.named.len(), left_out).map(|more| format!("left out: {more}")))
+        let skipped = usize::try_from(self.skipped).unwrap_or(usize::MAX);
+        let skipped_notices = self.skipped_records.iter().map(|what| format!("left out: {what}"));
+        let adapted = self.adapted.iter().take(NOTICES_MAX).map(|(what, count)| format!("{what}: {count}"));
+        skipped_notices
+            .chain(more(self.skipped_records.len(), skipped).map(|more| format!("left out: {more}")))
             .chain(adapted)
-            .chain(more(NAMED_MAX, self.adapted.len()))
+            .chain(more(NOTICES_MAX, self.adapted.len()))
             .collect()
     }
 }
 
-/// Where tasks are put.
+/// Where to import tasks to.
 #[derive(Debug)]
 struct Target<'a> {
-    /// The first part of their variants.
+    /// The first segment of the variants.
     command: &'a str,
     workflow: &'a str,
-    /// Whether the export's word stands where a task is here already.
+    /// Whether the export overwrites existing tasks.
     update: bool,
 }
 
-/// What is new here, and what did not fit.
+/// The numbers of imported rows, and notices about what could not be imported as it was.
 #[derive(Debug, Default, Serialize)]
 pub struct ImportedTasks {
     pub tasks: i64,
     pub updated: i64,
-    /// Tasks that were here already and stay as they are.
+    /// Existing tasks that the import did not change.
     pub present: i64,
     pub links: i64,
-    /// What could not be carried over; the notices say what and why.
+    /// Records that were not imported. The notices say which and why.
     pub left_out: i64,
     pub notices: Vec<String>,
 }
 
-/// What an import touches.
-type TasksAndLinks = ((Touch<kind::Task, did::Create>, Touch<kind::Task, did::Update>), Touch<kind::Link, did::Create>);
+type ImportTouches = (
+    (Touch<kind::Task, action_type::Create>, Touch<kind::Task, action_type::Update>),
+    Touch<kind::Link, action_type::Create>,
+);
 
-/// Writes down what an export says. Rules that a task or link does not keep leave out that one.
-fn carry<A>(context: &Context, write: &mut Writer<'_>, export: Export, target: &Target<'_>) -> Result<Done<A>>
+/// Writes an export. Tasks and links that violate a rule are skipped with a notice.
+fn import<A>(context: &Context, write: &mut Writer<'_>, export: Export, target: &Target<'_>) -> Result<ActionOutcome<A>>
 where
-    A: Action<Touched = TasksAndLinks, Output = ImportedTasks>,
+    A: Action<Touched = ImportTouches, Output = ImportedTasks>,
 {
-    let mut carrying = Carrying {
+    let mut importer = Importer {
         context,
         write,
         target,
         imported: ImportedTasks::default(),
-        misfits: export.misfits,
-        about: Vec::new(),
-        standing: HashSet::new(),
+        mismatches: export.mismatches,
+        subjects: Vec::new(),
+        existing_names: HashSet::new(),
         created: Vec::new(),
         changed: Vec::new(),
         linked: Vec::new(),
     };
     if !export.tasks.is_empty() {
-        carrying.workflow()?;
+        importer.ensure_workflow()?;
     }
     for task in export.tasks {
-        carrying.task(task)?;
+        importer.import_task(task)?;
     }
-    for link in unblocked_first(export.links) {
-        carrying.link(&link)?;
+    for link in sort_blockers_first(export.links) {
+        importer.import_link(&link)?;
     }
-    Ok(carrying.done())
+    Ok(importer.into_outcome())
 }
 
-struct Carrying<'a, 'b> {
+struct Importer<'a, 'b> {
     context: &'a Context,
     write: &'a mut Writer<'b>,
     target: &'a Target<'a>,
     imported: ImportedTasks,
-    misfits: Misfits,
-    about: Vec<About>,
-    /// The names that are known to have a task.
-    standing: HashSet<String>,
+    mismatches: Mismatches,
+    subjects: Vec<Subject>,
+    /// Names that are known to have a task.
+    existing_names: HashSet<String>,
     created: Vec<Resource<kind::Task>>,
     changed: Vec<Resource<kind::Task>>,
     linked: Vec<Resource<kind::Link>>,
 }
 
-impl Carrying<'_, '_> {
-    /// Makes the workflow, unless it is there.
-    fn workflow(&mut self) -> Result<()> {
-        let made = SetWorkflow::named(self.target.workflow).perform(self.context, self.write)?;
-        self.about.extend(made.change.into_iter().flat_map(|change| change.about));
+impl Importer<'_, '_> {
+    /// Creates the workflow if it is missing.
+    fn ensure_workflow(&mut self) -> Result<()> {
+        let outcome = SetWorkflow::named(self.target.workflow).perform(self.context, self.write)?;
+        self.subjects.extend(outcome.change.into_iter().flat_map(|change| change.subjects));
         Ok(())
     }
 
-    fn task(&mut self, task: ForeignTask) -> Result<()> {
+    fn import_task(&mut self, task: ForeignTask) -> Result<()> {
         let variant = self.variant(&task.name);
-        let there = self.stands(&task.name)?;
-        if there && !self.target.update {
+        let exists = self.task_exists(&task.name)?;
+        if exists && !self.target.update {
             self.imported.present += 1;
             return Ok(());
         }
@@ -198,9 +202,9 @@ impl Carrying<'_, '_> {
             ..SetTask::default()
         };
         match set.perform(self.context, self.write) {
-            Ok(Done { output: TaskSet { id, new, .. }, change }) => {
-                self.standing.insert(name);
-                let resource = Resource::outside(id, variant);
+            Ok(ActionOutcome { output: SetTaskResult { id, new, .. }, change }) => {
+                self.existing_names.insert(name);
+                let resource = Resource::new(id, variant);
                 match change {
                     None => self.imported.present += 1,
                     Some(_) if new => {
@@ -213,17 +217,17 @@ impl Carrying<'_, '_> {
                     }
                 }
             }
-            Err(Error::Rule(rule)) => self.misfits.leave_out(format!("{name}: {rule}")),
+            Err(Error::Rule(rule)) => self.mismatches.skip(format!("{name}: {rule}")),
             Err(other) => return Err(other),
         }
         Ok(())
     }
 
-    fn link(&mut self, link: &ForeignLink) -> Result<()> {
-        let named = format!("{} {} {}", link.from, link.link_type, link.to);
+    fn import_link(&mut self, link: &ForeignLink) -> Result<()> {
+        let link_text = format!("{} {} {}", link.from, link.link_type, link.to);
         for end in [&link.from, &link.to] {
-            if !self.stands(end)? {
-                self.misfits.leave_out(format!("{named}: {end} is not here"));
+            if !self.task_exists(end)? {
+                self.mismatches.skip(format!("{link_text}: there is no task {end}"));
                 return Ok(());
             }
         }
@@ -236,10 +240,10 @@ impl Carrying<'_, '_> {
             Ok(done) if done.output.new => {
                 self.imported.links += 1;
                 self.linked.push(done.output.resource());
-                self.changed.push(Resource::outside(done.output.from_id, done.output.from.as_str()));
+                self.changed.push(Resource::new(done.output.from_id, done.output.from.as_str()));
             }
             Ok(_) => {}
-            Err(Error::Rule(rule)) => self.misfits.leave_out(format!("{named}: {rule}")),
+            Err(Error::Rule(rule)) => self.mismatches.skip(format!("{link_text}: {rule}")),
             Err(other) => return Err(other),
         }
         Ok(())
@@ -249,12 +253,12 @@ impl Carrying<'_, '_> {
         format!("{}/{name}", self.target.command)
     }
 
-    fn stands(&mut self, name: &str) -> Result<bool> {
-        if self.standing.contains(name) {
+    fn task_exists(&mut self, name: &str) -> Result<bool> {
+        if self.existing_names.contains(name) {
             return Ok(true);
         }
-        // A dependency may say anything, also what no database takes as text.
-        if !is_name(self.target.command, name) {
+        // A dependency can contain any string, even one that the database rejects.
+        if !is_variant_segment(self.target.command, name) {
             return Ok(false);
         }
         let variant = self.variant(name);
@@ -263,43 +267,45 @@ impl Carrying<'_, '_> {
             params![variant],
         )?;
         if found > 0 {
-            self.standing.insert(name.to_owned());
+            self.existing_names.insert(name.to_owned());
         }
         Ok(found > 0)
     }
 
-    fn done<A: Action<Touched = TasksAndLinks, Output = ImportedTasks>>(mut self) -> Done<A> {
-        // A task that was made here and then linked was made, and one that was linked twice changed once.
-        let mut told: HashSet<_> = self.created.iter().map(|task| task.id.uuid()).collect();
-        self.changed.retain(|task| told.insert(task.id.uuid()));
-        self.about.extend(self.created.iter().chain(&self.changed).map(About::from));
-        self.imported.left_out = self.misfits.left_out;
-        self.imported.notices = self.misfits.notices();
-        if self.about.is_empty() {
-            return Done::unchanged(self.imported);
+    fn into_outcome<A: Action<Touched = ImportTouches, Output = ImportedTasks>>(mut self) -> ActionOutcome<A> {
+        // Log one event per task: a created task that was also linked counts as created, one that was linked twice as
+        // changed once.
+        let mut seen: HashSet<_> = self.created.iter().map(|task| task.id.uuid()).collect();
+        self.changed.retain(|task| seen.insert(task.id.uuid()));
+        self.subjects.extend(self.created.iter().chain(&self.changed).map(Subject::from));
+        self.imported.left_out = self.mismatches.skipped;
+        self.imported.notices = self.mismatches.notices();
+        if self.subjects.is_empty() {
+            return ActionOutcome::unchanged(self.imported);
         }
         let touched = ((Touch::many(self.created), Touch::many(self.changed)), Touch::many(self.linked));
-        Done::changed_several(self.imported, self.about, touched)
+        ActionOutcome::changed_several(self.imported, self.subjects, touched)
     }
 }
 
-/// Brings links into an order in which a task's own come after those it waits for. The walk that refuses cycles then ends
-/// where it starts: a long chain, told from its end, would be walked again for every link.
-fn unblocked_first(mut links: Vec<ForeignLink>) -> Vec<ForeignLink> {
-    let mut onward: HashMap<&str, Vec<&str>> = HashMap::new();
-    let mut waits: HashMap<&str, usize> = HashMap::new();
+/// Sorts links topologically: the links to a task come before the links from it. When a link is added, the cycle
+/// check walks onward from its end, where there are no links yet. In the opposite order it would walk the whole chain
+/// for every link.
+fn sort_blockers_first(mut links: Vec<ForeignLink>) -> Vec<ForeignLink> {
+    let mut blocked_by: HashMap<&str, Vec<&str>> = HashMap::new();
+    let mut open_blockers: HashMap<&str, usize> = HashMap::new();
     for link in links.iter().filter(|link| link.link_type == LinkType::Blocks) {
-        onward.entry(&link.from).or_default().push(&link.to);
-        waits.entry(&link.from).or_default();
-        *waits.entry(&link.to).or_default() += 1;
+        blocked_by.entry(&link.from).or_default().push(&link.to);
+        open_blockers.entry(&link.from).or_default();
+        *open_blockers.entry(&link.to).or_default() += 1;
     }
-    let mut order: Vec<&str> = waits.iter().filter(|(_, count)| **count == 0).map(|(name, _)| *name).collect();
+    let mut order: Vec<&str> = open_blockers.iter().filter(|(_, count)| **count == 0).map(|(name, _)| *name).collect();
     order.sort_unstable();
     let mut next = 0;
     while let Some(name) = order.get(next).copied() {
         next += 1;
-        for to in onward.remove(name).unwrap_or_default() {
-            if let Some(count) = waits.get_mut(to) {
+        for to in blocked_by.remove(name).unwrap_or_default() {
+            if let Some(count) = open_blockers.get_mut(to) {
                 *count -= 1;
                 if *count == 0 {
                     order.push(to);
@@ -307,13 +313,13 @@ fn unblocked_first(mut links: Vec<ForeignLink>) -> Vec<ForeignLink> {
             }
         }
     }
-    let places: HashMap<String, usize> =
-        order.iter().zip(0..).map(|(name, place)| ((*name).to_owned(), place)).collect();
-    links.sort_by_key(|link| places.get(&link.from).copied().unwrap_or(usize::MAX));
+    let positions: HashMap<String, usize> =
+        order.iter().zip(0..).map(|(name, position)| ((*name).to_owned(), position)).collect();
+    links.sort_by_key(|link| positions.get(&link.from).copied().unwrap_or(usize::MAX));
     links
 }
 
-/// Whether a name can be the last segment of a variant.
-fn is_name(command: &str, name: &str) -> bool {
+/// Whether the name is valid as the last segment of a variant.
+fn is_variant_segment(command: &str, name: &str) -> bool {
     !name.contains('/') && format!("{command}/{name}").parse::<Variant>().is_ok()
 }

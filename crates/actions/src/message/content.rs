@@ -1,34 +1,36 @@
-//! Bodies: one row each, however many messages have it.
+//! Message bodies. All messages with the same body share one content row.
 
 use sha2::{Digest, Sha256};
 use trackway_domain::{Error as Rule, kind};
 use trackway_store::{
     Writer,
-    sql::{Param, places},
+    sql::{Param, placeholders},
     tables::Content,
 };
 use uuid::Uuid;
 
 use crate::{context::Context, error::Result};
 
-/// The row of a body.
+/// The content row of a body.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kept {
+pub(crate) struct StoredContent {
     pub id: Uuid,
-    /// Whether nobody had said it before.
+    /// Whether this is the first message with this body.
     pub new: bool,
 }
 
-/// The one row of a body, made and indexed when there is none.
-pub(crate) fn keep(context: &Context, write: &mut Writer<'_>, body: &str) -> Result<Kept> {
+/// Returns the content row of a body. Inserts and indexes it if there is none.
+pub(crate) fn store(context: &Context, write: &mut Writer<'_>, body: &str) -> Result<StoredContent> {
     let content = content_of(context, write, body, Sha256::digest(body.as_bytes()).to_vec());
     if write.insert_new(&content)? {
         write.index_content(&content)?;
-        return Ok(Kept { id: content.id, new: true });
+        return Ok(StoredContent { id: content.id, new: true });
     }
     let known = write.contents_by_digest(std::slice::from_ref(&content.digest))?;
-    let id = known.get(&content.digest).ok_or_else(|| Rule::conflict("a body that was just there is gone"))?;
-    Ok(Kept { id: *id, new: false })
+    let id = known
+        .get(&content.digest)
+        .ok_or_else(|| Rule::conflict("another transaction removed the message body; try again"))?;
+    Ok(StoredContent { id: *id, new: false })
 }
 
 fn content_of(context: &Context, write: &Writer<'_>, body: &str, digest: Vec<u8>) -> Content {
@@ -41,57 +43,56 @@ fn content_of(context: &Context, write: &Writer<'_>, body: &str, digest: Vec<u8>
     }
 }
 
-/// The rows of several bodies, in their order. Whoever makes the same one at the same moment is told by the unique index,
-/// and finds it when all of it is done again.
-pub(crate) fn keep_all(context: &Context, write: &mut Writer<'_>, bodies: &[&str]) -> Result<Vec<Kept>> {
+/// Returns the content rows of several bodies, in their order. If a concurrent transaction inserts one of them first,
+/// the unique index makes this transaction fail, and its retry finds the row.
+pub(crate) fn store_all(context: &Context, write: &mut Writer<'_>, bodies: &[&str]) -> Result<Vec<StoredContent>> {
     let digests: Vec<Vec<u8>> = bodies.iter().map(|body| Sha256::digest(body.as_bytes()).to_vec()).collect();
-    // Most bodies exist already: only their digests have to travel.
+    // Most bodies exist already, so look them up by digest before sending any body to the server.
     let mut known = write.contents_by_digest(&digests)?;
-    let mut kept = Vec::with_capacity(bodies.len());
+    let mut stored = Vec::with_capacity(bodies.len());
     let mut new = Vec::new();
     for (body, digest) in bodies.iter().zip(digests) {
         if let Some(id) = known.get(&digest) {
-            kept.push(Kept { id: *id, new: false });
+            stored.push(StoredContent { id: *id, new: false });
             continue;
         }
         let content = content_of(context, write, body, digest);
         known.insert(content.digest.clone(), content.id);
-        kept.push(Kept { id: content.id, new: true });
+        stored.push(StoredContent { id: content.id, new: true });
         new.push(content);
     }
-    // Two who keep the same bodies wait for each other in the same order.
+    // Insert in the order of the digests, so that concurrent transactions cannot deadlock.
     new.sort_unstable_by(|one, other| one.digest.cmp(&other.digest));
     write.insert_all(&new)?;
     new.iter().try_for_each(|content| write.index_content(content))?;
-    Ok(kept)
+    Ok(stored)
 }
 
-/// What a sweep took away.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Swept {
+pub(crate) struct RemovedContents {
     pub bodies: i64,
     pub characters: i64,
 }
 
-/// Removes the bodies that no message has any more, and their words.
-pub(crate) fn sweep(write: &mut Writer<'_>) -> Result<Swept> {
-    sweep_where(write, "true", &[])
+/// Removes the bodies that no message uses, and their search index entries.
+pub(crate) fn remove_unused(write: &mut Writer<'_>) -> Result<RemovedContents> {
+    remove_unused_where(write, "true", &[])
 }
 
-/// The same among these.
-pub(crate) fn sweep_these(write: &mut Writer<'_>, contents: &[Uuid]) -> Result<Swept> {
+pub(crate) fn remove_unused_among(write: &mut Writer<'_>, contents: &[Uuid]) -> Result<RemovedContents> {
     let values: Vec<Param<'_>> = contents.iter().copied().map(Param::Uuid).collect();
-    sweep_where(write, &format!("id in ({})", places(2, contents.len())), &values)
+    remove_unused_where(write, &format!("id in ({})", placeholders(2, contents.len())), &values)
 }
 
-fn sweep_where(write: &mut Writer<'_>, which: &str, params: &[Param<'_>]) -> Result<Swept> {
+fn remove_unused_where(write: &mut Writer<'_>, which: &str, params: &[Param<'_>]) -> Result<RemovedContents> {
     let unused = format!(
         "contents where tenant_id = ?1 and {which} and not exists (select 1 from messages m where m.tenant_id = ?1 and m.content_id = contents.id)"
     );
-    // A sender that found a body locks it until its message is inserted. The sweep waits for it here, then looks again.
+    // A sender locks the body that it found until its message is inserted. Wait for such senders here; the delete
+    // below then sees their messages.
     write.lock_rows(&format!("select id from {unused}"), params)?;
     let characters =
         write.count(&format!("select cast(coalesce(sum(length(body)), 0) as bigint) from {unused}"), params)?;
     let bodies = write.execute(&format!("delete from {unused}"), params)?;
-    Ok(Swept { bodies: i64::try_from(bodies).unwrap_or(i64::MAX), characters })
+    Ok(RemovedContents { bodies: i64::try_from(bodies).unwrap_or(i64::MAX), characters })
 }

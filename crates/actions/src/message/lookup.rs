@@ -1,4 +1,4 @@
-//! What messages that are sent together name: each looked up once.
+//! Looks up each row that a batch of messages references only once.
 
 use std::collections::HashMap;
 
@@ -12,24 +12,24 @@ use uuid::Uuid;
 
 use crate::{
     error::Result,
-    queue::usable_task,
-    route::{self, Destination, Way},
+    queue::runnable_task,
+    route::{self, Destination, MatchingRoute},
 };
 
-/// Whom a message can be for.
+/// The kinds of rows that a message can be addressed to by name.
 const ADDRESSEES: &[Kind] = &[Kind::Agent, Kind::Person, Kind::Role];
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct LookupCache {
     references: HashMap<(Kind, String), Uuid>,
     addressees: HashMap<String, (Kind, Uuid)>,
     experiments: HashMap<String, Experiment>,
-    /// By reference and whether exactly that version is wanted.
+    /// The key is the reference, and whether that exact version was requested.
     tasks: HashMap<(String, bool), Destination>,
-    ways: HashMap<String, Vec<Way>>,
+    routes: HashMap<String, Vec<MatchingRoute>>,
 }
 
-impl Known {
+impl LookupCache {
     pub(super) fn resolve<K: Marker>(
         &mut self,
         write: &mut Writer<'_>,
@@ -71,7 +71,7 @@ impl Known {
         Ok(&self.experiments[reference.as_str()])
     }
 
-    /// The task that a message is sent to.
+    /// The queue destination of a message that is sent to a task.
     pub(super) fn task(
         &mut self,
         write: &mut Writer<'_>,
@@ -82,24 +82,30 @@ impl Known {
         if let Some(known) = self.tasks.get(&key) {
             return Ok(known.clone());
         }
-        let task = usable_task(write, reference, None, exact)?;
+        let task = runnable_task(write, reference, None, exact)?;
         let workspace = write
             .one::<(Option<Id<kind::Workspace>>,)>(
                 "select workspace_id from tasks where tenant_id = ?1 and id = ?2",
                 params![task.id],
             )?
             .and_then(|(workspace,)| workspace);
-        let destination =
-            Destination { task: task.id, role: task.role, workspace, route: None, exact, without_version: None };
+        let destination = Destination {
+            task: task.id,
+            role: task.role,
+            workspace,
+            route: None,
+            exact,
+            variant_without_live_version: None,
+        };
         self.tasks.insert(key, destination.clone());
         Ok(destination)
     }
 
-    /// Where messages with this tag go.
-    pub(super) fn ways(&mut self, write: &mut Writer<'_>, tag: &str) -> Result<&[Way]> {
-        if !self.ways.contains_key(tag) {
-            self.ways.insert(tag.to_owned(), route::ways(write, tag)?);
+    /// The routes that match a tag.
+    pub(super) fn routes(&mut self, write: &mut Writer<'_>, tag: &str) -> Result<&[MatchingRoute]> {
+        if !self.routes.contains_key(tag) {
+            self.routes.insert(tag.to_owned(), route::routes_for_tag(write, tag)?);
         }
-        Ok(&self.ways[tag])
+        Ok(&self.routes[tag])
     }
 }

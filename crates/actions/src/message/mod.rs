@@ -1,24 +1,24 @@
-//! Messages, and the bodies that they share.
+//! Messages, and the content rows that they share.
 
 pub(crate) mod content;
 mod lookup;
 mod send;
 
-pub use send::{SendMessage, Sent};
+pub use send::{SendMessage, SentMessage};
 
 use trackway_domain::{Id, kind};
 use trackway_store::{Writer, params};
 
 use crate::{context::Context, error::Result};
 
-/// What a run lends to what is said in it.
+/// The role and task of the acting run. Messages sent in the run get them by default.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct OfRun {
+pub(crate) struct RunDefaults {
     pub role: Option<Id<kind::Role>>,
     pub task: Option<Id<kind::Task>>,
 }
 
-impl OfRun {
+impl RunDefaults {
     pub fn of(context: &Context, write: &mut Writer<'_>) -> Result<Self> {
         let Some(run) = context.run else {
             return Ok(Self::default());

@@ -1,107 +1,106 @@
-//! Adding to the queue.
-
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Duration, Error as Rule, Id, Patch, Ref, Time, Variant, command, field, kind, patch,
-    queue::{ATTEMPTS, ATTEMPTS_MAX, CHAIN_MAX, MAX_STEPS_MAX, PRIORITY_MAX, within},
+    Duration, Error as Rule, Id, Patch, Ref, Time, Variant, command,
+    enums::{ItemStatus, Switch},
+    field, kind, patch,
+    queue::{CHAIN_MAX, DEFAULT_MAX_ATTEMPTS, MAX_ATTEMPTS_LIMIT, MAX_STEPS_LIMIT, PRIORITY_MAX, check_range},
     sentence, text,
-    words::{ItemStatus, Switch},
 };
 use trackway_store::{
     Writer, params,
-    queue::resolved,
+    queue::version_to_run,
     row,
-    tables::{QueueItem, Registered},
+    tables::{NewRegistryEntry, QueueItem},
 };
 use uuid::Uuid;
 
-use super::{lease::return_expired, resource, unfinished};
+use super::{lease::return_expired, resource, unfinished_item_by_key};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::{Actor, Context},
     error::Result,
-    founding::WORKER,
     limits,
-    task::lineage::{no_live_version, with_block_reason},
-    touched::{Touch, did},
+    task::lineage::{no_live_version_reason, with_block_reason},
+    tenant::WORKER,
+    touched::{Touch, action_type},
 };
 
-/// Ask for a task to be run
+/// Add a queue item, so that a task is run
 ///
-/// While an item with the same dedup key is not finished, asking again answers that one.
+/// If an unfinished item has the same dedup key, the output is that item and nothing is added.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct AddItem {
-    /// The task, by variant or id
+    /// Task to run, by variant or id
     #[arg(long)]
     pub task: Ref<kind::Task>,
-    /// What is wanted
+    /// Description of the request
     #[arg(long)]
     pub description: Option<String>,
-    /// Why it is asked for
+    /// Reason for the request
     #[arg(long)]
     pub why: Option<String>,
-    /// A tag; repeat for several
+    /// Tag. Repeatable
     #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Only agents of this role may take it, and the worker (the task's, when it is not said)
+    /// Role that an agent needs to take the item; the worker needs none [default: the task's]
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// Higher is taken first
+    /// Priority; items with higher numbers are taken first [default: 0]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub priority: Option<i64>,
-    /// What makes it the same request as another
+    /// Key that identifies the request. Only one unfinished item may have it
     #[arg(long, value_name = "KEY")]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub dedup_key: Option<String>,
-    /// Items with the same key are run one after the other
+    /// Key that limits concurrency. Items with the same key run one after the other
     #[arg(long, value_name = "KEY")]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub concurrency_key: Option<String>,
-    /// The workspace it is for (the task's, when it is not said)
+    /// Workspace of the run [default: the task's]
     #[arg(long)]
     pub workspace: Option<Ref<kind::Workspace>>,
-    /// The message it answers
+    /// Message that the item answers
     #[arg(long)]
     pub message: Option<Ref<kind::Message>>,
-    /// Only this agent may take it
+    /// Agent that alone may take the item
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// How often it is tried (5)
+    /// Maximum number of attempts [default: 5]
     #[arg(long, value_name = "NUMBER")]
     pub max_attempts: Option<i64>,
-    /// Model turns that its run may take, 1 to 200 (the task's, else the agent's, when it is not given)
+    /// Maximum model turns of the run, 1 to 200 [default: the task's, else the agent's]
     #[arg(long, value_name = "NUMBER")]
-    #[schemars(range(min = 1, max = MAX_STEPS_MAX))]
+    #[schemars(range(min = 1, max = MAX_STEPS_LIMIT))]
     pub max_steps: Option<i64>,
-    /// How long its run may take, as 90m or 1h30m (the task's, else the agent's, when it is not given)
+    /// Timeout of the run, such as 90m or 1h30m [default: the task's, else the agent's]
     #[arg(long)]
     pub timeout: Option<Duration>,
-    /// Daily spend of the agent above which the run stops (the task's, else the agent's, when it is not given)
+    /// Daily spend of the agent above which the run stops [default: the task's, else the agent's]
     #[arg(long, value_name = "AMOUNT")]
     #[schemars(range(min = 0))]
     pub spend_limit: Option<f64>,
-    /// Whether the agent is asked for its scratchpad and report at the end (the task's, else the agent's, when it is not given)
+    /// Whether to ask the agent for its scratchpad and report at the end [default: the task's, else the agent's]
     #[arg(long)]
     pub end_of_run: Option<Switch>,
-    /// Not before this day or time, as 2026-02-27 or 2026-02-27T09:30:00Z
+    /// Earliest start, such as 2026-02-27 or 2026-02-27T09:30:00Z
     #[arg(long, value_name = "TIME")]
     pub not_before: Option<Time>,
-    /// Run exactly this version, not the pin of the role or the current version
+    /// Run exactly this version, not the version pinned for the role or the current version
     #[arg(long)]
     #[serde(default)]
     pub exact: bool,
 }
 
-/// An item that now waits.
+/// The added item, or the existing one with the same dedup key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Added {
+pub struct AddedItem {
     pub id: Id<kind::QueueItem>,
     pub status: ItemStatus,
-    /// Whether it was there already.
+    /// Whether the item existed already.
     pub duplicate: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
@@ -110,46 +109,47 @@ pub struct Added {
 impl Action for AddItem {
     const NAME: &'static str = "queue_add";
     const COMMAND: (&'static str, &'static str) = ("queue", "add");
-    type Touched = Touch<kind::QueueItem, did::Create>;
-    type Output = Added;
+    type Touched = Touch<kind::QueueItem, action_type::Create>;
+    type Output = AddedItem;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let dones = Self::perform_all(std::slice::from_ref(self), context, write)?;
-        dones.into_iter().next().ok_or_else(|| Rule::usage("nothing to add").into())
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let outcomes = Self::perform_all(std::slice::from_ref(self), context, write)?;
+        outcomes.into_iter().next().ok_or_else(|| Rule::usage("no queue item was given").into())
     }
 
-    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
-        let mut adding = Adding::default();
+    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<ActionOutcome<Self>>> {
+        let mut batch = ItemBatch::default();
         if let [action] = actions
             && context.run.is_none()
-            && action.names_nothing_but_its_task()
-            && write.insert_looks_up_task()?
+            && action.references_only_its_task()
+            && write.prepare_insert_by_variant()?
         {
-            adding
-                .tasks
-                .insert((action.task.as_str().to_owned(), None, false), Usable { id: Uuid::nil().into(), role: None });
-            adding.variant = Some(action.task.as_str().to_owned());
+            batch.tasks.insert(
+                (action.task.as_str().to_owned(), None, false),
+                RunnableTask { id: Uuid::nil().into(), role: None },
+            );
+            batch.variant = Some(action.task.as_str().to_owned());
         }
-        let dones = actions
+        let outcomes = actions
             .iter()
             .map(|action| {
-                let new = action.prepared(&mut adding, write)?;
-                let added = adding.add(context, write, new)?;
+                let new = action.new_item(&mut batch, write)?;
+                let added = batch.add(context, write, new)?;
                 Ok(if added.duplicate {
-                    Done::unchanged(added)
+                    ActionOutcome::unchanged(added)
                 } else {
                     let resource = resource(added.id);
-                    Done::changed(added, &resource, Touch::one(resource.clone()))
+                    ActionOutcome::changed(added, &resource, Touch::one(resource.clone()))
                 })
             })
             .collect::<Result<Vec<_>>>()?;
-        adding.write(context, write)?;
-        Ok(dones)
+        batch.write(context, write)?;
+        Ok(outcomes)
     }
 }
 
 impl AddItem {
-    /// A request for a task, with nothing else said.
+    /// A request for a task, with defaults for all other fields.
     pub fn of(task: Ref<kind::Task>) -> Self {
         Self {
             task,
@@ -173,8 +173,8 @@ impl AddItem {
         }
     }
 
-    /// Whether nothing else has to be looked up for it.
-    fn names_nothing_but_its_task(&self) -> bool {
+    /// Whether the task is the only row to look up.
+    fn references_only_its_task(&self) -> bool {
         let Self {
             task: _,
             description: _,
@@ -198,9 +198,9 @@ impl AddItem {
         !exact && role.is_none() && workspace.is_none() && message.is_none() && agent.is_none() && dedup_key.is_none()
     }
 
-    fn prepared(&self, adding: &mut Adding, write: &mut Writer<'_>) -> Result<NewItem> {
+    fn new_item(&self, batch: &mut ItemBatch, write: &mut Writer<'_>) -> Result<NewItem> {
         let key = |field, given: &Option<String>| {
-            given.as_deref().map(|key| text::required_line(field, key, text::LINE_MAX)).transpose()
+            given.as_deref().map(|key| text::check_required_line(field, key, text::LINE_MAX)).transpose()
         };
         let Self {
             task,
@@ -223,39 +223,46 @@ impl AddItem {
             exact,
         } = self;
         let role = write.resolve_optional(role.as_ref())?;
-        let task = adding.task(write, task, role, *exact)?;
+        let task = batch.task(write, task, role, *exact)?;
         Ok(NewItem {
             task: task.id,
             description: description
                 .as_deref()
-                .map(|description| text::body("description", description, text::TEXT_MAX))
+                .map(|description| text::check_body("description", description, text::TEXT_MAX))
                 .transpose()?,
-            why: why.as_deref().map(|why| text::line("why", why, text::TEXT_MAX)).transpose()?,
-            tags: patch::list("tag", Some(tags))?.unwrap_or_default(),
+            why: why.as_deref().map(|why| text::check_line("why", why, text::TEXT_MAX)).transpose()?,
+            tags: patch::clean_list("tag", Some(tags))?.unwrap_or_default(),
             role: role.or(task.role),
-            priority: within(field!(priority), priority.unwrap_or_default(), -PRIORITY_MAX, PRIORITY_MAX)?,
+            priority: check_range(field!(priority), priority.unwrap_or_default(), -PRIORITY_MAX, PRIORITY_MAX)?,
             dedup_key: key("dedup key", dedup_key)?,
             concurrency_key: key("concurrency key", concurrency_key)?,
             workspace: write.resolve_optional(workspace.as_ref())?,
             message: write.resolve_optional(message.as_ref())?,
-            is_sent_now: false,
+            is_message_new: false,
             route: None,
             agent: only_taker(write, agent.as_ref())?,
-            max_attempts: within(field!(max_attempts), max_attempts.unwrap_or(ATTEMPTS), 1, ATTEMPTS_MAX)?,
+            max_attempts: check_range(
+                field!(max_attempts),
+                max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS),
+                1,
+                MAX_ATTEMPTS_LIMIT,
+            )?,
             limits: Limits {
-                max_steps: max_steps.map(|steps| within(field!(max_steps), steps, 1, MAX_STEPS_MAX)).transpose()?,
+                max_steps: max_steps
+                    .map(|steps| check_range(field!(max_steps), steps, 1, MAX_STEPS_LIMIT))
+                    .transpose()?,
                 timeout: *timeout,
-                spend_limit: limits::spend_limit(&spend_limit.map_or(Patch::Unset, Patch::Set))?.apply(None),
+                spend_limit: limits::check_spend_limit(&spend_limit.map_or(Patch::Unset, Patch::Set))?.apply(None),
                 end_of_run: end_of_run.map(Switch::is_on),
             },
             not_before: *not_before,
             exact: *exact,
-            without_version: None,
+            variant_without_live_version: None,
         })
     }
 }
 
-/// A request that was checked.
+/// A validated request, with references resolved to ids.
 #[derive(Debug, Clone)]
 pub(crate) struct NewItem {
     pub task: Id<kind::Task>,
@@ -268,20 +275,21 @@ pub(crate) struct NewItem {
     pub concurrency_key: Option<String>,
     pub workspace: Option<Id<kind::Workspace>>,
     pub message: Option<Id<kind::Message>>,
-    /// Whether whoever asks sends that message just now: then nobody else caused it.
-    pub is_sent_now: bool,
+    /// True if the caller sends `message` in this transaction. Then the cause of the item is the calling run, not the
+    /// sender of the message.
+    pub is_message_new: bool,
     pub route: Option<Id<kind::Route>>,
     pub agent: Option<Id<kind::Agent>>,
     pub max_attempts: i64,
     pub limits: Limits,
     pub not_before: Option<Time>,
-    /// Whether exactly this version is run.
+    /// Run exactly the version `task`.
     pub exact: bool,
-    /// The variant of the task, if no version of it is live: then the item is blocked.
-    pub without_version: Option<Variant>,
+    /// The variant of the task if no version of it is live. The item is then blocked.
+    pub variant_without_live_version: Option<Variant>,
 }
 
-/// Limits that an item sets for its run, before those of its task and agent.
+/// Limits that an item sets for its run. They override those of its task and agent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Limits {
     max_steps: Option<i64>,
@@ -291,7 +299,7 @@ pub(crate) struct Limits {
 }
 
 impl NewItem {
-    /// A request for a task, with nothing else said.
+    /// A request for a task, with defaults for all other fields.
     pub(crate) fn of(task: Id<kind::Task>) -> Self {
         Self {
             task,
@@ -304,34 +312,34 @@ impl NewItem {
             concurrency_key: None,
             workspace: None,
             message: None,
-            is_sent_now: false,
+            is_message_new: false,
             route: None,
             agent: None,
-            max_attempts: ATTEMPTS,
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
             limits: Limits::default(),
             not_before: None,
             exact: false,
-            without_version: None,
+            variant_without_live_version: None,
         }
     }
 }
 
-/// Adds one item, inside the transaction of what causes it.
-pub(crate) fn enqueue(context: &Context, write: &mut Writer<'_>, new: NewItem) -> Result<Added> {
+/// Adds one item in the transaction of another action.
+pub(crate) fn enqueue(context: &Context, write: &mut Writer<'_>, new: NewItem) -> Result<AddedItem> {
     let added = enqueue_all(context, write, vec![new])?;
-    added.into_iter().next().ok_or_else(|| Rule::usage("nothing to add").into())
+    added.into_iter().next().ok_or_else(|| Rule::usage("no queue item was given").into())
 }
 
-/// Adds several items, inside the transaction of what causes them.
-pub(crate) fn enqueue_all(context: &Context, write: &mut Writer<'_>, new: Vec<NewItem>) -> Result<Vec<Added>> {
-    let mut adding = Adding::default();
-    let added = new.into_iter().map(|new| adding.add(context, write, new)).collect::<Result<Vec<_>>>()?;
-    adding.write(context, write)?;
+/// Adds several items in the transaction of another action.
+pub(crate) fn enqueue_all(context: &Context, write: &mut Writer<'_>, new: Vec<NewItem>) -> Result<Vec<AddedItem>> {
+    let mut batch = ItemBatch::default();
+    let added = new.into_iter().map(|new| batch.add(context, write, new)).collect::<Result<Vec<_>>>()?;
+    batch.write(context, write)?;
     Ok(added)
 }
 
 row! {
-    /// The run that asks, or whose message asks.
+    /// The run that requests an item, or that sent the message which requests it.
     pub struct Cause {
         run: Id<kind::Run>,
         chain_depth: i64,
@@ -339,16 +347,16 @@ row! {
     }
 }
 
-/// A task that can be asked for, because a version of it is live.
+/// A task that has a live version.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Usable {
+pub(crate) struct RunnableTask {
     pub id: Id<kind::Task>,
     pub role: Option<Id<kind::Role>>,
 }
 
 row! {
-    /// A task that is asked for, and the version that runs.
-    pub struct AskedFor {
+    /// The task that a request names, and the version to run, if one is live.
+    pub struct RequestedTask {
         id: Id<kind::Task>,
         role: Option<Id<kind::Role>>,
         variant: Variant,
@@ -356,27 +364,32 @@ row! {
     }
 }
 
-/// Whose pin decides which version of a task runs.
+/// The role whose pin selects the version of a task.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum PinOf {
-    /// This role's, if one is given.
+pub(crate) enum PinSource {
+    /// This role. `None` means the current version.
     Role(Option<Id<kind::Role>>),
-    /// This role's, else that of the task's role.
+    /// This role, else the task's role.
     RoleOrTaskRole(Option<Id<kind::Role>>),
 }
 
-/// The task that a reference names and the version that runs of it.
-fn asked_for(write: &mut Writer<'_>, reference: &Ref<kind::Task>, pin: PinOf, exact: bool) -> Result<AskedFor> {
+/// Resolves the task that a request names, and the version to run.
+fn requested_task(
+    write: &mut Writer<'_>,
+    reference: &Ref<kind::Task>,
+    pin: PinSource,
+    exact: bool,
+) -> Result<RequestedTask> {
     let (role, pinned_role) = match pin {
-        PinOf::Role(role) => (role, "?3"),
-        PinOf::RoleOrTaskRole(role) => (role, "coalesce(?3, t.role_id)"),
+        PinSource::Role(role) => (role, "?3"),
+        PinSource::RoleOrTaskRole(role) => (role, "coalesce(?3, t.role_id)"),
     };
-    write.share_live_versions()?;
+    write.lock_live_versions_shared()?;
     let select = format!(
         "select t.id, t.role_id, t.variant, {} from tasks t where t.tenant_id = ?1",
-        resolved("t.id", pinned_role, "?4")
+        version_to_run("t.id", pinned_role, "?4")
     );
-    let by_variant = write.one::<AskedFor>(
+    let by_variant = write.one::<RequestedTask>(
         &format!("{select} and t.variant = ?2 and t.deleted_at is null"),
         params![reference.as_str(), role, exact],
     )?;
@@ -385,84 +398,84 @@ fn asked_for(write: &mut Writer<'_>, reference: &Ref<kind::Task>, pin: PinOf, ex
     }
     let id = write.resolve(reference)?;
     Ok(write
-        .one::<AskedFor>(&format!("{select} and t.id = ?2"), params![id, role, exact])?
+        .one::<RequestedTask>(&format!("{select} and t.id = ?2"), params![id, role, exact])?
         .ok_or_else(|| Rule::not_found(format!("there is no task {reference:?}")))?)
 }
 
-/// The task that a reference names, and the version that runs of it. A task without a live version is a conflict.
+/// Resolves the task that a request names, and the version to run. A task without a live version is a conflict.
 pub(crate) fn live_version_of(
     write: &mut Writer<'_>,
     reference: &Ref<kind::Task>,
-    pin: PinOf,
+    pin: PinSource,
     exact: bool,
-) -> Result<(Usable, Id<kind::Task>)> {
-    let AskedFor { id, role, variant, version } = asked_for(write, reference, pin, exact)?;
+) -> Result<(RunnableTask, Id<kind::Task>)> {
+    let RequestedTask { id, role, variant, version } = requested_task(write, reference, pin, exact)?;
     match version {
-        Some(version) => Ok((Usable { id, role }, version)),
+        Some(version) => Ok((RunnableTask { id, role }, version)),
         None if exact => Err(Rule::conflict(format!("task {variant} is archived"))
             .hint(sentence![
                 "without ",
                 field!(exact),
-                ", the current version is run: ",
+                ", the item runs the current version: ",
                 command!("task latest", variant = variant),
             ])
             .into()),
-        None => Err(Rule::conflict(format!("task {variant} is archived, and nothing live replaces it"))
+        None => Err(Rule::conflict(format!("task {variant} is archived, and no live version replaces it"))
             .hint(sentence![
-                "bring it back: ",
+                "unarchive it: ",
                 command!("task set", workflow = "NAME", variant = variant, archived = false),
             ])
             .into()),
     }
 }
 
-/// The task that a reference names, of which a version can be run.
-pub(crate) fn usable_task(
+/// Resolves the task that a request names. A task without a live version is a conflict.
+pub(crate) fn runnable_task(
     write: &mut Writer<'_>,
     reference: &Ref<kind::Task>,
     role: Option<Id<kind::Role>>,
     exact: bool,
-) -> Result<Usable> {
-    Ok(live_version_of(write, reference, PinOf::RoleOrTaskRole(role), exact)?.0)
+) -> Result<RunnableTask> {
+    Ok(live_version_of(write, reference, PinSource::RoleOrTaskRole(role), exact)?.0)
 }
 
-/// Items that are added together: what they share is looked up once, and they are written at once.
+/// Items that are added together. Shared references are looked up once, and all rows are inserted together.
 #[derive(Debug, Default)]
-struct Adding {
-    /// By reference, role, and whether exactly that version is wanted.
-    tasks: HashMap<(String, Option<Id<kind::Role>>, bool), Usable>,
-    /// The task of the only item, which is looked up as it is written.
+struct ItemBatch {
+    /// The key is the reference, the role, and whether that exact version was requested.
+    tasks: HashMap<(String, Option<Id<kind::Role>>, bool), RunnableTask>,
+    /// The variant of the only item's task. The insert statement looks up the task.
     variant: Option<String>,
     causes: HashMap<Option<Id<kind::Message>>, Option<Cause>>,
-    /// Keys of the items not written yet, which the database does not know.
-    keys: HashMap<String, Added>,
+    /// Dedup keys of the items that are not inserted yet.
+    keys: HashMap<String, AddedItem>,
     items: Vec<QueueItem>,
 }
 
-impl Adding {
+impl ItemBatch {
     fn task(
         &mut self,
         write: &mut Writer<'_>,
         reference: &Ref<kind::Task>,
         role: Option<Id<kind::Role>>,
         exact: bool,
-    ) -> Result<Usable> {
+    ) -> Result<RunnableTask> {
         let key = (reference.as_str().to_owned(), role, exact);
         if let Some(known) = self.tasks.get(&key) {
             return Ok(*known);
         }
-        let task = usable_task(write, reference, role, exact)?;
+        let task = runnable_task(write, reference, role, exact)?;
         self.tasks.insert(key, task);
         Ok(task)
     }
 
-    /// What fires an item: the run that asks, else the run that sent the message it answers.
+    /// The run that causes an item: the calling run, else the run that sent the message which the item answers.
     fn cause(&mut self, context: &Context, write: &mut Writer<'_>, new: &NewItem) -> Result<Option<Cause>> {
-        let asked_by = new.message.filter(|_| context.run.is_none() && !new.is_sent_now);
-        if let Some(known) = self.causes.get(&asked_by) {
+        let causing_message = new.message.filter(|_| context.run.is_none() && !new.is_message_new);
+        if let Some(known) = self.causes.get(&causing_message) {
             return Ok(known.clone());
         }
-        let cause = match (context.run, asked_by) {
+        let cause = match (context.run, causing_message) {
             (Some(run), _) => write.one::<Cause>(
                 "select id, chain_depth, initiated_by from runs where tenant_id = ?1 and id = ?2",
                 params![run],
@@ -474,20 +487,20 @@ impl Adding {
             )?,
             (None, None) => None,
         };
-        self.causes.insert(asked_by, cause.clone());
+        self.causes.insert(causing_message, cause.clone());
         Ok(cause)
     }
 
-    fn add(&mut self, context: &Context, write: &mut Writer<'_>, new: NewItem) -> Result<Added> {
+    fn add(&mut self, context: &Context, write: &mut Writer<'_>, new: NewItem) -> Result<AddedItem> {
         if let Some(key) = &new.dedup_key {
-            let mut present = unfinished(write, key)?;
+            let mut present = unfinished_item_by_key(write, key)?;
             if matches!(present, Some((_, ItemStatus::Running))) && return_expired(context, write)? > 0 {
-                // Whoever had it was not heard of any more: it may have been the last attempt.
-                present = unfinished(write, key)?;
+                // The item that has the key may have been returned or have failed for good. Query it again.
+                present = unfinished_item_by_key(write, key)?;
             }
-            let present = present.map(|(id, status)| Added { id, status, duplicate: true, notices: Vec::new() });
+            let present = present.map(|(id, status)| AddedItem { id, status, duplicate: true, notices: Vec::new() });
             if let Some(present) = present.or_else(|| self.keys.get(key).cloned()) {
-                return Ok(Added { duplicate: true, ..present });
+                return Ok(AddedItem { duplicate: true, ..present });
             }
         }
         let cause = self.cause(context, write, &new)?;
@@ -496,13 +509,14 @@ impl Adding {
         let mut notices = Vec::new();
         let status = if chain_depth > CHAIN_MAX {
             let chain = chain_of(write, cause.as_ref(), new.task)?;
-            notices
-                .push(format!("the chain is {chain_depth} deep, past the limit of {CHAIN_MAX}: the item is blocked"));
-            let chain = format!("the chain is {chain_depth} deep, past the limit of {CHAIN_MAX}: {chain}");
+            notices.push(format!(
+                "the chain of runs is {chain_depth} deep, above the limit of {CHAIN_MAX}: the item is blocked"
+            ));
+            let chain = format!("the chain of runs is {chain_depth} deep, above the limit of {CHAIN_MAX}: {chain}");
             why = Some(with_block_reason(&chain, why.as_deref()));
             ItemStatus::Blocked
-        } else if let Some(variant) = &new.without_version {
-            let reason = no_live_version(variant.as_str(), new.exact);
+        } else if let Some(variant) = &new.variant_without_live_version {
+            let reason = no_live_version_reason(variant.as_str(), new.exact);
             notices.push(format!("{reason}: the item is blocked"));
             why = Some(with_block_reason(&reason, why.as_deref()));
             ItemStatus::Blocked
@@ -558,7 +572,7 @@ impl Adding {
             created_at: write.now,
             finished_at: None,
         };
-        let added = Added { id: item.id, status, duplicate: false, notices };
+        let added = AddedItem { id: item.id, status, duplicate: false, notices };
         if let Some(key) = &item.dedup_key {
             self.keys.insert(key.clone(), added.clone());
         }
@@ -567,39 +581,39 @@ impl Adding {
     }
 
     fn write(self, context: &Context, write: &mut Writer<'_>) -> Result<()> {
-        // Whoever waits is to know until when.
+        // Notify waiting workers also of items that become ready later, so that they wake up in time.
         if self.items.iter().any(|item| matches!(item.status, ItemStatus::Ready | ItemStatus::Waiting)) {
-            write.ring();
+            write.notify_workers_on_commit();
         }
         match (&self.variant, self.items.as_slice()) {
-            (Some(variant), [item]) => write.insert_item_of(item, variant)?,
+            (Some(variant), [item]) => write.insert_item_by_variant(item, variant)?,
             (_, items) => write.insert_all(items)?,
         }
         let entries: Vec<_> = self
             .items
             .iter()
-            .map(|item| Registered::new(write, context.actor.id(), item.id, &resource(item.id).path))
+            .map(|item| NewRegistryEntry::new(write, context.actor.id(), item.id, &resource(item.id).path))
             .collect();
         write.insert_all(&entries)?;
         Ok(())
     }
 }
 
-/// The agent that alone may take an item, where one is named. The worker takes what names no agent: to name it is to name
-/// none.
+/// Resolves the only agent that may take an item. Naming the worker means naming no agent, because the worker takes
+/// the items that name none.
 fn only_taker(write: &mut Writer<'_>, agent: Option<&Ref<kind::Agent>>) -> Result<Option<Id<kind::Agent>>> {
     let Some(agent) = agent.filter(|agent| agent.as_str() != WORKER) else { return Ok(None) };
     let id = write.resolve(agent)?;
     let archived = "select handle from agents where tenant_id = ?1 and id = ?2 and archived";
     match write.one::<(String,)>(archived, params![id])? {
-        Some((handle,)) => Err(Rule::conflict(format!("agent {handle} is archived, and takes nothing"))
-            .hint(sentence![command!("agent set", handle = handle, archived = false), " brings it back"])
+        Some((handle,)) => Err(Rule::conflict(format!("agent {handle} is archived, so it cannot take queue items"))
+            .hint(sentence!["unarchive it: ", command!("agent set", handle = handle, archived = false)])
             .into()),
         None => Ok(Some(id)),
     }
 }
 
-/// The tasks of a chain, the newest last.
+/// The variants of the tasks in a chain of runs that cause each other, the newest last.
 fn chain_of(write: &mut Writer<'_>, cause: Option<&Cause>, task: Id<kind::Task>) -> Result<String> {
     let mut names = write
         .query::<(String,)>("select variant from tasks where tenant_id = ?1 and id = ?2", params![task])?

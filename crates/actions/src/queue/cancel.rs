@@ -1,29 +1,28 @@
-//! Giving items up, and giving them another chance.
-
 use serde::Deserialize;
 use trackway_domain::{
-    Error as Rule, Ref, kind, text,
-    words::{ItemStatus, RunStatus},
+    Error as Rule, Ref,
+    enums::{ItemStatus, RunStatus},
+    kind, text,
 };
 use trackway_store::Writer;
 
-use super::{Ending, ItemStands, item, resource, settle};
+use super::{ItemOutcome, ItemState, locked_item, record_outcome, resource};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
     run,
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Cancel a queue item; one that is running is stopped
+/// Cancel a queue item, and its run if it is running
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CancelItem {
-    /// The queue item
+    /// Queue item to cancel
     #[arg(long)]
     pub id: Ref<kind::QueueItem>,
-    /// Why
+    /// Reason
     #[arg(long)]
     pub why: Option<String>,
 }
@@ -31,27 +30,27 @@ pub struct CancelItem {
 impl Action for CancelItem {
     const NAME: &'static str = "queue_cancel";
     const COMMAND: (&'static str, &'static str) = ("queue", "cancel");
-    type Touched = Touch<kind::QueueItem, did::Update>;
-    type Output = ItemStands;
+    type Touched = Touch<kind::QueueItem, action_type::Update>;
+    type Output = ItemState;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let why = self.why.as_deref().map(|why| text::line("why", why, text::TEXT_MAX)).transpose()?;
-        let item = item(write, &self.id)?;
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let why = self.why.as_deref().map(|why| text::check_line("why", why, text::TEXT_MAX)).transpose()?;
+        let item = locked_item(write, &self.id)?;
         if item.status == ItemStatus::Cancelled {
-            return Ok(Done::unchanged(ItemStands::from(&item)));
+            return Ok(ActionOutcome::unchanged(ItemState::from(&item)));
         }
         if item.status.is_finished() {
-            return Err(Rule::conflict(format!("queue item {} is {} already", item.id.short(), item.status)).into());
+            return Err(Rule::conflict(format!("queue item {} is already {}", item.id.short(), item.status)).into());
         }
         if item.status == ItemStatus::Running
             && let Some(run) = item.run_id
         {
-            run::end_quietly(write, run, RunStatus::Cancelled, "cancelled")?;
-            // Its worker is to hear of it.
-            write.ring();
+            run::end_run(write, run, RunStatus::Cancelled, "cancelled")?;
+            // Notify the worker that executes the run.
+            write.notify_workers_on_commit();
         }
-        let item = settle(write, &item, &Ending::Cancelled { why })?;
+        let item = record_outcome(write, &item, &ItemOutcome::Cancelled { why })?;
         let resource = resource(item.id);
-        Ok(Done::changed(ItemStands::from(&item), &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(ItemState::from(&item), &resource, Touch::one(resource.clone())))
     }
 }

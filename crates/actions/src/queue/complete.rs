@@ -1,50 +1,51 @@
-//! Ending what was taken: completed, failed, or given back. The fence tells the holder from one who was too late.
+//! Completing an item. The fence proves that the caller still holds the lease.
 
 use serde::Deserialize;
 use serde_json::Value;
 use trackway_domain::{
-    Error as Rule, Id, Ref, kind, text,
-    words::{ItemStatus, RunStatus},
+    Error as Rule, Id, Ref,
+    enums::{ItemStatus, RunStatus},
+    kind, text,
 };
 use trackway_store::{
     Writer,
-    queue::{Completed, ItemResult},
+    queue::{FastCompletion, ItemResult},
     tables::QueueItem,
 };
 use uuid::Uuid;
 
-use super::{Ending, ItemStands, held, id_of, resource, settle};
+use super::{ItemOutcome, ItemState, id_of, leased_item, record_outcome, resource};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::{Actor, Context},
     error::Result,
     run,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
 /// Complete a queue item that you took
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CompleteItem {
-    /// The queue item
+    /// Queue item to complete
     #[arg(long)]
     pub id: Ref<kind::QueueItem>,
-    /// The fence you were given when you took it
+    /// Fence from the output of `queue take`
     #[arg(long, value_name = "NUMBER")]
     pub fence: i64,
-    /// What came out, as JSON
+    /// Result, as JSON
     #[arg(long, value_name = "JSON", value_parser = parse_json)]
     pub result: Option<Value>,
 }
 
-/// Characters of a result.
+/// Maximum length of a result, in characters.
 const RESULT_MAX: usize = text::TEXT_MAX;
 
 pub(crate) fn parse_json(given: &str) -> std::result::Result<Value, String> {
-    serde_json::from_str(given).map_err(|error| format!("{error} (a text is JSON with quotes: '\"done\"')"))
+    serde_json::from_str(given).map_err(|error| format!("{error} (a JSON string needs quotes: '\"done\"')"))
 }
 
-/// A result with clean texts, not too long.
+/// Cleans the strings of a result and checks its length.
 pub(crate) fn checked_result(result: Option<&Value>) -> Result<Option<Value>> {
     let result = result.cloned().map(text::clean_json);
     let length = result.as_ref().map_or(0, |result| result.to_string().chars().count());
@@ -57,24 +58,24 @@ pub(crate) fn checked_result(result: Option<&Value>) -> Result<Option<Value>> {
 impl Action for CompleteItem {
     const NAME: &'static str = "queue_complete";
     const COMMAND: (&'static str, &'static str) = ("queue", "complete");
-    type Touched = Nothing;
-    type Output = ItemStands;
+    type Touched = NoTouches;
+    type Output = ItemState;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let result = checked_result(self.result.as_ref())?;
         let id = id_of(write, &self.id)?;
         let run = match write.complete_item(id, self.fence, result.as_ref(), context.run)? {
-            Completed::WithRun => None,
-            Completed::WithoutRun(run) => Some(run),
-            Completed::No => self.complete_slowly(context, write, result)?,
+            FastCompletion::WithRun => None,
+            FastCompletion::WithoutRun(run) => Some(run),
+            FastCompletion::NotEligible => self.complete_with_checks(context, write, result)?,
         };
         if let Some(run) = run {
-            run::end_quietly(write, run, RunStatus::Completed, "completed")?;
+            run::end_run(write, run, RunStatus::Completed, "completed")?;
         }
-        Ok(Self::done(id))
+        Ok(Self::outcome(id))
     }
 
-    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
+    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<ActionOutcome<Self>>> {
         let whole: Option<Vec<Uuid>> = actions.iter().map(|action| action.id.as_str().parse().ok()).collect();
         let Some(ids) = whole else {
             return actions.iter().map(|action| action.perform(context, write)).collect();
@@ -87,36 +88,36 @@ impl Action for CompleteItem {
         };
         let mut completed = write.complete_items(ids.len(), results, context.run)?;
         let done = |(action, id): (&Self, &Uuid)| {
-            // An item that is named twice is removed the first time only.
-            if completed.remove(id) { Ok(Self::done((*id).into())) } else { action.perform(context, write) }
+            // An item that is listed twice is in the set only the first time. The second time, `perform` rejects it.
+            if completed.remove(id) { Ok(Self::outcome((*id).into())) } else { action.perform(context, write) }
         };
         actions.iter().zip(&ids).map(done).collect()
     }
 }
 
 impl CompleteItem {
-    fn done(id: Id<kind::QueueItem>) -> Done<Self> {
-        Done::changed(ItemStands { id, status: ItemStatus::Completed }, &resource(id), Nothing)
+    fn outcome(id: Id<kind::QueueItem>) -> ActionOutcome<Self> {
+        ActionOutcome::changed(ItemState { id, status: ItemStatus::Completed }, &resource(id), NoTouches)
     }
 
-    fn complete_slowly(
+    fn complete_with_checks(
         &self,
         context: &Context,
         write: &mut Writer<'_>,
         result: Option<Value>,
     ) -> Result<Option<Id<kind::Run>>> {
-        let item = held(write, &self.id, self.fence)?;
+        let item = leased_item(write, &self.id, self.fence)?;
         require_own_item(context, &item)?;
-        settle(write, &item, &Ending::Completed { result, keep_open: false })?;
+        record_outcome(write, &item, &ItemOutcome::Completed { result, keep_open: false })?;
         Ok(item.run_id)
     }
 }
 
-/// A run may only end what it was made for.
+/// Denies an agent access to the queue items of other runs.
 pub(crate) fn require_own_item(context: &Context, item: &QueueItem) -> Result<()> {
     match (context.actor, item.run_id) {
         (Actor::Agent(_), run) if run != context.run => {
-            Err(Rule::denied("a run's token is good for that run's queue item only").into())
+            Err(Rule::denied("the token of a run is valid for that run's queue item only").into())
         }
         _ => Ok(()),
     }

@@ -1,34 +1,34 @@
-//! Failing an item: it is retried after a back-off while attempts are left.
+//! Failing an item. It is retried after a backoff while attempts are left.
 
 use serde::Deserialize;
-use trackway_domain::{Ref, kind, text, words::RunStatus};
+use trackway_domain::{Ref, enums::RunStatus, kind, text};
 use trackway_store::Writer;
 
-use super::{Again, Ending, ItemStands, complete::require_own_item, held, resource, settle};
+use super::{ItemOutcome, ItemState, RetryPolicy, complete::require_own_item, leased_item, record_outcome, resource};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
     run,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
-/// Say that a queue item that you took failed
+/// Report that a queue item you took has failed
 ///
-/// It is tried again after a while, until it was tried as often as it may be.
+/// The item is retried after a backoff, until its attempts are used up.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct FailItem {
-    /// The queue item
+    /// Queue item that failed
     #[arg(long)]
     pub id: Ref<kind::QueueItem>,
-    /// The fence you were given when you took it
+    /// Fence from the output of `queue take`
     #[arg(long, value_name = "NUMBER")]
     pub fence: i64,
-    /// What went wrong
+    /// Error message
     #[arg(long)]
     pub error: String,
-    /// Do not try again, whatever attempts are left
+    /// Do not retry, even if attempts are left
     #[arg(long)]
     #[serde(default)]
     pub for_good: bool,
@@ -37,21 +37,21 @@ pub struct FailItem {
 impl Action for FailItem {
     const NAME: &'static str = "queue_fail";
     const COMMAND: (&'static str, &'static str) = ("queue", "fail");
-    type Touched = Nothing;
-    type Output = ItemStands;
+    type Touched = NoTouches;
+    type Output = ItemState;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let mut error = text::body("error", &self.error, text::TEXT_MAX)?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let mut error = text::check_body("error", &self.error, text::TEXT_MAX)?;
         if error.trim().is_empty() {
-            "no reason was given".clone_into(&mut error);
+            "no error message was given".clone_into(&mut error);
         }
-        let again = if self.for_good { Again::Never } else { Again::WhileAttemptsAreLeft };
-        let item = held(write, &self.id, self.fence)?;
+        let retry = if self.for_good { RetryPolicy::Never } else { RetryPolicy::WhileAttemptsAreLeft };
+        let item = leased_item(write, &self.id, self.fence)?;
         require_own_item(context, &item)?;
         if let Some(run) = item.run_id {
-            run::end_with(write, run, RunStatus::Failed, "error", None, Some(&error))?;
+            run::end_run_with_details(write, run, RunStatus::Failed, "error", None, Some(&error))?;
         }
-        let item = settle(write, &item, &Ending::Failed { error, again })?;
-        Ok(Done::changed(ItemStands::from(&item), &resource(item.id), Nothing))
+        let item = record_outcome(write, &item, &ItemOutcome::Failed { error, retry })?;
+        Ok(ActionOutcome::changed(ItemState::from(&item), &resource(item.id), NoTouches))
     }
 }

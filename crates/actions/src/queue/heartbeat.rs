@@ -1,42 +1,41 @@
-//! Extending the lease of an item.
-
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Id, Ref, Time, kind,
-    queue::{self, lease, lease_end},
-    words::ItemStatus,
+    Id, Ref, Time,
+    enums::ItemStatus,
+    kind,
+    queue::{self, check_lease, lease_end},
 };
 use trackway_store::Writer;
 
-use super::{complete::require_own_item, held, lease::extend};
+use super::{complete::require_own_item, lease::extend, leased_item};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
-/// Say that you are still at work on a queue item
+/// Extend the lease of a queue item
 ///
-/// Whatever is done with the token of its run says so too.
+/// Every write with the token of its run extends the lease too.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatItem {
-    /// The queue item
+    /// Queue item whose lease to extend
     #[arg(long)]
     pub id: Ref<kind::QueueItem>,
-    /// The fence you were given when you took it
+    /// Fence from the output of `queue take`
     #[arg(long, value_name = "NUMBER")]
     pub fence: i64,
-    /// How long the lease is from now, in seconds (as long as when it was taken)
+    /// Lease duration from now, in seconds [default: the current lease duration of the item]
     #[arg(long, value_name = "SECONDS")]
     #[schemars(range(min = 1, max = queue::LEASE_SECONDS_MAX))]
     pub lease: Option<i64>,
 }
 
-/// An item whose lease was extended.
+/// A queue item and its new lease.
 #[derive(Debug, Serialize)]
-pub struct Beaten {
+pub struct ExtendedLease {
     pub id: Id<kind::QueueItem>,
     pub status: ItemStatus,
     pub lease_expires: Time,
@@ -45,16 +44,16 @@ pub struct Beaten {
 impl Action for HeartbeatItem {
     const NAME: &'static str = "queue_heartbeat";
     const COMMAND: (&'static str, &'static str) = ("queue", "heartbeat");
-    type Touched = Nothing;
-    type Output = Beaten;
+    type Touched = NoTouches;
+    type Output = ExtendedLease;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let item = held(write, &self.id, self.fence)?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let item = leased_item(write, &self.id, self.fence)?;
         require_own_item(context, &item)?;
-        let seconds = lease(self.lease.or(item.lease_seconds))?;
+        let seconds = check_lease(self.lease.or(item.lease_seconds))?;
         let lease_expires = lease_end(write.now, seconds);
         extend(write, item.id, item.fence, lease_expires, seconds)?;
-        // A sign of life is no change that anyone asks about later: the log stays quiet.
-        Ok(Done::unchanged(Beaten { id: item.id, status: item.status, lease_expires }))
+        // Heartbeats are frequent and nobody queries them later, so they are not logged.
+        Ok(ActionOutcome::unchanged(ExtendedLease { id: item.id, status: item.status, lease_expires }))
     }
 }

@@ -1,13 +1,14 @@
-//! Leases: held by signs of life, lost by silence.
+//! Leases. Heartbeats and writes of the run extend the lease; without them it expires.
 
 use trackway_domain::{
-    Error as Rule, Id, Time, kind,
-    queue::{is_from_a_clock_set_back, is_worth_extending, lease_end},
-    words::RunStatus,
+    Error as Rule, Id, Time,
+    enums::RunStatus,
+    kind,
+    queue::{is_heartbeat_in_future, lease_end, should_extend_lease},
 };
 use trackway_store::{Writer, params, tables::QueueItem};
 
-use super::{Again, Ending, resource, settle};
+use super::{ItemOutcome, RetryPolicy, record_outcome, resource};
 use crate::{context::Context, error::Result, run};
 
 pub(crate) fn extend(
@@ -34,32 +35,34 @@ pub(crate) struct Lease {
     pub seconds: Option<i64>,
 }
 
-/// Extends the lease of a run that shows a sign of life. One whose lease is over may do nothing any more.
-pub(crate) fn keep_alive(write: &mut Writer<'_>, lease: &Lease) -> Result<()> {
+/// Extends the lease if enough of it has passed. An expired lease is an error.
+pub(crate) fn renew_lease(write: &mut Writer<'_>, lease: &Lease) -> Result<()> {
     let (Some(expires), Some(seconds)) = (lease.expires.filter(|expires| *expires > write.now), lease.seconds) else {
-        return Err(Rule::denied("the lease of the run's queue item is over: its token ended with it")
-            .hint("the item goes back to the queue; whoever takes it next gets a run of its own")
-            .into());
+        return Err(Rule::denied(
+            "the lease of the run's queue item has expired, so the run's token is no longer valid",
+        )
+        .hint("the item returns to the queue; the next agent that takes it starts a new run")
+        .into());
     };
-    if is_worth_extending(write.now, expires, seconds) {
+    if should_extend_lease(write.now, expires, seconds) {
         extend(write, lease.item, lease.fence, lease_end(write.now, seconds), seconds)?;
     }
     Ok(())
 }
 
-/// Returns what was taken and not heard of any more, and says how many that were.
+/// Returns items with expired leases to the queue, and returns their number.
 pub(crate) fn return_expired(context: &Context, write: &mut Writer<'_>) -> Result<usize> {
     let expired = write.expired_items()?;
     expired.iter().try_for_each(|item| expire(context, write, item))?;
     Ok(expired.len())
 }
 
-/// Lets leases from before the clock was set back begin anew: a holder that lives says so in time, and one that does not
-/// holds it no longer than any other.
-pub(crate) fn count_from_now(write: &mut Writer<'_>) -> Result<()> {
-    for item in write.items_held_from_the_future()? {
+/// Restarts leases whose last heartbeat lies in the future because the clock was set back. Otherwise they would
+/// expire too late. A living holder extends its restarted lease in time.
+pub(crate) fn restart_future_leases(write: &mut Writer<'_>) -> Result<()> {
+    for item in write.items_with_future_heartbeat()? {
         if let (Some(heartbeat_at), Some(seconds)) = (item.heartbeat_at, item.lease_seconds)
-            && is_from_a_clock_set_back(write.now, heartbeat_at, seconds)
+            && is_heartbeat_in_future(write.now, heartbeat_at, seconds)
         {
             extend(write, item.id, item.fence, lease_end(write.now, seconds), seconds)?;
         }
@@ -72,16 +75,16 @@ fn expire(context: &Context, write: &mut Writer<'_>, item: &QueueItem) -> Result
         "select count(*) from runs where tenant_id = ?1 and id = ?2 and cancel_wanted_at is not null",
         params![item.run_id],
     )? > 0;
-    // Whoever was to end a run that was cancelled is gone: it is not tried again.
-    let (status, outcome, ending) = if is_cancelled {
-        (RunStatus::Cancelled, "cancelled", Ending::Cancelled { why: Some("its run was cancelled".into()) })
+    // The holder did not end a run that was cancelled. Cancel the item instead of retrying it.
+    let (status, run_outcome, item_outcome) = if is_cancelled {
+        (RunStatus::Cancelled, "cancelled", ItemOutcome::Cancelled { why: Some("its run was cancelled".into()) })
     } else {
-        let again = Again::WhileAttemptsAreLeft;
-        (RunStatus::TimedOut, "lease expired", Ending::Failed { error: "lease expired".into(), again })
+        let retry = RetryPolicy::WhileAttemptsAreLeft;
+        (RunStatus::TimedOut, "lease expired", ItemOutcome::Failed { error: "lease expired".into(), retry })
     };
     if let Some(run) = item.run_id {
-        run::end_quietly(write, run, status, outcome)?;
+        run::end_run(write, run, status, run_outcome)?;
     }
-    settle(write, item, &ending)?;
+    record_outcome(write, item, &item_outcome)?;
     crate::core::append_event(context, write, "queue_expire", &(&resource(item.id)).into(), None)
 }

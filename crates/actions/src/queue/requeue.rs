@@ -1,25 +1,26 @@
-//! Requeueing an item that ended or is blocked.
+//! Requeueing a failed, cancelled or blocked item.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Ref, command, kind, sentence, words::ItemStatus};
+use trackway_domain::{Error as Rule, Ref, command, enums::ItemStatus, kind, sentence};
 use trackway_store::Writer;
 
 use super::{
-    ItemStands, is_claim, item, refuse_second, resource,
-    settle::{live_version, unblock, unblock_task},
+    ItemState, is_claim, locked_item,
+    outcome::{clear_block_reason, live_version, unblock_task},
+    require_free_dedup_key, resource,
 };
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Revive a queue item that failed, was cancelled or is blocked
+/// Put a failed, cancelled or blocked item back into the queue
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RequeueItem {
-    /// The queue item
+    /// Queue item to requeue
     #[arg(long)]
     pub id: Ref<kind::QueueItem>,
 }
@@ -27,42 +28,42 @@ pub struct RequeueItem {
 impl Action for RequeueItem {
     const NAME: &'static str = "queue_requeue";
     const COMMAND: (&'static str, &'static str) = ("queue", "requeue");
-    type Touched = Touch<kind::QueueItem, did::Update>;
-    type Output = ItemStands;
+    type Touched = Touch<kind::QueueItem, action_type::Update>;
+    type Output = ItemState;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        // Before the item is held: whoever archives its task waits for the item.
-        write.share_live_versions()?;
-        let mut item = item(write, &self.id)?;
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        // This lock comes before the item's, because a transaction that archives the task takes them in this order too.
+        write.lock_live_versions_shared()?;
+        let mut item = locked_item(write, &self.id)?;
         match item.status {
             ItemStatus::Failed | ItemStatus::Cancelled | ItemStatus::Blocked => {}
             ItemStatus::Waiting if item.attempt > 1 => {}
-            ItemStatus::Ready => return Ok(Done::unchanged(ItemStands::from(&item))),
+            ItemStatus::Ready => return Ok(ActionOutcome::unchanged(ItemState::from(&item))),
             status => {
                 return Err(Rule::conflict(format!("queue item {} is {status}", item.id.short()))
-                    .hint("only items that failed, were cancelled, are blocked or in back-off go back to the queue")
+                    .hint("only failed, cancelled and blocked items, and items in backoff, can be requeued")
                     .into());
             }
         }
         if live_version(write, &item)?.is_none() {
             return Err(Rule::conflict(format!(
-                "queue item {} has no live version of its task to run",
+                "queue item {} cannot run: there is no live version of its task",
                 item.id.short()
             ))
             .hint(sentence![
-                "bring an archived version back with ",
+                "unarchive a version with ",
                 command!("task set", workflow = "NAME", variant = "VARIANT", archived = false),
                 ", or cancel the item",
             ])
             .into());
         }
         if let Some(key) = item.dedup_key.as_deref().filter(|_| item.finished_at.is_some()) {
-            refuse_second(write, key)?;
+            require_free_dedup_key(write, key)?;
         }
-        unblock(&mut item);
+        clear_block_reason(&mut item);
         if is_claim(&item) {
             item.agent_id = None;
-            // The next take resolves the version again.
+            // Let the next take resolve the version again.
             item.exact = false;
         }
         item.status = ItemStatus::Ready;
@@ -74,8 +75,8 @@ impl Action for RequeueItem {
         item.in_queue_since = write.now;
         write.update(&item)?;
         unblock_task(write, &item)?;
-        write.ring();
+        write.notify_workers_on_commit();
         let resource = resource(item.id);
-        Ok(Done::changed(ItemStands::from(&item), &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(ItemState::from(&item), &resource, Touch::one(resource.clone())))
     }
 }

@@ -1,4 +1,4 @@
-//! Reports: what an agent says about a task. A report never changes; which one is the current one does.
+//! Reports of agents on tasks. A report never changes. The head of an agent and a task points to the current report.
 
 mod set;
 mod update;
@@ -9,7 +9,7 @@ pub use update::UpdateReport;
 use serde::Serialize;
 use trackway_domain::{
     Id, Time, kind,
-    report::{CURRENT, Report as Said},
+    report::{CURRENT, Report as ReportText},
 };
 use trackway_store::{
     Error as StoreError, Writer, params,
@@ -18,50 +18,50 @@ use trackway_store::{
 
 use crate::{action::Resource, agent_link, error::Result};
 
-/// A report as it now stands.
+/// A report after it was written.
 #[derive(Debug, Serialize)]
-pub struct Reported {
+pub struct ReportResult {
     pub id: Id<kind::Report>,
     pub agent_id: Id<kind::Agent>,
     pub task_id: Option<Id<kind::Task>>,
     pub run_id: Option<Id<kind::Run>>,
     pub created_at: Time,
-    /// Whether it is the current one of its agent on its task.
+    /// True if this is the current report of its agent on its task.
     pub current: bool,
 }
 
-/// Who reports, on what, in which run, when.
+/// The agent, task, run and time of a report.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reporting {
+pub(crate) struct ReportOrigin {
     pub agent: Id<kind::Agent>,
     pub task: Option<Id<kind::Task>>,
     pub run: Option<Id<kind::Run>>,
     pub at: Time,
 }
 
-/// Writes a report down, links its agent to its task and moves the head. Whoever calls this registers it.
-pub(crate) fn write_report(write: &mut Writer<'_>, by: Reporting, said: Said) -> Result<Reported> {
+/// Stores a report, links the agent to the task and updates the head. The caller registers the report.
+pub(crate) fn write_report(write: &mut Writer<'_>, origin: ReportOrigin, text: ReportText) -> Result<ReportResult> {
     let report = Report {
-        id: if by.at == write.now { write.new_id() } else { Id::new(by.at) },
+        id: if origin.at == write.now { write.new_id() } else { Id::new(origin.at) },
         tenant_id: write.tenant,
-        agent_id: by.agent,
-        task_id: by.task,
-        run_id: by.run,
+        agent_id: origin.agent,
+        task_id: origin.task,
+        run_id: origin.run,
         scope: CURRENT.to_owned(),
-        one_liner: said.one_liner,
-        tldr: said.tldr,
-        content: said.content,
-        created_at: by.at,
+        one_liner: text.one_liner,
+        tldr: text.tldr,
+        content: text.content,
+        created_at: origin.at,
     };
     write.insert(&report)?;
-    let current = match by.task {
+    let current = match origin.task {
         Some(task) => {
-            agent_link::link(write, by.agent, task, by.at)?;
-            move_head(write, &report, task)?
+            agent_link::link(write, origin.agent, task, origin.at)?;
+            update_head(write, &report, task)?
         }
         None => false,
     };
-    Ok(Reported {
+    Ok(ReportResult {
         id: report.id,
         agent_id: report.agent_id,
         task_id: report.task_id,
@@ -71,11 +71,11 @@ pub(crate) fn write_report(write: &mut Writer<'_>, by: Reporting, said: Said) ->
     })
 }
 
-/// Makes a report the current one, unless a later one is. Compare-and-set: whoever finds that the head has moved since it
-/// looked does all of it again.
-fn move_head(write: &mut Writer<'_>, report: &Report, task: Id<kind::Task>) -> Result<bool> {
+/// Makes a report the current one, unless the current one is later. Returns true if it became current. A
+/// compare-and-set update detects a concurrent change of the head; the caller then retries the whole transaction.
+fn update_head(write: &mut Writer<'_>, report: &Report, task: Id<kind::Task>) -> Result<bool> {
     let Some(head) = write.report_head(report.agent_id, task)? else {
-        // Two first ones: the index lets one of them through.
+        // If two transactions insert the first head at once, the unique index rejects one of them.
         write.insert(&ReportHead {
             agent_id: report.agent_id,
             tenant_id: write.tenant,
@@ -95,25 +95,25 @@ fn move_head(write: &mut Writer<'_>, report: &Report, task: Id<kind::Task>) -> R
         return Ok(false);
     }
     let now = write.now;
-    let moved = write.execute(
+    let updated = write.execute(
         "update report_heads set report_id = ?2, revision = revision + 1, updated_at = ?3
          where tenant_id = ?1 and agent_id = ?4 and task_id = ?5 and scope = ?6 and revision = ?7",
         params![report.id, now, report.agent_id, task, report.scope, head.revision],
     )?;
-    match moved {
-        0 => Err(StoreError::Again("another report came first".to_owned()).into()),
+    match updated {
+        0 => Err(StoreError::WriteConflict("another report changed the report head".to_owned()).into()),
         _ => Ok(true),
     }
 }
 
-/// Puts the newest report that is left in the place of reports that are about to go.
-pub(crate) fn step_back(write: &mut Writer<'_>, heads: Vec<ReportHead>) -> Result<()> {
+/// Makes the newest remaining report current, after the current reports of these heads were deleted.
+pub(crate) fn restore_report_heads(write: &mut Writer<'_>, heads: Vec<ReportHead>) -> Result<()> {
     for head in heads {
-        let left = write.one::<(Id<kind::Report>,)>(
+        let newest = write.one::<(Id<kind::Report>,)>(
             "select id from reports where tenant_id = ?1 and agent_id = ?2 and task_id = ?3 and scope = ?4 order by created_at desc, id desc limit 1",
             params![head.agent_id, head.task_id, head.scope],
         )?;
-        if let Some((report_id,)) = left {
+        if let Some((report_id,)) = newest {
             write.insert(&ReportHead { report_id, revision: head.revision + 1, updated_at: write.now, ..head })?;
         }
     }
@@ -121,5 +121,5 @@ pub(crate) fn step_back(write: &mut Writer<'_>, heads: Vec<ReportHead>) -> Resul
 }
 
 pub(crate) fn resource(report: Id<kind::Report>) -> Resource<kind::Report> {
-    Resource::outside(report, format!("reports/{}", report.short()))
+    Resource::new(report, format!("reports/{}", report.short()))
 }

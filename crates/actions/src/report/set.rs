@@ -1,36 +1,36 @@
-//! Reporting by naming the agent and the task: the agent itself, or the person who owns it.
+//! The action `set_report`: an agent, or its owner, reports on any task.
 
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Ref, kind, report};
 use trackway_store::{Writer, params, tables::Agent};
 
-use super::{Reported, Reporting, UpdateReport, resource, write_report};
+use super::{ReportOrigin, ReportResult, UpdateReport, resource, write_report};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::{Actor, Context},
     error::Result,
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Report on a task for an agent you own, or are
+/// Write a report on a task as yourself or as an agent that you own
 ///
-/// What the next one who works on it, or on a task linked to it, is told. Earlier reports stay.
+/// The next agent that works on this task or on a linked task reads the report. Earlier reports stay.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetReport {
-    /// The agent that reports
+    /// Agent that reports
     #[arg(long)]
     pub agent: Ref<kind::Agent>,
-    /// The task it reports on
+    /// Task that the report is about
     #[arg(long)]
     pub task: Ref<kind::Task>,
-    /// The report in one line
+    /// Summary in one line
     #[arg(long, value_name = "TEXT")]
     pub one_liner: String,
-    /// The report in short
+    /// Summary in a few sentences
     #[arg(long, value_name = "TEXT")]
     pub tldr: String,
-    /// The report (at most 100,000 characters)
+    /// Full report (at most 100,000 characters)
     #[arg(long, value_name = "TEXT")]
     pub content: String,
 }
@@ -39,26 +39,26 @@ impl Action for SetReport {
     const NAME: &'static str = "set_report";
     const CAPABILITY: &'static str = UpdateReport::CAPABILITY;
     const COMMAND: (&'static str, &'static str) = ("report", "set");
-    type Touched = Touch<kind::Report, did::Report>;
-    type Output = Reported;
+    type Touched = Touch<kind::Report, action_type::Report>;
+    type Output = ReportResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let id = write.resolve(&self.agent)?;
-        // Held, so that reports of one agent come one after the other, and are dated so.
+        // The lock serialises the reports of one agent, so that their times are in order.
         let agent = write
             .row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![id])?
             .ok_or_else(|| Rule::not_found(format!("there is no agent {:?}", self.agent)))?;
         if ![Actor::Agent(agent.id), Actor::Person(agent.owner_id)].contains(&context.actor) {
             return Err(
-                Rule::denied(format!("reports of {} are written by itself and by its owner", agent.handle)).into()
+                Rule::denied(format!("only agent {0} and its owner can write reports of {0}", agent.handle)).into()
             );
         }
         let task = write.resolve(&self.task)?;
-        let said = report::accepted(&self.one_liner, &self.tldr, &self.content)?;
-        let by = Reporting { agent: agent.id, task: Some(task), run: context.run, at: write.now };
-        let reported = write_report(write, by, said)?;
-        let resource = resource(reported.id);
+        let report = report::validate(&self.one_liner, &self.tldr, &self.content)?;
+        let origin = ReportOrigin { agent: agent.id, task: Some(task), run: context.run, at: write.now };
+        let result = write_report(write, origin, report)?;
+        let resource = resource(result.id);
         resource.register(context, write)?;
-        Ok(Done::changed(reported, &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(result, &resource, Touch::one(resource.clone())))
     }
 }

@@ -1,33 +1,33 @@
-//! An agent reporting on the task it works on.
+//! The action `update_report`: an agent reports on the task of its run.
 
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Id, Ref, command, field, kind, report, sentence};
 use trackway_store::{Writer, params, tables::Agent};
 
-use super::{Reported, Reporting, resource, write_report};
+use super::{ReportOrigin, ReportResult, resource, write_report};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::{Actor, Context},
     error::Result,
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Report on the task of your run: what you did and found, for whoever works on it or on a linked task next
+/// Write a report on the task of your run: what you did and what you found
 ///
-/// The last report of a run is the one that counts.
+/// The next agent that works on this task or on a linked task reads the report. A later report of the run replaces it.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateReport {
-    /// The report in one line
+    /// Summary in one line
     #[arg(long, value_name = "TEXT")]
     pub one_liner: String,
-    /// The report in short
+    /// Summary in a few sentences
     #[arg(long, value_name = "TEXT")]
     pub tldr: String,
-    /// The report (at most 100,000 characters)
+    /// Full report (at most 100,000 characters)
     #[arg(long, value_name = "TEXT")]
     pub content: String,
-    /// The task, when it is another than the run's
+    /// Task that the report is about [default: the run's]
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
 }
@@ -35,13 +35,16 @@ pub struct UpdateReport {
 impl Action for UpdateReport {
     const NAME: &'static str = "update_report";
     const COMMAND: (&'static str, &'static str) = ("report", "update");
-    type Touched = Touch<kind::Report, did::Report>;
-    type Output = Reported;
+    type Touched = Touch<kind::Report, action_type::Report>;
+    type Output = ReportResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let (Actor::Agent(agent), Some(run)) = (context.actor, context.run) else {
-            return Err(Rule::denied("an agent reports, in its run")
-                .hint(sentence!["for an agent you own: ", command!("report set", agent = "A", task = "T")])
+            return Err(Rule::denied("only an agent can use this action, with the token of a run")
+                .hint(sentence![
+                    "to report as an agent that you own: ",
+                    command!("report set", agent = "A", task = "T")
+                ])
                 .into());
         };
         let task = match write.resolve_optional(self.task.as_ref())? {
@@ -50,14 +53,14 @@ impl Action for UpdateReport {
                 Rule::usage("the run has no task to report on").hint(sentence!["name one with ", field!(task)])
             })?,
         };
-        // Held, so that reports of one agent come one after the other, and are dated so.
+        // The lock serialises the reports of one agent, so that their times are in order.
         write.row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![agent])?;
-        let said = report::accepted(&self.one_liner, &self.tldr, &self.content)?;
-        let by = Reporting { agent, task: Some(task), run: Some(run), at: write.now };
-        let reported = write_report(write, by, said)?;
-        let resource = resource(reported.id);
+        let report = report::validate(&self.one_liner, &self.tldr, &self.content)?;
+        let origin = ReportOrigin { agent, task: Some(task), run: Some(run), at: write.now };
+        let result = write_report(write, origin, report)?;
+        let resource = resource(result.id);
         resource.register(context, write)?;
-        Ok(Done::changed(reported, &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(result, &resource, Touch::one(resource.clone())))
     }
 }
 

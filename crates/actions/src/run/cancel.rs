@@ -1,31 +1,32 @@
-//! Cancelling a run: at once, or as soon as its agent has said what it learned.
+//! Cancels a run, at once or after its agent has answered the end-of-run prompt.
 
 use serde::Deserialize;
 use trackway_domain::{
-    Ref, kind,
-    words::{RunMode, RunStatus},
+    Ref,
+    enums::{RunMode, RunStatus},
+    kind,
 };
-use trackway_store::{Writer, display::RunShown, params};
+use trackway_store::{Writer, display::RunRow, params};
 
-use super::{RunningRun, end_quietly};
+use super::{RunningRun, end_run};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
-    queue::{self, Ending},
-    touched::Nothing,
+    queue::{self, ItemOutcome},
+    touched::NoTouches,
 };
 
 /// Cancel a run
 ///
-/// What it could still do ends at once. An agent that a worker drives is asked for its scratchpad and report first, and
-/// the run ends after that; cancelling again does not wait for it.
+/// The run's token stops working at once. If a worker executes the agent, it first prompts the agent for its scratchpad
+/// and report, and then ends the run. Cancelling the run a second time ends it without waiting.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRun {
-    /// The run
+    /// Run to cancel
     pub run: Ref<kind::Run>,
-    /// End it without asking its agent anything
+    /// End the run at once, without prompting its agent
     #[arg(long)]
     #[serde(default)]
     pub now: bool,
@@ -34,30 +35,34 @@ pub struct CancelRun {
 impl Action for CancelRun {
     const NAME: &'static str = "cancel_run";
     const COMMAND: (&'static str, &'static str) = ("run", "cancel");
-    type Touched = Nothing;
-    type Output = RunShown;
+    type Touched = NoTouches;
+    type Output = RunRow;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let run = RunningRun::find(context, write, &self.run)?;
-        if !self.now && is_driven(write, &run)? {
+        if !self.now && has_live_worker(write, &run)? {
             let now = write.now;
             write.post(
                 "update runs set cancel_wanted_at = ?3, token_hash = null where tenant_id = ?1 and id = ?2",
                 params![run.id(), now],
             )?;
-            // Its worker is to hear of it.
-            write.ring();
+            // Wake the worker, so that it reads the request.
+            write.notify_workers_on_commit();
         } else {
-            end_quietly(write, run.id(), RunStatus::Cancelled, "cancelled")?;
-            queue::settle_with_run(write, &run.0, &Ending::Cancelled { why: Some("its run was cancelled".into()) })?;
+            end_run(write, run.id(), RunStatus::Cancelled, "cancelled")?;
+            queue::record_run_outcome(
+                write,
+                &run.0,
+                &ItemOutcome::Cancelled { why: Some("its run was cancelled".into()) },
+            )?;
         }
-        let shown = write.shown_by_id::<RunShown>("u", run.id())?;
-        Ok(Done::changed(shown, &run.resource(), Nothing))
+        let shown = write.display_row_by_id::<RunRow>("u", run.id())?;
+        Ok(ActionOutcome::changed(shown, &run.resource(), NoTouches))
     }
 }
 
-/// Whether a worker that is alive talks to a model for it: that one will end it.
-fn is_driven(write: &mut Writer<'_>, run: &RunningRun) -> Result<bool> {
+/// True if a live worker executes this run's agent. That worker will end the run.
+fn has_live_worker(write: &mut Writer<'_>, run: &RunningRun) -> Result<bool> {
     let now = write.now;
     Ok(run.0.mode == RunMode::Agent
         && run.0.cancel_wanted_at.is_none()

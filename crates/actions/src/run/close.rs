@@ -1,29 +1,29 @@
-//! The end of a run whose agent was asked what it learned: everything that is left to write, in one transaction.
+//! Ends a run whose agent received the end-of-run prompt. All final rows are written in one transaction.
 //!
-//! Both actions are for whoever executes a run. They stand in no list, so no door offers them.
+//! Only executors of runs use these actions. They are not registered, so no interface offers them.
 
 use serde::Deserialize;
-use trackway_domain::{Ref, Time, kind, text, words::StepType};
-use trackway_store::{Writer, display::RunShown, params, tables::Agent};
+use trackway_domain::{Ref, Time, enums::StepType, kind, text};
+use trackway_store::{Writer, display::RunRow, params, tables::Agent};
 
 use super::{
     EndRun, RecordUsage, RunningRun,
-    remember::{Remembered, Saw, remember},
+    end_of_run_reply::{SavedReply, ScratchpadBasis, save_end_of_run_reply},
     step,
 };
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
-    queue::Again,
+    queue::RetryPolicy,
     report,
-    touched::{Nothing, Touch, did},
+    touched::{NoTouches, Touch, action_type},
 };
 
-/// Make the token of a run stop working, while the run goes on to its end
+/// Revoke the token of a run before the run ends
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct RevokeRunToken {
-    /// The run
+    /// Run whose token to revoke
     pub run: Ref<kind::Run>,
 }
 
@@ -31,45 +31,45 @@ impl Action for RevokeRunToken {
     const NAME: &'static str = "revoke_run_token";
     const CAPABILITY: &'static str = EndRun::CAPABILITY;
     const COMMAND: (&'static str, &'static str) = ("run", "revoke-token");
-    type Touched = Nothing;
+    type Touched = NoTouches;
     type Output = ();
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let run = RunningRun::find(context, write, &self.run)?;
         context.require_own_run(run.id())?;
         write.post("update runs set token_hash = null where tenant_id = ?1 and id = ?2", params![run.id()])?;
-        Ok(Done::changed((), &run.resource(), Nothing))
+        Ok(ActionOutcome::changed((), &run.resource(), NoTouches))
     }
 }
 
-/// End a run together with what its agent remembers and reports
+/// End a run, and save its agent's scratchpad and report
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct CloseRun {
-    /// How it ended
+    /// Final status of the run
     #[command(flatten)]
     #[serde(flatten)]
     pub end: EndRun,
-    /// Its last steps
+    /// Last steps of the run
     #[arg(skip)]
     #[serde(default)]
     pub steps: Vec<LastStep>,
-    /// What was said to the end-of-run prompt; none when it was not asked
+    /// Result of the end-of-run prompt, or none if the agent did not receive it
     #[arg(skip)]
-    pub closing: Option<Closing>,
-    /// What asking used
+    pub closing: Option<EndOfRunOutcome>,
+    /// Token usage of the end-of-run prompt
     #[arg(skip)]
     #[serde(default)]
     pub usage: Vec<RecordUsage>,
-    /// When it may be tried again, if it is to be
+    /// Earliest time of the next attempt, if the queue item must be retried
     #[arg(skip)]
     pub not_before: Option<Time>,
-    /// Whether the agent itself said error: its item is not tried again, unless the task wants that
+    /// True if the agent itself reported an error. The queue item is then retried only if the task has `retry_on_error`
     #[arg(skip)]
     #[serde(default)]
     pub is_answer: bool,
 }
 
-/// A step that is written with the end.
+/// A step that is recorded together with the end of the run.
 #[derive(Debug, Clone, Deserialize, schemars::JsonSchema)]
 pub struct LastStep {
     #[serde(rename = "type")]
@@ -77,18 +77,18 @@ pub struct LastStep {
     pub detail: String,
 }
 
-/// What came of the end-of-run prompt.
+/// Result of the end-of-run prompt.
 #[derive(Debug, Clone, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Closing {
-    /// The agent answered, having seen this revision of its scratchpad.
+pub enum EndOfRunOutcome {
+    /// The agent answered after it had read this revision of its scratchpad.
     Answered {
         answer: String,
         revision: i64,
-        /// Whether there is no time to ask once more should the scratchpad have changed.
+        /// True if there is no time to prompt the agent again in case the scratchpad has changed.
         is_last: bool,
     },
-    /// There is no answer, and why.
+    /// The agent did not answer, for this reason.
     Failed { error: String },
 }
 
@@ -96,11 +96,12 @@ impl Action for CloseRun {
     const NAME: &'static str = "close_run";
     const CAPABILITY: &'static str = EndRun::CAPABILITY;
     const COMMAND: (&'static str, &'static str) = ("run", "close");
-    type Touched = Touch<kind::Report, did::Report>;
-    type Output = RunShown;
+    type Touched = Touch<kind::Report, action_type::Report>;
+    type Output = RunRow;
 
-    /// A conflict means that the scratchpad is not the one that the agent saw: nothing is written, it is asked again.
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    /// Fails with a conflict and writes nothing if the scratchpad has changed since the agent read it. The executor
+    /// then prompts the agent again.
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let run = RunningRun::find(context, write, &self.end.run)?;
         context.require_own_run(run.id())?;
         let now = write.now;
@@ -111,47 +112,52 @@ impl Action for CloseRun {
         for usage in &self.usage {
             usage.write(write, run.id())?;
         }
-        let remembered = match &self.closing {
+        let saved = match &self.closing {
             None => None,
-            Some(Closing::Failed { error }) => {
-                Some(Remembered::nothing(text::cut(&text::clean(error), text::TEXT_MAX - 1)))
+            Some(EndOfRunOutcome::Failed { error }) => {
+                Some(SavedReply::failed(text::cut(&text::clean(error), text::TEXT_MAX - 1)))
             }
-            Some(Closing::Answered { answer, revision, is_last }) => {
+            Some(EndOfRunOutcome::Answered { answer, revision, is_last }) => {
                 write.post(
                     "update runs set answered_at = ?3 where tenant_id = ?1 and id = ?2",
                     params![run.id(), now],
                 )?;
-                let saw = if *is_last { seen_last(write, &run, *revision)? } else { Saw::Revision(*revision) };
-                Some(remember(context, write, &run.0, answer, saw, now)?)
+                let basis = if *is_last {
+                    lock_and_compare_revision(write, &run, *revision)?
+                } else {
+                    ScratchpadBasis::Revision(*revision)
+                };
+                Some(save_end_of_run_reply(context, write, &run.0, answer, basis, now)?)
             }
         };
         let mut touched = Touch::none();
-        if let Some(Remembered { steps, report: said }) = remembered {
+        if let Some(SavedReply { steps, report }) = saved {
             for (step_type, detail) in steps {
                 step::append(write, run.id(), step_type, Some(detail), now)?;
             }
-            if let Some(said) = said {
-                let resource = report::resource(said.id);
+            if let Some(report) = report {
+                let resource = report::resource(report.id);
                 resource.register(context, write)?;
                 touched = Touch::one(resource);
             }
         }
-        let again = match self.not_before {
-            Some(time) => Again::NotBefore(time),
-            None if self.is_answer => Again::IfTaskRetries,
-            None => Again::WhileAttemptsAreLeft,
+        let retry = match self.not_before {
+            Some(time) => RetryPolicy::NotBefore(time),
+            None if self.is_answer => RetryPolicy::IfTaskRetries,
+            None => RetryPolicy::WhileAttemptsAreLeft,
         };
-        let shown = self.end.end(write, &run, again)?;
-        Ok(Done::changed(shown, &run.resource(), touched))
+        let shown = self.end.end(write, &run, retry)?;
+        Ok(ActionOutcome::changed(shown, &run.resource(), touched))
     }
 }
 
-/// Whether what the agent saw is still there, for one that is not asked again. Its scratchpad is held from here on.
-fn seen_last(write: &mut Writer<'_>, run: &RunningRun, revision: i64) -> Result<Saw> {
+/// Compares the scratchpad with the revision that the agent read. Locks the agent, so that the scratchpad cannot change
+/// before the commit.
+fn lock_and_compare_revision(write: &mut Writer<'_>, run: &RunningRun, revision: i64) -> Result<ScratchpadBasis> {
     write.row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![run.0.agent_id])?;
-    let present = write.count(
+    let current = write.count(
         "select coalesce(max(revision), 0) from scratchpads where tenant_id = ?1 and agent_id = ?2",
         params![run.0.agent_id],
     )?;
-    Ok(if present == revision { Saw::Revision(revision) } else { Saw::Older })
+    Ok(if current == revision { ScratchpadBasis::Revision(revision) } else { ScratchpadBasis::Outdated })
 }

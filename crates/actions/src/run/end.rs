@@ -1,41 +1,41 @@
-//! Ending a run: its token dies with it.
+//! Ends a run and revokes its token.
 
 use serde::Deserialize;
 use serde_json::Value;
-use trackway_domain::{Error as Rule, Id, Ref, kind, text, words::RunStatus};
-use trackway_store::{Writer, display::RunShown, params};
+use trackway_domain::{Error as Rule, Id, Ref, enums::RunStatus, kind, text};
+use trackway_store::{Writer, display::RunRow, params};
 
 use super::RunningRun;
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
-    queue::{self, Again, Ending},
-    touched::Nothing,
+    queue::{self, ItemOutcome, RetryPolicy},
+    touched::NoTouches,
 };
 
 /// End a run
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct EndRun {
-    /// The run
+    /// Run to end
     pub run: Ref<kind::Run>,
-    /// How it ended
+    /// Final status of the run
     #[arg(long)]
     pub status: RunStatus,
-    /// What the agent said last
+    /// Final message of the agent
     #[arg(long)]
     pub message: Option<String>,
-    /// The outcome in a few words (the status, when it is not said)
+    /// Outcome in a few words [default: the status]
     #[arg(long)]
     pub outcome: Option<String>,
-    /// What went wrong
+    /// Error message
     #[arg(long)]
     pub error: Option<String>,
-    /// What came out, as JSON, for the queue item it was made for
+    /// Result for the queue item of this run, as JSON
     #[arg(long, value_name = "JSON", value_parser = queue::parse_json)]
     pub result: Option<Value>,
-    /// Leave the task open, although the run completed
+    /// Keep the task open although the run completed
     #[arg(long)]
     #[serde(default)]
     pub keep_open: bool,
@@ -44,58 +44,58 @@ pub struct EndRun {
 impl Action for EndRun {
     const NAME: &'static str = "end_run";
     const COMMAND: (&'static str, &'static str) = ("run", "end");
-    type Touched = Nothing;
-    type Output = RunShown;
+    type Touched = NoTouches;
+    type Output = RunRow;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let run = RunningRun::find(context, write, &self.run)?;
         context.require_own_run(run.id())?;
         if self.status != RunStatus::Cancelled {
-            queue::require_lease(write, &run.0)?;
+            queue::require_lease_of_run(write, &run.0)?;
         }
-        // An agent that ends its own run with the outcome `error` gives an answer; another attempt would only repeat it.
+        // The outcome `error`, given by the agent itself, is its answer. Another attempt would only repeat it.
         let is_answer = context.run == Some(run.id())
             && self.status == RunStatus::Failed
             && self.outcome.as_deref().map(str::trim) == Some("error");
-        let again = if is_answer { Again::IfTaskRetries } else { Again::WhileAttemptsAreLeft };
-        let shown = self.end(write, &run, again)?;
-        Ok(Done::changed(shown, &run.resource(), Nothing))
+        let retry = if is_answer { RetryPolicy::IfTaskRetries } else { RetryPolicy::WhileAttemptsAreLeft };
+        let shown = self.end(write, &run, retry)?;
+        Ok(ActionOutcome::changed(shown, &run.resource(), NoTouches))
     }
 }
 
 impl EndRun {
-    /// Ends a run and the queue item it was made for.
-    pub(super) fn end(&self, write: &mut Writer<'_>, run: &RunningRun, again: Again) -> Result<RunShown> {
+    /// Ends a run and its queue item.
+    pub(super) fn end(&self, write: &mut Writer<'_>, run: &RunningRun, retry: RetryPolicy) -> Result<RunRow> {
         if self.status == RunStatus::Running {
-            return Err(Rule::usage("a run does not end as running")
-                .hint("one of: completed, failed, cancelled, timed_out, incomplete")
+            return Err(Rule::usage("invalid status \"running\": the run must end")
+                .hint("use one of: completed, failed, cancelled, timed_out, incomplete")
                 .into());
         }
-        // One that was told to stop did not get done, whatever it said last.
+        // A run that completes after its cancellation was requested still counts as cancelled.
         let is_late = self.status == RunStatus::Completed && run.0.cancel_wanted_at.is_some();
         let status = if is_late { RunStatus::Cancelled } else { self.status };
         let line = |field, given: &Option<String>| {
-            given.as_deref().map(|given| text::line(field, given, text::LINE_MAX)).transpose()
+            given.as_deref().map(|given| text::check_line(field, given, text::LINE_MAX)).transpose()
         };
         let body = |field, given: &Option<String>| {
-            given.as_deref().map(|given| text::body(field, given, text::TEXT_MAX)).transpose()
+            given.as_deref().map(|given| text::check_body(field, given, text::TEXT_MAX)).transpose()
         };
         let outcome = line("outcome", &self.outcome)?.filter(|_| !is_late).unwrap_or_else(|| status.to_string());
         let (message, error) = (body("message", &self.message)?, body("error", &self.error)?);
         let result = queue::checked_result(self.result.as_ref())?;
         let ending = match status {
-            RunStatus::Completed => Ending::Completed { result, keep_open: self.keep_open },
-            RunStatus::Cancelled => Ending::Cancelled { why: Some("its run was cancelled".into()) },
-            _ => Ending::Failed { error: error.clone().unwrap_or_else(|| outcome.clone()), again },
+            RunStatus::Completed => ItemOutcome::Completed { result, keep_open: self.keep_open },
+            RunStatus::Cancelled => ItemOutcome::Cancelled { why: Some("its run was cancelled".into()) },
+            _ => ItemOutcome::Failed { error: error.clone().unwrap_or_else(|| outcome.clone()), retry },
         };
-        end_with(write, run.id(), status, &outcome, message.as_deref(), error.as_deref())?;
-        queue::settle_with_run(write, &run.0, &ending)?;
-        Ok(write.shown_by_id::<RunShown>("u", run.id())?)
+        end_run_with_details(write, run.id(), status, &outcome, message.as_deref(), error.as_deref())?;
+        queue::record_run_outcome(write, &run.0, &ending)?;
+        Ok(write.display_row_by_id::<RunRow>("u", run.id())?)
     }
 }
 
-/// Ends a run that is running, with its token; one that has ended stays as it ended.
-pub(crate) fn end_with(
+/// Ends a run and revokes its token. Does nothing if the run has already ended.
+pub(crate) fn end_run_with_details(
     write: &mut Writer<'_>,
     run: Id<kind::Run>,
     status: RunStatus,
@@ -112,7 +112,7 @@ pub(crate) fn end_with(
     Ok(())
 }
 
-/// The same, with nothing to say.
-pub(crate) fn end_quietly(write: &mut Writer<'_>, run: Id<kind::Run>, status: RunStatus, outcome: &str) -> Result<()> {
-    end_with(write, run, status, outcome, None, None)
+/// Ends a run without a final message and without an error.
+pub(crate) fn end_run(write: &mut Writer<'_>, run: Id<kind::Run>, status: RunStatus, outcome: &str) -> Result<()> {
+    end_run_with_details(write, run, status, outcome, None, None)
 }

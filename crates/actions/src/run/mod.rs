@@ -1,27 +1,27 @@
-//! Runs: started, told step by step, ended.
+//! Actions on runs: start, record steps and usage, wake, end and cancel.
 
 mod cancel;
 mod close;
 mod end;
-mod remember;
+mod end_of_run_reply;
 mod start;
 mod step;
 mod usage;
 mod wake;
 
 pub use cancel::CancelRun;
-pub use close::{CloseRun, Closing, LastStep, RevokeRunToken};
+pub use close::{CloseRun, EndOfRunOutcome, LastStep, RevokeRunToken};
 pub use end::EndRun;
-pub(crate) use end::{end_quietly, end_with};
-pub(crate) use remember::{Remembered, Saw, remember};
-pub use start::{StartRun, Started};
+pub(crate) use end::{end_run, end_run_with_details};
+pub(crate) use end_of_run_reply::{SavedReply, ScratchpadBasis, save_end_of_run_reply};
+pub use start::{StartRun, StartedRun};
 pub(crate) use start::{acting_agent, new};
 pub use step::RecordStep;
 pub(crate) use step::append as append_step;
 pub use usage::RecordUsage;
-pub use wake::{WakeRun, Woken};
+pub use wake::{WakeResult, WakeRun};
 
-use trackway_domain::{Error as Rule, Id, Ref, kind, words::RunStatus};
+use trackway_domain::{Error as Rule, Id, Ref, enums::RunStatus, kind};
 use trackway_store::{Writer, params, tables::Run};
 
 use crate::{
@@ -30,19 +30,21 @@ use crate::{
     error::Result,
 };
 
-/// A run that is running, locked. What happens in a run needs one of these: an ended run has no way to get one.
+/// A locked run whose status is `running`. Actions that change a run take this type, so they cannot change an ended
+/// run.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningRun(Run);
 
 impl RunningRun {
-    /// One that has ended is a conflict; to an agent it is denied, since its credential died with the run.
+    /// Finds and locks a run. If the run has ended, a person gets a conflict error. An agent gets a denied error,
+    /// because its token expired with the run.
     pub(crate) fn find(context: &Context, write: &mut Writer<'_>, reference: &Ref<kind::Run>) -> Result<Self> {
         let id = write.resolve(reference)?;
         let run = write
             .row_locked::<Run>("where tenant_id = ?1 and id = ?2", params![id])?
             .ok_or_else(|| Rule::not_found(format!("there is no run {reference:?}")))?;
         if run.status != RunStatus::Running {
-            let ended = format!("run {} is {} already", run.id.short(), run.status);
+            let ended = format!("run {} is already {}", run.id.short(), run.status);
             return Err(match context.actor {
                 Actor::Person(_) => Rule::conflict(ended),
                 Actor::Agent(_) => Rule::denied(ended),
@@ -61,8 +63,9 @@ impl RunningRun {
     }
 }
 
-/// The run that something is written down about. The one that acts was found running, and is held, when it was let in.
-pub(crate) fn told_about(
+/// Finds the run for which the caller records steps or usage, and checks that the caller may do so. If it is the acting
+/// run, the authorisation has already checked and locked it.
+pub(crate) fn find_recordable_run(
     context: &Context,
     write: &mut Writer<'_>,
     reference: &Ref<kind::Run>,
@@ -78,5 +81,5 @@ pub(crate) fn told_about(
 }
 
 pub(crate) fn resource(id: Id<kind::Run>) -> Resource<kind::Run> {
-    Resource::outside(id, format!("runs/{}", id.short()))
+    Resource::new(id, format!("runs/{}", id.short()))
 }

@@ -1,10 +1,11 @@
-//! Starting a run.
+//! Starts a run.
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, command, field, kind,
-    queue::{MAX_STEPS, MAX_STEPS_MAX, within},
-    words::{RunMode, RunStatus, Runner},
+    Error as Rule, Id, Ref, Time, command,
+    enums::{RunMode, RunStatus, Runner},
+    field, kind,
+    queue::{DEFAULT_MAX_STEPS, MAX_STEPS_LIMIT, check_range},
 };
 use trackway_store::{
     TenantId, Writer, params,
@@ -13,57 +14,58 @@ use trackway_store::{
 
 use super::resource;
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     agent_link,
     context::{Actor, Context},
     error::Result,
     queue, token,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
-/// Runs below each other.
+/// Maximum depth of nested runs.
 const CHAIN_MAX: i64 = 100;
 
-/// Start a run and get its token
+/// Start a run and print its token
 ///
-/// Put the token into `TRACKWAY_TOKEN`: what is then done with `trackway` is done by the agent, in this run.
+/// Set `TRACKWAY_TOKEN` to the token. Every `trackway` command then acts as the agent, in this run.
 ///
-/// A task that is open or groomed is in progress from then on. It is done when the run completes, and open again when the run
-/// fails or is cancelled. A run with a parent, and a run of a recurring task, do not change the task.
+/// If the task is open or groomed, its status becomes `in_progress`. When the run completes, the task is done. When the
+/// run fails or is cancelled, the task is open again. A run with a parent run does not change the task, and neither
+/// does a run of a recurring task.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct StartRun {
-    /// The agent that acts
+    /// Agent that acts in the run
     #[arg(long)]
     pub agent: Ref<kind::Agent>,
-    /// The task it works on
+    /// Task of the run
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
-    /// The run that this one is part of (yours, when you are in one)
+    /// Parent run [default: your current run]
     #[arg(long, value_name = "RUN")]
     pub parent: Option<Ref<kind::Run>>,
-    /// The role it acts in (the task's, else the agent's)
+    /// Role of the agent in this run [default: the task's, else the agent's]
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// The workspace it happens in (the task's, when it is not said)
+    /// Workspace of the run [default: the task's]
     #[arg(long)]
     pub workspace: Option<Ref<kind::Workspace>>,
-    /// What executes it (by the agent's runner, when it is not said)
+    /// Execution mode [default: the mode of the agent's runner]
     #[arg(long)]
     pub mode: Option<RunMode>,
-    /// Turns it may take, 1 to 200 (the task's, else the agent's, else 30)
+    /// Maximum model turns, 1 to 200 [default: the task's, else the agent's, else 30]
     #[arg(long, value_name = "NUMBER")]
-    #[schemars(range(min = 1, max = MAX_STEPS_MAX))]
+    #[schemars(range(min = 1, max = MAX_STEPS_LIMIT))]
     pub max_steps: Option<i64>,
-    /// Leave the task open when the run completes
+    /// Keep the task open when the run completes
     #[arg(long)]
     #[serde(default)]
     pub keep_open: bool,
 }
 
-/// A run and its token, the only time it is shown.
+/// The new run and its token. The token is shown only here.
 #[derive(Debug, Serialize)]
-pub struct Started {
+pub struct StartedRun {
     pub run_id: Id<kind::Run>,
     pub token: String,
 }
@@ -71,36 +73,42 @@ pub struct Started {
 impl Action for StartRun {
     const NAME: &'static str = "start_run";
     const COMMAND: (&'static str, &'static str) = ("run", "start");
-    type Touched = Nothing;
-    type Output = Started;
+    type Touched = NoTouches;
+    type Output = StartedRun;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let agent = acting_agent(context, write, &self.agent)?;
         let task = self.task(write)?;
         let parent = match (write.resolve_optional(self.parent.as_ref())?, context.run) {
             (Some(parent), Some(own)) if parent != own => {
-                return Err(Rule::denied("a run can only start parts of itself").into());
+                return Err(Rule::denied("the parent of a new run must be your own run").into());
             }
             (parent, own) => parent.or(own),
         };
         let parent = parent
-            .map(|id| write.row_shared::<Run>("where tenant_id = ?1 and id = ?2", params![id]))
+            .map(|id| write.row_locked_shared::<Run>("where tenant_id = ?1 and id = ?2", params![id]))
             .transpose()?
             .flatten();
         if let Some(ended) = parent.as_ref().filter(|parent| parent.status != RunStatus::Running) {
-            return Err(
-                Rule::denied(format!("run {} is {}: nothing starts in it", ended.id.short(), ended.status)).into()
-            );
+            return Err(Rule::denied(format!(
+                "parent run {} is {}: it cannot start another run",
+                ended.id.short(),
+                ended.status
+            ))
+            .into());
         }
         if parent.as_ref().is_some_and(|parent| parent.chain_depth >= CHAIN_MAX) {
-            return Err(Rule::conflict(format!("the chain of runs is {CHAIN_MAX} deep already")).into());
+            return Err(Rule::conflict(format!(
+                "runs are already nested {CHAIN_MAX} levels deep, which is the maximum"
+            ))
+            .into());
         }
-        let own_limit = task.as_ref().and_then(|task| task.max_steps).or(agent.max_steps).unwrap_or(MAX_STEPS);
-        let max_steps = within(field!(max_steps), self.max_steps.unwrap_or(own_limit), 1, MAX_STEPS_MAX)?;
+        let own_limit = task.as_ref().and_then(|task| task.max_steps).or(agent.max_steps).unwrap_or(DEFAULT_MAX_STEPS);
+        let max_steps = check_range(field!(max_steps), self.max_steps.unwrap_or(own_limit), 1, MAX_STEPS_LIMIT)?;
         let role = write.resolve_optional(self.role.as_ref())?;
         let workspace = write.resolve_optional(self.workspace.as_ref())?;
         let id = write.new_id();
-        let (secret, hash) = token::of_run(id)?;
+        let (secret, hash) = token::generate_for_run(id)?;
         let run = Run {
             role_id: role.or(task.as_ref().and_then(|task| task.role_id)).or(agent.role_id),
             task_id: task.as_ref().map(|task| task.id),
@@ -122,7 +130,7 @@ impl Action for StartRun {
             ..new(context.tenant, id, agent.id, agent.runner, write.now)
         };
         if let Some(task) = run.task_id.filter(|_| run.parent_run_id.is_none()) {
-            // Held until this run can be seen: another run that ends meanwhile must not open the task.
+            // Lock the task until the commit: another run of it that ends at the same time must not set it to open.
             write.row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![task])?;
             queue::start_task(write, task)?;
         }
@@ -132,11 +140,11 @@ impl Action for StartRun {
         }
         let resource = resource(run.id);
         resource.register(context, write)?;
-        Ok(Done::changed(Started { run_id: run.id, token: secret }, &resource, Nothing))
+        Ok(ActionOutcome::changed(StartedRun { run_id: run.id, token: secret }, &resource, NoTouches))
     }
 }
 
-/// A run that begins now, with nothing else known of it.
+/// A new run that starts now. All optional columns are empty.
 pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: Id<kind::Agent>, runner: Runner, now: Time) -> Run {
     Run {
         id,
@@ -156,7 +164,7 @@ pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: Id<kind::Agent>, r
         outcome: None,
         final_message: None,
         error: None,
-        max_steps: MAX_STEPS,
+        max_steps: DEFAULT_MAX_STEPS,
         started_at: now,
         ended_at: None,
         session_id: None,
@@ -177,18 +185,18 @@ pub(crate) fn new(tenant: TenantId, id: Id<kind::Run>, agent: Id<kind::Agent>, r
     }
 }
 
-/// The agent that will act. Another agent may only start itself and its subagents: a run's token carries the
-/// capabilities of whoever it is for.
+/// Finds the agent that will act in a new run. An agent may only start runs of itself and of its subagents, because the
+/// run's token has the capabilities of the run's agent.
 pub(crate) fn acting_agent(context: &Context, write: &mut Writer<'_>, reference: &Ref<kind::Agent>) -> Result<Agent> {
     let id = write.resolve(reference)?;
     let agent = write
-        .row_shared::<Agent>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
+        .row_locked_shared::<Agent>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
         .ok_or_else(|| Rule::not_found(format!("there is no agent {reference:?}")))?;
     if let Actor::Agent(actor) = context.actor
         && actor != agent.id
         && agent.parent_id != Some(actor)
     {
-        return Err(Rule::denied(format!("agent {} is not a subagent of this one", agent.handle)).into());
+        return Err(Rule::denied(format!("agent {} is neither you nor a subagent of yours", agent.handle)).into());
     }
     if agent.archived {
         return Err(Rule::conflict(format!("agent {} is archived", agent.handle))

@@ -1,31 +1,31 @@
-//! Steps of a run.
+//! Records the steps of a run.
 
 use serde::Deserialize;
-use trackway_domain::{Id, Ref, Time, kind, text, words::StepType};
+use trackway_domain::{Id, Ref, Time, enums::StepType, kind, text};
 use trackway_store::{Writer, params, tables::Step};
 
-use super::{resource, told_about};
+use super::{find_recordable_run, resource};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
-/// Write down a step of a run
+/// Record a step of a run
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RecordStep {
-    /// The run
+    /// Run that the step belongs to
     pub run: Ref<kind::Run>,
-    /// What sort of step it was
+    /// Type of the step
     #[arg(long = "type")]
     #[serde(rename = "type")]
     pub step_type: StepType,
-    /// What happened
+    /// Details of the step
     #[arg(long)]
     pub detail: Option<String>,
-    /// The position of the last step, where whoever tells of the next one knows it: nobody has to ask for it then.
+    /// Position of the previous step, if the caller knows it. This saves a query.
     #[arg(skip)]
     #[serde(skip)]
     pub after: Option<i64>,
@@ -34,25 +34,25 @@ pub struct RecordStep {
 impl Action for RecordStep {
     const NAME: &'static str = "record_step";
     const COMMAND: (&'static str, &'static str) = ("run", "step");
-    const ONLY_TELLS: bool = true;
-    type Touched = Nothing;
+    const IS_RUN_TELEMETRY: bool = true;
+    type Touched = NoTouches;
     type Output = Step;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let run = told_about(context, write, &self.run)?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let run = find_recordable_run(context, write, &self.run)?;
         let (detail, now) = (self.checked_detail()?, write.now);
         let step = append(write, run, self.step_type, detail, now)?;
-        Ok(Done::changed(step, &resource(run), Nothing))
+        Ok(ActionOutcome::changed(step, &resource(run), NoTouches))
     }
 
-    /// Queries for no position if all callers know the last one.
-    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<Done<Self>>> {
+    /// Skips the query for the last position if all actions give it.
+    fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<ActionOutcome<Self>>> {
         let known: Option<Vec<i64>> = actions.iter().map(|action| action.after).collect();
         let steps = match known {
             Some(known) => write.insert_unchecked(|write| {
                 let step = |(action, last): (&Self, i64)| {
                     Ok(Step {
-                        run_id: told_about(context, write, &action.run)?,
+                        run_id: find_recordable_run(context, write, &action.run)?,
                         tenant_id: write.tenant,
                         position: last + 1,
                         step_type: action.step_type,
@@ -69,7 +69,7 @@ impl Action for RecordStep {
         };
         let done = |step: Step| {
             let run = resource(step.run_id);
-            Done::changed(step, &run, Nothing)
+            ActionOutcome::changed(step, &run, NoTouches)
         };
         Ok(steps.into_iter().map(done).collect())
     }
@@ -77,11 +77,11 @@ impl Action for RecordStep {
 
 impl RecordStep {
     fn checked_detail(&self) -> Result<Option<String>> {
-        Ok(self.detail.as_deref().map(|detail| text::body("detail", detail, text::TEXT_MAX)).transpose()?)
+        Ok(self.detail.as_deref().map(|detail| text::check_body("detail", detail, text::TEXT_MAX)).transpose()?)
     }
 }
 
-/// Writes the next step of a run down.
+/// Appends a step to a run.
 pub(crate) fn append(
     write: &mut Writer<'_>,
     run: Id<kind::Run>,
@@ -89,7 +89,7 @@ pub(crate) fn append(
     detail: Option<String>,
     at: Time,
 ) -> Result<Step> {
-    // The run is held: nobody else counts its steps meanwhile.
+    // The run is locked, so no other transaction computes the same position.
     let position = write.count(
         "insert into run_steps (tenant_id, run_id, position, step_type, detail, created_at) values (?1, ?2,
          (select coalesce(max(position), 0) + 1 from run_steps where tenant_id = ?1 and run_id = ?2), ?3, ?4, ?5) returning position",

@@ -1,67 +1,68 @@
-//! Waking: putting together what the agent of a run needs to know, and keeping what it was told.
+//! Wakes the agent of a run: builds the wake document and stores it with the run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trackway_domain::{
-    Id, Ref, kind,
+    Id, Ref,
+    enums::StepType,
+    kind,
     wake_context::{Cut, Section, digest},
-    words::StepType,
 };
 use trackway_store::{
     Writer, params,
-    tables::{RunWake, ToldContext},
-    wake::Waking,
+    tables::{RunWake, StoredWakeContext},
+    wake::WakeRequest,
 };
 
 use super::{RunningRun, step};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
     error::Result,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
-/// Put together what the agent of a run needs to know, and keep it with the run
+/// Build the wake document for the agent of a run, and store it with the run
 ///
-/// `run show --wake` shows later exactly what it was told.
+/// `run show --wake` prints the stored document later.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct WakeRun {
-    /// The run
+    /// Run to build the document for
     pub run: Ref<kind::Run>,
 }
 
-/// What an agent was told.
+/// The wake document that an agent receives.
 #[derive(Debug, Serialize)]
-pub struct Woken {
+pub struct WakeResult {
     pub run_id: Id<kind::Run>,
     pub digest: String,
     pub sections: Vec<Section>,
     pub cut: Vec<Cut>,
-    /// All of it, as Markdown.
+    /// The whole document, as Markdown.
     pub text: String,
 }
 
 impl Action for WakeRun {
     const NAME: &'static str = "wake_run";
     const COMMAND: (&'static str, &'static str) = ("run", "wake");
-    type Touched = Nothing;
-    type Output = Woken;
+    type Touched = NoTouches;
+    type Output = WakeResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let run = RunningRun::find(context, write, &self.run)?;
         context.require_own_run(run.id())?;
         let (agent, task) = (run.0.agent_id, run.0.task_id);
         let now = write.now;
-        let told = write.wake_context(Waking { agent: Some(agent), task, run: Some(run.id()) }, now);
-        let (text, problems) = (told.markdown(), told.problems());
+        let context_for_wake = write.wake_context(WakeRequest { agent: Some(agent), task, run: Some(run.id()) }, now);
+        let (text, problems) = (context_for_wake.markdown(), context_for_wake.problems());
         let digest = digest(&text);
-        write.insert_new(&ToldContext {
+        write.insert_new(&StoredWakeContext {
             digest: digest.clone(),
             tenant_id: context.tenant,
             content: text.clone(),
-            sections: json!(told.sections),
-            cuts: json!(told.cuts),
+            sections: json!(context_for_wake.sections),
+            cuts: json!(context_for_wake.cuts),
             created_at: now,
         })?;
         let wakes =
@@ -76,13 +77,19 @@ impl Action for WakeRun {
             created_at: now,
         })?;
         let characters = text.chars().count();
-        let missing = problems.iter().fold(String::new(), |all, problem| format!("{all}\n{problem}"));
-        let said = format!("{characters} characters, sha256 {digest}{missing}");
-        step::append(write, run.id(), StepType::Wake, Some(said), now)?;
+        let problem_lines = problems.iter().fold(String::new(), |all, problem| format!("{all}\n{problem}"));
+        let step_detail = format!("{characters} characters, sha256 {digest}{problem_lines}");
+        step::append(write, run.id(), StepType::Wake, Some(step_detail), now)?;
         let detail = json!({
-            "digest": digest, "characters": characters, "unavailable": problems.len(), "problems": problems, "cut": told.cuts,
+            "digest": digest, "characters": characters, "unavailable": problems.len(), "problems": problems, "cut": context_for_wake.cuts,
         });
-        let woken = Woken { run_id: run.id(), digest, sections: told.sections, cut: told.cuts, text };
-        Ok(Done::changed(woken, &run.resource(), Nothing).with_detail(detail))
+        let result = WakeResult {
+            run_id: run.id(),
+            digest,
+            sections: context_for_wake.sections,
+            cut: context_for_wake.cuts,
+            text,
+        };
+        Ok(ActionOutcome::changed(result, &run.resource(), NoTouches).with_detail(detail))
     }
 }

@@ -1,4 +1,4 @@
-//! Scratchpads: an agent's own notes to its future self, a revision for each write.
+//! Scratchpads: an agent's own notes to its future self. Every write creates a revision.
 
 mod set;
 mod update;
@@ -15,22 +15,22 @@ use trackway_store::{
 
 use crate::{action::Resource, context::Context, error::Result};
 
-/// A scratchpad as it now stands.
+/// A scratchpad after a write.
 #[derive(Debug, Serialize)]
-pub struct Written {
+pub struct ScratchpadState {
     pub content: String,
     pub revision: i64,
 }
 
-/// Writes the next revision. With `if_revision`, only on top of that one.
+/// Writes the next revision. Fails with a conflict if `if_revision` is given and is not the current revision.
 pub(crate) fn write_revision(
     context: &Context,
     write: &mut Writer<'_>,
     agent: Id<kind::Agent>,
     content: String,
     if_revision: Option<i64>,
-) -> Result<Written> {
-    // The agent's row stands in for a scratchpad that is not there yet: two first writers wait for each other.
+) -> Result<ScratchpadState> {
+    // Lock the agent, because the scratchpad may not exist yet: two transactions could both write the first revision.
     write.row_locked::<trackway_store::tables::Agent>("where tenant_id = ?1 and id = ?2", params![agent])?;
     let before = write.row::<Scratchpad>("where tenant_id = ?1 and agent_id = ?2", params![agent])?;
     let revision = before.as_ref().map_or(0, |before| before.revision);
@@ -38,7 +38,7 @@ pub(crate) fn write_revision(
         && expected != revision
     {
         return Err(Rule::conflict(format!("the scratchpad is at revision {revision}, not {expected}"))
-            .hint("read it again, then write on top of what is there")
+            .hint("read the scratchpad again, then repeat your change on the current content")
             .into());
     }
     let scratchpad = Scratchpad {
@@ -62,12 +62,12 @@ pub(crate) fn write_revision(
         run_id: context.run,
         created_at: write.now,
     })?;
-    Ok(Written { content, revision: scratchpad.revision })
+    Ok(ScratchpadState { content, revision: scratchpad.revision })
 }
 
-/// What the log says a scratchpad write was about: the agent.
-pub(crate) fn about(write: &mut Writer<'_>, agent: Id<kind::Agent>) -> Result<Resource<kind::Agent>> {
+/// The agent as a resource: the subject of the events of scratchpad writes.
+pub(crate) fn agent_resource(write: &mut Writer<'_>, agent: Id<kind::Agent>) -> Result<Resource<kind::Agent>> {
     let handle =
         write.one::<(String,)>("select handle from agents where tenant_id = ?1 and id = ?2", params![agent])?;
-    Ok(Resource::outside(agent, handle.map_or_else(String::new, |(handle,)| handle)))
+    Ok(Resource::new(agent, handle.map_or_else(String::new, |(handle,)| handle)))
 }

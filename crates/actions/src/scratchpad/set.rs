@@ -1,4 +1,4 @@
-//! Setting a scratchpad by naming its agent: the owner correcting it, or the agent itself.
+//! Sets or restores the scratchpad of a given agent. Only the agent itself and its owner may do so.
 
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Id, Ref, kind, scratchpad};
@@ -7,25 +7,27 @@ use trackway_store::{
     tables::{Agent, ScratchpadRevision},
 };
 
-use super::{UpdateScratchpad, Written, about, write_revision};
+use super::{ScratchpadState, UpdateScratchpad, agent_resource, write_revision};
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::{Actor, Context},
     error::Result,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
-/// Correct the scratchpad of an agent you own; recorded as your edit
+/// Replace the scratchpad of an agent that you own
+///
+/// The new revision names you as its author.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetScratchpad {
-    /// The agent
+    /// Agent whose scratchpad to replace
     #[arg(long)]
     pub agent: Ref<kind::Agent>,
-    /// The new content (at most 10,000 characters, empty clears)
+    /// New content (at most 10,000 characters, empty to clear)
     #[arg(long)]
     pub content: String,
-    /// Only when the scratchpad is at this revision
+    /// Fail unless the scratchpad is at this revision
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<i64>,
 }
@@ -34,29 +36,29 @@ impl Action for SetScratchpad {
     const NAME: &'static str = "set_scratchpad";
     const CAPABILITY: &'static str = UpdateScratchpad::CAPABILITY;
     const COMMAND: (&'static str, &'static str) = ("scratchpad", "set");
-    type Touched = Nothing;
-    type Output = Written;
+    type Touched = NoTouches;
+    type Output = ScratchpadState;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let agent = own_agent(context, write, &self.agent)?;
-        let content = scratchpad::accepted(&self.content)?;
+        let content = scratchpad::validate(&self.content)?;
         let written = write_revision(context, write, agent, content, self.if_revision)?;
-        let about = about(write, agent)?;
-        Ok(Done::changed(written, &about, Nothing))
+        let agent = agent_resource(write, agent)?;
+        Ok(ActionOutcome::changed(written, &agent, NoTouches))
     }
 }
 
-/// Go back to an earlier revision of the scratchpad of an agent you own
+/// Restore an earlier revision of the scratchpad of an agent that you own
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreScratchpad {
-    /// The agent
+    /// Agent whose scratchpad to restore
     #[arg(long)]
     pub agent: Ref<kind::Agent>,
-    /// The revision to go back to
+    /// Revision to restore
     #[arg(long, value_name = "NUMBER")]
     pub revision: i64,
-    /// Only when the scratchpad is at this revision
+    /// Fail unless the scratchpad is at this revision
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<i64>,
 }
@@ -65,10 +67,10 @@ impl Action for RestoreScratchpad {
     const NAME: &'static str = "restore_scratchpad";
     const CAPABILITY: &'static str = UpdateScratchpad::CAPABILITY;
     const COMMAND: (&'static str, &'static str) = ("scratchpad", "restore");
-    type Touched = Nothing;
-    type Output = Written;
+    type Touched = NoTouches;
+    type Output = ScratchpadState;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let agent = own_agent(context, write, &self.agent)?;
         let earlier = write
             .row::<ScratchpadRevision>(
@@ -79,12 +81,12 @@ impl Action for RestoreScratchpad {
                 Rule::not_found(format!("the scratchpad of {:?} has no revision {}", self.agent, self.revision))
             })?;
         let written = write_revision(context, write, agent, earlier.content, self.if_revision)?;
-        let about = about(write, agent)?;
-        Ok(Done::changed(written, &about, Nothing))
+        let agent = agent_resource(write, agent)?;
+        Ok(ActionOutcome::changed(written, &agent, NoTouches))
     }
 }
 
-/// The agent, when the actor is that agent or its owner.
+/// Finds the agent, and fails unless the actor is that agent or its owner.
 fn own_agent(context: &Context, write: &mut Writer<'_>, reference: &Ref<kind::Agent>) -> Result<Id<kind::Agent>> {
     let id = write.resolve(reference)?;
     let agent = write
@@ -93,5 +95,5 @@ fn own_agent(context: &Context, write: &mut Writer<'_>, reference: &Ref<kind::Ag
     if [Actor::Agent(agent.id), Actor::Person(agent.owner_id)].contains(&context.actor) {
         return Ok(agent.id);
     }
-    Err(Rule::denied(format!("the scratchpad of {} is written by itself and by its owner", agent.handle)).into())
+    Err(Rule::denied(format!("only agent {0} and its owner can write the scratchpad of {0}", agent.handle)).into())
 }

@@ -1,76 +1,76 @@
-//! Files that runs of a session changed.
+//! Records the file changes of a session's runs.
 
 use std::path::{Path, PathBuf};
 
 use trackway_domain::{
     Id, Time,
+    enums::FileChange,
     kind::{self, ActionType, ResourceType},
-    observed::{FileFacts, Seen, Source},
-    plain_path::plain,
+    lexical_path::normalize,
+    observed::{FileFacts, ObservedFact, Source},
     text,
-    words::FileChange,
 };
 use trackway_store::{
     params,
-    tables::{File, FileChanged},
+    tables::{File, FileChangeRow},
 };
 
-use super::{Observing, removal::Removal};
-use crate::{core::record_touches, error::Result, touched::Recorded};
+use super::{SessionRecorder, removal::Removal};
+use crate::{core::record_touches, error::Result, touched::TouchRecord};
 
-/// Characters of a path that the registry shows.
-const SHOWN_MAX: usize = 500;
-/// Characters in a path.
+/// Maximum characters of a path in the registry.
+const REGISTRY_PATH_MAX: usize = 500;
+/// Maximum characters of a recorded path.
 const PATH_MAX: usize = 4_096;
 
-/// A path as the record names it: from the root where it is below it, without `.` and `..`. Whatever else is in it is data.
+/// The path to record: relative to the root if it lies below the root, without `.`, `..` and control characters.
 pub(super) fn recorded_path(root: Option<&str>, cwd: Option<&str>, path: &str) -> String {
     let cleaned = text::cut(&text::clean_line(path), PATH_MAX - 1);
-    let whole = match cwd.or(root) {
+    let absolute = match cwd.or(root) {
         Some(base) => Path::new(base).join(&cleaned),
         None => PathBuf::from(&cleaned),
     };
-    let plain = plain(&whole);
-    let below = root.or(cwd).and_then(|root| plain.strip_prefix(root).ok().map(Path::to_path_buf));
-    let shown = below.filter(|below| !below.as_os_str().is_empty()).unwrap_or(plain);
-    text::cut(&shown.to_string_lossy(), PATH_MAX - 1)
+    let normalized = normalize(&absolute);
+    let relative = root.or(cwd).and_then(|root| normalized.strip_prefix(root).ok().map(Path::to_path_buf));
+    let recorded = relative.filter(|relative| !relative.as_os_str().is_empty()).unwrap_or(normalized);
+    text::cut(&recorded.to_string_lossy(), PATH_MAX - 1)
 }
 
-impl Observing<'_, '_> {
-    pub(super) fn file(&mut self, seen: &Seen, facts: &FileFacts) -> Result<()> {
-        let run = self.run_of(seen)?;
-        let ground = self.ground(seen)?;
-        let path = recorded_path(ground.root.as_deref(), ground.cwd.as_deref(), &facts.path);
+impl SessionRecorder<'_, '_> {
+    pub(super) fn record_file_change(&mut self, observed: &ObservedFact, facts: &FileFacts) -> Result<()> {
+        let run = self.run_of(observed)?;
+        let location = self.locate(observed)?;
+        let path = recorded_path(location.root.as_deref(), location.cwd.as_deref(), &facts.path);
         if let (FileChange::Delete, Some(call)) = (facts.change, &facts.tool_use_id) {
             let removal = Removal {
-                at: seen.at,
+                at: observed.at,
                 run: run.uuid(),
                 call: call.clone(),
                 tool: facts.tool.clone(),
-                workspace: ground.workspace.uuid(),
+                workspace: location.workspace.uuid(),
                 path,
                 whole: facts.path.clone(),
             };
-            return self.removed(removal);
+            return self.record_removal(removal);
         }
-        let lines = facts.written.as_ref().map(trackway_domain::line_trace::Written::to_bytes);
-        let file = match self.known_file(ground.workspace, &path)? {
+        let lines = facts.line_hashes.as_ref().map(trackway_domain::line_trace::LineHashes::to_bytes);
+        let file = match self.find_file(location.workspace, &path)? {
             Some(file) => file,
             None => {
-                // A work tree that is gone by now gave the file another name.
-                if let Some(told) = self.told(facts)? {
-                    return self.know_better(told, run, facts, lines);
+                // The call may have been recorded with another path, in a work tree that has been deleted since.
+                if let Some(known) = self.recorded_change(facts)? {
+                    return self.complete_change(known, run, facts, lines);
                 }
-                self.new_file(ground.workspace, &path, seen.at)?
+                self.new_file(location.workspace, &path, observed.at)?
             }
         };
-        let change = FileChanged { lines, ..self.change(seen, facts, file.id, run) };
+        let change = FileChangeRow { lines, ..self.new_change(observed, facts, file.id, run) };
         let known = match &facts.tool_use_id {
             Some(_) if self.write.insert_new(&change)? => None,
-            Some(_) => self.told(facts)?,
-            // Seen in the work tree: the same content is the same observation.
+            Some(_) => self.recorded_change(facts)?,
+            // A change found in the work tree has no call id. Equal content means the same change.
             None => {
-                let known = self.write.row::<FileChanged>(
+                let known = self.write.row::<FileChangeRow>(
                     "where tenant_id = ?1 and file_id = ?2 and run_id = ?3 and digest = ?4",
                     params![file.id, run, facts.digest],
                 )?;
@@ -81,18 +81,24 @@ impl Observing<'_, '_> {
             }
         };
         if let Some(known) = known {
-            return self.know_better(known, run, facts, change.lines);
+            return self.complete_change(known, run, facts, change.lines);
         }
         self.count("file_change");
-        self.touch_file(run, file.id, facts.change, &path, seen.at)?;
-        let whole = Path::new(ground.root.as_deref().unwrap_or_default()).join(&path);
-        self.removed_later(&whole, seen.at)
+        self.touch_file(run, file.id, facts.change, &path, observed.at)?;
+        let absolute = Path::new(location.root.as_deref().unwrap_or_default()).join(&path);
+        self.apply_later_removals(&absolute, observed.at)
     }
 
-    /// What was seen of a file, but for the lines that were written.
-    fn change(&self, seen: &Seen, facts: &FileFacts, file: Id<kind::File>, run: Id<kind::Run>) -> FileChanged {
-        FileChanged {
-            id: Id::<kind::File>::new(seen.at).uuid(),
+    /// A row for this change, without the written lines.
+    fn new_change(
+        &self,
+        observed: &ObservedFact,
+        facts: &FileFacts,
+        file: Id<kind::File>,
+        run: Id<kind::Run>,
+    ) -> FileChangeRow {
+        FileChangeRow {
+            id: Id::<kind::File>::new(observed.at).uuid(),
             tenant_id: self.context.tenant,
             file_id: file,
             run_id: run,
@@ -103,23 +109,23 @@ impl Observing<'_, '_> {
             evidence: facts.evidence,
             digest: facts.digest.clone(),
             lines: None,
-            created_at: seen.at,
+            created_at: observed.at,
         }
     }
 
-    /// The change that a call made, where it was told already.
-    fn told(&mut self, facts: &FileFacts) -> Result<Option<FileChanged>> {
+    /// The change that is already recorded for this call.
+    fn recorded_change(&mut self, facts: &FileFacts) -> Result<Option<FileChangeRow>> {
         let Some(tool_use_id) = &facts.tool_use_id else { return Ok(None) };
-        Ok(self.write.row::<FileChanged>(
+        Ok(self.write.row::<FileChangeRow>(
             "where tenant_id = ?1 and session_id = ?2 and tool_use_id = ?3",
             params![self.session.id, tool_use_id],
         )?)
     }
 
-    /// What a second source adds: what the first did not know, and whose transcript holds the call.
-    fn know_better(
+    /// Adds details from a second source to a recorded change. A transcript also corrects the run that made the change.
+    fn complete_change(
         &mut self,
-        known: FileChanged,
+        known: FileChangeRow,
         run: Id<kind::Run>,
         facts: &FileFacts,
         lines: Option<Vec<u8>>,
@@ -133,7 +139,7 @@ impl Observing<'_, '_> {
         };
         if self.source == Source::Transcript && known.run_id != run {
             change.run_id = run;
-            self.take_touch_back(&known)?;
+            self.withdraw_touch(&known)?;
             let file = self.write.row::<File>("where tenant_id = ?1 and id = ?2", params![known.file_id])?;
             let path = file.map(|file| file.path).unwrap_or_default();
             self.touch_file(run, known.file_id, known.change, &path, known.created_at)?;
@@ -144,8 +150,9 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
-    /// A hook of an old client does not say which agent it speaks of; its touch goes to whose it was.
-    fn take_touch_back(&mut self, change: &FileChanged) -> Result<()> {
+    /// Removes the touch of a change from its run, because another run made the change. Hooks of old client versions do
+    /// not say which agent they report on.
+    fn withdraw_touch(&mut self, change: &FileChangeRow) -> Result<()> {
         let action = action(change.change);
         self.write.post(
             "update run_resources set times = times - 1 where tenant_id = ?1 and run_id = ?2 and resource_type = 'file' and resource_id = ?3 and action_type = ?4",
@@ -166,7 +173,7 @@ impl Observing<'_, '_> {
         path: &str,
         at: Time,
     ) -> Result<()> {
-        let touch = Recorded {
+        let touch = TouchRecord {
             resource_type: ResourceType::File,
             resource_id: file.uuid(),
             studio: None,
@@ -176,9 +183,9 @@ impl Observing<'_, '_> {
         record_touches(self.write, run, vec![touch], at)
     }
 
-    /// The file of a path in a workspace, entered when it was never seen.
-    pub(super) fn file_at(&mut self, workspace: Id<kind::Workspace>, path: &str, at: Time) -> Result<File> {
-        match self.known_file(workspace, path)? {
+    /// Finds or creates the file at a path of a workspace.
+    pub(super) fn find_or_create_file(&mut self, workspace: Id<kind::Workspace>, path: &str, at: Time) -> Result<File> {
+        match self.find_file(workspace, path)? {
             Some(file) => Ok(file),
             None => self.new_file(workspace, path, at),
         }
@@ -190,25 +197,25 @@ impl Observing<'_, '_> {
             tenant_id: self.context.tenant,
             workspace_id: workspace,
             path: path.to_owned(),
-            path_key: text::key(path),
+            path_key: text::lookup_key(path),
             created_at: at,
             updated_at: at,
         };
         self.write.insert(&file)?;
-        // Nobody is said to have made it: it may have been there before.
-        self.write.register(file.id, None, &text::cut(path, SHOWN_MAX), None)?;
+        // The registry names no creator: the file may have existed before the session.
+        self.write.register(file.id, None, &text::cut(path, REGISTRY_PATH_MAX), None)?;
         self.files.insert((workspace, path.to_owned()), file.clone());
         Ok(file)
     }
 
-    fn known_file(&mut self, workspace: Id<kind::Workspace>, path: &str) -> Result<Option<File>> {
+    fn find_file(&mut self, workspace: Id<kind::Workspace>, path: &str) -> Result<Option<File>> {
         let key = (workspace, path.to_owned());
         if let Some(file) = self.files.get(&key) {
             return Ok(Some(file.clone()));
         }
         let known = self.write.row::<File>(
             "where tenant_id = ?1 and workspace_id = ?2 and path_key = ?3",
-            params![workspace, text::key(path)],
+            params![workspace, text::lookup_key(path)],
         )?;
         self.files.extend(known.clone().map(|file| (key, file)));
         Ok(known)
@@ -216,7 +223,7 @@ impl Observing<'_, '_> {
 }
 
 fn is_whole(lines: &[u8]) -> bool {
-    trackway_domain::line_trace::Written::from_bytes(lines).is_none_or(|written| written.whole)
+    trackway_domain::line_trace::LineHashes::from_bytes(lines).is_none_or(|written| written.is_whole_file)
 }
 
 fn action(change: FileChange) -> ActionType {
@@ -232,7 +239,7 @@ mod tests {
     use super::recorded_path;
 
     #[test]
-    fn a_path_is_named_from_the_root_and_is_data_otherwise() {
+    fn recorded_paths_are_normalised_and_relative_to_the_root() {
         for (path, recorded) in [
             ("/p/src/a.rs", "src/a.rs"),
             ("src/../b.rs", "sub/b.rs"),

@@ -1,33 +1,35 @@
-//! What was said in a session, as messages: prompts, and what agents answered.
+//! Records prompts and the agents' replies as messages.
 
 use trackway_domain::{
-    Id, Time, kind,
-    observed::Seen,
+    Id, Time,
+    enums::{ActorKind, MessageStatus},
+    kind,
+    observed::ObservedFact,
     text,
-    words::{ActorKind, MessageStatus},
 };
 use trackway_store::{params, tables::Message};
 use uuid::Uuid;
 
-use super::Observing;
+use super::SessionRecorder;
 use crate::{action::Resource, error::Result, message::content};
 
-impl Observing<'_, '_> {
-    pub(super) fn reply(&mut self, seen: &Seen, said: &str, line: Option<&str>) -> Result<()> {
-        let run = self.run_of(seen)?;
-        self.message(seen.at, said, Some(run), line)?;
+impl SessionRecorder<'_, '_> {
+    pub(super) fn record_reply(&mut self, observed: &ObservedFact, reply: &str, line: Option<&str>) -> Result<()> {
+        let run = self.run_of(observed)?;
+        self.record_message(observed.at, reply, Some(run), line)?;
         Ok(())
     }
 
-    /// A message of this session: from the agent of a run, or from the person. The same line is one message.
-    pub(super) fn message(
+    /// Stores a message of this session, from the agent of the run `from`, or else from the person. Stores a transcript
+    /// line only once.
+    pub(super) fn record_message(
         &mut self,
         at: Time,
-        said: &str,
+        raw_body: &str,
         from: Option<Id<kind::Run>>,
         line: Option<&str>,
     ) -> Result<Option<Id<kind::Message>>> {
-        let body = text::cut(&text::clean(said), text::BODY_MAX - 1);
+        let body = text::cut(&text::clean(raw_body), text::BODY_MAX - 1);
         if body.trim().is_empty() {
             return Ok(None);
         }
@@ -43,7 +45,7 @@ impl Observing<'_, '_> {
             }
         }
         let agent = from.map(|run| self.agent_of(run)).transpose()?.flatten();
-        let content = content::keep(self.context, self.write, &body)?.id;
+        let content = content::store(self.context, self.write, &body)?.id;
         let message = Message {
             id: Id::new(at),
             tenant_id: self.context.tenant,
@@ -68,12 +70,11 @@ impl Observing<'_, '_> {
             tags: Vec::new(),
         };
         self.write.insert(&message)?;
-        self.register(&Resource::outside(message.id, format!("messages/{}", message.id.short())))?;
+        self.register(&Resource::new(message.id, format!("messages/{}", message.id.short())))?;
         self.count("message");
         Ok(Some(message.id))
     }
 
-    /// The agent whose run it is.
     pub(super) fn agent_of(&mut self, run: Id<kind::Run>) -> Result<Option<Uuid>> {
         if let Some(agent) = self.agents_of_runs.get(&run) {
             return Ok(*agent);

@@ -1,25 +1,25 @@
-//! What was seen of sessions of clients, written down: by hooks as it happens, from transcripts afterwards.
+//! Records facts about the sessions of agent clients. Hooks report them as they happen, transcripts afterwards.
 //!
-//! The observer context: facts about runs, recorded with their own time, into ended runs too. Every fact is an upsert,
-//! so that hooks and transcripts of one session make one record, in whatever order they speak.
+//! Every fact carries its own time and is recorded into ended runs too. Every fact is an upsert, so hooks and
+//! transcripts of the same session produce the same record, whichever arrives first.
 
+mod acting_run;
 mod agent;
 mod attach;
-mod closing;
 mod commit;
-mod entrance;
+mod end_of_run;
 mod file;
 mod import;
+mod location;
 mod matching;
 mod message;
-mod place;
 mod removal;
 mod run;
 mod usage;
 
+pub use acting_run::ActingRun;
 pub use attach::AttachSession;
-pub use entrance::InSession;
-pub use import::{ImportNagger, Imported};
+pub use import::{ImportNagger, SessionImportResult};
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -27,7 +27,7 @@ use serde_json::json;
 use trackway_domain::{
     Id,
     kind::{self, Kind},
-    observed::{Fact, Observation, Progress, Seen, Source},
+    observed::{Fact, Observation, ObservedFact, TranscriptProgress, Source},
 };
 use trackway_store::{
     Reader, Writer, params,
@@ -37,52 +37,51 @@ use uuid::Uuid;
 
 use self::removal::Removal;
 use crate::{
-    action::About,
+    action::Subject,
     context::Context,
-    core::{Core, again_while_others_are_first, append_event, settled},
+    core::{Core, append_event, ensure_person, retry_on_conflict},
     error::Result,
 };
 
-/// What came of an observation.
+/// Outcome of recording an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Observed {
-    /// It is written down.
+pub enum ObserveOutcome {
     Recorded,
-    /// Another reader had read that part of the transcript already: nothing was written.
-    ReadAlready,
+    /// Another reader has already read this part of the transcript. Nothing was written.
+    AlreadyRead,
 }
 
 impl Core {
-    /// Writes down what was seen of a session, all or nothing.
-    pub fn observe(&self, context: &Context, observation: &Observation) -> Result<Observed> {
-        again_while_others_are_first(|| {
+    /// Records an observation of a session in one transaction.
+    pub fn observe(&self, context: &Context, observation: &Observation) -> Result<ObserveOutcome> {
+        retry_on_conflict(|| {
             let mut write = self.begin(context)?;
-            let context = &settled(context, &mut write)?;
-            let observed = write_down(context, &mut write, observation)?;
-            if observed == Observed::Recorded {
+            let context = &ensure_person(context, &mut write)?;
+            let observed = record_observation(context, &mut write, observation)?;
+            if observed == ObserveOutcome::Recorded {
                 write.commit()?;
             }
             Ok(observed)
         })
     }
 
-    /// Writes what belongs to one event of a session, all or nothing. `then` looks at the record with all of it, and may add
-    /// an observation.
+    /// Records the observations of one session event in one transaction. `then` reads the resulting record, and may
+    /// return one more observation to record.
     pub fn observe_event(
         &self,
         context: &Context,
         observations: &[Observation],
         then: impl Fn(&mut Reader<'_>) -> Result<Option<Observation>>,
     ) -> Result<()> {
-        again_while_others_are_first(|| {
+        retry_on_conflict(|| {
             let mut write = self.begin(context)?;
-            let context = &settled(context, &mut write)?;
+            let context = &ensure_person(context, &mut write)?;
             let mut recorded = false;
             for observation in observations {
-                recorded |= write_down(context, &mut write, observation)? == Observed::Recorded;
+                recorded |= record_observation(context, &mut write, observation)? == ObserveOutcome::Recorded;
             }
             if let Some(more) = then(&mut write)? {
-                recorded |= write_down(context, &mut write, &more)? == Observed::Recorded;
+                recorded |= record_observation(context, &mut write, &more)? == ObserveOutcome::Recorded;
             }
             if recorded {
                 write.commit()?;
@@ -91,135 +90,147 @@ impl Core {
         })
     }
 
-    /// Writes down what was seen of several sessions. SQLite has one writer anyway, and does it faster in one go, all or
-    /// nothing; on PostgreSQL those who hold several sessions at once would come to wait for each other.
+    /// Records observations of several sessions. SQLite has a single writer, and one transaction for all sessions is
+    /// faster. On PostgreSQL every observation gets its own transaction, because transactions that lock several
+    /// sessions would block each other.
     pub fn observe_all(&self, context: &Context, observations: &[Observation]) -> Result<()> {
         if !self.store().prefers_one_transaction() {
             return observations.iter().try_for_each(|observation| self.observe(context, observation).map(drop));
         }
-        again_while_others_are_first(|| {
+        retry_on_conflict(|| {
             let mut write = self.begin(context)?;
-            let context = &settled(context, &mut write)?;
+            let context = &ensure_person(context, &mut write)?;
             for observation in observations {
-                write_down(context, &mut write, observation)?;
+                record_observation(context, &mut write, observation)?;
             }
             Ok(write.commit()?)
         })
     }
 }
 
-fn write_down(context: &Context, write: &mut Writer<'_>, observation: &Observation) -> Result<Observed> {
+fn record_observation(context: &Context, write: &mut Writer<'_>, observation: &Observation) -> Result<ObserveOutcome> {
     write.lock_session(&observation.session)?;
     let known = match &observation.progress {
         Some(progress) => write.row::<Transcript>("where tenant_id = ?1 and path = ?2", params![progress.path])?,
         None => None,
     };
-    if observation.progress.as_ref().is_some_and(|progress| !is_next(known.as_ref(), progress)) {
-        return Ok(Observed::ReadAlready);
+    if observation.progress.as_ref().is_some_and(|progress| !continues_transcript(known.as_ref(), progress)) {
+        return Ok(ObserveOutcome::AlreadyRead);
     }
-    let Some(mut observing) = Observing::open(context, write, observation)? else {
-        return Ok(Observed::Recorded);
+    let Some(mut recorder) = SessionRecorder::open(context, write, observation)? else {
+        return Ok(ObserveOutcome::Recorded);
     };
-    for seen in &observation.facts {
-        observing.record(seen)?;
+    for observed in &observation.facts {
+        recorder.record(observed)?;
     }
-    observing.settle_matches()?;
-    observing.end_what_returned(observation)?;
+    recorder.resolve_matches()?;
+    recorder.end_returned_runs(observation)?;
     if let Some(progress) = &observation.progress {
-        observing.keep_progress(known, progress)?;
+        recorder.save_progress(known, progress)?;
     }
-    observing.close()?;
-    Ok(Observed::Recorded)
+    recorder.finish()?;
+    Ok(ObserveOutcome::Recorded)
 }
 
-/// The session of a client, held so that it cannot change until the commit.
-fn session_locked(write: &mut Writer<'_>, client: &str, session: &str) -> Result<Option<Session>> {
+/// Reads a session's row and locks it until the commit.
+fn lock_session_row(write: &mut Writer<'_>, client: &str, session: &str) -> Result<Option<Session>> {
     Ok(write.row_locked("where tenant_id = ?1 and session_id = ?2 and client = ?3", params![session, client])?)
 }
 
-/// Whether this part of a transcript comes right after what was read of it.
-fn is_next(known: Option<&Transcript>, progress: &Progress) -> bool {
+/// True if this part of a transcript starts where the previous read ended.
+fn continues_transcript(known: Option<&Transcript>, progress: &TranscriptProgress) -> bool {
     match known {
-        Some(known) if known.identity == progress.identity && !progress.anew => known.read_to == progress.from,
-        // Another file took its place, or none was read yet: from the beginning.
+        Some(known) if known.identity == progress.identity && !progress.is_restarted => known.read_to == progress.from,
+        // The transcript is new, or another file replaced it: reading starts at the beginning.
         _ => progress.from == 0,
     }
 }
 
-/// One transaction that writes down facts about one session.
+/// Records facts about one session within one transaction.
 #[derive(Debug)]
-struct Observing<'a, 'w> {
+struct SessionRecorder<'a, 'w> {
     context: &'a Context,
     write: &'a mut Writer<'w>,
     source: Source,
     session: Session,
-    /// The session's row as it is kept.
-    kept: Session,
-    /// Whether the session's row has to be written.
+    /// The session's row as the database has it.
+    stored_session: Session,
+    /// True if `session` must be written back.
     session_changed: bool,
+    /// Cache of subagents by the client's agent id.
     subagents: HashMap<String, Subagent>,
-    /// Those of them that were entered just now and have no run yet.
-    newcomers: HashSet<String>,
-    /// Those of them that were entered just now.
-    entered: HashSet<String>,
+    /// Subagents that this transaction created and that have no run yet.
+    subagents_without_run: HashSet<String>,
+    /// Subagents that this transaction created.
+    created_subagents: HashSet<String>,
+    /// Cache of runs.
     runs: HashMap<RunKey, Id<kind::Run>>,
+    /// Cache of agents by the role part of their handle.
     agents: HashMap<String, Id<kind::Agent>>,
-    /// Their parents, as far as they were asked for.
+    /// Cache of the agents' parents.
     parents: HashMap<Id<kind::Agent>, Option<Id<kind::Agent>>>,
-    /// Whose run each is, as far as it was asked.
+    /// Cache of the runs' agents.
     agents_of_runs: HashMap<Id<kind::Run>, Option<Uuid>>,
+    /// Cache of roles by name.
     roles: HashMap<String, Id<kind::Role>>,
-    /// Workspaces by their directories.
+    /// Cache of workspaces by directory.
     workspaces: HashMap<String, Id<kind::Workspace>>,
-    /// Files by their workspaces and paths.
+    /// Cache of files by workspace and path.
     files: HashMap<(Id<kind::Workspace>, String), File>,
-    /// What commands in the transcripts of the session took away.
+    /// Paths that shell commands removed, according to the session's transcripts.
     removals: Vec<Removal>,
-    /// Prompts of another session that this one repeats, with what followed them.
-    repeated: HashSet<String>,
-    /// The first message that answers each prompt, of a client whose repeated lines are known by that only.
-    answers: HashMap<String, String>,
-    /// Agents whose spawn is to be looked for again.
-    seeking: BTreeSet<String>,
-    /// What is new, for the log.
+    /// Transcript lines of prompts that this session repeats from another session. Facts that belong to these prompts
+    /// are not recorded again.
+    repeated_prompts: HashSet<String>,
+    /// For each prompt line, the id of the first message that answers the prompt. Some clients give repeated lines new
+    /// ids. This message id then shows that a prompt is a copy.
+    first_answers: HashMap<String, String>,
+    /// Agents that must be matched to their spawn before the transaction ends.
+    unmatched_agents: BTreeSet<String>,
+    /// Number of changes of each kind, for the event log.
     counts: HashMap<&'static str, i64>,
 }
 
-/// What finds a run again within one transaction.
+/// Cache key of a run within one transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum RunKey {
+    /// The transcript line of the prompt that started the run.
     Line(String),
+    /// The newest run of an agent (none: the main agent) for a prompt id (none: any prompt).
     Newest(Option<String>, Option<String>),
 }
 
-impl<'a, 'w> Observing<'a, 'w> {
-    /// Finds or makes the session. None when the only fact is that something unknown has begun in it or ended.
+impl<'a, 'w> SessionRecorder<'a, 'w> {
+    /// Finds or creates the session. Returns `None` if the session is unknown and the facts only report the end of
+    /// something, the start of a subagent or a resumed session: those facts do not create a session.
     fn open(context: &'a Context, write: &'a mut Writer<'w>, observation: &Observation) -> Result<Option<Self>> {
-        let known = session_locked(write, observation.client, &observation.session)?;
-        let first = observation.facts.first().map_or(write.now, |seen| seen.at);
-        let begins = observation.progress.is_some()
-            || observation.facts.iter().any(|seen| match &seen.fact {
-                Fact::SessionEnd | Fact::Rest { .. } | Fact::Closing { .. } | Fact::SubagentStart { .. } => false,
+        let known = lock_session_row(write, observation.client, &observation.session)?;
+        let first_time = observation.facts.first().map_or(write.now, |observed| observed.at);
+        let may_create_session = observation.progress.is_some()
+            || observation.facts.iter().any(|observed| match &observed.fact {
+                Fact::SessionEnd | Fact::RunEnd { .. } | Fact::EndOfRunReply { .. } | Fact::SubagentStart { .. } => {
+                    false
+                }
                 Fact::Session(facts) => facts.source.as_deref() != Some("resume"),
                 _ => true,
             });
         let new = known.is_none();
         let session = match known {
             Some(session) => session,
-            None if !begins => return Ok(None),
-            None => place::new_session(context, write, observation.client, &observation.session, first)?,
+            None if !may_create_session => return Ok(None),
+            None => location::new_session(context, write, observation.client, &observation.session, first_time)?,
         };
-        let mut observing = Self {
+        let mut recorder = Self {
             context,
             write,
             source: observation.source,
-            kept: session.clone(),
-            removals: session.removals.as_deref().map(Removal::read).unwrap_or_default(),
+            stored_session: session.clone(),
+            removals: session.removals.as_deref().map(Removal::parse_all).unwrap_or_default(),
             session,
             session_changed: false,
             subagents: HashMap::new(),
-            newcomers: HashSet::new(),
-            entered: HashSet::new(),
+            subagents_without_run: HashSet::new(),
+            created_subagents: HashSet::new(),
             runs: HashMap::new(),
             agents: HashMap::new(),
             parents: HashMap::new(),
@@ -227,56 +238,62 @@ impl<'a, 'w> Observing<'a, 'w> {
             roles: HashMap::new(),
             workspaces: HashMap::new(),
             files: HashMap::new(),
-            repeated: HashSet::new(),
-            answers: run::answers(observation),
-            seeking: BTreeSet::new(),
+            repeated_prompts: HashSet::new(),
+            first_answers: run::first_answers(observation),
+            unmatched_agents: BTreeSet::new(),
             counts: HashMap::new(),
         };
         if new {
-            observing.count("session");
+            recorder.count("session");
         }
         if observation.source == Source::Hook {
-            observing.session.hooked_at = Some(observing.write.now);
-            observing.session_changed = true;
+            recorder.session.hooked_at = Some(recorder.write.now);
+            recorder.session_changed = true;
         }
-        Ok(Some(observing))
+        Ok(Some(recorder))
     }
 
     fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    fn record(&mut self, seen: &Seen) -> Result<()> {
-        // An odd id is no one's; what hangs on it is passed over, and nothing else.
-        let ids = [&seen.agent, &seen.prompt.id, &seen.prompt.line];
-        if !ids.into_iter().flatten().all(|id| matching::is_client_id(id)) || self.is_repeated(seen)? {
+    fn record(&mut self, observed: &ObservedFact) -> Result<()> {
+        // Skip only the facts whose ids no client generates: empty, too long or with control characters.
+        let ids = [&observed.agent, &observed.prompt.id, &observed.prompt.line];
+        if !ids.into_iter().flatten().all(|id| matching::is_client_id(id)) || self.repeats_earlier_session(observed)? {
             return Ok(());
         }
-        match &seen.fact {
-            Fact::Session(facts) => self.session_facts(seen, facts),
-            Fact::Prompt { text, hash, copies_get_new_ids } => self.prompt(seen, text, hash, *copies_get_new_ids),
-            Fact::Notified { hash, tool_use_id } => self.notified(seen, hash, tool_use_id.as_deref()),
-            Fact::SubagentStart { agent_type } => self.subagent_start(seen, agent_type.as_deref()),
-            Fact::Subagent(facts) => self.subagent_facts(seen, facts),
-            Fact::Spawn(facts) => self.spawn(seen, facts),
-            Fact::SpawnResult { tool_use_id, status, error } => {
-                self.spawn_result(tool_use_id, status, error.as_deref())
+        match &observed.fact {
+            Fact::Session(facts) => self.record_session(observed, facts),
+            Fact::Prompt { text, hash, copies_get_new_ids } => {
+                self.record_prompt(observed, text, hash, *copies_get_new_ids)
             }
-            Fact::Match { tool_use_id, agent_id, evidence } => self.matched(seen.at, tool_use_id, agent_id, *evidence),
-            Fact::ResultText { tool_use_id, text } => self.result_text(seen.at, tool_use_id, text),
-            Fact::Reply { text, line } => self.reply(seen, text, line.as_deref()),
-            Fact::Usage(facts) => self.usage(seen, facts),
-            Fact::File(facts) => self.file(seen, facts),
-            Fact::Commit(facts) => self.commit(seen, facts),
-            Fact::Rest { status, message, error } => self.rest(seen, *status, message.as_deref(), error.as_deref()),
-            Fact::Shell => self.shell(seen),
-            Fact::Asked => self.asked(seen),
-            Fact::Closing { answer } => self.closing(seen, answer),
-            Fact::SessionEnd => self.session_end(seen.at),
+            Fact::Notified { hash, tool_use_id } => self.record_notification(observed, hash, tool_use_id.as_deref()),
+            Fact::SubagentStart { agent_type } => self.record_subagent_start(observed, agent_type.as_deref()),
+            Fact::Subagent(facts) => self.record_subagent(observed, facts),
+            Fact::Spawn(facts) => self.record_spawn(observed, facts),
+            Fact::SpawnResult { tool_use_id, status, error } => {
+                self.record_spawn_result(tool_use_id, status, error.as_deref())
+            }
+            Fact::Match { tool_use_id, agent_id, evidence } => {
+                self.record_match(observed.at, tool_use_id, agent_id, *evidence)
+            }
+            Fact::ResultText { tool_use_id, text } => self.match_by_result_text(observed.at, tool_use_id, text),
+            Fact::Reply { text, line } => self.record_reply(observed, text, line.as_deref()),
+            Fact::Usage(facts) => self.record_usage(observed, facts),
+            Fact::File(facts) => self.record_file_change(observed, facts),
+            Fact::Commit(facts) => self.record_commit(observed, facts),
+            Fact::RunEnd { status, message, error } => {
+                self.record_run_end(observed, *status, message.as_deref(), error.as_deref())
+            }
+            Fact::Shell => self.record_shell_command(observed),
+            Fact::EndOfRunPrompt => self.record_end_of_run_prompt(observed),
+            Fact::EndOfRunReply { answer } => self.record_end_of_run_reply(observed, answer),
+            Fact::SessionEnd => self.end_session(observed.at),
         }
     }
 
-    fn keep_progress(&mut self, known: Option<Transcript>, progress: &Progress) -> Result<()> {
+    fn save_progress(&mut self, known: Option<Transcript>, progress: &TranscriptProgress) -> Result<()> {
         let (lines, bad) =
             known.as_ref().filter(|_| progress.from > 0).map_or((0, 0), |known| (known.line_count, known.bad_lines));
         let transcript = Transcript {
@@ -299,12 +316,12 @@ impl<'a, 'w> Observing<'a, 'w> {
         Ok(())
     }
 
-    /// Writes what was kept back, and one event for all of it.
-    fn close(&mut self) -> Result<()> {
+    /// Writes the session's row if it changed, and appends one event for all changes.
+    fn finish(&mut self) -> Result<()> {
         if self.session_changed {
-            self.write.update_changed(&self.kept, &self.session)?;
+            self.write.update_changed(&self.stored_session, &self.session)?;
         }
-        let seen = match self.source {
+        let source = match self.source {
             Source::Hook => "hook",
             Source::Transcript => "transcript",
             Source::Import => "import",
@@ -312,8 +329,8 @@ impl<'a, 'w> Observing<'a, 'w> {
         if self.counts.is_empty() {
             return Ok(());
         }
-        let about = About { kind: Kind::Session, id: self.session.id.uuid(), path: self.session.session_id.clone() };
-        let detail = json!({ "seen": seen, "new": self.counts });
+        let about = Subject { kind: Kind::Session, id: self.session.id.uuid(), path: self.session.session_id.clone() };
+        let detail = json!({ "seen": source, "new": self.counts });
         append_event(self.context, self.write, "observe_session", &about, Some(&detail))
     }
 

@@ -1,28 +1,30 @@
-//! Paths that commands took away, and the files that were there.
+//! Records the deletion of files by shell commands.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Id, Time, kind,
+    Id, Time,
+    enums::{ChangeEvidence, FileChange},
+    kind,
     observed::Source,
     text,
-    words::{ChangeEvidence, FileChange},
 };
 use trackway_store::{
     params,
     sql::Param,
-    tables::{File, FileChanged},
+    tables::{File, FileChangeRow},
 };
 use uuid::Uuid;
 
-use super::Observing;
+use super::SessionRecorder;
 use crate::error::Result;
 
-/// Paths of a session that are remembered, the last ones.
+/// Maximum number of removed paths that a session's row stores. The newest ones stay.
 const REMOVALS_MAX: usize = 200;
 
-/// A path that a command took away. What was at it may be told of later: each agent has a transcript of its own.
+/// A path that a shell command removed. Each agent has its own transcript, so one that is read later may report a file
+/// at this path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Removal {
     pub at: Time,
@@ -30,23 +32,24 @@ pub(super) struct Removal {
     pub call: String,
     pub tool: Option<String>,
     pub workspace: Uuid,
-    /// As the workspace names it.
+    /// Relative to the root of the workspace.
     pub path: String,
-    /// From the top of the machine.
+    /// Absolute.
     pub whole: String,
 }
 
 impl Removal {
-    /// Those that a session's row holds.
-    pub fn read(kept: &str) -> Vec<Self> {
-        serde_json::from_str(kept).unwrap_or_default()
+    /// Parses the removals that a session's row stores.
+    pub fn parse_all(json: &str) -> Vec<Self> {
+        serde_json::from_str(json).unwrap_or_default()
     }
 }
 
-impl Observing<'_, '_> {
-    /// A command took a path away, and is remembered where the other transcripts of the session may come after this one.
-    pub(super) fn removed(&mut self, removal: Removal) -> Result<()> {
-        self.take_away(&removal)?;
+impl SessionRecorder<'_, '_> {
+    /// Records the deletion of all known files at a path. Stores a removal from a transcript in the session's row,
+    /// because other transcripts of the session may be read later.
+    pub(super) fn record_removal(&mut self, removal: Removal) -> Result<()> {
+        self.delete_removed_files(&removal)?;
         if self.source != Source::Transcript || self.removals.contains(&removal) {
             return Ok(());
         }
@@ -57,39 +60,39 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
-    /// A file was told of: commands that are known to have taken it away since did so.
-    pub(super) fn removed_later(&mut self, file: &Path, at: Time) -> Result<()> {
+    /// Applies the stored removals to a file that changed before them.
+    pub(super) fn apply_later_removals(&mut self, file: &Path, at: Time) -> Result<()> {
         let since = |removal: &&Removal| removal.at > at && file.starts_with(&removal.whole);
         for removal in self.removals.iter().filter(since).cloned().collect::<Vec<_>>() {
-            self.take_away(&removal)?;
+            self.delete_removed_files(&removal)?;
         }
         Ok(())
     }
 
-    /// The files at a path and below it that were there are deleted, as far as the record knows, and those of all
-    /// workspaces that were there.
-    fn take_away(&mut self, removal: &Removal) -> Result<()> {
+    /// Records a deletion for every known file that existed at or below the path, including the files of all workspaces
+    /// at or below it.
+    fn delete_removed_files(&mut self, removal: &Removal) -> Result<()> {
         let Removal { at, run, call, tool, workspace, path, whole } = removal;
-        let mut there = self.files_left(
+        let mut files = self.files_existing_at(
             "workspace_id = ?2 and (path_key = ?5 or (path_key >= ?6 and path_key < ?7))",
-            params![workspace, at, FileChange::Delete, text::key(path), format!("{path}/"), format!("{path}0")],
+            params![workspace, at, FileChange::Delete, text::lookup_key(path), format!("{path}/"), format!("{path}0")],
         )?;
-        let gone = self.write.query::<(Uuid,)>(
+        let removed_workspaces = self.write.query::<(Uuid,)>(
             "select id from workspaces where tenant_id = ?1 and substr(directory || '/', 1, length(?2)) = ?2",
             params![format!("{whole}/")],
         )?;
-        for (workspace,) in gone {
-            there.extend(self.files_left("workspace_id = ?2", params![workspace, at, FileChange::Delete])?);
+        for (workspace,) in removed_workspaces {
+            files.extend(self.files_existing_at("workspace_id = ?2", params![workspace, at, FileChange::Delete])?);
         }
         let run = Id::from(*run);
-        for file in there {
-            let change = FileChanged {
+        for file in files {
+            let change = FileChangeRow {
                 id: Id::<kind::File>::new(*at).uuid(),
                 tenant_id: self.context.tenant,
                 file_id: file.id,
                 run_id: run,
                 session_id: Some(self.session.id),
-                // One call takes several files away: each has a change of its own.
+                // One call may delete several files, and each file gets a change with a unique id.
                 tool_use_id: Some(format!("{call} {}", file.id.uuid().simple())),
                 tool: tool.clone(),
                 change: FileChange::Delete,
@@ -106,8 +109,8 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
-    /// The files of a workspace that were there at a time: `?3`. `?4` is the change after which one is not.
-    fn files_left(&mut self, which: &str, params: &[Param<'_>]) -> Result<Vec<File>> {
+    /// The files of a workspace that existed at the time `?3`. `?4` is the change type `delete`.
+    fn files_existing_at(&mut self, which: &str, params: &[Param<'_>]) -> Result<Vec<File>> {
         Ok(self.write.rows::<File>(
             &format!(
                 "where tenant_id = ?1 and {which}

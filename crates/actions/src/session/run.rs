@@ -1,16 +1,16 @@
-//! Runs of a session: a prompt begins one of the main agent, a start begins one of a subagent.
+//! Records the runs of a session. A prompt starts a run of the main agent; a start event starts a run of a subagent.
 //!
-//! A hook and a transcript tell of the same run in different words. They are tied by the client's prompt id or the
-//! prompt's line where there is one, else by the prompt itself at about the same time, in order.
+//! A hook and a transcript report the same run differently. Their reports are linked by the client's prompt id or by
+//! the prompt's transcript line. If neither is known, equal prompts at about the same time are linked in order.
 
 use std::collections::HashMap;
 
 use trackway_domain::{
     Id, Time,
+    enums::{RunMode, RunStatus},
     kind::{self, Kind},
-    observed::{Fact, Observation, PromptKey, Seen, Source, SubagentFacts},
+    observed::{Fact, Observation, ObservedFact, PromptKey, Source, SubagentFacts},
     text,
-    words::{RunMode, RunStatus},
 };
 use trackway_store::{
     params, row,
@@ -19,24 +19,25 @@ use trackway_store::{
 };
 use uuid::Uuid;
 
-use super::{Observing, RunKey};
+use super::{RunKey, SessionRecorder};
 use crate::{error::Result, run::resource};
 
-/// How far apart a hook and a transcript may date one start, in microseconds.
-const APART_MAX: i64 = 120_000_000;
-/// How far apart two hooks may tell of one start, where settings hold two of ours, in microseconds.
-const TWICE_MAX: i64 = 2_000_000;
-/// Runs below each other.
+/// Maximum difference between the times that a hook and a transcript report for the same start, in microseconds.
+const CLOCK_DIFFERENCE_MAX: i64 = 120_000_000;
+/// Maximum time between two hooks that report the same start, in microseconds. The client runs our hook twice if its
+/// settings contain it twice.
+const DUPLICATE_HOOK_MAX: i64 = 2_000_000;
+/// Maximum depth of nested runs.
 const DEPTH_MAX: i64 = 100;
-/// Turns of a session are not ours to limit.
+/// Step limit of an observed run: the highest one, because Trackway cannot limit the turns of a client.
 const MAX_STEPS: i64 = 200;
 
-/// Ends what is open of an agent, to be followed by which.
-const END: &str = "update runs set status = ?3, outcome = 'interrupted', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running' and not attached and started_at <= ?4";
+/// Marks open runs of a session as interrupted. The caller appends a condition on the agent.
+const INTERRUPT_RUNS: &str = "update runs set status = ?3, outcome = 'interrupted', ended_at = ?4 where tenant_id = ?1 and session_id = ?2 and status = 'running' and not attached and started_at <= ?4";
 
 row! {
-    /// What ties a run to its prompt.
-    pub struct Tie {
+    /// The columns that link a run to the prompt that started it.
+    pub struct RunPromptLink {
         id: Id<kind::Run>,
         prompt_id: Option<String>,
         prompt_line: Option<String>,
@@ -48,11 +49,11 @@ row! {
     }
 }
 
-/// The first message that answers each prompt.
-pub(super) fn answers(observation: &Observation) -> HashMap<String, String> {
+/// The id of the first message that answers each prompt, by the prompt's transcript line.
+pub(super) fn first_answers(observation: &Observation) -> HashMap<String, String> {
     let mut answers = HashMap::new();
-    for seen in observation.facts.iter().filter(|seen| seen.agent.is_none()) {
-        if let (Some(line), Fact::Usage(usage)) = (&seen.prompt.line, &seen.fact) {
+    for observed in observation.facts.iter().filter(|observed| observed.agent.is_none()) {
+        if let (Some(line), Fact::Usage(usage)) = (&observed.prompt.line, &observed.fact) {
             answers.entry(line.clone()).or_insert_with(|| usage.message_id.clone());
         }
     }
@@ -60,8 +61,8 @@ pub(super) fn answers(observation: &Observation) -> HashMap<String, String> {
 }
 
 row! {
-    /// Where a subagent's run is.
-    pub struct Placed {
+    /// The agent, role, spawn and parent run to which a subagent's run is attached.
+    pub struct RunPlacement {
         id: Id<kind::Run>,
         started_at: Time,
         cause_id: Option<Uuid>,
@@ -73,55 +74,68 @@ row! {
     }
 }
 
-impl Placed {
-    /// Whether it is already where its spawn says.
-    fn is_below(&self, spawn: Option<&Spawn>) -> bool {
+impl RunPlacement {
+    /// True if the run is attached to this spawn and to the run that made the call. Without a spawn, true if the run is
+    /// attached to none.
+    fn is_attached_to(&self, spawn: Option<&Spawn>) -> bool {
         let Some(spawn) = spawn.filter(|spawn| spawn.run_id != Some(self.id)) else {
             return spawn.is_some() || self.cause_id.is_none();
         };
-        let is_deep = self.parent_depth.is_some_and(|depth| self.chain_depth == depth + 1);
+        let has_right_depth = self.parent_depth.is_some_and(|depth| self.chain_depth == depth + 1);
         self.cause_id == Some(spawn.id.uuid())
-            && (spawn.run_id.is_none() || (spawn.run_id == self.parent_run_id && is_deep))
+            && (spawn.run_id.is_none() || (spawn.run_id == self.parent_run_id && has_right_depth))
     }
 }
 
-/// What begins a run.
-struct Beginning<'a> {
+/// The start of a run, as a hook or a transcript reports it.
+struct RunStart<'a> {
     at: Time,
     prompt: &'a PromptKey,
     hash: Option<String>,
 }
 
-impl Observing<'_, '_> {
-    /// A prompt begins a run, and is a message.
-    pub(super) fn prompt(&mut self, seen: &Seen, prompt: &str, hash: &str, copies_get_new_ids: bool) -> Result<()> {
-        if copies_get_new_ids && self.is_copied(seen, hash)? {
+impl SessionRecorder<'_, '_> {
+    /// Records a prompt: starts a run, and stores the prompt as a message.
+    pub(super) fn record_prompt(
+        &mut self,
+        observed: &ObservedFact,
+        prompt: &str,
+        hash: &str,
+        copies_get_new_ids: bool,
+    ) -> Result<()> {
+        if copies_get_new_ids && self.is_copied_prompt(observed, hash)? {
             return Ok(());
         }
-        let subagent = seen.agent.as_deref().map(|agent| self.subagent(agent, seen.at)).transpose()?;
-        if subagent.is_none() && self.session.ended_at.is_some_and(|ended| ended < seen.at) {
-            // It was resumed.
+        let subagent = observed.agent.as_deref().map(|agent| self.subagent(agent, observed.at)).transpose()?;
+        if subagent.is_none() && self.session.ended_at.is_some_and(|ended| ended < observed.at) {
+            // The session was resumed.
             self.session.ended_at = None;
             self.session_changed = true;
         }
-        let beginning = Beginning { at: seen.at, prompt: &seen.prompt, hash: Some(hash.to_owned()) };
-        let (run, new) = self.begin(subagent.as_ref(), &beginning)?;
+        let start = RunStart { at: observed.at, prompt: &observed.prompt, hash: Some(hash.to_owned()) };
+        let (run, new) = self.find_or_start_run(subagent.as_ref(), &start)?;
         let message = match subagent {
-            // A subagent's prompt is its spawn's: written down with the run that spawned it.
+            // The prompt of a subagent is stored with its spawn.
             Some(_) => None,
-            None => self.message(seen.at, prompt, None, Some(&format!("prompt of {}", run.uuid())))?,
+            None => self.record_message(observed.at, prompt, None, Some(&format!("prompt of {}", run.uuid())))?,
         };
         match message.filter(|_| new) {
-            Some(message) => self.cause(run, message.uuid()),
+            Some(message) => self.set_cause(run, message.uuid()),
             None => Ok(()),
         }
     }
 
-    /// The client begins a run of the main agent, to tell it of an agent in the background. What the person said to the
-    /// run that launched that one is the cause of this one, too.
-    pub(super) fn notified(&mut self, seen: &Seen, hash: &str, tool_use_id: Option<&str>) -> Result<()> {
-        let beginning = Beginning { at: seen.at, prompt: &seen.prompt, hash: Some(hash.to_owned()) };
-        let (run, new) = self.begin(None, &beginning)?;
+    /// Records that the client started a run of the main agent to notify it about a background agent. The cause of the
+    /// new run is the person's message that caused the run that launched the background agent, or else the latest
+    /// message.
+    pub(super) fn record_notification(
+        &mut self,
+        observed: &ObservedFact,
+        hash: &str,
+        tool_use_id: Option<&str>,
+    ) -> Result<()> {
+        let start = RunStart { at: observed.at, prompt: &observed.prompt, hash: Some(hash.to_owned()) };
+        let (run, new) = self.find_or_start_run(None, &start)?;
         if !new {
             return Ok(());
         }
@@ -133,61 +147,69 @@ impl Observing<'_, '_> {
         )?;
         let cause = causes.iter().find(|(id, _)| Some(*id) == launching).or(causes.first());
         if let Some((_, message)) = cause {
-            self.cause(run, *message)?;
+            self.set_cause(run, *message)?;
         }
         Ok(())
     }
 
-    /// The message that a run began with.
-    fn cause(&mut self, run: Id<kind::Run>, message: Uuid) -> Result<()> {
+    /// Stores the message that caused a run.
+    fn set_cause(&mut self, run: Id<kind::Run>, message: Uuid) -> Result<()> {
         Ok(self.write.post(
             "update runs set cause_kind = ?3, cause_id = ?4 where tenant_id = ?1 and id = ?2",
             params![run, Kind::Message, message],
         )?)
     }
 
-    /// A subagent begins a run: told by a hook, or by the first line of its transcript.
-    pub(super) fn subagent_start(&mut self, seen: &Seen, agent_type: Option<&str>) -> Result<()> {
-        let Some(agent) = seen.agent.as_deref() else {
+    /// Records the start of a subagent's run, which a hook or the first line of its transcript reports.
+    pub(super) fn record_subagent_start(&mut self, observed: &ObservedFact, agent_type: Option<&str>) -> Result<()> {
+        let Some(agent) = observed.agent.as_deref() else {
             return Ok(());
         };
         let facts = SubagentFacts { agent_type: agent_type.map(Into::into), ..SubagentFacts::default() };
-        self.subagent_facts(seen, &facts)?;
-        let subagent = self.subagent(agent, seen.at)?;
-        self.begin(Some(&subagent), &Beginning { at: seen.at, prompt: &seen.prompt, hash: None })?;
-        // The match is made with the start: what is printed to the agent depends on it.
-        self.settle_matches()
+        self.record_subagent(observed, &facts)?;
+        let subagent = self.subagent(agent, observed.at)?;
+        self.find_or_start_run(Some(&subagent), &RunStart { at: observed.at, prompt: &observed.prompt, hash: None })?;
+        // Match the subagent now: the context that the hook prints to it depends on the match.
+        self.resolve_matches()
     }
 
-    /// The run that a fact belongs to; one is begun when the record starts in the middle.
-    pub(super) fn run_of(&mut self, seen: &Seen) -> Result<Id<kind::Run>> {
-        if let Some(line) = &seen.prompt.line
+    /// The run that a fact belongs to. Starts one if the record begins in the middle of a run.
+    pub(super) fn run_of(&mut self, observed: &ObservedFact) -> Result<Id<kind::Run>> {
+        if let Some(line) = &observed.prompt.line
             && let Some(run) = self.run_of_line(line)?
         {
             return Ok(run);
         }
-        let key = RunKey::Newest(seen.agent.clone(), seen.prompt.id.clone());
+        let key = RunKey::Newest(observed.agent.clone(), observed.prompt.id.clone());
         if let Some(run) = self.runs.get(&key) {
             return Ok(*run);
         }
-        let subagent = seen.agent.as_deref().map(|agent| self.subagent(agent, seen.at)).transpose()?;
-        let ties = self.ties(subagent.as_ref())?;
-        let by_prompt =
-            ties.iter().find(|tie| subagent.is_none() && seen.prompt.id.is_some() && tie.prompt_id == seen.prompt.id);
-        let run = match by_prompt.or(ties.first()) {
-            Some(tie) => tie.id,
-            None => self.begin(subagent.as_ref(), &Beginning { at: seen.at, prompt: &seen.prompt, hash: None })?.0,
+        let subagent = observed.agent.as_deref().map(|agent| self.subagent(agent, observed.at)).transpose()?;
+        let recent = self.recent_runs(subagent.as_ref())?;
+        let by_prompt = recent
+            .iter()
+            .find(|link| subagent.is_none() && observed.prompt.id.is_some() && link.prompt_id == observed.prompt.id);
+        let run = match by_prompt.or(recent.first()) {
+            Some(link) => link.id,
+            None => {
+                self.find_or_start_run(
+                    subagent.as_ref(),
+                    &RunStart { at: observed.at, prompt: &observed.prompt, hash: None },
+                )?
+                .0
+            }
         };
         self.runs.insert(key, run);
         Ok(run)
     }
 
-    /// Whether a prompt is a copy under another id: the same prompt in this workspace was then answered by the same message.
-    fn is_copied(&mut self, seen: &Seen, hash: &str) -> Result<bool> {
-        let Some(line) = seen.prompt.line.as_deref().filter(|_| seen.agent.is_none()) else {
+    /// True if a prompt is a copy with a new id: another session in this workspace has the same prompt, answered by the
+    /// same message.
+    fn is_copied_prompt(&mut self, observed: &ObservedFact, hash: &str) -> Result<bool> {
+        let Some(line) = observed.prompt.line.as_deref().filter(|_| observed.agent.is_none()) else {
             return Ok(false);
         };
-        let Some(answer) = self.answers.get(line) else {
+        let Some(answer) = self.first_answers.get(line) else {
             return Ok(false);
         };
         let earlier = self.write.one::<(Option<Id<kind::Session>>,)>(
@@ -198,21 +220,21 @@ impl Observing<'_, '_> {
         let Some((earlier,)) = earlier else {
             return Ok(false);
         };
-        self.repeated.insert(line.to_owned());
+        self.repeated_prompts.insert(line.to_owned());
         self.session.continues_id = self.session.continues_id.or(earlier);
         self.session_changed = true;
         Ok(true)
     }
 
-    /// Whether a fact belongs to a prompt that another session had first. Such lines are linked, not counted again.
-    pub(super) fn is_repeated(&mut self, seen: &Seen) -> Result<bool> {
-        let Some(line) = seen.prompt.line.as_deref() else {
+    /// True if another session logged the fact's prompt first (a fork or resume). Such facts are linked, not counted.
+    pub(super) fn repeats_earlier_session(&mut self, observed: &ObservedFact) -> Result<bool> {
+        let Some(line) = observed.prompt.line.as_deref() else {
             return Ok(false);
         };
-        if !self.repeated.contains(line) {
+        if !self.repeated_prompts.contains(line) {
             self.run_of_line(line)?;
         }
-        Ok(self.repeated.contains(line))
+        Ok(self.repeated_prompts.contains(line))
     }
 
     fn run_of_line(&mut self, line: &str) -> Result<Option<Id<kind::Run>>> {
@@ -230,7 +252,7 @@ impl Observing<'_, '_> {
                 Ok(Some(run))
             }
             Some((_, Some(earlier))) => {
-                self.repeated.insert(line.to_owned());
+                self.repeated_prompts.insert(line.to_owned());
                 if self.session.continues_id.is_none() {
                     self.session.continues_id = Some(earlier);
                     self.session_changed = true;
@@ -241,12 +263,12 @@ impl Observing<'_, '_> {
         }
     }
 
-    /// The latest runs of one agent in this session, newest first.
-    fn ties(&mut self, subagent: Option<&Subagent>) -> Result<Vec<Tie>> {
+    /// The latest runs of the main agent or of one subagent in this session, newest first.
+    fn recent_runs(&mut self, subagent: Option<&Subagent>) -> Result<Vec<RunPromptLink>> {
         const SELECT: &str = "select id, prompt_id, prompt_line, prompt_hash, hooked, started_at, status, attached from runs where tenant_id = ?1 and session_id = ?2";
         let session = self.session.id;
         Ok(match subagent {
-            Some(subagent) if self.newcomers.contains(&subagent.agent_id) => Vec::new(),
+            Some(subagent) if self.subagents_without_run.contains(&subagent.agent_id) => Vec::new(),
             None => self
                 .write
                 .query(&format!("{SELECT} and subagent_id is null order by id desc limit 100"), params![session])?,
@@ -257,97 +279,105 @@ impl Observing<'_, '_> {
         })
     }
 
-    /// Finds the run that this beginning is another word for, else begins it. Says whether it is new.
-    fn begin(&mut self, subagent: Option<&Subagent>, beginning: &Beginning<'_>) -> Result<(Id<kind::Run>, bool)> {
-        if let Some(line) = &beginning.prompt.line
+    /// Finds the run to which this start belongs, or else creates it. Returns true if the run is new.
+    fn find_or_start_run(
+        &mut self,
+        subagent: Option<&Subagent>,
+        start: &RunStart<'_>,
+    ) -> Result<(Id<kind::Run>, bool)> {
+        if let Some(line) = &start.prompt.line
             && let Some(run) = self.run_of_line(line)?
         {
             return Ok((run, false));
         }
-        let ties = self.ties(subagent)?;
-        let same = ties
+        let recent = self.recent_runs(subagent)?;
+        let same = recent
             .iter()
-            .find(|tie| {
+            .find(|link| {
                 subagent.is_none()
-                    && beginning.prompt.id.is_some()
-                    && tie.prompt_id == beginning.prompt.id
-                    && (tie.prompt_line.is_none() || beginning.prompt.line.is_none())
+                    && start.prompt.id.is_some()
+                    && link.prompt_id == start.prompt.id
+                    && (link.prompt_line.is_none() || start.prompt.line.is_none())
             })
-            .or_else(|| ties.iter().rev().find(|tie| self.is_same(tie, subagent, beginning)))
-            // Whoever began it ends it: until then, all that is asked here is asked in it.
-            .or_else(|| ties.iter().find(|tie| subagent.is_none() && tie.attached && tie.status == RunStatus::Running));
+            .or_else(|| recent.iter().rev().find(|link| self.is_same_start(link, subagent, start)))
+            // An attached run contains all prompts of its session until the program that started the run ends it.
+            .or_else(|| {
+                recent.iter().find(|link| subagent.is_none() && link.attached && link.status == RunStatus::Running)
+            });
         let (run, new) = match same {
-            Some(tie) => (self.tie(tie.clone(), beginning)?, false),
+            Some(link) => (self.link_prompt(link.clone(), start)?, false),
             None => {
-                if !ties.is_empty() {
-                    self.end_before(subagent, beginning.at)?;
+                if !recent.is_empty() {
+                    self.interrupt_previous_run(subagent, start.at)?;
                 }
-                // Its role decides whose run it is: an agent that is about to run climbs first.
-                let sought = match subagent.filter(|_| ties.is_empty()) {
+                // The role decides which agent the run belongs to, so match the subagent to its spawn first.
+                let subagent_with_role = match subagent.filter(|_| recent.is_empty()) {
                     Some(subagent) => {
-                        self.seek(&subagent.agent_id)?;
-                        Some(self.subagent(&subagent.agent_id, beginning.at)?)
+                        self.match_agent(&subagent.agent_id)?;
+                        Some(self.subagent(&subagent.agent_id, start.at)?)
                     }
                     None => subagent.cloned(),
                 };
-                (self.new_run(sought.as_ref(), beginning)?, true)
+                (self.new_run(subagent_with_role.as_ref(), start)?, true)
             }
         };
-        if let Some(line) = &beginning.prompt.line {
+        if let Some(line) = &start.prompt.line {
             self.runs.insert(RunKey::Line(line.clone()), run);
         }
         let agent = subagent.map(|subagent| subagent.agent_id.clone());
-        self.runs.insert(RunKey::Newest(agent.clone(), beginning.prompt.id.clone()), run);
+        self.runs.insert(RunKey::Newest(agent.clone(), start.prompt.id.clone()), run);
         self.runs.insert(RunKey::Newest(agent, None), run);
         Ok((run, new))
     }
 
-    /// Whether the other source told of this run: at about this time, with this prompt where both know it.
-    fn is_same(&self, tie: &Tie, subagent: Option<&Subagent>, beginning: &Beginning<'_>) -> bool {
-        let apart = (tie.started_at.micros() - beginning.at.micros()).abs();
-        let untold = match self.source {
-            Source::Hook => !tie.hooked || (apart <= TWICE_MAX && tie.status == RunStatus::Running),
-            Source::Transcript => tie.prompt_line.is_none(),
+    /// True if this is the start of the run `link`: this source has not reported the run yet, the times are close, and
+    /// the prompts are equal if both are known.
+    fn is_same_start(&self, link: &RunPromptLink, subagent: Option<&Subagent>, start: &RunStart<'_>) -> bool {
+        let difference = (link.started_at.micros() - start.at.micros()).abs();
+        let is_new_to_source = match self.source {
+            Source::Hook => !link.hooked || (difference <= DUPLICATE_HOOK_MAX && link.status == RunStatus::Running),
+            Source::Transcript => link.prompt_line.is_none(),
             Source::Import => false,
         };
-        let near = apart <= APART_MAX;
+        let is_near = difference <= CLOCK_DIFFERENCE_MAX;
         let agrees = |ours: &Option<String>, theirs: &Option<String>| match (ours, theirs) {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,
         };
-        // While an agent is in the background, the main agent goes on to other prompts, and those are named.
-        let asked = subagent.is_some() || agrees(&beginning.prompt.id, &tie.prompt_id);
-        untold && near && asked && agrees(&beginning.hash, &tie.prompt_hash)
+        // A background subagent may keep running while the main agent receives other prompts, so the prompt ids of two
+        // reports of its start may differ.
+        let has_same_prompt_id = subagent.is_some() || agrees(&start.prompt.id, &link.prompt_id);
+        is_new_to_source && is_near && has_same_prompt_id && agrees(&start.hash, &link.prompt_hash)
     }
 
-    fn tie(&mut self, tie: Tie, beginning: &Beginning<'_>) -> Result<Id<kind::Run>> {
-        let tied = Tie {
-            prompt_id: tie.prompt_id.clone().or_else(|| beginning.prompt.id.clone()),
-            prompt_line: tie.prompt_line.clone().or_else(|| beginning.prompt.line.clone()),
-            prompt_hash: tie.prompt_hash.clone().or_else(|| beginning.hash.clone()),
-            hooked: tie.hooked || self.source == Source::Hook,
-            // The transcript is what both ways can be read from: its time stands.
-            started_at: if self.source == Source::Transcript { beginning.at } else { tie.started_at },
-            ..tie.clone()
+    fn link_prompt(&mut self, link: RunPromptLink, start: &RunStart<'_>) -> Result<Id<kind::Run>> {
+        let linked = RunPromptLink {
+            prompt_id: link.prompt_id.clone().or_else(|| start.prompt.id.clone()),
+            prompt_line: link.prompt_line.clone().or_else(|| start.prompt.line.clone()),
+            prompt_hash: link.prompt_hash.clone().or_else(|| start.hash.clone()),
+            hooked: link.hooked || self.source == Source::Hook,
+            // The transcript's time takes precedence, because it is available with and without hooks.
+            started_at: if self.source == Source::Transcript { start.at } else { link.started_at },
+            ..link.clone()
         };
-        if tied != tie {
+        if linked != link {
             self.write.post(
                 "update runs set prompt_id = ?3, prompt_line = ?4, prompt_hash = ?5, hooked = ?6, started_at = ?7 where tenant_id = ?1 and id = ?2",
-                params![tied.id, tied.prompt_id, tied.prompt_line, tied.prompt_hash, tied.hooked, tied.started_at],
+                params![linked.id, linked.prompt_id, linked.prompt_line, linked.prompt_hash, linked.hooked, linked.started_at],
             )?;
         }
-        Ok(tied.id)
+        Ok(linked.id)
     }
 
-    fn new_run(&mut self, subagent: Option<&Subagent>, beginning: &Beginning<'_>) -> Result<Id<kind::Run>> {
+    fn new_run(&mut self, subagent: Option<&Subagent>, start: &RunStart<'_>) -> Result<Id<kind::Run>> {
         let (agent, role) = self.agent(subagent)?;
         let workspace = self.workspace_id()?;
         let parent = match subagent {
             None => None,
-            Some(_) => self.newest_main_run(beginning.prompt.id.as_deref(), beginning.at)?,
+            Some(_) => self.newest_main_run(start.prompt.id.as_deref(), start.at)?,
         };
         let run = Run {
-            id: Id::new(beginning.at),
+            id: Id::new(start.at),
             tenant_id: self.context.tenant,
             agent_id: agent,
             role_id: role,
@@ -368,13 +398,13 @@ impl Observing<'_, '_> {
             final_message: None,
             error: None,
             max_steps: MAX_STEPS,
-            started_at: beginning.at,
+            started_at: start.at,
             ended_at: None,
             session_id: Some(self.session.id),
             subagent_id: subagent.map(|subagent| subagent.id),
-            prompt_id: beginning.prompt.id.clone(),
-            prompt_line: beginning.prompt.line.clone(),
-            prompt_hash: beginning.hash.clone(),
+            prompt_id: start.prompt.id.clone(),
+            prompt_line: start.prompt.line.clone(),
+            prompt_hash: start.hash.clone(),
             hooked: self.source == Source::Hook,
             asked_at: None,
             answered_at: None,
@@ -390,25 +420,25 @@ impl Observing<'_, '_> {
         self.register(&resource(run.id))?;
         self.count("run");
         if let Some(subagent) = subagent {
-            self.seeking.insert(subagent.agent_id.clone());
+            self.unmatched_agents.insert(subagent.agent_id.clone());
             match parent {
-                Some((parent, _)) => self.adopt(agent, Some(parent), None)?,
-                // It started before the first prompt.
+                Some((parent, _)) => self.set_parent_from_run(agent, Some(parent), None)?,
+                // The subagent started before the first prompt, so there is no parent run.
                 None => {
                     let (main, _) = self.agent(None)?;
-                    self.adopt_by(agent, main, None)?;
+                    self.set_observed_parent(agent, main, None)?;
                 }
             }
-            let is_first = self.newcomers.remove(&subagent.agent_id);
-            // The first run of an agent without a spawn is where it is to be.
+            let is_first = self.subagents_without_run.remove(&subagent.agent_id);
+            // The first run of a subagent without a spawn is already attached correctly.
             if !is_first || !self.spawns_of(&subagent.agent_id)?.is_empty() {
-                self.place_runs(&subagent.agent_id)?;
+                self.update_run_placement(&subagent.agent_id)?;
             }
         }
         Ok(run.id)
     }
 
-    /// The main agent's run at a time, which a subagent's run is part of until its spawn says better.
+    /// The main agent's run at a time. It is the parent of a subagent's run until the subagent is matched to its spawn.
     pub(super) fn newest_main_run(
         &mut self,
         prompt_id: Option<&str>,
@@ -433,104 +463,108 @@ impl Observing<'_, '_> {
         Ok(self.write.one(&format!("{SELECT} order by id limit 1"), params![session])?)
     }
 
-    /// A run that was still open when its agent began another never came to rest.
-    fn end_before(&mut self, subagent: Option<&Subagent>, at: Time) -> Result<()> {
+    /// Marks an agent's open run as interrupted, because the agent started another run without ending this one.
+    fn interrupt_previous_run(&mut self, subagent: Option<&Subagent>, at: Time) -> Result<()> {
         let (session, incomplete) = (self.session.id, RunStatus::Incomplete);
         match subagent {
-            None => self.write.post(&format!("{END} and subagent_id is null"), params![session, incomplete, at])?,
-            Some(subagent) => self
+            None => self
                 .write
-                .post(&format!("{END} and subagent_id = ?5"), params![session, incomplete, at, subagent.id])?,
+                .post(&format!("{INTERRUPT_RUNS} and subagent_id is null"), params![session, incomplete, at])?,
+            Some(subagent) => self.write.post(
+                &format!("{INTERRUPT_RUNS} and subagent_id = ?5"),
+                params![session, incomplete, at, subagent.id],
+            )?,
         }
         Ok(())
     }
 
-    /// When the agent last ran a command.
-    pub(super) fn shell(&mut self, seen: &Seen) -> Result<()> {
-        match seen.agent.as_deref() {
+    /// Stores when the agent last ran a shell command.
+    pub(super) fn record_shell_command(&mut self, observed: &ObservedFact) -> Result<()> {
+        match observed.agent.as_deref() {
             Some(agent) => {
-                let mut subagent = self.subagent(agent, seen.at)?;
-                subagent.shell_at = subagent.shell_at.max(Some(seen.at));
+                let mut subagent = self.subagent(agent, observed.at)?;
+                subagent.shell_at = subagent.shell_at.max(Some(observed.at));
                 self.save_subagent(subagent)
             }
             None => {
-                self.session.shell_at = self.session.shell_at.max(Some(seen.at));
+                self.session.shell_at = self.session.shell_at.max(Some(observed.at));
                 self.session_changed = true;
                 Ok(())
             }
         }
     }
 
-    /// The run came to rest. A later rest of the same run wins: it went on meanwhile.
-    pub(super) fn rest(
+    /// Records the end of a run. A later end of the same run replaces this one, because the run continued in between.
+    pub(super) fn record_run_end(
         &mut self,
-        seen: &Seen,
+        observed: &ObservedFact,
         status: RunStatus,
         message: Option<&str>,
         error: Option<&str>,
     ) -> Result<()> {
-        if seen.agent.is_some() && seen.prompt.line.is_none() && !self.is_known(seen)? {
-            // A stop of an agent that was never seen: a compaction, or noise.
+        if observed.agent.is_some() && observed.prompt.line.is_none() && !self.is_known_subagent(observed)? {
+            // Clients also report ends of agents that never started, for example after a compaction.
             return Ok(());
         }
-        let run = self.run_of(seen)?;
+        let run = self.run_of(observed)?;
         if status == RunStatus::Running {
-            return self.unrest(seen, run);
+            return self.reopen_run(observed, run);
         }
         let cut = |text: &str| text::cut(&text::clean(text), text::TEXT_MAX - 1);
         let (message, error) = (message.map(cut), error.map(cut));
         let outcome = match status {
             RunStatus::Failed => "error",
             RunStatus::Cancelled => "interrupted by the user",
-            other => other.word(),
+            other => other.as_str(),
         };
         self.write.post(
-            // What a client of 2.1 hands to a hook as the last words of an agent that failed is the error.
+            // Claude Code 2.1 passes the error as the last message of a failed agent. Do not store it as a message.
             "update runs set status = ?3, outcome = ?4, final_message = nullif(coalesce(?5, final_message), ?6), error = ?6, ended_at = ?7
              where tenant_id = ?1 and id = ?2 and not attached and (?8 or ended_at is null or ended_at <= ?7 or status = 'incomplete')",
-            // The transcript is what both ways can be read from: its word stands.
-            params![run, status, outcome, message, error, seen.at, self.source == Source::Transcript],
+            // The transcript takes precedence, because it is available with and without hooks.
+            params![run, status, outcome, message, error, observed.at, self.source == Source::Transcript],
         )?;
-        if let Some(agent) = &seen.agent {
-            let mut subagent = self.subagent(agent, seen.at)?;
-            subagent.stopped_at = subagent.stopped_at.max(Some(seen.at));
+        if let Some(agent) = &observed.agent {
+            let mut subagent = self.subagent(agent, observed.at)?;
+            subagent.stopped_at = subagent.stopped_at.max(Some(observed.at));
             self.save_subagent(subagent)?;
         }
         Ok(())
     }
 
-    /// The end of a file was taken for the end of a turn. What a hook said of the end stands.
-    fn unrest(&mut self, seen: &Seen, run: Id<kind::Run>) -> Result<()> {
+    /// Reopens a run that was ended because its transcript ended there. An end that a hook reported takes precedence.
+    fn reopen_run(&mut self, observed: &ObservedFact, run: Id<kind::Run>) -> Result<()> {
         self.write.post(
             "update runs set status = ?3, outcome = null, final_message = null, ended_at = null where tenant_id = ?1 and id = ?2 and not attached and ended_at = ?4",
-            params![run, RunStatus::Running, seen.at],
+            params![run, RunStatus::Running, observed.at],
         )?;
         self.write.post(
             "update task_spawns set status = 'async_launched' where tenant_id = ?1 and session_id = ?2 and background and status = 'completed'
              and id in (select cause_id from runs where tenant_id = ?1 and id = ?3 and status = ?4)",
             params![self.session.id, run, RunStatus::Running],
         )?;
-        if let Some(agent) = &seen.agent {
-            let mut subagent = self.subagent(agent, seen.at)?;
-            subagent.stopped_at = subagent.stopped_at.filter(|stopped| *stopped != seen.at);
+        if let Some(agent) = &observed.agent {
+            let mut subagent = self.subagent(agent, observed.at)?;
+            subagent.stopped_at = subagent.stopped_at.filter(|stopped| *stopped != observed.at);
             self.save_subagent(subagent)?;
         }
         Ok(())
     }
 
-    /// A call that returned has no agent at work: some versions neither stop it with a word nor write its last one down.
-    /// An agent in the background that is at work no more returns nothing, and its call is over.
-    pub(super) fn end_what_returned(&mut self, observation: &Observation) -> Result<()> {
-        let tells = |seen: &Seen| match seen.fact {
+    /// Ends the runs whose spawn call has returned: some client versions neither report the stop of a subagent nor log
+    /// its last message. Completes the calls of background agents whose runs have completed, because such a call never
+    /// returns.
+    pub(super) fn end_returned_runs(&mut self, observation: &Observation) -> Result<()> {
+        let is_relevant = |observed: &ObservedFact| match observed.fact {
             Fact::SpawnResult { .. } | Fact::Match { .. } => true,
-            Fact::Rest { .. } => seen.agent.is_some(),
+            Fact::RunEnd { .. } => observed.agent.is_some(),
             _ => false,
         };
-        let of_agent = observation.progress.as_ref().is_some_and(|progress| progress.agent.is_some());
-        if !of_agent && !observation.facts.iter().any(tells) {
+        let is_agent_transcript = observation.progress.as_ref().is_some_and(|progress| progress.agent.is_some());
+        if !is_agent_transcript && !observation.facts.iter().any(is_relevant) {
             return Ok(());
         }
-        let at = observation.facts.last().map_or(self.write.now, |seen| seen.at);
+        let at = observation.facts.last().map_or(self.write.now, |observed| observed.at);
         for (returned, status, outcome) in [
             ("completed", RunStatus::Completed, "completed"),
             ("failed", RunStatus::Incomplete, "interrupted"),
@@ -550,8 +584,8 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
-    fn is_known(&mut self, seen: &Seen) -> Result<bool> {
-        let Some(agent) = &seen.agent else { return Ok(true) };
+    fn is_known_subagent(&mut self, observed: &ObservedFact) -> Result<bool> {
+        let Some(agent) = &observed.agent else { return Ok(true) };
         Ok(self.subagents.contains_key(agent)
             || self.write.count(
                 "select count(*) from subagents where tenant_id = ?1 and session_id = ?2 and agent_id = ?3",
@@ -559,8 +593,8 @@ impl Observing<'_, '_> {
             )? > 0)
     }
 
-    /// Ends what is still open.
-    pub(super) fn session_end(&mut self, at: Time) -> Result<()> {
+    /// Ends the session, its open runs and its subagents.
+    pub(super) fn end_session(&mut self, at: Time) -> Result<()> {
         self.session.ended_at = self.session.ended_at.max(Some(at));
         self.session_changed = true;
         let (session, incomplete) = (self.session.id, RunStatus::Incomplete);
@@ -577,8 +611,8 @@ impl Observing<'_, '_> {
         Ok(())
     }
 
-    /// A run was put below another one: those below it are as much deeper.
-    fn take_along(&mut self, run: Id<kind::Run>) -> Result<()> {
+    /// Recomputes the depths of all runs below a run that has moved to another parent run.
+    fn update_descendant_depths(&mut self, run: Id<kind::Run>) -> Result<()> {
         Ok(self.write.post(
             "with recursive below (id, depth) as (
                  select id, chain_depth from runs where tenant_id = ?1 and id = ?2
@@ -590,42 +624,44 @@ impl Observing<'_, '_> {
         )?)
     }
 
-    /// Puts an agent's runs where its spawns say: below the run whose call it was, under the role it was given.
-    pub(super) fn place_runs(&mut self, agent_id: &str) -> Result<()> {
-        let Some(subagent) = self.subagents.get(agent_id).filter(|_| !self.newcomers.contains(agent_id)).cloned()
+    /// Attaches a subagent's runs to the runs that made the spawn calls, and to the agent of the subagent's role.
+    pub(super) fn update_run_placement(&mut self, agent_id: &str) -> Result<()> {
+        let Some(subagent) =
+            self.subagents.get(agent_id).filter(|_| !self.subagents_without_run.contains(agent_id)).cloned()
         else {
             return Ok(());
         };
         let session = self.session.id;
-        let runs = self.write.query::<Placed>(
+        let runs = self.write.query::<RunPlacement>(
             "select id, started_at, cause_id, agent_id, role_id, parent_run_id, chain_depth, (select p.chain_depth from runs p where p.id = r.parent_run_id)
              from runs r where tenant_id = ?1 and session_id = ?2 and subagent_id = ?3 order by id",
             params![session, subagent.id],
         )?;
         if runs.is_empty() {
-            // Nothing to place; what would be made for it (a workspace, an agent) waits until it is known where.
+            // Without a run, create no workspace and no agent yet: facts that decide their names may follow.
             return Ok(());
         }
         let mut former: Vec<_> = runs.iter().map(|run| run.agent_id).collect();
         former.sort();
         former.dedup();
-        let (agent, role) = self.agent_after(Some(&subagent), &former)?;
+        let (agent, role) = self.agent_replacing(Some(&subagent), &former)?;
         former.retain(|former| *former != agent);
         let spawns = self.spawns_of(agent_id)?;
-        let mut above = None;
-        for (place, run) in runs.iter().enumerate() {
-            let since = place.checked_sub(1).and_then(|before| runs.get(before)).map(|before| before.started_at);
-            let until = runs.get(place + 1).map(|next| next.started_at);
-            let own = |spawn: &&Spawn| since.is_none_or(|since| spawn.created_at > since);
-            // The last call before the start; else one that was heard of late, but before the agent was started again.
-            let late = |spawn: &&Spawn| {
-                spawn.created_at.micros() <= run.started_at.micros() + APART_MAX
+        let mut parent_change = None;
+        for (index, run) in runs.iter().enumerate() {
+            let since = index.checked_sub(1).and_then(|before| runs.get(before)).map(|before| before.started_at);
+            let until = runs.get(index + 1).map(|next| next.started_at);
+            let is_after_previous_start = |spawn: &&Spawn| since.is_none_or(|since| spawn.created_at > since);
+            // Prefer the last call before the start. A call may also be reported late, but before the next start.
+            let is_before_next_start = |spawn: &&Spawn| {
+                spawn.created_at.micros() <= run.started_at.micros() + CLOCK_DIFFERENCE_MAX
                     && until.is_none_or(|until| spawn.created_at < until)
             };
-            let spawn = spawns.iter().rev().filter(own).find(|spawn| spawn.created_at <= run.started_at);
-            let spawn = spawn.or_else(|| spawns.iter().filter(own).find(late));
-            above = Some((run.parent_run_id, None));
-            if (run.agent_id, run.role_id) == (agent, role) && run.is_below(spawn) {
+            let spawn =
+                spawns.iter().rev().filter(is_after_previous_start).find(|spawn| spawn.created_at <= run.started_at);
+            let spawn = spawn.or_else(|| spawns.iter().filter(is_after_previous_start).find(is_before_next_start));
+            parent_change = Some((run.parent_run_id, None));
+            if (run.agent_id, run.role_id) == (agent, role) && run.is_attached_to(spawn) {
                 continue;
             }
             let mut params: Vec<Param<'_>> = params![run.id, agent, role].to_vec();
@@ -636,7 +672,7 @@ impl Observing<'_, '_> {
                     params.extend_from_slice(params![spawn.id]);
                     spawn.run_id
                 }
-                // Its match was withdrawn.
+                // The match of this run was withdrawn.
                 None if run.cause_id.is_some() => {
                     set += ", cause_kind = null, cause_id = null";
                     None
@@ -653,12 +689,12 @@ impl Observing<'_, '_> {
             self.write.post(&format!("update runs set {set} where tenant_id = ?1 and id = ?2"), &params)?;
             self.agents_of_runs.remove(&run.id);
             if parent.is_some_and(|parent| run.parent_run_id != Some(parent)) {
-                above = Some((parent, run.parent_run_id));
-                self.take_along(run.id)?;
+                parent_change = Some((parent, run.parent_run_id));
+                self.update_descendant_depths(run.id)?;
             }
         }
-        if let Some((above, before)) = above {
-            self.adopt(agent, above, before)?;
+        if let Some((parent, previous)) = parent_change {
+            self.set_parent_from_run(agent, parent, previous)?;
         }
         for former in former {
             self.move_children(former, agent, subagent.id)?;

@@ -1,37 +1,37 @@
-//! How stickies relate: typed edges on one board.
+//! Relations between stickies: typed edges between two stickies on the same board.
 
 use serde::Deserialize;
-use trackway_domain::{Error as Rule, Id, Ref, kind, patch, words::RelationType};
+use trackway_domain::{Error as Rule, Id, Ref, enums::RelationType, kind, patch};
 use trackway_store::{
     Writer,
-    display::RelationShown,
+    display::StickieRelationRow,
     params,
     tables::{Board, Stickie, StickieRelation},
 };
 
 use crate::{
-    action::{Action, Done},
-    board::{held_stickie, keep_revision, mark_changed, stickie_resource},
+    action::{Action, ActionOutcome},
+    board::{insert_revision, locked_stickie, mark_changed, stickie_resource},
     context::Context,
     error::Result,
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Relate a stickie to another one on its board, or change the labels of how it does
+/// Relate a stickie to another one on the same board, or change the labels of their relation
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RelateStickies {
-    /// The stickie, by id or name
+    /// Stickie that the relation starts from, by id or name
     #[arg(long)]
     pub from: Ref<kind::Stickie>,
-    /// The one it relates to
+    /// Stickie that the relation points to, by id or name
     #[arg(long)]
     pub to: Ref<kind::Stickie>,
-    /// How it relates
+    /// Type of the relation
     #[arg(long = "type", id = "type")]
     #[serde(rename = "type")]
     pub relation_type: RelationType,
-    /// A label; repeat for several, empty for none
+    /// Label of the relation. Repeatable; empty for no labels
     #[arg(long = "label", value_name = "LABEL", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub labels: Option<Vec<String>>,
@@ -41,13 +41,13 @@ impl Action for RelateStickies {
     const NAME: &'static str = "relate_stickies";
     const CAPABILITY: &'static str = "stickie";
     const COMMAND: (&'static str, &'static str) = ("stickie", "relate");
-    type Touched = Touch<kind::Stickie, did::Update>;
-    type Output = RelationShown;
+    type Touched = Touch<kind::Stickie, action_type::Update>;
+    type Output = StickieRelationRow;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let (board, from, to) = both(write, &self.from, &self.to)?;
-        let labels = patch::list("label", self.labels.as_deref())?;
-        let before = between(write, from.id, to.id, self.relation_type)?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let (board, from, to) = resolve_pair(write, &self.from, &self.to)?;
+        let labels = patch::clean_list("label", self.labels.as_deref())?;
+        let before = find_relation(write, from.id, to.id, self.relation_type)?;
         let id = match before {
             Some(before) => {
                 let after = StickieRelation {
@@ -56,32 +56,32 @@ impl Action for RelateStickies {
                     ..before.clone()
                 };
                 if after.labels == before.labels {
-                    return Ok(Done::unchanged(write.shown_by_id("e", before.id)?));
+                    return Ok(ActionOutcome::unchanged(write.display_row_by_id("e", before.id)?));
                 }
                 write.update(&after)?;
-                keep_labels(context, write, &after)?;
+                save_label_revision(context, write, &after)?;
                 after.id
             }
             None => {
-                let new = relation(context, write, from.id, to.id, self.relation_type, labels.unwrap_or_default());
+                let new = new_relation(context, write, from.id, to.id, self.relation_type, labels.unwrap_or_default());
                 write.insert(&new)?;
-                keep_labels(context, write, &new)?;
+                save_label_revision(context, write, &new)?;
                 new.id
             }
         };
         mark_changed(write, board.id)?;
         let resource = stickie_resource(&board, &from);
-        Ok(Done::changed(write.shown_by_id("e", id)?, &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(write.display_row_by_id("e", id)?, &resource, Touch::one(resource.clone())))
     }
 }
 
-/// Two stickies of one board, which is held.
-fn both(
+/// Finds two stickies of the same board, and locks the board.
+fn resolve_pair(
     write: &mut Writer<'_>,
     from: &Ref<kind::Stickie>,
     to: &Ref<kind::Stickie>,
 ) -> Result<(Board, Stickie, Stickie)> {
-    let (board, from) = held_stickie(write, from)?;
+    let (board, from) = locked_stickie(write, from)?;
     let id = write.resolve(to)?;
     let to = write
         .row::<Stickie>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
@@ -95,8 +95,7 @@ fn both(
     Ok((board, from, to))
 }
 
-/// The relation of a type between two stickies, if there is one.
-pub(crate) fn between(
+pub(crate) fn find_relation(
     write: &mut Writer<'_>,
     from: Id<kind::Stickie>,
     to: Id<kind::Stickie>,
@@ -108,8 +107,7 @@ pub(crate) fn between(
     )?)
 }
 
-/// A new relation.
-pub(crate) fn relation(
+pub(crate) fn new_relation(
     context: &Context,
     write: &Writer<'_>,
     from_id: Id<kind::Stickie>,
@@ -130,9 +128,14 @@ pub(crate) fn relation(
     }
 }
 
-/// Keeps the labels of a relation at this edit, and says which it is. The numbers go on where an earlier relation of the
-/// same stickies and type ended: a folder may still have a line of that one.
-pub(crate) fn keep_labels(context: &Context, write: &mut Writer<'_>, relation: &StickieRelation) -> Result<i64> {
+/// Stores the labels of a relation as a revision, and returns the revision's number. The numbers continue those of
+/// deleted relations between the same stickies with the same type, because a synced folder may still contain such a
+/// relation.
+pub(crate) fn save_label_revision(
+    context: &Context,
+    write: &mut Writer<'_>,
+    relation: &StickieRelation,
+) -> Result<i64> {
     let last = write.one::<(Option<i64>,)>(
         "select max(v.number) from board_revisions v \
          join stickie_relations e on e.tenant_id = v.tenant_id and e.id = v.subject_id \
@@ -140,21 +143,21 @@ pub(crate) fn keep_labels(context: &Context, write: &mut Writer<'_>, relation: &
         params![relation.from_id, relation.to_id, relation.relation_type],
     )?;
     let number = last.and_then(|(number,)| number).unwrap_or_default() + 1;
-    keep_revision(context, write, relation.id, number, &relation.labels)?;
+    insert_revision(context, write, relation.id, number, &relation.labels)?;
     Ok(number)
 }
 
-/// Take back how a stickie relates to another one
+/// Remove the relation of a stickie to another one
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct UnrelateStickies {
-    /// The stickie, by id or name
+    /// Stickie that the relation starts from, by id or name
     #[arg(long)]
     pub from: Ref<kind::Stickie>,
-    /// The one it relates to
+    /// Stickie that the relation points to, by id or name
     #[arg(long)]
     pub to: Ref<kind::Stickie>,
-    /// How it relates
+    /// Type of the relation
     #[arg(long = "type", id = "type")]
     #[serde(rename = "type")]
     pub relation_type: RelationType,
@@ -164,18 +167,19 @@ impl Action for UnrelateStickies {
     const NAME: &'static str = "unrelate_stickies";
     const CAPABILITY: &'static str = "stickie";
     const COMMAND: (&'static str, &'static str) = ("stickie", "unrelate");
-    type Touched = Touch<kind::Stickie, did::Update>;
-    type Output = RelationShown;
+    type Touched = Touch<kind::Stickie, action_type::Update>;
+    type Output = StickieRelationRow;
 
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let (board, from, to) = both(write, &self.from, &self.to)?;
-        let relation = between(write, from.id, to.id, self.relation_type)?
-            .ok_or_else(|| Rule::not_found(format!("there is no such relation of type {}", self.relation_type)))?;
-        let shown = write.shown_by_id::<RelationShown>("e", relation.id)?;
+    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let (board, from, to) = resolve_pair(write, &self.from, &self.to)?;
+        let relation = find_relation(write, from.id, to.id, self.relation_type)?.ok_or_else(|| {
+            Rule::not_found(format!("there is no relation of type {} between these stickies", self.relation_type))
+        })?;
+        let shown = write.display_row_by_id::<StickieRelationRow>("e", relation.id)?;
         let now = write.now;
         write.update(&StickieRelation { deleted_at: Some(now), ..relation })?;
         mark_changed(write, board.id)?;
         let resource = stickie_resource(&board, &from);
-        Ok(Done::changed(shown, &resource, Touch::one(resource.clone())))
+        Ok(ActionOutcome::changed(shown, &resource, Touch::one(resource.clone())))
     }
 }

@@ -1,45 +1,45 @@
-//! Writing stickies, and changing what is given of one.
+//! Creates and updates stickies.
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{Patch, Ref, board::StickieFields, kind, patch::UNSET, text};
 use trackway_store::{
     Writer,
-    display::StickieShown,
+    display::StickieRow,
     params,
     tables::{Board, Stickie},
 };
 
 use crate::{
-    action::{Action, Done, Resource},
-    board::{Came, blank, edited, held_board, held_stickie, keep},
+    action::{Action, ActionOutcome, Resource},
+    board::{WriteKind, blank_stickie, locked_board, locked_stickie, next_edit, write_stickie},
     context::Context,
     error::Result,
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Put a stickie on a board, or change what is given of the one of this name
+/// Create a stickie on a board, or update the one with this name
 ///
-/// What is archived stays archived.
+/// An archived stickie stays archived.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetStickie {
-    /// The board
+    /// Board of the stickie
     #[arg(long)]
     pub board: Ref<kind::Board>,
-    /// What it is called, once on a board; without a name it is always a new one
+    /// Name of the stickie, unique on its board. Without a name, the command always creates a new stickie
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::SAYS_SOMETHING))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub name: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
     pub fields: StickieFields,
 }
 
-/// A stickie as it now stands, and whether this made it.
+/// The stickie after the change, and whether it is new.
 #[derive(Debug, Serialize)]
-pub struct StickieSet {
+pub struct SetStickieResult {
     #[serde(flatten)]
-    pub stickie: StickieShown,
+    pub stickie: StickieRow,
     pub new: bool,
 }
 
@@ -48,12 +48,13 @@ impl Action for SetStickie {
     const CAPABILITY: &'static str = "stickie";
     const COMMAND: (&'static str, &'static str) = ("stickie", "set");
     const ALIAS: Option<&'static str> = Some("create");
-    type Touched = (Touch<kind::Stickie, did::Create>, Touch<kind::Stickie, did::Update>);
-    type Output = StickieSet;
+    type Touched = (Touch<kind::Stickie, action_type::Create>, Touch<kind::Stickie, action_type::Update>);
+    type Output = SetStickieResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let board = held_board(write, &self.board)?;
-        let name = self.name.as_deref().map(|name| text::required_line("name", name, text::LINE_MAX)).transpose()?;
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let board = locked_board(write, &self.board)?;
+        let name =
+            self.name.as_deref().map(|name| text::check_required_line("name", name, text::LINE_MAX)).transpose()?;
         let known = match &name {
             Some(name) => write.row_locked::<Stickie>(
                 "where tenant_id = ?1 and board_id = ?2 and name = ?3 and deleted_at is null",
@@ -61,55 +62,60 @@ impl Action for SetStickie {
             )?,
             None => None,
         };
-        let came = if known.is_some() { Came::Before } else { Came::New };
+        let write_kind = if known.is_some() { WriteKind::Update } else { WriteKind::Insert };
         let before = match known {
             Some(known) => known,
             None => {
                 let id = write.new_id();
-                blank(context, write, &board, id)?
+                blank_stickie(context, write, &board, id)?
             }
         };
         let name = name.map_or(Patch::Unset, Patch::Set);
-        let Some((stickie, resource)) = change(context, write, &board, &before, came, &name, &self.fields)? else {
-            return Ok(Done::unchanged(StickieSet { stickie: write.shown_by_id("s", before.id)?, new: false }));
+        let Some((stickie, resource)) =
+            apply_changes(context, write, &board, &before, write_kind, &name, &self.fields)?
+        else {
+            return Ok(ActionOutcome::unchanged(SetStickieResult {
+                stickie: write.display_row_by_id("s", before.id)?,
+                new: false,
+            }));
         };
-        let new = came == Came::New;
-        let touched = match came {
-            Came::New => (Touch::one(resource.clone()), Touch::none()),
-            Came::Before => (Touch::none(), Touch::one(resource.clone())),
+        let new = write_kind == WriteKind::Insert;
+        let touched = match write_kind {
+            WriteKind::Insert => (Touch::one(resource.clone()), Touch::none()),
+            WriteKind::Update => (Touch::none(), Touch::one(resource.clone())),
         };
-        Ok(Done::changed(StickieSet { stickie, new }, &resource, touched))
+        Ok(ActionOutcome::changed(SetStickieResult { stickie, new }, &resource, touched))
     }
 }
 
-/// Changes what is said; nothing when all of it was so already.
-fn change(
+/// Applies the given name and fields to a stickie. Returns `None` if nothing changed.
+fn apply_changes(
     context: &Context,
     write: &mut Writer<'_>,
     board: &Board,
     before: &Stickie,
-    came: Came,
+    write_kind: WriteKind,
     name: &Patch<String>,
     fields: &StickieFields,
-) -> Result<Option<(StickieShown, Resource<kind::Stickie>)>> {
-    let content = before.content().changed(name, fields)?;
-    if came == Came::Before && content == before.content() {
+) -> Result<Option<(StickieRow, Resource<kind::Stickie>)>> {
+    let content = before.content().with_changes(name, fields)?;
+    if write_kind == WriteKind::Update && content == before.content() {
         return Ok(None);
     }
-    let stickie = edited(write, before, content);
-    let resource = keep(context, write, board, &stickie, came)?;
-    Ok(Some((write.shown_by_id("s", stickie.id)?, resource)))
+    let stickie = next_edit(write, before, content);
+    let resource = write_stickie(context, write, board, &stickie, write_kind)?;
+    Ok(Some((write.display_row_by_id("s", stickie.id)?, resource)))
 }
 
-/// Change what is given of a stickie
+/// Update a stickie
 ///
-/// What is not given stays, an empty value clears, and what is archived stays archived.
+/// Omitted fields stay unchanged, and an empty value clears a field. An archived stickie stays archived.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateStickie {
-    /// The stickie, by id or name
+    /// Stickie to update, by id or name
     pub stickie: Ref<kind::Stickie>,
-    /// What it is called, once on a board
+    /// New name, unique on the board
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub name: Patch<String>,
@@ -122,14 +128,14 @@ impl Action for UpdateStickie {
     const NAME: &'static str = "update_stickie";
     const CAPABILITY: &'static str = "stickie";
     const COMMAND: (&'static str, &'static str) = ("stickie", "update");
-    type Touched = Touch<kind::Stickie, did::Update>;
-    type Output = StickieShown;
+    type Touched = Touch<kind::Stickie, action_type::Update>;
+    type Output = StickieRow;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
-        let (board, before) = held_stickie(write, &self.stickie)?;
-        match change(context, write, &board, &before, Came::Before, &self.name, &self.fields)? {
-            Some((shown, resource)) => Ok(Done::changed(shown, &resource, Touch::one(resource.clone()))),
-            None => Ok(Done::unchanged(write.shown_by_id("s", before.id)?)),
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let (board, before) = locked_stickie(write, &self.stickie)?;
+        match apply_changes(context, write, &board, &before, WriteKind::Update, &self.name, &self.fields)? {
+            Some((shown, resource)) => Ok(ActionOutcome::changed(shown, &resource, Touch::one(resource.clone()))),
+            None => Ok(ActionOutcome::unchanged(write.display_row_by_id("s", before.id)?)),
         }
     }
 }

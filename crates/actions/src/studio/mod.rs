@@ -1,4 +1,4 @@
-//! Resources that live in studios: notes, decisions, commitments.
+//! Resources that belong to studios: notes, decisions and commitments.
 
 pub(crate) mod set;
 
@@ -12,15 +12,15 @@ use trackway_store::{
 
 use crate::{action::Resource, error::Result};
 
-/// Characters of a title in a display path.
+/// Maximum characters of a title in a display path.
 const PATH_TITLE_MAX: usize = 80;
 
-/// A row that lives in a studio and can be archived and deleted.
+/// A row that belongs to a studio and can be archived and deleted.
 pub trait StudioRow: Table {
     type Kind: kind::Touchable;
-    /// The command line's noun.
+    /// The noun of the row's commands.
     const NOUN: &'static str;
-    /// The table, and the folder in display paths.
+    /// The name of the table. Display paths use it as the folder.
     const TABLE: &'static str;
     fn id(&self) -> Id<Self::Kind>;
     fn studio_id(&self) -> Id<kind::Studio>;
@@ -53,15 +53,15 @@ studio_row!(Note, kind::Note, "note", "notes", title);
 studio_row!(Decision, kind::Decision, "decision", "decisions", question);
 studio_row!(Commitment, kind::Commitment, "commitment", "commitments", title);
 
-/// The studio a reference names.
+/// Finds the studio and locks it against changes.
 pub(crate) fn studio(write: &mut Writer<'_>, reference: &Ref<kind::Studio>) -> Result<Studio> {
     let id = write.resolve(reference)?;
     Ok(write
-        .row_shared::<Studio>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
+        .row_locked_shared::<Studio>("where tenant_id = ?1 and id = ?2 and deleted_at is null", params![id])?
         .ok_or_else(|| Rule::not_found(format!("there is no studio {reference:?}")))?)
 }
 
-/// The row a reference names, locked.
+/// Finds and locks the row.
 pub(crate) fn locked<T: StudioRow>(write: &mut Writer<'_>, reference: &Ref<T::Kind>) -> Result<T> {
     let id = write.resolve(reference)?;
     Ok(write
@@ -69,7 +69,7 @@ pub(crate) fn locked<T: StudioRow>(write: &mut Writer<'_>, reference: &Ref<T::Ki
         .ok_or_else(|| Rule::not_found(format!("there is no {} {reference:?}", T::NOUN)))?)
 }
 
-/// The row as a resource: studio and path read from the row itself.
+/// The row as a resource. Its studio and path come from the row itself.
 pub(crate) fn resource<T: StudioRow>(write: &mut Writer<'_>, row: &T) -> Result<Resource<T::Kind>> {
     let name = write
         .one::<(String,)>("select name from studios where tenant_id = ?1 and id = ?2", params![row.studio_id()])?;
@@ -78,5 +78,5 @@ pub(crate) fn resource<T: StudioRow>(write: &mut Writer<'_>, row: &T) -> Result<
 
 pub(crate) fn in_studio<T: StudioRow>(row: &T, studio: &str) -> Resource<T::Kind> {
     let path = format!("{studio}/{}/{}", T::TABLE, text::cut(row.title(), PATH_TITLE_MAX));
-    Resource::inside(row.id(), row.studio_id(), path)
+    Resource::in_studio(row.id(), row.studio_id(), path)
 }

@@ -5,29 +5,29 @@ use trackway_domain::{Patch, kind, patch::UNSET, text};
 use trackway_store::{Writer, params, tables::Studio};
 
 use crate::{
-    action::{Action, Done},
+    action::{Action, ActionOutcome},
     context::Context,
-    definition::{Stands, about, definition, save, stands},
+    definition::{UpsertResult, definition, outcome_without_touch, save, subject},
     error::Result,
-    touched::Nothing,
+    touched::NoTouches,
 };
 
 definition!(Studio, kind::Studio, name);
 
-/// Define a studio, or change what is given of one
+/// Create or update a studio
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetStudio {
-    /// Its name
+    /// Name of the studio
     #[arg(long)]
-    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME))]
+    #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NAME_PATTERN))]
     pub name: String,
-    /// What people call it
+    /// Title
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub title: Patch<String>,
-    /// What it is for
+    /// Description: what the studio is for
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
@@ -37,12 +37,12 @@ pub struct SetStudio {
 impl Action for SetStudio {
     const NAME: &'static str = "set_studio";
     const COMMAND: (&'static str, &'static str) = ("studio", "set");
-    type Touched = Nothing;
-    type Output = Stands<Studio>;
+    type Touched = NoTouches;
+    type Output = UpsertResult<Studio>;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let Self { name, title, description } = self;
-        let name = text::name("studio name", name)?;
+        let name = text::check_name("studio name", name)?;
         let before =
             write.row_locked::<Studio>("where tenant_id = ?1 and name = ?2 and deleted_at is null", params![name])?;
         let studio = before.clone().unwrap_or_else(|| new(context, write, name));
@@ -57,8 +57,8 @@ impl Action for SetStudio {
             deleted_at: studio.deleted_at,
         };
         let (studio, saved) = save(context, write, before.as_ref(), studio)?;
-        let subject = about(&studio);
-        stands!(studio, saved, subject)
+        let subject = subject(&studio);
+        outcome_without_touch!(studio, saved, subject)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tasks: their definitions, versions and lineages.
+//! Tasks: definitions, versions and lineages.
 
 pub(crate) mod lineage;
 pub(crate) mod replace;

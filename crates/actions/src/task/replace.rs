@@ -1,7 +1,7 @@
-//! Replacement edges: which task a newer one stands in for.
+//! Replacements: edges from a newer task to the older task that it replaces.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Error as Rule, Id, Ref, Variant, kind, replacement_graph, text, words::Level};
+use trackway_domain::{Error as Rule, Id, Ref, Variant, enums::Level, kind, replacement_graph, text};
 use trackway_store::{
     Writer, params,
     tables::{Package, Task, TaskReplace},
@@ -10,42 +10,42 @@ use uuid::Uuid;
 
 use super::{
     lineage::{refresh_versions, refuse_joining_cycle},
-    set::{live_task, resource},
+    set::{lock_task, resource},
 };
 use crate::{
-    action::{Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource},
     context::Context,
     error::Result,
     package::package_resource,
-    touched::{Touch, did},
+    touched::{Touch, action_type},
 };
 
-/// Say that one task replaces another
+/// Replace a task by a newer one, or change the level or comment of a replacement
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaceTask {
-    /// The newer task
+    /// Newer task
     pub new: Ref<kind::Task>,
-    /// The older task
+    /// Older task
     pub old: Ref<kind::Task>,
-    /// How big a step it is (minor, when it is not said)
+    /// Level of the replacement [default for a new replacement: minor]
     #[arg(long)]
     pub level: Option<Level>,
-    /// Why
+    /// Reason for the replacement
     #[arg(long)]
     pub comment: Option<String>,
 }
 
-/// An edge as it now stands.
+/// A replacement after it was written.
 #[derive(Debug, Serialize)]
-pub struct Replaced {
+pub struct ReplaceTaskResult {
     pub new: Variant,
     pub old: Variant,
     pub new_id: Id<kind::Task>,
     pub old_id: Id<kind::Task>,
     pub level: Level,
     pub comment: Option<String>,
-    /// What else had to change.
+    /// Other changes that the replacement required.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
 }
@@ -53,20 +53,21 @@ pub struct Replaced {
 impl Action for ReplaceTask {
     const NAME: &'static str = "replace_task";
     const COMMAND: (&'static str, &'static str) = ("task", "replace");
-    type Touched = (Touch<kind::Task, did::Update>, Touch<kind::Package, did::Delete>);
-    type Output = Replaced;
+    type Touched = (Touch<kind::Task, action_type::Update>, Touch<kind::Package, action_type::Delete>);
+    type Output = ReplaceTaskResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         write.lock_catalog()?;
-        let new = live_task(write, &self.new)?;
-        let old = live_task(write, &self.old)?;
+        let new = lock_task(write, &self.new)?;
+        let old = lock_task(write, &self.old)?;
         let (replaced, unpinned) = replace(context, write, &new, &old, self.level, self.comment.as_deref())?;
         let resource = resource(&new);
-        Ok(Done::changed(replaced, &resource, (Touch::one(resource.clone()), unpinned)))
+        Ok(ActionOutcome::changed(replaced, &resource, (Touch::one(resource.clone()), unpinned)))
     }
 }
 
-/// Adds the edge, or updates it for the same pair. Also returns the pins that this removed. The catalog is locked.
+/// Adds the replacement, or updates an existing one of the same pair. Also returns the pins that were removed. The
+/// caller has locked the catalog.
 pub(crate) fn replace(
     context: &Context,
     write: &mut Writer<'_>,
@@ -74,8 +75,8 @@ pub(crate) fn replace(
     old: &Task,
     level: Option<Level>,
     comment: Option<&str>,
-) -> Result<(Replaced, Touch<kind::Package, did::Delete>)> {
-    let comment = comment.map(|comment| text::body("comment", comment, text::TEXT_MAX)).transpose()?;
+) -> Result<(ReplaceTaskResult, Touch<kind::Package, action_type::Delete>)> {
+    let comment = comment.map(|comment| text::check_body("comment", comment, text::TEXT_MAX)).transpose()?;
     if new.id == old.id {
         return Err(Rule::conflict(format!("{} cannot replace itself", new.variant)).into());
     }
@@ -111,7 +112,7 @@ pub(crate) fn replace(
         write.insert(&edge)?;
         refresh_versions(write, lineage)?;
     }
-    let replaced = Replaced {
+    let replaced = ReplaceTaskResult {
         new: new.variant.clone(),
         old: old.variant.clone(),
         new_id: new.id,
@@ -123,18 +124,18 @@ pub(crate) fn replace(
     Ok((replaced, unpinned))
 }
 
-/// Within one lineage an edge may close a circle; between two it cannot.
+/// Rejects a replacement that would close a cycle. Only a replacement within one lineage can do so.
 fn refuse_cycle(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<()> {
     let edges = write.query::<(Id<kind::Task>, Id<kind::Task>)>(
         "select e.new_task_id, e.old_task_id from tasks t join task_replaces e on e.new_task_id = t.id where t.tenant_id = ?1 and t.lineage_id = ?2",
         params![new.lineage_id],
     )?;
-    let Some(back) = replacement_graph::path(&edges, old.id, new.id) else {
+    let Some(path_back) = replacement_graph::shortest_path(&edges, old.id, new.id) else {
         return Ok(());
     };
     let mut names = vec![new.variant.to_string()];
-    names.extend(variants(write, &back)?);
-    Err(replacement_graph::cycle("replaces", &names).into())
+    names.extend(variants(write, &path_back)?);
+    Err(replacement_graph::cycle_error("replaces", &names).into())
 }
 
 /// The variants of tasks, in the order given.
@@ -147,15 +148,15 @@ pub(crate) fn variants(write: &mut Writer<'_>, tasks: &[Id<kind::Task>]) -> Resu
     Ok(names)
 }
 
-/// Two lineages that became one.
-struct Joined {
+/// The result of joining two lineages.
+struct JoinedLineage {
     lineage: Uuid,
     notices: Vec<String>,
     unpinned: Vec<Resource<kind::Package>>,
 }
 
-/// Two lineages become one: the smaller takes the other's id. Of two pins of one role the newer stays.
-fn join_lineages(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<Joined> {
+/// Joins two lineages: the smaller one takes the id of the other. If a role has pins in both, the newer pin stays.
+fn join_lineages(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<JoinedLineage> {
     let mut size =
         |lineage| write.count("select count(*) from tasks where tenant_id = ?1 and lineage_id = ?2", params![lineage]);
     let (smaller, larger) = if size(new.lineage_id)? <= size(old.lineage_id)? {
@@ -165,27 +166,27 @@ fn join_lineages(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<Joine
     };
     let now = write.now;
     let (mut notices, mut unpinned) = (Vec::new(), Vec::new());
-    let moving =
+    let packages =
         write.rows::<Package>("where tenant_id = ?1 and lineage_id = ?2 and deleted_at is null", params![smaller])?;
-    for mut package in moving {
+    for mut package in packages {
         let other = write.row::<Package>(
             "where tenant_id = ?1 and role_id = ?2 and lineage_id = ?3 and deleted_at is null",
             params![package.role_id, larger],
         )?;
         if let Some(mut other) = other {
-            let dropped = if other.updated_at > package.updated_at { &mut package } else { &mut other };
-            dropped.deleted_at = Some(now);
-            let dropped = dropped.clone();
-            write.update(&dropped)?;
-            write.unregister(dropped.id)?;
+            let removed_pin = if other.updated_at > package.updated_at { &mut package } else { &mut other };
+            removed_pin.deleted_at = Some(now);
+            let removed_pin = removed_pin.clone();
+            write.update(&removed_pin)?;
+            write.mark_deleted(removed_pin.id)?;
             let role = write.one::<(String,)>(
                 "select name from roles where tenant_id = ?1 and id = ?2",
-                params![dropped.role_id],
+                params![removed_pin.role_id],
             )?;
             let role = role.map_or_else(String::new, |(role,)| role);
-            let variant = variants(write, &[dropped.task_id])?.join("");
-            notices.push(format!("two pins of role {role} became one: {variant} is no longer pinned"));
-            unpinned.push(package_resource(dropped.id, &role, variant));
+            let variant = variants(write, &[removed_pin.task_id])?.join("");
+            notices.push(format!("role {role} had a pin in both lineages: {variant} is no longer pinned"));
+            unpinned.push(package_resource(removed_pin.id, &role, variant));
         }
         package.lineage_id = larger;
         write.update(&package)?;
@@ -194,5 +195,5 @@ fn join_lineages(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<Joine
         "update tasks set lineage_id = ?3 where tenant_id = ?1 and lineage_id = ?2",
         params![smaller, larger],
     )?;
-    Ok(Joined { lineage: larger, notices, unpinned })
+    Ok(JoinedLineage { lineage: larger, notices, unpinned })
 }

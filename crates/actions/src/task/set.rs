@@ -1,14 +1,16 @@
-//! Tasks: set by variant, with their revision, their owner and the task they replace, all or nothing.
+//! Creates and updates tasks by variant. The task, its revision, the claim of the variant and the replacement are
+//! written in one transaction.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use trackway_domain::{
-    Duration, Error as Rule, Id, Patch, Ref, Variant, command, field, kind,
+    Duration, Error as Rule, Id, Patch, Ref, Variant, command,
+    enums::{Heading, Level, Priority, Switch, TaskStatus},
+    field, kind,
     patch::{self, UNSET},
-    queue::MAX_STEPS_MAX,
+    queue::MAX_STEPS_LIMIT,
     sentence, text,
-    words::{Heading, Level, Priority, Switch, TaskStatus},
 };
 use trackway_store::{
     Writer, params,
@@ -17,147 +19,147 @@ use trackway_store::{
 use uuid::Uuid;
 
 use super::{
-    lineage::{refresh_blocked, refresh_versions},
+    lineage::{recount_blockers_of_blocked_lineages, refresh_versions},
     replace::replace,
 };
 use crate::{
-    action::{Action, Done, Resource},
+    action::{Action, ActionOutcome, Resource},
     context::Context,
     error::Result,
     limits,
-    touched::{CreatedOrUpdated, Touch, did},
+    touched::{CreatedOrUpdated, Touch, action_type},
 };
 
-/// Characters in a script.
+/// Maximum characters of a script.
 const SCRIPT_MAX: usize = 1_000_000;
 
-/// Define a task, or change what is given of one
+/// Create or update a task
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetTask {
-    /// The workflow that owns the variant; not needed for a task that exists, or that replaces one
+    /// Workflow that owns the variant (required for a new task that does not replace another)
     #[arg(long)]
     pub workflow: Option<Ref<kind::Workflow>>,
-    /// The command, the first part of the variant
+    /// Command: the first part of the variant
     #[arg(long)]
     pub command: Option<String>,
-    /// The variant: below the command when it has no '/', else as it is
+    /// Variant. A variant without '/' is appended to the command
     #[arg(long)]
     pub variant: Option<String>,
-    /// What people call it
+    /// Title
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub title: Patch<String>,
-    /// What is to be done
+    /// Description: what to do
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
     pub description: Patch<String>,
-    /// Why it is to be done
+    /// Motivation: why to do it
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
     pub motivation: Patch<String>,
-    /// Anything else worth knowing
+    /// Notes
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
     pub notes: Patch<String>,
-    /// The shell that runs the script
+    /// Shell that runs the script
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub shell: Patch<String>,
-    /// The script
+    /// Script to run
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub script: Patch<String>,
-    /// How long it may take, as 90m or 1h30m
+    /// Timeout of a run, such as 90m or 1h30m
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub timeout: Patch<Duration>,
-    /// Model turns that a run may take, 1 to 200 (the agent's, when it is not given)
+    /// Maximum model turns of a run, 1 to 200 [default: the agent's]
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "NUMBER")]
     #[serde(default)]
-    #[schemars(range(min = 1, max = MAX_STEPS_MAX))]
+    #[schemars(range(min = 1, max = MAX_STEPS_LIMIT))]
     pub max_steps: Patch<i64>,
-    /// Daily spend of the agent above which a run of this task stops (the agent's, when it is not given)
+    /// Daily spend of the agent above which runs of this task stop [default: the agent's spend limit]
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "AMOUNT")]
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub spend_limit: Patch<f64>,
-    /// Whether the agent is asked for its scratchpad and report when a run ends, on or off (the agent's, when it is not given)
+    /// Whether to prompt the agent for its scratchpad and report when a run ends: on or off [default: the agent's]
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub end_of_run: Patch<Switch>,
-    /// Try again when the agent itself says error, instead of blocking the task
+    /// Retry when the agent itself reports an error, instead of blocking the task
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     pub retry_on_error: Option<bool>,
-    /// The role that works it
+    /// Role that works on the task
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub role: Patch<Ref<kind::Role>>,
-    /// The workspace it is worked in
+    /// Workspace of the task's runs
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub workspace: Patch<Ref<kind::Workspace>>,
-    /// A tag; repeat for several, empty for none
+    /// Tag. Repeatable; empty for no tags
     #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub tags: Option<Vec<String>>,
-    /// A label's key; repeat for several, empty for none
+    /// Key of a label. Repeatable; empty for no labels
     #[arg(long = "label", value_name = "KEY", num_args = 1..)]
     #[serde(default, deserialize_with = "patch::list_or_null")]
     pub labels: Option<Vec<String>>,
-    /// How far it is
+    /// Status of the task
     #[arg(long)]
     pub status: Option<TaskStatus>,
-    /// How urgent it is
+    /// Priority, P0 is the most urgent
     #[arg(long)]
     pub priority: Option<Priority>,
-    /// How long it should take, as 90m or 40h
+    /// Estimated duration, such as 90m or 40h
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub estimate: Patch<Duration>,
-    /// The language to work in, as en or pt-BR
+    /// Language to work in, such as en or pt-BR
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub language: Patch<String>,
-    /// Its level as a heading, h1 to h6
+    /// Heading level of the task, h1 to h6
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub heading: Patch<Heading>,
-    /// Whether it is run again and again
+    /// Whether the task is recurring. A run does not change the status of a recurring task
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     pub recurring: Option<bool>,
-    /// Whether it is out of use
+    /// Whether the task is archived. An archived task is not a live version
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     pub archived: Option<bool>,
-    /// The task this one replaces
+    /// Older task that this one replaces
     #[arg(long, value_name = "TASK")]
     pub replaces: Option<Ref<kind::Task>>,
-    /// How big a step the replacement is (minor, when it is not said)
+    /// Level of the replacement [default for a new replacement: minor]
     #[arg(long, requires = "replaces")]
     pub level: Option<Level>,
-    /// Why it is replaced
+    /// Reason for the replacement
     #[arg(long, requires = "replaces")]
     pub comment: Option<String>,
-    /// Only when the task is at this revision
+    /// Fail unless the task is at this revision
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<i64>,
 }
 
-/// A task as it now stands.
+/// A task after it was written.
 #[derive(Debug, Serialize)]
-pub struct TaskSet {
+pub struct SetTaskResult {
     pub id: Id<kind::Task>,
     pub variant: Variant,
     pub workflow: String,
     pub revision: i64,
     pub new: bool,
-    /// What else had to change.
+    /// Other changes that the replacement required.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
 }
@@ -165,15 +167,15 @@ pub struct TaskSet {
 impl Action for SetTask {
     const NAME: &'static str = "set_task";
     const COMMAND: (&'static str, &'static str) = ("task", "set");
-    type Touched = (CreatedOrUpdated<kind::Task>, Touch<kind::Package, did::Delete>);
-    type Output = TaskSet;
+    type Touched = (CreatedOrUpdated<kind::Task>, Touch<kind::Package, action_type::Delete>);
+    type Output = SetTaskResult;
 
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<Done<Self>> {
+    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         let variant = Variant::select(self.command.as_deref(), self.variant.as_deref())?;
         write.lock_catalog()?;
         let before = write
             .row_locked::<Task>("where tenant_id = ?1 and variant = ?2 and deleted_at is null", params![variant])?;
-        let old = self.replaces.as_ref().map(|old| live_task(write, old)).transpose()?;
+        let old = self.replaces.as_ref().map(|old| lock_task(write, old)).transpose()?;
         let workflow = match (&self.workflow, before.as_ref().or(old.as_ref())) {
             (Some(workflow), _) => write.resolve(workflow)?,
             (None, Some(task)) => task.workflow_id,
@@ -186,15 +188,15 @@ impl Action for SetTask {
         let workflow = write
             .row::<Workflow>("where tenant_id = ?1 and id = ?2", params![workflow])?
             .ok_or_else(|| Rule::not_found("there is no such workflow"))?;
-        claim(context, write, &variant, &workflow)?;
+        claim_variant(context, write, &variant, &workflow)?;
         self.check_revision(before.as_ref())?;
 
-        let present = match (&before, &old) {
+        let base = match (&before, &old) {
             (Some(before), _) => before.clone(),
             (None, None) => new(context, write, &variant, &workflow),
-            (None, Some(old)) => inheriting(new(context, write, &variant, &workflow), old),
+            (None, Some(old)) => inherit_definition(new(context, write, &variant, &workflow), old),
         };
-        let mut task = self.apply(write, present)?;
+        let mut task = self.apply(write, base)?;
         let changed = before.as_ref() != Some(&task);
         if changed {
             save(context, write, before.as_ref(), &mut task)?;
@@ -206,7 +208,7 @@ impl Action for SetTask {
         }
 
         let resource = resource(&task);
-        let output = TaskSet {
+        let output = SetTaskResult {
             id: task.id,
             variant,
             workflow: workflow.name,
@@ -215,14 +217,14 @@ impl Action for SetTask {
             notices,
         };
         if !changed && self.replaces.is_none() {
-            return Ok(Done::unchanged(output));
+            return Ok(ActionOutcome::unchanged(output));
         }
         let touched = if before.is_none() {
             CreatedOrUpdated::created(resource.clone())
         } else {
             CreatedOrUpdated::updated(resource.clone())
         };
-        Ok(Done::changed(output, &resource, (touched, unpinned)))
+        Ok(ActionOutcome::changed(output, &resource, (touched, unpinned)))
     }
 }
 
@@ -232,15 +234,15 @@ impl SetTask {
         match self.if_revision {
             Some(expected) if expected != revision => {
                 Err(Rule::conflict(format!("the task is at revision {revision}, not {expected}"))
-                    .hint(sentence!["read it again: ", command!("task get")])
+                    .hint(sentence!["read the task again: ", command!("task get")])
                     .into())
             }
             _ => Ok(()),
         }
     }
 
-    /// The task with the given fields changed. Every field of the action and every column of the row is named, so that
-    /// the compiler refuses a new one that nothing sets.
+    /// The task with the given fields changed. The code names every field of the action and every column of the row, so
+    /// that it does not compile if it ignores a new one.
     fn apply(&self, write: &mut Writer<'_>, task: Task) -> Result<Task> {
         let Self {
             workflow: _,
@@ -288,14 +290,14 @@ impl SetTask {
             shell: shell.line("shell", text::LINE_MAX)?.apply(task.shell),
             script: script.body("script", SCRIPT_MAX)?.apply(task.script),
             timeout: timeout.clone().apply(task.timeout),
-            max_steps: limits::max_steps(max_steps)?.apply(task.max_steps),
-            spend_limit: limits::spend_limit(spend_limit)?.apply(task.spend_limit),
-            end_of_run: limits::end_of_run(end_of_run).apply(task.end_of_run),
+            max_steps: limits::check_max_steps(max_steps)?.apply(task.max_steps),
+            spend_limit: limits::check_spend_limit(spend_limit)?.apply(task.spend_limit),
+            end_of_run: limits::end_of_run_column(end_of_run).apply(task.end_of_run),
             retry_on_error: retry_on_error.unwrap_or(task.retry_on_error),
             role_id: role.clone().try_map(|role| write.resolve(&role))?.apply(task.role_id),
             workspace_id: workspace.clone().try_map(|workspace| write.resolve(&workspace))?.apply(task.workspace_id),
-            tags: patch::list("tag", tags.as_deref())?.unwrap_or(task.tags),
-            labels: patch::list("label", labels.as_deref())?.unwrap_or(task.labels),
+            tags: patch::clean_list("tag", tags.as_deref())?.unwrap_or(task.tags),
+            labels: patch::clean_list("label", labels.as_deref())?.unwrap_or(task.labels),
             status: new_status.unwrap_or(task.status),
             status_since: if new_status.is_some() { write.now } else { task.status_since },
             status_reason: task.status_reason.filter(|_| new_status.is_none()),
@@ -317,8 +319,8 @@ impl SetTask {
     }
 }
 
-/// Takes the variant for a workflow; another owner is a conflict that names it.
-fn claim(context: &Context, write: &mut Writer<'_>, variant: &Variant, workflow: &Workflow) -> Result<()> {
+/// Claims the variant for a workflow. Fails with a conflict if another workflow owns it.
+fn claim_variant(context: &Context, write: &mut Writer<'_>, variant: &Variant, workflow: &Workflow) -> Result<()> {
     let owner = write.one::<(Id<kind::Workflow>, String)>(
         "select w.id, w.name from task_variants v join workflows w on w.id = v.workflow_id where v.tenant_id = ?1 and v.variant = ?2 and v.released_at is null",
         params![variant],
@@ -339,7 +341,7 @@ fn claim(context: &Context, write: &mut Writer<'_>, variant: &Variant, workflow:
     }
 }
 
-/// A new task, with nothing given but its variant and workflow.
+/// A new task. All optional columns are empty.
 fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Workflow) -> Task {
     let id = write.new_id();
     Task {
@@ -383,8 +385,8 @@ fn new(context: &Context, write: &Writer<'_>, variant: &Variant, workflow: &Work
     }
 }
 
-/// A new task that begins with the definition of the task that it replaces.
-fn inheriting(new: Task, old: &Task) -> Task {
+/// The new task with the definition of the task that it replaces.
+fn inherit_definition(new: Task, old: &Task) -> Task {
     let old = old.clone();
     Task {
         id: new.id,
@@ -427,20 +429,20 @@ fn inheriting(new: Task, old: &Task) -> Task {
     }
 }
 
-/// Writes a task with its next revision, and what follows from a changed status or place in its lineage.
+/// Writes a task and its next revision, and updates everything that depends on its status and on the live versions.
 fn save(context: &Context, write: &mut Writer<'_>, before: Option<&Task>, task: &mut Task) -> Result<()> {
     task.revision += 1;
     task.updated_at = write.now;
     match before {
         None => {
-            task.current_id = task.usable().then_some(task.id);
+            task.current_id = task.is_usable().then_some(task.id);
             write.insert(task)?;
             resource(task).register(context, write)?;
         }
         Some(before) => {
             write.update(task)?;
-            if before.usable() == task.usable() {
-                release_blocked(write, before, task)?;
+            if before.is_usable() == task.is_usable() {
+                recount_after_status_change(write, before, task)?;
             } else {
                 refresh_versions(write, task.lineage_id)?;
             }
@@ -461,16 +463,16 @@ fn save(context: &Context, write: &mut Writer<'_>, before: Option<&Task>, task: 
     Ok(())
 }
 
-/// Counts the open blockers of the tasks that this one blocks again, if its new status changes what it blocks.
-pub(crate) fn release_blocked(write: &mut Writer<'_>, before: &Task, after: &Task) -> Result<()> {
+/// Recounts the open blockers of the tasks that this one blocks, if the new status changes whether it blocks them.
+pub(crate) fn recount_after_status_change(write: &mut Writer<'_>, before: &Task, after: &Task) -> Result<()> {
     if before.status.releases_blocked() == after.status.releases_blocked() {
         return Ok(());
     }
-    refresh_blocked(write, after.lineage_id)
+    recount_blockers_of_blocked_lineages(write, after.lineage_id)
 }
 
-/// What a revision keeps: everything that `set` can set. Columns that are left out are named, so that the compiler asks
-/// where a new one belongs.
+/// The JSON definition that a revision stores: all columns that `set_task` can set. The code names the other columns
+/// too, so that it does not compile if it ignores a new one.
 fn definition(task: &Task) -> Value {
     let Task {
         id: _,
@@ -528,13 +530,12 @@ fn digest(definition: &Value) -> String {
     hash.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// A task as a resource.
 pub(crate) fn resource(task: &Task) -> Resource<kind::Task> {
-    Resource::outside(task.id, task.variant.as_str())
+    Resource::new(task.id, task.variant.as_str())
 }
 
-/// The task a reference names, locked.
-pub(crate) fn live_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Task> {
+/// Finds and locks a task.
+pub(crate) fn lock_task(write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<Task> {
     let id = write.resolve(reference)?;
     Ok(write
         .row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![id])?

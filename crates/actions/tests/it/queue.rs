@@ -1,4 +1,4 @@
-//! The queue: each item to one taker, in order, and none lost.
+//! The queue: each item has one taker at a time, the order is right, and no item is lost.
 
 use std::{sync::Barrier, thread, time::Duration};
 
@@ -6,32 +6,32 @@ use serde_json::{Value, json};
 use trackway_actions::{
     Context, Credential, Result,
     context::Secret,
-    queue::{AddItem, Added, CompleteItem, TakeItems},
+    queue::{AddItem, AddedItem, CompleteItem, TakeItems},
 };
 use trackway_domain::{ErrorKind, Ref, Time};
 use trackway_store::{Engine, params, queue_notify::Listener, sql::Param, tables::Run};
 use trackway_testkit::{TestEnv, engines};
 
-/// A env with a task that is run again and again, and one that is done once.
-fn furnished(env: &TestEnv) {
+/// Creates a recurring task `again` and a task `once`.
+fn create_tasks(env: &TestEnv) {
     env.workflow("ops");
-    env.act("set_task", json!({ "workflow": "ops", "variant": "again", "recurring": true })).unwrap();
-    env.act("set_task", json!({ "workflow": "ops", "variant": "once" })).unwrap();
+    env.execute_json("set_task", json!({ "workflow": "ops", "variant": "again", "recurring": true })).unwrap();
+    env.execute_json("set_task", json!({ "workflow": "ops", "variant": "once" })).unwrap();
 }
 
 fn add(env: &TestEnv, input: Value) -> Value {
-    env.act("queue_add", input).unwrap()
+    env.execute_json("queue_add", input).unwrap()
 }
 
 fn take(env: &TestEnv, input: Value) -> Vec<Value> {
-    env.act("queue_take", input).unwrap().as_array().unwrap().clone()
+    env.execute_json("queue_take", input).unwrap().as_array().unwrap().clone()
 }
 
 fn ids(items: &[Value]) -> Vec<Value> {
     items.iter().map(|item| item["id"].clone()).collect()
 }
 
-fn held(item: &Value) -> Value {
+fn id_and_fence(item: &Value) -> Value {
     json!({ "id": item["id"], "fence": item["fence"] })
 }
 
@@ -40,8 +40,8 @@ fn with(mut object: Value, more: Value) -> Value {
     object
 }
 
-/// The status, and what else is wanted of an item.
-fn stands(env: &TestEnv, item: &Value) -> (String, i64, Option<String>) {
+/// Status, attempt and error of an item.
+fn item_state(env: &TestEnv, item: &Value) -> (String, i64, Option<String>) {
     let id: uuid::Uuid = item["id"].as_str().unwrap().parse().unwrap();
     env.read(|reader| {
         Ok(reader
@@ -64,18 +64,17 @@ fn status_of_task(env: &TestEnv, variant: &str) -> String {
     found.unwrap().0
 }
 
-fn holder(env: &TestEnv, item: &Value) -> Context {
-    env.core.enter(&Credential::Token(Secret(item["token"].as_str().unwrap().to_owned()))).unwrap()
+fn run_context(env: &TestEnv, item: &Value) -> Context {
+    env.core.authenticate(&Credential::Token(Secret(item["token"].as_str().unwrap().to_owned()))).unwrap()
 }
 
-fn refused<T: std::fmt::Debug>(outcome: Result<T>) -> (ErrorKind, String) {
+fn rejection<T: std::fmt::Debug>(outcome: Result<T>) -> (ErrorKind, String) {
     let error = outcome.unwrap_err();
     (error.kind(), error.to_string())
 }
 
-/// All that is written of what was taken but ids and times: the item, its run, what the registry and the log say of
-/// them, the links of the agent, and the task.
-fn written(env: &TestEnv, taken: &Value) -> Vec<String> {
+/// All rows that a take wrote, without ids and times: the run, registry entry, events, agent links and task status.
+fn written_rows(env: &TestEnv, taken: &Value) -> Vec<String> {
     let item: uuid::Uuid = taken["id"].as_str().unwrap().parse().unwrap();
     let run: uuid::Uuid = taken["run_id"].as_str().unwrap().parse().unwrap();
     let rows = |table: &str, columns: &str, condition: &str, bound: &[Param<'_>]| -> Vec<String> {
@@ -103,16 +102,16 @@ fn written(env: &TestEnv, taken: &Value) -> Vec<String> {
 }
 
 engines! {
-    fn who_takes_first_come_writes_what_an_agent_that_is_named_writes(env: TestEnv) {
-        furnished(&env);
-        env.act("set_role", json!({ "name": "builder" })).unwrap();
-        env.act("set_task", json!({ "workflow": "ops", "variant": "twice" })).unwrap();
+    fn fast_take_writes_same_rows_as_named_take(env: TestEnv) {
+        create_tasks(&env);
+        env.execute_json("set_role", json!({ "name": "builder" })).unwrap();
+        env.execute_json("set_task", json!({ "workflow": "ops", "variant": "twice" })).unwrap();
         for variant in ["again", "again", "once", "twice"] {
             add(&env, json!({ "task": variant, "role": "builder", "priority": 7 }));
         }
 
         let taken = [json!({}), json!({ "agent": "worker" }), json!({}), json!({ "agent": "worker" })]
-            .map(|input| written(&env, &take(&env, input)[0]));
+            .map(|input| written_rows(&env, &take(&env, input)[0]));
 
         let [first, named, once, twice] = &taken;
         assert_eq!(first, named);
@@ -127,12 +126,12 @@ engines! {
         for _ in 0..2 {
             add(&env, json!({ "task": "again", "role": "builder", "priority": 7 }));
         }
-        let together: Vec<_> = take(&env, json!({ "batch": 3 })).iter().map(|taken| written(&env, taken)).collect();
+        let together: Vec<_> = take(&env, json!({ "batch": 3 })).iter().map(|taken| written_rows(&env, taken)).collect();
         assert_eq!(together, [first.clone(), first.clone()]);
     }
 
-    fn the_most_urgent_is_taken_first_then_the_oldest(env: TestEnv) {
-        furnished(&env);
+    fn take_orders_by_priority_then_age(env: TestEnv) {
+        create_tasks(&env);
         let priorities = [0, 5, -1, 5, 0];
         let added: Vec<Value> =
             priorities.iter().map(|priority| add(&env, json!({ "task": "again", "priority": priority }))).collect();
@@ -144,129 +143,129 @@ engines! {
         assert_eq!(take(&env, json!({})), Vec::<Value>::new());
     }
 
-    fn what_is_asked_for_twice_is_there_once(env: TestEnv) {
-        furnished(&env);
+    fn dedup_key_prevents_second_unfinished_item(env: TestEnv) {
+        create_tasks(&env);
         let first = add(&env, json!({ "task": "again", "dedup_key": "nightly" }));
         let again = add(&env, json!({ "task": "once", "dedup_key": "nightly" }));
         assert_eq!((first["duplicate"].clone(), again["duplicate"].clone()), (json!(false), json!(true)));
         assert_eq!(first["id"], again["id"]);
         let taken = take(&env, json!({}));
         assert_eq!(add(&env, json!({ "task": "again", "dedup_key": "nightly" }))["duplicate"], true);
-        env.act("queue_complete", held(&taken[0])).unwrap();
+        env.execute_json("queue_complete", id_and_fence(&taken[0])).unwrap();
         let next = add(&env, json!({ "task": "again", "dedup_key": "nightly" }));
         assert_eq!(next["duplicate"], false);
         assert_ne!(next["id"], first["id"]);
     }
 
-    fn one_request_at_once_from_many_is_one_item(env: TestEnv) {
-        furnished(&env);
+    fn concurrent_adds_with_one_dedup_key_create_one_item(env: TestEnv) {
+        create_tasks(&env);
         let start = Barrier::new(8);
         let answers: Vec<Value> = thread::scope(|scope| {
             let ask = || {
                 start.wait();
                 add(&env, json!({ "task": "again", "dedup_key": "k" }))
             };
-            let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
-            asked.into_iter().map(|thread| thread.join().unwrap()).collect()
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(answers.iter().all(|answer| answer["id"] == answers[0]["id"]));
         assert_eq!(answers.iter().filter(|answer| answer["duplicate"] == false).count(), 1);
     }
 
-    fn a_stale_fence_and_a_finished_item_are_conflicts(env: TestEnv) {
-        furnished(&env);
+    fn stale_fences_and_finished_items_are_conflicts(env: TestEnv) {
+        create_tasks(&env);
         add(&env, json!({ "task": "again" }));
         let item = take(&env, json!({})).remove(0);
-        env.act("queue_release", held(&item)).unwrap();
+        env.execute_json("queue_release", id_and_fence(&item)).unwrap();
         let second = take(&env, json!({})).remove(0);
         assert_eq!((second["id"].clone(), second["fence"].clone(), second["attempt"].clone()), (item["id"].clone(), json!(2), json!(1)));
         let before = env.snapshot();
         for action in ["queue_complete", "queue_fail", "queue_release", "queue_heartbeat"] {
-            let input = if action == "queue_fail" { with(held(&item), json!({ "error": "late" })) } else { held(&item) };
-            assert_eq!(refused(env.act(action, input)).0, ErrorKind::Conflict, "{action}");
+            let input = if action == "queue_fail" { with(id_and_fence(&item), json!({ "error": "late" })) } else { id_and_fence(&item) };
+            assert_eq!(rejection(env.execute_json(action, input)).0, ErrorKind::Conflict, "{action}");
         }
         before.assert_unchanged(&env.core);
-        env.act("queue_complete", with(held(&second), json!({ "result": { "answer": 42 } }))).unwrap();
+        env.execute_json("queue_complete", with(id_and_fence(&second), json!({ "result": { "answer": 42 } }))).unwrap();
         let before = env.snapshot();
         for action in ["queue_complete", "queue_cancel", "queue_requeue"] {
-            let input = if action == "queue_complete" { held(&second) } else { json!({ "id": second["id"] }) };
-            assert_eq!(refused(env.act(action, input)).0, ErrorKind::Conflict, "{action}");
+            let input = if action == "queue_complete" { id_and_fence(&second) } else { json!({ "id": second["id"] }) };
+            assert_eq!(rejection(env.execute_json(action, input)).0, ErrorKind::Conflict, "{action}");
         }
-        assert_eq!(refused(env.act("queue_add", json!({ "task": "nothing" }))).0, ErrorKind::NotFound);
-        assert_eq!(refused(env.act("queue_take", json!({ "id": second["id"] }))).0, ErrorKind::Conflict);
+        assert_eq!(rejection(env.execute_json("queue_add", json!({ "task": "nothing" }))).0, ErrorKind::NotFound);
+        assert_eq!(rejection(env.execute_json("queue_take", json!({ "id": second["id"] }))).0, ErrorKind::Conflict);
         before.assert_unchanged(&env.core);
     }
 
-    fn a_result_has_clean_texts_whichever_way_it_is_kept(env: TestEnv) {
-        furnished(&env);
+    fn all_completion_paths_clean_texts_of_the_result(env: TestEnv) {
+        create_tasks(&env);
         let results = |env: &TestEnv| -> Vec<Value> {
             env.read(|reader| Ok(reader.query::<(Value,)>("select result from queue_items where tenant_id = ?1 order by id", &[])?))
                 .into_iter().map(|(result,)| result).collect()
         };
-        let said = json!({ "b\u{0}": ["x\u{0}\r\n"], "a": 1 });
+        let result = json!({ "b\u{0}": ["x\u{0}\r\n"], "a": 1 });
         for task in ["again", "again", "again", "once"] {
             add(&env, json!({ "task": task }));
         }
         let items = take(&env, json!({ "batch": 4 }));
         let complete = |item: &Value| -> CompleteItem {
-            serde_json::from_value(with(held(item), json!({ "result": said }))).unwrap()
+            serde_json::from_value(with(id_and_fence(item), json!({ "result": result }))).unwrap()
         };
-        env.act("queue_complete", with(held(&items[0]), json!({ "result": said }))).unwrap();
+        env.execute_json("queue_complete", with(id_and_fence(&items[0]), json!({ "result": result }))).unwrap();
         env.core.execute_all(&env.ada, &[complete(&items[1]), complete(&items[2])]).unwrap();
         env.execute(complete(&items[3])).unwrap();
         assert_eq!(results(&env), vec![json!({ "a": 1, "b": ["x\n"] }); 4]);
     }
 
-    fn what_fails_is_tried_again_after_a_while_then_is_dead_until_revived(env: TestEnv) {
-        furnished(&env);
+    fn failed_item_is_retried_after_backoff_until_attempts_are_used_up(env: TestEnv) {
+        create_tasks(&env);
         let added = add(&env, json!({ "task": "again", "max_attempts": 2 }));
         let first = take(&env, json!({})).remove(0);
-        let failed = env.act("queue_fail", with(held(&first), json!({ "error": "no luck" }))).unwrap();
+        let failed = env.execute_json("queue_fail", with(id_and_fence(&first), json!({ "error": "no luck" }))).unwrap();
         assert_eq!(failed["status"], "waiting");
         assert_eq!(run_of(&env, &first), ("failed".into(), Some("error".into())));
         assert_eq!(take(&env, json!({})), Vec::<Value>::new());
         env.advance(Duration::from_millis(1_300));
         let second = take(&env, json!({})).remove(0);
         assert_eq!((second["attempt"].clone(), second["fence"].clone()), (json!(2), json!(2)));
-        env.act("queue_fail", with(held(&second), json!({ "error": "never" }))).unwrap();
-        assert_eq!(stands(&env, &added), ("failed".into(), 2, Some("never".into())));
-        assert_eq!(env.act("queue_requeue", json!({ "id": added["id"] })).unwrap()["status"], "ready");
+        env.execute_json("queue_fail", with(id_and_fence(&second), json!({ "error": "never" }))).unwrap();
+        assert_eq!(item_state(&env, &added), ("failed".into(), 2, Some("never".into())));
+        assert_eq!(env.execute_json("queue_requeue", json!({ "id": added["id"] })).unwrap()["status"], "ready");
         let third = take(&env, json!({})).remove(0);
         assert_eq!((third["attempt"].clone(), third["fence"].clone()), (json!(1), json!(3)));
-        let gone = env.act("queue_fail", with(held(&third), json!({ "error": "hopeless", "for_good": true }))).unwrap();
-        assert_eq!(gone["status"], "failed");
+        let third_failure = env.execute_json("queue_fail", with(id_and_fence(&third), json!({ "error": "hopeless", "for_good": true }))).unwrap();
+        assert_eq!(third_failure["status"], "failed");
     }
 
-    fn a_lease_that_is_over_ends_the_run_and_returns_the_item(env: TestEnv) {
-        furnished(&env);
+    fn expired_lease_ends_run_and_returns_item_to_queue(env: TestEnv) {
+        create_tasks(&env);
         let added = add(&env, json!({ "task": "again" }));
         let first = take(&env, json!({ "lease": 1 })).remove(0);
-        let run = holder(&env, &first);
+        let run = run_context(&env, &first);
         env.advance(Duration::from_millis(1_100));
         let before = env.snapshot();
-        // Nobody has noticed yet, and still it may do nothing any more.
+        // No action has processed the expired lease yet, and still the run's token is rejected.
         for (action, input) in [
             ("create_note", json!({ "studio": "main", "title": "late" })),
             ("record_step", json!({ "run": first["run_id"], "type": "shell" })),
-            ("queue_complete", held(&first)),
+            ("queue_complete", id_and_fence(&first)),
             ("end_run", json!({ "run": first["run_id"], "status": "completed" })),
         ] {
-            assert_eq!(refused(env.act_as(&run, action, input)).0, ErrorKind::Denied, "{action}");
+            assert_eq!(rejection(env.execute_json_as(&run, action, input)).0, ErrorKind::Denied, "{action}");
         }
-        assert_eq!(refused(env.act("queue_complete", held(&first))).0, ErrorKind::Conflict);
-        assert_eq!(refused(env.act("queue_heartbeat", held(&first))).0, ErrorKind::Conflict);
+        assert_eq!(rejection(env.execute_json("queue_complete", id_and_fence(&first))).0, ErrorKind::Conflict);
+        assert_eq!(rejection(env.execute_json("queue_heartbeat", id_and_fence(&first))).0, ErrorKind::Conflict);
         before.assert_unchanged(&env.core);
         assert_eq!(take(&env, json!({})), Vec::<Value>::new());
-        assert_eq!(stands(&env, &added), ("waiting".into(), 2, Some("lease expired".into())));
+        assert_eq!(item_state(&env, &added), ("waiting".into(), 2, Some("lease expired".into())));
         assert_eq!(run_of(&env, &first), ("timed_out".into(), Some("lease expired".into())));
         env.advance(Duration::from_millis(1_300));
         let second = take(&env, json!({})).remove(0);
         assert_eq!((second["attempt"].clone(), second["fence"].clone()), (json!(2), json!(2)));
-        env.act("queue_complete", held(&second)).unwrap();
+        env.execute_json("queue_complete", id_and_fence(&second)).unwrap();
     }
 
-    fn a_lease_that_is_over_is_noticed_though_there_is_other_work(env: TestEnv) {
-        furnished(&env);
+    fn take_returns_expired_items_even_if_others_are_ready(env: TestEnv) {
+        create_tasks(&env);
         let lost = add(&env, json!({ "task": "again", "priority": 9 }));
         for _ in 0..3 {
             add(&env, json!({ "task": "again" }));
@@ -274,44 +273,44 @@ engines! {
         take(&env, json!({ "lease": 1 }));
         env.advance(Duration::from_millis(1_100));
         assert_eq!(take(&env, json!({})).len(), 1);
-        assert_eq!(stands(&env, &lost).0, "waiting");
+        assert_eq!(item_state(&env, &lost).0, "waiting");
         env.advance(Duration::from_millis(1_300));
         assert_eq!(ids(&take(&env, json!({}))), [lost["id"].clone()]);
     }
 
-    fn what_was_claimed_and_left_can_be_claimed_again(env: TestEnv) {
-        furnished(&env);
-        let left = env.act("claim", json!({ "lease": 1 })).unwrap();
-        assert_eq!((left[0]["variant"].clone(), env.act("claim", json!({})).unwrap()), (json!("once"), json!([])));
+    fn task_can_be_claimed_again_after_lease_expires(env: TestEnv) {
+        create_tasks(&env);
+        let left = env.execute_json("claim", json!({ "lease": 1 })).unwrap();
+        assert_eq!((left[0]["variant"].clone(), env.execute_json("claim", json!({})).unwrap()), (json!("once"), json!([])));
         env.advance(Duration::from_millis(1_100));
-        let again = env.act("claim", json!({})).unwrap();
+        let again = env.execute_json("claim", json!({})).unwrap();
         assert_eq!(again[0]["variant"], "once");
-        assert_eq!((stands(&env, &left[0]).0, status_of_task(&env, "once")), ("failed".into(), "in_progress".into()));
+        assert_eq!((item_state(&env, &left[0]).0, status_of_task(&env, "once")), ("failed".into(), "in_progress".into()));
     }
 
-    fn any_sign_of_life_keeps_the_lease(env: TestEnv) {
-        furnished(&env);
+    fn notes_steps_and_heartbeats_extend_the_lease(env: TestEnv) {
+        create_tasks(&env);
         add(&env, json!({ "task": "again" }));
         let item = take(&env, json!({ "lease": 1 })).remove(0);
-        let run = holder(&env, &item);
+        let run = run_context(&env, &item);
         for number in 0..4 {
             env.advance(Duration::from_millis(500));
             match number {
-                0 => env.act_as(&run, "create_note", json!({ "studio": "main", "title": "alive" })).unwrap(),
-                1 => env.act_as(&run, "record_step", json!({ "run": item["run_id"], "type": "think" })).unwrap(),
-                2 => env.act("queue_heartbeat", held(&item)).unwrap(),
-                _ => env.act_as(&run, "queue_complete", held(&item)).unwrap(),
+                0 => env.execute_json_as(&run, "create_note", json!({ "studio": "main", "title": "alive" })).unwrap(),
+                1 => env.execute_json_as(&run, "record_step", json!({ "run": item["run_id"], "type": "think" })).unwrap(),
+                2 => env.execute_json("queue_heartbeat", id_and_fence(&item)).unwrap(),
+                _ => env.execute_json_as(&run, "queue_complete", id_and_fence(&item)).unwrap(),
             };
         }
         assert_eq!(run_of(&env, &item), ("completed".into(), Some("completed".into())));
     }
 
-    fn a_step_extends_the_lease_once_a_tenth_of_it_has_passed(env: TestEnv) {
-        furnished(&env);
+    fn step_extends_lease_after_a_tenth_has_passed(env: TestEnv) {
+        create_tasks(&env);
         add(&env, json!({ "task": "again" }));
         let item = take(&env, json!({ "lease": 10 })).remove(0);
-        let run = holder(&env, &item);
-        let step = || env.act_as(&run, "record_step", json!({ "run": item["run_id"], "type": "think" })).unwrap();
+        let run = run_context(&env, &item);
+        let step = || env.execute_json_as(&run, "record_step", json!({ "run": item["run_id"], "type": "think" })).unwrap();
         let lease = || {
             let id: uuid::Uuid = item["id"].as_str().unwrap().parse().unwrap();
             let read = "select lease_expires, heartbeat_at from queue_items where tenant_id = ?1 and id = ?2";
@@ -329,8 +328,8 @@ engines! {
         assert!(heartbeat > taken.1.plus_seconds(1));
     }
 
-    fn items_with_one_key_never_overlap_and_keep_their_order(env: TestEnv) {
-        furnished(&env);
+    fn items_with_same_concurrency_key_run_one_at_a_time_in_order(env: TestEnv) {
+        create_tasks(&env);
         let keyed = |priority| json!({ "task": "again", "concurrency_key": "deploy", "priority": priority });
         let first = add(&env, keyed(0));
         let second = add(&env, keyed(0));
@@ -338,25 +337,25 @@ engines! {
         let other = add(&env, json!({ "task": "again" }));
         let taken = take(&env, json!({ "batch": 10 }));
         assert_eq!(ids(&taken), [urgent["id"].clone(), other["id"].clone()]);
-        env.act("queue_fail", with(held(&taken[0]), json!({ "error": "again" }))).unwrap();
-        // In back-off it holds its key.
+        env.execute_json("queue_fail", with(id_and_fence(&taken[0]), json!({ "error": "again" }))).unwrap();
+        // An item in backoff holds its concurrency key.
         assert_eq!(take(&env, json!({ "batch": 10 })), Vec::<Value>::new());
-        assert_eq!(refused(env.act("queue_take", json!({ "id": first["id"] }))), (
+        assert_eq!(rejection(env.execute_json("queue_take", json!({ "id": first["id"] }))), (
             ErrorKind::Conflict,
-            format!("queue item {} waits for another with the same concurrency key", &first["id"].as_str().unwrap()[28..]),
+            format!("queue item {} waits for another item with the same concurrency key", &first["id"].as_str().unwrap()[28..]),
         ));
         env.advance(Duration::from_millis(1_300));
         let again = take(&env, json!({ "batch": 10 }));
         assert_eq!(ids(&again), [urgent["id"].clone()]);
-        env.act("queue_complete", held(&again[0])).unwrap();
+        env.execute_json("queue_complete", id_and_fence(&again[0])).unwrap();
         let next = take(&env, json!({ "batch": 10 }));
         assert_eq!(ids(&next), [first["id"].clone()]);
-        env.act("queue_cancel", json!({ "id": first["id"] })).unwrap();
+        env.execute_json("queue_cancel", json!({ "id": first["id"] })).unwrap();
         assert_eq!(ids(&take(&env, json!({ "batch": 10 }))), [second["id"].clone()]);
     }
 
-    fn an_agent_holds_as_many_items_as_it_may(env: TestEnv) {
-        furnished(&env);
+    fn agent_holds_at_most_max_items(env: TestEnv) {
+        create_tasks(&env);
         env.agent("ada-bot");
         for _ in 0..5 {
             add(&env, json!({ "task": "again" }));
@@ -367,42 +366,43 @@ engines! {
                 start.wait();
                 take(&env, json!({ "agent": "ada-bot", "batch": 3 })).len()
             };
-            let racing: Vec<_> = (0..6).map(|_| scope.spawn(race)).collect();
-            racing.into_iter().map(|thread| thread.join().unwrap()).sum()
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(race)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });
         assert_eq!(taken, 1);
-        env.act("set_agent", json!({ "handle": "ada-bot", "max_items": 3 })).unwrap();
+        env.execute_json("set_agent", json!({ "handle": "ada-bot", "max_items": 3 })).unwrap();
         assert_eq!(take(&env, json!({ "agent": "ada-bot", "batch": 10 })).len(), 2);
         assert_eq!(take(&env, json!({ "agent": "ada-bot" })).len(), 0);
         let rest = [(); 2].map(|()| take(&env, json!({ "batch": 10 })).len());
         match env.core.store().engine() {
             Engine::Sqlite => assert_eq!(rest, [2, 0]),
-            // What a loser of the race had in hand may be passed by once, while somebody else on the server writes (decision 14, point 11).
+            // A take may skip one item that a losing take has locked, while another session on the server writes
+            // (decision 14, point 11).
             Engine::Postgres => assert!(rest == [2, 0] || rest == [1, 1], "{rest:?}"),
         }
     }
 
-    fn items_go_to_whom_they_name(env: TestEnv) {
-        furnished(&env);
+    fn items_are_taken_only_by_their_agent_or_role(env: TestEnv) {
+        create_tasks(&env);
         env.role("coder");
         env.role("reviewer");
         for (handle, role) in [("coder-bot", "coder"), ("review-bot", "reviewer")] {
-            env.act("set_agent", json!({ "handle": handle, "role": role, "max_items": "" })).unwrap();
+            env.execute_json("set_agent", json!({ "handle": handle, "role": role, "max_items": "" })).unwrap();
         }
         let named = add(&env, json!({ "task": "again", "agent": "coder-bot" }));
         let coder = add(&env, json!({ "task": "again", "role": "coder" }));
         let free = add(&env, json!({ "task": "again" }));
-        assert_eq!(refused(env.act("queue_take", json!({ "agent": "review-bot", "id": coder["id"] }))).0, ErrorKind::Conflict);
-        assert_eq!(refused(env.act("queue_take", json!({ "id": named["id"] }))).0, ErrorKind::Conflict);
+        assert_eq!(rejection(env.execute_json("queue_take", json!({ "agent": "review-bot", "id": coder["id"] }))).0, ErrorKind::Conflict);
+        assert_eq!(rejection(env.execute_json("queue_take", json!({ "id": named["id"] }))).0, ErrorKind::Conflict);
         assert_eq!(ids(&take(&env, json!({ "agent": "review-bot" }))), [free["id"].clone()]);
         assert_eq!(take(&env, json!({ "agent": "review-bot" })), Vec::<Value>::new());
-        // The worker takes any role, and nothing that names an agent.
+        // The worker takes items for any role, but no items that name an agent.
         assert_eq!(ids(&take(&env, json!({ "batch": 5 }))), [coder["id"].clone()]);
         assert_eq!(ids(&take(&env, json!({ "agent": "coder-bot", "batch": 5 }))), [named["id"].clone()]);
     }
 
-    fn what_waits_for_its_time_is_not_taken_before(env: TestEnv) {
-        furnished(&env);
+    fn item_is_not_taken_before_not_before(env: TestEnv) {
+        create_tasks(&env);
         let soon = Time::from_micros(env.now().micros() + 400_000);
         let later = add(&env, json!({ "task": "again", "not_before": soon.to_string(), "priority": 9 }));
         assert_eq!(later["status"], "waiting");
@@ -414,28 +414,28 @@ engines! {
         assert_eq!(ids(&take(&env, json!({}))), [later["id"].clone()]);
     }
 
-    fn whoever_waits_is_told_of_what_has_to_wait(env: TestEnv) {
-        furnished(&env);
-        let mut bell = Listener::at(&env.database.url()).unwrap();
+    fn adding_a_waiting_item_notifies_listeners(env: TestEnv) {
+        create_tasks(&env);
+        let mut listener = Listener::connect(&env.database.url()).unwrap();
         let later = env.now().plus_seconds(3_600);
         add(&env, json!({ "task": "again", "not_before": later.to_string() }));
-        assert!(bell.wait(Duration::from_mins(1)).unwrap());
+        assert!(listener.wait(Duration::from_mins(1)).unwrap());
         add(&env, json!({ "task": "again" }));
         let item = take(&env, json!({})).remove(0);
-        while bell.wait(Duration::from_millis(1)).unwrap() {}
-        env.act("queue_fail", with(held(&item), json!({ "error": "again" }))).unwrap();
-        assert!(bell.wait(Duration::from_mins(1)).unwrap());
+        while listener.wait(Duration::from_millis(1)).unwrap() {}
+        env.execute_json("queue_fail", with(id_and_fence(&item), json!({ "error": "again" }))).unwrap();
+        assert!(listener.wait(Duration::from_mins(1)).unwrap());
     }
 
-    fn the_role_of_the_task_is_that_of_the_item(env: TestEnv) {
-        furnished(&env);
+    fn item_inherits_role_of_its_task(env: TestEnv) {
+        create_tasks(&env);
         env.role("coder");
         env.role("reviewer");
-        env.act("set_task", json!({ "workflow": "ops", "variant": "again", "role": "coder" })).unwrap();
+        env.execute_json("set_task", json!({ "workflow": "ops", "variant": "again", "role": "coder" })).unwrap();
         for (handle, role) in [("coder-bot", "coder"), ("review-bot", "reviewer")] {
-            env.act("set_agent", json!({ "handle": handle, "role": role, "max_items": "" })).unwrap();
+            env.execute_json("set_agent", json!({ "handle": handle, "role": role, "max_items": "" })).unwrap();
         }
-        // By the straight way, with a key, and together.
+        // Three ways to add: the fast path, with a deduplication key, and in bulk.
         let first = add(&env, json!({ "task": "again" }));
         let second = add(&env, json!({ "task": "again", "dedup_key": "k" }));
         let both = env.core.execute_all(&env.ada, &[AddItem::of(Ref::new("again")), AddItem::of(Ref::new("again"))]).unwrap();
@@ -445,78 +445,78 @@ engines! {
         assert_eq!(ids(&take(&env, json!({ "agent": "coder-bot", "batch": 9 }))), rest);
     }
 
-    fn an_ended_run_is_a_conflict_to_people_and_denied_to_itself(env: TestEnv) {
-        furnished(&env);
+    fn ending_a_run_twice_is_conflict_for_people_and_denied_for_the_run(env: TestEnv) {
+        create_tasks(&env);
         add(&env, json!({ "task": "again" }));
         let item = take(&env, json!({})).remove(0);
-        let run = holder(&env, &item);
-        env.act("queue_complete", held(&item)).unwrap();
+        let run = run_context(&env, &item);
+        env.execute_json("queue_complete", id_and_fence(&item)).unwrap();
         let end = json!({ "run": item["run_id"], "status": "completed" });
-        let already = format!("run {} is completed already", &item["run_id"].as_str().unwrap()[28..]);
-        assert_eq!(refused(env.act("end_run", end.clone())), (ErrorKind::Conflict, already.clone()));
-        assert_eq!(refused(env.act("cancel_run", json!({ "run": item["run_id"] }))), (ErrorKind::Conflict, already));
-        assert_eq!(refused(env.act_as(&run, "end_run", end)).0, ErrorKind::Denied);
+        let already = format!("run {} is already completed", &item["run_id"].as_str().unwrap()[28..]);
+        assert_eq!(rejection(env.execute_json("end_run", end.clone())), (ErrorKind::Conflict, already.clone()));
+        assert_eq!(rejection(env.execute_json("cancel_run", json!({ "run": item["run_id"] }))), (ErrorKind::Conflict, already));
+        assert_eq!(rejection(env.execute_json_as(&run, "end_run", end)).0, ErrorKind::Denied);
     }
 
-    fn work_that_queues_work_stops_at_the_limit(env: TestEnv) {
-        furnished(&env);
+    fn items_beyond_the_chain_depth_limit_are_blocked(env: TestEnv) {
+        create_tasks(&env);
         add(&env, json!({ "task": "again" }));
         for depth in 0..16 {
             let item = take(&env, json!({})).remove(0);
-            let run = holder(&env, &item);
-            let next = env.act_as(&run, "queue_add", json!({ "task": "again" })).unwrap();
+            let run = run_context(&env, &item);
+            let next = env.execute_json_as(&run, "queue_add", json!({ "task": "again" })).unwrap();
             assert_eq!(next["status"], "ready", "{depth}");
-            env.act("queue_complete", held(&item)).unwrap();
+            env.execute_json("queue_complete", id_and_fence(&item)).unwrap();
         }
         let item = take(&env, json!({})).remove(0);
-        let run = holder(&env, &item);
-        let last = env.act_as(&run, "queue_add", json!({ "task": "once", "why": "the gate is open" })).unwrap();
+        let run = run_context(&env, &item);
+        let last = env.execute_json_as(&run, "queue_add", json!({ "task": "once", "why": "the gate is open" })).unwrap();
         assert_eq!(last["status"], "blocked");
         let (why, depth): (String, i64) = env.read(|reader| {
             Ok(reader.one("select why, chain_depth from queue_items where tenant_id = ?1 and status = 'blocked'", &[])?.unwrap())
         });
         assert_eq!(depth, 17);
-        assert_eq!(why, format!("the chain is 17 deep, past the limit of 16: {}once\nthe gate is open", "again → ".repeat(17)));
+        assert_eq!(why, format!("the chain of runs is 17 deep, above the limit of 16: {}once\nthe gate is open", "again → ".repeat(17)));
         assert_eq!(take(&env, json!({})), Vec::<Value>::new());
-        assert_eq!(env.act("queue_requeue", json!({ "id": last["id"] })).unwrap()["status"], "ready");
+        assert_eq!(env.execute_json("queue_requeue", json!({ "id": last["id"] })).unwrap()["status"], "ready");
         let why = env.read(|reader| {
             Ok(reader.one::<(String,)>("select why from queue_items where tenant_id = ?1 and chain_depth = 17", &[])?.unwrap())
         });
         assert_eq!(why.0, "the gate is open");
     }
 
-    fn a_task_that_is_done_once_moves_with_its_item(env: TestEnv) {
-        furnished(&env);
-        env.act("set_task", json!({ "workflow": "ops", "variant": "after" })).unwrap();
-        env.act("add_link", json!({ "from": "once", "to": "after", "type": "blocks" })).unwrap();
+    fn item_changes_status_of_its_non_recurring_task(env: TestEnv) {
+        create_tasks(&env);
+        env.execute_json("set_task", json!({ "workflow": "ops", "variant": "after" })).unwrap();
+        env.execute_json("add_link", json!({ "from": "once", "to": "after", "type": "blocks" })).unwrap();
         let ready = |env: &TestEnv| {
             env.read(|reader| {
                 let ready = reader.query::<(String,)>(
-                    &format!("select t.variant from tasks t where {}", trackway_store::queue::READY_TASK), &[])?;
+                    &format!("select t.variant from tasks t where {}", trackway_store::queue::READY_TASK_CONDITION), &[])?;
                 Ok(ready.into_iter().map(|(variant,)| variant).collect::<Vec<_>>())
             })
         };
         assert_eq!(ready(&env), ["once"]);
-        let claimed = env.act("claim", json!({})).unwrap().as_array().unwrap().clone();
+        let claimed = env.execute_json("claim", json!({})).unwrap().as_array().unwrap().clone();
         assert_eq!((claimed[0]["variant"].clone(), status_of_task(&env, "once")), (json!("once"), "in_progress".into()));
-        assert_eq!(env.act("claim", json!({})).unwrap(), json!([]));
-        env.act("queue_fail", with(held(&claimed[0]), json!({ "error": "not today" }))).unwrap();
+        assert_eq!(env.execute_json("claim", json!({})).unwrap(), json!([]));
+        env.execute_json("queue_fail", with(id_and_fence(&claimed[0]), json!({ "error": "not today" }))).unwrap();
         assert_eq!((status_of_task(&env, "once"), ready(&env)), ("open".into(), vec!["once".to_owned()]));
-        let claimed = env.act("claim", json!({})).unwrap().as_array().unwrap().clone();
-        env.act("queue_complete", held(&claimed[0])).unwrap();
+        let claimed = env.execute_json("claim", json!({})).unwrap().as_array().unwrap().clone();
+        env.execute_json("queue_complete", id_and_fence(&claimed[0])).unwrap();
         assert_eq!((status_of_task(&env, "once"), ready(&env)), ("done".into(), vec!["after".to_owned()]));
-        // Asked for, it is somebody's already.
+        // A task with an unfinished queue item is not ready.
         add(&env, json!({ "task": "after" }));
         assert_eq!(ready(&env), Vec::<String>::new());
         add(&env, json!({ "task": "again" }));
         let items = take(&env, json!({ "batch": 2 }));
         for item in &items {
-            env.act("queue_complete", held(item)).unwrap();
+            env.execute_json("queue_complete", id_and_fence(item)).unwrap();
         }
         assert_eq!((status_of_task(&env, "after"), status_of_task(&env, "again")), ("done".into(), "open".into()));
     }
 
-    fn of_many_who_claim_at_once_each_gets_another_task(env: TestEnv) {
+    fn concurrent_claims_get_different_tasks(env: TestEnv) {
         env.workflow("ops");
         for number in 0..20 {
             env.task("ops", &format!("t/{number}"));
@@ -526,13 +526,13 @@ engines! {
             let race = || {
                 start.wait();
                 let mut own = Vec::new();
-                while let Some(item) = env.act("claim", json!({})).unwrap().as_array().unwrap().first() {
+                while let Some(item) = env.execute_json("claim", json!({})).unwrap().as_array().unwrap().first() {
                     own.push(item["variant"].as_str().unwrap().to_owned());
                 }
                 own
             };
-            let racing: Vec<_> = (0..8).map(|_| scope.spawn(race)).collect();
-            racing.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(race)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         claimed.sort();
         let mut all: Vec<String> = (0..20).map(|number| format!("t/{number}")).collect();
@@ -540,13 +540,13 @@ engines! {
         assert_eq!(claimed, all);
     }
 
-    fn many_are_added_and_completed_in_one_go(env: TestEnv) {
-        furnished(&env);
+    fn bulk_add_take_and_complete(env: TestEnv) {
+        create_tasks(&env);
         let task = || Ref::new("again");
         let mut items: Vec<AddItem> = (0..300).map(|_| AddItem::of(task())).collect();
         items.push(AddItem { dedup_key: Some("k".into()), ..AddItem::of(task()) });
         items.push(AddItem { dedup_key: Some("k".into()), ..AddItem::of(task()) });
-        let added: Vec<Added> = env.core.execute_all(&env.ada, &items).unwrap();
+        let added: Vec<AddedItem> = env.core.execute_all(&env.ada, &items).unwrap();
         assert_eq!(added.iter().filter(|added| added.duplicate).count(), 1);
         let taken = env.core.execute(&env.ada, &TakeItems { batch: Some(1_000), ..TakeItems::default() }).unwrap();
         let order: Vec<_> = taken.iter().map(|taken| taken.id).collect();
@@ -558,7 +558,7 @@ engines! {
         let before = env.snapshot();
         let mut with_a_stale_one = taken.iter().map(|taken| CompleteItem { id: taken.id.into(), fence: taken.fence, result: None }).collect::<Vec<_>>();
         with_a_stale_one[200].fence = 7;
-        assert_eq!(refused(env.core.execute_all(&env.ada, &with_a_stale_one)).0, ErrorKind::Conflict);
+        assert_eq!(rejection(env.core.execute_all(&env.ada, &with_a_stale_one)).0, ErrorKind::Conflict);
         before.assert_unchanged(&env.core);
         assert_eq!(env.core.execute_all(&env.ada, &done).unwrap().len(), 301);
         let counts: Vec<(String, i64)> = env.read(|reader| {
@@ -571,35 +571,35 @@ engines! {
         }
     }
 
-    fn what_names_the_worker_names_nobody(env: TestEnv) {
-        furnished(&env);
+    fn item_for_agent_worker_is_taken_without_naming_an_agent(env: TestEnv) {
+        create_tasks(&env);
         let added = add(&env, json!({ "task": "again", "agent": "worker" }));
         assert_eq!(ids(&take(&env, json!({}))), [added["id"].clone()]);
     }
 
-    fn items_of_a_deleted_task_are_blocked(env: TestEnv) {
-        furnished(&env);
+    fn deleting_a_task_blocks_its_items(env: TestEnv) {
+        create_tasks(&env);
         let (running, waiting) = (add(&env, json!({ "task": "again" })), add(&env, json!({ "task": "again" })));
         let item = take(&env, json!({})).remove(0);
-        env.act("delete_task", json!({ "task": "again" })).unwrap();
-        assert_eq!(stands(&env, &waiting).0, "blocked");
-        env.act("queue_fail", with(held(&item), json!({ "error": "no" }))).unwrap();
-        assert_eq!(stands(&env, &running).0, "blocked");
+        env.execute_json("delete_task", json!({ "task": "again" })).unwrap();
+        assert_eq!(item_state(&env, &waiting).0, "blocked");
+        env.execute_json("queue_fail", with(id_and_fence(&item), json!({ "error": "no" }))).unwrap();
+        assert_eq!(item_state(&env, &running).0, "blocked");
         for item in [&running, &waiting] {
-            assert_eq!(refused(env.act("queue_requeue", json!({ "id": item["id"] }))).0, ErrorKind::Conflict);
+            assert_eq!(rejection(env.execute_json("queue_requeue", json!({ "id": item["id"] }))).0, ErrorKind::Conflict);
         }
     }
 
-    fn a_run_ends_its_own_item_and_no_other(env: TestEnv) {
-        furnished(&env);
+    fn run_can_complete_only_its_own_item(env: TestEnv) {
+        create_tasks(&env);
         add(&env, json!({ "task": "again" }));
         add(&env, json!({ "task": "again" }));
         let items = take(&env, json!({ "batch": 2 }));
-        let run = holder(&env, &items[0]);
-        assert_eq!(refused(env.act_as(&run, "queue_complete", held(&items[1]))).0, ErrorKind::Denied);
-        env.act_as(&run, "end_run", json!({ "run": items[0]["run_id"], "status": "completed", "result": [1] })).unwrap();
-        assert_eq!(stands(&env, &items[0]).0, "completed");
-        env.act("cancel_run", json!({ "run": items[1]["run_id"] })).unwrap();
-        assert_eq!(stands(&env, &items[1]).0, "cancelled");
+        let run = run_context(&env, &items[0]);
+        assert_eq!(rejection(env.execute_json_as(&run, "queue_complete", id_and_fence(&items[1]))).0, ErrorKind::Denied);
+        env.execute_json_as(&run, "end_run", json!({ "run": items[0]["run_id"], "status": "completed", "result": [1] })).unwrap();
+        assert_eq!(item_state(&env, &items[0]).0, "completed");
+        env.execute_json("cancel_run", json!({ "run": items[1]["run_id"] })).unwrap();
+        assert_eq!(item_state(&env, &items[1]).0, "cancelled");
     }
 }

@@ -1,9 +1,9 @@
-//! Messages that become work: each once, however many send at once; and sent by the hundred as one by one.
+//! Routing of messages to queue items: exactly once with concurrent senders, and in bulk as singly.
 
 use std::{collections::HashSet, thread};
 
 use serde_json::{Value, json};
-use trackway_actions::{Core, Credential, Result, founding::LOCAL_TENANT, message::SendMessage};
+use trackway_actions::{Core, Credential, Result, message::SendMessage, tenant::LOCAL_TENANT};
 use trackway_domain::ErrorKind;
 use trackway_store::{Store, params};
 use trackway_testkit::{TestEnv, engines};
@@ -12,17 +12,17 @@ use uuid::Uuid;
 const SENDERS: usize = 8;
 const MESSAGES: usize = 10_000;
 
-fn furnished(env: &TestEnv) {
+fn create_routes(env: &TestEnv) {
     env.role("coder");
     env.workflow("q");
     env.task("q", "fix");
     env.task("q", "judge");
-    env.act("set_route", json!({ "tag": "bug", "task": "fix" })).unwrap();
-    env.act("set_route", json!({ "tag": "bug", "task": "judge", "role": "coder" })).unwrap();
+    env.execute_json("set_route", json!({ "tag": "bug", "task": "fix" })).unwrap();
+    env.execute_json("set_route", json!({ "tag": "bug", "task": "judge", "role": "coder" })).unwrap();
 }
 
-/// Tries again as long as others are in the way: who is told that the database is busy has changed nothing.
-fn patiently<T>(attempt: impl Fn() -> Result<T>) -> T {
+/// Repeats an attempt while the database is busy. A busy error means that nothing was changed.
+fn retry_while_busy<T>(attempt: impl Fn() -> Result<T>) -> T {
     loop {
         match attempt() {
             Err(error) if error.kind() == ErrorKind::Busy => {}
@@ -35,8 +35,8 @@ fn message(input: Value) -> SendMessage {
     serde_json::from_value(input).unwrap()
 }
 
-/// The message, route and task of every item.
-fn routed(env: &TestEnv) -> Vec<(Uuid, Option<Uuid>, String)> {
+/// Message, route and task of every queue item.
+fn routed_items(env: &TestEnv) -> Vec<(Uuid, Option<Uuid>, String)> {
     env.read(|reader| {
         Ok(reader.query(
             "select q.message_id, q.route_id, t.variant from queue_items q join tasks t on t.id = q.task_id where q.tenant_id = ?1 order by q.message_id, q.route_id",
@@ -50,16 +50,17 @@ fn count(env: &TestEnv, sql: &str) -> i64 {
 }
 
 engines! {
-    fn ten_thousand_messages_of_eight_senders_are_routed_once_each(env: TestEnv) {
-        furnished(&env);
-        // Each with connections of its own, some one by one and most by the hundred, about bodies that others send too.
+    fn concurrent_messages_are_routed_exactly_once(env: TestEnv) {
+        create_routes(&env);
+        // Each sender has its own connections. It sends 50 messages singly and the others in batches of 100. The
+        // senders share bodies.
         thread::scope(|scope| {
             for sender in 0..SENDERS {
                 let url = env.database.url();
                 scope.spawn(move || {
                     let core = Core::new(Store::open(url).unwrap());
                     let ada = core
-                        .enter(&Credential::User { tenant: LOCAL_TENANT.into(), handle: "ada".into() })
+                        .authenticate(&Credential::User { tenant: LOCAL_TENANT.into(), handle: "ada".into() })
                         .unwrap();
                     let all: Vec<SendMessage> = (0..MESSAGES / SENDERS)
                         .map(|number| {
@@ -69,15 +70,15 @@ engines! {
                         .collect();
                     let (singly, together) = all.split_at(50);
                     for batch in singly.chunks(1).chain(together.chunks(100)) {
-                        patiently(|| core.execute_all(&ada, batch));
+                        retry_while_busy(|| core.execute_all(&ada, batch));
                     }
                 });
             }
         });
-        let routed = routed(&env);
-        let distinct: HashSet<_> = routed.iter().collect();
-        assert_eq!((routed.len(), distinct.len()), (MESSAGES + MESSAGES / 2, MESSAGES + MESSAGES / 2));
-        let messages: HashSet<_> = routed.iter().filter(|(_, _, task)| task == "fix").map(|(message, ..)| message).collect();
+        let routed_items = routed_items(&env);
+        let distinct: HashSet<_> = routed_items.iter().collect();
+        assert_eq!((routed_items.len(), distinct.len()), (MESSAGES + MESSAGES / 2, MESSAGES + MESSAGES / 2));
+        let messages: HashSet<_> = routed_items.iter().filter(|(_, _, task)| task == "fix").map(|(message, ..)| message).collect();
         assert_eq!(messages.len(), MESSAGES);
         assert_eq!(count(&env, "select count(*) from messages where tenant_id = ?1"), 10_000);
         assert_eq!(count(&env, "select count(*) from contents where tenant_id = ?1"), 400);
@@ -85,10 +86,10 @@ engines! {
         assert_eq!(count(&env, "select count(*) from events where tenant_id = ?1 and action = 'send_message'"), 10_000);
     }
 
-    fn what_is_sent_together_is_as_if_sent_one_by_one(env: TestEnv) {
-        furnished(&env);
+    fn bulk_send_equals_single_sends(env: TestEnv) {
+        create_routes(&env);
         let run = env.agent("bot").start_run();
-        let conversation = env.act("set_conversation", json!({ "title": "Tea" })).unwrap()["id"].clone();
+        let conversation = env.execute_json("set_conversation", json!({ "title": "Tea" })).unwrap()["id"].clone();
         let batch: Vec<SendMessage> = ["one", "two", "one"]
             .map(|body| message(json!({ "body": body, "conversation": conversation, "tags": ["bug"], "to_task": "judge" })))
             .into();
@@ -98,30 +99,30 @@ engines! {
         assert_eq!(sent[0].content_id, sent[2].content_id);
         assert!(sent.is_sorted_by(|one, next| one.id < next.id));
         let made = run.made();
-        let of = |kind: &str| made.iter().filter(|touch| touch.starts_with(kind)).count();
-        assert_eq!((of("send message "), of("create queue_item "), made.len()), (3, 6, 9));
-        assert_eq!(routed(&env).iter().filter(|(_, route, task)| route.is_none() && task == "judge").count(), 3);
-        // One that is refused takes all with it.
+        let count_touches = |kind: &str| made.iter().filter(|touch| touch.starts_with(kind)).count();
+        assert_eq!((count_touches("send message "), count_touches("create queue_item "), made.len()), (3, 6, 9));
+        assert_eq!(routed_items(&env).iter().filter(|(_, route, task)| route.is_none() && task == "judge").count(), 3);
+        // One rejected message rolls back the whole batch.
         let mixed = [message(json!({ "body": "three" })), message(json!({ "body": " " }))];
         let before = env.snapshot();
         assert_eq!(env.core.execute_all(&env.ada, &mixed).unwrap_err().to_string(), "body is empty");
         before.assert_unchanged(&env.core);
     }
 
-    fn a_sweep_beside_senders_takes_nothing_that_is_said(env: TestEnv) {
+    fn cleanup_during_sends_deletes_no_used_content(env: TestEnv) {
         thread::scope(|scope| {
             for sender in 0..4 {
                 let env = &env;
                 scope.spawn(move || {
                     for number in 0..40 {
-                        patiently(|| env.act("send_message", json!({ "body": format!("{} {}", number % 7, sender % 2) })));
+                        retry_while_busy(|| env.execute_json("send_message", json!({ "body": format!("{} {}", number % 7, sender % 2) })));
                     }
                 });
             }
             let env = &env;
             scope.spawn(move || {
                 for _ in 0..40 {
-                    patiently(|| env.act("cleanup_contents", json!({})));
+                    retry_while_busy(|| env.execute_json("cleanup_contents", json!({})));
                 }
             });
         });

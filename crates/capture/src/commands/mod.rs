@@ -1,25 +1,25 @@
-//! Effects of shell commands: the commits that a command made, and the files that it removed.
+//! The effects of shell commands: the commits that a command made, and the files that it removed.
 
 pub mod commits;
 mod removals;
 
 pub use self::{
-    commits::{HeadLog, Ran, may_tell_commits},
-    removals::removed,
+    commits::{CompletedCommand, HeadLog, may_contain_commits},
+    removals::find_removed,
 };
 
 fn is_keyword(word: &str) -> bool {
     matches!(word, "then" | "do" | "else" | "sudo")
 }
 
-/// A word; none where only the shell knows what it stands for.
+/// A word of a command. None if only a shell could expand it.
 type Word = Option<String>;
 
-/// The words of each command in a line, up to what would need a shell to take apart.
+/// Splits a command line into simple commands and their words. Stops at syntax that only a shell could parse.
 fn simple_commands(command: &str) -> Vec<Vec<Word>> {
     let (mut commands, mut words) = (Vec::new(), Vec::new());
     let mut characters = command.chars().peekable();
-    // The word being read, and whether it stands for itself.
+    // The current word, and whether it needs no expansion by a shell.
     let (mut word, mut is_plain) = (None::<String>, true);
     let mut quote = None;
     while let Some(character) = characters.next() {

@@ -1,24 +1,24 @@
-//! Files that a command took away: the paths that it names to `rm`, and that are gone.
+//! Finds the files that a command removed: the arguments of `rm` that no longer exist.
 //!
-//! A folder does not tell when a file went out of it. The command says so, as far as its words stand for themselves:
-//! where the shell would have to be asked what they mean, nothing is said.
+//! The file system does not record when a file was removed, but the command shows it. Arguments that a shell would have
+//! to expand are ignored.
 
 use std::path::{Path, PathBuf};
 
 use trackway_domain::{
+    enums::{ChangeEvidence, FileChange},
+    lexical_path::normalize,
     observed::FileFacts,
-    plain_path::plain,
-    words::{ChangeEvidence, FileChange},
 };
 
 use super::{is_keyword, simple_commands};
 use crate::redact::redacted;
 
-/// Paths that one command is believed to remove.
+/// Maximum number of removed paths that are recorded for one command.
 const PATHS_MAX: usize = 200;
 
-/// The files and folders that a command removed. The record knows what was in a folder.
-pub fn removed(tool: &str, tool_use_id: &str, command: &str, cwd: Option<&str>) -> Vec<FileFacts> {
+/// The files and folders that a command removed. The database knows which files were in a folder.
+pub fn find_removed(tool: &str, tool_use_id: &str, command: &str, cwd: Option<&str>) -> Vec<FileFacts> {
     let Some(cwd) = cwd else { return Vec::new() };
     let is_gone = |path: &PathBuf| path.symlink_metadata().is_err();
     let fact = |path: PathBuf| FileFacts {
@@ -28,29 +28,29 @@ pub fn removed(tool: &str, tool_use_id: &str, command: &str, cwd: Option<&str>) 
         tool: Some(tool.to_owned()),
         tool_use_id: Some(tool_use_id.to_owned()),
         digest: None,
-        written: None,
+        line_hashes: None,
     };
-    paths_in(command, Path::new(cwd)).into_iter().filter(is_gone).take(PATHS_MAX).map(fact).collect()
+    rm_paths(command, Path::new(cwd)).into_iter().filter(is_gone).take(PATHS_MAX).map(fact).collect()
 }
 
-/// The paths that a command gives to `rm`.
-fn paths_in(command: &str, cwd: &Path) -> Vec<PathBuf> {
+/// The paths in a command's arguments to `rm`, `unlink` and `git rm`.
+fn rm_paths(command: &str, cwd: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    let mut place = cwd.to_path_buf();
+    let mut directory = cwd.to_path_buf();
     for words in simple_commands(command) {
         let keywords = words.iter().take_while(|word| word.as_deref().is_some_and(is_keyword)).count();
         let words = &words[keywords..];
         let named =
             |count: usize| words[count..].iter().flatten().filter(|word| !word.is_empty() && !word.starts_with('-'));
         match (words.first().and_then(Option::as_deref), words.get(1)) {
-            // The client may name the directory that the command went to.
-            (Some("cd"), Some(Some(folder))) if cwd.ends_with(folder) => place = cwd.to_path_buf(),
-            (Some("cd"), Some(Some(folder))) => place.push(folder),
-            // Wherever that is: what follows happens there.
+            // `cwd` may already be the directory that this `cd` changed to.
+            (Some("cd"), Some(Some(folder))) if cwd.ends_with(folder) => directory = cwd.to_path_buf(),
+            (Some("cd"), Some(Some(folder))) => directory.push(folder),
+            // The rest of the command runs in an unknown directory.
             (Some("cd" | "pushd" | "popd"), _) => return paths,
-            (Some("rm" | "unlink"), _) => paths.extend(named(1).map(|path| plain(&place.join(path)))),
+            (Some("rm" | "unlink"), _) => paths.extend(named(1).map(|path| normalize(&directory.join(path)))),
             (Some("git"), Some(Some(verb))) if verb == "rm" => {
-                paths.extend(named(2).map(|path| plain(&place.join(path))));
+                paths.extend(named(2).map(|path| normalize(&directory.join(path))));
             }
             _ => {}
         }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_removes_is_what_it_names() {
+    fn finds_the_paths_that_a_command_removes() {
         for (command, wanted) in [
             ("rm a.txt", &["/p/a.txt"][..]),
             ("rm -rf -- src/old ../b 'c d' e\\ f \"g\"", &["/p/src/old", "/b", "/p/c d", "/p/e f", "/p/g"]),
@@ -83,17 +83,17 @@ mod tests {
             ("", &[]),
         ] {
             let wanted: Vec<PathBuf> = wanted.iter().map(PathBuf::from).collect();
-            assert_eq!(paths_in(command, Path::new("/p")), wanted, "{command}");
+            assert_eq!(rm_paths(command, Path::new("/p")), wanted, "{command}");
         }
     }
 
     #[test]
-    fn what_is_still_there_was_not_removed() {
+    fn existing_files_are_not_reported_as_removed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("kept"), "").unwrap();
-        let facts = removed("Bash", "t1", "rm kept gone", folder.path().to_str());
+        let facts = find_removed("Bash", "t1", "rm kept gone", folder.path().to_str());
         let paths: Vec<_> = facts.iter().map(|fact| Path::new(&fact.path)).collect();
         assert_eq!(paths, [folder.path().join("gone")]);
-        assert!(removed("Bash", "t1", "rm gone", None).is_empty());
+        assert!(find_removed("Bash", "t1", "rm gone", None).is_empty());
     }
 }

@@ -1,9 +1,10 @@
 //! The hook daemon: a process that keeps a database open for hooks.
 //!
-//! Opening a database costs a hook several times what the event does. So the first hook, once it has written its own event,
-//! starts a daemon, and later hooks hand their events over on a socket. The daemon is never needed: a hook that gets no
-//! answer writes its event alone. The daemon also reads what a client wrote into its transcripts after the last event. It
-//! exits after a while without events, and when the program or the database is no longer the one that it started with.
+//! Opening a database takes a hook several times as long as writing an event. So the first hook writes its own event
+//! and then starts a daemon, and later hooks send their events to the daemon over a socket. Hooks also work without a
+//! daemon: a hook that gets no answer writes its event itself. The daemon also reads the lines that a client writes to
+//! its transcripts after the last event. It exits after a period without events, and when the program or the database
+//! file was replaced.
 
 use std::{
     collections::HashMap,
@@ -26,49 +27,49 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use trackway_actions::Core;
-use trackway_domain::words::Memory;
+use trackway_domain::enums::Memory;
 
-use super::{Arrival, Destination, EVENT_MAX, HookLog, PATIENCE_MS, Place, spool};
+use super::{BUSY_TIMEOUT_MS, Destination, EVENT_MAX, EventWriter, HookLog, ReceivedEvent, spool};
 use crate::{client::Clients, digest::digest};
 
 /// The hidden command that runs a daemon.
 pub const COMMAND: &str = "keep-open-for-hooks";
 
-/// The variable that turns daemons off.
+/// The environment variable that turns off daemons.
 pub const SWITCH: &str = "TRACKWAY_HOOK_KEEPER";
 
-/// How long a hook waits for an answer before it takes its event alone.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How long a daemon stays without an event.
-const STAYS: Duration = Duration::from_mins(10);
-/// How often it looks whether it should go, and how long a session is quiet before its transcripts are read on.
-const LOOKS_EVERY: Duration = Duration::from_secs(5);
-/// Events that are taken at the same time.
-const AT_ONCE: usize = 4;
-/// Says that an event was taken; what is said to the agent comes after.
-const TAKEN: u8 = b'+';
+/// The timeout of a hook for the daemon's answer. After it, the hook writes its event itself.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time without events after which a daemon exits.
+const IDLE_LIMIT: Duration = Duration::from_mins(10);
+/// The interval at which the daemon checks whether to exit. Also the time that a session must be quiet before the
+/// daemon reads the rest of its transcripts.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Threads that write events.
+const WORKER_THREADS: usize = 4;
+/// The first byte of an answer: the daemon wrote the event. The text for the client follows.
+const EVENT_WRITTEN: u8 = b'+';
 
-/// What stands in the log for the name of an event.
-const LOGGED_AS: &str = "keeper";
+/// The daemon's name in the hook log, in place of the name of an event.
+const LOG_NAME: &str = "hook-daemon";
 
-/// How to reach the daemon of a database.
+/// The daemon of a database, which may or may not be running.
 #[derive(Debug)]
 pub struct Daemon {
     socket: PathBuf,
 }
 
-/// What came of asking a daemon.
+/// The outcome of sending an event to a daemon.
 #[derive(Debug)]
-pub enum Asked {
-    /// It wrote the event, and this is what to print.
+pub enum DaemonReply {
+    /// The daemon wrote the event. The hook should print this text.
     Answered(Option<String>),
-    /// There is none.
-    Absent,
-    /// There is one, but it did not write the event.
+    NotRunning,
+    /// The daemon is running, but did not write the event.
     Failed,
 }
 
-/// What goes over the socket before the event.
+/// The header that a hook sends before the event.
 #[derive(Debug, Serialize, Deserialize)]
 struct Envelope<A> {
     program: String,
@@ -76,29 +77,30 @@ struct Envelope<A> {
 }
 
 impl Daemon {
-    /// The daemon for what this user does in a database; none where daemons are turned off.
+    /// The daemon for one user and one tenant of a database. None if daemons are turned off.
     pub fn of(destination: &impl Destination, user_folder: &Path) -> Option<Self> {
         if std::env::var(SWITCH).is_ok_and(|switch| switch == "off") {
             return None;
         }
-        let whose = format!("{}\n{}\n{}", destination.url().whole(), destination.tenant(), destination.user());
-        let name = format!("{}.socket", &digest(whose.as_bytes())[..16]);
+        let identity =
+            format!("{}\n{}\n{}", destination.url().with_password(), destination.tenant(), destination.user());
+        let name = format!("{}.socket", &digest(identity.as_bytes())[..16]);
         Some(Self { socket: user_folder.join("keepers").join(name) })
     }
 
-    /// Hands an event over.
-    pub(super) fn ask(&self, arrival: &Arrival) -> Asked {
+    /// Sends an event to the daemon.
+    pub(super) fn send(&self, received: &ReceivedEvent) -> DaemonReply {
         match UnixStream::connect(&self.socket) {
-            Err(_) => Asked::Absent,
-            Ok(stream) => handed_over(stream, arrival).map_or(Asked::Failed, Asked::Answered),
+            Err(_) => DaemonReply::NotRunning,
+            Ok(stream) => send_event(stream, received).map_or(DaemonReply::Failed, DaemonReply::Answered),
         }
     }
 
-    /// Starts a daemon for later hooks. Of many hooks that try at the same time one succeeds: the one that gets the lock hands
-    /// it on to the daemon.
+    /// Starts a daemon for later hooks. If several hooks try at the same time, only the one with the lock succeeds. It
+    /// passes the lock to the daemon as its standard input.
     pub fn start(&self, destination: &impl Destination) {
         let Some(folder) = self.socket.parent() else { return };
-        if spool::make_private(folder).is_err() {
+        if spool::create_private_folder(folder).is_err() {
             return;
         }
         let Ok(lock) = File::create(self.socket.with_extension("lock")) else { return };
@@ -108,178 +110,192 @@ impl Daemon {
         }
         let mut command = Command::new(program);
         command.arg(COMMAND).arg(&self.socket).current_dir("/");
-        destination.hand_on(&mut command);
+        destination.pass_to_child(&mut command);
         let started = command.stdin(Stdio::from(lock)).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        // A failure costs the next hook a few milliseconds, and nothing else.
+        // Ignore a failure: it only makes the next hook slower.
         drop(started);
     }
 }
 
-fn handed_over(mut stream: UnixStream, arrival: &Arrival) -> std::io::Result<Option<String>> {
-    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-    stream.set_write_timeout(Some(ANSWER_WITHIN))?;
-    let mut sent = serde_json::to_vec(&Envelope { program: program(), arrival })?;
+fn send_event(mut stream: UnixStream, received: &ReceivedEvent) -> std::io::Result<Option<String>> {
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    let mut sent = serde_json::to_vec(&Envelope { program: program_identity(), arrival: received })?;
     sent.push(b'\n');
-    sent.extend_from_slice(&arrival.bytes);
+    sent.extend_from_slice(&received.bytes);
     stream.write_all(&sent)?;
     stream.shutdown(Shutdown::Write)?;
     let mut answer = Vec::with_capacity(16 << 10);
     stream.read_to_end(&mut answer)?;
     match answer.split_first() {
-        Some((&TAKEN, said)) => Ok(Some(String::from_utf8_lossy(said).into_owned()).filter(|said| !said.is_empty())),
+        Some((&EVENT_WRITTEN, text)) => {
+            Ok(Some(String::from_utf8_lossy(text).into_owned()).filter(|text| !text.is_empty()))
+        }
         _ => Err(std::io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
-/// Tells this program from one that was put in its place.
-fn program() -> String {
+/// Identifies the file of this program, so that the daemon notices when an update replaced it.
+fn program_identity() -> String {
     std::env::current_exe()
         .and_then(fs::metadata)
         .map(|file| format!("{} {} {} {}", file.dev(), file.ino(), file.mtime_nsec(), file.size()))
         .unwrap_or_default()
 }
 
-/// Runs a daemon until no events come any more.
+/// Runs a daemon until it exits.
 pub fn run<D: Destination>(
     socket: PathBuf,
     user_folder: PathBuf,
     clients: Clients,
     find: impl FnOnce() -> Result<D, String>,
 ) -> ExitCode {
-    // What ends the session it was started in does not end this one.
+    // Leave the session of the terminal, so that closing the terminal does not end the daemon.
     let _ = rustix::process::setsid();
     let opened = find().and_then(|destination| {
-        let core = destination.open_patient(PATIENCE_MS).map_err(|error| error.to_string())?;
-        Ok((core, Place::of(&destination, user_folder.clone(), clients)))
+        let core = destination.open_with_busy_timeout(BUSY_TIMEOUT_MS).map_err(|error| error.to_string())?;
+        Ok((core, EventWriter::new(&destination, user_folder.clone(), clients)))
     });
-    let (core, place) = match opened {
+    let (core, writer) = match opened {
         Ok(opened) => opened,
-        Err(why) => {
-            HookLog::of_user(user_folder).write(LOGGED_AS, &why);
+        Err(reason) => {
+            HookLog::of_user(user_folder).write(LOG_NAME, &reason);
             return ExitCode::FAILURE;
         }
     };
-    // The lock is ours: what stands there was left behind.
+    // This process has the lock, so an existing socket belongs to a daemon that crashed.
     let _ = fs::remove_file(&socket);
     let Ok(listener) = UnixListener::bind(&socket) else { return ExitCode::FAILURE };
-    let came = AtomicUsize::new(0);
+    let event_count = AtomicUsize::new(0);
     let busy = AtomicUsize::new(0);
-    let resting = Mutex::default();
-    let running = Arc::new(Running { core, place, program: program(), socket, came, busy, resting });
-    for _ in 0..AT_ONCE {
+    let quiet_sessions = Mutex::default();
+    let running = Arc::new(RunningDaemon {
+        core,
+        writer,
+        program: program_identity(),
+        socket,
+        event_count,
+        busy,
+        quiet_sessions,
+    });
+    for _ in 0..WORKER_THREADS {
         let (running, listener) = (Arc::clone(&running), listener.try_clone());
         thread::spawn(move || {
             for stream in listener.iter().flat_map(UnixListener::incoming).flatten() {
-                running.came.fetch_add(1, Ordering::SeqCst);
+                running.event_count.fetch_add(1, Ordering::SeqCst);
                 running.busy.fetch_add(1, Ordering::SeqCst);
                 running.catch_panic(|| running.serve(stream));
                 running.busy.fetch_sub(1, Ordering::SeqCst);
             }
         });
     }
-    running.wait();
-    running.go()
+    running.wait_until_idle();
+    running.exit()
 }
 
-/// A session that may send no more events.
+/// A session that may have sent its last event.
 #[derive(Debug)]
-struct Resting {
+struct QuietSession {
     since: Instant,
     client: String,
-    /// The event upon which its transcripts are read on.
+    /// An artificial event that makes Trackway read the rest of the transcripts.
     event: String,
 }
 
-/// A daemon that has its database open.
-struct Running {
+/// A running daemon with its open database.
+struct RunningDaemon {
     core: Core,
-    place: Place,
+    writer: EventWriter,
     program: String,
     socket: PathBuf,
-    came: AtomicUsize,
+    /// The number of received events.
+    event_count: AtomicUsize,
+    /// The number of threads that are writing an event.
     busy: AtomicUsize,
-    /// Sessions that may send no more events: since when, their client, and the event upon which they are read on.
-    resting: Mutex<HashMap<String, Resting>>,
+    /// Sessions that may have sent their last event, by id.
+    quiet_sessions: Mutex<HashMap<String, QuietSession>>,
 }
 
-impl Running {
-    /// Logs a panic instead of ending.
+impl RunningDaemon {
+    /// Runs `work`. Logs a panic instead of crashing the daemon.
     fn catch_panic(&self, work: impl FnOnce()) {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
-            self.place.log.write(LOGGED_AS, "the keeper failed in a way that should not be");
+            self.writer.log.write(LOG_NAME, "internal error: the hook daemon panicked");
         }
     }
 
-    /// Takes one event. Who sent it and gets no answer takes it alone.
+    /// Writes the event from one connection, and answers the hook. A hook without an answer writes its event itself.
     fn serve(&self, mut stream: UnixStream) {
         let mut bytes = Vec::new();
         let read = stream
-            .set_read_timeout(Some(ANSWER_WITHIN))
+            .set_read_timeout(Some(ANSWER_TIMEOUT))
             .and_then(|()| (&mut stream).take(EVENT_MAX + (64 << 10)).read_to_end(&mut bytes));
         let Some(end) = read.ok().and_then(|_| bytes.iter().position(|byte| *byte == b'\n')) else { return };
-        let envelope = serde_json::from_slice::<Envelope<Arrival>>(&bytes[..end]);
-        let Some(Envelope { mut arrival, program }) = envelope.ok().filter(|sent| !sent.program.is_empty()) else {
+        let envelope = serde_json::from_slice::<Envelope<ReceivedEvent>>(&bytes[..end]);
+        let Some(Envelope { arrival: mut received, program }) = envelope.ok().filter(|sent| !sent.program.is_empty())
+        else {
             return;
         };
-        if program != self.program || !self.core.store().is_as_opened().unwrap_or(false) {
+        if program != self.program || !self.core.store().is_still_valid().unwrap_or(false) {
             drop(stream);
-            self.go();
+            self.exit();
         }
-        arrival.bytes = bytes.split_off(end + 1);
-        let Some(client) = self.place.clients.named(Some(&arrival.client)) else { return };
-        let Ok(event) = client.hook_event(&arrival.bytes) else { return };
-        let outcome = self.place.apply(&self.core, client, &event, &arrival);
-        let said = self.place.settle(client, &event, &arrival, outcome).unwrap_or_default();
-        let mut answer = vec![TAKEN];
-        answer.extend_from_slice(said.as_bytes());
-        // Who is gone took it alone: what an event says is written once, however often it comes.
+        received.bytes = bytes.split_off(end + 1);
+        let Some(client) = self.writer.clients.named(Some(&received.client)) else { return };
+        let Ok(event) = client.hook_event(&received.bytes) else { return };
+        let outcome = self.writer.apply(&self.core, client, &event, &received);
+        let text = self.writer.finish(client, &event, &received, outcome).unwrap_or_default();
+        let mut answer = vec![EVENT_WRITTEN];
+        answer.extend_from_slice(text.as_bytes());
+        // Ignore a failure: a hook that timed out writes the event itself, and recording an event twice changes
+        // nothing.
         let _ = stream.write_all(&answer);
         if event.may_be_last() {
-            let resting =
-                Resting { since: Instant::now(), client: arrival.client, event: client.read_on_event(&event) };
-            self.resting().insert(event.session, resting);
+            let session =
+                QuietSession { since: Instant::now(), client: received.client, event: client.catch_up_event(&event) };
+            self.quiet_sessions().insert(event.session, session);
         }
     }
 
-    fn resting(&self) -> MutexGuard<'_, HashMap<String, Resting>> {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn quiet_sessions(&self) -> MutexGuard<'_, HashMap<String, QuietSession>> {
+        self.quiet_sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what was written into the transcripts of sessions after their last event.
-    fn read_on(&self) {
-        let is_quiet = |_: &String, resting: &mut Resting| resting.since.elapsed() >= LOOKS_EVERY;
-        let quiet: Vec<Resting> = self.resting().extract_if(is_quiet).map(|(_, resting)| resting).collect();
-        if quiet.is_empty() || !self.core.store().is_as_opened().unwrap_or(false) {
+    /// Reads the lines that clients wrote to the transcripts of quiet sessions after the last event.
+    fn catch_up(&self) {
+        let is_due = |_: &String, session: &mut QuietSession| session.since.elapsed() >= CHECK_INTERVAL;
+        let quiet: Vec<QuietSession> = self.quiet_sessions().extract_if(is_due).map(|(_, session)| session).collect();
+        if quiet.is_empty() || !self.core.store().is_still_valid().unwrap_or(false) {
             return;
         }
-        for Resting { client: name, event, .. } in quiet {
-            let Some(client) = self.place.clients.named(Some(&name)) else { continue };
+        for QuietSession { client: name, event, .. } in quiet {
+            let Some(client) = self.writer.clients.named(Some(&name)) else { continue };
             let bytes = event.into_bytes();
             let Ok(event) = client.hook_event(&bytes) else { continue };
-            let arrival = Arrival { at: self.core.now(), memory: Memory::Off, client: name, token: None, bytes };
-            let outcome = self.place.apply(&self.core, client, &event, &arrival);
-            self.place.settle(client, &event, &arrival, outcome);
+            let received = ReceivedEvent { at: self.core.now(), memory: Memory::Off, client: name, token: None, bytes };
+            let outcome = self.writer.apply(&self.core, client, &event, &received);
+            self.writer.finish(client, &event, &received, outcome);
         }
     }
 
-    /// Until there is nothing to stay for.
-    fn wait(&self) {
+    /// Returns when the daemon should exit.
+    fn wait_until_idle(&self) {
         let (mut last, mut seen) = (Instant::now(), 0);
         loop {
-            thread::sleep(LOOKS_EVERY);
-            let came = self.came.load(Ordering::SeqCst);
-            if came != seen || self.busy.load(Ordering::SeqCst) > 0 {
-                (last, seen) = (Instant::now(), came);
+            thread::sleep(CHECK_INTERVAL);
+            let event_count = self.event_count.load(Ordering::SeqCst);
+            if event_count != seen || self.busy.load(Ordering::SeqCst) > 0 {
+                (last, seen) = (Instant::now(), event_count);
             }
-            if last.elapsed() > STAYS || !self.socket.exists() || !self.core.store().is_in_place() {
+            if last.elapsed() > IDLE_LIMIT || !self.socket.exists() || !self.core.store().is_file_in_place() {
                 return;
             }
-            self.catch_panic(|| self.read_on());
+            self.catch_panic(|| self.catch_up());
         }
     }
 
-    /// Leaves. Events that are being taken at this moment are taken alone by those who sent them.
-    fn go(&self) -> ! {
+    /// Ends the process. Hooks whose events are not answered yet write them themselves.
+    fn exit(&self) -> ! {
         let _ = fs::remove_file(&self.socket);
         std::process::exit(0)
     }

@@ -1,51 +1,51 @@
-//! Hook events in neutral terms. An adapter parses its client's events into these.
+//! Hook events, independent of the client. The adapter of a client parses the client's events into these.
 
 use trackway_domain::{
     Time,
-    observed::{Fact, FileFacts, Observation, PromptKey, Seen, SessionFacts, Source, SpawnFacts},
+    enums::{Evidence, RunStatus},
+    observed::{Fact, FileFacts, Observation, ObservedFact, PromptKey, SessionFacts, Source, SpawnFacts},
     spawn::prompt_hash,
-    words::{Evidence, RunStatus},
 };
 
-use crate::{commands::removed, redact::redacted, transcript::Transcript, work_tree};
+use crate::{commands::find_removed, redact::redacted, transcript::Transcript, work_tree};
 
-/// What a hook process reads from an event to find the database that the event goes to.
+/// The fields of an event that a hook process needs to find the database of the event.
 #[derive(Debug, Clone)]
-pub struct Header {
-    /// What the client calls the event, for the log.
+pub struct EventHeader {
+    /// The client's name for the event, for the log.
     pub name: String,
-    /// The directory that the session works in.
+    /// The directory of the session.
     pub cwd: Option<String>,
 }
 
 /// A hook event.
 #[derive(Debug, Clone)]
 pub struct HookEvent {
-    /// What the client calls it.
+    /// The client's name for the event.
     pub name: String,
     pub session: String,
-    /// The subagent that it is about; none for the main agent.
+    /// The subagent that the event is about; none for the main agent.
     pub agent: Option<String>,
     pub prompt_id: Option<String>,
     pub cwd: Option<String>,
     pub transcript_path: Option<String>,
-    pub happened: Happened,
-    /// What files that the client writes beside its transcripts state about the agent.
-    pub beside: Vec<Fact>,
-    /// Transcripts to read on now.
-    pub read: Vec<Transcript>,
+    pub kind: EventKind,
+    /// Facts about the agent, from files that the client writes next to its transcripts.
+    pub sidecar_facts: Vec<Fact>,
+    /// Transcripts whose new lines should be read now.
+    pub transcripts_to_read: Vec<Transcript>,
 }
 
-/// What happened.
+/// The kinds of hook events.
 #[derive(Debug, Clone)]
-pub enum Happened {
+pub enum EventKind {
     SessionStarted {
         source: Option<String>,
     },
     Prompted {
         text: String,
     },
-    /// The client begins a run of the main agent, to report what became of a background agent.
+    /// The client begins a run of the main agent, to report the result of a background agent.
     Notified {
         hash: String,
         tool_use_id: Option<String>,
@@ -55,7 +55,7 @@ pub enum Happened {
     ToolEnded(ToolCall, ToolResult),
     SubagentStarted {
         agent_type: Option<String>,
-        /// False while the client may still leave this session for another one.
+        /// False while the client may still replace this session by another one.
         in_session: bool,
     },
     SubagentStopped(Stop),
@@ -66,11 +66,11 @@ pub enum Happened {
     },
     Compacting,
     SessionEnded,
-    /// Nothing to record; transcripts may have to be read.
+    /// The event itself states no facts, but transcripts may have new lines.
     Other,
 }
 
-/// A tool call that is recorded.
+/// A tool call that Trackway records.
 #[derive(Debug, Clone)]
 pub enum ToolCall {
     /// Starts a subagent.
@@ -85,12 +85,12 @@ pub enum ToolCall {
     },
 }
 
-/// What a tool call came to.
+/// The result of a tool call.
 #[derive(Debug, Clone, Default)]
 pub struct ToolResult {
-    /// Why the call failed.
+    /// The reason for the failure of the call.
     pub error: Option<String>,
-    /// How a spawn ended, where the client states it.
+    /// The status of a spawn, if the client states it.
     pub status: Option<String>,
     /// The subagent that a spawn started.
     pub agent: Option<String>,
@@ -99,44 +99,44 @@ pub struct ToolResult {
 /// The end of a turn.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
-    /// The last words.
+    /// The agent's last message.
     pub message: Option<String>,
-    /// Whether a hook kept the agent from stopping before: what it says now answers the hook.
+    /// Whether a hook prevented the agent from stopping before. Then the message answers that hook.
     pub after_hook: bool,
 }
 
-/// What a hook tells the client.
+/// The answer of a hook to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Context for an agent that starts.
+    /// Gives context to a starting agent.
     Context(String),
-    /// The agent must not stop yet, for this reason.
+    /// Makes a stopping agent continue, with this prompt.
     Continue(String),
 }
 
 impl HookEvent {
-    /// The end of a turn, unless an error ended it.
+    /// The stop, if the event ends a turn without an error.
     pub fn stop(&self) -> Option<&Stop> {
-        match &self.happened {
-            Happened::Stopped(stop) | Happened::SubagentStopped(stop) => Some(stop),
+        match &self.kind {
+            EventKind::Stopped(stop) | EventKind::SubagentStopped(stop) => Some(stop),
             _ => None,
         }
     }
 
-    /// Whether an agent starts, which may be given context.
+    /// Whether an agent starts and may receive context.
     pub fn is_start(&self) -> bool {
-        matches!(self.happened, Happened::SessionStarted { .. } | Happened::SubagentStarted { .. })
+        matches!(self.kind, EventKind::SessionStarted { .. } | EventKind::SubagentStarted { .. })
     }
 
-    /// Whether a command may have made commits. Any command may: scripts commit, too.
+    /// Whether the event ends a command, which may have made commits. Any command may, because scripts can commit.
     pub fn may_have_committed(&self) -> bool {
-        matches!(self.happened, Happened::ToolEnded(ToolCall::Command { .. }, _))
+        matches!(self.kind, EventKind::ToolEnded(ToolCall::Command { .. }, _))
     }
 
-    /// Whether the client may write on in its transcripts without another event: some write the last words after the stop
-    /// event, and a client that is killed sends no end of the session.
+    /// Whether the client may write more to its transcripts without sending another event. Some clients write the last
+    /// message after the stop event, and a killed client sends no event for the end of the session.
     pub fn may_be_last(&self) -> bool {
-        self.stop().is_some() || matches!(self.happened, Happened::Failed { .. } | Happened::SessionEnded)
+        self.stop().is_some() || matches!(self.kind, EventKind::Failed { .. } | EventKind::SessionEnded)
     }
 
     /// The prompt that the event belongs to.
@@ -144,50 +144,51 @@ impl HookEvent {
         PromptKey { id: self.prompt_id.clone(), line: None }
     }
 
-    /// Facts of this event as one observation.
-    pub fn observation(&self, client: &'static str, facts: Vec<Seen>) -> Observation {
+    /// Wraps facts of this event in an observation.
+    pub fn observation(&self, client: &'static str, facts: Vec<ObservedFact>) -> Observation {
         Observation { client, session: self.session.clone(), source: Source::Hook, facts, progress: None }
     }
 
-    /// The facts that the event states. `agent_trees` is the folder in which the client creates work trees for its agents.
-    pub fn facts(&self, agent_trees: Option<&str>, at: Time) -> Vec<Seen> {
+    /// The facts that the event states. `agent_trees` is the folder in which the client creates work trees for its
+    /// agents.
+    pub fn facts(&self, agent_trees: Option<&str>, at: Time) -> Vec<ObservedFact> {
         let session = || self.session_fact(agent_trees, at);
         let seen = |fact| {
-            let place = work_tree::place_of(self.cwd.as_deref(), agent_trees, &fact);
-            Seen::new(at, self.agent.as_deref(), &self.prompt(), fact).seen_in(place)
+            let place = work_tree::locate_fact(self.cwd.as_deref(), agent_trees, &fact);
+            ObservedFact::new(at, self.agent.as_deref(), &self.prompt(), fact).at_location(place)
         };
-        match &self.happened {
-            Happened::SessionStarted { .. } => vec![session()],
-            Happened::Prompted { text } => {
+        match &self.kind {
+            EventKind::SessionStarted { .. } => vec![session()],
+            EventKind::Prompted { text } => {
                 let (text, hash) = (redacted(text).into_owned(), prompt_hash(text));
-                // An event is no copy.
+                // A resumed session repeats lines of its transcript, but no events, so this prompt is not a copy.
                 vec![session(), seen(Fact::Prompt { text, hash, copies_get_new_ids: false })]
             }
-            Happened::Notified { hash, tool_use_id, outcome } => {
+            EventKind::Notified { hash, tool_use_id, outcome } => {
                 let notified = Fact::Notified { hash: hash.clone(), tool_use_id: tool_use_id.clone() };
                 let mut facts = vec![session(), seen(notified)];
                 facts.extend(outcome.iter().cloned().map(seen));
                 facts
             }
-            Happened::ToolStarted(call) => self.call(call, None, session, seen),
-            Happened::ToolEnded(call, result) => self.call(call, Some(result), session, seen),
-            // A client may not tell which subagent starts or stops: its transcript does.
-            Happened::SubagentStarted { .. } | Happened::SubagentStopped(_) if self.agent.is_none() => Vec::new(),
-            Happened::SubagentStarted { agent_type, in_session } => {
+            EventKind::ToolStarted(call) => self.call(call, None, session, seen),
+            EventKind::ToolEnded(call, result) => self.call(call, Some(result), session, seen),
+            // The client did not name the subagent. Its transcript will.
+            EventKind::SubagentStarted { .. } | EventKind::SubagentStopped(_) if self.agent.is_none() => Vec::new(),
+            EventKind::SubagentStarted { agent_type, in_session } => {
                 let start = seen(Fact::SubagentStart { agent_type: agent_type.clone() });
                 in_session.then(session).into_iter().chain([start]).collect()
             }
-            Happened::SubagentStopped(stop) | Happened::Stopped(stop) => {
-                // The answer to a hook is not the final word.
+            EventKind::SubagentStopped(stop) | EventKind::Stopped(stop) => {
+                // An answer to a hook is not the final message of the run.
                 let message = stop.message.clone().filter(|_| !stop.after_hook);
-                self.rest(seen(Fact::Rest { status: RunStatus::Completed, message, error: None }), at)
+                self.run_end(seen(Fact::RunEnd { status: RunStatus::Completed, message, error: None }), at)
             }
-            Happened::Failed { error } => {
-                let fact = Fact::Rest { status: RunStatus::Failed, message: None, error: error.clone() };
-                self.rest(seen(fact), at)
+            EventKind::Failed { error } => {
+                let fact = Fact::RunEnd { status: RunStatus::Failed, message: None, error: error.clone() };
+                self.run_end(seen(fact), at)
             }
-            Happened::SessionEnded => vec![seen(Fact::SessionEnd)],
-            Happened::Compacting | Happened::Other => Vec::new(),
+            EventKind::SessionEnded => vec![seen(Fact::SessionEnd)],
+            EventKind::Compacting | EventKind::Other => Vec::new(),
         }
     }
 
@@ -195,9 +196,9 @@ impl HookEvent {
         &self,
         call: &ToolCall,
         result: Option<&ToolResult>,
-        session: impl Fn() -> Seen,
-        seen: impl Fn(Fact) -> Seen,
-    ) -> Vec<Seen> {
+        session: impl Fn() -> ObservedFact,
+        seen: impl Fn(Fact) -> ObservedFact,
+    ) -> Vec<ObservedFact> {
         let mut facts = vec![session()];
         match (call, result) {
             (ToolCall::Spawn(spawn), _) => {
@@ -219,12 +220,12 @@ impl HookEvent {
             }
             (ToolCall::File(file), Some(ToolResult { error: None, .. })) => {
                 facts.push(seen(Fact::File(FileFacts::clone(file))));
-                facts.extend(self.beside(facts[0].at));
+                facts.extend(self.sidecar_facts(facts[0].at));
             }
             (ToolCall::Command { tool, call }, Some(result)) => {
                 facts.push(seen(Fact::Shell));
                 if let (Some((id, command)), None) = (call, &result.error) {
-                    let removed = removed(tool, id, command, self.cwd.as_deref());
+                    let removed = find_removed(tool, id, command, self.cwd.as_deref());
                     facts.extend(removed.into_iter().map(|file| seen(Fact::File(file))));
                 }
             }
@@ -233,19 +234,19 @@ impl HookEvent {
         facts
     }
 
-    fn rest(&self, rest: Seen, at: Time) -> Vec<Seen> {
-        [rest].into_iter().chain(self.beside(at)).collect()
+    fn run_end(&self, end: ObservedFact, at: Time) -> Vec<ObservedFact> {
+        [end].into_iter().chain(self.sidecar_facts(at)).collect()
     }
 
-    fn beside(&self, at: Time) -> impl Iterator<Item = Seen> {
+    fn sidecar_facts(&self, at: Time) -> impl Iterator<Item = ObservedFact> {
         let none = PromptKey::default();
-        self.beside.iter().cloned().map(move |fact| Seen::new(at, self.agent.as_deref(), &none, fact))
+        self.sidecar_facts.iter().cloned().map(move |fact| ObservedFact::new(at, self.agent.as_deref(), &none, fact))
     }
 
-    fn session_fact(&self, agent_trees: Option<&str>, at: Time) -> Seen {
-        let place = self.cwd.as_deref().map(|cwd| work_tree::find(cwd, agent_trees)).unwrap_or_default();
-        let (starts, source) = match &self.happened {
-            Happened::SessionStarted { source } => (true, source.clone()),
+    fn session_fact(&self, agent_trees: Option<&str>, at: Time) -> ObservedFact {
+        let place = self.cwd.as_deref().map(|cwd| work_tree::locate(cwd, agent_trees)).unwrap_or_default();
+        let (starts, source) = match &self.kind {
+            EventKind::SessionStarted { source } => (true, source.clone()),
             _ => (false, None),
         };
         let facts = SessionFacts {
@@ -257,6 +258,6 @@ impl HookEvent {
             source,
             ..SessionFacts::default()
         };
-        Seen::new(at, None, &PromptKey::default(), Fact::Session(Box::new(facts)))
+        ObservedFact::new(at, None, &PromptKey::default(), Fact::Session(Box::new(facts)))
     }
 }

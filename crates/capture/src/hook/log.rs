@@ -1,4 +1,4 @@
-//! The log of hooks: one line for each failure, in a file beside the database.
+//! The hook log: one line for each failure, in a file next to the database.
 
 use std::{
     fs,
@@ -11,30 +11,30 @@ use trackway_store::Clock;
 
 use crate::redact::redacted;
 
-/// Bytes in the log before it starts anew.
+/// Maximum number of bytes of the log. A longer log becomes the old log, and a new one begins.
 const LOG_MAX: u64 = 1 << 20;
 
-/// Where failures are logged.
+/// The folders of the hook log.
 #[derive(Debug, Clone)]
 pub struct HookLog {
-    /// The folder beside the database, once that is known.
+    /// The folder next to the database, or the user's folder while the database is unknown.
     pub folder: PathBuf,
-    /// The user's folder, for what cannot be written there.
+    /// The user's folder, used if `folder` cannot be written.
     pub user_folder: PathBuf,
 }
 
 impl HookLog {
-    /// A log in the user's folder, before the database is known.
+    /// A log in the user's folder, for use before the database is known.
     pub fn of_user(user_folder: PathBuf) -> Self {
         Self { folder: user_folder.clone(), user_folder }
     }
 
-    pub fn write(&self, event: &str, why: &str) {
+    pub fn write(&self, event: &str, reason: &str) {
         let line = format!(
             "{} {} {}\n",
             Clock::system().now(),
             text::cut(&text::clean_line(event), 40),
-            text::cut(&text::clean_line(&redacted(why)), 500)
+            text::cut(&text::clean_line(&redacted(reason)), 500)
         );
         if append(&self.folder, &line).is_err() {
             let _ = append(&self.user_folder, &line);

@@ -1,4 +1,5 @@
-//! Hooks: one event of a client in, an answer to the agent or nothing out. A hook never gets in the client's way.
+//! Hooks: a hook process receives one event of a client, records it, and may print an answer for the agent. A failing
+//! hook never disturbs the client.
 
 pub mod daemon;
 mod event;
@@ -15,16 +16,16 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use trackway_actions::{Core, Credential, context::Secret, session::AttachSession};
-use trackway_domain::{Time, words::Memory};
+use trackway_domain::{Time, enums::Memory};
 use trackway_store::{Clock, Url};
 
 use self::{
-    daemon::{Asked, Daemon},
+    daemon::{Daemon, DaemonReply},
     intake::Intake,
     spool::Spooled,
 };
 pub use self::{
-    event::{Answer, Happened, Header, HookEvent, Stop, ToolCall, ToolResult},
+    event::{Answer, EventHeader, EventKind, HookEvent, Stop, ToolCall, ToolResult},
     intake::apply_spooled,
     log::HookLog,
 };
@@ -35,75 +36,76 @@ use crate::{
     redact::without_secrets,
 };
 
-/// Bytes of an event that are read.
+/// Maximum number of bytes of an event.
 const EVENT_MAX: u64 = 64 << 20;
-/// How long a busy database is waited for.
-pub const PATIENCE_MS: u32 = 50;
+/// The time that a hook waits for a database that is locked by other writers.
+pub const BUSY_TIMEOUT_MS: u32 = 50;
 
-/// The database that events are written to, as the program's configuration names it.
+/// The database for the events, from the configuration of the program.
 pub trait Destination: Debug + Send + Sync {
     fn url(&self) -> &Url;
 
     fn tenant(&self) -> &str;
 
-    /// The user of the operating system, who observes.
+    /// The name of the operating-system user, on whose behalf the hook observes.
     fn user(&self) -> String;
 
-    /// Opens the database, and waits no longer for other writers than this.
-    fn open_patient(&self, wait_ms: u32) -> Result<Core>;
+    /// Opens the database with a timeout for waiting on other writers.
+    fn open_with_busy_timeout(&self, timeout_ms: u32) -> Result<Core>;
 
-    /// Lets a child process find the same database.
-    fn hand_on(&self, command: &mut Command);
+    /// Sets the environment of a child process so that it uses the same database.
+    fn pass_to_child(&self, command: &mut Command);
 }
 
-/// One call of the hook command.
+/// One invocation of the hook command.
 #[derive(Debug)]
-pub struct Call {
+pub struct HookCall {
     pub client: &'static dyn Client,
     pub clients: Clients,
     pub memory: Memory,
-    /// The token that the session was given.
+    /// The run token in the environment of the session.
     pub token: Option<String>,
     pub user_folder: PathBuf,
 }
 
-/// An event as it came, with what only the process it came to knows.
+/// An unparsed event, with the details that only the hook process knows.
 #[derive(Debug, Serialize, Deserialize)]
-struct Arrival {
+struct ReceivedEvent {
     at: Time,
     memory: Memory,
     client: String,
-    /// The token that the session was given.
+    /// The run token in the environment of the session.
     token: Option<String>,
     #[serde(skip)]
     bytes: Vec<u8>,
 }
 
-impl Call {
-    /// Takes an event in, and returns what to print. Whatever happens, the client goes on as if nothing had. `find` finds the
-    /// database by the event's header; none where the session is excluded.
-    pub fn take<D: Destination>(
+impl HookCall {
+    /// Records an event, and returns the text to print. Logs failures instead of returning them, so that they do not
+    /// disturb the client. `find_destination` finds the database from the header of the event. It returns none if the
+    /// session is excluded.
+    pub fn handle<D: Destination>(
         self,
         input: impl Read,
-        find: impl FnOnce(&Header) -> std::result::Result<Option<D>, String>,
+        find_destination: impl FnOnce(&EventHeader) -> std::result::Result<Option<D>, String>,
     ) -> Option<String> {
         let mut bytes = Vec::new();
         let read = input.take(EVENT_MAX).read_to_end(&mut bytes);
         let at = Clock::system().now();
         let log = HookLog::of_user(self.user_folder.clone());
         let header = read.map_err(|error| error.to_string()).and_then(|_| self.client.hook_header(&bytes));
-        let header = header.map_err(|why| log.write("?", &why)).ok()?;
-        let destination = find(&header).map_err(|why| log.write(&header.name, &why)).ok()??;
+        let header = header.map_err(|reason| log.write("?", &reason)).ok()?;
+        let destination = find_destination(&header).map_err(|reason| log.write(&header.name, &reason)).ok()??;
         let client = self.client.name().to_owned();
-        let arrival = Arrival { at, memory: self.memory, client, token: self.token, bytes };
+        let received = ReceivedEvent { at, memory: self.memory, client, token: self.token, bytes };
         let daemon = Daemon::of(&destination, &self.user_folder);
-        match daemon.as_ref().map_or(Asked::Failed, |daemon| daemon.ask(&arrival)) {
-            Asked::Answered(answer) => answer,
-            asked => {
-                let place = Place::of(&destination, self.user_folder, self.clients);
-                let event = self.client.hook_event(&arrival.bytes).map_err(|why| log.write("?", &why)).ok()?;
-                let answer = place.take_alone(&destination, self.client, &event, &arrival);
-                if let (Asked::Absent, Some(daemon), None) = (asked, daemon, &arrival.token) {
+        match daemon.as_ref().map_or(DaemonReply::Failed, |daemon| daemon.send(&received)) {
+            DaemonReply::Answered(answer) => answer,
+            reply => {
+                let writer = EventWriter::new(&destination, self.user_folder, self.clients);
+                let event = self.client.hook_event(&received.bytes).map_err(|reason| log.write("?", &reason)).ok()?;
+                let answer = writer.write_without_daemon(&destination, self.client, &event, &received);
+                if let (DaemonReply::NotRunning, Some(daemon), None) = (reply, daemon, &received.token) {
                     daemon.start(&destination);
                 }
                 answer
@@ -112,35 +114,35 @@ impl Call {
     }
 }
 
-/// Whose events come, and where their spool and log are.
+/// Writes the events of one user, and spools or logs those that it cannot write.
 #[derive(Debug)]
-struct Place {
+struct EventWriter {
     log: HookLog,
     user: Credential,
     clients: Clients,
 }
 
-impl Place {
-    fn of(destination: &impl Destination, user_folder: PathBuf, clients: Clients) -> Self {
+impl EventWriter {
+    fn new(destination: &impl Destination, user_folder: PathBuf, clients: Clients) -> Self {
         let user = Credential::User { tenant: destination.tenant().to_owned(), handle: destination.user() };
-        let folder = folder_of(destination, &user_folder);
+        let folder = spool_and_log_folder(destination, &user_folder);
         Self { log: HookLog { folder, user_folder }, user, clients }
     }
 
-    /// Opens the database for this one event.
-    fn take_alone(
+    /// Opens the database for a single event.
+    fn write_without_daemon(
         &self,
         destination: &impl Destination,
         client: &'static dyn Client,
         event: &HookEvent,
-        arrival: &Arrival,
+        received: &ReceivedEvent,
     ) -> Option<String> {
-        let outcome = destination.open_patient(PATIENCE_MS).and_then(|core| {
-            let answer = self.apply(&core, client, event, arrival)?;
-            core.leave();
+        let outcome = destination.open_with_busy_timeout(BUSY_TIMEOUT_MS).and_then(|core| {
+            let answer = self.apply(&core, client, event, received)?;
+            core.close();
             Ok(answer)
         });
-        self.settle(client, event, arrival, outcome)
+        self.finish(client, event, received, outcome)
     }
 
     fn apply(
@@ -148,34 +150,35 @@ impl Place {
         core: &Core,
         client: &'static dyn Client,
         event: &HookEvent,
-        arrival: &Arrival,
+        received: &ReceivedEvent,
     ) -> Result<Option<Answer>> {
-        let context = core.enter(&self.user)?;
-        attach(core, arrival.token.as_ref(), client.name(), &event.session)?;
+        let context = core.authenticate(&self.user)?;
+        attach(core, received.token.as_ref(), client.name(), &event.session)?;
         apply_spooled(core, &context, &self.log, self.clients)?;
         let intake = Intake { core, context: &context, log: &self.log, client };
-        intake.take(event, arrival.memory, arrival.at)
+        intake.record(event, received.memory, received.at)
     }
 
-    /// What to print. An event that could not be written waits in the spool where that may pass, or is logged.
-    fn settle(
+    /// Returns the text to print. If the event could not be written, spools it after a transient error, and logs it
+    /// after a permanent one.
+    fn finish(
         &self,
         client: &'static dyn Client,
         event: &HookEvent,
-        arrival: &Arrival,
+        received: &ReceivedEvent,
         outcome: Result<Option<Answer>>,
     ) -> Option<String> {
         let error = match outcome {
             Ok(answer) => return answer.map(|answer| client.hook_answer(event, &answer)),
             Err(error) => error,
         };
-        if !error.is_passing() {
+        if !error.is_transient() {
             self.log.write(&event.name, &error.to_string());
             return None;
         }
-        let text = without_secrets(&String::from_utf8_lossy(&arrival.bytes)).into_owned();
+        let text = without_secrets(&String::from_utf8_lossy(&received.bytes)).into_owned();
         let spooled =
-            Spooled { at: arrival.at, memory: arrival.memory, client: Some(arrival.client.clone()), event: text };
+            Spooled { at: received.at, memory: received.memory, client: Some(received.client.clone()), event: text };
         if let Err(unwritten) = spool::spool(&self.log.folder, &spooled) {
             self.log.write(&event.name, &format!("neither written ({error}) nor spooled ({unwritten})"));
         }
@@ -183,22 +186,22 @@ impl Place {
     }
 }
 
-/// A session that was given a run's token happens in that run, and each event shows that the run is alive. A session whose
-/// token is dead, or is not a run's, is a session like any other.
+/// Attaches a session with a run token to that run. Each event counts as a sign of life of the run. A session whose
+/// token is invalid, or is not a run token, is treated like a session without a token.
 fn attach(core: &Core, token: Option<&String>, client: &str, session: &str) -> Result<()> {
     let Some(token) = token else { return Ok(()) };
-    let attached = core.enter(&Credential::Token(Secret(token.clone()))).and_then(|run| match run.run {
+    let attached = core.authenticate(&Credential::Token(Secret(token.clone()))).and_then(|run| match run.run {
         Some(_) => core.execute(&run, &AttachSession { client: client.to_owned(), session: session.to_owned() }),
         None => Ok(false),
     });
     match attached {
-        Err(error) if error.is_passing() => Err(error.into()),
+        Err(error) if error.is_transient() => Err(error.into()),
         _ => Ok(()),
     }
 }
 
-/// The folder of a database's spool and log: beside the file; for a server's database, one of the user's.
-pub fn folder_of(destination: &impl Destination, user_folder: &Path) -> PathBuf {
+/// The folder of a database's spool and log: next to an SQLite file, or in the user's folder for a PostgreSQL database.
+pub fn spool_and_log_folder(destination: &impl Destination, user_folder: &Path) -> PathBuf {
     match destination.url() {
         Url::Sqlite(path) => path.parent().map(Path::to_path_buf).unwrap_or_default(),
         Url::Postgres(url) => user_folder.join(&digest(format!("{url} {}", destination.tenant()).as_bytes())[..16]),

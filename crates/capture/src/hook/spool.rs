@@ -1,4 +1,4 @@
-//! Events that could not be applied at once: files that the next call applies in order.
+//! The spool: files with events that could not be written to the database. The next hook applies them in order.
 
 use std::{
     fs,
@@ -6,37 +6,37 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Time, words::Memory};
+use trackway_domain::{Time, enums::Memory};
 
-/// An event that waits.
+/// A spooled event.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Spooled {
     pub at: Time,
     pub memory: Memory,
-    /// Whose event it is. Versions that knew one client only wrote none.
+    /// The name of the client. Versions that supported only one client wrote none.
     #[serde(default)]
     pub client: Option<String>,
     pub event: String,
 }
 
-/// Leaves an event for the next call.
+/// Writes an event to the spool.
 pub fn spool(folder: &Path, spooled: &Spooled) -> std::io::Result<()> {
     let spool = folder.join("spool");
-    make_private(&spool)?;
-    // In the order in which they came, also where the clock was set back between them.
-    let place = waiting_in(&spool).last().and_then(|last| place_of(last)).map_or(0, |last| last + 1);
-    let name = format!("{:020}-{}", place.max(spooled.at.micros()), uuid::Uuid::new_v4().simple());
-    let half = spool.join(format!("{name}.half"));
-    let written = fs::write(&half, serde_json::to_vec(spooled)?)
-        .and_then(|()| fs::rename(&half, spool.join(format!("{name}.json"))));
-    if written.is_err() {
-        let _ = fs::remove_file(half);
+    create_private_folder(&spool)?;
+    // The number keeps the order of arrival, even if the clock was set back in between.
+    let next = spooled_files(&spool).last().and_then(|last| sequence_number(last)).map_or(0, |last| last + 1);
+    let name = format!("{:020}-{}", next.max(spooled.at.micros()), uuid::Uuid::new_v4().simple());
+    let temporary = spool.join(format!("{name}.half"));
+    let outcome = fs::write(&temporary, serde_json::to_vec(spooled)?)
+        .and_then(|()| fs::rename(&temporary, spool.join(format!("{name}.json"))));
+    if outcome.is_err() {
+        let _ = fs::remove_file(temporary);
     }
-    written
+    outcome
 }
 
-/// The events that wait in a folder, in order.
-pub fn waiting_in(spool: &Path) -> Vec<PathBuf> {
+/// The files of the spooled events in a folder, in order.
+pub fn spooled_files(spool: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(spool).into_iter().flatten().flatten();
     let mut waiting: Vec<PathBuf> = entries
         .map(|entry| entry.path())
@@ -46,20 +46,20 @@ pub fn waiting_in(spool: &Path) -> Vec<PathBuf> {
     waiting
 }
 
-/// The number that a waiting event has in the order.
-fn place_of(waiting: &Path) -> Option<i64> {
+/// The number of a spooled event, by which events are ordered.
+fn sequence_number(waiting: &Path) -> Option<i64> {
     waiting.file_stem()?.to_str()?.split('-').next()?.parse().ok()
 }
 
-/// Events hold what people and agents said: they wait where only their owner looks.
+/// Creates a folder that only its owner can read, because events contain private texts.
 #[cfg(unix)]
-pub fn make_private(folder: &Path) -> std::io::Result<()> {
+pub fn create_private_folder(folder: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 #[cfg(not(unix))]
-pub fn make_private(folder: &Path) -> std::io::Result<()> {
+pub fn create_private_folder(folder: &Path) -> std::io::Result<()> {
     fs::create_dir_all(folder)
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use super::Spooled;
 
     #[test]
-    fn events_spooled_by_versions_with_one_client_name_none() {
+    fn spooled_event_of_an_old_version_has_no_client() {
         let spooled = r#"{"at":"2026-02-27T09:30:00.000Z","memory":"subagents","event":"{}"}"#;
         let spooled: Spooled = serde_json::from_str(spooled).unwrap();
         assert_eq!((spooled.client, spooled.event.as_str()), (None, "{}"));

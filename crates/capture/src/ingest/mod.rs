@@ -1,4 +1,4 @@
-//! Reading transcripts into the record.
+//! Ingest: reads transcripts and records their facts in the database.
 
 mod selection;
 
@@ -12,33 +12,33 @@ use std::{
 use serde::Serialize;
 use trackway_actions::{Context, Core};
 use trackway_domain::observed::Observation;
-use trackway_views::session::counts;
+use trackway_views::session::session_counts;
 
 use self::selection::Job;
 pub use self::selection::{Selection, Source};
 use crate::{
     error::{Error, Result},
-    transcript::{Flow, Mark, Tally, Transcript},
+    transcript::{Flow, ReadCursor, ReadStats, Transcript},
 };
 
-/// Transcripts read at once.
+/// Threads that read transcripts.
 const READERS: usize = 2;
-/// How far readers stand behind who writes.
+/// The nice value of reader threads. They have a lower priority than the thread that writes.
 #[cfg(target_os = "linux")]
-const READERS_BEHIND: i32 = 10;
-/// Bytes of transcripts that a reader hands on together: most transcripts are short.
-const HANDED_ON: i64 = 2 << 20;
-/// How often each reader has handed something on that is not written yet.
-const AHEAD: usize = 8;
-/// Bytes of transcripts that are written down together: few enough for others to write meanwhile, as many as fit into the
-/// time a hook waits.
-const TOGETHER: i64 = 16 << 20;
-/// Bad lines and files that are named.
-const NAMED_MAX: usize = 10;
+const READER_NICENESS: i32 = 10;
+/// Bytes of transcripts that a reader sends to the writer in one batch. Most transcripts are shorter.
+const BATCH_BYTES: i64 = 2 << 20;
+/// Maximum number of batches of a reader that wait for the writer.
+const WAITING_BATCHES_MAX: usize = 8;
+/// Bytes of transcripts that are written in one transaction. Larger transactions are more efficient, but a hook that
+/// waits for one must not time out.
+const TRANSACTION_BYTES: i64 = 16 << 20;
+/// Maximum number of problems that a summary lists.
+const PROBLEMS_MAX: usize = 10;
 
-/// What an ingest read, and what the record now holds of the sessions it looked at.
+/// The amount of data that an ingest read, and the counts of rows that the database now has for the sessions in it.
 #[derive(Debug, Default, Serialize)]
-pub struct Ingested {
+pub struct IngestSummary {
     pub files: i64,
     pub bytes: u64,
     pub lines: i64,
@@ -51,19 +51,19 @@ pub struct Ingested {
     pub unmatched: i64,
     pub touches: i64,
     pub usage: i64,
-    /// What could not be read, and where bad lines are.
+    /// Files that could not be read, and the positions of bad lines.
     pub problems: Vec<String>,
 }
 
-/// A part that was read, or the end of a file.
+/// A message from a reader to the writer: a part of a transcript, or the end of the file.
 enum Part {
     Read(Box<Observation>),
-    End(std::io::Result<Tally>),
+    End(std::io::Result<ReadStats>),
 }
 
-/// Who is shown how far reading is.
+/// Receives the progress of an ingest.
 pub trait Progress {
-    /// Reading begins, of this many bytes.
+    /// The ingest begins to read this many bytes.
     fn begin(&mut self, total: u64);
 
     fn add(&mut self, bytes: u64);
@@ -71,7 +71,7 @@ pub trait Progress {
     fn finish(&mut self);
 }
 
-/// Reading, once or again and again.
+/// An ingest of selected transcripts, which can make several passes.
 #[derive(Debug)]
 pub struct Ingest<'a> {
     core: &'a Core,
@@ -80,33 +80,34 @@ pub struct Ingest<'a> {
     files: HashSet<PathBuf>,
     sessions: BTreeSet<String>,
     problems: HashSet<String>,
-    total: Ingested,
+    total: IngestSummary,
 }
 
 impl<'a> Ingest<'a> {
     pub fn new(core: &'a Core, context: &'a Context, selection: Selection) -> Self {
         let (files, sessions, problems) = (HashSet::new(), BTreeSet::new(), HashSet::new());
-        Self { core, context, selection, files, sessions, problems, total: Ingested::default() }
+        Self { core, context, selection, files, sessions, problems, total: IngestSummary::default() }
     }
 
-    /// Reads what is new, and returns what that was. A problem is returned once.
-    pub fn pass(&mut self, progress: &mut dyn Progress) -> Result<Ingested> {
-        let mut read = Ingested::default();
+    /// Reads and records the new lines, and returns their counts. Reports each problem only in the first pass that
+    /// finds it.
+    pub fn pass(&mut self, progress: &mut dyn Progress) -> Result<IngestSummary> {
+        let mut read = IngestSummary::default();
         let outcome = self.read_new(&mut read, progress);
         self.total.bytes += read.bytes;
         self.total.lines += read.lines;
         self.total.bad_lines += read.bad_lines;
         read.problems.retain(|problem| self.problems.insert(problem.clone()));
         for problem in &read.problems {
-            note(&mut self.total, problem.clone());
+            note_problem(&mut self.total, problem.clone());
         }
         outcome.map(|()| read)
     }
 
-    fn read_new(&mut self, read: &mut Ingested, progress: &mut dyn Progress) -> Result<()> {
+    fn read_new(&mut self, read: &mut IngestSummary, progress: &mut dyn Progress) -> Result<()> {
         let mut found = self.selection.find();
         for problem in std::mem::take(&mut found.problems) {
-            note(read, problem);
+            note_problem(read, problem);
         }
         for candidate in &found.transcripts {
             let transcript = &candidate.transcript;
@@ -114,25 +115,25 @@ impl<'a> Ingest<'a> {
             self.sessions.insert(transcript.session.clone());
         }
         if !found.transcripts.is_empty() {
-            let jobs = selection::with_news(self.core, self.context, &found.transcripts, self.selection.full)?;
+            let jobs = selection::find_jobs(self.core, self.context, &found.transcripts, self.selection.full)?;
             read.files = i64::try_from(jobs.len()).unwrap_or(i64::MAX);
             if !jobs.is_empty() {
-                self.take_in(&jobs, read, progress)?;
+                self.run_jobs(&jobs, read, progress)?;
             }
         }
-        self.selection.remember(found);
+        self.selection.mark_recorded(found);
         Ok(())
     }
 
-    fn take_in(&self, jobs: &[Job], read: &mut Ingested, progress: &mut dyn Progress) -> Result<()> {
-        progress.begin(jobs.iter().map(|job| unread(&job.transcript, job.mark.as_ref())).sum());
-        self.core.store().while_much_is_written(|| {
+    fn run_jobs(&self, jobs: &[Job], read: &mut IngestSummary, progress: &mut dyn Progress) -> Result<()> {
+        progress.begin(jobs.iter().map(|job| unread_bytes(&job.transcript, job.cursor.as_ref())).sum());
+        self.core.store().run_bulk_write(|| {
             thread::scope(|scope| {
-                // Reading and writing at once: some understand lines while one keeps rows.
+                // Reader threads parse lines while this thread writes rows.
                 let readers = (0..READERS)
                     .map(|first| {
-                        let (sender, parts) = sync_channel(AHEAD);
-                        scope.spawn(move || read_some(jobs, first, &sender));
+                        let (sender, parts) = sync_channel(WAITING_BATCHES_MAX);
+                        scope.spawn(move || read_share(jobs, first, &sender));
                         parts.into_iter().flatten()
                     })
                     .collect();
@@ -143,39 +144,39 @@ impl<'a> Ingest<'a> {
         Ok(())
     }
 
-    /// All that was read, and what the record now holds of the sessions that were looked at.
-    pub fn summary(mut self) -> Result<Ingested> {
+    /// The counts of all passes, with the counts of rows in the sessions that they read.
+    pub fn summary(mut self) -> Result<IngestSummary> {
         self.total.files = i64::try_from(self.files.len()).unwrap_or(i64::MAX);
-        count(self.core, self.context, &self.sessions, &mut self.total)?;
+        add_session_counts(self.core, self.context, &self.sessions, &mut self.total)?;
         Ok(self.total)
     }
 }
 
-fn note(ingested: &mut Ingested, problem: String) {
-    match ingested.problems.len() {
-        count if count < NAMED_MAX => ingested.problems.push(problem),
-        NAMED_MAX => ingested.problems.push("and more".to_owned()),
+fn note_problem(summary: &mut IngestSummary, problem: String) {
+    match summary.problems.len() {
+        count if count < PROBLEMS_MAX => summary.problems.push(problem),
+        PROBLEMS_MAX => summary.problems.push("and more".to_owned()),
         _ => {}
     }
 }
 
-fn unread(transcript: &Transcript, mark: Option<&Mark>) -> u64 {
+fn unread_bytes(transcript: &Transcript, cursor: Option<&ReadCursor>) -> u64 {
     let length = transcript.path.metadata().map_or(0, |file| file.len());
-    length.saturating_sub(mark.map_or(0, |mark| mark.offset))
+    length.saturating_sub(cursor.map_or(0, |cursor| cursor.offset))
 }
 
-/// Reads every so many files.
-fn read_some(jobs: &[Job], first: usize, parts: &SyncSender<Vec<Part>>) {
-    // There is one who writes, and it takes longest: where processors are few, readers do not keep it from its work.
-    // Elsewhere than on Linux this would be said of the whole process.
+/// Reads the share of one reader: every [`READERS`]th file, starting with the file `first`.
+fn read_share(jobs: &[Job], first: usize, parts: &SyncSender<Vec<Part>>) {
+    // The single writer is the bottleneck, so on machines with few processors it should run first. Only Linux has a
+    // nice value per thread; on other systems this would slow down the whole process.
     #[cfg(target_os = "linux")]
-    let _ = rustix::process::nice(READERS_BEHIND);
+    let _ = rustix::process::nice(READER_NICENESS);
     let (mut read, mut bytes, mut flow) = (Vec::new(), 0, Flow::Continue);
-    for Job { client, transcript, mark } in jobs.iter().skip(first).step_by(READERS) {
-        let tally = client.read_transcript(transcript, mark.as_ref(), &mut |observation| {
-            bytes += length(&observation);
+    for Job { client, transcript, cursor } in jobs.iter().skip(first).step_by(READERS) {
+        let stats = client.read_transcript(transcript, cursor.as_ref(), &mut |observation| {
+            bytes += byte_count(&observation);
             read.push(Part::Read(Box::new(observation)));
-            if bytes >= HANDED_ON {
+            if bytes >= BATCH_BYTES {
                 bytes = 0;
                 flow = parts.send(std::mem::take(&mut read)).map_or(Flow::Stop, |()| Flow::Continue);
             }
@@ -184,24 +185,24 @@ fn read_some(jobs: &[Job], first: usize, parts: &SyncSender<Vec<Part>>) {
         if flow == Flow::Stop {
             return;
         }
-        read.push(Part::End(tally));
+        read.push(Part::End(stats));
     }
     let _ = parts.send(read);
 }
 
-/// Bytes that a part was read from.
-fn length(observation: &Observation) -> i64 {
+/// The number of bytes that an observation was read from.
+fn byte_count(observation: &Observation) -> i64 {
     observation.progress.as_ref().map_or(0, |progress| progress.to - progress.from)
 }
 
-/// Writes down what was read, in the order of the files. A hook may have read it meanwhile: then it is in the record
-/// already.
+/// Writes the observations of all readers, in the order of the files. If a hook has recorded a part in the meantime,
+/// the database ignores that part.
 fn write_all(
     core: &Core,
     context: &Context,
     jobs: &[Job],
     mut readers: Vec<impl Iterator<Item = Part>>,
-    ingested: &mut Ingested,
+    summary: &mut IngestSummary,
     progress: &mut dyn Progress,
 ) -> Result<()> {
     let (mut waiting, mut bytes) = (Vec::new(), 0);
@@ -210,43 +211,44 @@ fn write_all(
         for part in readers[number].by_ref() {
             match part {
                 Part::Read(observation) => {
-                    bytes += length(&observation);
+                    bytes += byte_count(&observation);
                     waiting.push(*observation);
-                    if bytes >= TOGETHER {
-                        write_together(core, context, &waiting, ingested)?;
+                    if bytes >= TRANSACTION_BYTES {
+                        write_batch(core, context, &waiting, summary)?;
                         progress.add(u64::try_from(bytes).unwrap_or_default());
                         (waiting, bytes) = (Vec::new(), 0);
                     }
                     continue;
                 }
-                Part::End(Ok(tally)) => {
-                    ingested.bytes += tally.bytes;
-                    ingested.lines += tally.lines;
-                    ingested.bad_lines += tally.bad_lines;
-                    for offset in tally.bad_at {
-                        note(ingested, format!("{path}: a bad line at byte {offset}"));
+                Part::End(Ok(stats)) => {
+                    summary.bytes += stats.bytes;
+                    summary.lines += stats.lines;
+                    summary.bad_lines += stats.bad_lines;
+                    for offset in stats.bad_at {
+                        note_problem(summary, format!("{path}: a bad line at byte {offset}"));
                     }
                 }
-                Part::End(Err(error)) => note(ingested, format!("{path}: {error}")),
+                Part::End(Err(error)) => note_problem(summary, format!("{path}: {error}")),
             }
             break;
         }
     }
-    write_together(core, context, &waiting, ingested)
+    write_batch(core, context, &waiting, summary)
 }
 
-/// Writes several parts down; when one of them cannot be, each by itself, so that it keeps no other out.
-fn write_together(core: &Core, context: &Context, parts: &[Observation], ingested: &mut Ingested) -> Result<()> {
+/// Writes several observations in one transaction. If that fails permanently, writes each in a transaction of its own,
+/// so that a faulty one does not block the others.
+fn write_batch(core: &Core, context: &Context, parts: &[Observation], summary: &mut IngestSummary) -> Result<()> {
     match core.observe_all(context, parts).map_err(Error::from) {
-        Err(failure) if !failure.is_passing() => {}
+        Err(failure) if !failure.is_transient() => {}
         outcome => return outcome,
     }
     for part in parts {
         match core.observe(context, part).map_err(Error::from) {
-            Err(failure) if failure.is_passing() => return Err(failure),
+            Err(failure) if failure.is_transient() => return Err(failure),
             Err(failure) => {
                 let path = part.progress.as_ref().map_or("", |progress| progress.path.as_str());
-                note(ingested, format!("{path}: {failure}"));
+                note_problem(summary, format!("{path}: {failure}"));
             }
             Ok(_) => {}
         }
@@ -254,18 +256,23 @@ fn write_together(core: &Core, context: &Context, parts: &[Observation], ingeste
     Ok(())
 }
 
-/// What the record holds of these sessions.
-fn count(core: &Core, context: &Context, sessions: &BTreeSet<String>, ingested: &mut Ingested) -> Result<()> {
-    let all = counts(&mut core.store().read(context.tenant)?)?;
+/// Adds the counts of the rows of these sessions.
+fn add_session_counts(
+    core: &Core,
+    context: &Context,
+    sessions: &BTreeSet<String>,
+    summary: &mut IngestSummary,
+) -> Result<()> {
+    let all = session_counts(&mut core.store().read(context.tenant)?)?;
     for session in all.into_iter().filter(|session| sessions.contains(&session.session)) {
-        ingested.sessions += 1;
-        ingested.subagents += session.subagents;
-        ingested.spawns += session.spawns;
-        ingested.matched += session.matched - session.tentative;
-        ingested.tentative += session.tentative;
-        ingested.unmatched += session.spawns - session.matched;
-        ingested.touches += session.touches;
-        ingested.usage += session.usage;
+        summary.sessions += 1;
+        summary.subagents += session.subagents;
+        summary.spawns += session.spawns;
+        summary.matched += session.matched - session.tentative;
+        summary.tentative += session.tentative;
+        summary.unmatched += session.spawns - session.matched;
+        summary.touches += session.touches;
+        summary.usage += session.usage;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Which transcripts to read: those that are wanted, and changed since they were last read.
+//! The selection of the transcripts to read: those that the user selected and that changed since they were last read.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,11 +15,11 @@ use crate::{
     client::Client,
     discovery,
     error::Result,
-    paths::{is_below, modified},
-    transcript::{Mark, Transcript, has_news, is_given_up},
+    paths::{is_below, modified_at},
+    transcript::{ReadCursor, Transcript, has_news, is_abandoned},
 };
 
-/// A folder or file with transcripts of a client.
+/// A folder or a file with transcripts of a client.
 #[derive(Debug, Clone)]
 pub struct Source {
     pub client: &'static dyn Client,
@@ -33,44 +33,44 @@ pub struct Candidate {
     pub transcript: Transcript,
 }
 
-/// A transcript that holds something new.
+/// A transcript with new content.
 #[derive(Debug)]
 pub struct Job {
     pub client: &'static dyn Client,
     pub transcript: Transcript,
-    /// Where reading stopped.
-    pub mark: Option<Mark>,
+    /// The position where the last read stopped.
+    pub cursor: Option<ReadCursor>,
 }
 
-/// What is wanted, and how the files were that were read.
+/// The user's selection, and the state of the files after they were read.
 #[derive(Debug, Default)]
 pub struct Selection {
     pub sources: Vec<Source>,
     pub since: Option<Time>,
-    /// Only sessions that happened below this directory.
+    /// Selects only sessions in or below this directory.
     pub project: Option<PathBuf>,
     pub exclude: Vec<PathBuf>,
     /// Whether the first pass reads every file from its start.
     pub full: bool,
-    /// Files of which all is written down, as they were then: nobody opens them again.
-    pub(super) seen: HashMap<PathBuf, Sight>,
+    /// The stamps of files that were recorded completely. A file with the same stamp need not be opened again.
+    pub(super) recorded: HashMap<PathBuf, FileStamp>,
 }
 
-/// A look at a file, not into it.
+/// The state of a file, without its content.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Sight {
+pub(super) struct FileStamp {
     length: u64,
     modified: Option<SystemTime>,
-    /// What it left open is over when it has been left alone.
-    is_given_up: bool,
+    /// Whether the session counts as abandoned, because nothing wrote the file for long.
+    is_abandoned: bool,
 }
 
-/// What there is to read.
+/// The selected transcripts.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct SelectedTranscripts {
     pub transcripts: Vec<Candidate>,
     pub problems: Vec<String>,
-    sights: HashMap<PathBuf, Sight>,
+    stamps: HashMap<PathBuf, FileStamp>,
 }
 
 impl Selection {
@@ -78,13 +78,13 @@ impl Selection {
         Self { sources, ..Self::default() }
     }
 
-    pub fn find(&self) -> Found {
-        let mut found = Found::default();
+    pub fn find(&self) -> SelectedTranscripts {
+        let mut found = SelectedTranscripts::default();
         for Source { client, path } in &self.sources {
-            // A project's sessions are in folders that begin with its name.
+            // Skip folders that cannot belong to the project, by the prefix of their names.
             let prefix = self.project.as_deref().and_then(|project| client.project_prefix(project));
-            let path = discovery::real(path);
-            let sights = &mut found.sights;
+            let path = discovery::canonical_path(path);
+            let stamps = &mut found.stamps;
             let mut is_wanted = |candidate: &Path| {
                 if is_below(candidate, &self.exclude) {
                     return false;
@@ -95,7 +95,7 @@ impl Selection {
                 {
                     return false;
                 }
-                self.is_news(candidate, sights)
+                self.is_changed(candidate, stamps)
             };
             let below = client.find_transcripts(&path, &mut is_wanted);
             found.problems.extend(below.unreadable.iter().map(|(path, why)| format!("{}: {why}", path.display())));
@@ -105,64 +105,64 @@ impl Selection {
         let mut once = HashSet::new();
         found
             .transcripts
-            .retain(|candidate| once.insert(candidate.transcript.path.clone()) && self.is_meant(candidate));
+            .retain(|candidate| once.insert(candidate.transcript.path.clone()) && self.is_selected(candidate));
         found
     }
 
-    /// Whether a file is not as it was when all of it was written down.
-    fn is_news(&self, candidate: &Path, sights: &mut HashMap<PathBuf, Sight>) -> bool {
+    /// Whether a file changed since it was recorded completely.
+    fn is_changed(&self, candidate: &Path, stamps: &mut HashMap<PathBuf, FileStamp>) -> bool {
         let Ok(file) = fs::metadata(candidate) else { return true };
         if !file.is_file() {
             return true;
         }
-        let sight = Sight { length: file.len(), modified: file.modified().ok(), is_given_up: is_given_up(&file) };
-        let is_news = self.seen.get(candidate) != Some(&sight);
-        sights.insert(candidate.to_path_buf(), sight);
-        is_news
+        let stamp = FileStamp { length: file.len(), modified: file.modified().ok(), is_abandoned: is_abandoned(&file) };
+        let is_changed = self.recorded.get(candidate) != Some(&stamp);
+        stamps.insert(candidate.to_path_buf(), stamp);
+        is_changed
     }
 
-    fn is_meant(&self, Candidate { client, transcript }: &Candidate) -> bool {
-        if self.since.is_some_and(|since| modified(&transcript.path).is_some_and(|at| at < since)) {
+    fn is_selected(&self, Candidate { client, transcript }: &Candidate) -> bool {
+        if self.since.is_some_and(|since| modified_at(&transcript.path).is_some_and(|at| at < since)) {
             return false;
         }
         if self.project.is_none() && self.exclude.is_empty() {
             return true;
         }
-        let happened = client.transcript_cwd(&transcript.path);
-        let is_here = |project: &PathBuf| happened.as_deref().is_none_or(|cwd| cwd.starts_with(project));
-        self.project.as_ref().is_none_or(is_here) && !happened.is_some_and(|cwd| is_below(&cwd, &self.exclude))
+        let cwd = client.transcript_cwd(&transcript.path);
+        let is_in = |project: &PathBuf| cwd.as_deref().is_none_or(|cwd| cwd.starts_with(project));
+        self.project.as_ref().is_none_or(is_in) && !cwd.as_deref().is_some_and(|cwd| is_below(cwd, &self.exclude))
     }
 
-    /// All that was found is written down.
-    pub fn remember(&mut self, found: Found) {
+    /// Marks these transcripts as recorded completely.
+    pub fn mark_recorded(&mut self, found: SelectedTranscripts) {
         self.full = false;
-        self.seen.extend(found.sights);
+        self.recorded.extend(found.stamps);
     }
 }
 
-/// The transcripts that hold something new, with where reading stopped: more lines, or the end of what was given up. `full`
-/// is for all of them, from the start.
-pub fn with_news(core: &Core, context: &Context, candidates: &[Candidate], full: bool) -> Result<Vec<Job>> {
+/// The transcripts with new content, each with its cursor: those with new lines, and those whose session is now
+/// abandoned. `full` selects all transcripts, and reads them from the start.
+pub fn find_jobs(core: &Core, context: &Context, candidates: &[Candidate], full: bool) -> Result<Vec<Job>> {
     let mut read = core.store().read(context.tenant)?;
-    let all = transcript::all_known(&mut read)?;
-    let mut known: HashMap<String, transcript::Known> =
+    let all = transcript::known_transcripts(&mut read)?;
+    let mut known: HashMap<String, transcript::KnownTranscript> =
         all.into_iter().map(|known| (known.path.clone(), known)).collect();
     let mut jobs = Vec::new();
     for Candidate { client, transcript } in candidates {
         let path = transcript.path.to_string_lossy();
         let known = known.remove(&*path);
         let is_open = known.as_ref().is_some_and(|known| known.is_open);
-        let mark = known.map(Mark::from);
-        let is_over = || is_open && transcript.path.metadata().is_ok_and(|file| is_given_up(&file));
-        let mark = match mark {
-            // A mark of another file: reading begins anew.
-            Some(_) if full => Some(Mark::default()),
+        let cursor = known.map(ReadCursor::from);
+        let is_newly_abandoned = || is_open && transcript.path.metadata().is_ok_and(|file| is_abandoned(&file));
+        let cursor = match cursor {
+            // The default cursor matches no file, so the reader starts from the beginning.
+            Some(_) if full => Some(ReadCursor::default()),
             None if full => None,
-            mark if !has_news(&transcript.path, mark.as_ref()) && !is_over() => continue,
-            Some(_) => transcript::read_to(&mut read, &path)?.map(Mark::from),
+            cursor if !has_news(&transcript.path, cursor.as_ref()) && !is_newly_abandoned() => continue,
+            Some(_) => transcript::cursor(&mut read, &path)?.map(ReadCursor::from),
             None => None,
         };
-        jobs.push(Job { client: *client, transcript: transcript.clone(), mark });
+        jobs.push(Job { client: *client, transcript: transcript.clone(), cursor });
     }
     Ok(jobs)
 }

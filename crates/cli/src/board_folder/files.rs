@@ -1,4 +1,4 @@
-//! The files of a board's folder: read whole, written one by one, each in one step.
+//! Reads the files of a board's folder, and writes each of them atomically.
 
 use std::{
     collections::HashMap,
@@ -12,16 +12,16 @@ use trackway_domain::{
     board_folder::{BOARD_FILE, BoardFile, Folder, RELATIONS_FILE, RelationFile, STICKIE_SUFFIX, StickieFile, parse},
 };
 
-use crate::{failure::Failure, long_text::text};
+use crate::{failure::Failure, long_text::read_bytes_limited};
 
-/// Bytes of a file: as many as a stickie can say, with room for how YAML writes it.
-const BYTES_MAX: u64 = 4 << 20;
-/// Files that are read.
+/// Maximum bytes of a file: the longest stickie, with additional bytes for YAML syntax.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Maximum number of files.
 const FILES_MAX: usize = 10_000;
-/// What a file ends with while it is written.
-const BESIDE_SUFFIX: &str = ".tmp";
+/// The suffix of a file while it is written.
+const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// A folder as it was read.
+/// The content of a folder when it was read.
 #[derive(Debug)]
 pub struct Files {
     pub directory: PathBuf,
@@ -30,16 +30,16 @@ pub struct Files {
     leftovers: Vec<PathBuf>,
 }
 
-/// Whether what `relations.yaml` says matters.
+/// How to treat `relations.yaml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relations {
-    AreRead,
-    AreWrittenAnew,
+pub enum RelationsMode {
+    Read,
+    /// Ignore errors in the file, because it will be overwritten.
+    Overwrite,
 }
 
 impl Files {
-    /// Nothing there yet.
-    pub fn none(directory: &Path) -> Self {
+    pub fn empty(directory: &Path) -> Self {
         Self {
             directory: directory.to_owned(),
             folder: Folder::default(),
@@ -48,8 +48,8 @@ impl Files {
         }
     }
 
-    pub fn read(directory: &Path, relations: Relations) -> Result<Self, Failure> {
-        let mut files = Self::none(directory);
+    pub fn read(directory: &Path, mode: RelationsMode) -> Result<Self, Failure> {
+        let mut files = Self::empty(directory);
         let entries = fs::read_dir(directory).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 Failure::from(Rule::not_found(format!("there is no folder {}", directory.display())))
@@ -62,17 +62,17 @@ impl Files {
             let Some(name) = name.to_str() else {
                 return Err(Rule::usage(format!("{} is not a name in UTF-8", name.display())).into());
             };
-            if name.strip_prefix('.').and_then(|name| name.strip_suffix(BESIDE_SUFFIX)).is_some_and(is_ours) {
+            if name.strip_prefix('.').and_then(|name| name.strip_suffix(TEMPORARY_SUFFIX)).is_some_and(is_board_file) {
                 files.leftovers.push(entry.path());
             }
-            // Editors leave copies behind that begin so.
-            if !is_ours(name) || name.starts_with('.') {
+            // Editors create hidden backup copies.
+            if !is_board_file(name) || name.starts_with('.') {
                 continue;
             }
-            let text = text(name, opened(name, &entry.path())?, BYTES_MAX)?;
+            let text = read_bytes_limited(name, open_file(name, &entry.path())?, FILE_BYTES_MAX)?;
             files.texts.insert(name.to_owned(), text);
             if files.texts.len() > FILES_MAX {
-                return Err(Rule::usage(format!("the folder has more than {FILES_MAX} files, the limit")).into());
+                return Err(Rule::usage(format!("the folder exceeds the limit of {FILES_MAX} files")).into());
             }
         }
         let mut names: Vec<&String> = files.texts.keys().collect();
@@ -82,7 +82,7 @@ impl Files {
             match name.as_str() {
                 BOARD_FILE => files.folder.board = Some(parse::<BoardFile>(name, yaml)?),
                 RELATIONS_FILE => match parse::<Option<Vec<RelationFile>>>(name, yaml) {
-                    Err(_) if relations == Relations::AreWrittenAnew => {}
+                    Err(_) if mode == RelationsMode::Overwrite => {}
                     lines => files.folder.relations = Some(lines?.unwrap_or_default()),
                 },
                 _ => files.folder.stickies.push(StickieFile { file: name.clone(), ..parse(name, yaml)? }),
@@ -91,7 +91,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Calls a file something else, and says whether it did: not when someone edited it meanwhile, or made one of that name.
+    /// Renames a file. Returns false if the file was edited since it was read, or the new name exists.
     pub fn rename(&mut self, from: &str, to: &str) -> Result<bool, Failure> {
         let (old, new) = (self.directory.join(from), self.directory.join(to));
         let Some(text) = fs::read_to_string(&old).ok().filter(|text| self.texts.get(from) == Some(text)) else {
@@ -106,7 +106,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Removes what was left behind by someone who was killed while writing here.
+    /// Removes temporary files of processes that were killed while writing.
     pub fn remove_leftovers(&self) -> Result<(), Failure> {
         for path in &self.leftovers {
             match fs::remove_file(path) {
@@ -117,7 +117,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes a file, unless it says so already, or someone edited it meanwhile.
+    /// Writes a file, unless its text is the same, or it was edited since it was read.
     pub fn replace(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.directory.join(name);
         let present = fs::read_to_string(&path).ok();
@@ -127,7 +127,7 @@ impl Files {
         write_atomically(&path, text)
     }
 
-    /// Removes a file, unless someone edited it meanwhile.
+    /// Removes a file, unless it was edited since it was read.
     pub fn remove(&self, name: &str) -> Result<(), Failure> {
         let path = self.directory.join(name);
         if fs::read_to_string(&path).ok().as_ref() == self.texts.get(name) && self.texts.contains_key(name) {
@@ -137,32 +137,31 @@ impl Files {
     }
 }
 
-/// Whether a file is one of a board.
-fn is_ours(name: &str) -> bool {
+fn is_board_file(name: &str) -> bool {
     name == BOARD_FILE || name == RELATIONS_FILE || name.ends_with(STICKIE_SUFFIX)
 }
 
-/// Opens a file that has an end: a pipe would be waited for.
-fn opened(name: &str, path: &Path) -> Result<File, Failure> {
+/// Opens a regular file. Reading a named pipe would block.
+fn open_file(name: &str, path: &Path) -> Result<File, Failure> {
     let unreadable = |error: io::Error| Failure::from(Rule::usage(format!("{name} cannot be read: {error}")));
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(Rule::usage(format!("{name} is not a file")).hint("take it out of the folder").into());
+        return Err(Rule::usage(format!("{name} is not a file")).hint("remove it from the folder").into());
     }
     File::open(path).map_err(unreadable)
 }
 
-/// Writes a file beside and puts it in place: nobody sees half of it, whenever this ends.
+/// Writes a temporary file and renames it, so that nobody sees a partly written file.
 fn write_atomically(path: &Path, text: &str) -> Result<(), Failure> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let beside = path.with_file_name(format!(".{name}{BESIDE_SUFFIX}"));
+    let temporary = path.with_file_name(format!(".{name}{TEMPORARY_SUFFIX}"));
     let write = || -> io::Result<()> {
-        let mut file = File::create(&beside)?;
+        let mut file = File::create(&temporary)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&beside, path)
+        fs::rename(&temporary, path)
     };
     write().map_err(|error| {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
         Failure::from(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     })
 }

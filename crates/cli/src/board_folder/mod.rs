@@ -1,67 +1,70 @@
-//! `trackway board export, import, sync, diff`: a board as a folder of files.
+//! `trackway board export`, `import`, `sync` and `diff`: synchronise a board with a folder of YAML files.
 
+mod export;
 mod files;
-mod outward;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use serde_json::{Value, json};
-use trackway_actions::board::{SyncBoard, Synced};
+use trackway_actions::board::{SyncBoard, SyncResult};
 use trackway_domain::{
     Error as Rule, Ref,
     board_folder::{BOARD_FILE, RELATIONS_FILE, board_yaml, file_names, relations_yaml, stickie_yaml},
-    board_sync::{Counts, Moved, Place, compare_stickies, who_moved},
+    board_sync::{Counts, Difference, EditedSide, compare_stickies, find_edited_side},
     kind,
 };
 use uuid::Uuid;
 
-use self::files::{Files, Relations};
+use self::files::{Files, RelationsMode};
 use crate::{
-    door::{House, Outcome},
+    dispatch::{App, CommandOutcome},
     failure::Failure,
-    render::Shape,
+    render::Layout,
 };
 
-const VERBS: [&str; 4] = ["export", "import", "sync", "diff"];
+const FOLDER_COMMANDS: [&str; 4] = ["export", "import", "sync", "diff"];
 
-/// Whether a verb of `board` is about folders.
-pub fn is_about_folders(verb: &str) -> bool {
-    VERBS.contains(&verb)
+pub fn is_folder_command(verb: &str) -> bool {
+    FOLDER_COMMANDS.contains(&verb)
 }
 
-/// Adds the commands that read and write folders. `sync` is an action; here its folder is a directory.
+/// Adds the commands that read and write folders. `sync` is an action whose folder is, on the command line, a
+/// directory.
 pub fn commands(board: Command) -> Command {
     let directory = || {
         Arg::new("dir").value_name("DIR").required(true).value_parser(clap::value_parser!(PathBuf)).help("The folder")
     };
-    let named = || Arg::new("board").value_name("BOARD").required(true).help("The board, by name or id");
+    let board_argument = || Arg::new("board").value_name("BOARD").required(true).help("The board, by name or id");
     let force = |help| Arg::new("force").long("force").action(ArgAction::SetTrue).help(help);
     board
         .subcommand(
             Command::new("export")
                 .about("Write a board to a folder: a file for each stickie, one for the relations, one for the board")
-                .args([named(), directory(), force("Overwrite what was edited in the folder")]),
+                .args([board_argument(), directory(), force("Overwrite edits in the folder")]),
         )
-        .subcommand(
-            Command::new("import")
-                .about("Bring a folder in: make its board, or change it as the folder was changed")
-                .args([directory(), force("Overwrite what was edited on the board"), dry_run()]),
-        )
+        .subcommand(Command::new("import").about("Create or update a board from a folder").args([
+            directory(),
+            force("Overwrite edits on the board"),
+            dry_run(),
+        ]))
         .subcommand(
             Command::new("diff")
-                .about("Compare a board with its folder; exit 1 when they differ")
+                .about("Compare a board with its folder. The exit code is 1 if they differ")
                 .long_about(
-                    "Compare a board with its folder; exit 1 when they differ\n\n\
-                     = same, ~ changed, + only in the database, - only in the folder",
+                    "Compare a board with its folder. The exit code is 1 if they differ\n\n\
+                     Marks: = same, ~ changed, + only on the board, - only in the folder",
                 )
-                .args([named(), directory()]),
+                .args([board_argument(), directory()]),
         )
         .mut_subcommand("sync", sync_command)
 }
 
 fn dry_run() -> Arg {
-    Arg::new("dry_run").long("dry-run").action(ArgAction::SetTrue).help("Show what would happen, and change nothing")
+    Arg::new("dry_run")
+        .long("dry-run")
+        .action(ArgAction::SetTrue)
+        .help("Show what would happen, without changing anything")
 }
 
 fn sync_command(sync: Command) -> Command {
@@ -73,63 +76,62 @@ fn sync_command(sync: Command) -> Command {
     };
     sync.mut_arg("board", |board| board.required(true))
         .mut_arg("folder", |folder| folder.required(false).hide(true))
-        .mut_arg("force", |force| force.help("Overwrite what was edited on the other side"))
-        .args([
-            side("from", "Bring what was edited in this folder to the board"),
-            side("to", "Bring what was edited on the board to this folder"),
-        ])
+        .mut_arg("force", |force| force.help("Overwrite edits on the other side"))
+        .args([side("from", "Update the board from this folder"), side("to", "Update this folder from the board")])
         .group(ArgGroup::new("side").args(["from", "to", "folder"]).required(true))
 }
 
-pub fn answer(house: &House, verb: &str, matches: &ArgMatches) -> Result<Outcome, Failure> {
+pub fn run(app: &App, verb: &str, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     let directory = |name: &str| matches.try_get_one::<PathBuf>(name).ok().flatten().cloned();
     let board = matches.try_get_one::<Ref<kind::Board>>("board").ok().flatten().cloned();
     let board = board.or_else(|| matches.try_get_one::<String>("board").ok().flatten().map(Ref::new));
     let force = matches.try_get_one::<bool>("force").ok().flatten().copied().unwrap_or_default();
-    let dry = matches.try_get_one::<bool>("dry_run").ok().flatten().copied().unwrap_or_default();
+    let is_dry_run = matches.try_get_one::<bool>("dry_run").ok().flatten().copied().unwrap_or_default();
     match (verb, board, directory("dir"), directory("from"), directory("to")) {
-        ("import", _, Some(from), ..) | ("sync", None, _, Some(from), _) => inward(house, None, &from, force, dry),
-        ("sync", Some(board), _, Some(from), _) => inward(house, Some(board), &from, force, dry),
+        ("import", _, Some(from), ..) | ("sync", None, _, Some(from), _) => import(app, None, &from, force, is_dry_run),
+        ("sync", Some(board), _, Some(from), _) => import(app, Some(board), &from, force, is_dry_run),
         ("export", Some(board), Some(to), ..) | ("sync", Some(board), _, _, Some(to)) => {
-            outward::outward(house, &board, &to, force, dry)
+            export::export(app, &board, &to, force, is_dry_run)
         }
-        ("diff", Some(board), Some(with), ..) => diff(house, &board, &with),
-        _ => Err(Rule::usage("give a folder: --from DIR or --to DIR").into()),
+        ("diff", Some(board), Some(with), ..) => diff(app, &board, &with),
+        _ => Err(Rule::usage("no folder given").hint("use --from DIR or --to DIR").into()),
     }
 }
 
-/// From the folder to the board; then what the files did not know yet is written into them.
-fn inward(
-    house: &House,
+/// Updates the board from the folder, and then completes the files, for example with the ids of new stickies.
+fn import(
+    app: &App,
     board: Option<Ref<kind::Board>>,
     directory: &Path,
     force: bool,
-    dry: bool,
-) -> Result<Outcome, Failure> {
-    let files = Files::read(directory, Relations::AreRead)?;
-    let context = house.context()?;
+    is_dry_run: bool,
+) -> Result<CommandOutcome, Failure> {
+    let files = Files::read(directory, RelationsMode::Read)?;
+    let context = app.context()?;
     let sync = SyncBoard { board, folder: files.folder.clone(), force };
-    let synced = if dry { house.core.rehearse(&context, &sync)? } else { house.core.execute(&context, &sync)? };
+    let synced = if is_dry_run { app.core.dry_run(&context, &sync)? } else { app.core.execute(&context, &sync)? };
     let mut remarks = Vec::new();
     if synced.left > 0 {
-        remarks
-            .push(format!("note: {} newer on the board stays; board sync --to brings it to the folder", synced.left));
+        remarks.push(format!(
+            "note: {} newer changes on the board were kept; to bring them to the folder: trackway board sync --to DIR",
+            synced.left
+        ));
     }
-    if !dry {
-        // The board has it all: what cannot be written here is found again by name, or by what it says.
+    if !is_dry_run {
+        // The board is committed. The next sync matches files that cannot be written now by name or content.
         if let Err(failure) = write_back(&files, &synced) {
-            remarks.push(format!("warning: the board is up to date; its folder is not: {}", failure.message));
+            remarks.push(format!("warning: the board was updated, but not its folder: {}", failure.message));
         }
     }
-    let data = answered(synced.counts, synced.board, synced.relations, Some(synced.id.uuid()));
-    let mut outcome = Outcome::new(data, Shape::Fields);
-    (outcome.remarks, outcome.dry_run) = (remarks, dry);
+    let data = outcome_data(synced.counts, synced.board, synced.relations, Some(synced.id.uuid()));
+    let mut outcome = CommandOutcome::new(data, Layout::Fields);
+    (outcome.remarks, outcome.is_dry_run) = (remarks, is_dry_run);
     Ok(outcome)
 }
 
-fn write_back(files: &Files, synced: &Synced) -> Result<(), Failure> {
+fn write_back(files: &Files, synced: &SyncResult) -> Result<(), Failure> {
     files.remove_leftovers()?;
-    // Stickies are named here as they are now, and those that are gone are not.
+    // Write the present names of the stickies, without deleted ones.
     if let Some(lines) = synced.lines.as_ref().filter(|lines| files.folder.relations.as_ref() != Some(lines)) {
         files.replace(RELATIONS_FILE, &relations_yaml(lines)?)?;
     }
@@ -138,7 +140,7 @@ fn write_back(files: &Files, synced: &Synced) -> Result<(), Failure> {
     }
     let before = files.folder.board.as_ref();
     let seen = synced.synced_at.or_else(|| before.and_then(|board| board.synced_at));
-    // Where the board moved on alone, the file stays what it is an edit of.
+    // If only the board has changed, keep the file, so that its edit count names the version it is based on.
     let is_older = before.is_some_and(|board| {
         board.edit_count.is_some_and(|number| number < synced.edit_count) && synced.board == "same"
     });
@@ -149,7 +151,7 @@ fn write_back(files: &Files, synced: &Synced) -> Result<(), Failure> {
     Ok(())
 }
 
-fn answered(counts: Counts, board: &str, relations: Counts, id: Option<Uuid>) -> Value {
+fn outcome_data(counts: Counts, board: &str, relations: Counts, id: Option<Uuid>) -> Value {
     json!({
         "id": id,
         "created": counts.created,
@@ -161,79 +163,80 @@ fn answered(counts: Counts, board: &str, relations: Counts, id: Option<Uuid>) ->
     })
 }
 
-/// One line for each thing, with its mark.
-fn diff(house: &House, board: &Ref<kind::Board>, directory: &Path) -> Result<Outcome, Failure> {
-    let files = Files::read(directory, Relations::AreRead)?;
-    let mut read = house.reader()?;
+/// One line for each file and relation, with its mark.
+fn diff(app: &App, board: &Ref<kind::Board>, directory: &Path) -> Result<CommandOutcome, Failure> {
+    let files = Files::read(directory, RelationsMode::Read)?;
+    let mut read = app.reader()?;
     let id = read.resolve(board)?;
-    let whole = read.whole_board(id)?;
-    read.refuse_foreign(&whole, &files.folder)?;
-    let earlier = read.earlier_stickies(&whole, &files.folder)?;
-    let compared = compare_stickies(&whole.stickies, &files.folder, &earlier, Uuid::now_v7)?;
-    let stems: Vec<(Uuid, Option<&str>)> = whole
+    let contents = read.board_contents(id)?;
+    read.reject_foreign_ids(&contents, &files.folder)?;
+    let earlier = read.stickie_contents_at_edits(&contents, &files.folder)?;
+    let compared = compare_stickies(&contents.stickies, &files.folder, &earlier, Uuid::now_v7)?;
+    let file_stems: Vec<(Uuid, Option<&str>)> = contents
         .stickies
         .iter()
         .filter(|known| !known.is_deleted)
         .map(|known| (known.id, known.content.name.as_deref()))
         .collect();
-    let stems = file_names(&stems);
+    let file_stems = file_names(&file_stems);
     let mut lines = Vec::new();
-    let (mut counts, mut of_relations) = (Counts::default(), Counts::default());
-    let of_board = board_line(&mut read, &whole, &files)?;
-    lines.push(of_board);
+    let (mut counts, mut relation_counts) = (Counts::default(), Counts::default());
+    let board_status = board_line(&mut read, &contents, &files)?;
+    lines.push(board_status);
     for one in &compared {
-        let file = one.file.map_or_else(|| stems.get(&one.id).cloned().unwrap_or_default(), |file| file.file.clone());
-        lines.push(line(one.place, one.moved, file));
-        count(&mut counts, one.place);
+        let file =
+            one.file.map_or_else(|| file_stems.get(&one.id).cloned().unwrap_or_default(), |file| file.file.clone());
+        lines.push(diff_line(one.difference, one.edited_side, file));
+        count(&mut counts, one.difference);
     }
-    let (relations, names) = read.compare_relations(&whole, &files.folder, &compared, &earlier)?;
+    let (relations, names) = read.compare_relations(&contents, &files.folder, &compared, &earlier)?;
     for one in &relations {
-        lines.push(line(one.place, one.moved, one.called(&names)));
-        count(&mut of_relations, one.place);
+        lines.push(diff_line(one.difference, one.edited_side, one.display_name(&names)));
+        count(&mut relation_counts, one.difference);
     }
     let differs = lines.iter().any(|line| line["mark"] != "=");
-    let of_board = if lines[0]["mark"] == "=" { "same" } else { "changed" };
-    let mut data = answered(counts, of_board, of_relations, Some(id.uuid()));
+    let board_status = if lines[0]["mark"] == "=" { "same" } else { "changed" };
+    let mut data = outcome_data(counts, board_status, relation_counts, Some(id.uuid()));
     data["lines"] = Value::Array(lines);
-    let mut outcome = Outcome::new(data, Shape::BoardDiff);
-    outcome.failed = differs;
+    let mut outcome = CommandOutcome::new(data, Layout::BoardDiff);
+    outcome.has_failed = differs;
     Ok(outcome)
 }
 
-fn count(counts: &mut Counts, place: Place) {
-    match place {
-        Place::Same => counts.unchanged += 1,
-        Place::Changed => counts.updated += 1,
-        Place::OnlyInDatabase => counts.created += 1,
-        Place::OnlyInFolder => counts.removed += 1,
+fn count(counts: &mut Counts, difference: Difference) {
+    match difference {
+        Difference::Same => counts.unchanged += 1,
+        Difference::Changed => counts.updated += 1,
+        Difference::OnlyInDatabase => counts.created += 1,
+        Difference::OnlyInFolder => counts.removed += 1,
     }
 }
 
-fn line(place: Place, moved: Moved, what: String) -> Value {
-    let edited = match moved {
-        Moved::Neither => None,
-        Moved::Folder => Some("folder"),
-        Moved::Database => Some("board"),
-        Moved::Both => Some("both"),
+fn diff_line(difference: Difference, edited_side: EditedSide, what: String) -> Value {
+    let edited = match edited_side {
+        EditedSide::Neither => None,
+        EditedSide::Folder => Some("folder"),
+        EditedSide::Database => Some("board"),
+        EditedSide::Both => Some("both"),
     };
-    json!({ "mark": place.mark().to_string(), "what": what, "edited": edited })
+    json!({ "mark": difference.mark().to_string(), "what": what, "edited": edited })
 }
 
-/// What is said of the board itself, on both sides.
+/// The line for the board's own fields.
 fn board_line(
     read: &mut trackway_store::Reader<'_>,
-    whole: &trackway_store::boards::WholeBoard,
+    contents: &trackway_store::boards::BoardContents,
     files: &Files,
 ) -> Result<Value, Failure> {
     let Some(file) = &files.folder.board else {
-        return Ok(line(Place::OnlyInDatabase, Moved::Database, BOARD_FILE.to_owned()));
+        return Ok(diff_line(Difference::OnlyInDatabase, EditedSide::Database, BOARD_FILE.to_owned()));
     };
-    let present = whole.shown.content();
+    let present = contents.row.content();
     if file.applied_to(&present)? == present {
-        return Ok(line(Place::Same, Moved::Neither, BOARD_FILE.to_owned()));
+        return Ok(diff_line(Difference::Same, EditedSide::Neither, BOARD_FILE.to_owned()));
     }
-    let board = &whole.shown.board;
-    let base = file.edit_count.map(|number| read.earlier_board(board.id, number)).transpose()?.flatten();
-    let moved = who_moved(file.edit_count, board.edit_count, base.as_ref(), |base| file.applied_to(base))?;
-    Ok(line(Place::Changed, moved, BOARD_FILE.to_owned()))
+    let board = &contents.row.board;
+    let base = file.edit_count.map(|number| read.board_content_at_edit(board.id, number)).transpose()?.flatten();
+    let edited_side = find_edited_side(file.edit_count, board.edit_count, base.as_ref(), |base| file.applied_to(base))?;
+    Ok(diff_line(Difference::Changed, edited_side, BOARD_FILE.to_owned()))
 }

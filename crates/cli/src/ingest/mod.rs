@@ -1,6 +1,6 @@
-//! `trackway ingest`: reads the transcripts that clients left into the record.
+//! `trackway ingest`: imports transcripts of agent clients.
 
-mod bar;
+mod progress_bar;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -11,65 +11,65 @@ use trackway_capture::ingest::{Ingest, Selection, Source};
 use trackway_clients::CLIENTS;
 use trackway_domain::{Error as Rule, Time};
 
-use self::bar::Bar;
+use self::progress_bar::ProgressBar;
 use crate::{
-    door::{House, Outcome},
+    dispatch::{App, CommandOutcome},
     failure::Failure,
     location::Location,
-    render::Shape,
+    render::Layout,
 };
 
 pub fn command() -> Command {
     let clients = CLIENTS.display_names();
     Command::new("ingest")
-        .about(format!("Read {clients}'s transcripts into the record: sessions, subagents, runs, files, usage"))
+        .about(format!("Import {clients} transcripts: sessions, subagents, runs, files, usage"))
         .long_about(format!(
-            "Read {clients}'s transcripts into the record: sessions, subagents, runs, files, usage\n\n\
-             Without paths: all of them, or in a project's database the project's own. A second run reads only new lines; \
-             --full reads them from the start, and restores what a clean-up removed.",
+            "Import {clients} transcripts: sessions, subagents, runs, files, usage\n\n\
+             Without paths, imports all transcripts, or only those of the project for a project's database. Later imports \
+             read only new lines. --full reads the transcripts from the start, and restores what a cleanup removed.",
         ))
         .arg(
             Arg::new("paths")
                 .value_name("PATH")
                 .num_args(0..)
                 .value_parser(clap::value_parser!(PathBuf))
-                .help("Transcripts, or folders that hold some"),
+                .help("Transcripts, or directories that contain transcripts"),
         )
         .arg(
             Arg::new("since")
                 .long("since")
                 .value_name("TIME")
                 .value_parser(clap::value_parser!(Time))
-                .help("Only transcripts written to since then: a day, or a time"),
+                .help("Only transcripts modified since this day or time"),
         )
         .arg(
             Arg::new("full")
                 .long("full")
                 .action(ArgAction::SetTrue)
-                .help("Read transcripts from the start, those that were read before too"),
+                .help("Read transcripts from the start, even if they were imported before"),
         )
         .arg(
             Arg::new("watch")
                 .long("watch")
                 .action(ArgAction::SetTrue)
-                .help("Go on reading as transcripts grow, until interrupted"),
+                .help("Keep importing new lines until interrupted"),
         )
 }
 
-pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Result<Outcome, Failure> {
+pub fn ingest(app: &App, location: &Location, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     let given: Vec<PathBuf> = matches.get_many::<PathBuf>("paths").into_iter().flatten().cloned().collect();
     if let Some(path) = given.iter().find(|path| !path.exists()) {
-        return Err(Rule::not_found(format!("there is nothing at {}", path.display())).into());
+        return Err(Rule::not_found(format!("{} does not exist", path.display())).into());
     }
     let sources = if given.is_empty() {
         let folders = CLIENTS.0.iter().filter_map(|client| Some((*client, client.transcripts_folder()?)));
         let folders: Vec<_> = folders.map(|(client, path)| Source { client, path }).collect();
         if folders.iter().all(|source| !source.path.exists()) {
-            let looked_at = |Source { client, path }: &Source| {
-                format!("{} has left no transcripts in {}", client.display_name(), path.display())
+            let description = |Source { client, path }: &Source| {
+                format!("no {} transcripts in {}", client.display_name(), path.display())
             };
-            let none: Vec<String> = folders.iter().map(looked_at).collect();
-            return Err(Rule::not_found(none.join("; ")).hint("give a PATH").into());
+            let missing: Vec<String> = folders.iter().map(description).collect();
+            return Err(Rule::not_found(missing.join("; ")).hint("name the transcripts with PATH").into());
         }
         folders.into_iter().filter(|source| source.path.exists()).collect()
     } else {
@@ -80,13 +80,13 @@ pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     selection.project = location.project.clone().filter(|_| given.is_empty());
     selection.exclude.clone_from(&location.exclude);
     selection.full = matches.get_flag("full");
-    let context = house.context()?;
-    let mut ingesting = Ingest::new(&house.core, &context, selection);
+    let context = app.context()?;
+    let mut ingesting = Ingest::new(&app.core, &context, selection);
     let mut remarks = Vec::new();
     if matches.get_flag("watch") {
         watch::until_stopped(&mut ingesting)?;
     } else {
-        let read = ingesting.pass(&mut Bar::default())?;
+        let read = ingesting.pass(&mut ProgressBar::default())?;
         remarks = read.problems.iter().map(|problem| format!("warning: {problem}")).collect();
     }
     let ingested = ingesting.summary()?;
@@ -96,14 +96,14 @@ pub fn ingest(house: &House, location: &Location, matches: &ArgMatches) -> Resul
     {
         fields.remove("problems");
     }
-    let mut outcome = Outcome::new(data, Shape::Fields);
+    let mut outcome = CommandOutcome::new(data, Layout::Fields);
     outcome.remarks = remarks;
     Ok(outcome)
 }
 
-/// Reads the transcripts below a folder.
+/// Imports the transcripts in a directory.
 pub fn ingest_folder(core: &Core, context: &Context, folder: &Path) -> Result<(), Failure> {
     let sources = CLIENTS.named(None).map(|client| Source { client, path: folder.to_path_buf() }).into_iter().collect();
-    Ingest::new(core, context, Selection::new(sources)).pass(&mut Bar::default())?;
+    Ingest::new(core, context, Selection::new(sources)).pass(&mut ProgressBar::default())?;
     Ok(())
 }

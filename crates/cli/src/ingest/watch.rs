@@ -1,4 +1,4 @@
-//! `trackway ingest --watch`: reading as transcripts grow, until told to stop.
+//! `trackway ingest --watch`: imports new lines of transcripts until interrupted.
 
 use std::{
     io::Write,
@@ -7,50 +7,49 @@ use std::{
     time::Duration,
 };
 
-use trackway_capture::ingest::{Ingest, Ingested};
+use trackway_capture::ingest::{Ingest, IngestSummary};
 use trackway_runner::signals::Signals;
 
-use super::bar::{Bar, size};
+use super::progress_bar::{ProgressBar, format_size};
 use crate::failure::Failure;
 
-/// How often it looks.
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reads again and again. What passes by waiting is waited for.
+/// Imports repeatedly. Retries after transient failures.
 pub fn until_stopped(ingesting: &mut Ingest<'_>) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
-    let (tell, told) = mpsc::channel();
+    let (sender, stop) = mpsc::channel();
     thread::spawn(move || {
         signals.wait();
-        // Whoever waits for it may have failed meanwhile.
-        let _ = tell.send(());
+        // Fails when the import has failed in the meantime.
+        let _ = sender.send(());
     });
     let (mut is_first, mut is_waiting) = (true, false);
     loop {
-        match ingesting.pass(&mut Bar::default()) {
+        match ingesting.pass(&mut ProgressBar::default()) {
             Ok(read) => {
-                say(&read, is_first)?;
+                print_progress(&read, is_first)?;
                 (is_first, is_waiting) = (false, false);
             }
-            Err(failure) if failure.is_passing() => {
+            Err(failure) if failure.is_transient() => {
                 if !std::mem::replace(&mut is_waiting, true) {
-                    writeln!(anstream::stderr(), "warning: {failure}; trying again")?;
+                    writeln!(anstream::stderr(), "warning: {failure}; retrying")?;
                 }
             }
             Err(failure) => return Err(failure.into()),
         }
-        if told.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+        if stop.recv_timeout(POLL_INTERVAL) != Err(RecvTimeoutError::Timeout) {
             return Ok(());
         }
     }
 }
 
-fn say(read: &Ingested, is_first: bool) -> std::io::Result<()> {
+fn print_progress(read: &IngestSummary, is_first: bool) -> std::io::Result<()> {
     let mut stderr = anstream::stderr();
     if is_first {
-        writeln!(stderr, "read {} in {} files; watching", size(read.bytes), read.files)?;
+        writeln!(stderr, "read {} in {} files; watching", format_size(read.bytes), read.files)?;
     } else if read.bytes > 0 {
-        writeln!(stderr, "read {} more in {} files", size(read.bytes), read.files)?;
+        writeln!(stderr, "read {} more in {} files", format_size(read.bytes), read.files)?;
     }
     read.problems.iter().try_for_each(|problem| writeln!(stderr, "warning: {problem}"))
 }

@@ -1,17 +1,17 @@
-//! A board, and a board beside its folder.
+//! Displays a board, and the differences between a board and its folder.
 
 use serde_json::Value;
 
-use super::{Page, dim, fields::excerpts, heading};
+use super::{Renderer, dim, fields::excerpts, heading};
 
-const STICKIES: &[&str] =
+const STICKIE_COLUMNS: &[&str] =
     &["id", "name", "priority", "score", "labels", "note", "author", "created_by_run_id", "archived_at"];
-const RELATIONS: &[&str] = &["from", "type", "to", "labels"];
-/// Characters of a note.
-const EXCERPT: usize = 200;
+const RELATION_COLUMNS: &[&str] = &["from", "type", "to", "labels"];
+/// Displayed characters of a note.
+const EXCERPT_CHARACTERS: usize = 200;
 
-impl Page {
-    /// What is said of it, then its stickies and how they relate.
+impl Renderer {
+    /// The fields of the board, then its stickies and their relations.
     pub(super) fn board(&self, data: &Value) -> String {
         let mut board = data.clone();
         let mut list = |name: &str| match board[name].take() {
@@ -27,9 +27,10 @@ impl Page {
             }
         }
         let mut parts = vec![self.fields(&board)];
-        for (name, rows, columns) in
-            [("stickies", excerpts(&stickies, EXCERPT), STICKIES), ("relations", Value::Array(relations), RELATIONS)]
-        {
+        for (name, rows, columns) in [
+            ("stickies", excerpts(&stickies, EXCERPT_CHARACTERS), STICKIE_COLUMNS),
+            ("relations", Value::Array(relations), RELATION_COLUMNS),
+        ] {
             if rows.as_array().is_some_and(|rows| !rows.is_empty()) {
                 parts.push(format!("\n{}\n{}", heading(name), self.rows(&rows, columns)));
             }
@@ -37,7 +38,7 @@ impl Page {
         parts.join("\n")
     }
 
-    /// A line for each thing: its mark, what it is, and which side was edited.
+    /// One line for each difference: its mark, the file, and the edited side.
     pub(super) fn board_diff(&self, data: &Value) -> String {
         let line = |line: &Value| {
             let edited = match line["edited"].as_str() {
@@ -57,17 +58,17 @@ mod tests {
     use serde_json::json;
     use unicode_width::UnicodeWidthStr;
 
-    use super::super::{Output, Shape};
-    use crate::door::Outcome;
+    use super::super::{Layout, Output};
+    use crate::dispatch::CommandOutcome;
 
-    /// As a terminal of this width shows it, without the colours; or a pipe.
-    fn shown(shape: Shape, data: serde_json::Value, width: Option<u16>) -> String {
-        let text = Output { json: false, width }.rendered(&Outcome::new(data, shape));
+    /// The output on a terminal of this width without colours, or in a pipe.
+    fn rendered(layout: Layout, data: serde_json::Value, width: Option<u16>) -> String {
+        let text = Output { json: false, width }.render(&CommandOutcome::new(data, layout));
         anstream::adapter::strip_str(&text).to_string()
     }
 
     #[test]
-    fn notes_are_shown_however_long_and_fit_the_terminal() {
+    fn long_notes_fit_the_terminal() {
         let long = format!("{}end", "word ".repeat(50));
         let stickie = |name: &str, note: &str| json!({ "id": "0a0b0c0d", "name": name, "note": note, "board": "plan", "created_at": "2026-01-01T00:00:00.000Z" });
         let data = json!({
@@ -79,19 +80,19 @@ mod tests {
                      0a0b0c0d\ttea\t\t\t\tboil it\t\t\t\n0a0b0c0d\tcups\t\t\t\tsix\t\t\t\n";
         let cut = "word ".repeat(40);
         assert_eq!(
-            shown(Shape::Board, data.clone(), None),
+            rendered(Layout::Board, data.clone(), None),
             format!(
                 "{piped}0a0b0c0d\trest\t\t\t\t{cut}…\t\t\t\n\nrelations\nfrom\ttype\tto\tlabels\ntea\tUSES\t0a0b0c0d\thot"
             )
         );
-        let list = Shape::Rows(&["id", "board", "name", "note"]);
-        for (shape, data) in [(Shape::Board, data.clone()), (list, data["stickies"].clone())] {
-            let text = shown(shape, data, Some(80));
+        let list = Layout::Rows(&["id", "board", "name", "note"]);
+        for (layout, data) in [(Layout::Board, data.clone()), (list, data["stickies"].clone())] {
+            let text = rendered(layout, data, Some(80));
             assert!(text.lines().all(|line| line.width() <= 80), "{text}");
             assert!(text.contains("boil it") && text.matches("word").count() >= 40, "{text}");
         }
-        // Where a thing has no shape of its own, a list below it has the beginning of each text.
-        let text = shown(Shape::Fields, json!({ "rows": [{ "id": "0a0b0c0d", "said": long }] }), None);
+        // The generic layout cuts the texts of nested lists.
+        let text = rendered(Layout::Fields, json!({ "rows": [{ "id": "0a0b0c0d", "said": long }] }), None);
         assert_eq!(text, format!("\nrows\nid\tsaid\n0a0b0c0d\t{}…", "word ".repeat(12)));
     }
 }

@@ -1,10 +1,10 @@
-//! The chain from a thing to the person who answers for it.
+//! Displays the chain from a thing to the person at whose request it was made.
 
 use serde_json::Value;
 
-use super::{Page, dim, heading};
+use super::{Renderer, dim, heading};
 
-impl Page {
+impl Renderer {
     pub(super) fn chain(&self, data: &Value) -> String {
         let mut lines = Vec::new();
         let hops = data["chain"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -18,11 +18,11 @@ impl Page {
         }
         if let Some(line) = data["line"].as_object() {
             let fit = match line.get("fit").and_then(Value::as_str) {
-                Some("exact") => "it stands as the run wrote it",
-                Some("moved") => "the run wrote it; what stands around it has changed since",
-                _ => "no recorded run wrote this line as it is now; without its number, why says who changed the file",
+                Some("exact") => "unchanged since the run wrote it",
+                Some("moved") => "written by the run; the lines around it have changed since",
+                _ => "no recorded run wrote this line; for the changes of the whole file, omit the line number",
             };
-            let text = self.shown("text", line.get("text").unwrap_or(&Value::Null));
+            let text = self.format_value("text", line.get("text").unwrap_or(&Value::Null));
             lines.insert(1.min(lines.len()), format!("  {:<10} {text}  {}", "line", dim(fit)));
         }
         if data["changed_since"] == true {

@@ -1,16 +1,16 @@
-//! One thing, field by field.
+//! Displays one object, field by field.
 
 use serde_json::{Map, Value};
 use trackway_domain::text;
 
-use super::{Page, heading};
+use super::{Renderer, heading};
 
-impl Page {
-    /// Short fields first, in their order; then long texts and lists under headings of their own. Notices are told
-    /// beside the data.
+impl Renderer {
+    /// First the short fields in their order, then long texts and lists with headings. Notices are omitted, because
+    /// stderr has them.
     pub(super) fn fields(&self, data: &Value) -> String {
         let Value::Object(mut fields) = data.clone() else {
-            return self.shown("", data);
+            return self.format_value("", data);
         };
         fields.shift_remove("notices");
         let mut lines = self.short_fields(&fields);
@@ -20,7 +20,7 @@ impl Page {
             lines.push(match value {
                 Value::Array(rows) => match columns_below(name) {
                     [] => self.nested(rows),
-                    columns => self.rows(&excerpts(rows, NESTED_EXCERPT), columns),
+                    columns => self.rows(&excerpts(rows, NESTED_EXCERPT_CHARACTERS), columns),
                 },
                 Value::String(text) => text.trim_end().to_owned(),
                 Value::Object(inner) if !inner.values().any(is_long) => self.short_fields(inner).join("\n"),
@@ -33,8 +33,8 @@ impl Page {
     fn short_fields(&self, fields: &Map<String, Value>) -> Vec<String> {
         let shown: Vec<(String, String)> = fields
             .iter()
-            .filter(|(name, value)| !is_long(value) && !has_name(fields, name))
-            .map(|(name, value)| (name.replace('_', " "), self.shown(name, value)))
+            .filter(|(name, value)| !is_long(value) && !has_display_name(fields, name))
+            .map(|(name, value)| (name.replace('_', " "), self.format_value(name, value)))
             .filter(|(_, value)| !value.is_empty())
             .collect();
         let width = shown.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
@@ -47,23 +47,23 @@ impl Page {
             .collect()
     }
 
-    /// A list below a thing: the fields that are one line in every row and said in some, at most eight. Of a long text it
-    /// is the beginning.
+    /// A nested list with at most eight columns: the fields that fit in one line, and are not empty in all rows. Long
+    /// texts are cut.
     fn nested(&self, rows: &[Value]) -> String {
         let Some(Value::Object(first)) = rows.first() else {
-            return self.shown("", &Value::Array(rows.to_vec()));
+            return self.format_value("", &Value::Array(rows.to_vec()));
         };
         let is_line = |value: &Value| value.is_string() || !is_long(value);
         let short =
             |name: &str| rows.iter().all(|row| is_line(&row[name])) && rows.iter().any(|row| !row[name].is_null());
-        let named = |name: &str| !has_name(first, name);
+        let named = |name: &str| !has_display_name(first, name);
         let columns: Vec<&str> =
             first.keys().map(String::as_str).filter(|name| short(name) && named(name)).take(8).collect();
-        self.rows(&excerpts(rows, NESTED_EXCERPT), &columns)
+        self.rows(&excerpts(rows, NESTED_EXCERPT_CHARACTERS), &columns)
     }
 }
 
-/// Columns of a list below a thing, where the first ones would leave out who wrote the rows.
+/// Columns of nested lists whose first eight fields would not include the author.
 fn columns_below(name: &str) -> &'static [&'static str] {
     match name {
         "comments" => &["id", "title", "body", "author", "run_id", "updated_at"],
@@ -72,10 +72,10 @@ fn columns_below(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Characters of a long text in a list below a thing.
-const NESTED_EXCERPT: usize = 60;
+/// Displayed characters of a long text in a nested list.
+const NESTED_EXCERPT_CHARACTERS: usize = 60;
 
-/// Rows with no more of a long text than its beginning.
+/// Cuts the long texts of rows.
 pub(super) fn excerpts(rows: &[Value], max: usize) -> Value {
     let mut rows = rows.to_vec();
     for value in rows.iter_mut().filter_map(Value::as_object_mut).flat_map(|row| row.iter_mut().map(|(_, value)| value))
@@ -87,8 +87,8 @@ pub(super) fn excerpts(rows: &[Value], max: usize) -> Value {
     Value::Array(rows)
 }
 
-/// Whether an id is shown by the name that stands beside it.
-fn has_name(fields: &Map<String, Value>, name: &str) -> bool {
+/// Whether an id is omitted, because the object contains the name, too.
+fn has_display_name(fields: &Map<String, Value>, name: &str) -> bool {
     name.strip_suffix("_id").is_some_and(|base| fields.contains_key(base))
 }
 

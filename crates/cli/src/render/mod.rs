@@ -1,4 +1,4 @@
-//! How people see an answer: tables and colour on a terminal, plain text in a pipe, JSON when asked.
+//! Renders outcomes: tables and colours on a terminal, plain text in a pipe, JSON with `--json`.
 
 mod board;
 mod chain;
@@ -22,24 +22,24 @@ use clap::ArgMatches;
 use serde_json::{Value, json};
 use trackway_domain::{Time, text};
 
-use crate::{door::Outcome, failure::Failure};
+use crate::{dispatch::CommandOutcome, failure::Failure};
 
-/// What an answer looks like to people.
+/// How to display the data of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// As it is.
+pub enum Layout {
+    /// A text.
     Text,
-    /// As it is, for programs too: a document with a form of its own.
+    /// A text that is printed unchanged, even with `--json`.
     Document,
-    /// A document that is JSON for everyone.
+    /// Indented JSON.
     Json,
-    /// One thing, field by field.
+    /// One object, field by field.
     Fields,
-    /// A list, with the columns to show.
+    /// A list with these columns.
     Rows(&'static [&'static str]),
-    /// The rows below one field of the answer.
+    /// The list in one field, with these columns.
     RowsOf(&'static str, &'static [&'static str]),
-    /// One text field of the answer.
+    /// The text in one field.
     Field(&'static str),
     Chain,
     Connection,
@@ -56,8 +56,9 @@ pub enum Shape {
     SchemaMermaid,
 }
 
-const MADE: &[&str] = &["resource_type", "action_type", "times", "studio", "display_path", "resource_id", "deleted"];
-const VERSIONS: &[&str] = &[
+const TOUCH_COLUMNS: &[&str] =
+    &["resource_type", "action_type", "times", "studio", "display_path", "resource_id", "deleted"];
+const VERSION_COLUMNS: &[&str] = &[
     "variant",
     "id",
     "revisions",
@@ -69,26 +70,26 @@ const VERSIONS: &[&str] = &[
     "tokens",
     "cost",
 ];
-const TAKEN: &[&str] = &["id", "variant", "fence", "attempt", "lease_expires", "run_id", "token"];
-const COPIED: &[&str] = &["name", "rows", "digest"];
-const MOVED: &[&str] = &["role", "from", "to"];
+const TAKEN_COLUMNS: &[&str] = &["id", "variant", "fence", "attempt", "lease_expires", "run_id", "token"];
+const COPY_COLUMNS: &[&str] = &["name", "rows", "digest"];
+const UPGRADE_COLUMNS: &[&str] = &["role", "from", "to"];
 
-impl Shape {
-    /// The shape of a command's answer.
+impl Layout {
+    /// The layout of a command's outcome.
     pub fn of(command: (&str, &str)) -> Self {
         match command {
             ("", "why") => Self::Chain,
-            ("", "made") => Self::RowsOf("touches", MADE),
+            ("", "made") => Self::RowsOf("touches", TOUCH_COLUMNS),
             ("", "status") => Self::Status,
             ("run", "tree") => Self::Tree,
             ("run", "show") => Self::Run,
             ("board", "get") => Self::Board,
             ("task", "get") => Self::Task,
             ("session", "show") => Self::Session,
-            ("task", "history") => Self::RowsOf("versions", VERSIONS),
-            ("", "backup" | "restore" | "move") => Self::RowsOf("tables", COPIED),
-            ("package", "upgrade") => Self::Rows(MOVED),
-            ("queue", "take") | ("", "claim") => Self::Rows(TAKEN),
+            ("task", "history") => Self::RowsOf("versions", VERSION_COLUMNS),
+            ("", "backup" | "restore" | "move") => Self::RowsOf("tables", COPY_COLUMNS),
+            ("package", "upgrade") => Self::Rows(UPGRADE_COLUMNS),
+            ("queue", "take") | ("", "claim") => Self::Rows(TAKEN_COLUMNS),
             ("scratchpad", "get") => Self::Field("content"),
             ("" | "run", "wake") => Self::Field("text"),
             ("scratchpad", "diff") => Self::Field("diff"),
@@ -97,18 +98,18 @@ impl Shape {
         }
     }
 
-    /// A list when there are columns.
+    /// A list, if there are columns.
     #[must_use]
     pub fn with_columns(self, columns: &'static [&'static str]) -> Self {
         if columns.is_empty() { self } else { Self::Rows(columns) }
     }
 }
 
-/// Where the answer goes.
+/// The format of the output.
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
     json: bool,
-    /// The width of the terminal, when it is one.
+    /// The width of the terminal; none for a pipe.
     width: Option<u16>,
 }
 
@@ -119,24 +120,24 @@ impl Output {
         Self { json: matches.get_flag("json"), width }
     }
 
-    /// Data to stdout, everything else to stderr. A reader that went away is no failure.
-    pub fn print(self, outcome: &Outcome) -> Result<ExitCode, Failure> {
-        // A document has no envelope that could hold remarks.
-        if !self.json || outcome.shape == Shape::Document {
+    /// Prints data to stdout, and everything else to stderr. A closed pipe is not an error.
+    pub fn print(self, outcome: &CommandOutcome) -> Result<ExitCode, Failure> {
+        // A document has no JSON envelope for the remarks.
+        if !self.json || outcome.layout == Layout::Document {
             for remark in &outcome.remarks {
                 writeln!(anstream::stderr(), "{remark}")?;
             }
         }
         if !self.json {
             if let Some(more) = &outcome.more {
-                writeln!(anstream::stderr(), "there is more: {more}")?;
+                writeln!(anstream::stderr(), "next page: {more}")?;
             }
-            if outcome.dry_run {
+            if outcome.is_dry_run {
                 writeln!(anstream::stderr(), "dry run: nothing was changed")?;
             }
         }
         let text =
-            if self.json && outcome.shape != Shape::Document { self.as_json(outcome) } else { self.rendered(outcome) };
+            if self.json && outcome.layout != Layout::Document { self.as_json(outcome) } else { self.render(outcome) };
         if text.is_empty() {
             return Ok(outcome.code());
         }
@@ -150,16 +151,16 @@ impl Output {
         }
     }
 
-    fn as_json(self, outcome: &Outcome) -> String {
+    fn as_json(self, outcome: &CommandOutcome) -> String {
         let mut envelope = json!({ "schema_version": 1, "data": outcome.data });
         if let Some(more) = &outcome.more {
             envelope["more"] = json!(more);
         }
-        // A list has no room for them.
+        // Objects contain their notices already; lists cannot.
         if outcome.data.is_array() && !outcome.remarks.is_empty() {
             envelope["remarks"] = json!(outcome.remarks);
         }
-        if outcome.dry_run {
+        if outcome.is_dry_run {
             envelope["dry_run"] = json!(true);
         }
         match self.width {
@@ -168,69 +169,68 @@ impl Output {
         }
     }
 
-    /// The answer as text.
-    pub fn rendered(self, outcome: &Outcome) -> String {
-        let page = Page { width: self.width, short_ids: outcome.short_ids.iter().cloned().collect() };
+    /// The outcome as text.
+    pub fn render(self, outcome: &CommandOutcome) -> String {
+        let renderer = Renderer { width: self.width, short_ids: outcome.short_ids.iter().cloned().collect() };
         let data = &outcome.data;
         if let Some(text) = &outcome.text {
             return text.clone();
         }
-        match outcome.shape {
-            Shape::Text | Shape::Document => data.as_str().unwrap_or_default().to_owned(),
-            Shape::Json => format!("{data:#}"),
-            Shape::Fields => page.fields(data),
-            Shape::Rows(columns) => page.rows(data, columns),
-            Shape::RowsOf(field, columns) => page.rows(&data[field], columns),
-            Shape::Field(field) => data[field].as_str().unwrap_or_default().to_owned(),
-            Shape::Chain => page.chain(data),
-            Shape::Connection => page.connection(data),
-            Shape::Tree => page.tree(data),
-            Shape::Run => page.run(data),
-            Shape::Session => page.session(data),
-            Shape::Doctor => page.doctor(data),
-            Shape::Board => page.board(data),
-            Shape::Task => page.task(data),
-            Shape::BoardDiff => page.board_diff(data),
-            Shape::Status => page.status(data),
-            Shape::SchemaTable => page.schema_table(data),
-            Shape::SchemaMarkdown => schema::markdown(data),
-            Shape::SchemaMermaid => schema::mermaid(data),
+        match outcome.layout {
+            Layout::Text | Layout::Document => data.as_str().unwrap_or_default().to_owned(),
+            Layout::Json => format!("{data:#}"),
+            Layout::Fields => renderer.fields(data),
+            Layout::Rows(columns) => renderer.rows(data, columns),
+            Layout::RowsOf(field, columns) => renderer.rows(&data[field], columns),
+            Layout::Field(field) => data[field].as_str().unwrap_or_default().to_owned(),
+            Layout::Chain => renderer.chain(data),
+            Layout::Connection => renderer.connection(data),
+            Layout::Tree => renderer.tree(data),
+            Layout::Run => renderer.run(data),
+            Layout::Session => renderer.session(data),
+            Layout::Doctor => renderer.doctor(data),
+            Layout::Board => renderer.board(data),
+            Layout::Task => renderer.task(data),
+            Layout::BoardDiff => renderer.board_diff(data),
+            Layout::Status => renderer.status(data),
+            Layout::SchemaTable => renderer.schema_table(data),
+            Layout::SchemaMarkdown => schema::markdown(data),
+            Layout::SchemaMermaid => schema::mermaid(data),
         }
     }
 
-    /// For a story that is told on a page of its own.
-    pub fn plain() -> Self {
+    /// The format of the demo, independent of the terminal.
+    pub fn for_demo() -> Self {
         Self { json: false, width: Some(110) }
     }
 }
 
-/// What the renderers need to know.
-struct Page {
+struct Renderer {
     width: Option<u16>,
     short_ids: HashMap<String, String>,
 }
 
-impl Page {
-    /// The field of a row in one line: ids short, times to the second, nothing that could break a table.
+impl Renderer {
+    /// A field in one line: with short ids and times without fractions.
     fn cell(&self, row: &Value, field: &str) -> String {
-        self.shown(field, &row[field])
+        self.format_value(field, &row[field])
     }
 
-    fn shown(&self, field: &str, value: &Value) -> String {
+    fn format_value(&self, field: &str, value: &Value) -> String {
         match value {
             Value::Null => String::new(),
             Value::String(text) if is_id(field) => self.short_ids.get(text).unwrap_or(text).clone(),
-            Value::String(text) if Time::is_in(field) => to_the_second(text),
+            Value::String(text) if Time::is_time_field(field) => without_fraction(text),
             Value::String(text) => text::clean_line(text),
             Value::Bool(true) => "yes".to_owned(),
             Value::Bool(false) => "no".to_owned(),
             Value::Number(number) => {
-                number.as_f64().filter(|_| !number.is_i64()).map_or_else(|| number.to_string(), rounded)
+                number.as_f64().filter(|_| !number.is_i64()).map_or_else(|| number.to_string(), format_number)
             }
             Value::Array(values) if values.iter().all(Value::is_string) => {
-                values.iter().map(|value| self.shown(field, value)).collect::<Vec<_>>().join(", ")
+                values.iter().map(|value| self.format_value(field, value)).collect::<Vec<_>>().join(", ")
             }
-            // What a version replaces: the variant, and how big the step was.
+            // The replaced versions: the variant, and the level of the replacement.
             Value::Array(values) if values.iter().all(|value| value.get("level").is_some()) => {
                 let edge = |value: &Value| format!("{} ({})", self.cell(value, "variant"), self.cell(value, "level"));
                 values.iter().map(edge).collect::<Vec<_>>().join(", ")
@@ -241,8 +241,8 @@ impl Page {
     }
 }
 
-/// Three digits after the point, more for what would be nothing then.
-fn rounded(number: f64) -> String {
+/// A number with at most three decimals, or nine for very small numbers.
+fn format_number(number: f64) -> String {
     let text = if number != 0.0 && number.abs() < 0.001 { format!("{number:.9}") } else { format!("{number:.3}") };
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -251,15 +251,13 @@ fn is_id(field: &str) -> bool {
     field == "id" || field == "queue_items" || field.ends_with("_id")
 }
 
-/// Drops the fraction of a time.
-fn to_the_second(text: &str) -> String {
+fn without_fraction(text: &str) -> String {
     text.split_once('.').map_or_else(|| text.to_owned(), |(seconds, _)| format!("{seconds}Z"))
 }
 
 const BOLD: anstyle::Style = anstyle::Style::new().bold();
 const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 
-/// A heading inside an answer.
 fn heading(text: &str) -> String {
     format!("{BOLD}{text}{BOLD:#}")
 }

@@ -1,12 +1,12 @@
-//! Lists: a table on a terminal, tab-separated lines in a pipe.
+//! Displays lists: as a table on a terminal, as tab-separated lines in a pipe.
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets::NOTHING};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::Page;
+use super::Renderer;
 
-impl Page {
+impl Renderer {
     pub(super) fn rows(&self, data: &Value, columns: &[&str]) -> String {
         let rows: Vec<Vec<String>> = data
             .as_array()
@@ -27,11 +27,11 @@ fn tab_separated(columns: &[&str], rows: &[Vec<String>]) -> String {
     lines.join("\n")
 }
 
-/// Characters that the columns which may wrap need together.
-const NARROWEST: usize = 20;
+/// The minimum width of all columns that may wrap.
+const WRAPPED_WIDTH_MIN: usize = 20;
 
-/// Columns that people copy or compare are never broken.
-fn stays_whole(column: &str) -> bool {
+/// Whether a column is never wrapped, because people copy or compare its values.
+fn is_unbroken(column: &str) -> bool {
     !matches!(
         column,
         "title"
@@ -50,10 +50,10 @@ fn stays_whole(column: &str) -> bool {
     )
 }
 
-/// Columns in which no row has anything are left out.
+/// Renders a table without its empty columns.
 fn table(width: u16, columns: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
-        return super::dim("nothing");
+        return super::dim("no rows");
     }
     let shown: Vec<usize> = (0..columns.len()).filter(|index| rows.iter().any(|row| !row[*index].is_empty())).collect();
     let mut table = Table::new();
@@ -66,14 +66,14 @@ fn table(width: u16, columns: &[&str], rows: &[Vec<String>]) -> String {
         shown.iter().map(|index| rows.iter().map(|row| row[*index].width()).max().unwrap_or_default()).collect();
     let room = usize::from(width).saturating_sub(shown.len() * 2);
     let fixed: usize =
-        shown.iter().zip(&widths).filter(|(index, _)| stays_whole(columns[**index])).map(|(_, width)| width).sum();
-    if room < fixed + NARROWEST {
-        // Too narrow for a table: the terminal breaks the lines, and what people copy stays in one piece.
+        shown.iter().zip(&widths).filter(|(index, _)| is_unbroken(columns[**index])).map(|(_, width)| width).sum();
+    if room < fixed + WRAPPED_WIDTH_MIN {
+        // Too narrow for a table: let the terminal wrap the lines, so that values to copy are not split.
         table.set_content_arrangement(ContentArrangement::Disabled);
     }
     for (column, index) in table.column_iter_mut().zip(&shown) {
         column.set_padding((0, 2));
-        if stays_whole(columns[*index]) {
+        if is_unbroken(columns[*index]) {
             column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }

@@ -1,10 +1,10 @@
-//! A run in full, and the tree below one.
+//! Displays a run, and the tree of runs below a run.
 
 use serde_json::Value;
 
-use super::{Page, dim, heading};
+use super::{Renderer, dim, heading};
 
-const SUMMARY: &[&str] = &[
+const SUMMARY_FIELDS: &[&str] = &[
     "id",
     "agent",
     "role",
@@ -27,13 +27,13 @@ const SUMMARY: &[&str] = &[
     "error",
 ];
 
-impl Page {
+impl Renderer {
     pub(super) fn run(&self, data: &Value) -> String {
         let summary: serde_json::Map<String, Value> =
-            SUMMARY.iter().map(|field| ((*field).to_owned(), data[*field].clone())).collect();
+            SUMMARY_FIELDS.iter().map(|field| ((*field).to_owned(), data[*field].clone())).collect();
         let mut parts = vec![self.fields(&Value::Object(summary))];
         if data["no_effect"] == true {
-            parts.push("no effect: the run says it is done, and changed nothing by itself".to_owned());
+            parts.push("no effect: the run completed, but changed nothing".to_owned());
         }
         let sections: [(&str, &[&str]); 4] = [
             ("steps", &["position", "type", "detail", "created_at"]),
@@ -41,7 +41,7 @@ impl Page {
                 "usage",
                 &["model", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost"],
             ),
-            ("touches", super::MADE),
+            ("touches", super::TOUCH_COLUMNS),
             ("children", &["id", "agent", "role", "task", "status", "started_at"]),
         ];
         for (section, columns) in sections {
@@ -50,14 +50,14 @@ impl Page {
             }
         }
         if let Some(wakes) = data["wake"].as_array() {
-            let told = |wake: &Value| {
+            let wake_text = |wake: &Value| {
                 let (at, digest) = (self.cell(wake, "created_at"), wake["digest"].as_str().unwrap_or_default());
                 let text = wake["text"].as_str().unwrap_or_default().trim_end();
-                format!("{} {}\n{text}", heading("told at"), dim(&format!("{at}, sha256 {digest}")))
+                format!("{} {}\n{text}", heading("wake prompt"), dim(&format!("{at}, sha256 {digest}")))
             };
-            parts.extend(wakes.iter().map(told));
+            parts.extend(wakes.iter().map(wake_text));
             if wakes.is_empty() {
-                parts.push("what it was told when it woke is not recorded".to_owned());
+                parts.push("the wake prompt was not recorded".to_owned());
             }
         }
         parts.join("\n\n")
@@ -65,11 +65,11 @@ impl Page {
 
     pub(super) fn tree(&self, data: &Value) -> String {
         let mut lines = Vec::new();
-        self.branch(data, "", "", &mut lines);
+        self.add_run(data, "", "", &mut lines);
         lines.join("\n")
     }
 
-    fn branch(&self, run: &Value, lead: &str, below: &str, lines: &mut Vec<String>) {
+    fn add_run(&self, run: &Value, lead: &str, below: &str, lines: &mut Vec<String>) {
         let mut facts = vec![self.cell(run, "status"), self.cell(run, "duration")];
         facts.extend(run["role"].as_str().map(|role| format!("as {role}")));
         facts.extend(run["task"].as_str().map(|task| format!("on {task}")));
@@ -87,7 +87,7 @@ impl Page {
         let children = run["children"].as_array().map(Vec::as_slice).unwrap_or_default();
         for (index, child) in children.iter().enumerate() {
             let (fork, onward) = if index + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            self.branch(child, &format!("{below}{fork}"), &format!("{below}{onward}"), lines);
+            self.add_run(child, &format!("{below}{fork}"), &format!("{below}{onward}"), lines);
         }
     }
 }

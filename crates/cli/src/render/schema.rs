@@ -1,10 +1,10 @@
-//! The schema of the database, as tables, Markdown or Mermaid.
+//! Displays the schema of the database as tables, Markdown or Mermaid.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Page, heading};
+use super::{Renderer, heading};
 
 fn list<'a>(data: &'a Value, field: &str) -> &'a [Value] {
     data[field].as_array().map(Vec::as_slice).unwrap_or_default()
@@ -14,7 +14,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-impl Page {
+impl Renderer {
     pub(super) fn schema_table(&self, data: &Value) -> String {
         let tables: Vec<Value> = list(data, "tables")
             .iter()
@@ -76,13 +76,13 @@ pub(super) fn mermaid(data: &Value) -> String {
     for table in list(data, "tables") {
         let _ = writeln!(out, "  {} {{", text(table, "name"));
         for column in list(table, "columns") {
-            // Mermaid's types are single words.
+            // A type in Mermaid must be a single word.
             let _ = writeln!(out, "    {} {}", text(column, "type").replace(' ', "_"), text(column, "name"));
         }
         out.push_str("  }\n");
     }
     for relation in list(data, "relations") {
-        // A dashed line, where the database does not check the relation.
+        // A dashed line marks a relation that the database does not enforce.
         let (line, mark) = if relation["kept_by"] == "write_path" { ("..", " (write path)") } else { ("--", "") };
         let _ = writeln!(
             out,

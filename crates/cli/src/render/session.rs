@@ -1,10 +1,10 @@
-//! A session: its prompts, and the agents it started with the evidence for each.
+//! Displays a session: its prompts, and its subagents with the evidence for each.
 
 use serde_json::Value;
 
-use super::{Page, dim, heading};
+use super::{Renderer, dim, heading};
 
-const SUMMARY: &[&str] = &[
+const SUMMARY_FIELDS: &[&str] = &[
     "id",
     "workspace",
     "cwd",
@@ -17,10 +17,10 @@ const SUMMARY: &[&str] = &[
     "transcript_path",
 ];
 
-impl Page {
+impl Renderer {
     pub(super) fn session(&self, data: &Value) -> String {
         let summary: serde_json::Map<String, Value> =
-            SUMMARY.iter().map(|field| ((*field).to_owned(), data[*field].clone())).collect();
+            SUMMARY_FIELDS.iter().map(|field| ((*field).to_owned(), data[*field].clone())).collect();
         let mut parts = vec![self.fields(&Value::Object(summary))];
         if data["prompts"].as_array().is_some_and(|prompts| !prompts.is_empty()) {
             let columns = &["id", "agent", "status", "outcome", "started_at", "final_message"];
@@ -28,10 +28,10 @@ impl Page {
         }
         let mut lines = Vec::new();
         for agent in data["tree"].as_array().into_iter().flatten() {
-            self.started(agent, "", "", &mut lines);
+            self.add_subagent(agent, "", "", &mut lines);
         }
         if !lines.is_empty() {
-            parts.push(format!("{}\n{}", heading("agents it started"), lines.join("\n")));
+            parts.push(format!("{}\n{}", heading("subagents"), lines.join("\n")));
         }
         let unmatched: Vec<Value> = data["spawns"]
             .as_array()
@@ -51,7 +51,7 @@ impl Page {
         parts.join("\n\n")
     }
 
-    fn started(&self, agent: &Value, lead: &str, below: &str, lines: &mut Vec<String>) {
+    fn add_subagent(&self, agent: &Value, lead: &str, below: &str, lines: &mut Vec<String>) {
         let name = ["role", "agent_type", "agent_id"]
             .iter()
             .map(|field| self.cell(agent, field))
@@ -61,7 +61,7 @@ impl Page {
         facts.push(match agent["evidence"].as_str() {
             Some(evidence) if agent["tentative"] == true => format!("tentative, by {evidence}"),
             Some(evidence) => format!("by {evidence}"),
-            None => "no spawn known".to_owned(),
+            None => "no matched spawn".to_owned(),
         });
         facts.retain(|fact| !fact.is_empty());
         lines.push(format!(
@@ -73,7 +73,7 @@ impl Page {
         let children = agent["children"].as_array().map(Vec::as_slice).unwrap_or_default();
         for (index, child) in children.iter().enumerate() {
             let (fork, onward) = if index + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            self.started(child, &format!("{below}{fork}"), &format!("{below}{onward}"), lines);
+            self.add_subagent(child, &format!("{below}{fork}"), &format!("{below}{onward}"), lines);
         }
     }
 }

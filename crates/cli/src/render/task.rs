@@ -1,10 +1,10 @@
-//! A task, and what refers to it.
+//! Displays a task, and the rows that refer to it.
 
 use serde_json::Value;
 
-use super::{Page, dim, heading};
+use super::{Renderer, dim, heading};
 
-/// Lists of rows that refer to a task: the field and its columns. The heading is the field's name.
+/// The lists of rows that refer to a task: the field, which is also the heading, and the columns.
 const RELATED: [(&str, &[&str]); 5] = [
     ("pins", &["role", "variant", "updated_at"]),
     (
@@ -16,7 +16,7 @@ const RELATED: [(&str, &[&str]); 5] = [
     ("messages", &["id", "created_at", "from", "from_run_id", "to", "title", "status", "body"]),
 ];
 
-impl Page {
+impl Renderer {
     pub(super) fn task(&self, data: &Value) -> String {
         let Value::Object(mut fields) = data.clone() else {
             return self.fields(data);
@@ -41,7 +41,7 @@ impl Page {
             let mut part = format!("{}\n{}", heading(&field.replace('_', " ")), self.rows(&rows, columns));
             let rest = more.as_array().into_iter().flatten().find(|rest| rest["of"] == field);
             if let Some(command) = rest.and_then(|rest| rest["command"].as_str()) {
-                part += &format!("\n{}", dim(&format!("there are more: {command}")));
+                part += &format!("\n{}", dim(&format!("more: {command}")));
             }
             parts.push(part);
         }

@@ -13,11 +13,11 @@ fn define(terminal: &Terminal) {
 
 fn works(terminal: &Terminal, environment: &[(&str, &str)]) -> Value {
     let mut command = terminal.command(&["work", "--agent", "bot", "--once", "--json"]);
-    let ran = crate::terminal::ran({
+    let output = crate::terminal::run_command({
         command.envs(environment.iter().copied());
         command
     });
-    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(output.code, 0, "{output:?}");
     terminal.json(&["run", "show", "last"])
 }
 
@@ -50,9 +50,9 @@ both_engines! {
 
     fn without_a_model_it_says_what_to_do(terminal: Terminal) {
         define(&terminal);
-        let refused = "agent bot cannot work here: no model is configured; set ANTHROPIC_API_KEY or OPENAI_API_KEY, or [model] in config.toml";
-        assert_eq!(terminal.fails(&["work", "--agent", "bot", "--once"]), (2, refused.to_owned()));
-        assert_eq!(terminal.fails(&["task", "run", "tea", "--agent", "bot"]), (2, refused.to_owned()));
+        let refused = "agent bot cannot run here: no model is configured; set ANTHROPIC_API_KEY or OPENAI_API_KEY, or [model] in config.toml";
+        assert_eq!(terminal.expect_error(&["work", "--agent", "bot", "--once"]), (2, refused.to_owned()));
+        assert_eq!(terminal.expect_error(&["task", "run", "tea", "--agent", "bot"]), (2, refused.to_owned()));
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "ready": 1 }), "and nothing was taken");
     }
 
@@ -66,20 +66,20 @@ both_engines! {
         let scripted = |arguments: &[&str]| {
             let mut command = terminal.command(arguments);
             command.env("TRACKWAY_MODEL_SCRIPT", &script);
-            crate::terminal::ran(command)
+            crate::terminal::run_command(command)
         };
-        let ran = scripted(&["work", "--agent", "bot", "--agent", "second", "--once", "--json"]);
-        let tally: Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!((&tally["data"]["taken"], &tally["data"]["completed"]), (&json!(2), &json!(2)), "{ran:?}");
-        let ran = scripted(&["task", "run", "tea", "--agent", "bot", "--json"]);
-        assert_eq!(ran.code, 0, "{ran:?}");
+        let output = scripted(&["work", "--agent", "bot", "--agent", "second", "--once", "--json"]);
+        let tally: Value = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!((&tally["data"]["taken"], &tally["data"]["completed"]), (&json!(2), &json!(2)), "{output:?}");
+        let output = scripted(&["task", "run", "tea", "--agent", "bot", "--json"]);
+        assert_eq!(output.code, 0, "{output:?}");
         let runs = terminal.json(&["run", "list"]);
         assert_eq!(column(&runs, "agent"), ["bot", "second", "bot"]);
         assert_eq!(column(&runs, "status"), ["completed"; 3]);
         // What was asked for reached who did it.
         let told = terminal.json(&["run", "show", &text(&runs[1]["id"]), "--wake"]);
         let told = text(&told["wake"][0]["text"]);
-        assert!(told.contains("What is wanted:\n\n```text\nGreen, for two\n```\n\nWhy:\n\n```text\nguests\n```"), "{told}");
+        assert!(told.contains("Request:\n\n```text\nGreen, for two\n```\n\nWhy:\n\n```text\nguests\n```"), "{told}");
     }
 
     fn what_a_model_costs_is_configured(terminal: Terminal) {

@@ -18,7 +18,7 @@ fn started(terminal: &Terminal) -> (String, String, String) {
     terminal.json(&["workflow", "set", "--name", "q"]);
     let task = terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go", "--role", "coder"]);
     terminal.json(&["agent", "set", "--handle", "bot"]);
-    let (run, token) = terminal.starts(&["--agent", "bot", "--task", "unit/go"]);
+    let (run, token) = terminal.start_run(&["--agent", "bot", "--task", "unit/go"]);
     (text(&task["id"]), run, token)
 }
 
@@ -34,7 +34,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 both_engines! {
     fn results_tries_and_conversations_of_a_run_lead_back_to_it(terminal: Terminal) {
         let (task, run, token) = started(&terminal);
-        let in_run = |arguments: &[&str]| terminal.json_with(Some(&token), arguments);
+        let in_run = |arguments: &[&str]| terminal.json_with_token(Some(&token), arguments);
         let report = terminal.home.path().join("junit.xml");
         fs::write(&report, REPORT).unwrap();
         let conversation = text(&in_run(&["conversation", "set", "--title", "Tea"])["id"]);
@@ -55,7 +55,7 @@ both_engines! {
             assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "role", "task", "person"]);
             assert_eq!((leads_through(&why)[1].clone(), leads_through(&why)[4].clone()), (run.clone(), task.clone()));
             assert_eq!((column(&why["chain"], "label")[5].as_str(), &why["missing"]), ("ada", &json!([])));
-            let printed = terminal.runs(&["why", &resource]).stdout;
+            let printed = terminal.run(&["why", &resource]).stdout;
             assert!(!printed.contains("not recorded"), "{printed}");
         }
         assert_eq!(terminal.json(&["run", "show", &run])["no_effect"], false);
@@ -63,8 +63,8 @@ both_engines! {
 
     fn a_run_that_only_imported_or_only_queued_has_an_effect(terminal: Terminal) {
         let (task, run, token) = started(&terminal);
-        let item = text(&terminal.json_with(Some(&token), &["queue", "add", "--task", "unit/go"])["id"]);
-        terminal.json_with(Some(&token), &["run", "end", &run, "--status", "completed"]);
+        let item = text(&terminal.json_with_token(Some(&token), &["queue", "add", "--task", "unit/go"])["id"]);
+        terminal.json_with_token(Some(&token), &["run", "end", &run, "--status", "completed"]);
         let why = terminal.json(&["why", &item]);
         assert_eq!(column(&why["chain"], "kind"), ["queue_item", "run", "agent", "role", "task", "person"]);
         assert_eq!((leads_through(&why)[1].clone(), leads_through(&why)[4].clone()), (run.clone(), task));
@@ -74,15 +74,15 @@ both_engines! {
         terminal.json(&["board", "set", "--name", "wall"]);
         terminal.json(&["label", "set", "--key", "k", "--name", "K"]);
         assert_eq!(urls(&["boards/wall", "labels/k", "roles/coder"]), ["board wall", "label k", "role coder"]);
-        assert_eq!(terminal.fails(&["why", "http://127.0.0.1:1/boards/k"]).0, 3);
+        assert_eq!(terminal.expect_error(&["why", "http://127.0.0.1:1/boards/k"]).0, 3);
 
         let report = terminal.home.path().join("junit.xml");
         fs::write(&report, REPORT).unwrap();
-        let (importing, token) = terminal.starts(&["--agent", "bot"]);
-        terminal.json_with(Some(&token), &["testcase", "import", report.to_str().unwrap()]);
-        terminal.json_with(Some(&token), &["run", "end", &importing, "--status", "completed"]);
-        let (idle, token) = terminal.starts(&["--agent", "bot"]);
-        terminal.json_with(Some(&token), &["run", "end", &idle, "--status", "completed"]);
+        let (importing, token) = terminal.start_run(&["--agent", "bot"]);
+        terminal.json_with_token(Some(&token), &["testcase", "import", report.to_str().unwrap()]);
+        terminal.json_with_token(Some(&token), &["run", "end", &importing, "--status", "completed"]);
+        let (idle, token) = terminal.start_run(&["--agent", "bot"]);
+        terminal.json_with_token(Some(&token), &["run", "end", &idle, "--status", "completed"]);
         let listed = terminal.json(&["run", "list"]);
         assert_eq!(column(&listed, "id"), [idle, importing, run]);
         assert_eq!(column(&listed, "no_effect"), ["true", "false", "false"]);
@@ -90,7 +90,7 @@ both_engines! {
 
     fn what_is_written_shows_who_wrote_it_in_which_run(terminal: Terminal) {
         let (_, run, token) = started(&terminal);
-        let in_run = |arguments: &[&str]| terminal.json_with(Some(&token), arguments);
+        let in_run = |arguments: &[&str]| terminal.json_with_token(Some(&token), arguments);
         let id = |made: Value| text(&made["id"]);
         let note = id(in_run(&["note", "create", "--studio", "main", "--title", "Found", "--body", "it"]));
         in_run(&["note", "create", "--studio", "main", "--title", "Re", "--body", "so it is", "--about", &note]);
@@ -128,28 +128,28 @@ both_engines! {
             &["note", "get", &note][..], &["note", "list"], &["decision", "get", &decision], &["decision", "list"], &["commitment", "list"],
             &["stickie", "get", &stickie], &["stickie", "list"], &["board", "get", "wall"], &["message", "get", &message], &["message", "list"], &["search", "hello"],
         ] {
-            let printed = terminal.runs(arguments).stdout;
+            let printed = terminal.run(arguments).stdout;
             assert!(printed.contains("bot") && printed.contains(short), "{arguments:?}: {printed}");
         }
-        let printed = terminal.runs(&["decision", "get", &decision]).stdout;
+        let printed = terminal.run(&["decision", "get", &decision]).stdout;
         assert!(printed.contains(&format!("votes\noption\tauthor\trun_id\taccepted\tpreferred\tupdated_at\nsoup\tbot\t{short}\tyes\tno\t")), "{printed}");
     }
 
     fn agents_ask_over_mcp_where_a_thing_comes_from(terminal: Terminal) {
         let (_, run, token) = started(&terminal);
-        let conversation = text(&terminal.json_with(Some(&token), &["conversation", "set", "--title", "Tea"])["id"]);
-        let item = text(&terminal.json_with(Some(&token), &["queue", "add", "--task", "unit/go"])["id"]);
-        terminal.json_with(Some(&token), &["message", "send", "--body", "it boils", "--conversation", &conversation]);
+        let conversation = text(&terminal.json_with_token(Some(&token), &["conversation", "set", "--title", "Tea"])["id"]);
+        let item = text(&terminal.json_with_token(Some(&token), &["queue", "add", "--task", "unit/go"])["id"]);
+        terminal.json_with_token(Some(&token), &["message", "send", "--body", "it boils", "--conversation", &conversation]);
         block_on(async {
             let client = Client::over_stdio(&terminal, None, &VERSIONS[0]).await;
             for thing in [conversation.clone(), item, format!("trackway:///conversations/{conversation}")] {
-                let why = client.answer("why", json!({ "thing": thing })).await;
+                let why = client.call_ok("why", json!({ "thing": thing })).await;
                 for said in [format!("](/runs/{run})"), "[unit/go @ 1](/tasks/".to_owned(), "- person: [ada](/people/".to_owned()] {
                     assert!(why.contains(&said), "{said:?} is not in {why}");
                 }
                 assert!(!why.contains("not recorded"), "{why}");
             }
-            let thread = client.answer("show", json!({ "page": format!("/conversations/{conversation}") })).await;
+            let thread = client.call_ok("show", json!({ "page": format!("/conversations/{conversation}") })).await;
             assert!(thread.contains(" bot](/messages/") && thread.contains(&format!(" in run [{}](/runs/{run})", &run[28..])), "{thread}");
         });
     }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::{
-    hook::{Session, project, spawning, stopping},
-    ingest::{Folder, SESSION, Writing, ingest},
-    left_sessions::now,
+    hook::{HookSession, project, agent_call, subagent_stop},
+    ingest::{TranscriptFolder, SESSION, TranscriptWriter, ingest},
+    resumed_sessions::with_current_timestamps,
     terminal::{Terminal, both_engines, column, text},
 };
 
@@ -38,36 +38,36 @@ fn is_the_persons_word(terminal: &Terminal, path: &str) {
 
 both_engines! {
     fn an_agent_is_in_one_run_whatever_the_main_agent_is_asked_meanwhile(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: SESSION };
+        let session = HookSession { terminal: &terminal, id: SESSION };
         session.prompt("set sail");
-        session.spawns("t1", "row");
+        session.send_agent_call("t1", "row");
         // Its transcript names the prompt that came while it started, as 2.1.220 does.
-        session.hears("SubagentStart", &json!({ "agent_id": "a1", "agent_type": "general-purpose", "prompt_id": "p0" }));
-        let mut rowing = Writing::new(SESSION, project(&terminal).to_str().unwrap()).of_agent("a1");
-        Folder::of(&terminal).append(Some("a1"), &now(&(rowing.prompt("row") + &rowing.says("n1", Some("end_turn"), 5, "Rowed."))));
+        session.send("SubagentStart", &json!({ "agent_id": "a1", "agent_type": "general-purpose", "prompt_id": "p0" }));
+        let mut rowing = TranscriptWriter::new(SESSION, project(&terminal).to_str().unwrap()).for_agent("a1");
+        TranscriptFolder::new(&terminal).append(Some("a1"), &with_current_timestamps(&(rowing.prompt("row") + &rowing.reply("n1", Some("end_turn"), 5, "Rowed."))));
         ingest(&terminal);
         assert_eq!(column(&terminal.json(&["run", "list"]), "final_message"), ["Rowed.", "null"]);
     }
 
     fn a_transcript_tells_how_each_ended(terminal: Terminal) {
-        let folder = Folder::of(&terminal);
-        let mut main = Writing::new(SESSION, "/ship");
+        let folder = TranscriptFolder::new(&terminal);
+        let mut main = TranscriptWriter::new(SESSION, "/ship");
         let mut lines = main.prompt("set sail");
         for (number, agent) in [(1, "a1"), (2, "a2"), (3, "a3"), (4, "a4")] {
             let call = format!("t{number}");
             let spawn = json!({ "prompt": format!("row {number}"), "subagent_type": "general-purpose", "run_in_background": "true" });
-            lines += &main.calls(&format!("m{number}"), "Agent", &call, &spawn);
-            lines += &main.result(&call, "launched", &json!({ "isAsync": true, "status": "async_launched", "agentId": agent }));
+            lines += &main.tool_call(&format!("m{number}"), "Agent", &call, &spawn);
+            lines += &main.tool_result(&call, "launched", &json!({ "isAsync": true, "status": "async_launched", "agentId": agent }));
         }
-        lines += &main.says("m5", Some("end_turn"), 5, "They row.");
+        lines += &main.reply("m5", Some("end_turn"), 5, "They row.");
         folder.append(None, &lines);
         for (number, agent) in [(1, "a1"), (2, "a2"), (3, "a3"), (4, "a4")] {
-            let mut rowing = Writing::new(SESSION, "/ship").of_agent(agent);
+            let mut rowing = TranscriptWriter::new(SESSION, "/ship").for_agent(agent);
             let mut lines = rowing.prompt(&format!("row {number}"));
-            lines += &rowing.calls(&format!("n{number}"), "Bash", &format!("u{number}"), &json!({ "command": "row" }));
+            lines += &rowing.tool_call(&format!("n{number}"), "Bash", &format!("u{number}"), &json!({ "command": "row" }));
             if number == 4 {
-                lines += &rowing.result("u4", "rowed", &json!({}));
-                lines += &rowing.says("n5", Some("end_turn"), 5, "Rowed.");
+                lines += &rowing.tool_result("u4", "rowed", &json!({}));
+                lines += &rowing.reply("n5", Some("end_turn"), 5, "Rowed.");
             }
             folder.append(Some(agent), &lines);
         }
@@ -78,8 +78,8 @@ both_engines! {
         for (agent, call, status) in [("a1", "t1", "failed"), ("a2", "t2", "killed"), ("a3", "t3", "completed")] {
             let origin = json!({ "kind": "task-notification" });
             lines += &main.line("user", &json!({ "origin": origin, "message": { "content": notification(agent, call, status) } }));
-            lines += &main.calls(&format!("w{call}"), "Write", &format!("w{call}"), &json!({ "file_path": format!("/ship/{status}.txt"), "content": "x" }));
-            lines += &main.result(&format!("w{call}"), "File created", &json!({ "type": "create" }));
+            lines += &main.tool_call(&format!("w{call}"), "Write", &format!("w{call}"), &json!({ "file_path": format!("/ship/{status}.txt"), "content": "x" }));
+            lines += &main.tool_result(&format!("w{call}"), "File created", &json!({ "type": "create" }));
         }
         folder.append(None, &lines);
         ingest(&terminal);
@@ -89,23 +89,23 @@ both_engines! {
     }
 
     fn hooks_tell_it_as_it_happens(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("set sail");
         for (call, agent) in [("t1", "a1"), ("t2", "a2")] {
-            session.hears("PreToolUse", &spawning(call, call));
-            session.hears("SubagentStart", &json!({ "agent_id": agent, "agent_type": "general-purpose" }));
-            let mut launched = spawning(call, call);
+            session.send("PreToolUse", &agent_call(call, call));
+            session.send("SubagentStart", &json!({ "agent_id": agent, "agent_type": "general-purpose" }));
+            let mut launched = agent_call(call, call);
             launched["tool_response"] = json!({ "isAsync": true, "status": "async_launched", "agentId": agent });
-            session.hears("PostToolUse", &launched);
+            session.send("PostToolUse", &launched);
         }
-        session.hears("Stop", &json!({ "stop_hook_active": false, "last_assistant_message": "They row." }));
+        session.send("Stop", &json!({ "stop_hook_active": false, "last_assistant_message": "They row." }));
         assert_eq!(stands(&terminal), pairs([("async_launched", "running"), ("async_launched", "running")]));
-        session.hears("SubagentStop", &stopping("a1", "rowed"));
+        session.send("SubagentStop", &subagent_stop("a1", "rowed"));
         assert_eq!(stands(&terminal), pairs([("completed", "completed"), ("async_launched", "running")]));
         session.prompt(&notification("a2", "t2", "killed"));
         assert_eq!(stands(&terminal), pairs([("completed", "completed"), ("killed", "cancelled")]));
         let path = project(&terminal).join("after.txt");
-        session.writes("t3", path.to_str().unwrap());
+        session.send_file_write("t3", path.to_str().unwrap());
         assert_eq!(terminal.json(&["session", "show", "s1"])["prompts"].as_array().unwrap().len(), 2);
         is_the_persons_word(&terminal, path.to_str().unwrap());
     }

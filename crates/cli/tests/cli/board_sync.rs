@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::terminal::{Terminal, both_engines, column, ran, text};
+use crate::terminal::{Terminal, both_engines, column, run_command, text};
 
 /// A board called `one` with stickies of these names, `a CAUSES c`, and its folder.
 fn board(terminal: &Terminal, names: &[&str]) -> PathBuf {
@@ -50,8 +50,8 @@ fn counts(answer: &Value) -> [i64; 4] {
 
 /// The lines of a diff that are not the same on both sides, and its exit code.
 fn differs(terminal: &Terminal) -> (i32, Vec<String>) {
-    let ran = ran(terminal.command(&["board", "diff", "one", "f"]));
-    (ran.code, ran.stdout.lines().filter(|line| !line.starts_with("= ")).map(str::to_owned).collect())
+    let output = run_command(terminal.command(&["board", "diff", "one", "f"]));
+    (output.code, output.stdout.lines().filter(|line| !line.starts_with("= ")).map(str::to_owned).collect())
 }
 
 fn same() -> (i32, Vec<String>) {
@@ -65,8 +65,8 @@ fn edit(path: &PathBuf, from: &str, to: &str) {
 }
 
 fn hint(terminal: &Terminal, arguments: &[&str]) -> String {
-    let ran = ran(terminal.command(&[arguments, &["--json"]].concat()));
-    text(&serde_json::from_str::<Value>(&ran.stderr).unwrap()["error"]["hint"])
+    let output = run_command(terminal.command(&[arguments, &["--json"]].concat()));
+    text(&serde_json::from_str::<Value>(&output.stderr).unwrap()["error"]["hint"])
 }
 
 both_engines! {
@@ -98,7 +98,7 @@ both_engines! {
         let conflict = || {
             let (board, files) = (terminal.json(&["board", "get", "one"]), fs::read_to_string(&lines).unwrap());
             for side in ["--from", "--to"] {
-                let failed = terminal.fails(&["board", "sync", "one", side, "f"]);
+                let failed = terminal.expect_error(&["board", "sync", "one", side, "f"]);
                 assert_eq!(failed, (4, "edited on both sides: relations.yaml: a CAUSES c".into()));
             }
             assert_eq!((terminal.json(&["board", "get", "one"]), fs::read_to_string(&lines).unwrap()), (board, files));
@@ -168,7 +168,7 @@ both_engines! {
         // What nobody ever was called is told, and can be written anew.
         fs::write(folder.join("relations.yaml"), "- from: a\n  type: USES\n  to: nobody\n").unwrap();
         let refused = ["board", "sync", "one", "--to", "f"];
-        assert_eq!(terminal.fails(&refused), (3, "relations.yaml: there is no stickie \"nobody\" on this board".into()));
+        assert_eq!(terminal.expect_error(&refused), (3, "relations.yaml: there is no stickie \"nobody\" on this board".into()));
         assert!(hint(&terminal, &refused).contains("--force"));
         for broken in ["- from: a\n  type: USES\n  to: nobody\n", "- from: [\n"] {
             fs::write(folder.join("relations.yaml"), broken).unwrap();
@@ -205,7 +205,7 @@ both_engines! {
         terminal.json(&["stickie", "set", "--board", "one", "--name", "new", "--note", "of the board"]);
         fs::write(folder.join("new.stickie.yaml"), "note: of the folder\n").unwrap();
         for side in ["--from", "--to"] {
-            assert_eq!(terminal.fails(&["board", "sync", "one", side, "f"]), (4, "edited on both sides: new.stickie.yaml".into()));
+            assert_eq!(terminal.expect_error(&["board", "sync", "one", side, "f"]), (4, "edited on both sides: new.stickie.yaml".into()));
         }
         assert_eq!(terminal.json(&["stickie", "get", "new"])["note"], "of the board");
         // The same text is no conflict, and one that the folder has seen before is meant to change.
@@ -231,13 +231,13 @@ both_engines! {
         // Its name may be taken by then.
         terminal.json(&["board", "delete", "one", "--yes"]);
         terminal.json(&["board", "set", "--name", "one"]);
-        assert_eq!(terminal.fails(&["board", "import", "f"]), (4, "there is a board called \"one\" already".into()));
+        assert_eq!(terminal.expect_error(&["board", "import", "f"]), (4, "there is already a board called \"one\"".into()));
         edit(&folder.join("blackboard.yaml"), "name: one", "name: first");
         assert_eq!(terminal.json(&["board", "import", "f"])["created"], 2);
         assert_eq!(terminal.json(&["board", "get", "first"])["id"], back["id"]);
         let stickie = text(&terminal.json(&["stickie", "get", "a"])["id"]);
         fs::write(folder.join("blackboard.yaml"), format!("id: {stickie}\n")).unwrap();
-        assert_eq!(terminal.fails(&["board", "import", "f"]), (4, format!("blackboard.yaml: {stickie} is not a board")));
+        assert_eq!(terminal.expect_error(&["board", "import", "f"]), (4, format!("blackboard.yaml: {stickie} is not a board")));
     }
 
     fn what_is_no_folder_of_a_board_is_told_by_name(terminal: Terminal) {
@@ -245,22 +245,22 @@ both_engines! {
         let before = terminal.json(&["board", "list"]);
         fs::create_dir(terminal.home.path().join("empty")).unwrap();
         for arguments in [&["board", "import", "empty"][..], &["board", "sync", "one", "--from", "empty"]] {
-            assert_eq!(terminal.fails(arguments), (2, "the folder has no blackboard.yaml and no stickie".into()));
+            assert_eq!(terminal.expect_error(arguments), (2, "the folder has neither blackboard.yaml nor a stickie file".into()));
         }
         assert_eq!(terminal.json(&["board", "list"]), before);
         assert_eq!(fs::read_dir(terminal.home.path().join("empty")).unwrap().count(), 0);
         let sync = ["board", "sync", "one", "--from", "f"];
         edit(&folder.join("c.stickie.yaml"), "name: c", "name: a");
-        assert_eq!(terminal.fails(&sync), (4, "a.stickie.yaml and c.stickie.yaml are both called \"a\"".into()));
+        assert_eq!(terminal.expect_error(&sync), (4, "a.stickie.yaml and c.stickie.yaml are both called \"a\"".into()));
         edit(&folder.join("c.stickie.yaml"), "name: a", "name: c");
         fs::create_dir(folder.join("x.stickie.yaml")).unwrap();
-        assert_eq!(terminal.fails(&sync), (2, "x.stickie.yaml is not a file".into()));
+        assert_eq!(terminal.expect_error(&sync), (2, "x.stickie.yaml is not a file".into()));
         fs::remove_dir(folder.join("x.stickie.yaml")).unwrap();
         let pipe = std::process::Command::new("mkfifo").arg(folder.join("p.stickie.yaml")).status().unwrap();
         assert!(pipe.success());
-        assert_eq!(terminal.fails(&sync), (2, "p.stickie.yaml is not a file".into()));
+        assert_eq!(terminal.expect_error(&sync), (2, "p.stickie.yaml is not a file".into()));
         fs::remove_file(folder.join("p.stickie.yaml")).unwrap();
         std::os::unix::fs::symlink("nowhere", folder.join("l.stickie.yaml")).unwrap();
-        assert_eq!(terminal.fails(&sync).1, "l.stickie.yaml cannot be read: No such file or directory (os error 2)");
+        assert_eq!(terminal.expect_error(&sync).1, "l.stickie.yaml cannot be read: No such file or directory (os error 2)");
     }
 }

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::terminal::{Terminal, both_engines, column, ran, text};
+use crate::terminal::{Terminal, both_engines, column, run_command, text};
 
 /// A board called `plan` with two stickies, one of them without a name, and a relation.
 fn board(terminal: &Terminal) -> (String, String) {
@@ -34,8 +34,8 @@ fn counts(answer: &Value) -> [i64; 4] {
 
 /// The diff: its exit code and its marks.
 fn diff(terminal: &Terminal) -> (i32, Vec<String>) {
-    let ran = ran(terminal.command(&["board", "diff", "plan", "folder"]));
-    (ran.code, ran.stdout.lines().map(str::to_owned).collect())
+    let output = run_command(terminal.command(&["board", "diff", "plan", "folder"]));
+    (output.code, output.stdout.lines().map(str::to_owned).collect())
 }
 
 fn edit(path: &Path, from: &str, to: &str) {
@@ -61,8 +61,8 @@ both_engines! {
         assert_eq!(terminal.json(&["stickie", "archive", "plan/water", "--undo"])["archived"], false);
         assert_eq!(terminal.json(&["board", "set", "plan", "--background", "", "--project", ""])["background"], Value::Null);
         assert_eq!(terminal.json(&["board", "get", "plan"])["lifecycle"], "weekly");
-        assert_eq!(terminal.fails(&["stickie", "update", "water", "--structured", "{"]).0, 2);
-        assert_eq!(terminal.fails(&["stickie", "update", "water", "--score", "NaN"]), (2, "score is not a number".into()));
+        assert_eq!(terminal.expect_error(&["stickie", "update", "water", "--structured", "{"]).0, 2);
+        assert_eq!(terminal.expect_error(&["stickie", "update", "water", "--score", "NaN"]), (2, "score is not a number".into()));
     }
 
     fn relations_are_typed_and_on_one_board(terminal: Terminal) {
@@ -71,15 +71,15 @@ both_engines! {
         assert_eq!((column(&relations, "type"), column(&relations, "to_id")), (vec!["USES".into()], vec![leaves.clone()]));
         assert_eq!(column(&terminal.json(&["stickie", "list", "--relation", "USES"]), "id"), [water.clone(), leaves.clone()]);
         assert_eq!(terminal.json(&["stickie", "list", "--relation", "CAUSES"]), json!([]));
-        assert_eq!(terminal.fails(&["stickie", "list", "--relation", "LIKES"]).0, 2);
-        assert_eq!(terminal.fails(&["stickie", "relate", "--from", "water", "--to", "water", "--type", "USES"]), (4, "a stickie cannot be related to itself".into()));
+        assert_eq!(terminal.expect_error(&["stickie", "list", "--relation", "LIKES"]).0, 2);
+        assert_eq!(terminal.expect_error(&["stickie", "relate", "--from", "water", "--to", "water", "--type", "USES"]), (4, "a stickie cannot be related to itself".into()));
         terminal.json(&["board", "set", "--name", "other"]);
         terminal.json(&["stickie", "set", "--board", "other", "--name", "cup"]);
-        assert_eq!(terminal.fails(&["stickie", "relate", "--from", "water", "--to", "cup", "--type", "USES"]), (4, "the stickies are on different boards".into()));
+        assert_eq!(terminal.expect_error(&["stickie", "relate", "--from", "water", "--to", "cup", "--type", "USES"]), (4, "the stickies are on different boards".into()));
         terminal.json(&["stickie", "unrelate", "--from", "water", "--to", &leaves, "--type", "USES"]);
-        assert_eq!(terminal.fails(&["stickie", "unrelate", "--from", "water", "--to", &leaves, "--type", "USES"]).0, 3);
+        assert_eq!(terminal.expect_error(&["stickie", "unrelate", "--from", "water", "--to", &leaves, "--type", "USES"]).0, 3);
         terminal.json(&["stickie", "set", "--board", "other", "--name", "water"]);
-        assert_eq!(terminal.fails(&["stickie", "get", "water"]), (2, "stickies of more than one board are called \"water\"".into()));
+        assert_eq!(terminal.expect_error(&["stickie", "get", "water"]), (2, "several boards have a stickie named \"water\"".into()));
         assert_eq!(terminal.json(&["stickie", "get", "plan/water"])["id"], json!(water));
     }
 
@@ -87,17 +87,17 @@ both_engines! {
         terminal.json(&["workflow", "set", "--name", "kitchen"]);
         terminal.json(&["task", "set", "--workflow", "kitchen", "--variant", "brew"]);
         terminal.json(&["board", "set", "--name", "plan", "--task", "brew"]);
-        let (run, token) = terminal.starts(&["--agent", "worker", "--task", "brew"]);
-        let cup = terminal.json_with(Some(&token), &["stickie", "set", "--board", "plan", "--name", "cup"]);
+        let (run, token) = terminal.start_run(&["--agent", "worker", "--task", "brew"]);
+        let cup = terminal.json_with_token(Some(&token), &["stickie", "set", "--board", "plan", "--name", "cup"]);
         assert_eq!((&cup["created_by_run_id"], &cup["created_by_task"]), (&json!(run), &json!("brew")));
-        terminal.json_with(Some(&token), &["stickie", "update", "cup", "--note", "blue"]);
+        terminal.json_with_token(Some(&token), &["stickie", "update", "cup", "--note", "blue"]);
         let made = terminal.json(&["made", &run])["touches"].clone();
         assert_eq!((column(&made, "resource_type"), column(&made, "action_type"), column(&made, "display_path")), (vec!["stickie".into(); 2], vec!["create".into(), "update".into()], vec!["plan/cup".into(); 2]));
         let chain = terminal.json(&["why", &text(&cup["id"])])["chain"].clone();
         assert_eq!(column(&chain, "kind"), ["resource", "run", "agent", "task", "person"]);
-        assert_eq!(terminal.fails_with(Some(&token), &["board", "set", "--name", "mine"]).0, 6);
-        assert_eq!(terminal.json_with(Some(&token), &["stickie", "delete", "cup", "--yes"])["name"], "cup");
-        assert_eq!(terminal.fails(&["stickie", "get", "cup"]).0, 3);
+        assert_eq!(terminal.expect_error_with_token(Some(&token), &["board", "set", "--name", "mine"]).0, 6);
+        assert_eq!(terminal.json_with_token(Some(&token), &["stickie", "delete", "cup", "--yes"])["name"], "cup");
+        assert_eq!(terminal.expect_error(&["stickie", "get", "cup"]).0, 3);
         assert_eq!(terminal.json(&["stickie", "set", "--board", "plan", "--name", "cup"])["new"], true);
     }
 
@@ -126,7 +126,7 @@ both_engines! {
         let (code, lines) = diff(&terminal);
         assert_eq!(code, 1);
         assert_eq!(lines.iter().map(|line| &line[..1]).collect::<Vec<_>>(), ["~", if leaves.as_str() < "w" { "=" } else { "~" }, "~", "-", "~"], "{lines:?}");
-        let dry = terminal.runs(&["board", "sync", "plan", "--from", "folder", "--dry-run"]);
+        let dry = terminal.run(&["board", "sync", "plan", "--from", "folder", "--dry-run"]);
         assert!(dry.stderr.contains("nothing was changed"), "{}", dry.stderr);
         let synced = terminal.json(&["board", "sync", "plan", "--from", "folder"]);
         assert_eq!((counts(&synced), &synced["board"], &synced["relations"]["updated"]), ([1, 1, 1, 0], &json!("changed"), &json!(1)));
@@ -139,7 +139,7 @@ both_engines! {
 
         fs::remove_file(folder.join("cup.stickie.yaml")).unwrap();
         assert_eq!(counts(&terminal.json(&["board", "sync", "plan", "--from", "folder"])), [0, 0, 2, 1]);
-        assert_eq!(terminal.fails(&["stickie", "get", "cup"]).0, 3);
+        assert_eq!(terminal.expect_error(&["stickie", "get", "cup"]).0, 3);
     }
 
     fn both_sides_are_edited_and_nothing_is_lost(terminal: Terminal) {
@@ -154,9 +154,9 @@ both_engines! {
         terminal.json(&["stickie", "delete", "milk", "--yes"]);
         edit(&leaves_file, "black", "green");
         fs::write(folder.join("sugar.stickie.yaml"), "note: from the folder\n").unwrap();
-        let from = terminal.runs(&["board", "sync", "plan", "--from", "folder", "--json"]);
+        let from = terminal.run(&["board", "sync", "plan", "--from", "folder", "--json"]);
         assert_eq!(counts(&serde_json::from_str::<Value>(&from.stdout).unwrap()["data"]), [1, 1, 2, 0]);
-        let to = terminal.runs(&["board", "sync", "plan", "--to", "folder", "--json"]);
+        let to = terminal.run(&["board", "sync", "plan", "--to", "folder", "--json"]);
         assert_eq!(counts(&serde_json::from_str::<Value>(&to.stdout).unwrap()["data"]), [1, 1, 2, 1]);
         assert_eq!(diff(&terminal).0, 0);
         let mut notes = column(&terminal.json(&["stickie", "list", "--board", "plan"]), "note");
@@ -169,7 +169,7 @@ both_engines! {
         edit(&folder.join("water.stickie.yaml"), "from the board", "other");
         let before = terminal.json(&["board", "get", "plan"]);
         for side in ["--from", "--to"] {
-            assert_eq!(terminal.fails(&["board", "sync", "plan", side, "folder"]), (4, "edited on both sides: water.stickie.yaml".into()));
+            assert_eq!(terminal.expect_error(&["board", "sync", "plan", side, "folder"]), (4, "edited on both sides: water.stickie.yaml".into()));
         }
         assert_eq!(terminal.json(&["board", "get", "plan"]), before);
         assert_eq!(counts(&terminal.json(&["board", "sync", "plan", "--from", "folder", "--force"])), [0, 1, 3, 0]);
@@ -191,7 +191,7 @@ both_engines! {
         assert_eq!(counts(&terminal.json(&["board", "sync", "plan", "--from", "folder"])), [0, 2, 5, 0]);
         assert_eq!(terminal.json(&["stickie", "get", "one"])["note"], "two");
         edit(&folder.join("one.stickie.yaml"), "name: two", "name: one");
-        assert_eq!(terminal.fails(&["board", "sync", "plan", "--from", "folder"]), (4, "one.stickie.yaml and two.stickie.yaml are both called \"one\"".into()));
+        assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]), (4, "one.stickie.yaml and two.stickie.yaml are both called \"one\"".into()));
     }
 
     fn what_belongs_to_another_board_is_refused_before_anything_is_changed(terminal: Terminal) {
@@ -204,28 +204,28 @@ both_engines! {
         fs::write(folder.join("z.stickie.yaml"), format!("id: {cup}\nnote: mine\n")).unwrap();
         let before = terminal.json(&["board", "get", "plan"]);
         for arguments in [&["board", "sync", "plan", "--from", "folder"][..], &["board", "diff", "plan", "folder"], &["board", "import", "folder"]] {
-            assert_eq!(terminal.fails(arguments), (4, format!("z.stickie.yaml: {cup} is not a stickie of this board")));
+            assert_eq!(terminal.expect_error(arguments), (4, format!("z.stickie.yaml: {cup} is not a stickie of this board")));
         }
-        assert_eq!(terminal.fails(&["board", "sync", "other", "--from", "folder"]).0, 4);
-        assert_eq!(terminal.fails(&["board", "export", "other", "folder"]).0, 4);
+        assert_eq!(terminal.expect_error(&["board", "sync", "other", "--from", "folder"]).0, 4);
+        assert_eq!(terminal.expect_error(&["board", "export", "other", "folder"]).0, 4);
         assert_eq!(terminal.json(&["board", "get", "plan"]), before);
         fs::remove_file(folder.join("z.stickie.yaml")).unwrap();
         fs::write(folder.join("bad.stickie.yaml"), "note: [\n").unwrap();
-        assert_eq!(terminal.fails(&["board", "sync", "plan", "--from", "folder"]).0, 2);
+        assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]).0, 2);
         fs::write(folder.join("bad.stickie.yaml"), "name: water\n").unwrap();
-        assert_eq!(terminal.fails(&["board", "sync", "plan", "--from", "folder"]).0, 4, "two files of one stickie");
+        assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]).0, 4, "two files of one stickie");
         fs::remove_file(folder.join("bad.stickie.yaml")).unwrap();
         edit(&folder.join("relations.yaml"), "from: water", "from: fire");
-        assert_eq!(terminal.fails(&["board", "sync", "plan", "--from", "folder"]), (3, "relations.yaml: there is no stickie \"fire\" on this board".into()));
+        assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]), (3, "relations.yaml: there is no stickie \"fire\" on this board".into()));
         assert_eq!(terminal.json(&["board", "get", "plan"]), before);
-        assert_eq!(terminal.fails(&["board", "sync", "plan", "--from", "nowhere"]).0, 3);
-        assert_eq!(terminal.fails(&["board", "sync", "plan"]).0, 2);
+        assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "nowhere"]).0, 3);
+        assert_eq!(terminal.expect_error(&["board", "sync", "plan"]).0, 2);
     }
 
     fn a_folder_makes_its_board_elsewhere(terminal: Terminal) {
         board(&terminal);
         terminal.json(&["board", "export", "plan", "folder"]);
-        let elsewhere = Terminal::at(trackway_testkit::Engine::Sqlite);
+        let elsewhere = Terminal::new(trackway_testkit::Engine::Sqlite);
         let folder = terminal.home.path().join("folder").display().to_string();
         let imported = elsewhere.json(&["board", "import", &folder]);
         assert_eq!((counts(&imported), &imported["board"], &imported["relations"]["created"]), ([2, 0, 0, 0], &json!("new"), &json!(1)));
@@ -238,6 +238,6 @@ both_engines! {
         assert_eq!(counts(&elsewhere.json(&["board", "import", &folder])), [0, 0, 2, 0]);
         assert_eq!(diff(&terminal).0, 0);
         elsewhere.json(&["board", "set", "--name", "second"]);
-        assert_eq!(elsewhere.fails(&["board", "set", "second", "--name", "plan"]), (4, "there is a board called \"plan\" already".into()));
+        assert_eq!(elsewhere.expect_error(&["board", "set", "second", "--name", "plan"]), (4, "there is already a board called \"plan\"".into()));
     }
 }

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 use trackway_testkit::write_program;
 
-use crate::terminal::{Ran, Terminal, both_engines, column, ran_with_input, text};
+use crate::terminal::{CommandOutput, Terminal, both_engines, column, run_command_with_input, text};
 
 /// Hands an event to the hook of a client that was given a token.
-fn hook(terminal: &Terminal, token: &str, name: &str, more: &Value) -> Ran {
+fn hook(terminal: &Terminal, token: &str, name: &str, more: &Value) -> CommandOutput {
     let mut event = json!({ "hook_event_name": name, "session_id": "5e551017-0000-4000-8000-000000000001", "cwd": terminal.home.path() });
     for (field, value) in more.as_object().unwrap() {
         event[field] = value.clone();
     }
     let mut command = terminal.command(&["hook", "--memory", "off"]);
     command.env("TRACKWAY_TOKEN", token);
-    ran_with_input(command, event.to_string().as_bytes())
+    run_command_with_input(command, event.to_string().as_bytes())
 }
 
 both_engines! {
@@ -37,7 +37,7 @@ both_engines! {
         assert_eq!((column(&run["usage"], "model"), column(&run["usage"], "cost")), (vec!["opus".to_owned()], vec!["0.6".to_owned()]));
         let run = works();
         assert_eq!((&run["status"], &run["outcome"]), (&json!("incomplete"), &json!("spend limit reached")), "{run:#}");
-        assert_eq!(run["error"], "coder spent 0.6000 today and may spend 0.5");
+        assert_eq!(run["error"], "coder has spent 0.6000 of its daily limit of 0.5");
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1, "waiting": 1 }));
     }
 
@@ -53,8 +53,8 @@ both_engines! {
             ("Stop", json!({ "last_assistant_message": "Biscuits." })),
             ("SessionEnd", json!({ "reason": "other" })),
         ] {
-            let ran = hook(&terminal, &token, name, &more);
-            assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{name}");
+            let output = hook(&terminal, &token, name, &more);
+            assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{name}");
         }
         let runs = terminal.json(&["run", "list"]);
         assert_eq!(column(&runs, "id"), [run.as_str()], "and no other: {runs:#}");
@@ -75,7 +75,7 @@ mod real_client {
     use trackway_testkit::{claude_client::ClaudeClient, scripted_model::ModelRequest};
 
     use super::*;
-    use crate::live::NEWEST;
+    use crate::real_claude_code::NEWEST;
 
     /// A user with a project, and a client that plays a scenario whenever it is started.
     struct Bench {
@@ -91,7 +91,7 @@ mod real_client {
         let (scenario, requests) = (home.join("scenario.json"), home.join("requests.jsonl"));
         let actors = json!([{ "match": "Work on your task now", "turns": turns }]);
         fs::write(&scenario, json!({ "actors": actors }).to_string()).unwrap();
-        write_program(&client, &ClaudeClient::version(NEWEST).script(&scenario, &requests));
+        write_program(&client, &ClaudeClient::version(NEWEST).wrapper_script(&scenario, &requests));
         terminal.json(&["workspace", "set", "--name", "kitchen", "--dir", project.to_str().unwrap()]);
         terminal.json(&["workflow", "set", "--name", "build"]);
         terminal.json(&[

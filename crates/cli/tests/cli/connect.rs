@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use snapbox::str;
 use trackway_testkit::{Engine, copy_program, write_program};
 
-use crate::terminal::{Ran, Terminal, ran};
+use crate::terminal::{CommandOutput, Terminal, run_command};
 
 /// Settings as someone has them.
 const SETTINGS: &str = r#"{
@@ -31,7 +31,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        let desk = Self { terminal: Terminal::before_init(Engine::Sqlite) };
+        let desk = Self { terminal: Terminal::uninitialized(Engine::Sqlite) };
         fs::create_dir_all(desk.project().join(".git")).unwrap();
         desk
     }
@@ -71,25 +71,25 @@ impl Desk {
     }
 
     /// Types a command in the project.
-    fn types(&self, line: &str) -> Ran {
-        ran(self.command(line))
+    fn types(&self, line: &str) -> CommandOutput {
+        run_command(self.command(line))
     }
 
     #[track_caller]
     fn json(&self, line: &str) -> Value {
-        let ran = self.types(&format!("{line} --json"));
-        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-        let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let output = self.types(&format!("{line} --json"));
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+        let answer: Value = serde_json::from_str(&output.stdout).unwrap();
         answer["data"].clone()
     }
 
     /// Types a command that fails and leaves everything as it is.
     #[track_caller]
-    fn fails(&self, line: &str) -> (i32, String) {
+    fn expect_error(&self, line: &str) -> (i32, String) {
         let before = tree(self.home());
-        let ran = self.types(line);
+        let output = self.types(line);
         assert_eq!(tree(self.home()), before);
-        (ran.code, self.steady(&ran.stderr))
+        (output.code, self.steady(&output.stderr))
     }
 
     /// Puts words where every run has other paths.
@@ -138,8 +138,8 @@ Connected Claude Code in [HOME]/project/.claude/settings.json
 hooks: 10 events run [TRACKWAY] hook
 memory: subagents
 mcp: [HOME]/project/.mcp.json starts trackway mcp
-as it was before: [HOME]/project/.claude/settings.json.trackway-backup
-next: start Claude Code in [HOME]/project, /hooks there lists them; trackway disconnect claude-code --project takes them out
+backup: [HOME]/project/.claude/settings.json.trackway-backup
+next: start Claude Code in [HOME]/project; its /hooks command lists the hooks. To undo: trackway disconnect claude-code --project
 
 "#]]
     );
@@ -152,12 +152,12 @@ next: start Claude Code in [HOME]/project, /hooks there lists them; trackway dis
     snapbox::assert_data_eq!(
         desk.steady(&desk.types("connect claude-code").stdout),
         str![[r#"
-Claude Code is connected already in [HOME]/project/.claude/settings.json
+Claude Code is already connected in [HOME]/project/.claude/settings.json
 hooks: 10 events run [TRACKWAY] hook
 memory: subagents
 mcp: [HOME]/project/.mcp.json starts trackway mcp
-as it was before: [HOME]/project/.claude/settings.json.trackway-backup
-next: trackway disconnect claude-code --project takes them out
+backup: [HOME]/project/.claude/settings.json.trackway-backup
+next: to undo: trackway disconnect claude-code --project
 
 "#]]
     );
@@ -167,8 +167,8 @@ next: trackway disconnect claude-code --project takes them out
         desk.steady(&desk.types("disconnect claude-code").stdout),
         str![[r#"
 Disconnected Claude Code in [HOME]/project/.claude/settings.json
-mcp: [HOME]/project/.mcp.json is gone, it held nothing else
-next: sessions that are open may keep the hooks until they end
+mcp: removed [HOME]/project/.mcp.json, which contained nothing else
+next: open sessions may keep the hooks until they end
 
 "#]]
     );
@@ -176,8 +176,8 @@ next: sessions that are open may keep the hooks until they end
     snapbox::assert_data_eq!(
         desk.steady(&desk.types("disconnect claude-code").stdout),
         str![[r#"
-There are no hooks of Trackway in [HOME]/project/.claude/settings.json
-next: trackway connect claude-code --project puts them in
+No Trackway hooks in [HOME]/project/.claude/settings.json
+next: to add them: trackway connect claude-code --project
 
 "#]]
     );
@@ -223,10 +223,10 @@ fn scripts_read_the_same_in_json() {
 fn a_dry_run_shows_the_difference_and_changes_nothing() {
     let desk = Desk::with("{\n  \"hooks\": {\n    \"Stop\": [\n      1\n    ]\n  }\n}");
     let before = tree(desk.home());
-    let ran = desk.types("connect claude-code --dry-run");
-    assert_eq!((ran.code, ran.stderr.as_str()), (0, "dry run: nothing was changed\n"));
+    let output = desk.types("connect claude-code --dry-run");
+    assert_eq!((output.code, output.stderr.as_str()), (0, "dry run: nothing was changed\n"));
     snapbox::assert_data_eq!(
-        desk.steady(&ran.stdout),
+        desk.steady(&output.stdout),
         str![[r#"
 --- [HOME]/project/.claude/settings.json
 +++ [HOME]/project/.claude/settings.json
@@ -288,7 +288,7 @@ fn inside_a_project_it_is_the_projects_settings_and_elsewhere_the_users() {
     let file = |directory: &Path, arguments: &str, config: Option<&Path>| {
         let mut command = desk.command(&format!("connect claude-code {arguments}--dry-run --json"));
         command.current_dir(directory).envs(config.map(|config| ("CLAUDE_CONFIG_DIR", config)));
-        let answer: Value = serde_json::from_str(&ran(command).stdout).unwrap();
+        let answer: Value = serde_json::from_str(&run_command(command).stdout).unwrap();
         desk.steady(answer["data"]["file"].as_str().unwrap())
     };
     let (home, project) = (desk.home().to_owned(), desk.project());
@@ -302,7 +302,7 @@ fn inside_a_project_it_is_the_projects_settings_and_elsewhere_the_users() {
     assert_eq!(file(&loose, "", None), "[HOME]/.claude/settings.json");
     assert_eq!(file(&loose, "--project ", None), "[HOME]/loose/.claude/settings.json");
     assert_eq!(file(&loose, "", Some(&home.join("elsewhere"))), "[HOME]/elsewhere/settings.json");
-    assert_eq!(desk.fails("connect claude-code --project --user").0, 2);
+    assert_eq!(desk.expect_error("connect claude-code --project --user").0, 2);
 }
 
 #[test]
@@ -312,12 +312,12 @@ fn the_other_settings_are_mentioned() {
     let connected = desk.types("connect claude-code");
     assert_eq!(
         desk.steady(&connected.stderr),
-        "note: [HOME]/.claude/settings.json is connected, too; a command that is the same in both runs once\n"
+        "note: [HOME]/.claude/settings.json is also connected; a hook command that is the same in both files runs only once\n"
     );
     let disconnected = desk.types("disconnect claude-code");
     assert_eq!(
         desk.steady(&disconnected.stderr),
-        "note: [HOME]/.claude/settings.json is connected: trackway disconnect claude-code --user\n"
+        "note: [HOME]/.claude/settings.json is still connected; to disconnect it: trackway disconnect claude-code --user\n"
     );
 }
 
@@ -334,7 +334,7 @@ fn memory_that_is_not_mentioned_stays_what_it_was() {
     assert_eq!(fs::read_to_string(desk.backup()).unwrap(), SETTINGS);
     desk.json("disconnect claude-code");
     assert_eq!(desk.text(), SETTINGS);
-    assert_eq!(desk.fails("connect claude-code --memory some").0, 2);
+    assert_eq!(desk.expect_error("connect claude-code --memory some").0, 2);
 }
 
 #[test]
@@ -372,26 +372,26 @@ fn what_was_changed_in_between_stays() {
 fn what_is_not_right_is_said_and_left_alone() {
     let desk = Desk::with("{\n  \"model\": \"opus\",\n  // mine\n}\n");
     snapbox::assert_data_eq!(
-        desk.fails("connect claude-code").1,
+        desk.expect_error("connect claude-code").1,
         str![[r#"
-error: [HOME]/project/.claude/settings.json, line 3, column 3: a key in double quotes should be here, not a comment (Claude Code reads plain JSON)
+error: [HOME]/project/.claude/settings.json, line 3, column 3: expected a key in double quotes, found a comment (Claude Code reads plain JSON)
 hint: the file was left as it is; correct it and try again
 
 "#]]
     );
-    assert_eq!(desk.fails("connect claude-code --dry-run").0, 1);
-    assert_eq!(desk.fails("disconnect claude-code").0, 1);
+    assert_eq!(desk.expect_error("connect claude-code --dry-run").0, 1);
+    assert_eq!(desk.expect_error("disconnect claude-code").0, 1);
     let said = |text: &[u8]| {
         fs::write(desk.settings(), text).unwrap();
-        let (code, said) = desk.fails("connect claude-code");
+        let (code, said) = desk.expect_error("connect claude-code");
         assert_eq!(code, 1);
         let first = said.lines().next().unwrap().to_owned();
         first.strip_prefix("error: [HOME]/project/.claude/settings.json").unwrap().to_owned()
     };
-    assert_eq!(said(b"{\"hooks\": 1}"), ", line 1, column 11: \"hooks\" should be an object, and is a plain value");
+    assert_eq!(said(b"{\"hooks\": 1}"), ", line 1, column 11: \"hooks\" must be an object, but is a plain value");
     assert_eq!(
         said(b"{\"hooks\": {\"Stop\": {}}}"),
-        ", line 1, column 20: the hooks of \"Stop\" should be an array, and are an object"
+        ", line 1, column 20: the hooks of \"Stop\" must be an array, but are an object"
     );
     assert_eq!(said(b"{\"a\": \"\xff\"}"), " is not UTF-8 from byte 8 on");
 }
@@ -401,7 +401,7 @@ fn what_cannot_be_read_or_written_is_said() {
     let desk = Desk::new();
     let folder = desk.project().join(".claude");
     fs::write(&folder, "a file").unwrap();
-    let (code, said) = desk.fails("connect claude-code");
+    let (code, said) = desk.expect_error("connect claude-code");
     assert_eq!(
         (code, said.as_str()),
         (1, "error: [HOME]/project/.claude/settings.json cannot be read: not a directory\nhint: nothing was changed\n")
@@ -409,20 +409,20 @@ fn what_cannot_be_read_or_written_is_said() {
     fs::remove_file(&folder).unwrap();
     fs::create_dir_all(desk.settings()).unwrap();
     assert_eq!(
-        desk.fails("connect claude-code"),
+        desk.expect_error("connect claude-code"),
         (1, "error: [HOME]/project/.claude/settings.json is not a file\n".into())
     );
     fs::remove_dir(desk.settings()).unwrap();
     symlink("settings.json", desk.settings()).unwrap();
     assert_eq!(
-        desk.fails("connect claude-code").1.lines().next().unwrap(),
-        "error: [HOME]/project/.claude/settings.json cannot be read: its links lead in a circle"
+        desk.expect_error("connect claude-code").1.lines().next().unwrap(),
+        "error: [HOME]/project/.claude/settings.json cannot be read: its symbolic links form a cycle"
     );
     fs::remove_file(desk.settings()).unwrap();
     fs::write(desk.settings(), SETTINGS).unwrap();
     fs::set_permissions(desk.settings(), fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(
-        desk.fails("connect claude-code"),
+        desk.expect_error("connect claude-code"),
         (
             1,
             "error: [HOME]/project/.claude/settings.json is read-only\nhint: nothing was changed; make it writable first\n".into()
@@ -431,10 +431,10 @@ fn what_cannot_be_read_or_written_is_said() {
 
     let mut homeless = desk.command("connect claude-code --user");
     homeless.env_remove("HOME");
-    let ran = ran(homeless);
+    let output = run_command(homeless);
     assert_eq!(
-        (ran.code, ran.stderr.as_str()),
-        (2, "error: there is no home directory: HOME is not set\nhint: connect a project: --project\n")
+        (output.code, output.stderr.as_str()),
+        (2, "error: cannot find the home directory: HOME is not set\nhint: connect a project: --project\n")
     );
 }
 
@@ -534,10 +534,10 @@ fn an_old_client_is_not_given_events_it_does_not_know() {
     symlink(env!("CARGO_BIN_EXE_trackway"), bin.join("trackway")).unwrap();
     let mut command = desk.command("connect claude-code");
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
-    let ran = ran(command);
+    let output = run_command(command);
     assert_eq!(
-        ran.stderr,
-        "note: Claude Code 1.0.128 does not know PostToolUseFailure, SubagentStart; connect again after an update\n"
+        output.stderr,
+        "note: Claude Code 1.0.128 does not support PostToolUseFailure, SubagentStart; after updating it, connect again\n"
     );
     let commands = ours(&desk.text());
     assert_eq!(commands.len(), 8);
@@ -553,18 +553,18 @@ fn a_binary_that_would_not_be_known_again_is_refused() {
     copy_program(env!("CARGO_BIN_EXE_trackway").as_ref(), &other);
     let mut command = std::process::Command::new(other);
     command.args(["connect", "claude-code"]).env_clear().env("HOME", desk.home()).current_dir(desk.project());
-    let ran = ran(command);
-    assert_eq!(ran.code, 2);
-    assert!(desk.steady(&ran.stderr).starts_with("error: this binary is [HOME]/tw, and its hooks"), "{}", ran.stderr);
+    let output = run_command(command);
+    assert_eq!(output.code, 2);
+    assert!(desk.steady(&output.stderr).starts_with("error: this binary is [HOME]/tw, and its hooks"), "{}", output.stderr);
 }
 
 #[test]
 fn the_plugin_is_written_where_it_is_wanted() {
     let desk = Desk::new();
-    let ran = desk.types("connect claude-code --plugin tools/plugin --memory all");
-    assert_eq!(ran.stderr, "note: the plugin runs `trackway`, which is not on the path here\n");
+    let output = desk.types("connect claude-code --plugin tools/plugin --memory all");
+    assert_eq!(output.stderr, "note: the plugin runs `trackway`, which is not in your PATH\n");
     snapbox::assert_data_eq!(
-        desk.steady(&ran.stdout),
+        desk.steady(&output.stdout),
         str![[r#"
 Wrote the plugin to [HOME]/project/tools/plugin
 hooks: 10 events run trackway hook --memory all
@@ -587,7 +587,7 @@ next: claude --plugin-dir [HOME]/project/tools/plugin
     assert!(!desk.settings().exists());
 
     fs::write(folder.join(".claude-plugin/plugin.json"), "{\"name\": \"other\"}").unwrap();
-    let (code, said) = desk.fails("connect claude-code --plugin tools/plugin");
-    assert_eq!((code, said.lines().next()), (4, Some("error: tools/plugin holds the plugin \"other\"")));
-    assert_eq!(desk.fails("connect claude-code --plugin x --user").0, 2);
+    let (code, said) = desk.expect_error("connect claude-code --plugin tools/plugin");
+    assert_eq!((code, said.lines().next()), (4, Some("error: tools/plugin contains the plugin \"other\"")));
+    assert_eq!(desk.expect_error("connect claude-code --plugin x --user").0, 2);
 }

@@ -8,7 +8,7 @@ use trackway_store::{Url, connection::Connection};
 
 use crate::{
     output::steady,
-    terminal::{Ran, Terminal, both_engines, column, ran_with_input, text},
+    terminal::{CommandOutput, Terminal, both_engines, column, run_command_with_input, text},
 };
 
 impl Terminal {
@@ -33,8 +33,8 @@ impl Terminal {
         path
     }
 
-    fn pipes(&self, arguments: &[&str], input: &[u8]) -> Ran {
-        ran_with_input(self.command(arguments), input)
+    fn pipes(&self, arguments: &[&str], input: &[u8]) -> CommandOutput {
+        run_command_with_input(self.command(arguments), input)
     }
 
     fn listed(&self, arguments: &[&str]) -> Vec<String> {
@@ -42,9 +42,9 @@ impl Terminal {
     }
 }
 
-fn data(ran: &Ran) -> Value {
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone()
+fn data(output: &CommandOutput) -> Value {
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    serde_json::from_str::<Value>(&output.stdout).unwrap()["data"].clone()
 }
 
 both_engines! {
@@ -59,10 +59,10 @@ both_engines! {
         terminal.json(&["conversation", "set", &id, "--title", "Green tea", "--tag", ""]);
         let shown = terminal.json(&["conversation", "get", &id]);
         assert_eq!((&shown["title"], &shown["role"], &shown["tags"], &shown["messages"]), (&json!("Green tea"), &json!("coder"), &json!([]), &json!(0)));
-        assert_eq!(terminal.fails(&["conversation", "create"]), (2, "a new conversation needs a title".into()));
-        assert_eq!(terminal.fails(&["conversation", "create", "--title", " "]), (2, "title is empty".into()));
-        assert_eq!(terminal.fails(&["conversation", "set", "ffffffff", "--title", "x"]).0, 3);
-        assert_eq!(terminal.fails(&["conversation", "set", &id, "--role", "codr"]).0, 3);
+        assert_eq!(terminal.expect_error(&["conversation", "create"]), (2, "a new conversation needs a title".into()));
+        assert_eq!(terminal.expect_error(&["conversation", "create", "--title", " "]), (2, "title is empty".into()));
+        assert_eq!(terminal.expect_error(&["conversation", "set", "ffffffff", "--title", "x"]).0, 3);
+        assert_eq!(terminal.expect_error(&["conversation", "set", &id, "--role", "codr"]).0, 3);
 
         let experiment = text(&terminal.json(&["experiment", "create", "--conversation", &id, "--title", "x"])["id"]);
         let message = terminal.sends(&["kept", "--experiment", &experiment]);
@@ -73,24 +73,24 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["conversation", "list"]), "id"), [second]);
         assert_eq!(terminal.json(&["experiment", "list"]), json!([]));
         assert_eq!(terminal.json(&["message", "get", &message])["conversation"], "Green tea");
-        assert_eq!(terminal.fails(&["message", "send", "--body", "late", "--conversation", &id]).0, 3);
-        assert_eq!(terminal.fails(&["message", "send", "--body", "late", "--experiment", &experiment]).0, 3);
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "late", "--conversation", &id]).0, 3);
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "late", "--experiment", &experiment]).0, 3);
     }
 
     fn a_try_has_one_end(terminal: Terminal) {
         let (conversation, experiment) = terminal.tries("Tea");
-        assert_eq!(terminal.fails(&["experiment", "create", "--title", "x"]), (2, "a new experiment needs a conversation and a title".into()));
-        assert_eq!(terminal.fails(&["experiment", "create", "--conversation", &conversation]).0, 2);
+        assert_eq!(terminal.expect_error(&["experiment", "create", "--title", "x"]), (2, "a new experiment needs a conversation and a title".into()));
+        assert_eq!(terminal.expect_error(&["experiment", "create", "--conversation", &conversation]).0, 2);
         assert_eq!(terminal.json(&["experiment", "set", &experiment, "--title", "second"])["title"], "second");
         let (other, _) = terminal.tries("Other");
-        assert_eq!(terminal.fails(&["experiment", "set", &experiment, "--conversation", &other]), (2, "an experiment stays in its conversation".into()));
-        assert_eq!(terminal.fails(&["experiment", "end", &experiment, "--status", "open"]), (2, "an experiment does not end as open".into()));
-        assert_eq!(terminal.fails(&["experiment", "end", &experiment, "--status", "won"]).0, 2);
+        assert_eq!(terminal.expect_error(&["experiment", "set", &experiment, "--conversation", &other]), (2, "an experiment cannot move to another conversation".into()));
+        assert_eq!(terminal.expect_error(&["experiment", "end", &experiment, "--status", "open"]), (2, "an experiment cannot end with status open".into()));
+        assert_eq!(terminal.expect_error(&["experiment", "end", &experiment, "--status", "won"]).0, 2);
         let ended = terminal.json(&["experiment", "end", &experiment, "--status", "failed", "--outcome", "cold"]);
         assert_eq!((&ended["status"], &ended["outcome"]), (&json!("failed"), &json!("cold")));
         let again = terminal.json(&["experiment", "end", &experiment, "--status", "failed"]);
         assert_eq!((&again["outcome"], &again["ended_at"], &again["updated_at"]), (&json!("cold"), &ended["ended_at"], &ended["updated_at"]));
-        assert_eq!(terminal.fails(&["experiment", "end", &experiment, "--status", "succeeded"]), (4, "the experiment failed already".into()));
+        assert_eq!(terminal.expect_error(&["experiment", "end", &experiment, "--status", "succeeded"]), (4, "the experiment failed already".into()));
         assert_eq!(column(&terminal.json(&["experiment", "list", "--conversation", &conversation, "--status", "failed"]), "title"), ["second"]);
         assert_eq!(terminal.json(&["experiment", "get", &experiment])["conversation"], "Tea");
         terminal.json(&["experiment", "delete", &experiment, "--yes"]);
@@ -118,14 +118,14 @@ both_engines! {
         assert_eq!(body(&sent["id"]), "-given");
 
         let before = terminal.listed(&[]).len();
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--file", file.to_str().unwrap()]).0, 2);
-        assert_eq!(terminal.fails(&["message", "send"]), (2, "body is empty".into()));
-        assert_eq!(terminal.fails(&["message", "send", "--body", ""]), (2, "body is empty".into()));
-        assert_eq!(terminal.fails(&["message", "send", "--body", " \n\u{7}"]), (2, "body is empty".into()));
-        assert_eq!(terminal.fails(&["message", "send", "--file", "nowhere.md"]), (3, "there is no file \"nowhere.md\"".into()));
-        assert_eq!(terminal.fails(&["message", "send", "--file", "."]), (2, "\".\" is a directory".into()));
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--file", file.to_str().unwrap()]).0, 2);
+        assert_eq!(terminal.expect_error(&["message", "send"]), (2, "body is empty".into()));
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", ""]), (2, "body is empty".into()));
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", " \n\u{7}"]), (2, "body is empty".into()));
+        assert_eq!(terminal.expect_error(&["message", "send", "--file", "nowhere.md"]), (3, "there is no file \"nowhere.md\"".into()));
+        assert_eq!(terminal.expect_error(&["message", "send", "--file", "."]), (2, "\".\" is a directory".into()));
         let binary = terminal.writes("image.png", &[0xff, 0xfe, 0x00]);
-        assert!(terminal.fails(&["message", "send", "--file", binary.to_str().unwrap()]).1.ends_with("is not text in UTF-8"));
+        assert!(terminal.expect_error(&["message", "send", "--file", binary.to_str().unwrap()]).1.ends_with("is not text in UTF-8"));
         assert_eq!(terminal.listed(&[]).len(), before);
     }
 
@@ -133,13 +133,13 @@ both_engines! {
         let huge = terminal.home.path().join("huge.txt");
         fs::File::create(&huge).unwrap().set_len(50_000_000).unwrap();
         let started = Instant::now();
-        let (code, message) = terminal.fails(&["message", "send", "--file", huge.to_str().unwrap()]);
-        assert_eq!((code, message), (2, format!("{} has more than 1000000 characters, the limit", huge.display())));
-        let ran = terminal.pipes(&["message", "send"], &vec![b'x'; 50_000_000]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (2, "error: standard input has more than 1000000 characters, the limit\n"));
+        let (code, message) = terminal.expect_error(&["message", "send", "--file", huge.to_str().unwrap()]);
+        assert_eq!((code, message), (2, format!("{} exceeds the limit of 1000000 characters", huge.display())));
+        let output = terminal.pipes(&["message", "send"], &vec![b'x'; 50_000_000]);
+        assert_eq!((output.code, output.stderr.as_str()), (2, "error: standard input exceeds the limit of 1000000 characters\n"));
         assert!(started.elapsed().as_secs() < 20);
         let long = terminal.writes("long.txt", "é".repeat(1_000_001).as_bytes());
-        assert_eq!(terminal.fails(&["message", "send", "--file", long.to_str().unwrap()]), (2, "body has 1000001 characters, the limit is 1000000".into()));
+        assert_eq!(terminal.expect_error(&["message", "send", "--file", long.to_str().unwrap()]), (2, "body has 1000001 characters, the limit is 1000000".into()));
         let whole = terminal.writes("whole.txt", format!("{}\u{7}", "é".repeat(1_000_000)).as_bytes());
         let sent = terminal.json(&["message", "send", "--file", whole.to_str().unwrap()]);
         assert_eq!(terminal.json(&["message", "get", &text(&sent["id"])])["body"].as_str().unwrap().len(), 2_000_000);
@@ -176,10 +176,10 @@ both_engines! {
         let aside = terminal.sends(&["elsewhere", "--reply-to", &question, "--conversation", &other]);
         assert_eq!((&shown(&aside)["conversation_id"], &shown(&aside)["experiment_id"]), (&json!(other), &json!(null)));
         terminal.sends(&["matching", "--experiment", &experiment, "--conversation", &conversation]);
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--experiment", &experiment, "--conversation", &other]),
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--experiment", &experiment, "--conversation", &other]),
             (2, "the experiment \"first try\" is part of another conversation".into()));
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--reply-to", "ffffffff"]).0, 3);
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--status", "fine"]).0, 2);
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--reply-to", "ffffffff"]).0, 3);
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--status", "fine"]).0, 2);
 
         assert_eq!(terminal.listed(&["--experiment", &experiment]), ["matching", "no", "is it hot?"]);
         assert_eq!(terminal.listed(&["--conversation", &other]), ["elsewhere"]);
@@ -199,8 +199,8 @@ both_engines! {
         terminal.sends(&["to a person", "--to", "ada"]);
         terminal.sends(&["to an agent", "--to", "agent:worker"]);
         let role = terminal.sends(&["to another role", "--to", "role:worker"]);
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--to", "worker"]), (2, "\"worker\" is the name of more than one".into()));
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--to", "nobody"]), (3, "there is no agent or person or role \"nobody\"".into()));
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--to", "worker"]), (2, "the name \"worker\" is ambiguous".into()));
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--to", "nobody"]), (3, "there is no agent or person or role \"nobody\"".into()));
         assert_eq!(terminal.listed(&["--to", "coder"]), ["to a role"]);
         assert_eq!(terminal.listed(&["--to", "agent:worker"]), ["to an agent"]);
         let shown = terminal.json(&["message", "get", &role]);
@@ -212,12 +212,12 @@ both_engines! {
         terminal.json(&["role", "set", "--name", "critic"]);
         terminal.json(&["workflow", "set", "--name", "q"]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go", "--role", "coder"]);
-        let (run, token) = terminal.starts(&["--agent", "worker", "--task", "unit/go"]);
-        let sent = terminal.json_with(Some(&token), &["message", "send", "--body", "done", "--status", "succeeded"]);
+        let (run, token) = terminal.start_run(&["--agent", "worker", "--task", "unit/go"]);
+        let sent = terminal.json_with_token(Some(&token), &["message", "send", "--body", "done", "--status", "succeeded"]);
         let id = text(&sent["id"]);
         let shown = terminal.json(&["message", "get", &id]);
         assert_eq!((&shown["from"], &shown["from_run_id"], &shown["role"], &shown["task"]), (&json!("worker"), &json!(run), &json!("coder"), &json!("unit/go")));
-        terminal.json_with(Some(&token), &["message", "send", "--body", "hm", "--role", "critic"]);
+        terminal.json_with_token(Some(&token), &["message", "send", "--body", "hm", "--role", "critic"]);
         assert_eq!(terminal.listed(&["--role", "coder"]), ["done"]);
         assert_eq!(terminal.listed(&["--role", "critic"]), ["hm"]);
         assert_eq!(terminal.listed(&["--task", "unit/go"]), ["hm", "done"]);
@@ -231,10 +231,10 @@ both_engines! {
         let own = terminal.sends(&["by hand"]);
         let why = terminal.json(&["why", &own]);
         assert_eq!((column(&why["chain"], "kind"), column(&why["chain"], "label")[1].as_str()), (vec!["message".into(), "person".into()], "ada"));
-        terminal.json_with(Some(&token), &["run", "end", &run, "--status", "completed"]);
-        assert_eq!(terminal.fails_with(Some(&token), &["message", "send", "--body", "late"]).0, 6);
-        let (_, mute) = { terminal.json(&["agent", "set", "--handle", "mute", "--capability", "vote"]); terminal.starts(&["--agent", "mute"]) };
-        assert_eq!(terminal.fails_with(Some(&mute), &["message", "send", "--body", "x"]), (6, "agent mute may not send_message".into()));
+        terminal.json_with_token(Some(&token), &["run", "end", &run, "--status", "completed"]);
+        assert_eq!(terminal.expect_error_with_token(Some(&token), &["message", "send", "--body", "late"]).0, 6);
+        let (_, mute) = { terminal.json(&["agent", "set", "--handle", "mute", "--capability", "vote"]); terminal.start_run(&["--agent", "mute"]) };
+        assert_eq!(terminal.expect_error_with_token(Some(&mute), &["message", "send", "--body", "x"]), (6, "agent mute may not send_message".into()));
     }
 
     fn hostile_words_stay_words(terminal: Terminal) {
@@ -246,11 +246,11 @@ both_engines! {
         let shown = terminal.json(&["message", "get", &id]);
         assert_eq!((&shown["body"], &shown["title"], &shown["tags"]),
             (&json!("---\ntitle: x\nactions: [pwn]\n---\n<script>alert(1)</script>31m \u{202e}"), &conversation["title"], &json!(["x y"])));
-        assert_eq!(terminal.runs(&["message", "list"]).stdout.lines().count(), 2);
-        assert_eq!(terminal.runs(&["conversation", "list"]).stdout.lines().count(), 2);
+        assert_eq!(terminal.run(&["message", "list"]).stdout.lines().count(), 2);
+        assert_eq!(terminal.run(&["conversation", "list"]).stdout.lines().count(), 2);
         let long = "x".repeat(201);
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--title", &long]), (2, "title has 201 characters, the limit is 200".into()));
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--tag", &long]).0, 2);
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--title", &long]), (2, "title has 201 characters, the limit is 200".into()));
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--tag", &long]).0, 2);
         assert_eq!(terminal.listed(&[]).len(), 1);
     }
 
@@ -273,7 +273,7 @@ both_engines! {
         assert_eq!(found("gre* tea"), [said[5], said[4]]);
         assert_eq!(found("茶绿"), Vec::<String>::new());
         for query in ["\"unbalanced", "a AND", "*"] {
-            assert_eq!(terminal.fails(&["search", query]).0, 2, "{query}");
+            assert_eq!(terminal.expect_error(&["search", query]).0, 2, "{query}");
         }
     }
 
@@ -302,7 +302,7 @@ both_engines! {
 
     fn what_people_see(terminal: Terminal) {
         let (conversation, experiment) = terminal.tries("Tea");
-        let shown = |arguments: &[&str]| steady(&terminal.runs(arguments).stdout);
+        let shown = |arguments: &[&str]| steady(&terminal.run(arguments).stdout);
         snapbox::assert_data_eq!(shown(&["message", "send", "--body", "hello", "--experiment", &experiment, "--tag", "x"]), str![[r#"
 id: [ID]
 content id: [..]

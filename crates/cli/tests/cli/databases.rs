@@ -7,25 +7,25 @@ use trackway_testkit::Engine;
 
 use crate::{
     hook::connection,
-    terminal::{Terminal, column, ran},
+    terminal::{Terminal, column, run_command},
 };
 
 /// A user with a home and nothing else said.
 fn newcomer() -> Terminal {
-    Terminal::before_init(Engine::Sqlite)
+    Terminal::uninitialized(Engine::Sqlite)
 }
 
-fn typed(terminal: &Terminal, directory: &std::path::Path, arguments: &[&str]) -> crate::terminal::Ran {
+fn typed(terminal: &Terminal, directory: &std::path::Path, arguments: &[&str]) -> crate::terminal::CommandOutput {
     let mut command = terminal.command(arguments);
     command.env_remove("TRACKWAY_DB").current_dir(directory);
-    ran(command)
+    run_command(command)
 }
 
 #[test]
 fn the_users_database_needs_no_set_up() {
     let terminal = newcomer();
-    let ran = typed(&terminal, terminal.home.path(), &["role", "set", "--name", "coder"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let output = typed(&terminal, terminal.home.path(), &["role", "set", "--name", "coder"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
     assert!(terminal.home.path().join(".local/share/trackway/trackway.db").exists());
 }
 
@@ -51,7 +51,7 @@ fn the_nearest_project_wins_over_the_user() {
     // What was used before is said: its record does not come along.
     let nested = typed(&terminal, &deep, &["init"]);
     let expected = format!(
-        "note: until now sqlite:{} was used here, and it keeps what it holds; trackway ingest brings earlier sessions of Claude Code into this one\n",
+        "note: commands here used sqlite:{} until now; its data stays there. To import earlier sessions of Claude Code into the new database: trackway ingest\n",
         project.join(".trackway/trackway.db").display()
     );
     assert_eq!((nested.code, nested.stderr), (0, expected));
@@ -74,7 +74,7 @@ fn a_project_that_is_closed_to_somebody_is_not_passed_by() {
     let tried = |arguments: &[&str]| {
         let mut command = terminal.command(arguments);
         command.env_remove("TRACKWAY_DB").current_dir(&project).uid(65_534).gid(65_534);
-        ran(command)
+        run_command(command)
     };
     let refused = tried(&["role", "set", "--name", "x"]);
     assert_eq!(
@@ -82,7 +82,7 @@ fn a_project_that_is_closed_to_somebody_is_not_passed_by() {
         (
             6,
             format!(
-                "error: {} cannot be entered: Permission denied (os error 13)\nhint: it belongs to somebody else; ask them, or say which database: --db sqlite:PATH\n",
+                "error: no access to {}: Permission denied (os error 13)\nhint: another user owns it; ask them for access, or name a database with --db sqlite:PATH\n",
                 folder.display()
             )
         )
@@ -102,7 +102,7 @@ fn a_project_that_is_closed_to_somebody_is_not_passed_by() {
         (
             2,
             format!(
-                "error: {} cannot be read: Permission denied (os error 13)\nhint: to do without it, say which database: --db or TRACKWAY_DB\n",
+                "error: {} cannot be read: Permission denied (os error 13)\nhint: to ignore this file, name the database with --db or TRACKWAY_DB\n",
                 config.display()
             )
         )
@@ -125,7 +125,7 @@ fn flags_win_over_environment_over_project_over_user() {
     let roles = |arguments: &[&str], variable: Option<&str>, directory: &std::path::Path| {
         let mut command = terminal.command(&[&["role", "list"], arguments].concat());
         command.env_remove("TRACKWAY_DB").envs(variable.map(|url| ("TRACKWAY_DB", url))).current_dir(directory);
-        ran(command).stdout.lines().nth(1).unwrap().split('\t').next().unwrap().to_owned()
+        run_command(command).stdout.lines().nth(1).unwrap().split('\t').next().unwrap().to_owned()
     };
     assert_eq!(roles(&[], None, home), "user");
     let directory = home.join("work");
@@ -156,7 +156,7 @@ fn a_file_that_is_no_database_is_left_as_it_is() {
     for content in [&b"hello, this is no database at all\n"[..], &[0xff; 5_000]] {
         fs::write(&file, content).unwrap();
         for command in [&["role", "list"][..], &["init"]] {
-            let (code, message) = terminal.fails(&[command, &["--db", &url]].concat());
+            let (code, message) = terminal.expect_error(&[command, &["--db", &url]].concat());
             assert_eq!((code, message), (1, format!("{} is not a Trackway database", file.display())));
         }
         assert_eq!(fs::read(&file).unwrap(), content);
@@ -173,19 +173,19 @@ fn somebody_elses_database_is_left_as_it_is() {
         .unwrap();
     let before = fs::read(&file).unwrap();
     for command in ["init", "status"] {
-        assert_eq!(terminal.fails(&[command, "--db", &format!("sqlite:{}", file.display())]).0, 1);
+        assert_eq!(terminal.expect_error(&[command, "--db", &format!("sqlite:{}", file.display())]).0, 1);
     }
     assert_eq!(fs::read(&file).unwrap(), before);
 
-    let terminal = Terminal::before_init(Engine::Postgres);
+    let terminal = Terminal::uninitialized(Engine::Postgres);
     Connection::postgres(&terminal.database.url_text()).unwrap().batch("create table t (a int)").unwrap();
-    assert_eq!(terminal.fails(&["init"]).0, 1);
+    assert_eq!(terminal.expect_error(&["init"]).0, 1);
 }
 
 #[test]
 fn a_newer_database_is_refused_untouched() {
     for engine in [Engine::Sqlite, Engine::Postgres] {
-        let terminal = Terminal::at(engine);
+        let terminal = Terminal::new(engine);
         let url = terminal.database.url_text();
         let mut connection = match url.strip_prefix("sqlite:") {
             Some(file) => Connection::sqlite(file.as_ref(), false).unwrap(),
@@ -195,7 +195,7 @@ fn a_newer_database_is_refused_untouched() {
             .batch("insert into trackway_migrations (version, name, applied_at) select 999, 'later', max(applied_at) from trackway_migrations")
             .unwrap();
         for command in [&["role", "list"][..], &["init"], &["role", "set", "--name", "x"]] {
-            let (code, message) = terminal.fails(command);
+            let (code, message) = terminal.expect_error(command);
             assert_eq!(code, 1);
             assert!(message.contains("is newer than this program (schema 999, this program knows"), "{message}");
         }
@@ -207,25 +207,25 @@ fn a_newer_database_is_refused_untouched() {
 #[test]
 fn what_is_not_there_is_said() {
     let terminal = newcomer();
-    assert_eq!(terminal.fails(&["role", "list"]).0, 3);
+    assert_eq!(terminal.expect_error(&["role", "list"]).0, 3);
     assert_eq!(
-        terminal.fails(&["role", "list", "--db", "mysql://x"]),
+        terminal.expect_error(&["role", "list", "--db", "mysql://x"]),
         (2, "\"mysql://x\" is not a database URL".into())
     );
-    let (code, message) = terminal.fails(&["role", "list", "--db", "postgres://ada:secret@127.0.0.1:1/x"]);
+    let (code, message) = terminal.expect_error(&["role", "list", "--db", "postgres://ada:secret@127.0.0.1:1/x"]);
     assert_eq!(code, 5);
     assert!(message.starts_with("PostgreSQL cannot be reached") && !message.contains("secret"), "{message}");
-    let terminal = Terminal::before_init(Engine::Postgres);
-    assert_eq!(terminal.fails(&["role", "list"]).0, 3);
+    let terminal = Terminal::uninitialized(Engine::Postgres);
+    assert_eq!(terminal.expect_error(&["role", "list"]).0, 3);
     let none = terminal.database.url_text().replace("trackway_test_", "no_such_");
-    let (code, message) = terminal.fails(&["role", "list", "--db", &none]);
+    let (code, message) = terminal.expect_error(&["role", "list", "--db", &none]);
     assert_eq!(code, 3);
     assert!(message.starts_with("there is no database at postgres://"), "{message}");
 }
 
 #[test]
 fn a_database_that_its_server_does_not_have_is_made() {
-    let terminal = Terminal::at(Engine::Postgres);
+    let terminal = Terminal::new(Engine::Postgres);
     terminal.json(&["role", "set", "--name", "coder"]);
     let url = terminal.database.url_text();
     let (server, own) = url.rsplit_once('/').unwrap();
@@ -245,7 +245,7 @@ fn a_database_that_its_server_does_not_have_is_made() {
 
 #[test]
 fn a_read_only_directory_is_said_and_nothing_is_lost() {
-    let terminal = Terminal::at(Engine::Sqlite);
+    let terminal = Terminal::new(Engine::Sqlite);
     let url = terminal.database.url_text();
     let file = std::path::Path::new(url.strip_prefix("sqlite:").unwrap());
     let directory = file.parent().unwrap();
@@ -267,7 +267,7 @@ fn a_read_only_directory_is_said_and_nothing_is_lost() {
 
 #[test]
 fn a_full_disk_is_said_and_nothing_is_lost() {
-    let terminal = Terminal::at(Engine::Sqlite);
+    let terminal = Terminal::new(Engine::Sqlite);
     let url = terminal.database.url_text();
     let file = std::path::Path::new(url.strip_prefix("sqlite:").unwrap());
     let pages = fs::metadata(file).unwrap().len() / 4_096;
@@ -301,7 +301,7 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
 #[test]
 fn two_processes_write_at_once() {
     for engine in [Engine::Sqlite, Engine::Postgres] {
-        let terminal = Terminal::at(engine);
+        let terminal = Terminal::new(engine);
         let children: Vec<_> = (0..16)
             .map(|number| {
                 let name = format!("role{}", number % 4);
@@ -324,8 +324,8 @@ fn two_processes_write_at_once() {
 #[test]
 fn a_killed_process_leaves_all_or_nothing() {
     for engine in [Engine::Sqlite, Engine::Postgres] {
-        let terminal = Terminal::at(engine);
-        let (run, token) = terminal.starts(&["--agent", "worker"]);
+        let terminal = Terminal::new(engine);
+        let (run, token) = terminal.start_run(&["--agent", "worker"]);
         for micros in (0..40).map(|step| step * 500) {
             let mut command = terminal.command(&["note", "create", "--studio", "main", "--title", "x"]);
             let mut child = command.env("TRACKWAY_TOKEN", &token).stdout(std::process::Stdio::null()).spawn().unwrap();
@@ -337,14 +337,14 @@ fn a_killed_process_leaves_all_or_nothing() {
         let touches = terminal.json(&["made", &run])["touches"].as_array().unwrap().len();
         let events = column(&terminal.json(&["event", "list", "--limit", "1000"]), "action");
         assert_eq!((touches, events.iter().filter(|action| *action == "create_note").count()), (notes, notes));
-        terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "after"]);
+        terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "after"]);
     }
 }
 
 /// A role of PostgreSQL that was given no more than to look.
 #[test]
 fn a_role_that_only_reads_is_told_so() {
-    let terminal = Terminal::at(Engine::Postgres);
+    let terminal = Terminal::new(Engine::Postgres);
     let role = format!("reader_{}", uuid::Uuid::new_v4().simple());
     let mut owner = connection(&terminal);
     owner
@@ -354,13 +354,13 @@ fn a_role_that_only_reads_is_told_so() {
         .unwrap();
     let url = format!("{}?options=-c%20role%3D{role}", terminal.database.url_text());
     assert_eq!(terminal.json(&["studio", "list", "--db", &url])[0]["name"], "main");
-    let ran = terminal.runs(&["studio", "set", "--name", "x", "--db", &url]);
+    let output = terminal.run(&["studio", "set", "--name", "x", "--db", &url]);
     assert_eq!(
-        (ran.code, ran.stderr.as_str()),
+        (output.code, output.stderr.as_str()),
         (
             6,
-            "error: PostgreSQL does not let this role do that: permission denied for table studios\n\
-             hint: a role that only reads cannot write: give the URL of the role that owns the tables; nothing was changed\n"
+            "error: the PostgreSQL role lacks a privilege: permission denied for table studios\n\
+             hint: use the URL of the role that owns the tables; nothing was changed\n"
         )
     );
     owner.batch(&format!("drop owned by {role}; drop role {role}")).unwrap();

@@ -7,18 +7,18 @@ use trackway_testkit::{Engine, copy_program};
 
 use crate::terminal::Terminal;
 
-fn told(terminal: &Terminal) -> crate::terminal::Ran {
+fn told(terminal: &Terminal) -> crate::terminal::CommandOutput {
     let mut command = terminal.command(&["demo"]);
     command.env_remove("TRACKWAY_DB").env("TMPDIR", terminal.home.path()).env("CLICOLOR_FORCE", "1").env("USER", "sam");
-    crate::terminal::ran(command)
+    crate::terminal::run_command(command)
 }
 
 /// The picture in the README is the last part of the story, with ids that stay.
 #[test]
 fn the_picture_is_up_to_date() {
-    let story = told(&Terminal::before_init(Engine::Sqlite)).stdout;
-    let (_, part) = story.split_once("And Claude Code").unwrap();
-    let (part, _) = part.split_once("It is all still there").unwrap();
+    let story = told(&Terminal::uninitialized(Engine::Sqlite)).stdout;
+    let (_, part) = story.split_once("Import a session of Claude Code").unwrap();
+    let (part, _) = part.split_once("The demo database is still there").unwrap();
     let part = regex::Regex::new("[^ ]*trackway-demo-[0-9a-f]+").unwrap().replace_all(part, "~");
     let mut seen: Vec<String> = Vec::new();
     let id = regex::Regex::new("[0-9a-f]{8}\\b").unwrap();
@@ -29,7 +29,7 @@ fn the_picture_is_up_to_date() {
         });
         format!("{:08x}", 0x9e37_79b1_u32.wrapping_mul(u32::try_from(place).unwrap() + 3))
     });
-    let steady = format!("\x1b[1mAnd Claude Code{}", steady.trim_end().trim_end_matches("\x1b[1m").trim_end());
+    let steady = format!("\x1b[1mImport a session of Claude Code{}", steady.trim_end().trim_end_matches("\x1b[1m").trim_end());
     let picture = anstyle_svg::Term::new().min_width_px(900).render_svg(&steady);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/demo.svg");
     Assert::new().action_env("SNAPSHOTS").eq(picture, Data::read_from(&file, None).is(DataFormat::Text));
@@ -38,23 +38,23 @@ fn the_picture_is_up_to_date() {
 /// Whatever the program is called, the scripts of the story find it.
 #[test]
 fn the_demo_is_told_by_a_program_of_another_name() {
-    let terminal = Terminal::before_init(Engine::Sqlite);
+    let terminal = Terminal::uninitialized(Engine::Sqlite);
     let program = terminal.home.path().join("tw");
     copy_program(env!("CARGO_BIN_EXE_trackway").as_ref(), &program);
     let mut command = std::process::Command::new(&program);
     command.arg("demo").env_clear().env("HOME", terminal.home.path()).env("TMPDIR", terminal.home.path());
     command.env("USER", "sam").current_dir(terminal.home.path());
-    let ran = crate::terminal::ran(command);
-    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-    assert!(ran.stdout.contains("Looked into: The kettle reports 212 degrees"), "{}", ran.stdout);
+    let output = crate::terminal::run_command(command);
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    assert!(output.stdout.contains("Looked into: The kettle reports 212 degrees"), "{}", output.stdout);
 }
 
 #[test]
 fn the_demo_tells_the_whole_story() {
-    let terminal = Terminal::before_init(Engine::Sqlite);
-    let mut ran = told(&terminal);
-    ran.stdout = regex::Regex::new("\\x1b\\[[0-9;]*m").unwrap().replace_all(&ran.stdout, "").into_owned();
-    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let terminal = Terminal::uninitialized(Engine::Sqlite);
+    let mut output = told(&terminal);
+    output.stdout = regex::Regex::new("\\x1b\\[[0-9;]*m").unwrap().replace_all(&output.stdout, "").into_owned();
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     for part in [
         "path     unit/go, unit/go-race, unit/go-fuzz",
         "coder  unit/go-race  unit/go-fuzz    major",
@@ -80,10 +80,10 @@ fn the_demo_tells_the_whole_story() {
         "← spawn      toolu_0004_0 review the timer (by meta_json)",
         "← message    Add a tea timer to the kitchen page, and have it reviewed.",
     ] {
-        assert!(ran.stdout.contains(part), "{part}\n{}", ran.stdout);
+        assert!(output.stdout.contains(part), "{part}\n{}", output.stdout);
     }
     // What it says at the end is true.
-    let last: Vec<&str> = ran.stdout.trim_end().lines().rev().take(2).collect();
+    let last: Vec<&str> = output.stdout.trim_end().lines().rev().take(2).collect();
     let url = last[1].trim().strip_prefix("export TRACKWAY_DB=").unwrap();
     let note = last[0].trim().strip_prefix("trackway why ").unwrap();
     assert_eq!(terminal.json(&["why", note, "--db", url])["chain"][0]["kind"], "resource");

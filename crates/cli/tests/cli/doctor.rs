@@ -13,21 +13,21 @@ use trackway_testkit::Engine;
 
 use crate::{
     hook::connection,
-    terminal::{Terminal, both_engines, column, ran, ran_with_input, text},
+    terminal::{Terminal, both_engines, column, run_command, run_command_with_input, text},
 };
 
 fn doctor(terminal: &Terminal) -> (i32, Value) {
-    let ran = ran(terminal.command(&["doctor", "--json"]));
-    (ran.code, serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone())
+    let output = run_command(terminal.command(&["doctor", "--json"]));
+    (output.code, serde_json::from_str::<Value>(&output.stdout).unwrap()["data"].clone())
 }
 
 fn fixing(terminal: &Terminal) -> (i32, Value) {
-    let ran = ran(terminal.command(&["doctor", "--fix", "--json"]));
-    (ran.code, serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone())
+    let output = run_command(terminal.command(&["doctor", "--fix", "--json"]));
+    (output.code, serde_json::from_str::<Value>(&output.stdout).unwrap()["data"].clone())
 }
 
 fn hears(terminal: &Terminal, event: &Value) {
-    assert_eq!(ran_with_input(terminal.command(&["hook"]), event.to_string().as_bytes()).code, 0);
+    assert_eq!(run_command_with_input(terminal.command(&["hook"]), event.to_string().as_bytes()).code, 0);
 }
 
 fn modified(path: &Path, at: SystemTime) {
@@ -50,7 +50,7 @@ both_engines! {
         let (code, found) = doctor(&terminal);
         let finding = &found["findings"][0];
         assert_eq!((code, text(&finding["check"]).as_str()), (1, "hooks"));
-        assert!(text(&finding["problem"]).starts_with("session s1 went on until "), "{finding}");
+        assert!(text(&finding["problem"]).starts_with("the transcript of session s1 grew until "), "{finding}");
         assert!(text(&finding["fix"]).contains("trackway ingest"), "{finding}");
     }
 
@@ -77,13 +77,13 @@ both_engines! {
         let (code, found) = doctor(&terminal);
         let finding = &found["findings"][0];
         assert_eq!((code, text(&finding["check"]).as_str()), (1, "hooks"), "{found}");
-        assert!(text(&finding["problem"]).starts_with("3 sessions went on after hooks were put into "), "{finding}");
+        assert!(text(&finding["problem"]).starts_with("3 sessions without hook events since hooks were added to "), "{finding}");
         // One that is heard shows that they work, until another is not.
         hears(&terminal, &json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/ship", "prompt": "go" }));
         assert_eq!(doctor(&terminal).1["findings"], json!([]));
         modified(&write(4, "/ship"), SystemTime::now() + Duration::from_mins(10));
         let findings = doctor(&terminal).1["findings"].clone();
-        assert!(text(&findings[0]["problem"]).starts_with("1 sessions went on after hooks were put into "), "{findings}");
+        assert!(text(&findings[0]["problem"]).starts_with("1 sessions without hook events since hooks were added to "), "{findings}");
     }
 
     fn a_record_that_does_not_hold_together_is_a_finding(terminal: Terminal) {
@@ -99,8 +99,8 @@ both_engines! {
         let (code, found) = doctor(&terminal);
         assert_eq!((code, column(&found["findings"], "check")), (1, vec!["record".to_owned(); 3]));
         let problems = column(&found["findings"], "problem");
-        let what = ["1 queue items held by a run that does not run", "1 tokens of runs that are over", "1 rows of workflows that the registry does not know"];
-        assert_eq!(problems, what.map(|what| format!("the record does not hold together: {what}")));
+        let what = ["1 queue items held by a run that is not running", "1 ended runs that still have a token", "1 rows of workflows without a registry entry"];
+        assert_eq!(problems, what.map(|what| format!("the record is inconsistent: {what}")));
         // Else it would be found again at the end of this test.
         connection.batch("delete from trackway_migrations").unwrap();
     }
@@ -126,8 +126,8 @@ both_engines! {
         assert_eq!((code, column(&found["findings"], "check")), (1, vec!["leases".to_owned()]));
         let engine = text(&found["engine"]);
         assert!(engine.starts_with("SQLite 3.") || engine.starts_with("PostgreSQL 1"), "{engine}");
-        let fixed = ran(terminal.command(&["doctor", "--fix"]));
-        assert_eq!((fixed.code, fixed.stdout.lines().last().unwrap()), (0, "nothing is wrong"), "{}", fixed.stdout);
+        let fixed = run_command(terminal.command(&["doctor", "--fix"]));
+        assert_eq!((fixed.code, fixed.stdout.lines().last().unwrap()), (0, "no problems found"), "{}", fixed.stdout);
         assert_eq!(terminal.json(&["queue", "size"])["by_status"]["running"], Value::Null);
         assert!(column(&terminal.json(&["event", "list"]), "action").contains(&"queue_expire".to_owned()));
     }
@@ -152,12 +152,12 @@ both_engines! {
             Engine::Postgres => "select pg_advisory_lock(1414682458)",
         };
         mover.batch(held).unwrap();
-        assert_eq!(ran(terminal.command(&["doctor", "--fix"])).code, 0);
+        assert_eq!(run_command(terminal.command(&["doctor", "--fix"])).code, 0);
         drop(mover);
         // The server takes a moment to notice that it is gone.
         while doctor(&terminal).0 == 0 {}
-        let fixed = ran(terminal.command(&["doctor", "--fix"]));
-        assert_eq!((fixed.code, fixed.stdout.lines().last().unwrap()), (0, "nothing is wrong"), "{}", fixed.stdout);
+        let fixed = run_command(terminal.command(&["doctor", "--fix"]));
+        assert_eq!((fixed.code, fixed.stdout.lines().last().unwrap()), (0, "no problems found"), "{}", fixed.stdout);
         assert_eq!(doctor(&terminal).0, 0);
         if let Url::Sqlite(path) = terminal.database.url() {
             assert!(!Path::new(&format!("{}.incoming", path.display())).exists());
@@ -172,9 +172,9 @@ both_engines! {
         let (code, found) = doctor(&terminal);
         assert_eq!((code, column(&found["findings"], "check")), (1, vec!["schema".to_owned(); 2]));
         assert_eq!(column(&found["findings"], "problem"), ["the index queue_items_ready is missing", "the index roles_by_name is missing"]);
-        assert_eq!(text(&found["findings"][0]["fix"]), "trackway doctor --fix makes it again");
-        let fixed = ran(terminal.command(&["doctor", "--fix"]));
-        assert_eq!((fixed.code, fixed.stdout.lines().last().unwrap()), (0, "nothing is wrong"), "{}", fixed.stdout);
+        assert_eq!(text(&found["findings"][0]["fix"]), "to recreate it: trackway doctor --fix");
+        let fixed = run_command(terminal.command(&["doctor", "--fix"]));
+        assert_eq!((fixed.code, fixed.stdout.lines().last().unwrap()), (0, "no problems found"), "{}", fixed.stdout);
         let index = match connection.engine() {
             Engine::Sqlite => "select count(*) from sqlite_master where name = 'queue_items_ready'",
             Engine::Postgres => "select count(*) from pg_indexes where schemaname = current_schema() and indexname = 'queue_items_ready'",
@@ -188,7 +188,7 @@ both_engines! {
         connection.batch("update roles set name = 'a' where name = 'b'").unwrap();
         let (code, fixed) = fixing(&terminal);
         assert_eq!(code, 1);
-        assert!(text(&fixed["findings"][1]["problem"]).starts_with("the index roles_by_name cannot be made again: "), "{fixed}");
+        assert!(text(&fixed["findings"][1]["problem"]).starts_with("the index roles_by_name cannot be recreated: "), "{fixed}");
 
         connection.batch("alter table roles rename to lost").unwrap();
         let (code, found) = doctor(&terminal);
@@ -201,7 +201,7 @@ both_engines! {
 
 #[test]
 fn a_damaged_file_is_found() {
-    let terminal = Terminal::at(Engine::Sqlite);
+    let terminal = Terminal::new(Engine::Sqlite);
     for number in 0..50 {
         terminal.json(&["role", "set", "--name", &format!("role{number}"), "--description", &"x".repeat(2_000)]);
     }
@@ -217,7 +217,7 @@ fn a_damaged_file_is_found() {
 
 #[test]
 fn a_project_sends_nothing_away_without_the_users_word() {
-    let terminal = Terminal::before_init(Engine::Sqlite);
+    let terminal = Terminal::uninitialized(Engine::Sqlite);
     let project = terminal.home.path().join("cloned");
     fs::create_dir_all(project.join(".trackway")).unwrap();
     fs::write(project.join(".trackway/config.toml"), "db = \"postgres://stranger@127.0.0.1:1/all\"\n").unwrap();
@@ -227,7 +227,7 @@ fn a_project_sends_nothing_away_without_the_users_word() {
             json!({ "hook_event_name": "UserPromptSubmit", "session_id": session, "cwd": project, "prompt": "go" });
         let mut command = terminal.command(&["hook"]);
         command.env_remove("TRACKWAY_DB");
-        assert_eq!(ran_with_input(command, event.to_string().as_bytes()).code, 0);
+        assert_eq!(run_command_with_input(command, event.to_string().as_bytes()).code, 0);
     };
     let known = || {
         let url = format!("sqlite:{}", users.join("trackway.db").display());

@@ -7,19 +7,19 @@ both_engines! {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["workflow", "set", "--name", "quality"]);
         terminal.json(&["task", "set", "--workflow", "quality", "--variant", "unit/go"]);
-        let ran = terminal.runs(&["workflow", "set", "--name", "x", "--role", "codr"]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (3, "error: there is no role \"codr\"\nhint: did you mean coder?\n"));
-        let ran = terminal.runs(&["task", "set", "--workflow", "qualty", "--variant", "a"]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (3, "error: there is no workflow \"qualty\"\nhint: did you mean quality?\n"));
-        let ran = terminal.runs(&["task", "get", "unit/g"]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (3, "error: there is no task \"unit/g\"\nhint: did you mean unit/go?\n"));
-        let ran = terminal.runs(&["note", "create", "--studio", "mian", "--title", "x"]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (3, "error: there is no studio \"mian\"\nhint: did you mean main?\n"));
-        let ran = terminal.runs(&["run", "start", "--agent", "zzz"]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (3, "error: there is no agent \"zzz\"\nhint: trackway agent list\n"));
-        assert_eq!(terminal.fails(&["made", "last"]), (3, "there is no run yet".into()));
-        assert_eq!(terminal.fails(&["why", "src/main.rs"]), (3, "nothing is recorded about \"src/main.rs\"".into()));
-        assert_eq!(terminal.fails(&["run", "show", "ffffffff"]).0, 3);
+        let output = terminal.run(&["workflow", "set", "--name", "x", "--role", "codr"]);
+        assert_eq!((output.code, output.stderr.as_str()), (3, "error: there is no role \"codr\"\nhint: did you mean coder?\n"));
+        let output = terminal.run(&["task", "set", "--workflow", "qualty", "--variant", "a"]);
+        assert_eq!((output.code, output.stderr.as_str()), (3, "error: there is no workflow \"qualty\"\nhint: did you mean quality?\n"));
+        let output = terminal.run(&["task", "get", "unit/g"]);
+        assert_eq!((output.code, output.stderr.as_str()), (3, "error: there is no task \"unit/g\"\nhint: did you mean unit/go?\n"));
+        let output = terminal.run(&["note", "create", "--studio", "mian", "--title", "x"]);
+        assert_eq!((output.code, output.stderr.as_str()), (3, "error: there is no studio \"mian\"\nhint: did you mean main?\n"));
+        let output = terminal.run(&["run", "start", "--agent", "zzz"]);
+        assert_eq!((output.code, output.stderr.as_str()), (3, "error: there is no agent \"zzz\"\nhint: trackway agent list\n"));
+        assert_eq!(terminal.expect_error(&["made", "last"]), (3, "there is no run yet".into()));
+        assert_eq!(terminal.expect_error(&["why", "src/main.rs"]), (3, "nothing is recorded about \"src/main.rs\"".into()));
+        assert_eq!(terminal.expect_error(&["run", "show", "ffffffff"]).0, 3);
         assert_eq!(column(&terminal.json(&["workflow", "list"]), "name"), ["quality"]);
     }
 
@@ -28,8 +28,8 @@ both_engines! {
         let set = ["task", "set", "--workflow", "q"];
         let long = "x".repeat(201);
         for (more, part) in [
-            (vec![], "a command or a variant is needed"),
-            (vec!["--variant", ""], "a command or a variant is needed"),
+            (vec![], "a command or a variant is required"),
+            (vec!["--variant", ""], "a command or a variant is required"),
             (vec!["--variant", "a//b"], "a segment is empty"),
             (vec!["--variant", "a b"], "' ' is not allowed"),
             (vec!["--variant", "a/actions/b"], "reserved"),
@@ -42,17 +42,17 @@ both_engines! {
             (vec!["--variant", "a", "--heading", "h7"], "\"h7\" is not a heading"),
             (vec!["--variant", "a", "--level", "minor"], "--replaces"),
         ] {
-            let (code, message) = terminal.fails(&[&set[..], &more].concat());
+            let (code, message) = terminal.expect_error(&[&set[..], &more].concat());
             assert_eq!(code, 2, "{more:?}");
             assert!(message.contains(part), "{more:?}: {message}");
         }
-        assert_eq!(terminal.fails(&["role", "set", "--name", ""]), (2, "role name is empty".into()));
-        assert_eq!(terminal.fails(&["role", "set", "--name", "a/b"]), (2, "role name \"a/b\" contains '/'".into()));
-        assert_eq!(terminal.fails(&["task", "list", "--limit", "0"]).0, 2);
-        assert_eq!(terminal.fails(&["fly"]).0, 2);
-        assert!(terminal.runs(&["tsk"]).stderr.contains("hint: a similar subcommand exists: 'task'"));
-        assert_eq!(terminal.fails(&["task", "fly"]).0, 2);
-        assert_eq!(terminal.fails(&["task", "get"]).0, 2);
+        assert_eq!(terminal.expect_error(&["role", "set", "--name", ""]), (2, "role name is empty".into()));
+        assert_eq!(terminal.expect_error(&["role", "set", "--name", "a/b"]), (2, "role name \"a/b\" contains '/'".into()));
+        assert_eq!(terminal.expect_error(&["task", "list", "--limit", "0"]).0, 2);
+        assert_eq!(terminal.expect_error(&["fly"]).0, 2);
+        assert!(terminal.run(&["tsk"]).stderr.contains("hint: a similar subcommand exists: 'task'"));
+        assert_eq!(terminal.expect_error(&["task", "fly"]).0, 2);
+        assert_eq!(terminal.expect_error(&["task", "get"]).0, 2);
         assert_eq!(terminal.json(&["task", "list"]), serde_json::json!([]));
     }
 
@@ -61,19 +61,19 @@ both_engines! {
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", title, "--body", "x\u{1b}]0;y\u{7}\n\ttab"])["id"]);
         let shown = terminal.json(&["note", "show", &note]);
         assert_eq!((text(&shown["title"]), text(&shown["body"])), ("a b c[31m<script>---".into(), "x]0;y\n\ttab".into()));
-        let listed = terminal.runs(&["note", "list"]);
+        let listed = terminal.run(&["note", "list"]);
         assert_eq!(listed.stdout.lines().count(), 2);
-        assert_eq!(terminal.fails(&["role", "get", "x'; drop table roles; --"]).0, 3);
-        assert_eq!(terminal.fails(&["made", "%"]).0, 3);
+        assert_eq!(terminal.expect_error(&["role", "get", "x'; drop table roles; --"]).0, 3);
+        assert_eq!(terminal.expect_error(&["made", "%"]).0, 3);
     }
 
     fn removing_asks_first(terminal: Terminal) {
         terminal.json(&["role", "set", "--name", "coder"]);
-        assert_eq!(terminal.fails(&["role", "delete", "coder"]), (2, "role delete \"coder\" needs --yes here".into()));
-        let ran = terminal.runs(&["role", "delete", "coder", "--dry-run"]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (0, "dry run: nothing was changed\n"));
+        assert_eq!(terminal.expect_error(&["role", "delete", "coder"]), (2, "role delete \"coder\" requires --yes without a terminal".into()));
+        let output = terminal.run(&["role", "delete", "coder", "--dry-run"]);
+        assert_eq!((output.code, output.stderr.as_str()), (0, "dry run: nothing was changed\n"));
         assert_eq!(column(&terminal.json(&["role", "list"]), "name"), ["coder"]);
-        assert_eq!(terminal.fails(&["role", "delete", "coderr"]).0, 3);
+        assert_eq!(terminal.expect_error(&["role", "delete", "coderr"]).0, 3);
         terminal.json(&["role", "delete", "coder", "--yes"]);
         assert_eq!(terminal.json(&["role", "list"]), serde_json::json!([]));
         assert_eq!(terminal.json(&["role", "set", "--name", "coder"])["new"], true);
@@ -83,18 +83,18 @@ both_engines! {
 
     fn another_tenant_sees_nothing(terminal: Terminal) {
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "ours"])["id"]);
-        let (run, token) = terminal.starts(&["--agent", "worker"]);
+        let (run, token) = terminal.start_run(&["--agent", "worker"]);
         assert_eq!(terminal.json(&["tenant", "create", "--name", "other"])["new"], true);
         let other = |arguments: &[&'static str]| [arguments, &["--tenant", "other"]].concat();
         assert_eq!(terminal.json(&other(&["note", "list"])), serde_json::json!([]));
         assert_eq!(terminal.json(&other(&["run", "list"])), serde_json::json!([]));
         for arguments in [["note", "show", &note], ["run", "show", &run], ["run", "tree", &run], ["run", "cancel", &run]] {
-            assert_eq!(terminal.fails(&[&arguments[..], &["--tenant", "other"]].concat()).0, 3, "{arguments:?}");
+            assert_eq!(terminal.expect_error(&[&arguments[..], &["--tenant", "other"]].concat()).0, 3, "{arguments:?}");
         }
-        assert_eq!(terminal.fails(&["why", &note, "--tenant", "other"]).0, 3);
-        assert_eq!(terminal.fails(&["note", "list", "--tenant", "nobody"]), (3, "there is no tenant \"nobody\"".into()));
+        assert_eq!(terminal.expect_error(&["why", &note, "--tenant", "other"]).0, 3);
+        assert_eq!(terminal.expect_error(&["note", "list", "--tenant", "nobody"]), (3, "there is no tenant \"nobody\"".into()));
         // A token brings its own tenant, whatever is said.
-        let made = terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "still ours", "--tenant", "other"]);
+        let made = terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "still ours", "--tenant", "other"]);
         assert_eq!(terminal.json(&["note", "show", &text(&made["id"])])["title"], "still ours");
     }
 
@@ -108,8 +108,8 @@ both_engines! {
     fn a_dry_run_leaves_no_trace(terminal: Terminal) {
         let mut command = terminal.command(&["role", "set", "--name", "x", "--dry-run", "--json"]);
         command.env("USER", "zed");
-        let ran = crate::terminal::ran(command);
-        assert!(ran.stdout.ends_with(",\"dry_run\":true}\n"), "{}", ran.stdout);
+        let output = crate::terminal::run_command(command);
+        assert!(output.stdout.ends_with(",\"dry_run\":true}\n"), "{}", output.stdout);
         assert_eq!(column(&terminal.json(&["person", "list"]), "handle"), ["ada"]);
         assert_eq!(terminal.json(&["run", "start", "--agent", "worker", "--dry-run"])["token"], serde_json::Value::Null);
         assert_eq!(terminal.json(&["run", "list"]), serde_json::json!([]));
@@ -125,8 +125,8 @@ both_engines! {
     }
 
     fn a_run_speaks_for_itself_only(terminal: Terminal) {
-        let (other, _) = terminal.starts(&["--agent", "worker"]);
-        let (_, token) = terminal.starts(&["--agent", "worker"]);
+        let (other, _) = terminal.start_run(&["--agent", "worker"]);
+        let (_, token) = terminal.start_run(&["--agent", "worker"]);
         for arguments in [
             vec!["run", "end", &other, "--status", "completed"],
             vec!["run", "step", &other, "--type", "think"],
@@ -138,7 +138,7 @@ both_engines! {
             vec!["tenant", "create", "--name", "x"],
             vec!["tenant", "list"],
         ] {
-            assert_eq!(terminal.fails_with(Some(&token), &arguments).0, 6, "{arguments:?}");
+            assert_eq!(terminal.expect_error_with_token(Some(&token), &arguments).0, 6, "{arguments:?}");
         }
         assert_eq!(terminal.json(&["run", "show", &other])["status"], "running");
     }
@@ -146,11 +146,11 @@ both_engines! {
     fn init_puts_back_what_is_missing(terminal: Terminal) {
         terminal.json(&["studio", "delete", "main", "--yes"]);
         terminal.json(&["agent", "delete", "worker", "--yes"]);
-        let refused = terminal.runs(&["queue", "take"]);
+        let refused = terminal.run(&["queue", "take"]);
         assert_eq!((refused.code, refused.stderr.as_str()), (3, "error: there is no agent \"worker\"\nhint: trackway init makes it again\n"));
         let mut command = terminal.command(&["init", "--json"]);
         command.env("USER", "bob");
-        assert_eq!(crate::terminal::ran(command).code, 0);
+        assert_eq!(crate::terminal::run_command(command).code, 0);
         assert_eq!(column(&terminal.json(&["studio", "list"]), "name"), ["main"]);
         assert_eq!(column(&terminal.json(&["agent", "list"]), "handle"), ["worker"]);
         assert_eq!(column(&terminal.json(&["person", "list"]), "handle"), ["ada", "bob"]);
@@ -158,13 +158,13 @@ both_engines! {
 
     fn a_hint_says_what_to_do(terminal: Terminal) {
         for (arguments, hint) in [
-            (vec!["agent", "set", "--handle", "a", "--role", "reporter"], "there is none yet: trackway role set --name reporter"),
-            (vec!["queue", "get", "b6eee"], "of an id at least the last 6 digits are needed"),
-            (vec!["why", "77b2"], "of an id at least the last 6 digits are needed"),
-            (vec!["role", "list", "--db", "./foo.db"], "for a file: sqlite:./foo.db"),
+            (vec!["agent", "set", "--handle", "a", "--role", "reporter"], "create one with: trackway role set --name reporter"),
+            (vec!["queue", "get", "b6eee"], "an id needs at least its last 6 digits"),
+            (vec!["why", "77b2"], "an id needs at least its last 6 digits"),
+            (vec!["role", "list", "--db", "./foo.db"], "for a SQLite file: sqlite:./foo.db"),
         ] {
-            let ran = terminal.runs(&arguments);
-            assert!(ran.code != 0 && ran.stderr.ends_with(&format!("\nhint: {hint}\n")), "{arguments:?}: {}", ran.stderr);
+            let output = terminal.run(&arguments);
+            assert!(output.code != 0 && output.stderr.ends_with(&format!("\nhint: {hint}\n")), "{arguments:?}: {}", output.stderr);
         }
     }
 
@@ -192,7 +192,7 @@ both_engines! {
         assert_eq!(terminal.json(&["package", "outdated"]), serde_json::json!([]));
         assert_eq!(column(&terminal.json(&["task", "history", &task])["versions"], "variant"), ["v2", "v1"]);
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "x", "--body", "kept"])["id"]);
-        assert_eq!(terminal.fails(&["studio", "delete", "main", "--yes"]).0, 4);
+        assert_eq!(terminal.expect_error(&["studio", "delete", "main", "--yes"]).0, 4);
         terminal.json(&["note", "delete", &note, "--yes"]);
         assert_eq!(column(&terminal.json(&["note", "history", &note]), "body"), ["kept"]);
         let deleted = terminal.json(&["event", "list", "--limit", "1"]);

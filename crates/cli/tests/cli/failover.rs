@@ -16,8 +16,8 @@ use trackway_testkit::ServerPair;
 
 use crate::{
     mcp_client::Server,
-    terminal::{Ran, Terminal, column, ran, text},
-    work::{Worker, until},
+    terminal::{CommandOutput, Terminal, column, run_command, text},
+    work::{Worker, wait_for},
 };
 
 /// Writes of each kind that somebody was told of: the title, and what they were told.
@@ -26,10 +26,10 @@ type Told = Mutex<Vec<(String, i32, String)>>;
 const ITEMS: usize = 40;
 const WRITERS: usize = 4;
 
-fn typed(terminal: &Terminal, arguments: &[&str]) -> Ran {
+fn typed(terminal: &Terminal, arguments: &[&str]) -> CommandOutput {
     let mut command = terminal.command(arguments);
     command.arg("--json");
-    ran(command)
+    run_command(command)
 }
 
 /// Writes notes one after the other until there is nothing more to write, and keeps what it is told.
@@ -39,8 +39,8 @@ fn writes(terminal: &Terminal, who: usize, is_over: &AtomicBool, told: &Told) {
             return;
         }
         let title = format!("note {who} {number}");
-        let ran = typed(terminal, &["note", "create", "--studio", "main", "--title", &title]);
-        told.lock().unwrap().push((title, ran.code, ran.stderr));
+        let output = typed(terminal, &["note", "create", "--studio", "main", "--title", &title]);
+        told.lock().unwrap().push((title, output.code, output.stderr));
     }
 }
 
@@ -56,7 +56,7 @@ fn posts(server: &Server, token: &str, who: usize, is_over: &AtomicBool, told: &
             server.address
         );
         let (status, answer) =
-            server.sent(&head, &json!({ "studio": "main", "title": title, "body": "b" }).to_string());
+            server.send(&head, &json!({ "studio": "main", "title": title, "body": "b" }).to_string());
         let code = match status {
             200 | 201 => 0,
             503 => 5,
@@ -69,7 +69,7 @@ fn posts(server: &Server, token: &str, who: usize, is_over: &AtomicBool, told: &
 #[test]
 fn nothing_that_was_acknowledged_is_lost_and_everyone_carries_on() {
     let pair = ServerPair::start();
-    let terminal = Terminal::at_url(&pair.url);
+    let terminal = Terminal::new_at_url(&pair.url);
     let made = terminal.home.path().join("made");
     terminal.json(&["workflow", "set", "--name", "ops"]);
     let script = format!("sleep 0.2; echo \"$TRACKWAY_RUN\" >> {}", made.display());
@@ -90,21 +90,21 @@ fn nothing_that_was_acknowledged_is_lost_and_everyone_carries_on() {
             scope.spawn(move || posts(server, token, who, is_over, told));
         }
         thread::sleep(Duration::from_secs(2));
-        pair.kill_first();
+        pair.kill_primary();
         thread::sleep(Duration::from_secs(1));
-        pair.promote_second();
+        pair.promote_standby();
         thread::sleep(Duration::from_secs(3));
         is_over.store(true, Ordering::Relaxed);
     });
 
     // Everyone carries on without a restart of theirs.
-    until(|| (terminal.json(&["queue", "size"])["by_status"] == json!({ "completed": ITEMS })).then_some(()));
+    wait_for(|| (terminal.json(&["queue", "size"])["by_status"] == json!({ "completed": ITEMS })).then_some(()));
     for worker in &mut workers {
         assert!(worker.0.try_wait().unwrap().is_none(), "a worker ended");
     }
     for server in &servers {
         let head = format!("GET /queue HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}", server.address);
-        let (status, answer) = server.sent(&head, "");
+        let (status, answer) = server.send(&head, "");
         assert_eq!(status, 200, "{answer}");
     }
 
@@ -121,7 +121,7 @@ fn nothing_that_was_acknowledged_is_lost_and_everyone_carries_on() {
         match code {
             0 => assert_eq!(times, 1, "{title} was acknowledged"),
             5 => assert_eq!(times, 0, "{title} was not done, it was said: {said}"),
-            _ => assert!(said.contains("said whether the change was made") && times <= 1, "{title}: {said}"),
+            _ => assert!(said.contains("before PostgreSQL confirmed the change") && times <= 1, "{title}: {said}"),
         }
     }
     assert!(sorts[&0] > 20 && sorts.contains_key(&5), "{sorts:?}");
@@ -134,22 +134,22 @@ fn nothing_that_was_acknowledged_is_lost_and_everyone_carries_on() {
         let completed: Vec<&Value> = runs.iter().filter(|run| run["status"] == "completed").collect();
         assert_eq!(completed.len(), 1, "{item:#}");
         assert_eq!(completed[0]["run_id"], item["run_id"], "{item:#}");
-        let ran = made.lines().filter(|run| completed[0]["run_id"] == **run).count();
-        assert_eq!(ran, 1, "{item:#}");
+        let script_runs = made.lines().filter(|run| completed[0]["run_id"] == **run).count();
+        assert_eq!(script_runs, 1, "{item:#}");
     }
 }
 
 #[test]
 fn a_standby_can_be_read_and_takes_no_writes() {
     let pair = ServerPair::start();
-    let terminal = Terminal::at_url(&pair.url);
-    let alone = pair.second();
-    until(|| (typed(&terminal, &["note", "list", "--db", &alone]).code == 0).then_some(()));
+    let terminal = Terminal::new_at_url(&pair.url);
+    let alone = pair.standby_url();
+    wait_for(|| (typed(&terminal, &["note", "list", "--db", &alone]).code == 0).then_some(()));
     let refused = typed(&terminal, &["note", "create", "--studio", "main", "--title", "first", "--db", &alone]);
     assert_eq!(refused.code, 5, "{}", refused.stderr);
-    assert!(refused.stderr.contains("this PostgreSQL takes no writes"), "{}", refused.stderr);
-    pair.kill_first();
-    pair.promote_second();
+    assert!(refused.stderr.contains("this PostgreSQL server accepts no writes"), "{}", refused.stderr);
+    pair.kill_primary();
+    pair.promote_standby();
     let made = typed(&terminal, &["note", "create", "--studio", "main", "--title", "first", "--db", &alone]);
     assert_eq!(made.code, 0, "{}", made.stderr);
 }
@@ -157,45 +157,45 @@ fn a_standby_can_be_read_and_takes_no_writes() {
 #[test]
 fn a_commit_without_an_answer_is_looked_up_and_never_guessed() {
     let pair = ServerPair::start();
-    let terminal = Terminal::at_url(&pair.url);
+    let terminal = Terminal::new_at_url(&pair.url);
     let mut side = Connection::postgres(&pair.url).unwrap();
     // Nobody is told of a commit from here on: the standby that it waits for is not there.
     side.batch("set synchronous_commit = local").unwrap();
-    let wait_for = |side: &mut Connection, standby: &str| {
+    let wait_for_standby = |side: &mut Connection, standby: &str| {
         side.batch(&format!("alter system set synchronous_standby_names = '{standby}'")).unwrap();
         side.batch("select pg_reload_conf()").unwrap();
     };
-    wait_for(&mut side, "nobody");
+    wait_for_standby(&mut side, "nobody");
     let waiting = "from pg_stat_activity where application_name = 'trackway' and wait_event = 'SyncRep'";
     let pids = format!("select cast(pid as bigint) {waiting}");
     let waiting_pid = |side: &mut Connection| side.query::<(i64,)>(&pids, &[]).unwrap().first().map(|(pid,)| *pid);
     thread::scope(|scope| {
         let written = scope.spawn(|| typed(&terminal, &["note", "create", "--studio", "main", "--title", "first"]));
-        let first = until(|| waiting_pid(&mut side));
+        let first = wait_for(|| waiting_pid(&mut side));
         // Its wait is ended. It is there, and not in both: that is not enough.
         side.query::<(bool,)>(&format!("select pg_terminate_backend(pid) {waiting}"), &[]).unwrap();
-        until(|| waiting_pid(&mut side).filter(|pid| *pid != first));
+        wait_for(|| waiting_pid(&mut side).filter(|pid| *pid != first));
         assert!(!written.is_finished());
-        wait_for(&mut side, "second");
-        let ran = written.join().unwrap();
-        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        wait_for_standby(&mut side, "second");
+        let output = written.join().unwrap();
+        assert_eq!(output.code, 0, "{}", output.stderr);
     });
 
     // Where nobody can say it, it is said to be unknown.
-    wait_for(&mut side, "nobody");
+    wait_for_standby(&mut side, "nobody");
     thread::scope(|scope| {
         let written = scope.spawn(|| typed(&terminal, &["note", "create", "--studio", "main", "--title", "second"]));
-        until(|| waiting_pid(&mut side));
-        pair.kill_first();
-        let ran = written.join().unwrap();
-        assert_eq!(ran.code, 1, "{}", ran.stderr);
-        assert!(ran.stderr.contains("lost before PostgreSQL said whether the change was made"), "{}", ran.stderr);
-        assert!(ran.stderr.contains("look before you do it again"), "{}", ran.stderr);
+        wait_for(|| waiting_pid(&mut side));
+        pair.kill_primary();
+        let output = written.join().unwrap();
+        assert_eq!(output.code, 1, "{}", output.stderr);
+        assert!(output.stderr.contains("lost before PostgreSQL confirmed the change"), "{}", output.stderr);
+        assert!(output.stderr.contains("check before you try again"), "{}", output.stderr);
     });
     let refused = typed(&terminal, &["note", "create", "--studio", "main", "--title", "third"]);
     assert_eq!(refused.code, 5, "{}", refused.stderr);
     assert!(refused.stderr.contains("does not allow writes"), "{}", refused.stderr);
-    pair.promote_second();
+    pair.promote_standby();
     let titles = column(&terminal.json(&["note", "list"]), "title");
     assert!(titles.contains(&"first".to_owned()) && !titles.contains(&"third".to_owned()), "{titles:?}");
 }

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use trackway_store::Clock;
 
 use crate::{
-    hook::{Session, git, git_at, project, stopping, writing},
-    ingest::{AGENT, Folder, OTHER, SESSION, Writing, ingest},
-    terminal::{Terminal, both_engines, column, ran, text},
+    hook::{HookSession, git, git_at, project, subagent_stop, file_write},
+    ingest::{AGENT, TranscriptFolder, OTHER, SESSION, TranscriptWriter, ingest},
+    terminal::{Terminal, both_engines, column, run_command, text},
 };
 
 /// A repository with one commit.
@@ -62,19 +62,19 @@ fn by(agent: &str, mut event: Value) -> Value {
 fn written(call: &str, path: &Path) -> Value {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, "x\n").unwrap();
-    writing(call, path.to_str().unwrap())
+    file_write(call, path.to_str().unwrap())
 }
 
 /// What `why` answers to one who stands somewhere: the thing, and the prompt it came from. None when nothing is known.
 fn why_from(terminal: &Terminal, here: &Path, thing: &str) -> Option<(String, String)> {
     let mut command = terminal.command(&["why", thing, "--json"]);
     command.current_dir(here);
-    let ran = ran(command);
-    if ran.code == 3 {
+    let output = run_command(command);
+    if output.code == 3 {
         return None;
     }
-    assert_eq!(ran.code, 0, "{thing}: {}", ran.stderr);
-    let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(output.code, 0, "{thing}: {}", output.stderr);
+    let answer: Value = serde_json::from_str(&output.stdout).unwrap();
     let hops = answer["data"]["chain"].as_array().unwrap();
     let label = |kind: &str| hops.iter().find(|hop| hop["kind"] == kind).map(|hop| text(&hop["label"]));
     Some((label("resource").unwrap_or_default(), label("message").or(label("spawn")).unwrap_or_default()))
@@ -110,9 +110,9 @@ both_engines! {
         for (id, place, file) in [
             ("s0", &work, "todo.txt"), ("s1", &first, "src/a.rs"), ("s2", &second, "src/a.rs"), ("s3", &notes, "a.txt"), ("s4", &diary, "a.txt"),
         ] {
-            let session = Session { terminal: &terminal, id };
-            session.hears("UserPromptSubmit", &at(place, json!({ "prompt": format!("go {id}") })));
-            session.hears("PostToolUse", &at(place, written(id, &place.join(file))));
+            let session = HookSession { terminal: &terminal, id };
+            session.send("UserPromptSubmit", &at(place, json!({ "prompt": format!("go {id}") })));
+            session.send("PostToolUse", &at(place, written(id, &place.join(file))));
         }
         assert_eq!(why(&terminal, first.join("src/a.rs")), known("file src/a.rs", "go s1"));
         assert_eq!(why(&terminal, second.join("src/a.rs:1")), known("file src/a.rs:1", "go s2"));
@@ -124,19 +124,19 @@ both_engines! {
         agents.sort();
         assert_eq!(agents, ["main@p1", "main@p2", "main@work"]);
         // From the folder above it is the same file.
-        Session { terminal: &terminal, id: "s0" }.hears("PostToolUse", &at(&work, written("t9", &first.join("src/a.rs"))));
+        HookSession { terminal: &terminal, id: "s0" }.send("PostToolUse", &at(&work, written("t9", &first.join("src/a.rs"))));
         assert_eq!(why(&terminal, first.join("src/a.rs")), known("file src/a.rs", "go s0"));
         assert_eq!(terminal.json(&["why", first.join("src/a.rs").to_str().unwrap()])["touched_by"].as_array().unwrap().len(), 2);
     }
 
     fn what_stands_at_a_path_is_meant_and_nothing_else_of_that_name(terminal: Terminal) {
         let project = repository(project(&terminal));
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        session.hears("PostToolUse", &written("t1", &project.join("src/lib.rs")));
-        session.hears("PostToolUse", &written("t2", &project.join("README.md")));
+        session.send("PostToolUse", &written("t1", &project.join("src/lib.rs")));
+        session.send("PostToolUse", &written("t2", &project.join("README.md")));
         let hash = commit(&project, "all of it");
-        session.hears("PostToolUse", &shell("git commit"));
+        session.send("PostToolUse", &shell("git commit"));
         let (other, empty) = (terminal.home.path().join("other"), terminal.home.path().join("empty"));
         fs::create_dir_all(&empty).unwrap();
         fs::create_dir_all(other.join("src")).unwrap();
@@ -163,13 +163,13 @@ both_engines! {
 
     fn what_a_command_wrote_and_committed_is_known_by_its_commit(terminal: Terminal) {
         let project = repository(project(&terminal));
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         fs::write(project.join("gen.txt"), "made\n").unwrap();
         git(&project, &["add", "-A"]);
         let hash = commit(&project, "made it");
-        session.hears("PostToolUse", &shell("echo made > gen.txt; git add -A; git commit"));
-        session.hears("Stop", &json!({}));
+        session.send("PostToolUse", &shell("echo made > gen.txt; git add -A; git commit"));
+        session.send("Stop", &json!({}));
         let why = terminal.json(&["why", project.join("gen.txt").to_str().unwrap()]);
         let kinds = column(&why["chain"], "kind");
         assert_eq!(kinds[..3], ["resource", "resource", "run"], "{why}");
@@ -180,18 +180,18 @@ both_engines! {
     fn an_agent_in_a_work_tree_of_its_own_works_on_the_repository(terminal: Terminal) {
         let project = repository(project(&terminal));
         let tree = work_tree(&project, "agent-a1");
-        let session = Session { terminal: &terminal, id: "s1" };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: "s1" };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("isolate");
-        session.spawns("t1", "do");
-        session.hears("SubagentStart", &at(&tree, json!({ "agent_id": "a1", "agent_type": "general-purpose" })));
-        session.hears("PostToolUse", &at(&tree, by("a1", written("t2", &tree.join("src/b.rs")))));
+        session.send_agent_call("t1", "do");
+        session.send("SubagentStart", &at(&tree, json!({ "agent_id": "a1", "agent_type": "general-purpose" })));
+        session.send("PostToolUse", &at(&tree, by("a1", written("t2", &tree.join("src/b.rs")))));
         fs::write(tree.join("src/generated.rs"), "g\n").unwrap();
-        session.hears("PostToolUse", &at(&tree, by("a1", shell("make"))));
-        session.hears("SubagentStop", &at(&tree, stopping("a1", "written")));
-        session.hears("SubagentStart", &at(&tree, json!({ "agent_id": "a1", "agent_type": "general-purpose" })));
+        session.send("PostToolUse", &at(&tree, by("a1", shell("make"))));
+        session.send("SubagentStop", &at(&tree, subagent_stop("a1", "written")));
+        session.send("SubagentStart", &at(&tree, json!({ "agent_id": "a1", "agent_type": "general-purpose" })));
         let hash = commit(&tree, "by a1");
-        session.hears("PostToolUse", &at(&tree, by("a1", shell("git commit"))));
+        session.send("PostToolUse", &at(&tree, by("a1", shell("git commit"))));
         assert_eq!(why(&terminal, tree.join("src/b.rs")).unwrap().0, "file src/b.rs");
         git(&project, &["merge", "-q", "--ff-only", "agent-a1"]);
         assert_eq!(why(&terminal, project.join("src/b.rs")).unwrap().0, "file src/b.rs");
@@ -205,22 +205,22 @@ both_engines! {
 
     fn transcripts_tell_the_same_of_a_work_tree_that_is_gone(terminal: Terminal) {
         let project = repository(project(&terminal));
-        let folder = Folder::of(&terminal);
+        let folder = TranscriptFolder::new(&terminal);
         let spawn = json!({ "prompt": "do", "description": "do", "subagent_type": "general-purpose" });
         let created = json!({ "type": "create", "structuredPatch": [] });
         let (tree, gone) = (work_tree(&project, "agent-a1"), project.join(".claude/worktrees/agent-a2"));
         let hash = commit(&tree, "by a1");
-        let mut main = Writing::new(SESSION, project.to_str().unwrap());
-        folder.append(None, &(main.prompt("isolate") + &main.calls("m1", "Agent", "t1", &spawn)));
-        let mut agent = Writing::new(SESSION, tree.to_str().unwrap()).of_agent(AGENT);
+        let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
+        folder.append(None, &(main.prompt("isolate") + &main.tool_call("m1", "Agent", "t1", &spawn)));
+        let mut agent = TranscriptWriter::new(SESSION, tree.to_str().unwrap()).for_agent(AGENT);
         let mut lines = agent.prompt("do");
         for (number, place) in [&tree, &gone].into_iter().enumerate() {
             let path = place.join(format!("src/b{number}.rs"));
-            lines += &agent.calls(&format!("m2{number}"), "Write", &format!("t2{number}"), &json!({ "file_path": path, "content": "x\n" }));
-            lines += &agent.result(&format!("t2{number}"), "File created", &created);
+            lines += &agent.tool_call(&format!("m2{number}"), "Write", &format!("t2{number}"), &json!({ "file_path": path, "content": "x\n" }));
+            lines += &agent.tool_result(&format!("t2{number}"), "File created", &created);
         }
-        lines += &agent.calls("m3", "Bash", "t3", &json!({ "command": "git commit" }));
-        lines += &agent.result("t3", "", &json!({ "stdout": format!("[agent-a1 {}] by a1\n", &hash[..7]) }));
+        lines += &agent.tool_call("m3", "Bash", "t3", &json!({ "command": "git commit" }));
+        lines += &agent.tool_result("t3", "", &json!({ "stdout": format!("[agent-a1 {}] by a1\n", &hash[..7]) }));
         folder.append(Some(AGENT), &lines);
         ingest(&terminal);
         for number in 0..2 {
@@ -235,14 +235,14 @@ both_engines! {
         let project = repository(project(&terminal));
         let tree = terminal.home.path().join("tree");
         git(&project, &["worktree", "add", "-q", tree.to_str().unwrap()]);
-        let session = Session { terminal: &terminal, id: SESSION };
+        let session = HookSession { terminal: &terminal, id: SESSION };
         let path = tree.join("b.rs");
-        session.hears("UserPromptSubmit", &json!({ "prompt": "go" }));
-        session.hears("PostToolUse", &at(&tree, written("t1", &path)));
+        session.send("UserPromptSubmit", &json!({ "prompt": "go" }));
+        session.send("PostToolUse", &at(&tree, written("t1", &path)));
         git(&project, &["worktree", "remove", "--force", tree.to_str().unwrap()]);
-        let mut main = Writing::new(SESSION, tree.to_str().unwrap());
-        let lines = main.prompt("go") + &main.calls("m1", "Write", "t1", &json!({ "file_path": path, "content": "x\n" })) + &main.result("t1", "File created", &json!({ "type": "create", "structuredPatch": [] }));
-        Folder::of(&terminal).append(None, &lines);
+        let mut main = TranscriptWriter::new(SESSION, tree.to_str().unwrap());
+        let lines = main.prompt("go") + &main.tool_call("m1", "Write", "t1", &json!({ "file_path": path, "content": "x\n" })) + &main.tool_result("t1", "File created", &json!({ "type": "create", "structuredPatch": [] }));
+        TranscriptFolder::new(&terminal).append(None, &lines);
         ingest(&terminal);
         let files = crate::hook::connection(&terminal).query::<(String,)>("select path from files", &[]).unwrap();
         assert_eq!(files, [("b.rs".to_owned(),)]);
@@ -250,20 +250,20 @@ both_engines! {
 
     fn a_session_that_moves_works_where_it_is(terminal: Terminal) {
         let (first, second) = (repository(project(&terminal)), repository(terminal.home.path().join("second")));
-        let session = Session { terminal: &terminal, id: "s1" };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: "s1" };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("go");
-        session.hears("PostToolUse", &written("t1", &first.join("a.txt")));
-        session.hears("PostToolUse", &at(&second, written("t2", &second.join("b.txt"))));
+        session.send("PostToolUse", &written("t1", &first.join("a.txt")));
+        session.send("PostToolUse", &at(&second, written("t2", &second.join("b.txt"))));
         fs::write(first.join("built.txt"), "x\n").unwrap();
         let there = commit(&second, "there");
-        session.hears("PostToolUse", &at(&second, shell("git commit")));
+        session.send("PostToolUse", &at(&second, shell("git commit")));
         let again = commit(&second, "again");
-        session.hears("PostToolUse", &at(&second, shell("git commit")));
+        session.send("PostToolUse", &at(&second, shell("git commit")));
         let here = commit(&first, "here");
         fs::write(first.join("later.txt"), "x\n").unwrap();
-        session.hears("PostToolUse", &shell("make"));
-        session.hears("Stop", &at(&second, json!({ "last_assistant_message": "done" })));
+        session.send("PostToolUse", &shell("make"));
+        session.send("Stop", &at(&second, json!({ "last_assistant_message": "done" })));
         assert_eq!(why(&terminal, second.join("b.txt")), known("file b.txt", "go"));
         assert_eq!(why(&terminal, first.join("later.txt")), known("file later.txt (observed)", "go"));
         for (hash, subject) in [(&there, "there"), (&again, "again"), (&here, "here")] {
@@ -276,17 +276,17 @@ both_engines! {
 
     fn a_script_commits_whatever_it_is_called(terminal: Terminal) {
         let project = repository(project(&terminal));
-        let session = Session { terminal: &terminal, id: "s1" };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: "s1" };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("go");
-        session.spawns("t1", "do");
-        session.starts("a1");
+        session.send_agent_call("t1", "do");
+        session.send_subagent_start("a1");
         let during = commit(&project, "during");
-        session.hears("PostToolUse", &by("a1", shell("./save.sh")));
+        session.send("PostToolUse", &by("a1", shell("./save.sh")));
         // In the background, and done after the command came back.
         let after = commit(&project, "after");
-        session.hears("SubagentStop", &stopping("a1", "saved"));
-        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        session.send("SubagentStop", &subagent_stop("a1", "saved"));
+        session.send("Stop", &json!({ "last_assistant_message": "done" }));
         for hash in [during, after] {
             let chain = terminal.json(&["why", &hash])["chain"].clone();
             assert_eq!((&chain[0]["kind"], &chain[2]["label"]), (&json!("resource"), &json!("general-purpose@project")));
@@ -295,7 +295,7 @@ both_engines! {
 
     fn transcripts_tell_of_commits_whatever_made_them(terminal: Terminal) {
         let project = repository(project(&terminal));
-        let mut main = Writing::new(SESSION, project.to_str().unwrap());
+        let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
         let mut lines = main.prompt("release");
         let mut hashes = Vec::new();
         // Two while a command ran; one is a stranger's, between two commands.
@@ -307,11 +307,11 @@ both_engines! {
         let printed = [format!("[main {}] number 0\n", &hashes[0][..7]), "quiet\n".to_owned(), format!("[main {}] number 2\n[main 1234567] never\n", &hashes[2][..7])];
         for (number, printed) in printed.iter().enumerate() {
             let (message, call) = (format!("m{number}"), format!("t{number}"));
-            lines += &main.calls(&message, "Bash", &call, &json!({ "command": "make release" }));
-            lines += &main.result(&call, "", &json!({ "stdout": printed }));
-            lines += &main.says(&format!("w{number}"), None, 5, "Released.");
+            lines += &main.tool_call(&message, "Bash", &call, &json!({ "command": "make release" }));
+            lines += &main.tool_result(&call, "", &json!({ "stdout": printed }));
+            lines += &main.reply(&format!("w{number}"), None, 5, "Released.");
         }
-        Folder::of(&terminal).append(None, &lines);
+        TranscriptFolder::new(&terminal).append(None, &lines);
         ingest(&terminal);
         let mut made: Vec<String> = column(&terminal.json(&["made", "last"])["touches"], "display_path");
         made.sort();
@@ -323,19 +323,19 @@ both_engines! {
     fn a_command_that_removes_files_of_earlier_runs_deleted_them(terminal: Terminal) {
         // Its first commit is of this second, too, and no command made it.
         let project = repository(project(&terminal));
-        let session = Session { terminal: &terminal, id: SESSION };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: SESSION };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("write");
         for (call, path) in [("t1", "a.txt"), ("t2", "old/b.txt"), ("t3", "old/c.txt"), ("t4", "kept.txt"), ("t5", "older.txt")] {
-            session.hears("PostToolUse", &written(call, &project.join(path)));
+            session.send("PostToolUse", &written(call, &project.join(path)));
         }
-        session.hears("Stop", &json!({ "last_assistant_message": "written" }));
+        session.send("Stop", &json!({ "last_assistant_message": "written" }));
         session.prompt("clean up");
         let before = Clock::system().now().to_string();
         fs::remove_file(project.join("a.txt")).unwrap();
         fs::remove_dir_all(project.join("old")).unwrap();
-        session.hears("PostToolUse", &shell("rm -rf a.txt old never.txt kept.txt"));
-        session.hears("Stop", &json!({ "last_assistant_message": "clean" }));
+        session.send("PostToolUse", &shell("rm -rf a.txt old never.txt kept.txt"));
+        session.send("Stop", &json!({ "last_assistant_message": "clean" }));
         let deleted = || {
             let touches = terminal.json(&["made", "last"])["touches"].clone();
             let touches = touches.as_array().unwrap().iter();
@@ -346,31 +346,31 @@ both_engines! {
         let wanted = ["a.txt", "old/b.txt", "old/c.txt"].map(|path| ("delete".to_owned(), path.to_owned(), "1".to_owned()));
         assert_eq!(deleted(), wanted);
         // The transcript tells the same once more, a little earlier.
-        let mut main = Writing::new(SESSION, project.to_str().unwrap());
-        let lines = main.prompt("clean up") + &main.calls("m1", "Bash", "b1", &json!({ "command": "rm -rf a.txt old never.txt kept.txt" }))
-            + &main.result("b1", "", &json!({ "stdout": "" }));
+        let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
+        let lines = main.prompt("clean up") + &main.tool_call("m1", "Bash", "b1", &json!({ "command": "rm -rf a.txt old never.txt kept.txt" }))
+            + &main.tool_result("b1", "", &json!({ "stdout": "" }));
         let lines = ["1", "2", "3"].iter().fold(lines, |lines, second| lines.replace(&format!("2026-02-27T09:00:0{second}.000Z"), &before));
-        Folder::of(&terminal).append(None, &lines);
+        TranscriptFolder::new(&terminal).append(None, &lines);
         ingest(&terminal);
         assert_eq!(deleted(), wanted);
     }
 
     fn a_file_that_an_agent_wrote_and_another_removed_is_deleted(terminal: Terminal) {
         let project = repository(project(&terminal));
-        let folder = Folder::of(&terminal);
-        let writing = |session| Writing::new(session, project.to_str().unwrap());
-        let mut agent = writing(SESSION).of_agent(AGENT);
+        let folder = TranscriptFolder::new(&terminal);
+        let writing = |session| TranscriptWriter::new(session, project.to_str().unwrap());
+        let mut agent = writing(SESSION).for_agent(AGENT);
         let mut written = agent.prompt("write");
         for (call, path) in [("t1", "a.txt"), ("t2", "b.txt"), ("t3", "kept.txt")] {
-            written += &agent.calls(call, "Write", call, &json!({ "file_path": project.join(path), "content": "x\n" }));
-            written += &agent.result(call, "File created", &json!({ "type": "create", "structuredPatch": [] }));
+            written += &agent.tool_call(call, "Write", call, &json!({ "file_path": project.join(path), "content": "x\n" }));
+            written += &agent.tool_result(call, "File created", &json!({ "type": "create", "structuredPatch": [] }));
         }
         // The transcript of who removes it is read first: before the agent's is there, and because it is of the session.
         for (session, prompt, call, path) in [(SESSION, "clean", "t4", "a.txt"), (OTHER, "and the rest", "t5", "b.txt")] {
             let mut main = writing(session);
             (0..200).for_each(|_| drop(main.line("time-passes", &json!({}))));
-            let lines = main.prompt(prompt) + &main.calls(call, "Bash", call, &json!({ "command": format!("rm {path}") }))
-                + &main.result(call, "", &json!({ "stdout": "" }));
+            let lines = main.prompt(prompt) + &main.tool_call(call, "Bash", call, &json!({ "command": format!("rm {path}") }))
+                + &main.tool_result(call, "", &json!({ "stdout": "" }));
             folder.write(&format!("{session}.jsonl"), lines.as_bytes());
             if session == SESSION {
                 ingest(&terminal);
@@ -390,35 +390,35 @@ both_engines! {
         let gone = repository(terminal.home.path().join("work/gone"));
         let inner = repository(gone.join("inner"));
         let beside = repository(terminal.home.path().join("work/gone-not"));
-        let session = Session { terminal: &terminal, id: SESSION };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: SESSION };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("write");
         for (call, path) in [("t1", gone.join("a.txt")), ("t2", inner.join("b.txt")), ("t3", beside.join("c.txt"))] {
-            session.hears("PostToolUse", &written(call, &path));
+            session.send("PostToolUse", &written(call, &path));
         }
-        session.hears("Stop", &json!({ "last_assistant_message": "written" }));
+        session.send("Stop", &json!({ "last_assistant_message": "written" }));
         session.prompt("clean up");
         fs::remove_dir_all(&gone).unwrap();
-        session.hears("PostToolUse", &at(terminal.home.path(), shell("rm -rf work/gone")));
+        session.send("PostToolUse", &at(terminal.home.path(), shell("rm -rf work/gone")));
         assert_eq!(made(&terminal, "last"), ["delete a.txt", "delete b.txt"]);
     }
 
     fn a_commit_is_of_the_run_whose_command_says_so(terminal: Terminal) {
         let project = repository(project(&terminal));
-        let session = Session { terminal: &terminal, id: SESSION };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: SESSION };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("go");
-        session.spawns("t1", "do");
-        session.starts(AGENT);
+        session.send_agent_call("t1", "do");
+        session.send_subagent_start(AGENT);
         let hash = commit(&project, "by the agent");
         // The main agent looks around while the agent's command still runs.
-        session.hears("PostToolUse", &shell("ls"));
+        session.send("PostToolUse", &shell("ls"));
         let agent_of = |hash: &str| text(&terminal.json(&["why", hash])["chain"][2]["label"]);
         assert_eq!(agent_of(&hash), "main@project");
-        let mut agent = Writing::new(SESSION, project.to_str().unwrap()).of_agent(AGENT);
-        let lines = agent.prompt("do") + &agent.calls("m1", "Bash", "t2", &json!({ "command": "git commit && make" }))
-            + &agent.result("t2", "", &json!({ "stdout": format!("[main {}] by the agent\n", &hash[..7]) }));
-        let folder = Folder::of(&terminal);
+        let mut agent = TranscriptWriter::new(SESSION, project.to_str().unwrap()).for_agent(AGENT);
+        let lines = agent.prompt("do") + &agent.tool_call("m1", "Bash", "t2", &json!({ "command": "git commit && make" }))
+            + &agent.tool_result("t2", "", &json!({ "stdout": format!("[main {}] by the agent\n", &hash[..7]) }));
+        let folder = TranscriptFolder::new(&terminal);
         folder.append(Some(AGENT), &lines);
         ingest(&terminal);
         assert_eq!(agent_of(&hash), "general-purpose@project");
@@ -428,8 +428,8 @@ both_engines! {
 
     fn a_quiet_commit_is_of_who_named_it_and_else_of_no_agent(terminal: Terminal) {
         let project = repository(project(&terminal));
-        let folder = Folder::of(&terminal);
-        let mut main = Writing::new(SESSION, project.to_str().unwrap());
+        let folder = TranscriptFolder::new(&terminal);
+        let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
         folder.append(None, &main.prompt("go"));
         let hashes = [42, 44].map(|second| {
             git_at(&project, &format!("2026-02-27T09:01:{second}Z"), &["commit", "-q", "--allow-empty", "-m", "quiet"]);
@@ -439,11 +439,11 @@ both_engines! {
         for (agent, role, commands) in
             [("a1", "cook", ["make", "./cook.sh"]), ("a2", "smith", ["git commit -qm quiet", "./forge.sh"]), ("a3", "guard", ["ls", "git log"])]
         {
-            let mut working = Writing::new(SESSION, project.to_str().unwrap()).of_agent(agent);
+            let mut working = TranscriptWriter::new(SESSION, project.to_str().unwrap()).for_agent(agent);
             let mut lines = working.prompt(&format!("[ROLE:{role}] work"));
             for (call, command) in ["t1", "t2"].map(|call| format!("{agent}{call}")).iter().zip(commands) {
-                lines += &working.calls(call, "Bash", call, &json!({ "command": command }));
-                lines += &working.result(call, "", &json!({ "stdout": "" }));
+                lines += &working.tool_call(call, "Bash", call, &json!({ "command": command }));
+                lines += &working.tool_result(call, "", &json!({ "stdout": "" }));
             }
             folder.append(Some(agent), &lines);
             ingest(&terminal);
@@ -456,18 +456,18 @@ both_engines! {
     }
 
     fn the_maker_of_a_file_is_who_created_it_last_or_changed_it_last(terminal: Terminal) {
-        let folder = Folder::of(&terminal);
-        let mut main = Writing::new(SESSION, "/ship");
+        let folder = TranscriptFolder::new(&terminal);
+        let mut main = TranscriptWriter::new(SESSION, "/ship");
         let mut lines = String::new();
         for number in 0..24 {
             let made = if number % 10 == 2 { "File created" } else { "updated" };
             lines += &main.prompt(&format!("go {number}"));
             for (name, said) in [("old.rs", "updated"), ("again.rs", made)] {
                 let call = format!("{name}-{number}");
-                lines += &main.calls(&format!("m-{call}"), "Write", &call, &json!({ "file_path": format!("/ship/{name}"), "content": "x\n" }));
-                lines += &main.result(&call, said, &Value::Null);
+                lines += &main.tool_call(&format!("m-{call}"), "Write", &call, &json!({ "file_path": format!("/ship/{name}"), "content": "x\n" }));
+                lines += &main.tool_result(&call, said, &Value::Null);
             }
-            lines += &main.says(&format!("m{number}"), Some("end_turn"), 3, "Done.");
+            lines += &main.reply(&format!("m{number}"), Some("end_turn"), 3, "Done.");
         }
         folder.append(None, &lines);
         ingest(&terminal);
@@ -477,37 +477,37 @@ both_engines! {
 
     fn what_was_deleted_by_hand_before_is_no_runs(terminal: Terminal) {
         let project = repository(project(&terminal));
-        let session = Session { terminal: &terminal, id: "s1" };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: "s1" };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("write");
-        session.hears("PostToolUse", &written("t1", &project.join("mine.txt")));
-        session.hears("PostToolUse", &written("t2", &project.join("own.txt")));
+        session.send("PostToolUse", &written("t1", &project.join("mine.txt")));
+        session.send("PostToolUse", &written("t2", &project.join("own.txt")));
         commit(&project, "both");
-        session.hears("PostToolUse", &shell("git commit"));
-        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        session.send("PostToolUse", &shell("git commit"));
+        session.send("Stop", &json!({ "last_assistant_message": "done" }));
         fs::remove_file(project.join("mine.txt")).unwrap();
         session.prompt("go on");
-        session.hears("PostToolUse", &written("t3", &project.join("own.txt")));
+        session.send("PostToolUse", &written("t3", &project.join("own.txt")));
         fs::remove_file(project.join("own.txt")).unwrap();
         fs::write(project.join("other.txt"), "o\n").unwrap();
-        session.hears("PostToolUse", &shell("rm own.txt; echo o > other.txt"));
-        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        session.send("PostToolUse", &shell("rm own.txt; echo o > other.txt"));
+        session.send("Stop", &json!({ "last_assistant_message": "done" }));
         assert_eq!(made(&terminal, "last"), ["create other.txt", "create own.txt", "delete own.txt"]);
     }
 
     fn forgetting_takes_commits_and_scratchpads_along(terminal: Terminal) {
         let project = repository(project(&terminal));
         let remembers = |id: &str, agent: &str, scratchpad: &str| {
-            let session = Session { terminal: &terminal, id };
+            let session = HookSession { terminal: &terminal, id };
             session.prompt("go");
-            session.spawns(&format!("call-{agent}"), "do");
-            session.starts(agent);
-            let asked = session.event("SubagentStop", &stopping(agent, "done")).to_string();
-            let asked = crate::terminal::ran_with_input(terminal.command(&["hook"]), asked.as_bytes());
+            session.send_agent_call(&format!("call-{agent}"), "do");
+            session.send_subagent_start(agent);
+            let asked = session.event("SubagentStop", &subagent_stop(agent, "done")).to_string();
+            let asked = crate::terminal::run_command_with_input(terminal.command(&["hook"]), asked.as_bytes());
             assert!(asked.stdout.contains("\"block\""), "{asked:?}");
-            let mut answer = stopping(agent, &json!({ "scratchpad": scratchpad }).to_string());
+            let mut answer = subagent_stop(agent, &json!({ "scratchpad": scratchpad }).to_string());
             answer["stop_hook_active"] = json!(true);
-            session.hears("SubagentStop", &answer);
+            session.send("SubagentStop", &answer);
         };
         let scratchpad = || {
             let scratchpad = terminal.json(&["scratchpad", "get", "--agent", "general-purpose@project"]);
@@ -516,24 +516,24 @@ both_engines! {
         let forgets = |id: &str| column(&json!([json!({ "notices": terminal.json(&["forget", id, "--yes"])["notices"] })]), "notices");
 
         remembers("secret-1", "a1", "SECRET one");
-        let session = Session { terminal: &terminal, id: "secret-1" };
+        let session = HookSession { terminal: &terminal, id: "secret-1" };
         fs::write(project.join("SECRET.txt"), "s\n").unwrap();
         let hash = commit(&project, "SECRET subject");
-        session.hears("PostToolUse", &shell("git commit"));
+        session.send("PostToolUse", &shell("git commit"));
         assert_eq!(why(&terminal, &hash), known(&format!("commit {} SECRET subject", &hash[..8]), "go"));
-        assert_eq!(terminal.fails(&["forget", "secret-1"]), (2, "forget \"secret-1\" needs --yes here".into()));
-        assert_eq!(forgets("secret-1"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: it is empty again"]"#]);
+        assert_eq!(terminal.expect_error(&["forget", "secret-1"]), (2, "forget \"secret-1\" requires --yes without a terminal".into()));
+        assert_eq!(forgets("secret-1"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: the scratchpad is now empty"]"#]);
         assert_eq!((why(&terminal, &hash), scratchpad()), (None, (String::new(), json!(0))));
 
         remembers("kept", "a2", "kept");
         remembers("secret-2", "a3", "SECRET two");
-        assert_eq!(forgets("secret-2"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: it is again what it was before"]"#]);
+        assert_eq!(forgets("secret-2"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: its previous content was restored"]"#]);
         assert_eq!(scratchpad(), ("kept".into(), json!(3)));
         let history = terminal.json(&["scratchpad", "history", "--agent", "general-purpose@project"]);
         assert_eq!(column(&history, "revision"), ["3", "1"]);
         assert_eq!(terminal.json(&["scratchpad", "diff", "--agent", "general-purpose@project"])["from"], 1);
 
-        let all = terminal.runs(&["export", "-"]).stdout;
+        let all = terminal.run(&["export", "-"]).stdout;
         assert!(all.contains("kept") && !all.contains("SECRET"));
     }
 }

@@ -13,18 +13,18 @@ use trackway_store::{Clock, Url, connection::Connection};
 use trackway_testkit::{Engine, corpus};
 
 use crate::{
-    ingest::{self, Folder, Writing},
-    record::record,
-    terminal::{Ran, Terminal, both_engines, column, ran_with_input, text},
+    ingest::{self, TranscriptFolder, TranscriptWriter},
+    record::comparable_record,
+    terminal::{CommandOutput, Terminal, both_engines, column, run_command_with_input, text},
 };
 
 /// A session that exists in events only.
-pub struct Session<'a> {
+pub struct HookSession<'a> {
     pub terminal: &'a Terminal,
     pub id: &'a str,
 }
 
-impl Session<'_> {
+impl HookSession<'_> {
     /// An event of it, as the client writes it.
     pub fn event(&self, name: &str, more: &Value) -> Value {
         let mut event = json!({ "hook_event_name": name, "session_id": self.id, "cwd": project(self.terminal) });
@@ -36,13 +36,13 @@ impl Session<'_> {
 
     /// Hands an event to the hook, and reads what it says to the client.
     #[track_caller]
-    pub fn hears(&self, name: &str, more: &Value) -> Value {
-        let ran = hook(self.terminal, self.event(name, more).to_string().as_bytes());
-        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{name} {more}");
-        if ran.stdout.is_empty() { Value::Null } else { serde_json::from_str(&ran.stdout).unwrap() }
+    pub fn send(&self, name: &str, more: &Value) -> Value {
+        let output = run_hook(self.terminal, self.event(name, more).to_string().as_bytes());
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{name} {more}");
+        if output.stdout.is_empty() { Value::Null } else { serde_json::from_str(&output.stdout).unwrap() }
     }
 
-    fn starts_writing(&self, name: &str, more: &Value) -> Child {
+    fn send_in_background(&self, name: &str, more: &Value) -> Child {
         let mut command = self.terminal.command(&["hook"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -51,46 +51,46 @@ impl Session<'_> {
     }
 
     pub fn prompt(&self, prompt: &str) {
-        self.hears("UserPromptSubmit", &json!({ "prompt": prompt }));
+        self.send("UserPromptSubmit", &json!({ "prompt": prompt }));
     }
 
-    pub fn spawns(&self, call: &str, prompt: &str) {
-        self.hears("PreToolUse", &spawning(call, prompt));
+    pub fn send_agent_call(&self, call: &str, prompt: &str) {
+        self.send("PreToolUse", &agent_call(call, prompt));
     }
 
-    pub fn starts(&self, agent: &str) -> Value {
-        self.hears("SubagentStart", &json!({ "agent_id": agent, "agent_type": "general-purpose" }))
+    pub fn send_subagent_start(&self, agent: &str) -> Value {
+        self.send("SubagentStart", &json!({ "agent_id": agent, "agent_type": "general-purpose" }))
     }
 
-    pub fn stops(&self, agent: &str, said: &str) -> Value {
-        self.hears("SubagentStop", &stopping(agent, said))
+    pub fn send_subagent_stop(&self, agent: &str, said: &str) -> Value {
+        self.send("SubagentStop", &subagent_stop(agent, said))
     }
 
-    pub fn returns(&self, call: &str, prompt: &str, agent: &str) {
-        self.hears("PostToolUse", &returning(call, prompt, agent));
+    pub fn send_agent_result(&self, call: &str, prompt: &str, agent: &str) {
+        self.send("PostToolUse", &agent_result(call, prompt, agent));
     }
 
-    pub fn writes(&self, call: &str, path: &str) {
-        self.hears("PostToolUse", &writing(call, path));
+    pub fn send_file_write(&self, call: &str, path: &str) {
+        self.send("PostToolUse", &file_write(call, path));
     }
 }
 
-pub fn spawning(call: &str, prompt: &str) -> Value {
+pub fn agent_call(call: &str, prompt: &str) -> Value {
     let input = json!({ "prompt": prompt, "description": "a job", "subagent_type": "general-purpose" });
     json!({ "tool_name": "Agent", "tool_use_id": call, "tool_input": input })
 }
 
-fn returning(call: &str, prompt: &str, agent: &str) -> Value {
-    let mut event = spawning(call, prompt);
+fn agent_result(call: &str, prompt: &str, agent: &str) -> Value {
+    let mut event = agent_call(call, prompt);
     event["tool_response"] = json!({ "status": "completed", "agentId": agent });
     event
 }
 
-pub fn stopping(agent: &str, said: &str) -> Value {
+pub fn subagent_stop(agent: &str, said: &str) -> Value {
     json!({ "agent_id": agent, "agent_type": "general-purpose", "stop_hook_active": false, "last_assistant_message": said })
 }
 
-pub fn writing(call: &str, path: &str) -> Value {
+pub fn file_write(call: &str, path: &str) -> Value {
     let response = json!({ "type": "create", "structuredPatch": [] });
     json!({
         "tool_name": "Write", "tool_use_id": call, "tool_input": { "file_path": path, "content": "x\n" }, "tool_response": response,
@@ -98,18 +98,18 @@ pub fn writing(call: &str, path: &str) -> Value {
 }
 
 /// A session from its start to its end, with a subagent.
-pub fn whole_session() -> Vec<(&'static str, Value)> {
-    let mut written_by_agent = writing("t2", "one.txt");
+pub fn complete_session() -> Vec<(&'static str, Value)> {
+    let mut written_by_agent = file_write("t2", "one.txt");
     written_by_agent["agent_id"] = json!("a1");
     vec![
         ("SessionStart", json!({ "source": "startup" })),
         ("UserPromptSubmit", json!({ "prompt": "go" })),
-        ("PreToolUse", spawning("t1", "[ROLE:builder] build")),
+        ("PreToolUse", agent_call("t1", "[ROLE:builder] build")),
         ("SubagentStart", json!({ "agent_id": "a1", "agent_type": "general-purpose" })),
         ("PostToolUse", written_by_agent),
-        ("SubagentStop", stopping("a1", "built")),
-        ("PostToolUse", returning("t1", "[ROLE:builder] build", "a1")),
-        ("PostToolUse", writing("t3", "two.txt")),
+        ("SubagentStop", subagent_stop("a1", "built")),
+        ("PostToolUse", agent_result("t1", "[ROLE:builder] build", "a1")),
+        ("PostToolUse", file_write("t3", "two.txt")),
         ("Stop", json!({ "stop_hook_active": false, "last_assistant_message": "done" })),
         ("SessionEnd", json!({ "reason": "other" })),
     ]
@@ -145,8 +145,8 @@ pub fn git_at(project: &Path, date: &str, arguments: &[&str]) {
 }
 
 /// Without memory, so that nobody is asked anything.
-pub fn hook(terminal: &Terminal, input: &[u8]) -> Ran {
-    ran_with_input(terminal.command(&["hook", "--memory", "off"]), input)
+pub fn run_hook(terminal: &Terminal, input: &[u8]) -> CommandOutput {
+    run_command_with_input(terminal.command(&["hook", "--memory", "off"]), input)
 }
 
 /// Where hooks of this database keep what could not be written, and say what went wrong.
@@ -230,13 +230,13 @@ fn nowhere_in_the_file(terminal: &Terminal, secret: &str) {
 both_engines! {
     fn sessions_that_began_together_are_all_listed(terminal: Terminal) {
         for number in 1..=5 {
-            Session { terminal: &terminal, id: &format!("s{number}") }.prompt("go");
+            HookSession { terminal: &terminal, id: &format!("s{number}") }.prompt("go");
         }
         connection(&terminal).batch("update sessions set started_at = (select max(started_at) from sessions)").unwrap();
         let (mut all, mut before) = (Vec::new(), Vec::new());
         loop {
             let list: Vec<&str> = ["session", "list", "--limit", "2", "--json"].into_iter().chain(before.iter().map(String::as_str)).collect();
-            let page: Value = serde_json::from_str(&terminal.runs(&list).stdout).unwrap();
+            let page: Value = serde_json::from_str(&terminal.run(&list).stdout).unwrap();
             all.extend(column(&page["data"], "id"));
             let Some(more) = page["more"].as_str() else { break };
             before = more.split(' ').map(str::to_owned).collect();
@@ -249,21 +249,21 @@ both_engines! {
     fn garbage_is_a_line_in_the_log_and_nothing_else(terminal: Terminal) {
         let log = user_folder(&terminal).join("hook.log");
         for (number, input) in garbage().iter().enumerate() {
-            let ran = hook(&terminal, input);
+            let output = run_hook(&terminal, input);
             let shown = String::from_utf8_lossy(&input[..input.len().min(80)]).into_owned();
-            assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""), "{number}: {shown}");
+            assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", ""), "{number}: {shown}");
             assert_eq!(lines(&log), number + 1, "{number}: {shown}");
         }
         assert_eq!(terminal.json(&["session", "list"]), json!([]));
     }
 
     fn any_input_is_taken_in_and_only_an_event_is_answered(terminal: Terminal) {
-        let tried = TestRunner::new(corpus::tries(30)).run(&corpus::bent("hook"), |input| {
-            let ran = hook(&terminal, &input);
-            prop_assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-            if !ran.stdout.is_empty() {
-                prop_assert!(event::parse(&input).is_ok(), "{}", ran.stdout);
-                let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let tried = TestRunner::new(corpus::proptest_config(30)).run(&corpus::mutated("hook"), |input| {
+            let output = run_hook(&terminal, &input);
+            prop_assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+            if !output.stdout.is_empty() {
+                prop_assert!(event::parse(&input).is_ok(), "{}", output.stdout);
+                let answer: Value = serde_json::from_str(&output.stdout).unwrap();
                 prop_assert!(answer.is_object(), "{}", answer);
             }
             Ok(())
@@ -272,17 +272,17 @@ both_engines! {
     }
 
     fn a_transcript_that_never_comes_is_not_waited_for(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         // Looks like a file, and whoever reads it as root waits for the kernel's next word.
         for path in ["/proc/kmsg", "/dev/zero", "/proc/self/mem"] {
-            session.hears("Stop", &json!({ "transcript_path": path, "last_assistant_message": "done" }));
+            session.send("Stop", &json!({ "transcript_path": path, "last_assistant_message": "done" }));
         }
         assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["completed"]);
     }
 
     fn what_is_not_known_is_passed_over(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         for (name, more) in [
             ("Notification", json!({ "message": "hello" })),
             ("NoSuchEvent", json!({ "agent_id": "a1", "deep": { "a": [1, null, { "b": 2 }] } })),
@@ -294,22 +294,22 @@ both_engines! {
             ("SubagentStart", json!({ "agent_type": "x" })),
             ("UserPromptSubmit", json!({ "prompt": " \n" })),
         ] {
-            assert_eq!(session.hears(name, &more), Value::Null, "{name} {more}");
+            assert_eq!(session.send(name, &more), Value::Null, "{name} {more}");
         }
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         let event = format!(r#"{{"hook_event_name":"PreToolUse","session_id":"s1","tool_name":"Agent","tool_use_id":"t1","tool_input":{deep}}}"#);
-        assert_eq!(hook(&terminal, event.as_bytes()).stdout, "");
+        assert_eq!(run_hook(&terminal, event.as_bytes()).stdout, "");
         assert_eq!(terminal.json(&["session", "list"]), json!([]));
         assert_eq!(lines(&folder(&terminal).join("hook.log")) + lines(&user_folder(&terminal).join("hook.log")), 0);
     }
 
     fn a_nul_keeps_no_event_out(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         let nowhere = project(&terminal).join("a\u{0}b");
-        session.hears("UserPromptSubmit", &json!({ "prompt": "go\u{0}", "cwd": nowhere, "transcript_path": "/t\u{0}.jsonl" }));
-        session.writes("t\u{0}1", "one.txt");
-        session.hears("PreToolUse", &spawning("t\u{0}2", "row"));
-        session.hears("PreToolUse", &spawning("t\u{7}3", "row"));
+        session.send("UserPromptSubmit", &json!({ "prompt": "go\u{0}", "cwd": nowhere, "transcript_path": "/t\u{0}.jsonl" }));
+        session.send_file_write("t\u{0}1", "one.txt");
+        session.send("PreToolUse", &agent_call("t\u{0}2", "row"));
+        session.send("PreToolUse", &agent_call("t\u{7}3", "row"));
         let shown = terminal.json(&["session", "show", "s1"]);
         assert_eq!(text(&shown["cwd"]), project(&terminal).join("ab").to_str().unwrap());
         assert_eq!(column(&shown["spawns"], "tool_use_id"), ["t2"]);
@@ -320,7 +320,7 @@ both_engines! {
     }
 
     fn a_big_event_is_taken_in(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt(&"long ".repeat(1 << 20));
         let prompts = terminal.json(&["session", "show", "s1"])["prompts"].clone();
         assert_eq!(column(&prompts, "status"), ["running"]);
@@ -329,11 +329,11 @@ both_engines! {
     }
 
     fn a_path_is_data_whatever_it_says(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         let long = format!("/{}", "d/".repeat(2_047) + "e");
         session.prompt("go");
         for (number, path) in ["../../../../../../etc/passwd", "a\nb", "'; drop table files; --", &long, "$(touch x)`y`"].iter().enumerate() {
-            session.writes(&format!("t{number}"), path);
+            session.send_file_write(&format!("t{number}"), path);
         }
         let run = text(&terminal.json(&["session", "show", "s1"])["prompts"][0]["id"]);
         let mut paths = column(&terminal.json(&["made", &run])["touches"], "display_path");
@@ -350,26 +350,26 @@ both_engines! {
     fn secrets_are_left_out(terminal: Terminal) {
         // Put together here, so that no scanner takes the test for a leak.
         let secret = format!("ghp_{}", "a1".repeat(18));
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt(&format!("use {secret} to push"));
         let prompt = format!("[ROLE:pusher] push with {secret}");
-        let mut spawn = spawning("t1", &prompt);
+        let mut spawn = agent_call("t1", &prompt);
         spawn["tool_input"]["description"] = json!(format!("push {secret}"));
-        session.hears("PreToolUse", &spawn);
-        session.starts("a1");
-        session.stops("a1", &format!("pushed with {secret}"));
-        session.returns("t1", &prompt, "a1");
-        session.hears("PostToolUseFailure", &{
-            let mut failing = spawning("t2", "go");
+        session.send("PreToolUse", &spawn);
+        session.send_subagent_start("a1");
+        session.send_subagent_stop("a1", &format!("pushed with {secret}"));
+        session.send_agent_result("t1", &prompt, "a1");
+        session.send("PostToolUseFailure", &{
+            let mut failing = agent_call("t2", "go");
             failing["error"] = json!(format!("no access with {secret}"));
             failing
         });
-        session.hears("Stop", &json!({ "stop_hook_active": false, "last_assistant_message": format!("used {secret}") }));
+        session.send("Stop", &json!({ "stop_hook_active": false, "last_assistant_message": format!("used {secret}") }));
         assert_eq!(stored_texts(&terminal), [
             "[ROLE:pusher] push with [redacted]", "a job", "go", "no access with [redacted]", "push [redacted]",
             "pushed with [redacted]", "use [redacted] to push", "used [redacted]",
         ]);
-        assert!(!record(&terminal).contains(&secret));
+        assert!(!comparable_record(&terminal).contains(&secret));
         nowhere_in_the_file(&terminal, &secret);
     }
 
@@ -378,39 +378,39 @@ both_engines! {
         let project = project(&terminal);
         git(&project, &["init", "-q", "-b", "main"]);
         git(&project, &["commit", "-q", "--allow-empty", "-m", "before"]);
-        let session = Session { terminal: &terminal, id: "s1" };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: "s1" };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("go");
         fs::write(project.join(format!("{secret}.txt")), "committed").unwrap();
         git(&project, &["add", "."]);
         git(&project, &["commit", "-q", "-m", "own"]);
         fs::write(project.join(format!("by-{secret}.txt")), "left").unwrap();
-        session.hears("PostToolUse", &json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "make; git commit" }, "tool_response": {} }));
-        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        session.send("PostToolUse", &json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "make; git commit" }, "tool_response": {} }));
+        session.send("Stop", &json!({ "last_assistant_message": "done" }));
         let touches = terminal.json(&["made", "last"])["touches"].clone();
         let mut made: Vec<String> = touches.as_array().unwrap().iter().map(|touch| text(&touch["display_path"])).filter(|path| !path.ends_with(" own")).collect();
         made.sort();
         assert_eq!(made, ["by-[redacted].txt"]);
-        assert!(!record(&terminal).contains(&secret));
+        assert!(!comparable_record(&terminal).contains(&secret));
         nowhere_in_the_file(&terminal, &secret);
     }
 
     fn a_stop_of_nobody_makes_nothing(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
-        assert_eq!(session.stops("acompact-1", ""), Value::Null);
+        let session = HookSession { terminal: &terminal, id: "s1" };
+        assert_eq!(session.send_subagent_stop("acompact-1", ""), Value::Null);
         assert_eq!(terminal.json(&["session", "list"]), json!([]));
         session.prompt("go");
         for agent in ["acompact-1", "a0123456789abcdef"] {
             let stop = json!({ "agent_id": agent, "agent_type": "", "stop_hook_active": false, "agent_transcript_path": "/no/such.jsonl" });
-            assert_eq!(session.hears("SubagentStop", &stop), Value::Null);
+            assert_eq!(session.send("SubagentStop", &stop), Value::Null);
         }
         assert_eq!(terminal.json(&["subagent", "list"]), json!([]));
         assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["running"]);
     }
 
     fn a_busy_database_gets_its_events_later_and_in_order(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: "s1" };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         let mut other = connection(&terminal);
         other.batch(match terminal.database.url() {
             Url::Sqlite(_) => "begin immediate",
@@ -419,16 +419,16 @@ both_engines! {
         let spool = folder(&terminal).join("spool");
         let waiting = || fs::read_dir(&spool).map_or(0, |entries| entries.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "json")).count());
         session.prompt("go");
-        session.spawns("t1", "[ROLE:builder] build");
-        assert_eq!(session.starts("a1"), Value::Null);
-        session.writes("t2", "one.txt");
-        session.stops("a1", "built");
+        session.send_agent_call("t1", "[ROLE:builder] build");
+        assert_eq!(session.send_subagent_start("a1"), Value::Null);
+        session.send_file_write("t2", "one.txt");
+        session.send_subagent_stop("a1", "built");
         assert_eq!(waiting(), 5);
         other.batch("rollback").unwrap();
         drop(other);
 
         assert_eq!(terminal.json(&["run", "list"]), json!([]));
-        session.returns("t1", "[ROLE:builder] build", "a1");
+        session.send_agent_result("t1", "[ROLE:builder] build", "a1");
         assert_eq!(waiting(), 0);
         let shown = terminal.json(&["session", "show", "s1"]);
         assert_eq!(column(&shown["prompts"], "status"), ["running"]);
@@ -448,22 +448,22 @@ both_engines! {
         git(&project, &["config", "core.fsmonitor", &format!("touch {}; false", pwned.display())]);
         fs::write(&secret, "a secret").unwrap();
         fs::write(&precious, "precious").unwrap();
-        let session = Session { terminal: &terminal, id: "s1" };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: "s1" };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("go");
         let commits = json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "git commit" }, "tool_response": {} });
         for head in ["ref: ../secret".to_owned(), "ref: refs/heads/main".to_owned(), "--output=x".to_owned()] {
             fs::write(project.join(".git/HEAD"), head).unwrap();
             fs::write(project.join(".git/refs/heads/main"), format!("--output={}", precious.display())).unwrap();
-            session.hears("PostToolUse", &commits);
+            session.send("PostToolUse", &commits);
         }
         fs::remove_file(project.join(".git/refs/heads/main")).unwrap();
-        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        session.send("Stop", &json!({ "last_assistant_message": "done" }));
         assert_eq!(fs::read_to_string(precious).unwrap(), "precious");
         assert!(!pwned.exists());
         fs::remove_file(project.join(".git/HEAD")).unwrap();
         assert!(Command::new("mkfifo").arg(project.join(".git/HEAD")).status().unwrap().success());
-        session.hears("PostToolUse", &commits);
+        session.send("PostToolUse", &commits);
         let kept = connection(&terminal).query::<(i64,)>("select count(*) from sessions where head is not null", &[]).unwrap();
         assert_eq!(kept, [(0,)]);
     }
@@ -474,16 +474,16 @@ both_engines! {
         fs::write(project.join("old.txt"), "old").unwrap();
         git(&project, &["add", "."]);
         git(&project, &["commit", "-q", "-m", "before"]);
-        let session = Session { terminal: &terminal, id: "s1" };
-        session.hears("SessionStart", &json!({ "source": "startup" }));
+        let session = HookSession { terminal: &terminal, id: "s1" };
+        session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("go");
-        session.writes("t0", project.join("old.txt").to_str().unwrap());
+        session.send_file_write("t0", project.join("old.txt").to_str().unwrap());
         git_at(&project, "2020-01-01T00:00:00Z", &["commit", "-q", "--allow-empty", "-m", "a stranger's"]);
         git(&project, &["commit", "-q", "--allow-empty", "-m", "own"]);
         fs::remove_file(project.join("old.txt")).unwrap();
         let shell = json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "git pull; rm old.txt" }, "tool_response": {} });
-        session.hears("PostToolUse", &shell);
-        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        session.send("PostToolUse", &shell);
+        session.send("Stop", &json!({ "last_assistant_message": "done" }));
         let made = terminal.json(&["made", "last"])["touches"].clone();
         let mut shown: Vec<String> = made.as_array().unwrap().iter().map(|touch| format!("{} {}", text(&touch["action_type"]), text(&touch["display_path"]).split(' ').next_back().unwrap())).collect();
         shown.sort();
@@ -493,17 +493,17 @@ both_engines! {
     fn what_a_tool_left_is_not_taken_for_a_commands_work(terminal: Terminal) {
         let project = project(&terminal);
         git(&project, &["init", "-q", "-b", "main"]);
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         for name in ["n.ipynb", "m.ipynb"] {
             fs::write(project.join(name), "cells").unwrap();
             let input = json!({ "notebook_path": project.join(name), "new_source": "2" });
-            session.hears("PostToolUse", &json!({ "tool_name": "NotebookEdit", "tool_use_id": name, "tool_input": input, "tool_response": {} }));
+            session.send("PostToolUse", &json!({ "tool_name": "NotebookEdit", "tool_use_id": name, "tool_input": input, "tool_response": {} }));
         }
         fs::write(project.join("m.ipynb"), "by a command").unwrap();
         fs::write(project.join("o.txt"), "by a command").unwrap();
-        session.hears("PostToolUse", &json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "make" }, "tool_response": {} }));
-        session.hears("Stop", &json!({ "last_assistant_message": "done" }));
+        session.send("PostToolUse", &json!({ "tool_name": "Bash", "tool_use_id": "t1", "tool_input": { "command": "make" }, "tool_response": {} }));
+        session.send("Stop", &json!({ "last_assistant_message": "done" }));
         let touches = terminal.json(&["made", "last"])["touches"].clone();
         let mut made: Vec<String> = touches.as_array().unwrap().iter().map(|touch| format!("{} {} {}", text(&touch["action_type"]), text(&touch["display_path"]), touch["times"])).collect();
         made.sort();
@@ -512,20 +512,20 @@ both_engines! {
 
     fn words_of_another_version_are_no_veto(terminal: Terminal) {
         for words in [&["hook", "--memory", "everyone"][..], &["hook", "--later"], &["hook", "x", "--memory"]] {
-            let ran = ran_with_input(terminal.command(words), b"{}");
-            assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{words:?}");
+            let output = run_command_with_input(terminal.command(words), b"{}");
+            assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{words:?}");
         }
     }
 
     fn thirty_two_at_once_and_none_is_lost(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        let all: Vec<Child> = (0..32).map(|number| session.starts_writing("SubagentStart", &json!({ "agent_id": format!("a{number:02}"), "agent_type": "general-purpose" }))).collect();
+        let all: Vec<Child> = (0..32).map(|number| session.send_in_background("SubagentStart", &json!({ "agent_id": format!("a{number:02}"), "agent_type": "general-purpose" }))).collect();
         for child in all {
             assert!(child.wait_with_output().unwrap().status.success());
         }
         // The next call applies what had to wait.
-        session.hears("PreToolUse", &spawning("t1", "later"));
+        session.send("PreToolUse", &agent_call("t1", "later"));
         let mut agents = column(&terminal.json(&["subagent", "list"]), "agent_id");
         agents.sort();
         assert_eq!(agents, (0..32).map(|number| format!("a{number:02}")).collect::<Vec<_>>());
@@ -534,16 +534,16 @@ both_engines! {
     }
 
     fn two_agents_never_get_one_spawn_by_a_guess(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         for number in 0..4 {
-            session.spawns(&format!("t{number}"), &format!("[ROLE:r{number}] go"));
+            session.send_agent_call(&format!("t{number}"), &format!("[ROLE:r{number}] go"));
         }
-        let all: Vec<Child> = (0..8).map(|number| session.starts_writing("SubagentStart", &json!({ "agent_id": format!("a{number}"), "agent_type": "general-purpose" }))).collect();
+        let all: Vec<Child> = (0..8).map(|number| session.send_in_background("SubagentStart", &json!({ "agent_id": format!("a{number}"), "agent_type": "general-purpose" }))).collect();
         for child in all {
             assert!(child.wait_with_output().unwrap().status.success());
         }
-        session.hears("Notification", &json!({}));
+        session.send("Notification", &json!({}));
         let spawns = terminal.json(&["spawn", "list"]);
         let mut agents = column(&spawns, "agent_id");
         agents.sort();
@@ -557,29 +557,29 @@ both_engines! {
     }
 
     fn a_guess_never_takes_a_spawn_for_an_agent_that_was_there_before(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        session.hears("SubagentStart", &json!({ "agent_id": "warm" }));
-        session.spawns("t1", "[ROLE:coder] code");
-        session.starts("warm");
+        session.send("SubagentStart", &json!({ "agent_id": "warm" }));
+        session.send_agent_call("t1", "[ROLE:coder] code");
+        session.send_subagent_start("warm");
         let agents = || column(&terminal.json(&["spawn", "list"]), "agent_id");
         assert_eq!(agents(), ["null"]);
-        session.starts("a1");
+        session.send_subagent_start("a1");
         assert_eq!(agents(), ["a1"]);
     }
 
     fn better_evidence_corrects_a_guess_and_all_of_it_is_kept(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        session.spawns("t1", "[ROLE:first] one");
-        session.spawns("t2", "[ROLE:second] two");
+        session.send_agent_call("t1", "[ROLE:first] one");
+        session.send_agent_call("t2", "[ROLE:second] two");
         let context = |said: &Value| text(&said["hookSpecificOutput"]["additionalContext"]);
-        assert!(context(&session.starts("a1")).contains("Agent: first@project in the role first, of ada."));
-        session.starts("a2");
+        assert!(context(&session.send_subagent_start("a1")).contains("Agent: first@project in the role first, of ada."));
+        session.send_subagent_start("a2");
         assert_eq!(column(&terminal.json(&["spawn", "list"]), "agent_id"), ["a1", "a2"]);
         // It was the other way round.
-        session.returns("t2", "[ROLE:second] two", "a1");
-        session.returns("t1", "[ROLE:first] one", "a2");
+        session.send_agent_result("t2", "[ROLE:second] two", "a1");
+        session.send_agent_result("t1", "[ROLE:first] one", "a2");
 
         let spawns = terminal.json(&["spawn", "list"]);
         assert_eq!(column(&spawns, "agent_id"), ["a2", "a1"]);
@@ -603,14 +603,14 @@ both_engines! {
     }
 
     fn a_resumed_agent_is_one_agent_with_two_spawns_and_two_runs(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         for (call, said) in [("t1", "began"), ("t2", "finished")] {
             let prompt = format!("[ROLE:builder] {call}");
-            session.spawns(call, &prompt);
-            session.starts("a1");
-            session.stops("a1", said);
-            session.returns(call, &prompt, "a1");
+            session.send_agent_call(call, &prompt);
+            session.send_subagent_start("a1");
+            session.send_subagent_stop("a1", said);
+            session.send_agent_result(call, &prompt, "a1");
         }
         assert_eq!(column(&terminal.json(&["subagent", "list"]), "agent_id"), ["a1"]);
         assert_eq!(column(&terminal.json(&["spawn", "list"]), "agent_id"), ["a1", "a1"]);
@@ -624,17 +624,17 @@ both_engines! {
     }
 
     fn transcripts_put_right_what_hooks_of_old_clients_cannot_say(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: ingest::SESSION };
+        let session = HookSession { terminal: &terminal, id: ingest::SESSION };
         session.prompt("go");
         // Until 2.1.69 no event says which agent calls.
         for (call, agent) in [("t1", "a1"), ("t2", "a2"), ("t3", "a3")] {
-            session.spawns(call, call);
-            session.starts(agent);
+            session.send_agent_call(call, call);
+            session.send_subagent_start(agent);
         }
         let failed = "API Error: 400";
         for (call, agent) in [("t3", "a3"), ("t2", "a2"), ("t1", "a1")] {
-            session.stops(agent, failed);
-            session.returns(call, call, agent);
+            session.send_subagent_stop(agent, failed);
+            session.send_agent_result(call, call, agent);
         }
         let agents = || {
             let agents = terminal.json(&["subagent", "list"]);
@@ -643,13 +643,13 @@ both_engines! {
             shown
         };
         assert_eq!(agents(), ["a1 1", "a2 1", "a3 1"]);
-        let (folder, now) = (Folder::of(&terminal), Clock::system().now().to_string());
+        let (folder, now) = (TranscriptFolder::new(&terminal), Clock::system().now().to_string());
         let cwd = project(&terminal);
         for (agent, called, calling) in [("a2", "t2", "t3"), ("a1", "t1", "t2")] {
-            let mut writing = Writing::new(ingest::SESSION, cwd.to_str().unwrap()).of_agent(agent);
-            let input = spawning(calling, calling)["tool_input"].clone();
+            let mut writing = TranscriptWriter::new(ingest::SESSION, cwd.to_str().unwrap()).for_agent(agent);
+            let input = agent_call(calling, calling)["tool_input"].clone();
             let error = json!({ "isApiErrorMessage": true, "message": { "model": "<synthetic>", "content": [{ "type": "text", "text": failed }] } });
-            let lines = writing.prompt(called) + &writing.calls(agent, "Task", calling, &input) + &writing.line("assistant", &error);
+            let lines = writing.prompt(called) + &writing.tool_call(agent, "Task", calling, &input) + &writing.line("assistant", &error);
             let lines = (41..44).fold(lines, |lines, second| lines.replace(&format!("2026-02-27T09:01:{second}.000Z"), &now));
             folder.append(Some(agent), &lines);
             ingest::ingest(&terminal);
@@ -663,18 +663,18 @@ both_engines! {
     }
 
     fn late_events_of_an_ended_session_are_taken_in(terminal: Terminal) {
-        let session = Session { terminal: &terminal, id: "s1" };
+        let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        session.spawns("t1", "[ROLE:builder] build");
-        session.starts("a1");
-        session.hears("SessionEnd", &json!({ "reason": "other" }));
+        session.send_agent_call("t1", "[ROLE:builder] build");
+        session.send_subagent_start("a1");
+        session.send("SessionEnd", &json!({ "reason": "other" }));
         assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["incomplete", "incomplete"]);
-        let mut late = writing("t2", "late.txt");
+        let mut late = file_write("t2", "late.txt");
         late["agent_id"] = json!("a1");
-        session.hears("PostToolUse", &late);
-        session.stops("a1", "built");
-        session.returns("t1", "[ROLE:builder] build", "a1");
-        session.hears("Stop", &json!({ "stop_hook_active": false, "last_assistant_message": "all built" }));
+        session.send("PostToolUse", &late);
+        session.send_subagent_stop("a1", "built");
+        session.send_agent_result("t1", "[ROLE:builder] build", "a1");
+        session.send("Stop", &json!({ "stop_hook_active": false, "last_assistant_message": "all built" }));
 
         let runs = terminal.json(&["run", "list"]);
         assert_eq!(column(&runs, "status"), ["completed", "completed"]);
@@ -682,19 +682,19 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["made", &text(&runs[0]["id"])])["touches"], "display_path"), ["late.txt"]);
         assert!(!terminal.json(&["session", "show", "s1"])["ended_at"].is_null());
         // A resumed session is not over.
-        session.hears("SessionStart", &json!({ "source": "resume" }));
+        session.send("SessionStart", &json!({ "source": "resume" }));
         assert!(terminal.json(&["session", "show", "s1"])["ended_at"].is_null());
     }
 
     fn the_same_event_twice_changes_nothing(terminal: Terminal) {
-        let once = Terminal::at(match terminal.database.url() { Url::Sqlite(_) => Engine::Sqlite, Url::Postgres(_) => Engine::Postgres });
-        for (name, more) in whole_session() {
-            Session { terminal: &once, id: "s1" }.hears(name, &more);
-            let session = Session { terminal: &terminal, id: "s1" };
-            session.hears(name, &more);
-            session.hears(name, &more);
+        let once = Terminal::new(match terminal.database.url() { Url::Sqlite(_) => Engine::Sqlite, Url::Postgres(_) => Engine::Postgres });
+        for (name, more) in complete_session() {
+            HookSession { terminal: &once, id: "s1" }.send(name, &more);
+            let session = HookSession { terminal: &terminal, id: "s1" };
+            session.send(name, &more);
+            session.send(name, &more);
         }
-        let same = |terminal: &Terminal| record(terminal).replace(terminal.home.path().to_str().unwrap(), "HOME");
+        let same = |terminal: &Terminal| comparable_record(terminal).replace(terminal.home.path().to_str().unwrap(), "HOME");
         snapbox::assert_data_eq!(same(&terminal), snapbox::IntoData::raw(same(&once)));
         assert_eq!(column(&terminal.json(&["run", "list"]), "final_message"), ["built", "done"]);
     }

@@ -1,4 +1,5 @@
-//! What other tools recorded, carried over: every version of theirs, before and after our own record, once.
+//! `trackway import nagger`: the import reads every schema of claude-nagger and creates no duplicates, whether it runs
+//! before or after hooks and ingest.
 
 use std::{
     fs,
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use trackway_store::connection::Connection;
 use trackway_testkit::Engine;
 
-use crate::terminal::{Terminal, both_engines, column, ran, ran_with_input, text};
+use crate::terminal::{Terminal, both_engines, column, run_command, run_command_with_input, text};
 
 const SESSION: &str = "5e550000-0000-4000-8000-000000000001";
 const FORK: &str = "5e550000-0000-4000-8000-000000000002";
@@ -29,11 +30,11 @@ pub const V1: &str = "
     create table hook_log (id integer primary key autoincrement, session_id text not null, hook_name text not null,
         event_type text not null, agent_id text, timestamp text not null, result text, details text, duration_ms integer);
     insert into schema_version values (1, '2026-01-01T00:00:00+00:00');";
-/// What the second adds.
+/// The changes of nagger's second schema.
 const V2: &str = "
     alter table task_spawns add column tool_use_id text;
     insert into schema_version values (2, '2026-01-02T00:00:00+00:00');";
-/// What the next seven add.
+/// The changes of nagger's schemas 3 to 9.
 const V9: &str = "
     alter table subagents add column leader_transcript_path text;
     create table subagent_history (id integer primary key autoincrement, agent_id text not null, session_id text not null,
@@ -46,12 +47,12 @@ const V9: &str = "
     create table convention_log (id integer primary key autoincrement, session_id text, tool_name text not null);
     insert into schema_version values (9, '2026-01-03T00:00:00+00:00');";
 
-/// Prompts with their hashes, in the order of their lines.
+/// Prompts of the spawns with their hashes, in transcript order.
 const BUILD: (&str, &str) = ("[ROLE:builder] do it", "e3546771ae352ee5");
 const TEST: (&str, &str) = ("[ROLE:tester] test it", "7d4a2b76a84c7075");
 
-/// Two agents of one type, two tagged spawns, guessed the wrong way round.
-fn work(tool_use_ids: bool) -> String {
+/// Two agents of one type and two tagged spawns, which nagger matched the wrong way round.
+fn nagger_rows(tool_use_ids: bool) -> String {
     let ids = if tool_use_ids { ", tool_use_id" } else { "" };
     let id = |id: &str| if tool_use_ids { format!(", '{id}'") } else { String::new() };
     format!(
@@ -72,13 +73,13 @@ fn work(tool_use_ids: bool) -> String {
     )
 }
 
-/// Someone with a `state.db`.
-struct Desk<'a> {
+/// A claude-nagger database (its `state.db`) and the terminal that imports it.
+struct NaggerDatabase<'a> {
     terminal: &'a Terminal,
     file: PathBuf,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> NaggerDatabase<'a> {
     fn with(terminal: &'a Terminal, sql: &[&str]) -> Self {
         let file = terminal.home.path().join("nagger ?#%.db");
         Connection::sqlite(&file, true).unwrap().batch(&sql.concat()).unwrap();
@@ -90,23 +91,23 @@ impl<'a> Desk<'a> {
     }
 
     #[track_caller]
-    fn imports(&self) -> Value {
+    fn import(&self) -> Value {
         self.terminal.json(&["import", "nagger", self.file.to_str().unwrap()])
     }
 
-    /// Imports, and says how many sessions, subagents, spawns, matches were new, and how many were left out.
+    /// Imports and returns the number of new sessions, subagents, spawns and matches, and of rows left out.
     #[track_caller]
-    fn counts(&self) -> [i64; 5] {
-        counts(&self.imports())
+    fn import_counts(&self) -> [i64; 5] {
+        counts(&self.import())
     }
 
-    /// Reads the transcript of the same session, in which the agents are the other way round.
-    fn ingests(&self) {
-        self.ingests_after("");
+    /// Ingests the transcript of the same session, which has the correct matches.
+    fn ingest_transcript(&self) {
+        self.ingest_transcript_after("");
     }
 
-    /// The same, with these lines first.
-    fn ingests_after(&self, lines: &str) {
+    /// Ingests the transcript with these lines in front.
+    fn ingest_transcript_after(&self, lines: &str) {
         let folder = self.terminal.home.path().join("transcripts");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(format!("{SESSION}.jsonl")), lines.to_owned() + &transcript()).unwrap();
@@ -151,8 +152,8 @@ fn transcript() -> String {
     .join("\n")
 }
 
-/// What the record holds of sessions, without the ids that we made and what time it is.
-fn record(terminal: &Terminal) -> Value {
+/// All sessions, subagents, spawns and matches in a comparable form: without generated ids and current times.
+fn comparable_state(terminal: &Terminal) -> Value {
     let without = |mut rows: Value, fields: &[&str]| {
         rows.as_array_mut().unwrap().sort_by_key(|row| (row["agent_id"].to_string(), row["tool_use_id"].to_string()));
         for row in rows.as_array_mut().unwrap() {
@@ -185,19 +186,19 @@ fn record(terminal: &Terminal) -> Value {
     })
 }
 
-fn another(terminal: &Terminal) -> Terminal {
-    Terminal::at(if terminal.database.url_text().starts_with("sqlite:") { Engine::Sqlite } else { Engine::Postgres })
+fn new_terminal_on_same_engine(terminal: &Terminal) -> Terminal {
+    Terminal::new(if terminal.database.url_text().starts_with("sqlite:") { Engine::Sqlite } else { Engine::Postgres })
 }
 
 both_engines! {
-    fn what_nagger_recorded_is_carried_over_once(terminal: Terminal) {
-        let desk = Desk::with(&terminal, &[V1, V2, &work(true)]);
-        let path = desk.file.to_str().unwrap();
+    fn nagger_rows_are_imported_once(terminal: Terminal) {
+        let nagger = NaggerDatabase::with(&terminal, &[V1, V2, &nagger_rows(true)]);
+        let path = nagger.file.to_str().unwrap();
         assert_eq!(counts(&terminal.json(&["import", "nagger", path, "--dry-run"])), [1, 3, 2, 2, 0]);
         assert_eq!(terminal.json(&["session", "list"]), json!([]));
 
-        let imported = desk.imports();
-        assert_eq!((counts(&imported), &imported["notices"]), ([1, 3, 2, 2, 0], &json!(["left there: hook_log (1 row)"])));
+        let imported = nagger.import();
+        assert_eq!((counts(&imported), &imported["notices"]), ([1, 3, 2, 2, 0], &json!(["not imported: hook_log (1 row)"])));
         let session = &terminal.json(&["session", "list"])[0];
         assert_eq!((&session["id"], &session["started_at"]), (&json!(SESSION), &json!("2026-01-02T10:00:00.000001Z")));
         assert_eq!((&session["workspace"], &session["runs"], &session["subagents"]), (&Value::Null, &json!(0), &json!(3)));
@@ -216,120 +217,120 @@ both_engines! {
         assert_eq!(column(&spawns, "role"), ["builder", "tester"]);
         assert_eq!(column(&spawns, "prompt_hash"), [BUILD.1, TEST.1]);
         assert_eq!(column(&spawns, "agent_id"), ["a2", "a1"]);
-        // It may have guessed: it does not say.
+        // This schema stores no evidence, so every match is imported as tentative.
         assert_eq!(column(&spawns, "evidence"), ["subagent_type", "subagent_type"]);
         assert_eq!(column(&spawns, "tentative"), ["true", "true"]);
         assert_eq!(column(&spawns, "created_at"), ["2026-01-02T10:01:00.200Z", "2026-01-02T10:01:00.200Z"]);
         let matches = &terminal.json(&["spawn", "show", "toolu_1"])["matches"];
         assert_eq!(column(matches, "created_at"), ["2026-01-02T10:01:01.000Z"]);
 
-        let (before, events) = (record(&terminal), terminal.json(&["event", "list"]));
+        let (before, events) = (comparable_state(&terminal), terminal.json(&["event", "list"]));
         assert_eq!(column(&events, "action")[..2], ["import_nagger", "observe_session"]);
-        assert_eq!(desk.counts(), [0, 0, 0, 0, 0]);
-        assert_eq!((record(&terminal), terminal.json(&["event", "list"])), (before, events));
-        // Its file is as it was, and alone.
+        assert_eq!(nagger.import_counts(), [0, 0, 0, 0, 0]);
+        assert_eq!((comparable_state(&terminal), terminal.json(&["event", "list"])), (before, events));
+        // The import creates no WAL file beside nagger's database.
         let beside: Vec<_> = fs::read_dir(terminal.home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(!beside.iter().any(|name| name.to_string_lossy().ends_with("-wal")), "{beside:?}");
 
-        desk.sql("update schema_version set version = 3 where version = 2; insert into task_spawns
+        nagger.sql("update schema_version set version = 3 where version = 2; insert into task_spawns
             (session_id, transcript_index, subagent_type, role, tool_use_id, created_at)
             values ('5e550000-0000-4000-8000-000000000001', 9, 'coder', 'x', 'toolu_9', '2026-01-02T12:00:00+00:00')");
-        assert_eq!(desk.counts(), [0, 0, 1, 0, 0]);
+        assert_eq!(nagger.import_counts(), [0, 0, 1, 0, 0]);
     }
 
-    fn calls_without_an_id_get_one_that_stays(terminal: Terminal) {
-        let desk = Desk::with(&terminal, &[V1, &work(false)]);
-        assert_eq!(desk.counts(), [1, 3, 2, 2, 0]);
+    fn spawn_without_tool_use_id_gets_a_stable_id(terminal: Terminal) {
+        let nagger = NaggerDatabase::with(&terminal, &[V1, &nagger_rows(false)]);
+        assert_eq!(nagger.import_counts(), [1, 3, 2, 2, 0]);
         let stable = [format!("nagger:{SESSION}:2"), format!("nagger:{SESSION}:3")];
         assert_eq!(column(&terminal.json(&["spawn", "list"]), "tool_use_id"), stable);
-        // Brought up to the second schema by nagger itself, the old rows still have none.
-        desk.sql(V2);
-        assert_eq!(desk.counts(), [0, 0, 0, 0, 0]);
+        // When nagger migrates to its second schema, old rows still have no tool_use_id.
+        nagger.sql(V2);
+        assert_eq!(nagger.import_counts(), [0, 0, 0, 0, 0]);
         assert_eq!(column(&terminal.json(&["spawn", "list"]), "evidence"), ["subagent_type", "subagent_type"]);
     }
 
-    fn before_and_after_ingest_makes_one_record(terminal: Terminal) {
+    fn import_before_or_after_ingest_gives_the_same_result(terminal: Terminal) {
         for (schema, ids) in [(vec![V1], false), (vec![V1, V2], true)] {
-            let (first, second) = (another(&terminal), another(&terminal));
-            let work = work(ids);
-            let sql = [schema, vec![work.as_str()]].concat();
-            let (before, after) = (Desk::with(&first, &sql), Desk::with(&second, &sql));
-            assert_eq!(before.counts(), [1, 3, 2, 2, 0]);
-            before.ingests();
-            assert_eq!(before.counts(), [0, 0, 0, 0, 0]);
-            after.ingests();
-            // Its guesses are kept, and withdrawn: the transcript says who it was.
-            assert_eq!(after.counts(), [0, 1, 0, 0, 0]);
-            assert_eq!(after.counts(), [0, 0, 0, 0, 0]);
+            let (first, second) = (new_terminal_on_same_engine(&terminal), new_terminal_on_same_engine(&terminal));
+            let rows = nagger_rows(ids);
+            let sql = [schema, vec![rows.as_str()]].concat();
+            let (before, after) = (NaggerDatabase::with(&first, &sql), NaggerDatabase::with(&second, &sql));
+            assert_eq!(before.import_counts(), [1, 3, 2, 2, 0]);
+            before.ingest_transcript();
+            assert_eq!(before.import_counts(), [0, 0, 0, 0, 0]);
+            after.ingest_transcript();
+            // nagger's matches are stored as withdrawn, because the transcript has exact evidence.
+            assert_eq!(after.import_counts(), [0, 1, 0, 0, 0]);
+            assert_eq!(after.import_counts(), [0, 0, 0, 0, 0]);
 
-            let held = record(&first);
-            assert_eq!(held, record(&second));
-            let spawns = &held["spawns"];
+            let actual = comparable_state(&first);
+            assert_eq!(actual, comparable_state(&second));
+            let spawns = &actual["spawns"];
             assert_eq!(column(spawns, "tool_use_id"), ["toolu_1", "toolu_2"]);
             assert_eq!(column(spawns, "transcript_index"), ["2", "3"]);
             assert_eq!(column(spawns, "agent_id"), ["a1", "a2"]);
             assert_eq!(column(spawns, "evidence"), ["tool_result", "tool_result"]);
             assert_eq!(column(spawns, "created_at"), ["2026-01-02T10:00:51.000Z", "2026-01-02T10:00:52.000Z"]);
             assert_eq!(column(spawns, "role"), ["builder", "tester"]);
-            assert_eq!(column(&held["subagents"], "role"), ["builder", "tester", "null"]);
-            assert_eq!(column(&held["matches"][0], "withdrawn_at"), ["true", "false"]);
-            assert_eq!(held["workspaces"], json!(["project"]));
+            assert_eq!(column(&actual["subagents"], "role"), ["builder", "tester", "null"]);
+            assert_eq!(column(&actual["matches"][0], "withdrawn_at"), ["true", "false"]);
+            assert_eq!(actual["workspaces"], json!(["project"]));
             let found = first.json(&["spawn", "show", "toolu_1"])["id"].clone();
             assert_eq!(first.json(&["why", &text(&found)])["chain"][0]["label"], "toolu_1");
         }
     }
 
-    fn a_call_is_known_by_its_line_as_every_tool_counts_lines(terminal: Terminal) {
-        let desk = Desk::with(&terminal, &[V1, &work(false)]);
-        // Equal prompts: only the line says which is which.
-        desk.sql(&format!("update task_spawns set transcript_index = transcript_index + 3, prompt_hash = '{}'", BUILD.1));
-        assert_eq!(desk.counts(), [1, 3, 2, 2, 0]);
-        desk.ingests_after("\nhalf a li\n[]\n");
+    fn spawn_without_id_is_matched_by_line_counting_blank_and_bad_lines(terminal: Terminal) {
+        let nagger = NaggerDatabase::with(&terminal, &[V1, &nagger_rows(false)]);
+        // Both rows have the same prompt, so only the line number tells them apart.
+        nagger.sql(&format!("update task_spawns set transcript_index = transcript_index + 3, prompt_hash = '{}'", BUILD.1));
+        assert_eq!(nagger.import_counts(), [1, 3, 2, 2, 0]);
+        nagger.ingest_transcript_after("\nhalf a li\n[]\n");
         let spawns = terminal.json(&["spawn", "list"]);
-        let mut held: Vec<_> = column(&spawns, "tool_use_id").into_iter().zip(column(&spawns, "transcript_index")).collect();
-        held.sort();
+        let mut actual: Vec<_> = column(&spawns, "tool_use_id").into_iter().zip(column(&spawns, "transcript_index")).collect();
+        actual.sort();
         let other = format!("nagger:{SESSION}:6");
         let expected = [(other.as_str(), "6"), ("toolu_1", "5"), ("toolu_2", "6")];
-        assert_eq!(held, expected.map(|(id, index)| (id.to_owned(), index.to_owned())));
+        assert_eq!(actual, expected.map(|(id, index)| (id.to_owned(), index.to_owned())));
     }
 
-    fn before_and_after_hooks_makes_one_record(terminal: Terminal) {
+    fn import_between_hook_events_creates_no_duplicates(terminal: Terminal) {
         for (schema, ids) in [(vec![V1], false), (vec![V1, V2], true)] {
-            let terminal = another(&terminal);
-            let hooks = |input: Value| {
+            let terminal = new_terminal_on_same_engine(&terminal);
+            let send_hook = |input: Value| {
                 let mut event = json!({ "session_id": SESSION, "cwd": "/nowhere/project" });
                 event.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
-                let ran = ran_with_input(terminal.command(&["hook"]), event.to_string().as_bytes());
-                assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+                let output = run_command_with_input(terminal.command(&["hook"]), event.to_string().as_bytes());
+                assert_eq!((output.code, output.stderr.as_str()), (0, ""));
             };
             let input = json!({ "subagent_type": "coder", "prompt": BUILD.0 });
-            hooks(json!({ "hook_event_name": "PreToolUse", "tool_name": "Task", "tool_use_id": "toolu_1", "tool_input": input }));
-            // It reads of a call after it was made: now.
-            let work = work(ids).replace("2026-01-02T10:01:00.2", "2099-01-02T10:01:00.2");
-            let desk = Desk::with(&terminal, &[schema, vec![work.as_str()]].concat());
-            assert_eq!(desk.counts(), [0, 3, 1, 2, 0]);
-            hooks(json!({
+            send_hook(json!({ "hook_event_name": "PreToolUse", "tool_name": "Task", "tool_use_id": "toolu_1", "tool_input": input }));
+            // nagger writes its row after the call, and the hook above reported the call just now.
+            let rows = nagger_rows(ids).replace("2026-01-02T10:01:00.2", "2099-01-02T10:01:00.2");
+            let nagger = NaggerDatabase::with(&terminal, &[schema, vec![rows.as_str()]].concat());
+            assert_eq!(nagger.import_counts(), [0, 3, 1, 2, 0]);
+            send_hook(json!({
                 "hook_event_name": "PostToolUse", "tool_name": "Task", "tool_use_id": "toolu_1", "tool_input": input,
                 "tool_response": { "status": "completed", "agentId": "a1" },
             }));
-            hooks(json!({ "hook_event_name": "SubagentStart", "agent_id": "a3", "agent_type": "reviewer" }));
-            assert_eq!(desk.counts(), [0, 0, 0, 0, 0]);
+            send_hook(json!({ "hook_event_name": "SubagentStart", "agent_id": "a3", "agent_type": "reviewer" }));
+            assert_eq!(nagger.import_counts(), [0, 0, 0, 0, 0]);
             let spawns = terminal.json(&["spawn", "list", "--session", SESSION]);
-            let mut held: Vec<_> = column(&spawns, "tool_use_id").into_iter().zip(column(&spawns, "evidence")).collect();
-            held.sort();
+            let mut actual: Vec<_> = column(&spawns, "tool_use_id").into_iter().zip(column(&spawns, "evidence")).collect();
+            actual.sort();
             let other = if ids { "toolu_2".to_owned() } else { format!("nagger:{SESSION}:3") };
             let mut expected = [("toolu_1".to_owned(), "post_tool_use".to_owned()), (other, "subagent_type".to_owned())];
             expected.sort();
-            // The other agent, which nagger had put there, takes the spawn that is left.
-            assert_eq!(held, expected);
+            // nagger matched a2 to toolu_1; exact evidence gives toolu_1 to a1, so a2 takes the other spawn.
+            assert_eq!(actual, expected);
             let subagents = terminal.json(&["subagent", "list"]);
             assert_eq!(column(&subagents, "agent_type"), ["coder", "coder", "reviewer"]);
             assert_eq!(column(&terminal.json(&["workspace", "list"]), "name"), ["project"]);
         }
     }
 
-    fn a_later_schema_says_more(terminal: Terminal) {
-        let desk = Desk::with(&terminal, &[V1, V2, V9, &format!("
+    fn schema_9_adds_history_evidence_and_transcript_paths(terminal: Terminal) {
+        let nagger = NaggerDatabase::with(&terminal, &[V1, V2, V9, &format!("
             insert into subagents (agent_id, session_id, agent_type, role, role_source, created_at, task_match_index, leader_transcript_path) values
                 ('old', '{SESSION}', 'coder', 'coder', 'task_match', '2026-01-02T23:00:00+00:00', 2, '/t/{SESSION}.jsonl'),
                 ('new', '{SESSION}', 'coder-7', 'coder', 'task_match', '2026-01-03T01:00:00+00:00', 3, null),
@@ -346,14 +347,14 @@ both_engines! {
                 ('{SESSION}', 5, 'coder', 'x', 'toolu_4', 'cross', '2026-01-02T22:30:00+00:00'),
                 ('{SESSION}', 6, 'coder', 'lead', 'toolu_5', null, '2026-01-03T03:00:00+00:00'),
                 ('{SESSION}', 7, 'coder', 'x', 'toolu_6', 'lost', '2026-01-02T23:30:00+00:00');")]);
-        assert_eq!(desk.counts(), [1, 7, 6, 5, 0]);
+        assert_eq!(nagger.import_counts(), [1, 7, 6, 5, 0]);
         let listed = terminal.json(&["subagent", "list"]);
         let of = |agent: &str| listed.as_array().unwrap().iter().find(|row| row["agent_id"] == agent).unwrap().clone();
         let shown = |agent: &str| of(agent)["role"].as_str().map(|role| format!("{role} {}", text(&of(agent)["role_source"])));
         assert_eq!(shown("gone").as_deref(), Some("builder transcript_parse"));
         assert_eq!(shown("named").as_deref(), Some("reviewer subagent_type"));
         assert_eq!(shown("again").as_deref(), Some("tester retry_match"));
-        // Its row is gone, its spawn is there.
+        // The agent has no row of its own; only its spawn names it.
         assert_eq!((shown("lost").as_deref(), &of("lost")["agent_type"]), (Some("x task_match"), &json!("coder")));
         assert_eq!((&of("gone")["started_at"], &of("gone")["stopped_at"]), (&json!("2026-01-02T20:00:00.000Z"), &json!("2026-01-02T21:10:00.000Z")));
         let spawn = |id: &str| {
@@ -367,28 +368,28 @@ both_engines! {
         assert_eq!(spawn("toolu_5"), "name none");
         assert_eq!(spawn("toolu_6"), "prompt_tag subagent_type");
         assert_eq!(terminal.json(&["session", "show", SESSION])["transcript_path"], format!("/t/{SESSION}.jsonl"));
-        let before = record(&terminal);
-        assert_eq!(desk.counts(), [0, 0, 0, 0, 0]);
-        assert_eq!(record(&terminal), before);
+        let before = comparable_state(&terminal);
+        assert_eq!(nagger.import_counts(), [0, 0, 0, 0, 0]);
+        assert_eq!(comparable_state(&terminal), before);
     }
 
-    fn a_schema_of_tomorrow_is_read_as_far_as_it_is_known(terminal: Terminal) {
-        let desk = Desk::with(&terminal, &[V1, V2, V9, &work(true), "
+    fn newer_schema_imports_known_columns_and_reports_the_others(terminal: Terminal) {
+        let nagger = NaggerDatabase::with(&terminal, &[V1, V2, V9, &nagger_rows(true), "
             alter table task_spawns add column cost real;
             create table moods (mood text); insert into moods values ('fine'), ('well');
             insert into schema_version values (10, '2026-02-01T00:00:00+00:00')"]);
-        let imported = desk.imports();
+        let imported = nagger.import();
         assert_eq!(counts(&imported), [1, 3, 2, 2, 0]);
         assert_eq!(imported["notices"], json!([
-            "its schema is 10, newer than 9, the newest known here: what is known was read",
-            "left there: hook_log (1 row), moods (2 rows), task_spawns.cost",
+            "schema version 10 is newer than the newest supported version 9: only known tables and columns were imported",
+            "not imported: hook_log (1 row), moods (2 rows), task_spawns.cost",
         ]));
-        let told = ran(terminal.command(&["import", "nagger", desk.file.to_str().unwrap()]));
-        assert!(told.code == 0 && told.stderr.contains("note: left there: hook_log"), "{told:?}");
+        let printed = run_command(terminal.command(&["import", "nagger", nagger.file.to_str().unwrap()]));
+        assert!(printed.code == 0 && printed.stderr.contains("note: not imported: hook_log"), "{printed:?}");
     }
 
-    fn what_cannot_be_used_is_left_out_and_said(terminal: Terminal) {
-        let desk = Desk::with(&terminal, &[V1, V2, &work(true), &format!("
+    fn unusable_rows_are_left_out_and_counted(terminal: Terminal) {
+        let nagger = NaggerDatabase::with(&terminal, &[V1, V2, &nagger_rows(true), &format!("
             insert into sessions values ('', 'startup', '2026-01-02T10:00:00+00:00', 0, 'active', null);
             insert into subagents (agent_id, session_id, created_at) values ('b1', '{SESSION}', 'yesterday'), (char(7), '{SESSION}', '2026-01-02T10:00:00+00:00'),
                 ('elsewhere', '{FORK}', '2026-01-02T13:00:00+00:00');
@@ -396,72 +397,72 @@ both_engines! {
                 ('{SESSION}', 'here', 'toolu_8', null, '2026-01-02T10:00:00+00:00'),
                 ('{SESSION}', 8, 'toolu_9', 'elsewhere', '2026-01-02T10:00:00+00:00'),
                 ('{FORK}', 2, 'toolu_1', null, '2026-01-02T13:00:00+00:00');")]);
-        let imported = desk.imports();
+        let imported = nagger.import();
         assert_eq!(counts(&imported), [2, 4, 3, 2, 6]);
         assert_eq!(imported["notices"].as_array().unwrap()[1..], [
-            json!("left out: 4 without a usable id, line or time"),
-            json!("left out: 1 of calls that another session made and this one repeats"),
-            json!("left out: 1 of matches with an agent of another session"),
+            json!("left out rows without a usable id, line or time: 4"),
+            json!("left out calls that another session made first: 1"),
+            json!("left out matches with an agent of another session: 1"),
         ]);
         assert_eq!(column(&terminal.json(&["spawn", "list", "--session", FORK]), "tool_use_id"), [""; 0]);
-        assert_eq!(desk.counts(), [0, 0, 0, 0, 6]);
+        assert_eq!(nagger.import_counts(), [0, 0, 0, 0, 6]);
     }
 
-    fn a_call_that_only_a_later_session_told_of_goes_where_it_was_made(terminal: Terminal) {
-        let desk = Desk::with(&terminal, &[V1, V2, &work(true).replace(SESSION, FORK)]);
-        assert_eq!(desk.counts(), [1, 3, 2, 2, 0]);
-        desk.ingests();
+    fn spawn_imported_for_a_fork_moves_to_the_session_that_made_it(terminal: Terminal) {
+        let nagger = NaggerDatabase::with(&terminal, &[V1, V2, &nagger_rows(true).replace(SESSION, FORK)]);
+        assert_eq!(nagger.import_counts(), [1, 3, 2, 2, 0]);
+        nagger.ingest_transcript();
         let spawns = terminal.json(&["spawn", "list"]);
         assert_eq!(column(&spawns, "session_id"), [SESSION, SESSION]);
         assert_eq!(column(&spawns, "evidence"), ["tool_result", "tool_result"]);
-        assert_eq!(desk.counts(), [0, 0, 0, 0, 2]);
+        assert_eq!(nagger.import_counts(), [0, 0, 0, 0, 2]);
     }
 
-    fn what_is_not_a_database_of_nagger_changes_nothing(terminal: Terminal) {
+    fn invalid_or_locked_nagger_database_imports_nothing(terminal: Terminal) {
         let home = terminal.home.path();
-        let at = |name: &str| home.join(name).to_str().unwrap().to_owned();
-        let imports = |path: &str| terminal.fails(&["import", "nagger", path]);
-        let said = |name: &str, what: &str| (2, format!("{} {what}", at(name)));
+        let path_of = |name: &str| home.join(name).to_str().unwrap().to_owned();
+        let import_error = |path: &str| terminal.expect_error(&["import", "nagger", path]);
+        let usage_error = |name: &str, problem: &str| (2, format!("{} {problem}", path_of(name)));
         let before = terminal.json(&["event", "list"]);
 
-        assert_eq!(imports(&at("none.db")), (3, format!("there is no file {}", at("none.db"))));
-        assert_eq!(imports(home.to_str().unwrap()), (2, format!("{} is a directory", home.display())));
+        assert_eq!(import_error(&path_of("none.db")), (3, format!("there is no file {}", path_of("none.db"))));
+        assert_eq!(import_error(home.to_str().unwrap()), (2, format!("{} is a directory", home.display())));
         fs::write(home.join("text.db"), "SQLite it is not").unwrap();
         fs::write(home.join("empty.db"), "").unwrap();
-        assert_eq!(imports(&at("text.db")), said("text.db", "is not an SQLite database"));
-        assert_eq!(imports(&at("empty.db")), said("empty.db", "is not an SQLite database"));
-        assert_eq!(imports("/dev/null"), (2, "/dev/null is not an SQLite database".into()));
+        assert_eq!(import_error(&path_of("text.db")), usage_error("text.db", "is not an SQLite database"));
+        assert_eq!(import_error(&path_of("empty.db")), usage_error("empty.db", "is not an SQLite database"));
+        assert_eq!(import_error("/dev/null"), (2, "/dev/null is not an SQLite database".into()));
         Connection::sqlite(&home.join("other.db"), true).unwrap().batch("create table task_spawns (id integer)").unwrap();
-        assert_eq!(imports(&at("other.db")), said("other.db", "is not a database of claude-nagger"));
-        let ours = Terminal::at(Engine::Sqlite);
+        assert_eq!(import_error(&path_of("other.db")), usage_error("other.db", "is not a database of claude-nagger"));
+        let ours = Terminal::new(Engine::Sqlite);
         let path = ours.database.url_text().replace("sqlite:", "");
-        assert_eq!(imports(&path), (2, format!("{path} is not a database of claude-nagger")));
+        assert_eq!(import_error(&path), (2, format!("{path} is not a database of claude-nagger")));
 
-        let desk = Desk::with(&terminal, &[V1, V2, &work(true)]);
-        let whole = fs::read(&desk.file).unwrap();
+        let nagger = NaggerDatabase::with(&terminal, &[V1, V2, &nagger_rows(true)]);
+        let whole = fs::read(&nagger.file).unwrap();
         for part in [50, 100, 5_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1] {
             fs::write(home.join("part.db"), &whole[..part]).unwrap();
-            let (code, message) = imports(&at("part.db"));
+            let (code, message) = import_error(&path_of("part.db"));
             assert!(code == 2 && (message.contains("is damaged") || message.contains("is not an SQLite")), "{part}: {message}");
         }
         let mut torn = whole.clone();
         torn[4_096..].fill(0xa5);
         fs::write(home.join("torn.db"), &torn).unwrap();
-        assert_eq!(imports(&at("torn.db")).0, 2);
+        assert_eq!(import_error(&path_of("torn.db")).0, 2);
 
-        let mut other = Connection::sqlite(&desk.file, false).unwrap();
+        let mut other = Connection::sqlite(&nagger.file, false).unwrap();
         other.batch("pragma journal_mode = delete; begin exclusive").unwrap();
-        let (code, message) = imports(desk.file.to_str().unwrap());
-        assert_eq!((code, message), (5, format!("the database is busy: {} is in use by another program", desk.file.display())));
+        let (code, message) = import_error(nagger.file.to_str().unwrap());
+        assert_eq!((code, message), (5, format!("the database is busy: {} is in use by another program", nagger.file.display())));
         assert_eq!(terminal.json(&["event", "list"]), before);
         other.batch("rollback; pragma journal_mode = wal; begin exclusive; update sessions set status = 'half'").unwrap();
-        // A writer with a log keeps nobody from reading.
-        assert_eq!(desk.counts(), [1, 3, 2, 2, 0]);
+        // A writer in WAL mode does not block the import.
+        assert_eq!(nagger.import_counts(), [1, 3, 2, 2, 0]);
     }
 
-    fn an_agent_does_not_import(terminal: Terminal) {
-        let (_, token) = terminal.starts(&["--agent", "worker"]);
-        let (code, message) = terminal.fails_with(Some(&token), &["import", "nagger", "x.db"]);
+    fn agent_may_not_import_nagger_database(terminal: Terminal) {
+        let (_, token) = terminal.start_run(&["--agent", "worker"]);
+        let (code, message) = terminal.expect_error_with_token(Some(&token), &["import", "nagger", "x.db"]);
         assert_eq!((code, message.as_str()), (6, "agent worker may not import_nagger"));
         assert!(!Path::new("x.db").exists());
     }

@@ -1,12 +1,12 @@
-//! Issues of beads, carried over: tasks, links and states, once, and a word on what did not fit.
+//! `trackway import beads`: imports tasks, links and states once, and reports what it left out.
 
 use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
 
-use crate::terminal::{Terminal, both_engines, column, ran, ran_with_input, text};
+use crate::terminal::{Terminal, both_engines, column, run_command, run_command_with_input, text};
 
-/// As `bd export` writes them, in versions old and new.
+/// Output of old and new versions of `bd export`.
 const ISSUES: &str = r#"{"id":"bd-1","title":"Boil water","description":"In the kettle.","design":"Electric.","acceptance_criteria":"It bubbles.","notes":"Hot!","status":"closed","priority":0,"issue_type":"task","assignee":"ada","created_at":"2025-10-14T14:43:06.9Z","updated_at":"2025-10-15T16:27:22Z","closed_at":"2025-10-15T01:58:40Z","close_reason":"done","estimated_minutes":90,"labels":["kitchen","hot"]}
 {"_type":"issue","id":"bd-2","title":"Brew tea","status":"open","priority":4,"issue_type":"feature","created_at":"2025-10-14T14:43:06Z","updated_at":"2025-10-14T14:43:06Z","dependencies":[{"issue_id":"bd-2","depends_on_id":"bd-1","type":"blocks","created_at":"2025-10-14T14:43:06Z"},{"issue_id":"bd-2","depends_on_id":"bd-9f.1","type":"parent-child","created_at":"2025-10-14T14:43:06Z"}],"comments":[{"id":7,"issue_id":"bd-2","author":"bob","text":"Green, please.","created_at":"2025-10-14T15:00:00Z"}],"comment_count":1}
 
@@ -22,18 +22,18 @@ const ISSUES: &str = r#"{"id":"bd-1","title":"Boil water","description":"In the 
 "#;
 
 impl Terminal {
-    fn issues(&self, content: impl AsRef<[u8]>) -> String {
+    fn write_issues(&self, content: impl AsRef<[u8]>) -> String {
         let path = self.home.path().join("issues.jsonl");
         fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
-    /// The links of the tasks that have any.
+    /// The links of bd-2 and bd-3: every link of the import has one of them as an end.
     fn links(&self) -> BTreeSet<String> {
         let links = ["beads/bd-2", "beads/bd-3"].map(|task| self.json(&["link", "list", task]));
-        let said =
+        let line =
             |link: &Value| ["from", "type", "to"].map(|field| text(&link[field]).replace("beads/", "")).join(" ");
-        links.iter().flat_map(|links| links.as_array().unwrap()).map(said).collect()
+        links.iter().flat_map(|links| links.as_array().unwrap()).map(line).collect()
     }
 
     fn task(&self, variant: &str) -> Value {
@@ -41,26 +41,26 @@ impl Terminal {
     }
 }
 
-/// New, updated and present tasks, links, and what was left out.
+/// The number of new, updated and unchanged tasks, of new links, and of entries left out.
 fn counts(imported: &Value) -> [i64; 5] {
     ["tasks", "updated", "present", "links", "left_out"].map(|field| imported[field].as_i64().unwrap())
 }
 
 both_engines! {
-    fn issues_become_tasks(terminal: Terminal) {
-        let imported = terminal.json(&["import", "beads", &terminal.issues(ISSUES)]);
+    fn issues_are_imported_as_tasks_and_links(terminal: Terminal) {
+        let imported = terminal.json(&["import", "beads", &terminal.write_issues(ISSUES)]);
         assert_eq!(counts(&imported), [5, 0, 0, 5, 9]);
         assert_eq!(imported["notices"], json!([
             "left out: bd-9f.1 approved-by bd-1: there is no such type of link",
             "left out: line 7: not JSON (at byte 1)",
-            "left out: line 8: bd-4 was told in line 6 already",
-            "left out: line 9: \"../etc\" cannot be a part of a variant",
-            "left out: line 10: not an issue as beads writes one (at byte 22)",
-            "left out: line 11: bd-6 was deleted there",
-            "left out: line 12: a memory, not an issue",
-            "left out: bd-404 blocks bd-9f.1: bd-404 is not here",
+            "left out: line 8: bd-4 is already in line 6",
+            "left out: line 9: \"../etc\" is not valid as part of a variant",
+            "left out: line 10: not a valid beads issue (at byte 22)",
+            "left out: line 11: bd-6 is deleted in beads",
+            "left out: line 12: this is a memory, not an issue",
+            "left out: bd-404 blocks bd-9f.1: there is no task bd-404",
             "left out: bd-4 relates_to bd-4: beads/bd-4 cannot be linked to itself",
-            "metadata stays there: 1",
+            "metadata is not imported: 1",
             "parent-child became relates_to: 1",
             "priority 4 became P3: 1",
             "status deferred became on_hold: 1",
@@ -80,14 +80,14 @@ both_engines! {
             "bd-4 supersedes bd-3",
             "bd-9f.1 follows_up bd-2",
         ].map(str::to_owned)));
-        // What it waited for is done, so it is the one to do.
+        // bd-1, which blocks bd-2, is done, so bd-2 is ready.
         assert_eq!(column(&terminal.json(&["ready"]), "variant"), ["beads/bd-2"]);
         let events = terminal.json(&["event", "list"]);
         assert_eq!(column(&events, "action").iter().filter(|action| *action == "import_beads").count(), 6);
     }
 
-    fn imported_again_nothing_is_there_twice(terminal: Terminal) {
-        let file = terminal.issues(ISSUES);
+    fn importing_again_creates_no_duplicates(terminal: Terminal) {
+        let file = terminal.write_issues(ISSUES);
         assert_eq!(counts(&terminal.json(&["import", "beads", &file, "--dry-run"])), [5, 0, 0, 5, 9]);
         assert_eq!(terminal.json(&["task", "list"]), json!([]));
         terminal.json(&["import", "beads", &file]);
@@ -99,62 +99,62 @@ both_engines! {
         assert_eq!(counts(&terminal.json(&["import", "beads", &file, "--update"])), [0, 1, 4, 0, 9]);
         assert_eq!(terminal.task("beads/bd-2")["status"], "open");
 
-        // What came later is added, and tied to what was here.
-        let later = terminal.issues(r#"{"id":"bd-7","title":"Wash up","dependencies":[{"depends_on_id":"bd-3","type":"blocks"}]}"#);
-        let imported = ran_with_input(terminal.command(&["import", "beads", "-", "--json"]), &fs::read(&later).unwrap());
+        // A later import adds new issues and links them to existing tasks.
+        let later = terminal.write_issues(r#"{"id":"bd-7","title":"Wash up","dependencies":[{"depends_on_id":"bd-3","type":"blocks"}]}"#);
+        let imported = run_command_with_input(terminal.command(&["import", "beads", "-", "--json"]), &fs::read(&later).unwrap());
         let imported: Value = serde_json::from_str(&imported.stdout).unwrap();
         assert_eq!(counts(&imported["data"]), [1, 0, 0, 1, 0]);
         assert_eq!(counts(&terminal.json(&["import", "beads", &later, "--command", "other", "--workflow", "kitchen"])), [1, 0, 0, 0, 1]);
         assert_eq!(terminal.task("other/bd-7")["workflow"], "kitchen");
     }
 
-    fn what_rules_forbid_is_left_out_alone(terminal: Terminal) {
+    fn only_forbidden_issues_and_links_are_left_out(terminal: Terminal) {
         terminal.json(&["workflow", "set", "--name", "mine"]);
         terminal.json(&["task", "set", "--workflow", "mine", "--variant", "beads/bd-1"]);
         let depends = |id: &str, on: &str| json!({ "id": id, "title": id, "dependencies": [{ "depends_on_id": on, "type": "blocks" }] }).to_string();
-        let circle = [depends("bd-2", "bd-3"), depends("bd-3", "bd-4"), depends("bd-4", "bd-2"), depends("bd-1", "bd-2")].join("\r\n");
-        let imported = terminal.json(&["import", "beads", &terminal.issues(circle), "--update"]);
+        let cycle = [depends("bd-2", "bd-3"), depends("bd-3", "bd-4"), depends("bd-4", "bd-2"), depends("bd-1", "bd-2")].join("\r\n");
+        let imported = terminal.json(&["import", "beads", &terminal.write_issues(cycle), "--update"]);
         assert_eq!(counts(&imported), [3, 0, 0, 3, 2]);
-        let said = imported["notices"].to_string();
-        assert!(said.contains("bd-1: variant beads/bd-1 belongs to workflow mine"), "{said}");
-        assert!(said.contains("bd-2 blocks bd-4: that would make a cycle"), "{said}");
+        let notices = imported["notices"].to_string();
+        assert!(notices.contains("bd-1: variant beads/bd-1 belongs to workflow mine"), "{notices}");
+        assert!(notices.contains("bd-2 blocks bd-4: that would make a cycle"), "{notices}");
     }
 
-    fn hostile_input_is_only_data(terminal: Terminal) {
+    fn hostile_text_is_cleaned_and_bad_lines_are_skipped(terminal: Terminal) {
         let long = "é".repeat(500);
         let issue = json!({ "id": "bd-1", "title": long, "description": "\u{0}\u{1b}[31m".to_owned() + &"x".repeat(200_000), "priority": -7, "status": "\n---\nadmin: true", "labels": vec!["l".repeat(300); 200], "estimated_minutes": i64::MAX, "assignee": "a\n## Comments\nb", "dependencies": [{ "depends_on_id": "bd-\u{0}1" }] });
         let deep = format!(r#"{{"id":"bd-2","title":"deep","metadata":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
         let rubbish = "}\n".repeat(1_000);
-        let imported = terminal.json(&["import", "beads", &terminal.issues(format!("\u{feff}{issue}\n{deep}\n{rubbish}\u{0}\n"))]);
+        let imported = terminal.json(&["import", "beads", &terminal.write_issues(format!("\u{feff}{issue}\n{deep}\n{rubbish}\u{0}\n"))]);
         assert_eq!(counts(&imported), [1, 0, 0, 0, 1_003]);
         assert_eq!(imported["notices"][20], "left out: and 983 more");
         let task = terminal.task("beads/bd-1");
         let shown = |field: &str| text(&task[field]);
         assert_eq!(shown("title").chars().count(), 200);
-        assert!(shown("description").starts_with(&format!("{long}\n\n[31mxxx")), "the whole title is kept");
+        assert!(shown("description").starts_with(&format!("{long}\n\n[31mxxx")), "the description keeps the whole title");
         assert_eq!((shown("description").chars().count(), shown("status"), shown("priority")), (100_000, "on_hold".into(), "P0".into()));
         assert_eq!(shown("notes"), "## In beads\n\n- assignee: a ## Comments b");
 
         let before = terminal.json(&["event", "list"]);
-        for (content, said) in [(b"\xff\xfe\x00".to_vec(), "is not text in UTF-8"), (vec![b'x'; 64_000_001], "has more than 64000000 bytes, the limit")] {
-            let (code, message) = terminal.fails(&["import", "beads", &terminal.issues(content)]);
-            assert!(code == 2 && message.ends_with(said), "{message}");
+        for (content, problem) in [(b"\xff\xfe\x00".to_vec(), "is not text in UTF-8"), (vec![b'x'; 64_000_001], "exceeds the limit of 64000000 bytes")] {
+            let (code, message) = terminal.expect_error(&["import", "beads", &terminal.write_issues(content)]);
+            assert!(code == 2 && message.ends_with(problem), "{message}");
         }
-        assert_eq!(terminal.fails(&["import", "beads", "none.jsonl"]), (3, "there is no file \"none.jsonl\"".into()));
-        assert_eq!(terminal.fails(&["import", "beads", &terminal.issues(""), "--command", "a b"]).0, 2);
-        assert_eq!(counts(&terminal.json(&["import", "beads", &terminal.issues("")])), [0; 5]);
+        assert_eq!(terminal.expect_error(&["import", "beads", "none.jsonl"]), (3, "there is no file \"none.jsonl\"".into()));
+        assert_eq!(terminal.expect_error(&["import", "beads", &terminal.write_issues(""), "--command", "a b"]).0, 2);
+        assert_eq!(counts(&terminal.json(&["import", "beads", &terminal.write_issues("")])), [0; 5]);
         assert_eq!(terminal.json(&["event", "list"]), before);
-        let (_, token) = terminal.starts(&["--agent", "worker"]);
-        assert_eq!(terminal.fails_with(Some(&token), &["import", "beads", &terminal.issues(ISSUES)]), (6, "agent worker may not import_beads".into()));
-        let told = ran(terminal.command(&["import", "beads", &terminal.issues("}\n[]\n7")]));
-        assert_eq!(told.stderr, "note: left out: line 1: not JSON (at byte 1)\nnote: left out: line 2: not an issue as beads writes one\nnote: left out: line 3: not an issue as beads writes one (at byte 1)\n");
-        assert!(told.stdout.contains("left out: 3") && !told.stdout.contains("line 1"), "said once: {told:?}");
+        let (_, token) = terminal.start_run(&["--agent", "worker"]);
+        assert_eq!(terminal.expect_error_with_token(Some(&token), &["import", "beads", &terminal.write_issues(ISSUES)]), (6, "agent worker may not import_beads".into()));
+        let printed = run_command(terminal.command(&["import", "beads", &terminal.write_issues("}\n[]\n7")]));
+        assert_eq!(printed.stderr, "note: left out: line 1: not JSON (at byte 1)\nnote: left out: line 2: not a valid beads issue\nnote: left out: line 3: not a valid beads issue (at byte 1)\n");
+        assert!(printed.stdout.contains("left out: 3") && !printed.stdout.contains("line 1"), "the notices appear on stderr only: {printed:?}");
     }
 
-    fn a_long_chain_told_from_its_end_is_no_longer_than_another(terminal: Terminal) {
+    fn chain_of_500_issues_in_reverse_order_is_imported(terminal: Terminal) {
         let issue = |number: usize| json!({ "id": format!("bd-{number}"), "title": "link", "dependencies": [{ "depends_on_id": format!("bd-{}", number + 1), "type": "blocks" }] });
         let chain: String = (0..500).map(|number| format!("{}\n", issue(number))).collect();
-        assert_eq!(counts(&terminal.json(&["import", "beads", &terminal.issues(chain)])), [500, 0, 0, 499, 1]);
+        assert_eq!(counts(&terminal.json(&["import", "beads", &terminal.write_issues(chain)])), [500, 0, 0, 499, 1]);
         assert_eq!(column(&terminal.json(&["ready"]), "variant"), ["beads/bd-499"]);
     }
 }

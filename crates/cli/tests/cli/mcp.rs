@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use trackway_testkit::{CrashingServer, Engine, scripted_model::Scenario};
 
 use crate::{
-    live::{Desk, NEWEST},
+    real_claude_code::{ConnectedClient, NEWEST},
     mcp_client::{Client, Server},
-    terminal::{Ran, Terminal, both_engines, ran_with_input, text},
+    terminal::{CommandOutput, Terminal, both_engines, run_command_with_input, text},
 };
 
 /// The present version of the protocol and the one before.
@@ -45,37 +45,37 @@ async fn a_day(terminal: &Terminal, client: &Client, variant: &str) {
         names,
         ["whoami", "ready", "claim", "show", "search", "why", "act", "update_scratchpad", "update_report", "help"]
     );
-    assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
-    assert!(client.answer("ready", json!({})).await.contains(&format!("[{variant}](/tasks/{variant})")));
+    assert!(client.call_ok("whoami", json!({})).await.starts_with("# You are ada\n"));
+    assert!(client.call_ok("ready", json!({})).await.contains(&format!("[{variant}](/tasks/{variant})")));
 
-    let claimed = data(&client.answer("claim", json!({ "task": variant })).await)[0].clone();
+    let claimed = data(&client.call_ok("claim", json!({ "task": variant })).await)[0].clone();
     let (run, token) = (text(&claimed["run_id"]), text(&claimed["token"]));
-    let me = client.answer("whoami", json!({ "run_token": token })).await;
+    let me = client.call_ok("whoami", json!({ "run_token": token })).await;
     assert!(me.starts_with("# You are worker\n") && me.contains("## Your task"), "{me}");
     assert!(me.contains("`show` of `/tasks/"), "{me}");
 
     let kept = json!({ "content": format!("oakum is in the shed, {variant}"), "run_token": token });
-    let written = data(&client.answer("update_scratchpad", kept.clone()).await);
+    let written = data(&client.call_ok("update_scratchpad", kept.clone()).await);
     assert_eq!(written["content"], kept["content"]);
     assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "worker"])["content"], kept["content"]);
     let note = json!({ "studio": "main", "title": "Seams", "body": "three are left" });
     let act = json!({ "action": "create_note", "input": note, "run_token": token });
-    let note = text(&data(&client.answer("act", act).await)["id"]);
+    let note = text(&data(&client.call_ok("act", act).await)["id"]);
     let report = json!({ "one_liner": "dry", "tldr": "dry now", "content": "all seams", "run_token": token });
-    client.answer("update_report", report).await;
+    client.call_ok("update_report", report).await;
     let made = terminal.json(&["made", &run]);
     let made: Vec<_> = made["touches"].as_array().unwrap().iter().map(|touch| text(&touch["resource_type"])).collect();
     assert_eq!(made, ["note", "report"]);
 
-    let page = client.answer("show", json!({ "page": format!("/runs/{run}") })).await;
+    let page = client.call_ok("show", json!({ "page": format!("/runs/{run}") })).await;
     assert!(page.contains("Seams") && page.chars().count() < 9_000, "{page}");
-    assert!(client.answer("show", json!({ "page": variant })).await.contains("Caulk the seams"));
-    assert!(client.answer("show", json!({ "page": &note[28..] })).await.contains("three are left"));
-    let why = client.answer("why", json!({ "thing": note })).await;
+    assert!(client.call_ok("show", json!({ "page": variant })).await.contains("Caulk the seams"));
+    assert!(client.call_ok("show", json!({ "page": &note[28..] })).await.contains("three are left"));
+    let why = client.call_ok("why", json!({ "thing": note })).await;
     assert!(why.contains("- run: ") && why.contains("- person: [ada](/people/"), "{why}");
     let word = format!("barnacles{}", variant.replace('/', ""));
     terminal.json(&["message", "send", "--body", &format!("mind the {word}")]);
-    assert!(client.answer("search", json!({ "words": [word] })).await.contains(&format!("mind the «{word}»")));
+    assert!(client.call_ok("search", json!({ "words": [word] })).await.contains(&format!("mind the «{word}»")));
 
     let resources = client.service.list_all_resources().await.unwrap();
     let uris: Vec<_> = resources.iter().map(|resource| resource.uri.as_str()).collect();
@@ -102,7 +102,7 @@ async fn a_day(terminal: &Terminal, client: &Client, variant: &str) {
         refused,
         (
             true,
-            "error: a person has no scratchpad\nhint: to correct an agent's: set_scratchpad with agent A, content C"
+            "error: only agents have a scratchpad\nhint: to replace the scratchpad of an agent that you own: set_scratchpad with agent A, content C"
                 .into()
         )
     );
@@ -112,9 +112,9 @@ async fn a_day(terminal: &Terminal, client: &Client, variant: &str) {
     assert!(client.call("whoami", json!({ "run_token": "no" })).await.0);
     let rehearsed =
         json!({ "action": "create_note", "dry_run": true, "input": { "studio": "main", "title": "T", "body": "b" } });
-    assert!(client.answer("act", rehearsed).await.starts_with("# Would be done: create_note"));
-    assert!(client.answer("help", json!({})).await.contains("- `create_note` "));
-    assert!(client.answer("help", json!({ "action": "create_note" })).await.contains("\"title\": {"));
+    assert!(client.call_ok("act", rehearsed).await.starts_with("# Would be done: create_note"));
+    assert!(client.call_ok("help", json!({})).await.contains("- `create_note` "));
+    assert!(client.call_ok("help", json!({ "action": "create_note" })).await.contains("\"title\": {"));
 }
 
 both_engines! {
@@ -145,8 +145,8 @@ both_engines! {
     fn it_ends_well_when_its_input_ends(terminal: Terminal) {
         let ready = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ready","arguments":{}}}"#;
         let said = [&HELLO.replace("VERSION", "2025-06-18"), r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, ready, ""].join("\n");
-        let (ran, answers) = answers(&terminal, said.as_bytes());
-        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        let (output, answers) = answers(&terminal, said.as_bytes());
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""));
         assert_eq!(of(&answers, 2)["result"]["isError"], false);
     }
 
@@ -154,12 +154,12 @@ both_engines! {
         task(&terminal, "seams");
         terminal.json(&["task", "set", "--workflow", "ops", "--variant", "seams/2", "--replaces", "seams", "--level", "minor"]);
         terminal.json(&["agent", "set", "--handle", "bob"]);
-        let (run, bob) = terminal.starts(&["--agent", "bob", "--task", "seams/2"]);
-        terminal.json_with(Some(&bob), &["scratchpad", "update", "--content", "in the shed"]);
-        let (_, worker) = terminal.starts(&["--agent", "worker"]);
+        let (run, bob) = terminal.start_run(&["--agent", "bob", "--task", "seams/2"]);
+        terminal.json_with_token(Some(&bob), &["scratchpad", "update", "--content", "in the shed"]);
+        let (_, worker) = terminal.start_run(&["--agent", "worker"]);
         block_on(async {
             let client = Client::over_stdio(&terminal, Some(&worker), &VERSIONS[0]).await;
-            let show = |page: &str| client.answer("show", json!({ "page": page }));
+            let show = |page: &str| client.call_ok("show", json!({ "page": page }));
             assert!(show("/latest?variant=seams").await.starts_with("# Current version: seams/2\n"));
             assert!(show("/next?id=seams&level=minor").await.starts_with("# Next version: seams/2\n"));
             assert!(show("/made?run=last").await.contains("This run made nothing that matches."));
@@ -183,11 +183,11 @@ both_engines! {
 
     fn a_token_in_the_environment_is_who_acts(terminal: Terminal) {
         task(&terminal, "seams");
-        let (run, token) = terminal.starts(&["--agent", "worker", "--task", "seams"]);
+        let (run, token) = terminal.start_run(&["--agent", "worker", "--task", "seams"]);
         block_on(async {
             let client = Client::over_stdio(&terminal, Some(&token), &VERSIONS[1]).await;
-            assert!(client.answer("whoami", json!({})).await.starts_with("# You are worker\n"));
-            client.answer("update_scratchpad", json!({ "content": "x" })).await;
+            assert!(client.call_ok("whoami", json!({})).await.starts_with("# You are worker\n"));
+            client.call_ok("update_scratchpad", json!({ "content": "x" })).await;
             terminal.json(&["run", "end", &run, "--status", "completed"]);
             let (failed, said) = client.call("update_scratchpad", json!({ "content": "y" })).await;
             assert!(failed && said.contains("hint: "), "{said}");
@@ -197,7 +197,7 @@ both_engines! {
 
 #[test]
 fn a_long_page_comes_in_parts() {
-    let terminal = Terminal::at(Engine::Sqlite);
+    let terminal = Terminal::new(Engine::Sqlite);
     terminal.json(&["note", "create", "--studio", "main", "--title", "Long", "--body", &"ä line\n".repeat(3_000)]);
     let id = text(&terminal.json(&["note", "list"])[0]["id"]);
     block_on(async {
@@ -205,7 +205,7 @@ fn a_long_page_comes_in_parts() {
         let mut page = format!("/notes/{id}");
         let mut lines = 0;
         loop {
-            let said = client.answer("show", json!({ "page": page })).await;
+            let said = client.call_ok("show", json!({ "page": page })).await;
             assert!(said.chars().count() < 8_300, "{}", said.chars().count());
             lines += said.matches("ä line\n").count();
             let Some((_, rest)) = said.split_once("`show` the page `") else { break };
@@ -216,14 +216,14 @@ fn a_long_page_comes_in_parts() {
 }
 
 /// Everything that one process answers to these lines; each is JSON, and nothing else is there.
-fn answers(terminal: &Terminal, lines: &[u8]) -> (Ran, Vec<Value>) {
+fn answers(terminal: &Terminal, lines: &[u8]) -> (CommandOutput, Vec<Value>) {
     answers_to(terminal.command(&["mcp"]), lines)
 }
 
-fn answers_to(command: std::process::Command, lines: &[u8]) -> (Ran, Vec<Value>) {
-    let ran = ran_with_input(command, lines);
-    let answers = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    (ran, answers)
+fn answers_to(command: std::process::Command, lines: &[u8]) -> (CommandOutput, Vec<Value>) {
+    let output = run_command_with_input(command, lines);
+    let answers = output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (output, answers)
 }
 
 #[track_caller]
@@ -235,7 +235,7 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"
 
 #[test]
 fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
-    let terminal = Terminal::at(Engine::Sqlite);
+    let terminal = Terminal::new(Engine::Sqlite);
     let hello = HELLO.replace("VERSION", "2025-11-25");
     let call = |id: u32, tool: &str, arguments: &str| {
         format!(
@@ -271,8 +271,8 @@ fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
         "[1, 2]",
         &call(14, "whoami", "{}"),
     ];
-    let (ran, all) = answers(&terminal, lines.join("\n").as_bytes());
-    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let (output, all) = answers(&terminal, lines.join("\n").as_bytes());
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     assert_eq!(answers_to(terminal.command(&["mcp", "--json"]), b"").1, Vec::<Value>::new());
     let nameless: Vec<_> =
         all.iter().filter(|answer| answer["id"].is_null()).map(|answer| &answer["error"]["code"]).collect();
@@ -284,20 +284,20 @@ fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
         of(&all, 2)["error"]["message"]
             .as_str()
             .unwrap()
-            .starts_with("there is no tool \"no_such_tool\"; there are: whoami")
+            .starts_with("unknown tool \"no_such_tool\"; valid tools: whoami")
     );
     assert_eq!(
         of(&all, 3)["error"],
-        json!({ "code": -32602, "message": "the parameters of tools/call are not as they should be" })
+        json!({ "code": -32602, "message": "invalid parameters of tools/call" })
     );
-    assert_eq!(of(&all, 8)["error"]["message"], "there is no method \"no/such/method\"");
+    assert_eq!(of(&all, 8)["error"]["message"], "unknown method \"no/such/method\"");
     for (id, said) in [
         (4, "error: invalid type: integer `5`, expected a string"),
         (6, "error: unknown field `more`, expected `page`"),
-        (7, "error: words is a list of words to look for"),
+        (7, "error: words must be a list of words to search for"),
         (10, "error: title "),
-        (11, "error: limit is a whole number, not \"many\""),
-        (12, "error: there is no page and no thing \"<script>alert(1)</script>\""),
+        (11, "error: limit must be an integer, not \"many\""),
+        (12, "error: no page or thing \"<script>alert(1)</script>\" found"),
     ] {
         let answer = &of(&all, id)["result"];
         assert_eq!(answer["isError"], true, "{answer}");
@@ -312,7 +312,7 @@ fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
 
 #[test]
 fn a_version_nobody_knows_is_answered_with_one_we_know() {
-    let terminal = Terminal::at(Engine::Sqlite);
+    let terminal = Terminal::new(Engine::Sqlite);
     for (asked, given) in [("2024-11-05", "2024-11-05"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")] {
         let (_, all) = answers(&terminal, format!("{}\n", HELLO.replace("VERSION", asked)).as_bytes());
         assert_eq!(of(&all, 1)["result"]["protocolVersion"], given);
@@ -321,31 +321,31 @@ fn a_version_nobody_knows_is_answered_with_one_we_know() {
 
 #[test]
 fn a_database_that_is_away_is_said_and_found_when_it_is_there() {
-    let terminal = Terminal::before_init(Engine::Sqlite);
+    let terminal = Terminal::uninitialized(Engine::Sqlite);
     block_on(async {
         let client = Client::over_stdio(&terminal, None, &VERSIONS[1]).await;
         let (failed, said) = client.call("whoami", json!({})).await;
         assert!(failed && said.contains("there is no database") && said.contains("hint: "), "{said}");
         terminal.json(&["init"]);
-        assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
+        assert!(client.call_ok("whoami", json!({})).await.starts_with("# You are ada\n"));
     });
 }
 
 #[test]
 fn a_server_that_crashes_under_it_is_found_again() {
     let crashing = CrashingServer::start();
-    let terminal = Terminal::before_init(Engine::Sqlite);
+    let terminal = Terminal::uninitialized(Engine::Sqlite);
     let mut init = terminal.command(&["init", "--db", &crashing.url]);
     assert!(init.output().unwrap().status.success());
     let mut command = terminal.command(&["mcp"]);
     command.env("TRACKWAY_DB", &crashing.url);
     block_on(async {
         let client = Client::at(command, &VERSIONS[1]).await;
-        assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
+        assert!(client.call_ok("whoami", json!({})).await.starts_with("# You are ada\n"));
         crashing.crash();
         // The first may still find the connection of before.
         let _ = client.call("whoami", json!({})).await;
-        assert!(client.answer("whoami", json!({})).await.starts_with("# You are ada\n"));
+        assert!(client.call_ok("whoami", json!({})).await.starts_with("# You are ada\n"));
     });
 }
 
@@ -357,7 +357,7 @@ fn changes_both(terminal: &Terminal, variant: &str) {
 
 #[test]
 fn a_client_that_stays_hears_when_a_resource_changes() {
-    let terminal = Terminal::at(Engine::Sqlite);
+    let terminal = Terminal::new(Engine::Sqlite);
     task(&terminal, "other");
     task(&terminal, "heard");
     let uri = "trackway:///tasks/heard";
@@ -379,7 +379,7 @@ fn a_client_that_stays_hears_when_a_resource_changes() {
 
 #[test]
 fn a_client_of_the_version_before_subscribes_by_name() {
-    let terminal = Terminal::at(Engine::Sqlite);
+    let terminal = Terminal::new(Engine::Sqlite);
     task(&terminal, "other");
     task(&terminal, "heard");
     let mut process = terminal.command(&["mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -412,7 +412,7 @@ fn a_client_of_the_version_before_subscribes_by_name() {
 
 #[test]
 fn over_http_who_calls_is_checked_as_everywhere() {
-    let terminal = Terminal::at(Engine::Sqlite);
+    let terminal = Terminal::new(Engine::Sqlite);
     let token = text(&terminal.json(&["token", "create", "--name", "mcp"])["token"]);
     let server = Server::start(&terminal);
     let hello = HELLO.replace("VERSION", "2025-11-25");
@@ -423,9 +423,9 @@ fn over_http_who_calls_is_checked_as_everywhere() {
     };
     let host = server.address.to_string();
     let bearer = format!("\r\nAuthorization: Bearer {token}");
-    let status = |method: &str, host: &str, more: &str, body: &str| server.sent(&head(method, host, more), body).0;
+    let status = |method: &str, host: &str, more: &str, body: &str| server.send(&head(method, host, more), body).0;
 
-    let (code, answer) = server.sent(&head("POST", &host, &bearer), &hello);
+    let (code, answer) = server.send(&head("POST", &host, &bearer), &hello);
     assert_eq!(code, 200);
     assert!(
         answer.contains("\"protocolVersion\":\"2025-11-25\"") && answer.to_lowercase().contains("nosniff"),
@@ -448,13 +448,13 @@ fn over_http_who_calls_is_checked_as_everywhere() {
 
 #[test]
 fn connecting_lists_the_server_and_disconnecting_leaves_the_others() {
-    let terminal = Terminal::before_init(Engine::Sqlite);
+    let terminal = Terminal::uninitialized(Engine::Sqlite);
     let project = terminal.home.path().join("project");
     fs::create_dir_all(project.join(".git")).unwrap();
     let types = |line: &str| {
         let mut command = terminal.command(&line.split(' ').collect::<Vec<_>>());
         command.current_dir(&project);
-        crate::terminal::ran(command)
+        crate::terminal::run_command(command)
     };
     let servers = project.join(".mcp.json");
     let others =
@@ -498,9 +498,9 @@ fn connecting_lists_the_server_and_disconnecting_leaves_the_others() {
     for broken in ["{ // mine\n}", "{\"mcpServers\": 5}", "{\"mcpServers\": {\"trackway\": {\"command\": \"docker\"}}}"]
     {
         fs::write(&servers, broken).unwrap();
-        let ran = types("connect claude-code");
-        assert_eq!(ran.code, 1);
-        assert!(ran.stderr.contains(".mcp.json, line 1") && ran.stderr.contains("left as it is"), "{}", ran.stderr);
+        let output = types("connect claude-code");
+        assert_eq!(output.code, 1);
+        assert!(output.stderr.contains(".mcp.json, line 1") && output.stderr.contains("left as it is"), "{}", output.stderr);
         assert_eq!(fs::read_to_string(&servers).unwrap(), broken);
         assert!(!project.join(".claude/settings.json").exists());
     }
@@ -508,13 +508,13 @@ fn connecting_lists_the_server_and_disconnecting_leaves_the_others() {
 
 #[test]
 fn connecting_changes_both_files_or_none() {
-    let terminal = Terminal::before_init(Engine::Sqlite);
+    let terminal = Terminal::uninitialized(Engine::Sqlite);
     let project = terminal.home.path().join("project");
     fs::create_dir_all(project.join(".git")).unwrap();
     let types = |line: &str| {
         let mut command = terminal.command(&line.split(' ').collect::<Vec<_>>());
         command.current_dir(&project);
-        crate::terminal::ran(command)
+        crate::terminal::run_command(command)
     };
     let everything = || {
         let mut found: Vec<_> = [project.clone(), project.join(".claude")]
@@ -541,12 +541,12 @@ fn connecting_changes_both_files_or_none() {
         }
         read_only(true);
         let untouched = everything();
-        let ran = types("connect claude-code");
-        assert_eq!(ran.code, 1);
+        let output = types("connect claude-code");
+        assert_eq!(output.code, 1);
         assert!(
-            ran.stderr.contains(".mcp.json is read-only") && ran.stderr.contains("nothing was changed"),
+            output.stderr.contains(".mcp.json is read-only") && output.stderr.contains("nothing was changed"),
             "{}",
-            ran.stderr
+            output.stderr
         );
         assert_eq!(everything(), untouched);
     }
@@ -563,10 +563,10 @@ fn connecting_changes_both_files_or_none() {
 
 #[test]
 fn the_real_client_calls_tools_as_the_run_of_its_session() {
-    let desk = Desk::new(Engine::Sqlite, NEWEST, &[]);
+    let client = ConnectedClient::new(Engine::Sqlite, NEWEST, &[]);
     // What a user says when the client asks whether to use the project's server.
     let agreed = json!({ "enabledMcpjsonServers": ["trackway"] });
-    fs::write(desk.project().join(".claude/settings.local.json"), agreed.to_string()).unwrap();
+    fs::write(client.project().join(".claude/settings.local.json"), agreed.to_string()).unwrap();
     let note = json!({ "action": "create_note", "input": { "studio": "main", "title": "seen over MCP" } });
     let turns = json!([
         [{ "tool": "mcp__trackway__whoami", "input": {} }],
@@ -574,23 +574,23 @@ fn the_real_client_calls_tools_as_the_run_of_its_session() {
         [{ "text": "I know who I am." }],
     ]);
     let scenario = json!({ "prompt": "TALK", "actors": [{ "match": "TALK", "turns": turns }] });
-    let call = desk.call(&Scenario::parse(&scenario.to_string()));
+    let call = client.call(&Scenario::parse(&scenario.to_string()));
     let result = call.args(["--allowedTools", "mcp__trackway__whoami,mcp__trackway__act"]).run();
     assert!(result.status.success(), "{result:#?}");
     assert_eq!(result.result()["result"], "I know who I am.");
     let last = result.requests.last().unwrap().body["messages"].to_string();
-    let run = desk.terminal.json(&["run", "show", "last"]);
+    let run = client.terminal.json(&["run", "show", "last"]);
     assert!(last.contains(&format!("# You are {}", text(&run["agent"]))), "{last}");
-    assert!(last.contains(&format!("Known by the session {}", text(&run["session_id"]))), "{last}");
+    assert!(last.contains(&format!("Identified by session {}", text(&run["session_id"]))), "{last}");
     assert_eq!(run["touches"][0]["display_path"], "main/notes/seen over MCP", "{run}");
 }
 
 #[test]
 fn who_acts_in_a_session_is_not_guessed() {
-    let terminal = Terminal::at(Engine::Sqlite);
+    let terminal = Terminal::new(Engine::Sqlite);
     let hook = |event: Value| {
-        let ran = ran_with_input(terminal.command(&["hook"]), event.to_string().as_bytes());
-        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        let output = run_command_with_input(terminal.command(&["hook"]), event.to_string().as_bytes());
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     };
     let event = |name: &str, more: Value| {
         let mut event = json!({ "hook_event_name": name, "session_id": "s-1", "cwd": terminal.home.path() });
@@ -601,28 +601,28 @@ fn who_acts_in_a_session_is_not_guessed() {
         let mut command = terminal.command(&["mcp"]);
         command.env("CLAUDECODE", "1").env("CLAUDE_CODE_SESSION_ID", "s-1");
         let client = Client::at(command, &VERSIONS[1]).await;
-        let me = client.answer("whoami", json!({})).await;
+        let me = client.call_ok("whoami", json!({})).await;
         assert!(me.starts_with("# You are ada\n") && me.contains("the session s-1 is not recorded"), "{me}");
         event("SessionStart", json!({ "source": "startup" }));
         event("UserPromptSubmit", json!({ "prompt": "go" }));
-        let me = client.answer("whoami", json!({})).await;
-        assert!(me.contains("## Your run") && me.contains("Known by the session s-1"), "{me}");
-        let kept = client.answer("update_scratchpad", json!({ "content": "kept" })).await;
-        assert!(kept.contains("Known by the session s-1"), "{kept}");
+        let me = client.call_ok("whoami", json!({})).await;
+        assert!(me.contains("## Your run") && me.contains("Identified by session s-1"), "{me}");
+        let kept = client.call_ok("update_scratchpad", json!({ "content": "kept" })).await;
+        assert!(kept.contains("Identified by session s-1"), "{kept}");
         event("SubagentStart", json!({ "agent_id": "a1", "agent_type": "Explore" }));
-        let me = client.answer("whoami", json!({})).await;
-        assert!(me.starts_with("# You are ada\n") && me.contains("2 runs are open in the session s-1"), "{me}");
+        let me = client.call_ok("whoami", json!({})).await;
+        assert!(me.starts_with("# You are ada\n") && me.contains("2 runs are open in session s-1"), "{me}");
         event("SubagentStop", json!({ "agent_id": "a1", "stop_hook_active": true }));
-        assert!(client.answer("whoami", json!({})).await.contains("Known by the session s-1"));
+        assert!(client.call_ok("whoami", json!({})).await.contains("Identified by session s-1"));
         event("Stop", json!({ "stop_hook_active": true }));
-        let me = client.answer("whoami", json!({})).await;
-        assert!(me.starts_with("# You are ada\n") && me.contains("no run is open in the session s-1"), "{me}");
+        let me = client.call_ok("whoami", json!({})).await;
+        assert!(me.starts_with("# You are ada\n") && me.contains("no run is open in session s-1"), "{me}");
 
         let mut command = terminal.command(&["mcp"]);
         command.env("CLAUDECODE", "1");
-        let me = Client::at(command, &VERSIONS[1]).await.answer("whoami", json!({})).await;
-        assert!(me.contains("does not tell its servers which session"), "{me}");
-        let me = Client::over_stdio(&terminal, None, &VERSIONS[1]).await.answer("whoami", json!({})).await;
+        let me = Client::at(command, &VERSIONS[1]).await.call_ok("whoami", json!({})).await;
+        assert!(me.contains("does not pass its session to MCP servers"), "{me}");
+        let me = Client::over_stdio(&terminal, None, &VERSIONS[1]).await.call_ok("whoami", json!({})).await;
         assert!(!me.contains("You act as this person"), "{me}");
     });
 }

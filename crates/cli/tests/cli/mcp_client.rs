@@ -93,7 +93,7 @@ impl Client {
 
     /// Calls a tool that answers.
     #[track_caller]
-    pub fn answer(&self, tool: &'static str, arguments: Value) -> impl Future<Output = String> {
+    pub fn call_ok(&self, tool: &'static str, arguments: Value) -> impl Future<Output = String> {
         let caller = std::panic::Location::caller();
         async move {
             let (failed, said) = self.call(tool, arguments).await;
@@ -132,7 +132,7 @@ impl Server {
     }
 
     /// Sends a request as it is written: the status, and all that came back.
-    pub fn sent(&self, head: &str, body: &str) -> (u16, String) {
+    pub fn send(&self, head: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let length = body.len();
         write!(stream, "{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();

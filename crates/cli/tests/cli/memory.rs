@@ -9,8 +9,8 @@ use trackway_testkit::{
 };
 
 use crate::{
-    live::{Desk, NEWEST},
-    record::record,
+    real_claude_code::{ConnectedClient, NEWEST},
+    record::comparable_record,
     terminal::{Terminal, column, text},
 };
 
@@ -67,9 +67,9 @@ fn reports(terminal: &Terminal) -> Vec<(String, String, String)> {
 }
 
 fn a_subagent_keeps_what_it_learned(engine: Engine) {
-    let desk = Desk::new(engine, NEWEST, &[]);
-    let terminal = &desk.terminal;
-    let first = desk.plays(&scenario());
+    let client = ConnectedClient::new(engine, NEWEST, &[]);
+    let terminal = &client.terminal;
+    let first = client.play(&scenario());
     let asked = asked_of_keeper(&first);
     assert_eq!(asked.len(), 3, "its work, its answer, and what it learned");
     assert!(asked[0].body["messages"][0].to_string().contains("The scratchpad of keeper@project is empty."));
@@ -90,19 +90,19 @@ fn a_subagent_keeps_what_it_learned(engine: Engine) {
     assert_eq!(reports(terminal), [report]);
 
     // The transcript tells the same.
-    let ingested = desk.ingested_elsewhere(engine);
-    snapbox::assert_data_eq!(record(terminal), snapbox::IntoData::raw(record(&ingested)));
+    let ingested = client.ingested_into_new_database(engine);
+    snapbox::assert_data_eq!(comparable_record(terminal), snapbox::IntoData::raw(comparable_record(&ingested)));
     assert_eq!(ingested.json(&["scratchpad", "get", "--agent", "keeper@project"])["content"], NOTE);
 
     // Another session, the same role: it begins with what it noted.
-    let second = desk.plays(&scenario());
+    let second = client.play(&scenario());
     let context = asked_of_keeper(&second)[0].body["messages"][0].to_string();
     assert!(context.contains("SubagentStart hook additional context") && context.contains(NOTE), "{context}");
     assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "keeper@project"])["content"], NOTE);
 
     // Nobody is asked who is not to be asked.
     terminal.json(&["agent", "set", "--handle", "keeper@project", "--end-of-run", "off"]);
-    let third = desk.plays(&scenario());
+    let third = client.play(&scenario());
     assert_eq!(asked_of_keeper(&third).len(), 2);
     let run = keeper_run(terminal, 0);
     assert_eq!((&run["steps"], &run["final_message"]), (&json!([]), &json!(ANSWER)));
@@ -124,11 +124,11 @@ mod real_client {
 
     #[test]
     fn memory_off_asks_nobody() {
-        let desk = Desk::new(Engine::Sqlite, NEWEST, &["--memory", "off"]);
-        let result = desk.plays(&scenario());
+        let client = ConnectedClient::new(Engine::Sqlite, NEWEST, &["--memory", "off"]);
+        let result = client.play(&scenario());
         assert_eq!(asked_of_keeper(&result).len(), 2);
         assert!(told_to_main(&result).contains(ANSWER));
-        assert_eq!(desk.terminal.json(&["scratchpad", "get", "--agent", "keeper@project"])["revision"], 0);
-        assert_eq!(text(&keeper_run(&desk.terminal, 0)["final_message"]), ANSWER);
+        assert_eq!(client.terminal.json(&["scratchpad", "get", "--agent", "keeper@project"])["revision"], 0);
+        assert_eq!(text(&keeper_run(&client.terminal, 0)["final_message"]), ANSWER);
     }
 }

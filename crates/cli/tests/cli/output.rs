@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use snapbox::str;
 
-use crate::terminal::{Terminal, both_engines, ran, text};
+use crate::terminal::{Terminal, both_engines, run_command, text};
 
 /// Puts words where every run has other values.
 pub fn steady(text: &str) -> String {
@@ -28,10 +28,10 @@ both_engines! {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["workflow", "set", "--name", "q"]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go", "--title", "Go", "--role", "coder"]);
-        let (run, token) = terminal.starts(&["--agent", "worker", "--task", "unit/go"]);
-        let note = text(&terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "Found"])["id"]);
-        terminal.json_with(Some(&token), &["run", "end", &run, "--status", "completed", "--message", "done"]);
-        let shown = |arguments: &[&str]| steady(&terminal.runs(arguments).stdout);
+        let (run, token) = terminal.start_run(&["--agent", "worker", "--task", "unit/go"]);
+        let note = text(&terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "Found"])["id"]);
+        terminal.json_with_token(Some(&token), &["run", "end", &run, "--status", "completed", "--message", "done"]);
+        let shown = |arguments: &[&str]| steady(&terminal.run(arguments).stdout);
 
         snapbox::assert_data_eq!(shown(&["task", "list"]), str![[r#"
 id	variant	title	workflow	role	status	priority	revision
@@ -79,15 +79,15 @@ worker [ID]  completed, [TOOK], as coder, on unit/go, 1 touched
 "#]]);
         snapbox::assert_data_eq!(shown(&[]), str![[r#"
 Trackway [URL]
-nothing running
+nothing is running
 nothing failed in the last day
 last run
 id	agent	role	task	status	ended_at
 [ID]	worker	coder	unit/go	completed	[TIME]
-nothing in the queue
-nothing is ready
-no hooks: trackway connect claude-code records what Claude Code does
-next: trackway made last lists what the last run made; trackway why FILE says where a file comes from
+the queue is empty
+no task is ready
+no hooks installed: trackway connect claude-code to record Claude Code sessions
+next: trackway made last to see the changes of the last run; trackway why FILE for the origin of a file
 
 "#]]);
         snapbox::assert_data_eq!(shown(&["task", "history", "unit/go"]), str![[r#"
@@ -98,12 +98,12 @@ unit/go	[ID]	1		1	1	1	[..]
     }
 
     fn json_is_one_envelope(terminal: Terminal) {
-        let ran = terminal.runs(&["--json", "role", "list"]);
-        assert_eq!(ran.stdout, "{\"schema_version\":1,\"data\":[]}\n");
-        let ran = terminal.runs(&["role", "get", "x", "--json"]);
+        let output = terminal.run(&["--json", "role", "list"]);
+        assert_eq!(output.stdout, "{\"schema_version\":1,\"data\":[]}\n");
+        let output = terminal.run(&["role", "get", "x", "--json"]);
         assert_eq!(
-            ran.stderr,
-            "{\"schema_version\":1,\"error\":{\"code\":\"not_found\",\"message\":\"there is no role \\\"x\\\"\",\"hint\":\"there is none yet: trackway role set --name x\"}}\n"
+            output.stderr,
+            "{\"schema_version\":1,\"error\":{\"code\":\"not_found\",\"message\":\"there is no role \\\"x\\\"\",\"hint\":\"create one with: trackway role set --name x\"}}\n"
         );
     }
 
@@ -111,13 +111,13 @@ unit/go	[ID]	1		1	1	1	[..]
         for name in ["a", "b", "c"] {
             terminal.json(&["role", "set", "--name", name]);
         }
-        let ran = terminal.runs(&["role", "list", "--limit", "2"]);
-        let after = ran.stderr.trim().strip_prefix("there is more: --after ").unwrap().to_owned();
-        let paged = terminal.runs(&["role", "list", "--limit", "2", "--json"]).stdout;
+        let output = terminal.run(&["role", "list", "--limit", "2"]);
+        let after = output.stderr.trim().strip_prefix("next page: --after ").unwrap().to_owned();
+        let paged = terminal.run(&["role", "list", "--limit", "2", "--json"]).stdout;
         assert!(paged.ends_with(&format!(",\"more\":\"--after {after}\"}}\n")), "{paged}");
         let rest = terminal.json(&["role", "list", "--limit", "2", "--after", &after]);
         assert_eq!(crate::terminal::column(&rest, "name"), ["c"]);
-        assert_eq!(terminal.fails(&["role", "list", "--after", "ffffff"]).0, 3);
+        assert_eq!(terminal.expect_error(&["role", "list", "--after", "ffffff"]).0, 3);
     }
 
     fn the_schema_is_the_databases_own(terminal: Terminal) {
@@ -129,14 +129,14 @@ unit/go	[ID]	1		1	1	1	[..]
         assert_eq!(crate::terminal::column(&schema["edges"], "table"), ["stickie_relations", "task_links", "task_replaces"]);
         assert_eq!(terminal.json(&["db", "show"]), schema);
         for (format, part) in [("markdown", "## run_resources\n\n| column | type | required |"), ("mermaid", "  task_replaces }o--|| tasks : \"new_task_id\""), ("table", "graph edges"), ("json", "\"tables\": [")] {
-            assert!(terminal.runs(&["schema", "--format", format]).stdout.contains(part), "{format}");
+            assert!(terminal.run(&["schema", "--format", format]).stdout.contains(part), "{format}");
         }
     }
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let terminal = Terminal::at(trackway_testkit::Engine::Sqlite);
+    let terminal = Terminal::new(trackway_testkit::Engine::Sqlite);
     let mut command = terminal.command(&["completions", "bash"]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -147,36 +147,36 @@ fn a_reader_that_goes_away_is_no_failure() {
 
 #[test]
 fn completions_are_printed_without_a_database() {
-    let terminal = Terminal::before_init(trackway_testkit::Engine::Sqlite);
+    let terminal = Terminal::uninitialized(trackway_testkit::Engine::Sqlite);
     for shell in ["bash", "zsh", "fish"] {
-        let ran = terminal.runs(&["completions", shell]);
-        assert_eq!(ran.code, 0);
-        assert!(ran.stdout.contains("trackway") && ran.stdout.contains("scratchpad"), "{shell}");
+        let output = terminal.run(&["completions", shell]);
+        assert_eq!(output.code, 0);
+        assert!(output.stdout.contains("trackway") && output.stdout.contains("scratchpad"), "{shell}");
     }
-    assert_eq!(terminal.fails(&["completions", "tea"]).0, 2);
+    assert_eq!(terminal.expect_error(&["completions", "tea"]).0, 2);
 }
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let terminal = Terminal::before_init(trackway_testkit::Engine::Sqlite);
+    let terminal = Terminal::uninitialized(trackway_testkit::Engine::Sqlite);
     let folder = terminal.home.path().join("share/man1");
     let written = terminal.json(&["man", "--dir", folder.to_str().unwrap()]);
     let pages = fs::read_dir(&folder).unwrap().count();
     assert!(pages > 150 && written["pages"] == pages, "{written}");
     for (page, said) in
-        [("trackway.1", "trackway\\-task(1)"), ("trackway-task-set.1", "Define a task"), ("trackway-man.1", "DIR")]
+        [("trackway.1", "trackway\\-task(1)"), ("trackway-task-set.1", "Create or update a task"), ("trackway-man.1", "DIR")]
     {
         assert!(fs::read_to_string(folder.join(page)).unwrap().contains(said), "{page}");
     }
     fs::write(terminal.home.path().join("file"), "").unwrap();
-    assert_eq!(terminal.fails(&["man", "--dir", "file"]).0, 2);
+    assert_eq!(terminal.expect_error(&["man", "--dir", "file"]).0, 2);
 }
 
 #[test]
 fn help_and_version_succeed() {
-    let terminal = Terminal::before_init(trackway_testkit::Engine::Sqlite);
-    assert_eq!(terminal.runs(&["--version"]).stdout, format!("trackway {}\n", env!("TRACKWAY_VERSION")));
+    let terminal = Terminal::uninitialized(trackway_testkit::Engine::Sqlite);
+    assert_eq!(terminal.run(&["--version"]).stdout, format!("trackway {}\n", env!("TRACKWAY_VERSION")));
     assert!(env!("TRACKWAY_VERSION").starts_with(env!("CARGO_PKG_VERSION")));
-    assert!(ran(terminal.command(&["task", "set", "--help"])).stdout.contains("--replaces <TASK>"));
-    assert_eq!(terminal.runs(&["task"]).code, 2);
+    assert!(run_command(terminal.command(&["task", "set", "--help"])).stdout.contains("--replaces <TASK>"));
+    assert_eq!(terminal.run(&["task"]).code, 2);
 }

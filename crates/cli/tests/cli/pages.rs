@@ -10,7 +10,7 @@ use trackway_testkit::Engine;
 
 use crate::{
     mcp_client::Server,
-    terminal::{Terminal, both_engines, ran_with_input, text},
+    terminal::{Terminal, both_engines, run_command_with_input, text},
 };
 
 impl Terminal {
@@ -27,20 +27,20 @@ impl Terminal {
 
 #[test]
 fn a_link_is_made_only_for_a_server_that_knows_it() {
-    let (here, elsewhere) = (Terminal::at(Engine::Sqlite), Terminal::at(Engine::Sqlite));
+    let (here, elsewhere) = (Terminal::new(Engine::Sqlite), Terminal::new(Engine::Sqlite));
     let server = Server::start(&here);
     let address = server.address.to_string();
     let url = text(&here.json(&["open", "--listen", &address])["url"]);
     let path = url.strip_prefix(&format!("http://{address}")).unwrap();
     // That the server was asked did not use the link up.
-    assert_eq!(server.sent(&format!("GET {path} HTTP/1.1\r\nHost: {address}"), "").0, 303);
-    let (code, said) = elsewhere.fails(&["open", "--listen", &address]);
-    assert_eq!((code, said), (4, format!("the server at {address} is over another database")));
+    assert_eq!(server.send(&format!("GET {path} HTTP/1.1\r\nHost: {address}"), "").0, 303);
+    let (code, said) = elsewhere.expect_error(&["open", "--listen", &address]);
+    assert_eq!((code, said), (4, format!("the server at {address} uses another database")));
 }
 
 #[test]
 fn a_link_is_not_made_for_what_is_not_a_server_of_ours() {
-    let here = Terminal::at(Engine::Sqlite);
+    let here = Terminal::new(Engine::Sqlite);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
@@ -48,8 +48,8 @@ fn a_link_is_not_made_for_what_is_not_a_server_of_ours() {
             let _ = stream.write_all(b"220 mail.example ESMTP\r\n");
         }
     });
-    let (code, said) = here.fails(&["open", "--listen", &address]);
-    assert_eq!((code, said), (4, format!("what answers at {address} is not this version of Trackway")));
+    let (code, said) = here.expect_error(&["open", "--listen", &address]);
+    assert_eq!((code, said), (4, format!("the program at {address} is not this version of Trackway")));
 }
 
 both_engines! {
@@ -57,7 +57,7 @@ both_engines! {
         let hears = |event: &str, more: serde_json::Value| {
             let mut whole = json!({ "hook_event_name": event, "session_id": "0b9f6d4e-9a51-4e0a-8a3c-2f3d7f9d0001", "cwd": terminal.home.path() });
             whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            ran_with_input(terminal.command(&["hook"]), whole.to_string().as_bytes());
+            run_command_with_input(terminal.command(&["hook"]), whole.to_string().as_bytes());
         };
         hears("UserPromptSubmit", json!({ "prompt": "\nWater the ficus\nand the cactus" }));
         hears("Stop", json!({ "last_assistant_message": "Both are watered." }));
@@ -92,7 +92,7 @@ both_engines! {
         let hears = |event: &str, more: serde_json::Value| {
             let mut whole = json!({ "hook_event_name": event, "session_id": "0b9f6d4e-9a51-4e0a-8a3c-2f3d7f9d0002", "cwd": terminal.home.path() });
             whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            ran_with_input(terminal.command(&["hook"]), whole.to_string().as_bytes());
+            run_command_with_input(terminal.command(&["hook"]), whole.to_string().as_bytes());
         };
         hears("UserPromptSubmit", json!({ "prompt": "Make tea" }));
         let content = "const kettle = 1;\npour(kettle);\n";

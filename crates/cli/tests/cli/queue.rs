@@ -30,11 +30,11 @@ both_engines! {
         assert_eq!(terminal.json(&["task", "get", "once"])["status"], "in_progress");
         assert_eq!((terminal.json(&["ready", "--claim"]), terminal.json(&["ready"])), (json!([]), json!([])));
         let token = text(&claimed[0]["token"]);
-        terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "in the run"]);
+        terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "in the run"]);
         let (id, fence) = (text(&claimed[0]["id"]), claimed[0]["fence"].to_string());
-        terminal.json_with(Some(&token), &["queue", "complete", "--id", &id, "--fence", &fence]);
+        terminal.json_with_token(Some(&token), &["queue", "complete", "--id", &id, "--fence", &fence]);
         assert_eq!(terminal.json(&["task", "get", "once"])["status"], "done");
-        let (code, _) = terminal.fails_with(Some(&token), &["note", "create", "--studio", "main", "--title", "late"]);
+        let (code, _) = terminal.expect_error_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "late"]);
         assert_eq!(code, 6);
     }
 
@@ -42,7 +42,7 @@ both_engines! {
         furnished(&terminal);
         let added = terminal.json(&["queue", "add", "--task", "again", "--not-before", "2999-01-31"]);
         assert_eq!(added["status"], "waiting");
-        let list = terminal.runs(&["queue", "list"]).stdout;
+        let list = terminal.run(&["queue", "list"]).stdout;
         assert!(list.contains("\tnot_before\t") && list.contains("\t2999-01-31T00:00:00Z\t"), "{list}");
     }
 
@@ -70,7 +70,7 @@ both_engines! {
             (2, vec!["queue", "list", "--status", "done"]),
             (2, vec!["work", "--concurrency", "0"]),
         ] {
-            assert_eq!(terminal.fails(&arguments).0, code, "{arguments:?}");
+            assert_eq!(terminal.expect_error(&arguments).0, code, "{arguments:?}");
         }
         assert_eq!(terminal.json(&["event", "list"]), before);
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "ready": 1 }));
@@ -89,7 +89,7 @@ both_engines! {
         let (id, fence) = (text(&claimed["id"]), claimed["fence"].to_string());
         assert_eq!(terminal.json(&ada), json!([]), "it holds as many as it may");
         let named = ["claim", "--task", "once", "--agent", "bob"];
-        assert_eq!(terminal.fails(&named), (4, "task once is claimed by ada already".into()));
+        assert_eq!(terminal.expect_error(&named), (4, "task once is already claimed by ada".into()));
         assert_eq!(terminal.json(&["queue", "release", "--id", &id, "--fence", &fence])["status"], "cancelled");
         assert_eq!(terminal.json(&["task", "get", "once"])["status"], "open");
         assert_eq!(column(&terminal.json(&["ready"]), "variant"), ["once"]);
@@ -124,7 +124,7 @@ both_engines! {
         for peek in [vec!["queue", "peek"], vec!["queue", "peek", "--status", "ready"]] {
             assert_eq!(column(&terminal.json(&peek), "status"), ["ready"], "{peek:?}");
         }
-        assert!(terminal.runs(&[]).stdout.contains("queue 1 ready"));
+        assert!(terminal.run(&[]).stdout.contains("queue 1 ready"));
         // What waits for another with its key is not next.
         for _ in 0..2 {
             terminal.json(&["queue", "add", "--task", "again", "--concurrency-key", "c"]);
@@ -137,11 +137,11 @@ both_engines! {
     fn where_things_stand_names_the_queue(terminal: Terminal) {
         furnished(&terminal);
         terminal.json(&["queue", "add", "--task", "again"]);
-        let shown = terminal.runs(&[]).stdout;
-        let for_an_agent = "next: 1 ready item has a task without a script, for an agent: trackway work --agent AGENT";
+        let shown = terminal.run(&[]).stdout;
+        let for_an_agent = "next: 1 ready item has a task without a script and needs an agent: trackway work --agent AGENT";
         assert!(shown.contains("queue 1 ready") && shown.contains(for_an_agent), "{shown}");
         terminal.json(&["task", "set", "--workflow", "ops", "--variant", "again", "--script", "true"]);
-        let shown = terminal.runs(&[]).stdout;
+        let shown = terminal.run(&[]).stdout;
         assert!(shown.contains("queue 1 ready") && shown.contains("next: trackway work"), "{shown}");
     }
 }

@@ -26,7 +26,7 @@ const INHERENT: &[(&str, &str)] = &[
 const OWN_IDS: &[&str] = &["id", "run_id", "workspace_id", "resource_id", "cause_id", "parent_run_id", "role_id"];
 
 /// All that is told of all sessions: the sessions, their agents and spawns, and every run in full.
-pub fn record(terminal: &Terminal) -> String {
+pub fn comparable_record(terminal: &Terminal) -> String {
     let sessions = terminal.json(&["session", "list"]);
     let shown: Vec<Value> = column(&sessions, "id").iter().map(|id| terminal.json(&["session", "show", id])).collect();
     let runs = terminal.json(&["run", "list", "--limit", "1000"]);
@@ -47,11 +47,11 @@ pub fn record(terminal: &Terminal) -> String {
         "trees": trees,
         "usage": terminal.json(&["usage", "--by", "agent"]),
     });
-    format!("{:#}\n", comparable(all))
+    format!("{:#}\n", without_inherent_differences(all))
 }
 
 /// Without what is inherently different, in an order that does not depend on times.
-fn comparable(value: Value) -> Value {
+fn without_inherent_differences(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             // A session's id and a client's agent are the client's own; a run's are ours.
@@ -69,7 +69,7 @@ fn comparable(value: Value) -> Value {
                         && (of_client(name, value)
                             || !(OWN_IDS.contains(&name.as_str()) || *name == "agent_id" && is_uuid_v7(value)))
                 })
-                .map(|(name, value)| (name.clone(), comparable(value.clone())))
+                .map(|(name, value)| (name.clone(), without_inherent_differences(value.clone())))
                 .collect();
             Value::Object(kept)
         }
@@ -77,7 +77,7 @@ fn comparable(value: Value) -> Value {
             // A commit made with `--quiet` stands in the repository only: a hook sees it appear, a transcript never
             // names it.
             let told = |value: &Value| value["resource_type"] != "commit" && !is_warmup(value);
-            let mut values: Vec<Value> = values.into_iter().filter(told).map(comparable).collect();
+            let mut values: Vec<Value> = values.into_iter().filter(told).map(without_inherent_differences).collect();
             values.sort_by_key(Value::to_string);
             Value::Array(values)
         }

@@ -14,7 +14,7 @@ fn task(terminal: &Terminal, variant: &str) {
 both_engines! {
     fn task_get_shows_what_refers_to_the_task(terminal: Terminal) {
         task(&terminal, "seams");
-        let bare = terminal.runs(&["task", "get", "seams"]).stdout;
+        let bare = terminal.run(&["task", "get", "seams"]).stdout;
         assert!(!bare.contains("queue items") && !bare.contains("boards"), "{bare}");
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["package", "set", "--role", "coder", "--task", "seams"]);
@@ -27,7 +27,7 @@ both_engines! {
         assert_eq!((column(&data["pins"], "role"), column(&data["boards"], "name")), (vec!["coder".to_owned()], vec!["wall".to_owned()]));
         assert_eq!((column(&data["routes"], "tag"), column(&data["messages"], "body")), (vec!["leak".to_owned()], vec!["it leaks".to_owned()]));
         assert_eq!((&data["variant"], &data["more"], &data["last_finished_item"]), (&json!("seams"), &json!([]), &Value::Null));
-        let shown = terminal.runs(&["task", "get", "seams"]).stdout;
+        let shown = terminal.run(&["task", "get", "seams"]).stdout;
         for expected in ["pins\nrole\tvariant", "coder\tseams", "queue items\nid\tstatus", "boards\nid\tname", "\twall\t", "routes\nid\ttag", "messages\nid\tcreated_at", "it leaks"] {
             assert!(shown.contains(expected), "{expected}: {shown}");
         }
@@ -40,8 +40,8 @@ both_engines! {
         for number in 0..11 {
             terminal.json(&["board", "set", "--name", &format!("wall-{number}"), "--task", "seams"]);
         }
-        let shown = terminal.runs(&["task", "get", "seams"]).stdout;
-        assert!(shown.contains("there are more: trackway board list --task seams"), "{shown}");
+        let shown = terminal.run(&["task", "get", "seams"]).stdout;
+        assert!(shown.contains("more: trackway board list --task seams"), "{shown}");
         terminal.json(&["queue", "cancel", "--id", &item]);
         assert_eq!(terminal.json(&["task", "get", "seams"])["queue_items"], json!([]));
     }
@@ -52,14 +52,14 @@ both_engines! {
         }
         let said = |expected: &str| {
             for json in [&[][..], &["--json"][..]] {
-                let ran = terminal.runs(&[&["wake", "main", "--linked"], json].concat());
-                assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.trim_end()), (0, "{}\n", expected));
+                let output = terminal.run(&[&["wake", "main", "--linked"], json].concat());
+                assert_eq!((output.code, output.stdout.as_str(), output.stderr.trim_end()), (0, "{}\n", expected));
             }
         };
         said("linked tasks: none: no task is linked to this one");
         terminal.json(&["link", "add", "--from", "main", "--to", "gone", "--type", "blocks"]);
         terminal.json(&["link", "add", "--from", "kept", "--to", "main", "--type", "fixes"]);
-        assert_eq!(terminal.runs(&["wake", "main", "--linked"]).stderr, "");
+        assert_eq!(terminal.run(&["wake", "main", "--linked"]).stderr, "");
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "kept", "--archived"]);
         terminal.json(&["task", "delete", "gone", "--yes"]);
         said("linked tasks: none: 2 links, 1 to a deleted task, 1 to an archived task");
@@ -73,9 +73,9 @@ both_engines! {
         for status in ["succeeded", "failed", "timeout"] {
             assert_eq!(terminal.json(&["message", "list", "--status", status]), json!([]), "{status}");
         }
-        assert_eq!(terminal.fails(&["message", "list", "--status", "lost"]).0, 2);
+        assert_eq!(terminal.expect_error(&["message", "list", "--status", "lost"]).0, 2);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "seams", "--script", "echo out; exit 3", "--recurring"]);
-        terminal.runs(&["task", "run", "--variant", "seams"]);
+        terminal.run(&["task", "run", "--variant", "seams"]);
         let failed = terminal.json(&["message", "list", "--status", "failed"]);
         assert_eq!((column(&failed, "title"), column(&failed, "status")), (vec!["seams".to_owned()], vec!["failed".to_owned()]));
     }
@@ -95,7 +95,7 @@ both_engines! {
         let next = terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go2", "--replaces", " unit/go "]);
         assert_eq!(terminal.json(&["task", "next", "--id", " unit/go ", "--level", "any"])["id"], next["id"]);
         terminal.json(&["queue", "add", "--task", " unit/go "]);
-        assert_eq!(terminal.fails(&["task", "set", "--workflow", "q", "--variant", "unit/ go"]).0, 2);
+        assert_eq!(terminal.expect_error(&["task", "set", "--workflow", "q", "--variant", "unit/ go"]).0, 2);
     }
 
     fn the_schema_marks_relations_that_the_write_path_keeps(terminal: Terminal) {
@@ -113,7 +113,7 @@ both_engines! {
         assert_eq!(kept_by("task_spawns", "matched_agent_id", "subagents"), "write_path");
         assert_eq!(kept_by("task_links", "from_task_id", "tasks"), "constraint");
         assert_eq!(kept_by("runs", "agent_id", "agents"), dropped);
-        let shown = |format: &str| terminal.runs(&["db", "show", "--format", format]).stdout;
+        let shown = |format: &str| terminal.run(&["db", "show", "--format", format]).stdout;
         assert!(shown("markdown").contains("| task_variants.variant | tasks.variant | write path |"));
         assert!(shown("markdown").contains("| task_links.from_task_id | tasks.id | constraint |"));
         assert!(shown("mermaid").contains("  task_variants }o..|| tasks : \"variant (write path)\"\n"));
@@ -124,38 +124,38 @@ both_engines! {
         terminal.json(&["agent", "set", "--handle", "bob"]);
         terminal.json(&["agent", "set", "--handle", "zoe"]);
         task(&terminal, "seams");
-        let (run, bob) = terminal.starts(&["--agent", "bob", "--task", "seams"]);
-        let (_, zoe) = terminal.starts(&["--agent", "zoe"]);
-        terminal.json_with(Some(&bob), &["scratchpad", "update", "--content", "in the shed"]);
+        let (run, bob) = terminal.start_run(&["--agent", "bob", "--task", "seams"]);
+        let (_, zoe) = terminal.start_run(&["--agent", "zoe"]);
+        terminal.json_with_token(Some(&bob), &["scratchpad", "update", "--content", "in the shed"]);
         let reads: [&[&str]; 5] = [
             &["scratchpad", "get", "--agent", "bob"], &["scratchpad", "history", "--agent", "bob"], &["scratchpad", "diff", "--agent", "bob"],
             &["wake", "seams", "--agent", "bob"], &["run", "show", &run, "--wake"],
         ];
         for arguments in reads {
-            assert_eq!(terminal.fails_with(Some(&zoe), arguments), (6, "agent zoe may not read_scratchpads".to_owned()), "{arguments:?}");
+            assert_eq!(terminal.expect_error_with_token(Some(&zoe), arguments), (6, "agent zoe may not read_scratchpads".to_owned()), "{arguments:?}");
             terminal.json(arguments);
-            terminal.json_with(Some(&bob), arguments);
+            terminal.json_with_token(Some(&bob), arguments);
         }
-        assert_eq!(terminal.json_with(Some(&zoe), &["scratchpad", "get", "--agent", "zoe"])["content"], "");
-        terminal.json_with(Some(&zoe), &["run", "show", &run]);
+        assert_eq!(terminal.json_with_token(Some(&zoe), &["scratchpad", "get", "--agent", "zoe"])["content"], "");
+        terminal.json_with_token(Some(&zoe), &["run", "show", &run]);
         terminal.json(&["agent", "set", "--handle", "zoe", "--capability", "read_scratchpads"]);
         for arguments in reads {
-            terminal.json_with(Some(&zoe), arguments);
+            terminal.json_with_token(Some(&zoe), arguments);
         }
-        assert_eq!(terminal.json_with(Some(&zoe), &["scratchpad", "get", "--agent", "bob"])["content"], "in the shed");
+        assert_eq!(terminal.json_with_token(Some(&zoe), &["scratchpad", "get", "--agent", "bob"])["content"], "in the shed");
     }
 
     fn made_comes_in_parts(terminal: Terminal) {
         terminal.json(&["agent", "set", "--handle", "bob"]);
-        let (run, token) = terminal.starts(&["--agent", "bob"]);
+        let (run, token) = terminal.start_run(&["--agent", "bob"]);
         for title in ["a", "b", "c"] {
-            terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", title]);
+            terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", title]);
         }
         let paths = |arguments: &[&str]| column(&terminal.json(&[&["made", &run], arguments].concat())["touches"], "display_path");
         assert_eq!(paths(&[]), ["main/notes/a", "main/notes/b", "main/notes/c"]);
         assert_eq!(paths(&["--limit", "2"]), ["main/notes/a", "main/notes/b"]);
         assert_eq!(paths(&["--after", "2"]), ["main/notes/c"]);
-        assert!(terminal.runs(&["made", &run, "--limit", "2"]).stderr.contains("there is more: --after 2"));
+        assert!(terminal.run(&["made", &run, "--limit", "2"]).stderr.contains("next page: --after 2"));
         assert_eq!(terminal.json(&["made", &run, "--limit", "1"])["total"], 3);
     }
 }
@@ -164,7 +164,7 @@ both_engines! {
 #[test]
 fn both_engines_show_the_same_relations() {
     let [sqlite, postgres] =
-        [Engine::Sqlite, Engine::Postgres].map(|engine| Terminal::at(engine).json(&["db", "show"]));
+        [Engine::Sqlite, Engine::Postgres].map(|engine| Terminal::new(engine).json(&["db", "show"]));
     let without_marks = |schema: &Value| {
         let mut relations = schema["relations"].clone();
         for relation in relations.as_array_mut().unwrap() {

@@ -39,7 +39,7 @@ both_engines! {
         let before = count(&mut connection, "events");
         let cleanup = ["cleanup", "events", "--before", OLD];
         assert_eq!(terminal.json(&[&cleanup[..], &["--dry-run"]].concat()), json!({ "removed": before - 1 }));
-        assert_eq!(terminal.fails(&cleanup), (2, "cleanup events needs --yes here".to_owned()));
+        assert_eq!(terminal.expect_error(&cleanup), (2, "cleanup events requires --yes without a terminal".to_owned()));
         assert_eq!(count(&mut connection, "events"), before);
         let cleanup = [&cleanup[..], &["--yes"]].concat();
         assert_eq!(terminal.json(&cleanup), json!({ "removed": before - 1 }));
@@ -49,10 +49,10 @@ both_engines! {
         assert_eq!(terminal.json(&cleanup), json!({ "removed": 0 }));
         assert_eq!(terminal.json(&["event", "list"]), events, "nothing to tell of");
         assert_eq!(column(&terminal.json(&["why", &note])["chain"], "kind"), ["resource", "person"]);
-        let (code, message) = terminal.fails(&["cleanup", "events", "--before", "2999-01-01", "--yes"]);
-        assert!(code == 4 && message.ends_with("is yet to come"), "{message}");
-        let (_, token) = terminal.starts(&["--agent", "worker"]);
-        assert_eq!(terminal.fails_with(Some(&token), &cleanup), (6, "agent worker may not cleanup".to_owned()));
+        let (code, message) = terminal.expect_error(&["cleanup", "events", "--before", "2999-01-01", "--yes"]);
+        assert!(code == 4 && message.ends_with("is in the future"), "{message}");
+        let (_, token) = terminal.start_run(&["--agent", "worker"]);
+        assert_eq!(terminal.expect_error_with_token(Some(&token), &cleanup), (6, "agent worker may not cleanup".to_owned()));
     }
 
     fn many_entries_are_removed_in_parts(terminal: Terminal) {
@@ -80,7 +80,7 @@ both_engines! {
 
     fn messages_go_unless_something_leads_to_them(terminal: Terminal) {
         let home = terminal.home.path();
-        trackway::recorded::write(&home.join("transcripts"), &home.join("project")).unwrap();
+        trackway::recorded_session::write(&home.join("transcripts"), &home.join("project")).unwrap();
         terminal.json(&["ingest", "transcripts"]);
         terminal.json(&["workflow", "set", "--name", "w"]);
         terminal.json(&["task", "set", "--workflow", "w", "--variant", "v"]);
@@ -91,8 +91,8 @@ both_engines! {
         let asked = said(&terminal, &["--body", "a bittern?"]);
         let answered = said(&terminal, &["--body", "two bitterns", "--reply-to", &asked, "--tag", "work"]);
         said(&terminal, &["--body", "the heron waits"]);
-        let (run, token) = terminal.starts(&["--agent", "worker"]);
-        let sent = text(&terminal.json_with(Some(&token), &["message", "send", "--body", "a walrus came by"])["id"]);
+        let (run, token) = terminal.start_run(&["--agent", "worker"]);
+        let sent = text(&terminal.json_with_token(Some(&token), &["message", "send", "--body", "a walrus came by"])["id"]);
 
         let mut connection = connection(&terminal);
         let prompts = "messages m where exists (select 1 from runs r where r.cause_id = m.id)";
@@ -114,8 +114,8 @@ both_engines! {
         assert_eq!(terminal.json(&["search", "stickleback"]), json!([]));
         assert_eq!(terminal.json(&["search", "walrus"]), json!([]));
         assert_eq!(column(&terminal.json(&["search", "heron"]), "message_id"), [work]);
-        assert_eq!(terminal.fails(&["message", "get", &question]).0, 3);
-        assert_eq!(terminal.fails(&["message", "get", &sent]).0, 3);
+        assert_eq!(terminal.expect_error(&["message", "get", &question]).0, 3);
+        assert_eq!(terminal.expect_error(&["message", "get", &sent]).0, 3);
         // What a run sent is still what it made, and it is still known who sent it.
         made[0]["deleted"] = json!(true);
         assert_eq!((&terminal.json(&["made", &run])["touches"], kinds()), (&made, why_run));

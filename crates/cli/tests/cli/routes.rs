@@ -60,8 +60,8 @@ both_engines! {
         assert_eq!(routes, [any.clone(), any.clone(), any, critics]);
         // The role of the run counts where none is said.
         terminal.json(&["agent", "set", "--handle", "judge", "--role", "critic"]);
-        let (_, token) = terminal.starts(&["--agent", "judge"]);
-        let sent = terminal.json_with(Some(&token), &["message", "send", "--body", "y", "--tag", "bug"]);
+        let (_, token) = terminal.start_run(&["--agent", "judge"]);
+        let sent = terminal.json_with_token(Some(&token), &["message", "send", "--body", "y", "--tag", "bug"]);
         assert_eq!(sent["queue_items"].as_array().unwrap().len(), 2);
         let item = terminal.items().as_array().unwrap().iter().find(|item| item["id"] == sent["queue_item_id"]).cloned().unwrap();
         assert_eq!(item["chain_depth"], 1);
@@ -80,9 +80,9 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["message", "list", "--to", "task:fix"]), "id"), [text(&sent["id"])]);
 
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "old", "--archived"]);
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--to-task", "old"]).0, 4);
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--to-task", "nothing"]).0, 3);
-        assert_eq!(terminal.fails(&["message", "send", "--body", "x", "--to-task", "fix", "--to", "ada"]).0, 2);
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--to-task", "old"]).0, 4);
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--to-task", "nothing"]).0, 3);
+        assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--to-task", "fix", "--to", "ada"]).0, 2);
         assert_eq!(terminal.items().as_array().unwrap().len(), 2);
         // What was refused was not said either.
         assert_eq!(column(&terminal.json(&["message", "list"]), "body"), ["please"]);
@@ -98,11 +98,11 @@ both_engines! {
         assert_eq!((handled("queue_item"), handled("status"), handled("run"), handled("run_status")),
             (sent["queue_item_id"].clone(), json!("running"), taken["run_id"].clone(), json!("running")));
         let id = text(&taken["id"]);
-        let answer = terminal.json_with(Some(&text(&taken["token"])), &["message", "send", "--body", "fine", "--status", "succeeded", "--reply-to", &text(&sent["id"])]);
+        let answer = terminal.json_with_token(Some(&text(&taken["token"])), &["message", "send", "--body", "fine", "--status", "succeeded", "--reply-to", &text(&sent["id"])]);
         terminal.json(&["queue", "complete", "--id", &id, "--fence", &taken["fence"].to_string()]);
         assert_eq!((handled("status"), handled("run_status")), (json!("completed"), json!("completed")));
         assert_eq!(terminal.json(&["message", "get", &text(&answer["id"])])["task"], "judge");
-        snapbox::assert_data_eq!(steady(&terminal.runs(&["message", "list", "--reply-to", &text(&sent["id"])]).stdout), str![[r#"
+        snapbox::assert_data_eq!(steady(&terminal.run(&["message", "list", "--reply-to", &text(&sent["id"])]).stdout), str![[r#"
 id	created_at	from	from_run_id	to	role	title	tags	status	body	conversation	session_id
 [ID]	[TIME]	worker	[ID]					succeeded	fine		
 
@@ -115,7 +115,7 @@ id	created_at	from	from_run_id	to	role	title	tags	status	body	conversation	sessi
         let sent = terminal.json(&["message", "send", "--body", "it leaks", "--tag", "bug"]);
         let token = text(&terminal.json(&["queue", "take"])[0]["token"]);
         // What the first run says is routed again: one deeper.
-        let answer = terminal.json_with(Some(&token), &["message", "send", "--body", "look again", "--tag", "bug"]);
+        let answer = terminal.json_with_token(Some(&token), &["message", "send", "--body", "look again", "--tag", "bug"]);
         let chain = terminal.json(&["why", &text(&answer["id"])])["chain"].clone();
         assert_eq!(column(&chain, "kind"), ["message", "run", "agent", "task", "queue_item", "route", "message", "person"]);
         assert_eq!((&chain[6]["id"], &chain[6]["label"], &chain[7]["label"]), (&sent["id"], &json!("it leaks"), &json!("ada")));
@@ -133,7 +133,7 @@ id	created_at	from	from_run_id	to	role	title	tags	status	body	conversation	sessi
         assert_eq!(terminal.json(&["route", "set", "--tag", "bug", "--task", "fix", "--workspace", ""])["workspace"], Value::Null);
         let other = terminal.json(&["route", "set", "--tag", "bug", "--role", "critic", "--task", "fix"]);
         assert_ne!(other["id"], first["id"]);
-        snapbox::assert_data_eq!(steady(&terminal.runs(&["route", "list"]).stdout), str![[r#"
+        snapbox::assert_data_eq!(steady(&terminal.run(&["route", "list"]).stdout), str![[r#"
 id	tag	role	task	would_run	workspace
 [ID]	bug		fix	fix	
 [ID]	bug	critic	fix	fix	
@@ -148,7 +148,7 @@ id	tag	role	task	would_run	workspace
             (vec!["--tag", "x", "--task", "fix", "--role", "nobody"], 3),
             (vec!["--tag", "x"], 2),
         ] {
-            assert_eq!(terminal.fails(&[&["route", "set"], &arguments[..]].concat()).0, code, "{arguments:?}");
+            assert_eq!(terminal.expect_error(&[&["route", "set"], &arguments[..]].concat()).0, code, "{arguments:?}");
         }
         // The items for a task without a live version are blocked, and the sender learns why.
         terminal.json(&["task", "delete", "fix", "--yes"]);
@@ -167,11 +167,11 @@ id	tag	role	task	would_run	workspace
     fn agents_never_change_routes(terminal: Terminal) {
         terminal.furnished();
         let route = text(&terminal.json(&["route", "set", "--tag", "bug", "--task", "fix"])["id"]);
-        let (_, token) = terminal.starts(&["--agent", "worker"]);
+        let (_, token) = terminal.start_run(&["--agent", "worker"]);
         for arguments in [vec!["route", "set", "--tag", "x", "--task", "fix"], vec!["route", "delete", &route, "--yes"]] {
-            assert_eq!(terminal.fails_with(Some(&token), &arguments).0, 6, "{arguments:?}");
+            assert_eq!(terminal.expect_error_with_token(Some(&token), &arguments).0, 6, "{arguments:?}");
         }
-        assert_eq!(terminal.fails(&["agent", "set", "--handle", "x", "--capability", "set_route"]), (2, "\"set_route\" is for people, it cannot be granted".into()));
+        assert_eq!(terminal.expect_error(&["agent", "set", "--handle", "x", "--capability", "set_route"]), (2, "\"set_route\" is only for people and cannot be granted".into()));
         assert_eq!(column(&terminal.json(&["route", "list"]), "id"), [route]);
     }
 

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::terminal::{Terminal, both_engines, column, ran_with_input, text};
+use crate::terminal::{Terminal, both_engines, column, run_command_with_input, text};
 
 const FIRST: &str = "0b9f6d4e-9a51-4e0a-8a3c-2f3d7f9d0001";
 const SECOND: &str = "7c3e1f20-5d11-4b6a-9c2e-4a1b6c8d0002";
@@ -99,7 +99,7 @@ both_engines! {
         let message = terminal.json(&["message", "get", &text(&hit["message_id"])]);
         assert_eq!((&message["id"], &message["body"]), (&hit["message_id"], &json!("Please brew *some*\n\ngreen tea.")));
         assert_eq!((&message["from"], &message["session_id"], &message["from_actor_kind"]), (&json!("ada"), &json!(FIRST), &json!("person")));
-        let shown = terminal.runs(&["search", "brew"]).stdout;
+        let shown = terminal.run(&["search", "brew"]).stdout;
         assert!(shown.starts_with("message_id\tscore\tcreated_at\tfrom\trun_id\tsnippet\n") && shown.contains("\tada\t\tPlease «brew»"), "{shown}");
     }
 
@@ -125,8 +125,8 @@ both_engines! {
         assert_eq!(listed(&["--session", FIRST]), ["tea two", "tea one"]);
         assert_eq!(listed(&["--run", &run]), ["tea two"]);
         assert_eq!(listed(&["--limit", "1", "--session", SECOND]), ["tea four"]);
-        assert_eq!(terminal.fails(&["search", "tea", "--session", "nowhere"]).0, 3);
-        assert_eq!(terminal.fails(&["message", "get", "nothing"]).0, 3);
+        assert_eq!(terminal.expect_error(&["search", "tea", "--session", "nowhere"]).0, 3);
+        assert_eq!(terminal.expect_error(&["message", "get", "nothing"]).0, 3);
     }
 
     fn a_body_said_twice_is_kept_once_and_found_twice(terminal: Terminal) {
@@ -171,7 +171,7 @@ both_engines! {
         let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": FIRST, "cwd": terminal.home.path(), "prompt": "Water the ficus" });
         let mut command = terminal.command(&["hook"]);
         command.current_dir(terminal.home.path());
-        assert_eq!(ran_with_input(command, event.to_string().as_bytes()).code, 0);
+        assert_eq!(run_command_with_input(command, event.to_string().as_bytes()).code, 0);
         assert_eq!(terminal.snippets("ficus"), ["Water the «ficus»"]);
     }
 
@@ -185,7 +185,7 @@ both_engines! {
         for page in 0.. {
             let mut arguments = vec!["search", "tea", "--limit", "4", "--json"];
             arguments.extend(after.as_deref().map(|after| ["--after", after]).into_iter().flatten());
-            let answer: Value = serde_json::from_str(&terminal.runs(&arguments).stdout).unwrap();
+            let answer: Value = serde_json::from_str(&terminal.run(&arguments).stdout).unwrap();
             paged.extend(column(&answer["data"], "message_id"));
             if page == 2 {
                 // What comes meanwhile moves nothing.
@@ -200,30 +200,30 @@ both_engines! {
         let before: Vec<_> = paged.iter().filter(|id| !heard_later(id)).cloned().collect();
         assert_eq!(before, all);
         let bread = column(&terminal.json(&["search", "bread"]), "message_id");
-        assert_eq!(terminal.fails(&["search", "tea", "--after", &bread[0]]).0, 2);
-        assert_eq!(terminal.fails(&["search", "tea", "--after", "123456"]).0, 3);
+        assert_eq!(terminal.expect_error(&["search", "tea", "--after", &bread[0]]).0, 2);
+        assert_eq!(terminal.expect_error(&["search", "tea", "--after", "123456"]).0, 3);
     }
 
     fn odd_searches_are_answered_clearly(terminal: Terminal) {
         terminal.heard(FIRST, &["a and b or c's \"d\" (e) NEAR near", "x"]);
         let refused = [
-            ("\"unbalanced", "the quotation mark before \"unbalanced\" is never closed"),
-            ("a AND", "AND is no operator here: all words of a search are wanted"),
-            ("", "there is nothing to search for"),
-            ("  ", "there is nothing to search for"),
-            ("?!*", "there is no letter or digit to search for in \"?!*\""),
-            ("\"\"", "there is no letter or digit to search for in \"\\\"\\\"\""),
+            ("\"unbalanced", "the quotation mark before \"unbalanced\" is not closed"),
+            ("a AND", "AND is not an operator: a search requires all of its words"),
+            ("", "the search is empty"),
+            ("  ", "the search is empty"),
+            ("?!*", "the search \"?!*\" has no letter or digit"),
+            ("\"\"", "the search \"\\\"\\\"\" has no letter or digit"),
         ];
         for (query, message) in refused {
-            assert_eq!(terminal.fails(&["search", query]), (2, message.to_owned()), "{query}");
+            assert_eq!(terminal.expect_error(&["search", query]), (2, message.to_owned()), "{query}");
         }
-        let minus = "-b leaves nothing out: all words of a search are wanted".to_owned();
-        assert_eq!(terminal.fails(&["search", "a -b"]), (2, minus));
-        assert_eq!(terminal.runs(&["search"]).code, 2);
-        assert_eq!(terminal.fails(&["search", "a", "--limit", "0"]).0, 2);
+        let minus = "-b excludes nothing: a search requires all of its words".to_owned();
+        assert_eq!(terminal.expect_error(&["search", "a -b"]), (2, minus));
+        assert_eq!(terminal.run(&["search"]).code, 2);
+        assert_eq!(terminal.expect_error(&["search", "a", "--limit", "0"]).0, 2);
         for query in ["c's", "'d'", "a:b", "(e)", "a^b NEAR/2", "e) near", "{a}", "a \\ b", "a & b | c", "a - b", "a-b", "content: a", "a* \"b\"*", "%a%", "'a':*", "^a", "a + b", "\"AND\"", "a;--"] {
-            let ran = terminal.runs(&["search", "--", query]);
-            assert_eq!(ran.code, 0, "{query}: {}", ran.stderr);
+            let output = terminal.run(&["search", "--", query]);
+            assert_eq!(output.code, 0, "{query}: {}", output.stderr);
         }
         assert_eq!(terminal.finds("c's").len(), 1);
         assert_eq!(terminal.finds("\"and b\" 'd' \"NEAR near\"").len(), 1);

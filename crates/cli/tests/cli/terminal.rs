@@ -21,7 +21,7 @@ pub struct Terminal {
 
 /// What a command left behind.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -29,27 +29,27 @@ pub struct Ran {
 
 impl Terminal {
     /// In front of a database that was just made.
-    pub fn at(engine: Engine) -> Self {
+    pub fn new(engine: Engine) -> Self {
         let terminal = Self { database: migrated_database(engine), home: tempfile::tempdir().unwrap() };
         terminal.json(&["init"]);
         terminal
     }
 
     /// In front of no database yet.
-    pub fn before_init(engine: Engine) -> Self {
+    pub fn uninitialized(engine: Engine) -> Self {
         Self { database: database(engine), home: tempfile::tempdir().unwrap() }
     }
 
     /// In front of a database that was just made at this URL.
-    pub fn at_url(url: impl Into<String>) -> Self {
-        let terminal = Self::before(url);
+    pub fn new_at_url(url: impl Into<String>) -> Self {
+        let terminal = Self::uninitialized_at_url(url);
         terminal.json(&["init"]);
         terminal
     }
 
     /// In front of whatever is, or will be, at this URL.
-    pub fn before(url: impl Into<String>) -> Self {
-        Self { database: TestDatabase::elsewhere(url.into()), home: tempfile::tempdir().unwrap() }
+    pub fn uninitialized_at_url(url: impl Into<String>) -> Self {
+        Self { database: TestDatabase::external(url.into()), home: tempfile::tempdir().unwrap() }
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
@@ -60,60 +60,60 @@ impl Terminal {
             .env("HOME", self.home.path())
             .env("USER", "ada")
             .env("TRACKWAY_DB", self.database.url_text())
-            // Real clients' hooks have one, and keeper.rs tells of it.
+            // Real clients' hooks have one, and hook_daemon.rs tests it.
             .env("TRACKWAY_HOOK_KEEPER", "off")
             .current_dir(self.home.path())
             .stdin(Stdio::null());
         command
     }
 
-    pub fn runs(&self, arguments: &[&str]) -> Ran {
-        ran(self.command(arguments))
+    pub fn run(&self, arguments: &[&str]) -> CommandOutput {
+        run_command(self.command(arguments))
     }
 
     /// Types a command that succeeds, and reads `data`.
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
-        self.json_with(None, arguments)
+        self.json_with_token(None, arguments)
     }
 
     /// The same, in a run.
     #[track_caller]
-    pub fn json_with(&self, token: Option<&str>, arguments: &[&str]) -> Value {
+    pub fn json_with_token(&self, token: Option<&str>, arguments: &[&str]) -> Value {
         let mut command = self.command(arguments);
         command.arg("--json").envs(token.map(|token| ("TRACKWAY_TOKEN", token)));
-        let ran = ran(command);
-        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-        assert_eq!(ran.stderr, "", "{arguments:?}");
-        let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let output = run_command(command);
+        assert_eq!(output.code, 0, "{arguments:?}: {}", output.stderr);
+        assert_eq!(output.stderr, "", "{arguments:?}");
+        let answer: Value = serde_json::from_str(&output.stdout).unwrap();
         assert_eq!(answer["schema_version"], 1);
         answer["data"].clone()
     }
 
     /// Types a command that fails, and reads the exit code, the code and the message.
     #[track_caller]
-    pub fn fails(&self, arguments: &[&str]) -> (i32, String) {
-        self.fails_with(None, arguments)
+    pub fn expect_error(&self, arguments: &[&str]) -> (i32, String) {
+        self.expect_error_with_token(None, arguments)
     }
 
     /// The same, in a run.
     #[track_caller]
-    pub fn fails_with(&self, token: Option<&str>, arguments: &[&str]) -> (i32, String) {
+    pub fn expect_error_with_token(&self, token: Option<&str>, arguments: &[&str]) -> (i32, String) {
         let mut command = self.command(arguments);
         command.arg("--json").envs(token.map(|token| ("TRACKWAY_TOKEN", token)));
-        let ran = ran(command);
-        assert_eq!(ran.stdout, "", "{arguments:?}");
+        let output = run_command(command);
+        assert_eq!(output.stdout, "", "{arguments:?}");
         let answer: Value =
-            serde_json::from_str(&ran.stderr).unwrap_or_else(|_| panic!("{arguments:?}: {}", ran.stderr));
+            serde_json::from_str(&output.stderr).unwrap_or_else(|_| panic!("{arguments:?}: {}", output.stderr));
         let kinds = ["failed", "usage", "not_found", "conflict", "busy", "denied"];
         let code = kinds.iter().position(|kind| answer["error"]["code"] == *kind).unwrap() + 1;
-        assert_eq!(i32::try_from(code).unwrap(), ran.code);
-        (ran.code, answer["error"]["message"].as_str().unwrap().to_owned())
+        assert_eq!(i32::try_from(code).unwrap(), output.code);
+        (output.code, answer["error"]["message"].as_str().unwrap().to_owned())
     }
 
     /// Starts a run and gives its id and token.
     #[track_caller]
-    pub fn starts(&self, arguments: &[&str]) -> (String, String) {
+    pub fn start_run(&self, arguments: &[&str]) -> (String, String) {
         let started = self.json(&[&["run", "start"], arguments].concat());
         (text(&started["run_id"]), text(&started["token"]))
     }
@@ -124,16 +124,16 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         // One that was never made, or that the test broke, has its own say.
         if let (false, Ok(store)) = (std::thread::panicking(), Store::open(self.database.url()))
-            && let Ok(unsound) = store.unsound()
+            && let Ok(unsound) = store.integrity_findings()
         {
             assert_eq!(unsound, Vec::<String>::new());
         }
     }
 }
 
-pub fn ran(mut command: Command) -> Ran {
+pub fn run_command(mut command: Command) -> CommandOutput {
     let output = command.output().unwrap();
-    Ran {
+    CommandOutput {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
@@ -141,25 +141,25 @@ pub fn ran(mut command: Command) -> Ran {
 }
 
 /// Runs a command on a terminal, as people do: what they see is all in `stdout`.
-pub fn on_a_terminal(command: &Command) -> Ran {
+pub fn run_in_pty(command: &Command) -> CommandOutput {
     let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
     let line: Vec<String> = iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();
     let mut script = Command::new("script");
     script.args(["-qec", &line.join(" "), "/dev/null"]).env_clear().env("TERM", "xterm").stdin(Stdio::null());
     script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     script.current_dir(command.get_current_dir().unwrap());
-    let mut seen = ran(script);
+    let mut seen = run_command(script);
     seen.stdout = seen.stdout.replace("\r\n", "\n");
     seen
 }
 
 /// Runs a command with a text on its standard input.
-pub fn ran_with_input(mut command: Command, input: &[u8]) -> Ran {
+pub fn run_command_with_input(mut command: Command, input: &[u8]) -> CommandOutput {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It may stop reading early, which is its right.
     let _ = child.stdin.take().unwrap().write_all(input);
     let output = child.wait_with_output().unwrap();
-    Ran {
+    CommandOutput {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
@@ -178,13 +178,13 @@ macro_rules! both_engines {
                 $(#[$meta])*
                 #[test]
                 fn sqlite() {
-                    story(Terminal::at(trackway_testkit::Engine::Sqlite));
+                    story(Terminal::new(trackway_testkit::Engine::Sqlite));
                 }
 
                 $(#[$meta])*
                 #[test]
                 fn postgres() {
-                    story(Terminal::at(trackway_testkit::Engine::Postgres));
+                    story(Terminal::new(trackway_testkit::Engine::Postgres));
                 }
             }
         )*

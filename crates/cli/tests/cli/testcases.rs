@@ -7,7 +7,7 @@ use snapbox::str;
 
 use crate::{
     output::steady,
-    terminal::{Terminal, both_engines, column, ran_with_input, text},
+    terminal::{Terminal, both_engines, column, run_command_with_input, text},
 };
 
 const REPORT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -61,7 +61,7 @@ both_engines! {
         let mut halved = little(&report("utf-16", "x"));
         halved.pop();
         for bytes in [narrow(&report("UTF-8", "gießt")), narrow(&report("no-such", "gießt")), narrow("<testsuite><testcase name='ß'/></testsuite>"), halved] {
-            let (code, said) = terminal.fails(&["testcase", "import", &terminal.report(bytes)]);
+            let (code, said) = terminal.expect_error(&["testcase", "import", &terminal.report(bytes)]);
             assert!(code == 2 && said.contains("is not text in UTF-8"), "{code} {said}");
         }
         assert_eq!(terminal.json(&["testcase", "list"]).as_array().map_or(0, Vec::len), 5);
@@ -91,7 +91,7 @@ both_engines! {
             (vec!["--title", "x", "--duration", "nan"], 2),
             (vec!["--title", "x", "--experiment", "ffffffff"], 3),
         ] {
-            assert_eq!(terminal.fails(&[&["testcase", "create"], &arguments[..]].concat()).0, code, "{arguments:?}");
+            assert_eq!(terminal.expect_error(&[&["testcase", "create"], &arguments[..]].concat()).0, code, "{arguments:?}");
         }
         assert_eq!(terminal.json(&["testcase", "list"]).as_array().unwrap().len(), 2);
     }
@@ -108,9 +108,9 @@ both_engines! {
         assert_eq!(column(&cases, "duration_ms"), ["250", "1500", "null", "null"]);
         assert_eq!((&cases[1]["error"], &cases[1]["line"], &cases[1]["file"]), (&json!("assert failed\nleft: <1> right: 2"), &json!(12), &json!("tests/tea.rs")));
         assert_eq!(cases[3]["error"], "Panic\nno water");
-        let ran = ran_with_input(terminal.command(&["testcase", "import", "-", "--json"]), REPORT.as_bytes());
-        assert!(ran.stdout.contains("\"imported\":4"), "{}", ran.stderr);
-        snapbox::assert_data_eq!(steady(&terminal.runs(&["testcase", "list", "--experiment", &experiment]).stdout), str![[r#"
+        let output = run_command_with_input(terminal.command(&["testcase", "import", "-", "--json"]), REPORT.as_bytes());
+        assert!(output.stdout.contains("\"imported\":4"), "{}", output.stderr);
+        snapbox::assert_data_eq!(steady(&terminal.run(&["testcase", "list", "--experiment", &experiment]).stdout), str![[r#"
 id	status	title	file	line	duration_ms	experiment	role	error
 [ID]	KO	boils	tests/tea.rs			first try		Panic no water
 [ID]	TODO	steeps	tests/tea.rs			first try		
@@ -131,11 +131,11 @@ id	status	title	file	line	duration_ms	experiment	role	error
         assert_eq!(import(&["--experiment", &experiment])["imported"], 4);
         assert_eq!(import(&["--experiment", &experiment])["duplicate"], true);
         for _ in 0..2 {
-            let (_, token) = terminal.starts(&["--agent", "worker"]);
+            let (_, token) = terminal.start_run(&["--agent", "worker"]);
             let imports = || {
                 let mut command = terminal.command(&["testcase", "import", &report, "--json"]);
                 command.env("TRACKWAY_TOKEN", &token);
-                crate::terminal::ran(command).stdout
+                crate::terminal::run_command(command).stdout
             };
             assert!(imports().contains("\"imported\":4"));
             assert!(imports().contains("\"duplicate\":true"));
@@ -148,23 +148,23 @@ id	status	title	file	line	duration_ms	experiment	role	error
         let laughs = "<!DOCTYPE t [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;&a;\">]><testsuite><testcase name=\"&b;\"/></testsuite>";
         for (report, part) in [
             (cut, "not well formed at line 12, column "),
-            (laughs, "not well formed at line 1, column 1: a document type is not allowed"),
+            (laughs, "not well formed at line 1, column 1: a document type declaration is not allowed"),
             ("<testsuite><testcase name='a'></testsuite>", "not well formed at line 1, column 31: "),
-            ("<testsuite>&mystery;</testsuite>", "the entity &mystery; is not known"),
-            ("", "there is no element in it"),
-            ("{\"not\": \"xml\"}", "there is text outside of the document"),
-            ("<html></html>", "this is no JUnit report: it begins with <html>"),
+            ("<testsuite>&mystery;</testsuite>", "unknown entity &mystery;"),
+            ("", "the text has no element"),
+            ("{\"not\": \"xml\"}", "there is text outside of the root element"),
+            ("<html></html>", "not a JUnit report: the root element is <html>"),
         ] {
-            let (code, message) = terminal.fails(&["testcase", "import", &terminal.report(report)]);
+            let (code, message) = terminal.expect_error(&["testcase", "import", &terminal.report(report)]);
             assert_eq!(code, 2, "{report}");
             assert!(message.contains(part), "{report}: {message}");
         }
         let huge = terminal.home.path().join("huge.xml");
         fs::File::create(&huge).unwrap().set_len(100_000_000).unwrap();
-        assert_eq!(terminal.fails(&["testcase", "import", huge.to_str().unwrap()]), (2, format!("{} has more than 20000000 bytes, the limit", huge.display())));
-        assert_eq!(terminal.fails(&["testcase", "import", "nowhere.xml"]).0, 3);
+        assert_eq!(terminal.expect_error(&["testcase", "import", huge.to_str().unwrap()]), (2, format!("{} exceeds the limit of 20000000 bytes", huge.display())));
+        assert_eq!(terminal.expect_error(&["testcase", "import", "nowhere.xml"]).0, 3);
         let report = terminal.report(REPORT);
-        assert_eq!(terminal.fails(&["testcase", "import", &report, "--experiment", "ffffffff"]).0, 3);
+        assert_eq!(terminal.expect_error(&["testcase", "import", &report, "--experiment", "ffffffff"]).0, 3);
         assert_eq!(terminal.json(&["testcase", "import", &report, "--dry-run"])["imported"], 4);
         assert_eq!(terminal.json(&["testcase", "list"]), json!([]));
     }

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use trackway_store::{Url, connection::Connection};
 use trackway_testkit::{Engine, poll};
 
-use crate::terminal::{Ran, Terminal, both_engines, column, ran, ran_with_input, text};
+use crate::terminal::{CommandOutput, Terminal, both_engines, column, run_command, run_command_with_input, text};
 
 /// Something of nearly everything there is.
 fn furnish(terminal: &Terminal) {
     let home = terminal.home.path();
-    trackway::recorded::write(&home.join("transcripts"), &home.join("project")).unwrap();
+    trackway::recorded_session::write(&home.join("transcripts"), &home.join("project")).unwrap();
     terminal.json(&["ingest", "transcripts"]);
     terminal.json(&["tenant", "create", "--name", "other"]);
     terminal.json(&["role", "set", "--name", "coder", "--title", "Größe \u{1f375} \"quoted\"", "--tag", "a", "b"]);
@@ -39,8 +39,8 @@ fn furnish(terminal: &Terminal) {
         "--result",
         r#"{"b":1e18,"a":[-0.0,1.5e-7,null]}"#,
     ]);
-    let (_, token) = terminal.starts(&["--agent", "worker", "--task", "v1"]);
-    terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "t", "--body", "line\n"]);
+    let (_, token) = terminal.start_run(&["--agent", "worker", "--task", "v1"]);
+    terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "t", "--body", "line\n"]);
     let decision = text(
         &terminal.json(&["decision", "create", "--studio", "main", "--question", "tea?", "--option", "yes"])["id"],
     );
@@ -103,13 +103,13 @@ both_engines! {
         let file = terminal.home.path().join("all.jsonl");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         for engine in [engine_of(&terminal), other(engine_of(&terminal))] {
-            let target = Terminal::before_init(engine);
+            let target = Terminal::uninitialized(engine);
             let restored = tables(&target.json(&["restore", file.to_str().unwrap()]));
             assert_eq!(restored, backed_up);
             assert_eq!(digests(&target), backed_up);
             assert_eq!(target.json(&["board", "get", "plan"]), terminal.json(&["board", "get", "plan"]));
             assert_eq!(target.json(&["event", "list", "--limit", "10000"]), events);
-            assert_eq!(target.fails(&["restore", file.to_str().unwrap()]).0, 4, "it holds data now");
+            assert_eq!(target.expect_error(&["restore", file.to_str().unwrap()]).0, 4, "it holds data now");
             lives(&target);
         }
         assert_eq!(digests(&terminal), backed_up);
@@ -118,14 +118,14 @@ both_engines! {
     fn a_database_is_moved_there_and_back(terminal: Terminal) {
         furnish(&terminal);
         let before = digests(&terminal);
-        let there = Terminal::before_init(other(engine_of(&terminal)));
-        let back = Terminal::before_init(engine_of(&terminal));
+        let there = Terminal::uninitialized(other(engine_of(&terminal)));
+        let back = Terminal::uninitialized(engine_of(&terminal));
         assert_eq!(tables(&terminal.json(&["move", "--to", &there.database.url_text()])), before);
         assert_eq!(tables(&there.json(&["move", "--to", &back.database.url_text()])), before);
         assert_eq!((digests(&terminal), digests(&there), digests(&back)), (before.clone(), before.clone(), before));
-        assert_eq!(terminal.fails(&["move", "--to", &there.database.url_text()]).0, 4);
-        assert_eq!(terminal.fails(&["move", "--to", &terminal.database.url_text()]).0, 4);
-        assert_eq!(terminal.fails(&["move", "--to", "mysql://x"]).0, 2);
+        assert_eq!(terminal.expect_error(&["move", "--to", &there.database.url_text()]).0, 4);
+        assert_eq!(terminal.expect_error(&["move", "--to", &terminal.database.url_text()]).0, 4);
+        assert_eq!(terminal.expect_error(&["move", "--to", "mysql://x"]).0, 2);
         lives(&there);
         lives(&back);
     }
@@ -137,7 +137,7 @@ both_engines! {
         furnish(&terminal);
         let item = text(&terminal.json(&["queue", "list"])[0]["id"]);
         open(&terminal).execute("update queue_items set result = '{\"a\":\"x\\u0000y\"}' where id = (select max(id) from queue_items)", &[]).unwrap();
-        let there = Terminal::before_init(Engine::Postgres);
+        let there = Terminal::uninitialized(Engine::Postgres);
         terminal.json(&["move", "--to", &there.database.url_text()]);
         assert_eq!(there.json(&["queue", "get", &item])["result"], json!({ "a": "xy" }));
     }
@@ -145,13 +145,13 @@ both_engines! {
     fn json_lines_go_through_a_pipe(terminal: Terminal) {
         furnish(&terminal);
         let before = digests(&terminal);
-        let exported = terminal.runs(&["export", "-"]);
-        assert_eq!(terminal.runs(&["backup", "-"]).stdout.lines().count(), exported.stdout.lines().count());
+        let exported = terminal.run(&["export", "-"]);
+        assert_eq!(terminal.run(&["backup", "-"]).stdout.lines().count(), exported.stdout.lines().count());
         assert!(!terminal.home.path().join("-").exists());
         assert_eq!((exported.code, exported.stderr.as_str()), (0, ""));
         assert!(exported.stdout.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
-        let target = Terminal::before_init(engine_of(&terminal));
-        let Ran { code, stdout, stderr } = ran_with_input(target.command(&["import", "jsonl", "-", "--json"]), exported.stdout.as_bytes());
+        let target = Terminal::uninitialized(engine_of(&terminal));
+        let CommandOutput { code, stdout, stderr } = run_command_with_input(target.command(&["import", "jsonl", "-", "--json"]), exported.stdout.as_bytes());
         assert_eq!(code, 0, "{stderr}");
         assert_eq!(tables(&serde_json::from_str::<Value>(&stdout).unwrap()["data"]), before);
         assert_eq!(tables(&terminal.json(&["export", "all.jsonl"])), before);
@@ -161,14 +161,14 @@ both_engines! {
         terminal.json(&["message", "send", "--body", "the kettle whistles"]);
         terminal.json(&["backup", "all.jsonl"]);
         let whole = fs::read(terminal.home.path().join("all.jsonl")).unwrap();
-        let target = Terminal::before_init(engine_of(&terminal));
+        let target = Terminal::uninitialized(engine_of(&terminal));
         let bad = target.home.path().join("bad.jsonl");
         let refused = |bytes: &[u8]| {
             fs::write(&bad, bytes).unwrap();
-            let (code, message) = target.fails(&["restore", "bad.jsonl"]);
+            let (code, message) = target.expect_error(&["restore", "bad.jsonl"]);
             assert_eq!(code, 1, "{message}");
             assert!(message.contains("the backup is damaged"), "{message}");
-            assert_eq!(target.fails(&["role", "list"]).0, 3, "there is no database");
+            assert_eq!(target.expect_error(&["role", "list"]).0, 3, "there is no database");
         };
         for place in (0..whole.len()).step_by(whole.len() / 17) {
             refused(&whole[..place]);
@@ -180,25 +180,25 @@ both_engines! {
         refused(b"hello\n");
         let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
         refused(&[&lines[..2], &lines[3..]].concat().concat());
-        assert_eq!(target.fails(&["restore", "nothing.jsonl"]).0, 3);
+        assert_eq!(target.expect_error(&["restore", "nothing.jsonl"]).0, 3);
         fs::write(&bad, &whole).unwrap();
         target.json(&["restore", "bad.jsonl"]);
     }
 
     fn only_who_opens_the_database_may(terminal: Terminal) {
-        let (_, token) = terminal.starts(&["--agent", "worker"]);
+        let (_, token) = terminal.start_run(&["--agent", "worker"]);
         for arguments in [&["backup", "x"][..], &["restore", "x"], &["export", "-"], &["import", "jsonl", "x"], &["move", "--to", "sqlite:x"]] {
-            assert_eq!(terminal.fails_with(Some(&token), arguments).0, 6, "{arguments:?}");
+            assert_eq!(terminal.expect_error_with_token(Some(&token), arguments).0, 6, "{arguments:?}");
         }
         fs::write(terminal.home.path().join("mine.txt"), "not a backup").unwrap();
-        assert_eq!(terminal.fails(&["backup", "mine.txt"]).0, 4);
+        assert_eq!(terminal.expect_error(&["backup", "mine.txt"]).0, 4);
         assert_eq!(fs::read_to_string(terminal.home.path().join("mine.txt")).unwrap(), "not a backup");
-        assert_eq!(terminal.fails(&["backup", "."]).0, 2);
-        assert_eq!(terminal.fails(&["backup", "no/such/folder/x"]).0, 3);
+        assert_eq!(terminal.expect_error(&["backup", "."]).0, 2);
+        assert_eq!(terminal.expect_error(&["backup", "no/such/folder/x"]).0, 3);
     }
 
     fn a_backup_under_load_is_of_one_moment(terminal: Terminal) {
-        let (_, token) = terminal.starts(&["--agent", "worker"]);
+        let (_, token) = terminal.start_run(&["--agent", "worker"]);
         let writers: Vec<_> = (0..3)
             .map(|number| {
                 let mut command = Command::new("bash");
@@ -220,7 +220,7 @@ both_engines! {
             assert!(writer.wait().unwrap().success());
         }
         for file in seen {
-            let target = Terminal::before_init(Engine::Sqlite);
+            let target = Terminal::uninitialized(Engine::Sqlite);
             target.json(&["restore", terminal.home.path().join(file).to_str().unwrap()]);
             let notes = target.json(&["note", "list", "--limit", "1000"]).as_array().unwrap().len();
             let events = column(&target.json(&["event", "list", "--limit", "1000"]), "action");
@@ -243,7 +243,7 @@ fn killed_after(mut command: Command, wait: Duration) -> bool {
 
 /// Enough to be killed in.
 fn filled(engine: Engine) -> Terminal {
-    let terminal = Terminal::at(engine);
+    let terminal = Terminal::new(engine);
     furnish(&terminal);
     let mut connection = open(&terminal);
     let numbers = match engine {
@@ -283,7 +283,7 @@ fn a_killed_backup_leaves_the_old_one() {
     let second = digests(&terminal);
     for wait in waits() {
         let done = killed_after(terminal.command(&["backup", "all.jsonl"]), wait);
-        let target = Terminal::before_init(Engine::Sqlite);
+        let target = Terminal::uninitialized(Engine::Sqlite);
         let restored = tables(&target.json(&["restore", terminal.home.path().join("all.jsonl").to_str().unwrap()]));
         assert!(restored == second || (restored == first && !done), "the old one until a new one is whole");
         if restored == second {
@@ -302,7 +302,7 @@ fn a_killed_restore_or_move_leaves_nothing_or_all() {
         terminal.json(&["backup", "all.jsonl"]);
         let file: PathBuf = terminal.home.path().join("all.jsonl");
         for way in ["restore", "move"] {
-            let target = Terminal::before_init(to);
+            let target = Terminal::uninitialized(to);
             let url = target.database.url_text();
             let command = || match way {
                 "restore" => target.command(&["restore", file.to_str().unwrap()]),
@@ -311,16 +311,16 @@ fn a_killed_restore_or_move_leaves_nothing_or_all() {
             let mut whole = false;
             for wait in waits() {
                 whole = killed_after(command(), wait);
-                let ran = target.runs(&["role", "list"]);
-                if ran.code == 0 {
+                let output = target.run(&["role", "list"]);
+                if output.code == 0 {
                     whole = true;
                     break;
                 }
-                assert_eq!(ran.code, 3, "there is no database, or all of it: {}", ran.stderr);
+                assert_eq!(output.code, 3, "there is no database, or all of it: {}", output.stderr);
             }
             if !whole {
-                let ran = ran(command());
-                assert_eq!(ran.code, 0, "{way} goes on: {}", ran.stderr);
+                let output = run_command(command());
+                assert_eq!(output.code, 0, "{way} goes on: {}", output.stderr);
             }
             assert_eq!(digests(&target), before, "{way} from {from:?} to {to:?}");
             lives(&target);
@@ -333,7 +333,7 @@ fn a_killed_restore_or_move_leaves_nothing_or_all() {
 fn a_move_that_was_cut_off_takes_what_changed_meanwhile() {
     for to in [Engine::Sqlite, Engine::Postgres] {
         let terminal = filled(Engine::Sqlite);
-        let target = Terminal::before_init(to);
+        let target = Terminal::uninitialized(to);
         let url = target.database.url_text();
         let whole = killed_after(terminal.command(&["move", "--to", &url]), Duration::from_millis(300));
         if whole {
@@ -341,7 +341,7 @@ fn a_move_that_was_cut_off_takes_what_changed_meanwhile() {
         }
         terminal.json(&["role", "set", "--name", "coder", "--title", "changed"]);
         terminal.json(&["person", "set", "--handle", "zoe"]);
-        let moved = terminal.runs(&["move", "--to", &url, "--json"]);
+        let moved = terminal.run(&["move", "--to", &url, "--json"]);
         // The kill may have come after the last step.
         if moved.code == 0 {
             assert_eq!(digests(&target), digests(&terminal));
@@ -367,7 +367,7 @@ fn a_full_disk_is_said_and_leaves_nothing_half_done() {
         command
             .envs(typed.get_envs().filter_map(|(name, value)| Some((name, value?))))
             .current_dir(terminal.home.path());
-        ran(command)
+        run_command(command)
     };
     let files = |folder: &Path| {
         let mut names: Vec<String> =
@@ -376,12 +376,12 @@ fn a_full_disk_is_said_and_leaves_nothing_half_done() {
         names
     };
     let before = files(terminal.home.path());
-    let ran = limited(&["backup", "all.jsonl"], 64);
-    assert_eq!(ran.code, 1, "{}", ran.stderr);
-    assert!(ran.stderr.starts_with("error: the disk is full"), "{}", ran.stderr);
+    let output = limited(&["backup", "all.jsonl"], 64);
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    assert!(output.stderr.starts_with("error: the disk is full"), "{}", output.stderr);
     assert_eq!(files(terminal.home.path()), before);
-    let ran = limited(&["restore", "small.jsonl", "--db", "sqlite:new/a.db"], 100);
-    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let output = limited(&["restore", "small.jsonl", "--db", "sqlite:new/a.db"], 100);
+    assert_eq!(output.code, 1, "{}", output.stderr);
     assert!(!terminal.home.path().join("new/a.db").exists());
     assert_eq!(
         terminal.json(&["restore", "small.jsonl", "--db", "sqlite:new/a.db"])["tables"][0],

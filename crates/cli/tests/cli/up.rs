@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     terminal::{Terminal, both_engines, text},
-    work::until,
+    work::wait_for,
 };
 
 both_engines! {
@@ -25,13 +25,13 @@ both_engines! {
         let free = text(&terminal.json(&["queue", "add", "--task", "tea"])["id"]);
         let coders = text(&terminal.json(&["queue", "add", "--task", "tea", "--agent", "coder"])["id"]);
         let status = |item: &str| text(&terminal.json(&["queue", "get", item])["status"]);
-        until(|| (status(&named) == "completed" && status(&free) == "completed").then_some(()));
+        wait_for(|| (status(&named) == "completed" && status(&free) == "completed").then_some(()));
         assert!(Command::new("kill").args(["-TERM", &up.id().to_string()]).status().unwrap().success());
         let ended = up.wait_with_output().unwrap();
         let said = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(0), "{said}");
         assert!(!said.contains("panicked"), "{said}");
-        let why = "agent coder is not served: there is no program \"claude\"; TRACKWAY_CLAUDE says where Claude Code is\n";
+        let why = "agent coder is not served: cannot find the program \"claude\"; set TRACKWAY_CLAUDE to the path of Claude Code\n";
         assert_eq!(said.matches(why).count(), 1, "{said}");
         assert_eq!(status(&coders), "ready");
     }

@@ -30,7 +30,7 @@ impl Worker {
         assert!(Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap().success());
     }
 
-    fn ends(&mut self) -> Option<i32> {
+    fn wait_for_exit(&mut self) -> Option<i32> {
         self.0.wait().unwrap().code()
     }
 }
@@ -42,16 +42,16 @@ impl Drop for Worker {
     }
 }
 
-fn define(terminal: &Terminal, variant: &str, script: &str, more: &[&str]) {
+fn define_task(terminal: &Terminal, variant: &str, script: &str, more: &[&str]) {
     terminal.json(&["workflow", "set", "--name", "ops"]);
     let define = ["task", "set", "--workflow", "ops", "--variant", variant, "--script", script, "--recurring", "true"];
     terminal.json(&[&define, more].concat());
 }
 
-fn runs_task(terminal: &Terminal, arguments: &[&str]) -> crate::terminal::Ran {
+fn run_task(terminal: &Terminal, arguments: &[&str]) -> crate::terminal::CommandOutput {
     let mut command = terminal.command(&[&["task", "run"], arguments].concat());
     command.env("PATH", std::env::var_os("PATH").unwrap());
-    crate::terminal::ran(command)
+    crate::terminal::run_command(command)
 }
 
 fn last_run(terminal: &Terminal) -> Value {
@@ -60,7 +60,7 @@ fn last_run(terminal: &Terminal) -> Value {
 
 /// Waits until a question has the answer that is wanted.
 #[track_caller]
-pub fn until<T>(found: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(found: impl FnMut() -> Option<T>) -> T {
     wait_until("it is so", Duration::from_mins(1), found)
 }
 
@@ -85,9 +85,9 @@ fn is_running(mark: &str) -> bool {
 
 both_engines! {
     fn a_script_acts_in_its_run(terminal: Terminal) {
-        define(&terminal, "notes/daily", "echo one; trackway note create --studio main --title \"from $TRACKWAY_TASK\" >/dev/null; echo two >&2", &[]);
-        let ran = runs_task(&terminal, &["notes/daily"]);
-        assert_eq!((ran.code, ran.stdout.as_str()), (0, "one\ntwo\n"));
+        define_task(&terminal, "notes/daily", "echo one; trackway note create --studio main --title \"from $TRACKWAY_TASK\" >/dev/null; echo two >&2", &[]);
+        let output = run_task(&terminal, &["notes/daily"]);
+        assert_eq!((output.code, output.stdout.as_str()), (0, "one\ntwo\n"));
         let run = last_run(&terminal);
         assert_eq!((&run["status"], &run["mode"], &run["final_message"]), (&json!("completed"), &json!("shell"), &json!("two")));
         assert_eq!(column(&run["steps"], "type").last().unwrap(), "done");
@@ -112,13 +112,13 @@ both_engines! {
             ("absent", "definitely-no-such-program", "1m", 1, "failed", "exit code 127"),
             ("bytes", "printf 'a\\377b\\0c\\n'", "1m", 0, "completed", ""),
         ] {
-            define(&terminal, variant, script, &["--timeout", timeout]);
-            let ran = runs_task(&terminal, &["--variant", variant]);
+            define_task(&terminal, variant, script, &["--timeout", timeout]);
+            let output = run_task(&terminal, &["--variant", variant]);
             let run = last_run(&terminal);
-            assert_eq!((ran.code, run["status"].as_str().unwrap()), (code, status), "{variant}: {}", ran.stderr);
+            assert_eq!((output.code, run["status"].as_str().unwrap()), (code, status), "{variant}: {}", output.stderr);
             let said = run["error"].as_str().unwrap_or_default();
             assert!(said.starts_with(error), "{variant}: {said}");
-            assert!(ran.stderr.contains(status), "{variant}: {}", ran.stderr);
+            assert!(output.stderr.contains(status), "{variant}: {}", output.stderr);
         }
         for mark in [slow, deaf, parricide] {
             assert!(!is_running(&mark), "{mark} was left behind");
@@ -129,35 +129,35 @@ both_engines! {
     }
 
     fn a_task_without_a_script_is_refused_and_nothing_is_left(terminal: Terminal) {
-        define(&terminal, "none", " ", &[]);
-        let refused = runs_task(&terminal, &["none"]);
-        let hint = "give it one: trackway task set --workflow ops --variant none --script ...; or let an agent do it: trackway task run none --agent A";
+        define_task(&terminal, "none", " ", &[]);
+        let refused = run_task(&terminal, &["none"]);
+        let hint = "set a script: trackway task set --workflow ops --variant none --script ...; or let an agent run the task: trackway task run none --agent A";
         assert_eq!((refused.code, refused.stderr), (4, format!("error: task none has no script\nhint: {hint}\n")));
         assert_eq!(terminal.json(&["queue", "size"])["total"], 0);
         assert_eq!(terminal.json(&["run", "list"]), json!([]));
         // The version that runs is said when it is not the one that was named.
         terminal.json(&["task", "set", "--workflow", "ops", "--variant", "some", "--script", "true", "--replaces", "none"]);
-        let ran = runs_task(&terminal, &["none"]);
-        assert!(ran.code == 0 && ran.stderr.contains(" of some completed\n"), "{}", ran.stderr);
+        let output = run_task(&terminal, &["none"]);
+        assert!(output.code == 0 && output.stderr.contains(" of some completed\n"), "{}", output.stderr);
     }
 
     fn what_a_script_leaves_behind_is_ended(terminal: Terminal) {
         let [child, own, hidden, bare, orphan] = [(); 5].map(|()| unique_seconds());
         let script = format!("sleep {child} & setsid sleep {own} & (setsid nohup sleep {hidden} >/dev/null 2>&1 &); setsid env -i sleep {bare} & echo left");
-        define(&terminal, "litter", &script, &[]);
-        let ran = runs_task(&terminal, &["litter"]);
-        assert_eq!((ran.code, ran.stdout.as_str()), (0, "left\n"));
+        define_task(&terminal, "litter", &script, &[]);
+        let output = run_task(&terminal, &["litter"]);
+        assert_eq!((output.code, output.stdout.as_str()), (0, "left\n"));
         for mark in [child, own, hidden, bare] {
             assert!(!is_running(&mark), "{mark} was left behind");
         }
         // Whoever should have ended it is dead: then the worker does.
-        define(&terminal, "orphan", &format!("setsid env -i sleep {orphan} & sleep 0.1; kill -9 $PPID"), &[]);
-        assert_eq!(runs_task(&terminal, &["orphan"]).code, 1);
+        define_task(&terminal, "orphan", &format!("setsid env -i sleep {orphan} & sleep 0.1; kill -9 $PPID"), &[]);
+        assert_eq!(run_task(&terminal, &["orphan"]).code, 1);
         assert!(!is_running(&orphan), "{orphan} was left behind");
     }
 
     fn what_is_for_an_agent_is_left_to_it(terminal: Terminal) {
-        define(&terminal, "scripted", "echo \"$TRACKWAY_DESCRIPTION\"", &[]);
+        define_task(&terminal, "scripted", "echo \"$TRACKWAY_DESCRIPTION\"", &[]);
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["task", "set", "--workflow", "ops", "--variant", "open", "--role", "coder"]);
         terminal.json(&["agent", "set", "--handle", "bot"]);
@@ -165,35 +165,35 @@ both_engines! {
         let named = text(&terminal.json(&["queue", "add", "--task", "scripted", "--agent", "bot"])["id"]);
         let own = text(&terminal.json(&["queue", "add", "--task", "scripted", "--description", "two cups"])["id"]);
         assert_eq!(terminal.json(&["queue", "get", &open])["role"], "coder", "the task's");
-        let hint = terminal.runs(&[]).stdout;
-        assert!(hint.contains("next: trackway work takes what is in the queue; 1 ready item is for agent bot: trackway work --agent bot;"), "{hint}");
+        let hint = terminal.run(&[]).stdout;
+        assert!(hint.contains("next: trackway work to run the items in the queue; 1 ready item is for agent bot: trackway work --agent bot;"), "{hint}");
         let mut command = terminal.command(&["work", "--once"]);
         command.env("PATH", std::env::var_os("PATH").unwrap());
-        let ran = crate::terminal::ran(command);
-        assert!(ran.stderr.contains("left alone: 1 ready item is for agent bot: trackway work --agent bot\n"), "{}", ran.stderr);
-        assert!(ran.stderr.contains("left alone: 1 ready item has a task without a script, for an agent of role coder: trackway work --agent AGENT\n"), "{}", ran.stderr);
+        let output = crate::terminal::run_command(command);
+        assert!(output.stderr.contains("skipped: 1 ready item is for agent bot: trackway work --agent bot\n"), "{}", output.stderr);
+        assert!(output.stderr.contains("skipped: 1 ready item has a task without a script and needs an agent of role coder: trackway work --agent AGENT\n"), "{}", output.stderr);
         assert_eq!((status(&terminal, &own), status(&terminal, &open), status(&terminal, &named)), ("completed".into(), "ready".into(), "ready".into()));
         assert_eq!(last_run(&terminal)["final_message"], "two cups");
     }
 
     fn a_task_that_is_interrupted_is_cancelled(terminal: Terminal) {
         let mark = unique_seconds();
-        define(&terminal, "endless", &format!("sleep {mark}"), &[]);
+        define_task(&terminal, "endless", &format!("sleep {mark}"), &[]);
         let mut command = terminal.command(&["task", "run", "endless"]);
         command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut running = Worker(command.spawn().unwrap());
-        until(|| is_running(&mark).then_some(()));
+        wait_for(|| is_running(&mark).then_some(()));
         running.signal("-INT");
-        assert_eq!(running.ends(), Some(1));
+        assert_eq!(running.wait_for_exit(), Some(1));
         assert!(!is_running(&mark));
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "cancelled": 1 }));
         assert_eq!(last_run(&terminal)["status"], "cancelled");
     }
 
     fn endless_output_is_cut(terminal: Terminal) {
-        define(&terminal, "flood", "head -c 200000000 /dev/zero | tr '\\0' x; echo; echo end", &[]);
-        let ran = runs_task(&terminal, &["flood"]);
-        assert_eq!(ran.code, 0);
+        define_task(&terminal, "flood", "head -c 200000000 /dev/zero | tr '\\0' x; echo; echo end", &[]);
+        let output = run_task(&terminal, &["flood"]);
+        assert_eq!(output.code, 0);
         let run = last_run(&terminal);
         let steps = run["steps"].as_array().unwrap();
         let kept: String = steps.iter().filter(|step| step["type"] == "shell").map(|step| text(&step["detail"])).collect();
@@ -201,18 +201,18 @@ both_engines! {
         assert_eq!((kept.len(), &kept[1_000_000..]), (1_000_000 + end.len(), end.as_str()));
         assert_eq!(run["final_message"], "end");
         // The end says what went wrong.
-        define(&terminal, "fails", "yes abcdefghij | head -c 1200000; echo REAL ERROR >&2; exit 9", &[]);
-        runs_task(&terminal, &["fails"]);
+        define_task(&terminal, "fails", "yes abcdefghij | head -c 1200000; echo REAL ERROR >&2; exit 9", &[]);
+        run_task(&terminal, &["fails"]);
         let error = text(&last_run(&terminal)["error"]);
         assert!(error.starts_with("exit code 9\n") && error.ends_with("REAL ERROR"), "{error}");
     }
 
     fn what_is_said_while_the_database_waits_is_kept(terminal: Terminal) {
-        define(&terminal, "burst", "echo 1; sleep 0.8; echo 2; sleep 0.4; for i in 3 4 5 6; do echo $i; sleep 0.2; done; echo RESULT", &[]);
+        define_task(&terminal, "burst", "echo 1; sleep 0.8; echo 2; sleep 0.4; for i in 3 4 5 6; do echo $i; sleep 0.2; done; echo RESULT", &[]);
         let mut others = connection(&terminal);
         let holding = thread::scope(|scope| {
-            let running = scope.spawn(|| runs_task(&terminal, &["burst"]));
-            until(|| (terminal.json(&["run", "list"])[0]["status"] == "running").then_some(()));
+            let running = scope.spawn(|| run_task(&terminal, &["burst"]));
+            wait_for(|| (terminal.json(&["run", "list"])[0]["status"] == "running").then_some(()));
             thread::sleep(Duration::from_millis(500));
             let hold = if matches!(terminal.database.url(), Url::Sqlite(_)) { "begin immediate" } else { "begin; lock table run_steps in access exclusive mode" };
             others.batch(hold).unwrap();
@@ -229,105 +229,105 @@ both_engines! {
     fn what_a_script_is_made_of_is_its_own_and_goes_with_it(terminal: Terminal) {
         let (mark, place) = (unique_seconds(), tempfile::tempdir().unwrap());
         let told = place.path().join("told");
-        define(&terminal, "where", &format!("stat -c '%a %n' $(dirname $0) > {0}.new; mv {0}.new {0}; sleep {mark}", told.display()), &[]);
+        define_task(&terminal, "where", &format!("stat -c '%a %n' $(dirname $0) > {0}.new; mv {0}.new {0}; sleep {mark}", told.display()), &[]);
         terminal.json(&["queue", "add", "--task", "where"]);
         let mut worker = Worker::start(&terminal, &[]);
-        let said = until(|| std::fs::read_to_string(&told).ok());
+        let said = wait_for(|| std::fs::read_to_string(&told).ok());
         let (mode, folder) = said.trim().split_once(' ').unwrap();
         assert_eq!(mode, "700", "{folder}");
         worker.0.kill().unwrap();
-        worker.ends();
-        until(|| (!std::path::Path::new(folder).exists() && !is_running(&mark)).then_some(()));
+        worker.wait_for_exit();
+        wait_for(|| (!std::path::Path::new(folder).exists() && !is_running(&mark)).then_some(()));
     }
 
     fn a_script_runs_where_its_workspace_is(terminal: Terminal) {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().canonicalize().unwrap();
         terminal.json(&["workspace", "set", "--name", "here", "--dir", directory.to_str().unwrap()]);
-        define(&terminal, "where", "pwd", &["--workspace", "here", "--shell", "sh -e"]);
-        assert_eq!(runs_task(&terminal, &["where"]).stdout, format!("{}\n", directory.display()));
+        define_task(&terminal, "where", "pwd", &["--workspace", "here", "--shell", "sh -e"]);
+        assert_eq!(run_task(&terminal, &["where"]).stdout, format!("{}\n", directory.display()));
         drop(place);
-        let ran = runs_task(&terminal, &["where"]);
-        assert_eq!(ran.code, 1);
-        assert!(ran.stderr.contains("the directory of workspace here is not there"), "{}", ran.stderr);
+        let output = run_task(&terminal, &["where"]);
+        assert_eq!(output.code, 1);
+        assert!(output.stderr.contains("the directory of workspace here does not exist"), "{}", output.stderr);
     }
 
     fn a_task_is_run_in_the_version_its_role_uses(terminal: Terminal) {
-        define(&terminal, "greet/1", "echo one", &[]);
-        define(&terminal, "greet/2", "echo two", &["--replaces", "greet/1"]);
+        define_task(&terminal, "greet/1", "echo one", &[]);
+        define_task(&terminal, "greet/2", "echo two", &["--replaces", "greet/1"]);
         terminal.json(&["role", "set", "--name", "coder"]);
-        assert_eq!(runs_task(&terminal, &["greet/1"]).stdout, "two\n");
+        assert_eq!(run_task(&terminal, &["greet/1"]).stdout, "two\n");
         terminal.json(&["package", "set", "--role", "coder", "--task", "greet/1"]);
-        assert_eq!(runs_task(&terminal, &["--variant", "greet/2", "--role", "coder"]).stdout, "one\n");
+        assert_eq!(run_task(&terminal, &["--variant", "greet/2", "--role", "coder"]).stdout, "one\n");
         assert_eq!(last_run(&terminal)["role"], "coder");
-        assert_eq!(terminal.fails(&["task", "run", "greet/2", "--timeout", "0s"]).0, 2);
+        assert_eq!(terminal.expect_error(&["task", "run", "greet/2", "--timeout", "0s"]).0, 2);
         // A task that says no time at all has said nothing.
-        define(&terminal, "greet/3", "echo three", &["--timeout", "0s"]);
-        assert_eq!(runs_task(&terminal, &["greet/3"]).stdout, "three\n");
+        define_task(&terminal, "greet/3", "echo three", &["--timeout", "0s"]);
+        assert_eq!(run_task(&terminal, &["greet/3"]).stdout, "three\n");
         let queued = terminal.json(&["task", "run", "greet/1", "--detach"]);
         assert_eq!(queued["status"], "ready");
         let item = terminal.json(&["queue", "get", queued["id"].as_str().unwrap()]);
         assert_eq!((&item["variant"], &item["would_run"]), (&json!("greet/1"), &json!("greet/2")));
-        assert_eq!(terminal.fails(&["task", "run", "nothing"]).0, 3);
-        assert_eq!(terminal.fails(&["task", "run"]).0, 2);
+        assert_eq!(terminal.expect_error(&["task", "run", "nothing"]).0, 3);
+        assert_eq!(terminal.expect_error(&["task", "run"]).0, 2);
     }
 
     fn task_run_resolves_versions_as_queue_items_do(terminal: Terminal) {
         terminal.json(&["role", "set", "--name", "coder"]);
-        define(&terminal, "s", "echo one", &["--role", "coder"]);
-        define(&terminal, "s2", "echo two", &["--replaces", "s"]);
-        define(&terminal, "s3", "echo three", &["--replaces", "s2"]);
+        define_task(&terminal, "s", "echo one", &["--role", "coder"]);
+        define_task(&terminal, "s2", "echo two", &["--replaces", "s"]);
+        define_task(&terminal, "s3", "echo three", &["--replaces", "s2"]);
         terminal.json(&["package", "set", "--role", "coder", "--task", "s2"]);
-        assert_eq!(runs_task(&terminal, &["s"]).stdout, "two\n", "the pin of the task's role");
+        assert_eq!(run_task(&terminal, &["s"]).stdout, "two\n", "the pin of the task's role");
         let items = terminal.json(&["queue", "list", "--limit", "1"]);
         let item = terminal.json(&["queue", "get", items[0]["id"].as_str().unwrap()]);
         let [asked, run, exact, role] = ["variant", "run_variant", "exact", "role"].map(|field| item[field].clone());
         assert_eq!([asked, run, exact, role], [json!("s"), json!("s2"), json!(false), json!("coder")]);
         // A named agent in another role runs the current version.
         terminal.json(&["agent", "set", "--handle", "other", "--runner", "shell"]);
-        assert_eq!(runs_task(&terminal, &["s", "--agent", "other"]).stdout, "three\n");
+        assert_eq!(run_task(&terminal, &["s", "--agent", "other"]).stdout, "three\n");
     }
 
     fn a_worker_hears_of_new_items_and_stops_when_told(terminal: Terminal) {
-        define(&terminal, "quick", "echo quick", &[]);
-        define(&terminal, "slow", "sleep 1; echo slow", &[]);
+        define_task(&terminal, "quick", "echo quick", &[]);
+        define_task(&terminal, "slow", "sleep 1; echo slow", &[]);
         let mut worker = Worker::start(&terminal, &["--concurrency", "2"]);
         for _ in 0..3 {
             let item = text(&terminal.json(&["queue", "add", "--task", "quick"])["id"]);
-            until(|| (status(&terminal, &item) == "completed").then_some(()));
+            wait_for(|| (status(&terminal, &item) == "completed").then_some(()));
         }
         let slow = text(&terminal.json(&["queue", "add", "--task", "slow"])["id"]);
-        until(|| (status(&terminal, &slow) == "running").then_some(()));
+        wait_for(|| (status(&terminal, &slow) == "running").then_some(()));
         worker.signal("-TERM");
-        assert_eq!(worker.ends(), Some(0));
+        assert_eq!(worker.wait_for_exit(), Some(0));
         // It was let finish, and nothing new was begun.
         assert_eq!(status(&terminal, &slow), "completed");
     }
 
     fn a_terminal_interrupts_the_worker_and_not_its_scripts(terminal: Terminal) {
         let begun = terminal.home.path().join("begun");
-        define(&terminal, "slow", &format!("touch {}; sleep 1; echo slow", begun.display()), &[]);
+        define_task(&terminal, "slow", &format!("touch {}; sleep 1; echo slow", begun.display()), &[]);
         let slow = text(&terminal.json(&["queue", "add", "--task", "slow", "--max-attempts", "1"])["id"]);
         let mut command = terminal.command(&["work"]);
         // A terminal signals all that run in its foreground.
         command.env("PATH", std::env::var_os("PATH").unwrap()).process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
         let mut worker = Worker(command.spawn().unwrap());
-        until(|| begun.exists().then_some(()));
+        wait_for(|| begun.exists().then_some(()));
         assert_eq!(status(&terminal, &slow), "running");
         let group = format!("-{}", worker.0.id());
         assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
-        assert_eq!(worker.ends(), Some(0));
+        assert_eq!(worker.wait_for_exit(), Some(0));
         assert_eq!(status(&terminal, &slow), "completed");
     }
 
     fn a_worker_in_a_hurry_gives_back_what_it_has(terminal: Terminal) {
         let mark = unique_seconds();
-        define(&terminal, "endless", &format!("sleep {mark}"), &[]);
+        define_task(&terminal, "endless", &format!("sleep {mark}"), &[]);
         let item = text(&terminal.json(&["queue", "add", "--task", "endless"])["id"]);
         let mut worker = Worker::start(&terminal, &["--grace", "0s"]);
-        until(|| is_running(&mark).then_some(()));
+        wait_for(|| is_running(&mark).then_some(()));
         worker.signal("-INT");
-        assert_eq!(worker.ends(), Some(0));
+        assert_eq!(worker.wait_for_exit(), Some(0));
         let shown = terminal.json(&["queue", "get", &item]);
         assert_eq!((&shown["status"], &shown["attempt"]), (&json!("ready"), &json!(1)));
         assert_eq!((&shown["runs"][0]["status"], &shown["runs"][0]["outcome"]), (&json!("cancelled"), &json!("released")));
@@ -336,33 +336,33 @@ both_engines! {
 
     fn cancelling_ends_the_script(terminal: Terminal) {
         let mark = unique_seconds();
-        define(&terminal, "endless", &format!("sleep {mark}"), &[]);
+        define_task(&terminal, "endless", &format!("sleep {mark}"), &[]);
         let _worker = Worker::start(&terminal, &["--concurrency", "2"]);
         let item = text(&terminal.json(&["queue", "add", "--task", "endless"])["id"]);
-        until(|| is_running(&mark).then_some(()));
+        wait_for(|| is_running(&mark).then_some(()));
         terminal.json(&["queue", "cancel", "--id", &item]);
-        until(|| (!is_running(&mark)).then_some(()));
+        wait_for(|| (!is_running(&mark)).then_some(()));
         let again = text(&terminal.json(&["queue", "add", "--task", "endless"])["id"]);
-        until(|| is_running(&mark).then_some(()));
+        wait_for(|| is_running(&mark).then_some(()));
         let run = text(&terminal.json(&["queue", "get", &again])["run_id"]);
         terminal.json(&["run", "cancel", &run]);
-        until(|| (!is_running(&mark)).then_some(()));
+        wait_for(|| (!is_running(&mark)).then_some(()));
         assert_eq!((status(&terminal, &item), status(&terminal, &again)), ("cancelled".into(), "cancelled".into()));
     }
 
     fn what_a_killed_worker_had_is_taken_by_another(terminal: Terminal) {
-        define(&terminal, "mark", "trackway note create --studio main --title mark >/dev/null; sleep 0.2", &[]);
+        define_task(&terminal, "mark", "trackway note create --studio main --title mark >/dev/null; sleep 0.2", &[]);
         for _ in 0..12 {
             terminal.json(&["queue", "add", "--task", "mark"]);
         }
         for _ in 0..3 {
             let mut worker = Worker::start(&terminal, &["--lease", "1", "--concurrency", "2"]);
-            until(|| terminal.json(&["queue", "size"])["by_status"]["running"].as_i64().filter(|held| *held > 0));
+            wait_for(|| terminal.json(&["queue", "size"])["by_status"]["running"].as_i64().filter(|held| *held > 0));
             worker.0.kill().unwrap();
-            worker.ends();
+            worker.wait_for_exit();
         }
         let _worker = Worker::start(&terminal, &["--lease", "5", "--concurrency", "4"]);
-        until(|| (terminal.json(&["queue", "size"])["by_status"] == json!({ "completed": 12 })).then_some(()));
+        wait_for(|| (terminal.json(&["queue", "size"])["by_status"] == json!({ "completed": 12 })).then_some(()));
         let attempts: Vec<i64> = terminal.json(&["queue", "list"]).as_array().unwrap().iter().map(|item| item["attempt"].as_i64().unwrap()).collect();
         assert!(attempts.iter().any(|attempt| *attempt > 1), "{attempts:?}");
         assert_eq!(terminal.json(&["run", "list", "--status", "running"]), json!([]));
@@ -376,14 +376,14 @@ both_engines! {
 #[test]
 fn a_worker_outlives_a_crash_of_its_server() {
     let server = CrashingServer::start();
-    let terminal = Terminal::before_init(Engine::Sqlite);
+    let terminal = Terminal::uninitialized(Engine::Sqlite);
     let at = |arguments: &[&str]| {
         let mut command = terminal.command(arguments);
         command.arg("--json").env("TRACKWAY_DB", &server.url).env("PATH", std::env::var_os("PATH").unwrap());
-        crate::terminal::ran(command)
+        crate::terminal::run_command(command)
     };
     let data =
-        |ran: crate::terminal::Ran| -> Value { serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone() };
+        |output: crate::terminal::CommandOutput| -> Value { serde_json::from_str::<Value>(&output.stdout).unwrap()["data"].clone() };
     assert_eq!(at(&["init"]).code, 0);
     assert_eq!(at(&["workflow", "set", "--name", "ops"]).code, 0);
     let define =
@@ -399,7 +399,7 @@ fn a_worker_outlives_a_crash_of_its_server() {
         thread::sleep(Duration::from_millis(400));
         server.crash();
     }
-    until(|| (data(at(&["queue", "size"]))["by_status"] == json!({ "completed": 8 })).then_some(()));
+    wait_for(|| (data(at(&["queue", "size"]))["by_status"] == json!({ "completed": 8 })).then_some(()));
     let attempts = column(&data(at(&["queue", "list"])), "attempt");
     assert_eq!(attempts, vec!["1"; 8], "nothing had to be done twice");
 }
@@ -407,15 +407,15 @@ fn a_worker_outlives_a_crash_of_its_server() {
 /// A server that lets nobody in for a while, as when somebody maintains it.
 #[test]
 fn who_works_waits_for_a_server_that_lets_nobody_in() {
-    let terminal = Terminal::at(Engine::Postgres);
-    define(&terminal, "slow", "for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done", &[]);
+    let terminal = Terminal::new(Engine::Postgres);
+    define_task(&terminal, "slow", "for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done", &[]);
     let item = text(&terminal.json(&["queue", "add", "--task", "slow"])["id"]);
     let mut worker = Worker::start(&terminal, &[]);
-    until(|| (status(&terminal, &item) == "running").then_some(()));
+    wait_for(|| (status(&terminal, &item) == "running").then_some(()));
     let mut command = terminal.command(&["task", "run", "slow"]);
     command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = Worker(command.spawn().unwrap());
-    until(|| (terminal.json(&["queue", "held"]).as_array().unwrap().len() == 2).then_some(()));
+    wait_for(|| (terminal.json(&["queue", "held"]).as_array().unwrap().len() == 2).then_some(()));
 
     let url = terminal.database.url_text();
     let (server, name) = url.rsplit_once('/').unwrap();
@@ -427,9 +427,9 @@ fn who_works_waits_for_a_server_that_lets_nobody_in() {
     thread::sleep(Duration::from_secs(4));
     maintainer.batch(&format!("alter database {name} allow_connections true")).unwrap();
 
-    assert_eq!(until(|| running.0.try_wait().unwrap()).code(), Some(0));
-    until(|| (status(&terminal, &item) == "completed").then_some(()));
+    assert_eq!(wait_for(|| running.0.try_wait().unwrap()).code(), Some(0));
+    wait_for(|| (status(&terminal, &item) == "completed").then_some(()));
     assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 2 }));
     worker.signal("-TERM");
-    assert_eq!(worker.ends(), Some(0));
+    assert_eq!(worker.wait_for_exit(), Some(0));
 }

@@ -1,4 +1,4 @@
-//! Where the client's settings are, and what is put into them.
+//! Finds the client's settings files and edits their text.
 
 use std::{
     env,
@@ -10,39 +10,40 @@ use std::{
 };
 
 use trackway_capture::{
-    connection::{Connection, Plugin, Refused, Scope, ShownFiles, Version, Wanted},
+    connection::{Connection, HookSettings, Plugin, Scope, SettingsError, SettingsFileNames, Version},
     program,
 };
-use trackway_domain::{Error as Rule, words::Memory};
+use trackway_domain::{Error as Rule, enums::Memory};
 
 use crate::{
     ClaudeCode, plugin,
-    settings::{self, Hooks, servers},
+    settings::{self, HookEntries, servers},
 };
 
-/// Where the client keeps what is the user's.
-pub const FOLDER: &str = "CLAUDE_CONFIG_DIR";
-/// A client on Node needs most of a second to print its version.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Environment variable with the folder of the user's settings and transcripts.
+pub const CONFIG_DIR_VARIABLE: &str = "CLAUDE_CONFIG_DIR";
+/// Time limit for `claude --version`. Clients that run on Node need nearly a second.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn variable(name: &str) -> Option<PathBuf> {
+/// The path in an environment variable, unless it is unset or empty.
+fn env_path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// The folder of the user's settings.
-fn user_folder() -> trackway_domain::Result<PathBuf> {
-    let home = || variable("HOME").or_else(|| variable("USERPROFILE")).map(|home| home.join(".claude"));
-    variable(FOLDER)
-        .or_else(home)
-        .ok_or_else(|| Rule::usage("there is no home directory: HOME is not set").hint("connect a project: --project"))
+fn user_settings_folder() -> trackway_domain::Result<PathBuf> {
+    let home = || env_path("HOME").or_else(|| env_path("USERPROFILE")).map(|home| home.join(".claude"));
+    env_path(CONFIG_DIR_VARIABLE).or_else(home).ok_or_else(|| {
+        Rule::usage("cannot find the home directory: HOME is not set").hint("connect a project: --project")
+    })
 }
 
 impl Connection for ClaudeCode {
     fn version(&self) -> Option<Version> {
-        let mut command = Command::new(program::on_path("claude").next()?);
+        let mut command = Command::new(program::find_on_path("claude").next()?);
         command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + VERSION_TIMEOUT;
         while child.try_wait().ok()?.is_none() {
             if Instant::now() > deadline {
                 child.kill().ok()?;
@@ -56,11 +57,11 @@ impl Connection for ClaudeCode {
         printed.parse().ok()
     }
 
-    fn shown_files(&self) -> ShownFiles {
-        ShownFiles {
+    fn settings_file_names(&self) -> SettingsFileNames {
+        SettingsFileNames {
             project_hooks: ".claude/settings.json",
             user_hooks: "~/.claude/settings.json",
-            project_servers: plugin::SERVERS,
+            project_servers: plugin::SERVERS_FILE,
             user_servers: "~/.claude.json",
         }
     }
@@ -68,55 +69,59 @@ impl Connection for ClaudeCode {
     fn hooks_file(&self, scope: Scope, project: &Path) -> trackway_domain::Result<PathBuf> {
         let folder = match scope {
             Scope::Project => project.join(".claude"),
-            Scope::User => user_folder()?,
+            Scope::User => user_settings_folder()?,
         };
         Ok(folder.join("settings.json"))
     }
 
     fn servers_file(&self, scope: Scope, project: &Path) -> trackway_domain::Result<PathBuf> {
-        match (scope, variable(FOLDER)) {
-            (Scope::Project, _) => Ok(project.join(plugin::SERVERS)),
-            // The file stands in the folder that is set, and beside the default folder.
+        match (scope, env_path(CONFIG_DIR_VARIABLE)) {
+            (Scope::Project, _) => Ok(project.join(plugin::SERVERS_FILE)),
+            // The file is inside the folder that the variable names, but beside the default folder.
             (Scope::User, Some(folder)) => Ok(folder.join(".claude.json")),
-            (Scope::User, None) => Ok(user_folder()?.with_file_name(".claude.json")),
+            (Scope::User, None) => Ok(user_settings_folder()?.with_file_name(".claude.json")),
         }
     }
 
-    fn add_hooks(&self, text: &str, wanted: &Wanted) -> Result<String, Refused> {
+    fn add_hooks(&self, text: &str, wanted: &HookSettings) -> Result<String, SettingsError> {
         settings::connect(text, wanted)
     }
 
-    fn remove_hooks(&self, text: &str) -> Result<String, Refused> {
+    fn remove_hooks(&self, text: &str) -> Result<String, SettingsError> {
         settings::disconnect(text)
     }
 
-    fn memory(&self, text: &str) -> Result<Option<Memory>, Refused> {
+    fn memory(&self, text: &str) -> Result<Option<Memory>, SettingsError> {
         settings::connected_memory(text)
     }
 
-    fn add_server(&self, text: &str, program: &str) -> Result<String, Refused> {
+    fn add_server(&self, text: &str, program: &str) -> Result<String, SettingsError> {
         servers::connect(text, program)
     }
 
-    fn remove_server(&self, text: &str) -> Result<String, Refused> {
+    fn remove_server(&self, text: &str) -> Result<String, SettingsError> {
         servers::disconnect(text)
     }
 
-    fn has_server(&self, text: &str) -> Result<bool, Refused> {
+    fn has_server(&self, text: &str) -> Result<bool, SettingsError> {
         servers::is_connected(text)
     }
 
-    fn command(&self, wanted: &Wanted) -> String {
+    fn command(&self, wanted: &HookSettings) -> String {
         wanted.command()
     }
 
-    fn events(&self, wanted: &Wanted) -> (Vec<&'static str>, Vec<&'static str>) {
-        (wanted.events().map(|event| event.name).collect(), wanted.left_out().map(|event| event.name).collect())
+    fn events(&self, wanted: &HookSettings) -> (Vec<&'static str>, Vec<&'static str>) {
+        (
+            wanted.events().map(|event| event.name).collect(),
+            wanted.unsupported_events().map(|event| event.name).collect(),
+        )
     }
 
     fn plugin(&self, memory: Memory) -> Option<Plugin> {
-        let wanted = plugin::wanted(memory);
+        let wanted = plugin::hook_settings(memory);
         let files = plugin::files(&wanted);
-        Some(Plugin { name: plugin::NAME, manifest: plugin::MANIFEST, wanted, files, start: "claude --plugin-dir" })
+        let (name, manifest, start_command) = (plugin::NAME, plugin::MANIFEST_FILE, "claude --plugin-dir");
+        Some(Plugin { name, manifest, hooks: wanted, files, start_command })
     }
 }

@@ -1,4 +1,4 @@
-//! Which transcripts there are: found by their names, whatever version wrote them.
+//! Finds transcripts by their file names, which all client versions share.
 
 use std::{
     fs, io,
@@ -7,62 +7,65 @@ use std::{
 
 use serde::Deserialize;
 use trackway_capture::{
-    discovery::{self, Found, Identified},
+    discovery::{self, FoundTranscripts, IdentifyResult},
     transcript::Transcript,
 };
 use trackway_domain::Time;
 
-use crate::connect::FOLDER;
+use crate::connect::CONFIG_DIR_VARIABLE;
 
-/// Bytes of a file in which its session must be named.
-const PEEK: u64 = 256 << 10;
+/// How many bytes of a file are searched for its session.
+const HEAD_BYTES_MAX: u64 = 256 << 10;
 
-/// Where Claude Code keeps its transcripts.
+/// The folder in which Claude Code stores all its transcripts.
 pub fn default_folder() -> Option<PathBuf> {
-    let set = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let configured = std::env::var_os(CONFIG_DIR_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let home =
         || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".claude"));
-    set.or_else(home).map(|folder| folder.join("projects"))
+    configured.or_else(home).map(|folder| folder.join("projects"))
 }
 
-/// The folder in which Claude Code keeps the transcripts of a working directory.
+/// The name of the folder with the transcripts of a working directory.
 pub fn folder_name(cwd: &str) -> String {
     cwd.chars().map(|character| if character.is_ascii_alphanumeric() { character } else { '-' }).collect()
 }
 
-/// Finds the transcripts below a path, or takes the one it is.
-pub fn find(path: &Path, wanted: &mut dyn FnMut(&Path) -> bool) -> Found {
-    discovery::find(path, "jsonl", wanted, identify)
+/// Finds the transcripts in a folder, or the one at a file path.
+pub fn find_transcripts(path: &Path, is_wanted: &mut dyn FnMut(&Path) -> bool) -> FoundTranscripts {
+    discovery::find_transcripts(path, "jsonl", is_wanted, identify)
 }
 
-/// Whose transcript a file is, and its first time: by its name, else by its first lines.
-pub fn identify(path: &Path) -> Identified {
+/// Determines the session and the agent of a transcript from its path, or else from its first lines. Also returns the
+/// time of its first line.
+pub fn identify(path: &Path) -> IdentifyResult {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let agent = stem.strip_prefix("agent-").map(str::to_owned);
-    let head = Head::of(path)?;
+    let head = Head::read(path)?;
     let folder = path.parent().filter(|folder| folder.file_name().is_some_and(|name| name == "subagents"));
-    let above = folder.and_then(|folder| folder.parent()?.file_name()).map(|name| name.to_string_lossy().into_owned());
-    let session = match (&agent, above) {
-        // Copies of another session's lines keep that one's id: the name of the file is what counts. But 2.0.0 goes on
-        // with a session (`-c`) in a file of another name, which then no line in it gives.
-        (None, _) if is_uuid(&stem) && (!head.goes_on || names(path, &stem)?) => Some(stem),
-        (Some(_), Some(above)) => Some(above),
+    let parent_session =
+        folder.and_then(|folder| folder.parent()?.file_name()).map(|name| name.to_string_lossy().into_owned());
+    let session = match (&agent, parent_session) {
+        // A file may start with lines copied from another session, which keep that session's id, so the file name
+        // decides. Exception: 2.0.0 continues a session (`-c`) in a file with a new name, which then occurs in none of
+        // its lines.
+        (None, _) if is_uuid(&stem) && (!head.continues_other_file || head_contains(path, &stem)?) => Some(stem),
+        (Some(_), Some(parent_session)) => Some(parent_session),
         _ => head.session,
     };
-    let limited = |name: &String| (1..=200).contains(&name.chars().count()) && !name.contains(char::is_control);
-    let found = |session| (Transcript { path: path.to_path_buf(), session, agent }, head.first);
-    Ok(session.filter(limited).map(found))
+    let is_valid_name = |name: &String| (1..=200).contains(&name.chars().count()) && !name.contains(char::is_control);
+    let identified = |session| (Transcript { path: path.to_path_buf(), session, agent }, head.first_time);
+    Ok(session.filter(is_valid_name).map(identified))
 }
 
 fn is_uuid(text: &str) -> bool {
     text.len() == 36
-        && text.chars().enumerate().all(|(place, character)| match place {
+        && text.chars().enumerate().all(|(index, character)| match index {
             8 | 13 | 18 | 23 => character == '-',
             _ => character.is_ascii_hexdigit(),
         })
 }
 
-/// What one of the first lines tells.
+/// The fields that are read from one of the first lines.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct HeadLine {
@@ -72,55 +75,57 @@ struct HeadLine {
     parent_uuid: Option<String>,
 }
 
-/// What the first lines tell together.
+/// The result of reading the first lines.
 #[derive(Debug, Default)]
 struct Head {
     session: Option<String>,
-    /// The first time.
-    first: String,
-    /// Whether it begins with an answer to a line of another file.
-    goes_on: bool,
+    /// The time of the first line with a time.
+    first_time: String,
+    /// Whether the first line has a parent in another file.
+    continues_other_file: bool,
 }
 
-/// The beginning of a file, as far as it has a length: what the system makes up as it is read may never come.
-fn beginning(path: &Path) -> io::Result<impl io::BufRead> {
+/// Opens the beginning of a file. Reading stops at the file's length: special files have none, and reading one could
+/// block.
+fn open_head(path: &Path) -> io::Result<impl io::BufRead> {
     use io::Read;
     let file = fs::File::open(path)?;
-    let length = file.metadata()?.len().min(PEEK);
+    let length = file.metadata()?.len().min(HEAD_BYTES_MAX);
     Ok(io::BufReader::new(file.take(length)))
 }
 
 impl Head {
-    fn of(path: &Path) -> io::Result<Self> {
+    fn read(path: &Path) -> io::Result<Self> {
         use io::BufRead;
-        let mut reader = beginning(path)?;
+        let mut reader = open_head(path)?;
         let (mut head, mut first) = (Self::default(), None);
         let mut bytes = Vec::new();
         while (head.session.is_none() || first.is_none()) && reader.read_until(b'\n', &mut bytes)? > 0 {
             if let Ok(line) = serde_json::from_slice::<HeadLine>(&bytes) {
-                head.goes_on |= head.session.is_none() && line.session_id.is_some() && line.parent_uuid.is_some();
+                head.continues_other_file |=
+                    head.session.is_none() && line.session_id.is_some() && line.parent_uuid.is_some();
                 head.session = head.session.or(line.session_id);
                 first = first.or(line.timestamp);
             }
             bytes.clear();
         }
-        head.first = first.map(|time| time.to_string()).unwrap_or_default();
+        head.first_time = first.map(|time| time.to_string()).unwrap_or_default();
         Ok(head)
     }
 }
 
-/// Whether the beginning of a file names a session.
-fn names(path: &Path, session: &str) -> io::Result<bool> {
+/// Whether the beginning of a file contains a session id.
+fn head_contains(path: &Path, session: &str) -> io::Result<bool> {
     use io::Read;
     let mut bytes = Vec::new();
-    beginning(path)?.read_to_end(&mut bytes)?;
+    open_head(path)?.read_to_end(&mut bytes)?;
     Ok(memchr::memmem::find(&bytes, session.as_bytes()).is_some())
 }
 
-/// Where a transcript's session happened: the first directory its lines name.
+/// The working directory of a transcript's session: the first that its lines name.
 pub fn cwd(path: &Path) -> Option<PathBuf> {
     use io::BufRead;
-    let mut reader = beginning(path).ok()?;
+    let mut reader = open_head(path).ok()?;
     let mut bytes = Vec::new();
     while reader.read_until(b'\n', &mut bytes).ok()? > 0 {
         if let Some(cwd) = serde_json::from_slice::<HeadLine>(&bytes).ok().and_then(|line| line.cwd) {

@@ -1,4 +1,4 @@
-//! Hook events as the client writes them on standard input.
+//! Parses the hook events that the client writes to standard input.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,8 +8,8 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{json, value::RawValue};
 use trackway_capture::{
-    discovery::real,
-    hook::{Answer, Happened, Header, HookEvent, Stop, ToolCall, ToolResult},
+    discovery::canonical_path,
+    hook::{Answer, EventHeader, EventKind, HookEvent, Stop, ToolCall, ToolResult},
     lenient::{self, lenient},
     redact::redacted,
     transcript::Transcript,
@@ -22,48 +22,48 @@ use crate::{
     tool::{self, Input, Response, Tool},
 };
 
-/// Characters in the name of a session or an agent.
-const NAME_MAX: usize = 200;
-/// How long before its session an agent's file beside it may have been written to last.
-const BESIDE: Duration = Duration::from_hours(1);
+/// The longest id of a session or an agent, in characters.
+const ID_LENGTH_MAX: usize = 200;
+/// A flat agent file belongs to the session only if it was changed at most this long before the session's transcript.
+const AGENT_FILE_AGE_MAX: Duration = Duration::from_hours(1);
 
-/// The fields of all events.
+/// The fields of all hook events.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Event {
     hook_event_name: String,
     session_id: String,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     transcript_path: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     cwd: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     prompt_id: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     source: Option<String>,
     prompt: Option<String>,
     tool_name: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     tool_use_id: Option<String>,
     tool_input: Option<Box<RawValue>>,
     tool_response: Option<Box<RawValue>>,
     error: Option<String>,
     agent_id: Option<String>,
     agent_type: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     agent_transcript_path: Option<String>,
     last_assistant_message: Option<String>,
     #[serde(deserialize_with = "null_is_false")]
     stop_hook_active: bool,
 }
 
-/// The fields by which the hook process finds the database.
+/// The fields from which the hook process finds the database.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Head {
+struct HeaderFields {
     hook_event_name: String,
     session_id: String,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     cwd: Option<String>,
 }
 
@@ -71,40 +71,40 @@ fn null_is_false<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bo
     Ok(Option::<bool>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+fn parse_lenient<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let text = String::from_utf8_lossy(bytes);
     serde_json::from_str(&text)
-        .or_else(|error| serde_json::from_str(&lenient::mended(&text).ok_or(error)?))
-        .map_err(|error| format!("not an event: {error}"))
+        .or_else(|error| serde_json::from_str(&lenient::replace_lone_surrogates(&text).ok_or(error)?))
+        .map_err(|error| format!("invalid hook event: {error}"))
 }
 
-fn is_name(name: &str) -> bool {
-    (1..=NAME_MAX).contains(&name.chars().count()) && !name.contains(char::is_control)
+fn is_valid_id(name: &str) -> bool {
+    (1..=ID_LENGTH_MAX).contains(&name.chars().count()) && !name.contains(char::is_control)
 }
 
-/// Reads what is needed to find the database.
-pub fn header(bytes: &[u8]) -> Result<Header, String> {
-    let Head { hook_event_name, session_id, cwd } = read(bytes)?;
-    if !is_name(&session_id) {
-        return Err("an event without a session".to_owned());
+/// Parses the fields from which the hook process finds the database.
+pub fn header(bytes: &[u8]) -> Result<EventHeader, String> {
+    let HeaderFields { hook_event_name, session_id, cwd } = parse_lenient(bytes)?;
+    if !is_valid_id(&session_id) {
+        return Err("the event has no valid session_id".to_owned());
     }
-    Ok(Header { name: hook_event_name, cwd })
+    Ok(EventHeader { name: hook_event_name, cwd })
 }
 
-/// Reads an event, and looks for the files that it points at.
+/// Parses an event, and finds the files that it refers to.
 pub fn parse(bytes: &[u8]) -> Result<HookEvent, String> {
-    let event: Event = read(bytes)?;
-    if !is_name(&event.session_id) {
-        return Err("an event without a session".to_owned());
+    let event: Event = parse_lenient(bytes)?;
+    if !is_valid_id(&event.session_id) {
+        return Err("the event has no valid session_id".to_owned());
     }
-    if event.agent_id.as_deref().is_some_and(|agent| !agent.is_empty() && !is_name(agent)) {
-        return Err("an event of an agent without a proper id".to_owned());
+    if event.agent_id.as_deref().is_some_and(|agent| !agent.is_empty() && !is_valid_id(agent)) {
+        return Err("the event has an invalid agent_id".to_owned());
     }
-    Ok(event.neutral())
+    Ok(event.into_hook_event())
 }
 
-/// An event upon which only the session's transcripts are read on.
-pub fn read_on(event: &HookEvent) -> String {
+/// An event whose only effect is that the session's transcripts are read to their end.
+pub fn catch_up_event(event: &HookEvent) -> String {
     json!({
         "hook_event_name": "PreCompact",
         "session_id": event.session,
@@ -114,8 +114,8 @@ pub fn read_on(event: &HookEvent) -> String {
     .to_string()
 }
 
-/// The answer as the client reads it from standard output.
-pub fn rendered(event: &HookEvent, answer: &Answer) -> String {
+/// Renders an answer as the client expects it on standard output.
+pub fn render_answer(event: &HookEvent, answer: &Answer) -> String {
     match answer {
         Answer::Context(text) => {
             json!({ "hookSpecificOutput": { "hookEventName": event.name, "additionalContext": text } })
@@ -126,14 +126,14 @@ pub fn rendered(event: &HookEvent, answer: &Answer) -> String {
 }
 
 impl Event {
-    fn neutral(self) -> HookEvent {
-        let (happened, read) = self.happened();
-        let beside = match &happened {
-            // By an agent's first call its file is there, and says what started it.
-            Happened::ToolEnded(ToolCall::File(_), _)
-            | Happened::SubagentStopped(_)
-            | Happened::Stopped(_)
-            | Happened::Failed { .. } => self.beside_agent(),
+    fn into_hook_event(self) -> HookEvent {
+        let (kind, transcripts_to_read) = self.kind_and_transcripts();
+        let sidecar_facts = match &kind {
+            // At an agent's first tool call, its meta file exists and names the call that started it.
+            EventKind::ToolEnded(ToolCall::File(_), _)
+            | EventKind::SubagentStopped(_)
+            | EventKind::Stopped(_)
+            | EventKind::Failed { .. } => self.sidecar_facts_of_agent(),
             _ => Vec::new(),
         };
         HookEvent {
@@ -143,101 +143,103 @@ impl Event {
             prompt_id: self.prompt_id,
             cwd: self.cwd,
             transcript_path: self.transcript_path,
-            happened,
-            beside,
-            read,
+            kind,
+            sidecar_facts,
+            transcripts_to_read,
         }
     }
 
-    /// The agent it is about, when that is a subagent.
+    /// The id of the subagent, if the event is about one.
     fn agent(&self) -> Option<&str> {
         self.agent_id.as_deref().filter(|agent| !agent.is_empty())
     }
 
-    /// What happened, and the transcripts that are to be read on.
-    fn happened(&self) -> (Happened, Vec<Transcript>) {
+    /// The kind of the event, and the transcripts to read.
+    fn kind_and_transcripts(&self) -> (EventKind, Vec<Transcript>) {
         match self.hook_event_name.as_str() {
-            "SessionStart" => (Happened::SessionStarted { source: self.source.clone() }, Vec::new()),
-            "UserPromptSubmit" => (self.prompted().unwrap_or(Happened::Other), Vec::new()),
-            "PreToolUse" | "PostToolUse" | "PostToolUseFailure" => self.tool(),
-            "SubagentStart" => (self.subagent_started(), Vec::new()),
-            "SubagentStop" => (Happened::SubagentStopped(self.stop()), self.transcripts_after_stop()),
-            "Stop" => (Happened::Stopped(self.stop()), self.transcripts_after_stop()),
+            "SessionStart" => (EventKind::SessionStarted { source: self.source.clone() }, Vec::new()),
+            "UserPromptSubmit" => (self.prompt_kind().unwrap_or(EventKind::Other), Vec::new()),
+            "PreToolUse" | "PostToolUse" | "PostToolUseFailure" => self.tool_kind_and_transcripts(),
+            "SubagentStart" => (self.subagent_start_kind(), Vec::new()),
+            "SubagentStop" => (EventKind::SubagentStopped(self.stop()), self.transcripts_after_stop()),
+            "Stop" => (EventKind::Stopped(self.stop()), self.transcripts_after_stop()),
             "StopFailure" => {
-                let said = self.last_assistant_message.as_deref().or(self.error.as_deref());
-                let error = said.map(|error| redacted(error).into_owned());
-                (Happened::Failed { error }, self.transcripts_after_stop())
+                let message = self.last_assistant_message.as_deref().or(self.error.as_deref());
+                let error = message.map(|error| redacted(error).into_owned());
+                (EventKind::Failed { error }, self.transcripts_after_stop())
             }
-            "PreCompact" => (Happened::Compacting, self.transcripts()),
-            "SessionEnd" => (Happened::SessionEnded, self.transcripts()),
-            _ => (Happened::Other, Vec::new()),
+            "PreCompact" => (EventKind::Compacting, self.transcripts()),
+            "SessionEnd" => (EventKind::SessionEnded, self.transcripts()),
+            _ => (EventKind::Other, Vec::new()),
         }
     }
 
-    fn prompted(&self) -> Option<Happened> {
+    fn prompt_kind(&self) -> Option<EventKind> {
         let prompt = self.prompt.as_deref().filter(|prompt| !prompt.trim().is_empty())?;
         if !is_notification(prompt) {
-            return Some(Happened::Prompted { text: prompt.to_owned() });
+            return Some(EventKind::Prompted { text: prompt.to_owned() });
         }
-        let told = Notification::read(prompt);
-        let tool_use_id = told.as_ref().and_then(|told| told.tool_use_id).map(str::to_owned);
-        let outcome = match (told, &tool_use_id) {
-            (Some(told), Some(call)) => told.matched().into_iter().chain(told.result(call.clone())).collect(),
+        let notification = Notification::parse(prompt);
+        let tool_use_id = notification.as_ref().and_then(|notification| notification.tool_use_id).map(str::to_owned);
+        let outcome = match (notification, &tool_use_id) {
+            (Some(notification), Some(call)) => {
+                notification.match_fact().into_iter().chain(notification.spawn_result(call.clone())).collect()
+            }
             _ => Vec::new(),
         };
-        Some(Happened::Notified { hash: prompt_hash(prompt), tool_use_id, outcome })
+        Some(EventKind::Notified { hash: prompt_hash(prompt), tool_use_id, outcome })
     }
 
-    fn tool(&self) -> (Happened, Vec<Transcript>) {
-        let nothing = || (Happened::Other, Vec::new());
-        let Some((name, kind)) = self.tool_name.as_deref().and_then(|name| Some((name, Tool::named(name)?))) else {
-            return nothing();
+    fn tool_kind_and_transcripts(&self) -> (EventKind, Vec<Transcript>) {
+        let ignored = || (EventKind::Other, Vec::new());
+        let Some((name, kind)) = self.tool_name.as_deref().and_then(|name| Some((name, Tool::from_name(name)?))) else {
+            return ignored();
         };
-        let starts = self.hook_event_name == "PreToolUse";
+        let is_start = self.hook_event_name == "PreToolUse";
         let failed = self.hook_event_name == "PostToolUseFailure";
         let input: Input = lenient(self.tool_input.as_deref());
         let response: Response = lenient(self.tool_response.as_deref());
         let error = failed.then(|| redacted(self.error.as_deref().unwrap_or("failed")).into_owned());
         let id = self.tool_use_id.as_deref();
         if kind == Tool::Shell {
-            if starts {
-                return nothing();
+            if is_start {
+                return ignored();
             }
             let call = id.map(str::to_owned).zip(input.command);
             let result = ToolResult { error, ..ToolResult::default() };
-            return (Happened::ToolEnded(ToolCall::Command { tool: tool::SHELL, call }, result), Vec::new());
+            return (EventKind::ToolEnded(ToolCall::Command { tool: tool::SHELL, call }, result), Vec::new());
         }
         let Some(id) = id.filter(|id| !id.is_empty()) else {
-            // A client that does not name its calls yet: the transcript does.
-            return (Happened::Other, if starts { Vec::new() } else { self.transcripts() });
+            // Old clients do not name the call. The transcript does.
+            return (EventKind::Other, if is_start { Vec::new() } else { self.transcripts() });
         };
         if kind == Tool::File {
-            let file = tool::file(name, Some(id), &input, &response, None).filter(|_| !starts && !failed);
-            let ended = |file| Happened::ToolEnded(ToolCall::File(Box::new(file)), ToolResult::default());
-            return file.map_or_else(nothing, |file| (ended(file), Vec::new()));
+            let file = tool::file_facts(name, Some(id), &input, &response, None).filter(|_| !is_start && !failed);
+            let ended = |file| EventKind::ToolEnded(ToolCall::File(Box::new(file)), ToolResult::default());
+            return file.map_or_else(ignored, |file| (ended(file), Vec::new()));
         }
-        let Some(spawn) = tool::spawn(id, &input, None).map(ToolCall::Spawn) else { return nothing() };
-        if starts {
-            return (Happened::ToolStarted(spawn), Vec::new());
+        let Some(spawn) = tool::spawn_facts(id, &input, None).map(ToolCall::Spawn) else { return ignored() };
+        if is_start {
+            return (EventKind::ToolStarted(spawn), Vec::new());
         }
-        let read = match &response.agent_id {
+        let transcripts_to_read = match &response.agent_id {
             _ if failed => Vec::new(),
             Some(_) if response.is_async == Some(true) => Vec::new(),
             Some(agent) => self.transcript_of(agent).into_iter().collect(),
             None => self.transcripts(),
         };
         let agent = response.agent_id.filter(|_| !failed);
-        (Happened::ToolEnded(spawn, ToolResult { error, status: response.status, agent }), read)
+        (EventKind::ToolEnded(spawn, ToolResult { error, status: response.status, agent }), transcripts_to_read)
     }
 
-    fn subagent_started(&self) -> Happened {
+    fn subagent_start_kind(&self) -> EventKind {
         if self.agent().is_some_and(agent_file::is_not_spawned) {
-            return Happened::Other;
+            return EventKind::Other;
         }
-        Happened::SubagentStarted {
+        EventKind::SubagentStarted {
             agent_type: self.agent_type.as_deref().map(|named| redacted(named).into_owned()),
-            // A client of 2.0 starts agents ahead for a session that it then leaves for the one it resumes. As long as the
-            // transcript is empty, other events must tell that the session exists.
+            // Version 2.0 starts agents in advance for a session that it then drops in favour of a resumed one. While
+            // the transcript is empty, only other events prove that the session exists.
             in_session: !self.is_transcript_empty(),
         }
     }
@@ -255,66 +257,66 @@ impl Event {
     fn transcripts_after_stop(&self) -> Vec<Transcript> {
         match self.agent() {
             Some(agent) => self.transcript_of(agent).into_iter().collect(),
-            // Also for an old client, which does not say which subagent stopped: its transcript does.
+            // Old clients do not say which subagent stopped; its transcript tells.
             None => self.transcripts(),
         }
     }
 
-    /// What the agent's file states, where it is there.
-    fn beside_agent(&self) -> Vec<Fact> {
+    /// The facts from the agent's meta file, if there is one.
+    fn sidecar_facts_of_agent(&self) -> Vec<Fact> {
         let transcript = self.agent().and_then(|agent| self.transcript_of(agent));
-        let known = transcript.filter(|transcript| transcript.path.with_extension("meta.json").exists());
-        match (known, self.agent()) {
+        let with_meta_file = transcript.filter(|transcript| transcript.path.with_extension("meta.json").exists());
+        match (with_meta_file, self.agent()) {
             (Some(transcript), Some(agent)) => agent_file::facts(&transcript.path, agent),
             _ => Vec::new(),
         }
     }
 
-    /// The transcript of a subagent, where this version keeps it.
+    /// The transcript of a subagent, at any of the paths that client versions use.
     fn transcript_of(&self, agent: &str) -> Option<Transcript> {
         let own = self.transcript_path.as_deref().map(Path::new)?;
-        let said = self.agent_transcript_path.as_deref().filter(|_| self.agent() == Some(agent)).map(PathBuf::from);
-        let beside = own.with_file_name(format!("agent-{agent}.jsonl"));
-        let below = own.with_extension("").join("subagents").join(format!("agent-{agent}.jsonl"));
-        let path = [said, Some(below), Some(beside)].into_iter().flatten().find(|path| path.is_file())?;
-        let path = real(&path);
-        // A client of 2.0 may come to another session while an agent warms up: its file is of the one it began in.
-        let began_in = discover::identify(&path).ok().flatten().map(|(transcript, _)| transcript.session);
-        let session = began_in.unwrap_or_else(|| self.session_id.clone());
+        let reported = self.agent_transcript_path.as_deref().filter(|_| self.agent() == Some(agent)).map(PathBuf::from);
+        let flat = own.with_file_name(format!("agent-{agent}.jsonl"));
+        let nested = own.with_extension("").join("subagents").join(format!("agent-{agent}.jsonl"));
+        let path = [reported, Some(nested), Some(flat)].into_iter().flatten().find(|path| path.is_file())?;
+        let path = canonical_path(&path);
+        // Version 2.0 may switch to another session while an agent warms up. The file belongs to the session in which
+        // the agent started.
+        let first_session = discover::identify(&path).ok().flatten().map(|(transcript, _)| transcript.session);
+        let session = first_session.unwrap_or_else(|| self.session_id.clone());
         Some(Transcript { path, session, agent: Some(agent.to_owned()) })
     }
 
-    /// All transcripts of the session.
     fn transcripts(&self) -> Vec<Transcript> {
         let Some(own) = self.transcript_path.as_deref().map(Path::new).filter(|path| path.is_file()) else {
             return Vec::new();
         };
-        let own = real(own);
-        let below = own.with_extension("").join("subagents");
-        let beside = self.beside(&own);
+        let own = canonical_path(own);
+        let nested = own.with_extension("").join("subagents");
+        let flat = self.flat_transcripts(&own);
         let mut found = vec![Transcript { path: own, session: self.session_id.clone(), agent: None }];
-        if below.is_dir() {
-            found.extend(discover::find(&below, &mut |_| true).transcripts);
+        if nested.is_dir() {
+            found.extend(discover::find_transcripts(&nested, &mut |_| true).transcripts);
         }
-        found.extend(beside);
+        found.extend(flat);
         found
     }
 
-    /// Files of its agents beside a session's own, where version 2.0 keeps them, and the one in which 2.0.0 goes on with
-    /// it. All sessions of a project are there, so that only those files are looked into that may be of this one.
-    fn beside(&self, own: &Path) -> Vec<Transcript> {
-        let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
-        let since = changed(own).and_then(|at| at.checked_sub(BESIDE));
+    /// Transcripts beside the session's own: version 2.0 stores agent files there, and 2.0.0 continues a session in
+    /// another file. The folder holds all sessions of a project, so that only recently changed files are opened.
+    fn flat_transcripts(&self, own: &Path) -> Vec<Transcript> {
+        let changed_at = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
+        let since = changed_at(own).and_then(|at| at.checked_sub(AGENT_FILE_AGE_MAX));
         let entries = own.parent().and_then(|folder| folder.read_dir().ok()).into_iter().flatten().flatten();
         let transcripts = entries
             .map(|entry| entry.path())
             .filter(|path| path != own && path.extension().is_some_and(|extension| extension == "jsonl"));
-        let lately = transcripts.filter(|path| changed(path) >= since);
+        let recently_changed = transcripts.filter(|path| changed_at(path) >= since);
         let of_session = |path: PathBuf| {
             let (transcript, _) = discover::identify(&path).ok()??;
             (transcript.session == self.session_id).then_some(transcript)
         };
-        lately.filter_map(of_session).collect()
+        recently_changed.filter_map(of_session).collect()
     }
 }
 
@@ -332,14 +334,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_an_event_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = header(&bytes);
             let _ = parse(&bytes).map(|event| facts(&event));
         }
     }
 
     #[test]
-    fn half_a_character_and_a_nul_keep_nothing_out() {
+    fn accepts_lone_surrogates_and_nul_characters() {
         let event = parse(
             br#"{"session_id":"s","hook_event_name":"UserPromptSubmit","cwd":"/p\u0000","prompt_id":"p\u00001","prompt":"cut \ud83d"}"#,
         )
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_events_say_nothing() {
+    fn malformed_fields_yield_no_facts() {
         for text in [
             r#"{"session_id":"s","hook_event_name":"PreToolUse","tool_name":"Agent","tool_use_id":"t","tool_input":{"prompt":5}}"#,
             r#"{"session_id":"s","hook_event_name":"SubagentStart","agent_type":"x"}"#,

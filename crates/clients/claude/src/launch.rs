@@ -1,76 +1,79 @@
-//! Starting the client for a task: `claude -p` with our hooks on.
+//! Starts the client for a task: `claude -p` with Trackway's hooks.
 //!
-//! The session has the run's token, so it happens in the run, and its hooks extend the lease. The hooks ask what the agent
-//! learned before it stops.
+//! The session has the run's token, so that its hooks record into the run and extend the lease. Before the agent stops,
+//! the hooks ask it for its report and its notes.
 
 use std::{env, path::Path};
 
 use serde_json::{Value, json};
 use trackway_capture::{
-    connection::{Connection, Wanted},
-    launch::{Launcher, Report, Start},
+    connection::{Connection, HookSettings},
+    launch::{ClientReport, LaunchScript, Launcher},
     program,
 };
-use trackway_domain::words::Memory;
+use trackway_domain::enums::Memory;
 
-use crate::{ClaudeCode, settings::Hooks};
+use crate::{ClaudeCode, settings::HookEntries};
 
-/// The client, with arguments that it should always have; `claude` by default.
-pub const CLIENT: &str = "TRACKWAY_CLAUDE";
-/// The settings it is started with.
-pub const SETTINGS: &str = "TRACKWAY_CLAUDE_SETTINGS";
-/// The model it is to use, when its agent names one.
-pub const MODEL: &str = "TRACKWAY_CLAUDE_MODEL";
+/// Environment variable with the command that starts the client, including arguments; `claude` by default.
+pub const CLIENT_VARIABLE: &str = "TRACKWAY_CLAUDE";
+/// Environment variable with the settings for the client.
+pub const SETTINGS_VARIABLE: &str = "TRACKWAY_CLAUDE_SETTINGS";
+/// Environment variable with the agent's model, if it has one.
+pub const MODEL_VARIABLE: &str = "TRACKWAY_CLAUDE_MODEL";
 
 const SCRIPT: &str = r#"exec ${TRACKWAY_CLAUDE:-claude} -p --output-format json --permission-mode acceptEdits --settings "$TRACKWAY_CLAUDE_SETTINGS" ${TRACKWAY_CLAUDE_MODEL:+--model "$TRACKWAY_CLAUDE_MODEL"}"#;
 
 impl Launcher for ClaudeCode {
-    fn missing(&self) -> Option<String> {
-        let given = env::var(CLIENT).ok().filter(|given| !given.trim().is_empty());
-        let given = given.as_deref().unwrap_or("claude");
-        let program = given.split_whitespace().next().unwrap_or_default();
+    fn unavailable_reason(&self) -> Option<String> {
+        let command = env::var(CLIENT_VARIABLE).ok().filter(|command| !command.trim().is_empty());
+        let command = command.as_deref().unwrap_or("claude");
+        let program = command.split_whitespace().next().unwrap_or_default();
         let is_found = if program.contains('/') {
             Path::new(program).is_file()
         } else {
-            program::on_path(program).next().is_some()
+            program::find_on_path(program).next().is_some()
         };
-        (!is_found).then(|| format!("there is no program {program:?}; {CLIENT} says where Claude Code is"))
+        (!is_found)
+            .then(|| format!("cannot find the program {program:?}; set {CLIENT_VARIABLE} to the path of Claude Code"))
     }
 
-    fn start(&self, told: &str, model: Option<&str>) -> Start {
-        // Our hooks, whether or not the client is connected otherwise.
-        let program = program::lasting().unwrap_or_else(|_| "trackway".to_owned());
-        let wanted = Wanted { program, memory: Memory::default(), client: self.version() };
+    fn launch_script(&self, instructions: &str, model: Option<&str>) -> LaunchScript {
+        // The client gets Trackway's hooks even if it is not connected.
+        let program = program::stable_path().unwrap_or_else(|_| "trackway".to_owned());
+        let wanted = HookSettings { program, memory: Memory::default(), client: self.version() };
         let settings = json!({ "hooks": wanted.hooks() }).to_string();
-        let mut environment = vec![(SETTINGS, settings.into())];
-        environment.extend(model.map(|model| (MODEL, model.into())));
-        let input = format!("{told}\n\nWork on your task now. Your last message is what whoever asked will read.\n");
-        Start { script: SCRIPT, shell: "sh", input, environment }
+        let mut environment = vec![(SETTINGS_VARIABLE, settings.into())];
+        environment.extend(model.map(|model| (MODEL_VARIABLE, model.into())));
+        let input = format!(
+            "{instructions}\n\nWork on your task now. Your last message is the answer that the requester reads.\n"
+        );
+        LaunchScript { script: SCRIPT, shell: "sh", input, environment }
     }
 
-    fn report(&self, output: &str) -> Option<Report> {
+    fn parse_report(&self, output: &str) -> Option<ClientReport> {
         let mut lines = output.lines().rev();
-        let last = lines.find_map(|line| serde_json::from_str::<Value>(line).ok().filter(Value::is_object));
-        let result = last.filter(|result| result["type"] == "result")?;
+        let last_object = lines.find_map(|line| serde_json::from_str::<Value>(line).ok().filter(Value::is_object));
+        let result = last_object.filter(|result| result["type"] == "result")?;
         let message = result["result"].as_str().map(str::to_owned);
-        let of_models = result["modelUsage"].as_object().into_iter().flatten();
-        let costs: Vec<_> = of_models
+        let model_usage = result["modelUsage"].as_object().into_iter().flatten();
+        let costs: Vec<_> = model_usage
             .filter_map(|(model, used)| {
-                Some((Some(model.clone()), used["costUSD"].as_f64().filter(|cost| is_sane(*cost))?))
+                Some((Some(model.clone()), used["costUSD"].as_f64().filter(|cost| is_valid_cost(*cost))?))
             })
             .collect();
         let total = || {
             result["total_cost_usd"]
                 .as_f64()
-                .filter(|cost| is_sane(*cost))
+                .filter(|cost| is_valid_cost(*cost))
                 .map(|cost| (None, cost))
                 .into_iter()
                 .collect()
         };
-        Some(Report {
+        Some(ClientReport {
             session: result["session_id"].as_str().map(str::to_owned),
             failed: result["is_error"] == true,
-            why: message.clone().or_else(|| result["subtype"].as_str().map(str::to_owned)),
+            failure_reason: message.clone().or_else(|| result["subtype"].as_str().map(str::to_owned)),
             message,
             costs: if costs.is_empty() { total() } else { costs },
             result: json!({
@@ -80,8 +83,8 @@ impl Launcher for ClaudeCode {
     }
 }
 
-/// Whether a number can be what a session cost.
-fn is_sane(cost: f64) -> bool {
+/// Whether a number is a plausible cost of a session.
+fn is_valid_cost(cost: f64) -> bool {
     (0.0..=1e9).contains(&cost)
 }
 
@@ -90,25 +93,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_object_printed_is_the_report() {
-        let good = "noise\n{\"type\":\"result\",\"result\":\"Done.\",\"session_id\":\"s\",\"num_turns\":2,\"total_cost_usd\":0.5}\n";
-        let report = ClaudeCode.report(good).unwrap();
+    fn reports_last_json_object_of_the_output() {
+        let completed = "noise\n{\"type\":\"result\",\"result\":\"Done.\",\"session_id\":\"s\",\"num_turns\":2,\"total_cost_usd\":0.5}\n";
+        let report = ClaudeCode.parse_report(completed).unwrap();
         assert_eq!(
             (report.message.as_deref(), report.session.as_deref(), report.failed),
             (Some("Done."), Some("s"), false)
         );
         assert_eq!(report.result, json!({ "session_id": "s", "turns": 2, "cost": 0.5 }));
-        let bad = ClaudeCode.report("{\"type\":\"result\",\"is_error\":true,\"result\":\"No credit.\"}").unwrap();
-        assert_eq!((bad.failed, bad.why.as_deref()), (true, Some("No credit.")));
-        assert_eq!(ClaudeCode.report("hm"), None);
-        assert_eq!(ClaudeCode.report("command not found"), None);
+        let failed =
+            ClaudeCode.parse_report("{\"type\":\"result\",\"is_error\":true,\"result\":\"No credit.\"}").unwrap();
+        assert_eq!((failed.failed, failed.failure_reason.as_deref()), (true, Some("No credit.")));
+        assert_eq!(ClaudeCode.parse_report("hm"), None);
+        assert_eq!(ClaudeCode.parse_report("command not found"), None);
     }
 
     #[test]
-    fn a_session_costs_what_each_of_its_models_cost() {
+    fn reports_costs_per_model_or_else_in_total() {
         let costs = |mut result: Value| {
             result["type"] = json!("result");
-            ClaudeCode.report(&result.to_string()).unwrap().costs
+            ClaudeCode.parse_report(&result.to_string()).unwrap().costs
         };
         let models = json!({ "opus": { "costUSD": 0.5 }, "haiku": { "costUSD": 0.25 } });
         assert_eq!(

@@ -1,14 +1,14 @@
-//! The adapter of Claude Code: its hook events, transcripts and settings.
+//! The adapter for Claude Code: its hook events, transcripts and settings.
 
 mod agent_file;
 mod connect;
 pub mod discover;
 pub mod event;
+pub mod fact_extractor;
 mod launch;
 pub mod line;
 pub mod notification;
 pub mod plugin;
-pub mod reading;
 pub mod settings;
 pub mod tool;
 pub mod transcript;
@@ -21,43 +21,47 @@ use std::{
 use trackway_capture::{
     client::{Client, SessionVariables},
     connection::Connection,
-    discovery::Found,
-    hook::{Answer, Header, HookEvent},
+    discovery::FoundTranscripts,
+    hook::{Answer, EventHeader, HookEvent},
     launch::Launcher,
-    transcript::{Flow, Mark, Tally, Transcript},
+    transcript::{Flow, ReadCursor, ReadStats, Transcript},
 };
 use trackway_domain::observed::Observation;
 
-/// The name in the database.
+/// The client's name in the database.
 const NAME: &str = "claude_code";
-/// Set by the client for the MCP servers it starts, from 2.1 on (read from 2.1.197): which session it was then.
-const SESSION: &str = "CLAUDE_CODE_SESSION_ID";
-/// Set by the client for what it starts.
-const MARK: &str = "CLAUDECODE";
+/// Environment variable with the session id. The client sets it when it starts an MCP server, from version 2.1 on
+/// (verified with 2.1.197).
+const SESSION_VARIABLE: &str = "CLAUDE_CODE_SESSION_ID";
+/// Environment variable that the client sets for all programs it starts.
+const MARK_VARIABLE: &str = "CLAUDECODE";
 
-/// Every environment variable that the client takes or sets.
+/// All environment variables that the client reads or sets, with help texts.
 const VARIABLES: &[(&str, &str)] = &[
     (
-        connect::FOLDER,
-        "Where Claude Code's settings for the user are (`~/.claude` by default), as Claude Code takes it.",
+        connect::CONFIG_DIR_VARIABLE,
+        "Folder of the user's Claude Code settings and transcripts, as for Claude Code itself [default: `~/.claude`].",
     ),
     (
-        SESSION,
-        "Set by Claude Code for `trackway mcp`: its session. Without a token, the one run that is open in that session acts; where there is none, or several, the person does, and is told so.",
+        SESSION_VARIABLE,
+        "Session id, set by Claude Code for `trackway mcp`. Without a token, `trackway mcp` acts as the session's open run. If the session has no open run, or several, it acts as the person and says so.",
     ),
-    (MARK, "Set by Claude Code for what it starts; `trackway mcp` says so when it is not told the session."),
     (
-        launch::CLIENT,
-        "The Claude Code that a worker starts for agents of that kind, with arguments it should always have: `claude --allowedTools Bash`. `claude` by default.",
+        MARK_VARIABLE,
+        "Set by Claude Code for the programs it starts. If it is set and the session id is not, `trackway mcp` reports that it does not know the session.",
     ),
-    (launch::SETTINGS, "Set for that client: its settings, with our hooks."),
-    (launch::MODEL, "Set for that client: the model of its agent."),
+    (
+        launch::CLIENT_VARIABLE,
+        "Command with which a worker starts Claude Code, including arguments, for example `claude --allowedTools Bash` [default: `claude`].",
+    ),
+    (launch::SETTINGS_VARIABLE, "Set by the worker for Claude Code: settings with Trackway's hooks."),
+    (launch::MODEL_VARIABLE, "Set by the worker for Claude Code: the model of the agent."),
 ];
 
-/// The folder, below the top of a work tree, in which the client creates work trees for its agents.
+/// The folder in a work tree in which the client creates work trees for its agents.
 const AGENT_TREES: &str = ".claude/worktrees";
 
-/// Claude Code.
+/// The adapter.
 #[derive(Debug)]
 pub struct ClaudeCode;
 
@@ -86,8 +90,8 @@ impl Client for ClaudeCode {
         Some(discover::folder_name(&project.to_string_lossy()))
     }
 
-    fn find_transcripts(&self, path: &Path, wanted: &mut dyn FnMut(&Path) -> bool) -> Found {
-        discover::find(path, wanted)
+    fn find_transcripts(&self, path: &Path, is_wanted: &mut dyn FnMut(&Path) -> bool) -> FoundTranscripts {
+        discover::find_transcripts(path, is_wanted)
     }
 
     fn transcript_cwd(&self, transcript: &Path) -> Option<PathBuf> {
@@ -97,13 +101,13 @@ impl Client for ClaudeCode {
     fn read_transcript(
         &self,
         transcript: &Transcript,
-        mark: Option<&Mark>,
+        mark: Option<&ReadCursor>,
         sink: &mut dyn FnMut(Observation) -> Flow,
-    ) -> io::Result<Tally> {
+    ) -> io::Result<ReadStats> {
         transcript::read(transcript, mark, sink)
     }
 
-    fn hook_header(&self, bytes: &[u8]) -> Result<Header, String> {
+    fn hook_header(&self, bytes: &[u8]) -> Result<EventHeader, String> {
         event::header(bytes)
     }
 
@@ -111,12 +115,12 @@ impl Client for ClaudeCode {
         event::parse(bytes)
     }
 
-    fn read_on_event(&self, event: &HookEvent) -> String {
-        event::read_on(event)
+    fn catch_up_event(&self, event: &HookEvent) -> String {
+        event::catch_up_event(event)
     }
 
     fn hook_answer(&self, event: &HookEvent, answer: &Answer) -> String {
-        event::rendered(event, answer)
+        event::render_answer(event, answer)
     }
 
     fn connection(&self) -> &dyn Connection {
@@ -128,7 +132,7 @@ impl Client for ClaudeCode {
     }
 
     fn session_variables(&self) -> SessionVariables {
-        SessionVariables { session: SESSION, mark: MARK }
+        SessionVariables { session: SESSION_VARIABLE, marker: MARK_VARIABLE }
     }
 
     fn variables(&self) -> &'static [(&'static str, &'static str)] {

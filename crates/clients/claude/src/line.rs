@@ -1,4 +1,4 @@
-//! A line of a transcript, as far as it matters. Unknown types and fields are passed over: they come with every version.
+//! A line of a transcript. The parser ignores unknown types and fields, because every client version adds some.
 
 use std::fmt;
 
@@ -7,27 +7,26 @@ use serde::{
     de::{SeqAccess, Visitor, value::SeqAccessDeserializer},
 };
 use serde_json::value::RawValue;
-use trackway_capture::lenient::{self, count, lenient, or_default};
+use trackway_capture::lenient::{self, integer, lenient, or_default};
 use trackway_domain::Time;
 
-/// A line.
 #[derive(Debug, Default, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "the client's marks, as it writes them")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags as the client writes them")]
 #[serde(default, rename_all = "camelCase")]
 pub struct Line<'a> {
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub uuid: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub parent_uuid: Option<String>,
     #[serde(deserialize_with = "or_default")]
     pub timestamp: Option<Time>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub cwd: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub version: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub git_branch: Option<String>,
     #[serde(deserialize_with = "or_default")]
     pub is_sidechain: bool,
@@ -37,11 +36,11 @@ pub struct Line<'a> {
     pub is_compact_summary: bool,
     #[serde(deserialize_with = "or_default")]
     pub is_api_error_message: bool,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub prompt_id: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub request_id: Option<String>,
-    #[serde(rename = "parentToolUseID", deserialize_with = "lenient::name")]
+    #[serde(rename = "parentToolUseID", deserialize_with = "lenient::without_nul")]
     pub parent_tool_use_id: Option<String>,
     #[serde(borrow)]
     pub origin: Option<&'a RawValue>,
@@ -51,56 +50,56 @@ pub struct Line<'a> {
     pub tool_use_result: Option<&'a RawValue>,
     #[serde(borrow)]
     pub data: Option<&'a RawValue>,
-    /// Of a line in a queue.
+    /// Present in `queue-operation` lines.
     #[serde(borrow)]
     pub content: Option<&'a RawValue>,
 }
 
-/// Reads a line in one go, and hands it on. In one whose message is of an odd shape, what can be understood counts.
-pub fn read<T>(text: &str, take: impl FnOnce(Line<'_>) -> T) -> serde_json::Result<T> {
+/// Parses a line and passes it to `handle`. If the message is malformed, keeps the parts that can be parsed.
+pub fn read<T>(text: &str, handle: impl FnOnce(Line<'_>) -> T) -> serde_json::Result<T> {
     #[derive(Deserialize)]
-    struct Odd<'a> {
+    struct MessageField<'a> {
         #[serde(borrow)]
         message: &'a RawValue,
     }
-    let failed = match serde_json::from_str(text) {
-        Ok(line) => return Ok(take(line)),
-        Err(failed) => failed,
+    let error = match serde_json::from_str(text) {
+        Ok(line) => return Ok(handle(line)),
+        Err(error) => error,
     };
-    let mended = lenient::mended(text);
-    let text = mended.as_deref().unwrap_or(text);
-    if let Some(line) = mended.as_deref().and_then(|mended| serde_json::from_str(mended).ok()) {
-        return Ok(take(line));
+    let replaced = lenient::replace_lone_surrogates(text);
+    let text = replaced.as_deref().unwrap_or(text);
+    if let Some(line) = replaced.as_deref().and_then(|replaced| serde_json::from_str(replaced).ok()) {
+        return Ok(handle(line));
     }
-    let Ok(Odd { message }) = serde_json::from_str(text) else { return Err(failed) };
+    let Ok(MessageField { message }) = serde_json::from_str(text) else { return Err(error) };
     let start = message.get().as_ptr().addr() - text.as_ptr().addr();
     let rest = format!("{}null{}", &text[..start], &text[start + message.get().len()..]);
     let line: Line<'_> = serde_json::from_str(&rest)?;
-    Ok(take(Line { message: Some(Message::of(message)), ..line }))
+    Ok(handle(Line { message: Some(Message::of(message)), ..line }))
 }
 
-/// Where a line comes from, when not from a person.
+/// The origin of a line that no person typed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Origin {
     pub kind: Option<String>,
 }
 
-/// What a progress line tells.
+/// The data of a progress line.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Progress {
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub agent_id: Option<String>,
 }
 
-/// What was said.
+/// A message of the user or the model.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Message<'a> {
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub id: Option<String>,
     pub model: Option<String>,
     pub stop_reason: Option<String>,
@@ -111,17 +110,17 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message without its content, which is of an odd shape.
+    /// Parses a message without its content, which is malformed.
     fn of(raw: &'a RawValue) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Bare {
+        struct WithoutContent {
             id: Option<String>,
             model: Option<String>,
             stop_reason: Option<String>,
             usage: Option<Usage>,
         }
-        let Bare { id, model, stop_reason, usage } = lenient(Some(raw));
+        let WithoutContent { id, model, stop_reason, usage } = lenient(Some(raw));
         Self { id, model, stop_reason, usage, content: Content::default() }
     }
 }
@@ -129,29 +128,29 @@ impl<'a> Message<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    #[serde(deserialize_with = "count")]
+    #[serde(deserialize_with = "integer")]
     pub input_tokens: Option<i64>,
-    #[serde(deserialize_with = "count")]
+    #[serde(deserialize_with = "integer")]
     pub output_tokens: Option<i64>,
-    #[serde(deserialize_with = "count")]
+    #[serde(deserialize_with = "integer")]
     pub cache_creation_input_tokens: Option<i64>,
-    #[serde(deserialize_with = "count")]
+    #[serde(deserialize_with = "integer")]
     pub cache_read_input_tokens: Option<i64>,
 }
 
-/// A block of a message.
+/// A content block of a message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Block<'a> {
     #[serde(rename = "type")]
     pub kind: Option<String>,
     pub text: Option<String>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub id: Option<String>,
     pub name: Option<String>,
     #[serde(borrow)]
     pub input: Option<&'a RawValue>,
-    #[serde(deserialize_with = "lenient::name")]
+    #[serde(deserialize_with = "lenient::without_nul")]
     pub tool_use_id: Option<String>,
     #[serde(borrow)]
     pub content: Option<&'a RawValue>,
@@ -159,7 +158,7 @@ pub struct Block<'a> {
     pub is_error: Option<bool>,
 }
 
-/// What a message or a tool's answer holds: a text, or blocks.
+/// The content of a message or of a tool result: a text, or blocks.
 #[derive(Debug)]
 pub enum Content<'a> {
     Text(String),
@@ -174,8 +173,8 @@ impl Default for Content<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Seen;
-        impl<'de> Visitor<'de> for Seen {
+        struct ContentVisitor;
+        impl<'de> Visitor<'de> for ContentVisitor {
             type Value = Content<'de>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,19 +197,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
                 Vec::deserialize(SeqAccessDeserializer::new(blocks)).map(Content::Blocks)
             }
         }
-        deserializer.deserialize_any(Seen)
+        deserializer.deserialize_any(ContentVisitor)
     }
 }
 
 impl Content<'_> {
-    /// The text in a value that may be of any shape.
+    /// The text in a value of unknown shape.
     pub fn text_of(raw: Option<&RawValue>) -> String {
         let Some(raw) = raw.map(RawValue::get) else { return String::new() };
         let text = |raw: &str| serde_json::from_str::<Content<'_>>(raw).ok().map(Content::text);
-        text(raw).or_else(|| text(&lenient::mended(raw)?)).unwrap_or_default()
+        text(raw).or_else(|| text(&lenient::replace_lone_surrogates(raw)?)).unwrap_or_default()
     }
 
-    /// The text in it, blocks of text below each other.
+    /// The text, or the text blocks joined with newlines.
     pub fn text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_an_odd_shape_says_what_can_be_understood() {
+    fn keeps_readable_fields_of_malformed_messages() {
         let some = |text: &str| Some(text.to_owned());
         for (json, id, text) in [
             (r#"{"id":"m","content":"a\"b"}"#, some("m"), some("a\"b")),

@@ -1,38 +1,38 @@
-//! What the client tells the main agent of an agent in the background. It stands where prompts stand, and nobody typed it.
+//! Notifications about background agents. The client inserts them where user prompts are.
 
 use trackway_capture::redact::redacted;
-use trackway_domain::{observed::Fact, words::Evidence};
+use trackway_domain::{enums::Evidence, observed::Fact};
 
-/// What became of an agent in the background.
+/// The outcome of a background agent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Notification<'a> {
     pub agent: &'a str,
-    /// The call that launched it; before 2.1.69 it is not said.
+    /// The call that started the agent; unknown before 2.1.69.
     pub tool_use_id: Option<&'a str>,
     status: Option<&'a str>,
     summary: Option<&'a str>,
 }
 
-/// Whether a text is one, whatever it says.
+/// Whether a text is a notification, including ones that cannot be parsed.
 pub fn is_notification(text: &str) -> bool {
     text.starts_with("<task-notification>") || text.starts_with("<agent-notification>")
 }
 
 impl<'a> Notification<'a> {
-    pub fn read(text: &'a str) -> Option<Self> {
+    pub fn parse(text: &'a str) -> Option<Self> {
         if !is_notification(text) {
             return None;
         }
         Some(Self {
-            agent: between(text, "task-id").or_else(|| between(text, "agent-id"))?,
-            tool_use_id: between(text, "tool-use-id"),
-            status: between(text, "status"),
-            summary: between(text, "summary"),
+            agent: tag_text(text, "task-id").or_else(|| tag_text(text, "agent-id"))?,
+            tool_use_id: tag_text(text, "tool-use-id"),
+            status: tag_text(text, "status"),
+            summary: tag_text(text, "summary"),
         })
     }
 
-    /// Which call it was, where that is said.
-    pub fn matched(&self) -> Option<Fact> {
+    /// The match of the agent with its spawn call, if the notification names the call.
+    pub fn match_fact(&self) -> Option<Fact> {
         Some(Fact::Match {
             tool_use_id: self.tool_use_id?.to_owned(),
             agent_id: self.agent.to_owned(),
@@ -40,8 +40,8 @@ impl<'a> Notification<'a> {
         })
     }
 
-    /// What the call came to, once the agent is at work no more.
-    pub fn result(&self, tool_use_id: String) -> Option<Fact> {
+    /// The result of the spawn call, if the agent has ended.
+    pub fn spawn_result(&self, tool_use_id: String) -> Option<Fact> {
         let (status, error) = match self.status? {
             "completed" => ("completed", None),
             "failed" => ("failed", Some(redacted(self.summary.unwrap_or("failed")).into_owned())),
@@ -52,8 +52,8 @@ impl<'a> Notification<'a> {
     }
 }
 
-/// The text between a tag and its end.
-pub fn between<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
+/// The text between a start tag and its end tag.
+pub fn tag_text<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("<{tag}>"))?;
     rest.split_once(&format!("</{tag}>")).map(|(inside, _)| inside.trim())
 }

@@ -1,28 +1,28 @@
-//! The plugin: a folder that the client loads, with the same hooks as in the settings, and the MCP server.
+//! The plugin: a folder with the same hooks as in the settings, and the MCP server.
 
 use serde_json::{Value, json};
-use trackway_domain::words::Memory;
+use trackway_domain::enums::Memory;
 
-use crate::settings::{Hooks, Wanted, servers};
+use crate::settings::{HookEntries, HookSettings, servers};
 
-/// The name of the plugin, by which its manifest is known again.
+/// The name in the manifest, by which `connect` recognises the folder.
 pub const NAME: &str = "trackway";
 
-/// Where the manifest is, in the folder.
-pub const MANIFEST: &str = ".claude-plugin/plugin.json";
+/// Path of the manifest in the folder.
+pub const MANIFEST_FILE: &str = ".claude-plugin/plugin.json";
 
-/// Where the MCP servers are, in a plugin's folder as in a project's.
-pub const SERVERS: &str = ".mcp.json";
+/// Path of the MCP server list, in a plugin's folder and in a project.
+pub const SERVERS_FILE: &str = ".mcp.json";
 
-const DESCRIPTION: &str = "Keeps which run made what: sessions, subagents, files and commits, for `trackway why`";
+const DESCRIPTION: &str = "Records which run made what (sessions, subagents, files and commits) for `trackway why`";
 
-/// What a plugin runs: the binary is found on the path, so that a folder works on any machine that has one.
-pub fn wanted(memory: Memory) -> Wanted {
-    Wanted { program: NAME.to_owned(), memory, client: None }
+/// The hooks of a plugin. They find the binary on the PATH, so that the folder works on every machine that has one.
+pub fn hook_settings(memory: Memory) -> HookSettings {
+    HookSettings { program: NAME.to_owned(), memory, client: None }
 }
 
-/// Every file of the folder: its path there, and its text.
-pub fn files(wanted: &Wanted) -> Vec<(&'static str, String)> {
+/// All files of the folder: path and text.
+pub fn files(wanted: &HookSettings) -> Vec<(&'static str, String)> {
     let manifest = json!({
         "name": NAME,
         "version": env!("CARGO_PKG_VERSION"),
@@ -32,9 +32,13 @@ pub fn files(wanted: &Wanted) -> Vec<(&'static str, String)> {
     });
     let hooks = json!({ "description": DESCRIPTION, "hooks": wanted.hooks() });
     let servers = servers::list(&wanted.program);
-    vec![(MANIFEST, written(&manifest)), ("hooks/hooks.json", written(&hooks)), (SERVERS, written(&servers))]
+    vec![
+        (MANIFEST_FILE, pretty_json(&manifest)),
+        ("hooks/hooks.json", pretty_json(&hooks)),
+        (SERVERS_FILE, pretty_json(&servers)),
+    ]
 }
 
-fn written(value: &Value) -> String {
+fn pretty_json(value: &Value) -> String {
     format!("{value:#}\n")
 }

@@ -1,79 +1,82 @@
-//! Transcripts of the client: one JSON value on each line.
+//! Reads the client's transcripts, which have one JSON value per line.
 
 use serde_json::Value;
-use trackway_capture::transcript::{BadLine, Flow, LineReader, Mark, Tally, Transcript, read_lines};
+use trackway_capture::transcript::{BadLine, Flow, LineReader, ReadCursor, ReadStats, Transcript, read_lines};
 use trackway_domain::{
     Time,
-    observed::{Fact, Observation, PromptKey, Seen, SessionFacts},
+    observed::{Fact, Observation, ObservedFact, PromptKey, SessionFacts},
 };
 
-use crate::{NAME, agent_file, line, reading::Reading};
+use crate::{NAME, agent_file, fact_extractor::FactExtractor, line};
 
-/// Reads what is new in a transcript, and hands it on in parts.
+/// Reads a transcript from the cursor to the end, and passes the facts on in batches.
 pub fn read(
     transcript: &Transcript,
-    mark: Option<&Mark>,
+    mark: Option<&ReadCursor>,
     sink: &mut dyn FnMut(Observation) -> Flow,
-) -> std::io::Result<Tally> {
+) -> std::io::Result<ReadStats> {
     let reader = |path: &str, state: Value| Reader {
         transcript,
-        reading: Reading::new(path, transcript.agent.as_deref(), serde_json::from_value(state).unwrap_or_default()),
+        extractor: FactExtractor::new(
+            path,
+            transcript.agent.as_deref(),
+            serde_json::from_value(state).unwrap_or_default(),
+        ),
     };
     read_lines(NAME, transcript, mark, reader, sink)
 }
 
-/// Reads the lines of one file.
 struct Reader<'a> {
     transcript: &'a Transcript,
-    reading: Reading,
+    extractor: FactExtractor,
 }
 
 impl LineReader for Reader<'_> {
-    fn line(
+    fn parse_line(
         &mut self,
         bytes: &[u8],
         offset: u64,
         reread: &mut dyn FnMut(u64) -> Option<Vec<u8>>,
     ) -> Result<(), BadLine> {
         let text = String::from_utf8_lossy(bytes);
-        match line::read(&text, |line| self.reading.take(line, offset, reread)) {
+        match line::read(&text, |line| self.extractor.process_line(line, offset, reread)) {
             Ok(()) => {}
-            // JSON of a shape that no version had so far is skipped; anything else is a bad line.
-            Err(_) if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok() => self.reading.pass(),
+            // Skips valid JSON of an unknown shape. Anything else is a bad line.
+            Err(_) if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok() => self.extractor.skip_line(),
             Err(_) => return Err(BadLine),
         }
         Ok(())
     }
 
     fn skip(&mut self) {
-        self.reading.pass();
+        self.extractor.skip_line();
     }
 
-    fn pause(&mut self) {
-        self.reading.pause();
+    fn end_of_file(&mut self) {
+        self.extractor.end_of_file();
     }
 
-    fn give_up(&mut self) {
-        self.reading.give_up();
+    fn abandon(&mut self) {
+        self.extractor.abandon();
     }
 
-    fn facts(&mut self) -> &mut Vec<Seen> {
-        &mut self.reading.facts
+    fn facts(&mut self) -> &mut Vec<ObservedFact> {
+        &mut self.extractor.facts
     }
 
     fn state(&self) -> Value {
-        serde_json::to_value(&self.reading.state).unwrap_or_default()
+        serde_json::to_value(&self.extractor.state).unwrap_or_default()
     }
 
-    fn introduction(&self, at: Time) -> Vec<Seen> {
+    fn file_facts(&self, at: Time) -> Vec<ObservedFact> {
         match &self.transcript.agent {
             None => {
                 let path = self.transcript.path.to_string_lossy().into_owned();
                 let facts = SessionFacts { transcript_path: Some(path), ..SessionFacts::default() };
-                vec![Seen::new(at, None, &PromptKey::default(), Fact::Session(Box::new(facts)))]
+                vec![ObservedFact::new(at, None, &PromptKey::default(), Fact::Session(Box::new(facts)))]
             }
             Some(agent) => {
-                let seen = |fact| Seen::new(at, Some(agent), &PromptKey::default(), fact);
+                let seen = |fact| ObservedFact::new(at, Some(agent), &PromptKey::default(), fact);
                 agent_file::facts(&self.transcript.path, agent).into_iter().map(seen).collect()
             }
         }

@@ -1,17 +1,17 @@
-//! The plugin's folder is what the code says.
+//! Checks that the files in `plugin/` are those that the code generates.
 
 use std::path::Path;
 
 use snapbox::{Assert, Data};
 use trackway_client_claude::plugin;
-use trackway_domain::words::Memory;
+use trackway_domain::enums::Memory;
 
 #[test]
-fn the_folder_is_up_to_date() {
+fn plugin_folder_matches_generated_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../plugin");
-    for (file, text) in plugin::files(&plugin::wanted(Memory::default())) {
-        // SNAPSHOTS=overwrite writes them anew. As text: the order of keys counts, too.
-        let there = Data::read_from(&folder.join(file), Some(snapbox::data::DataFormat::Text));
-        Assert::new().action_env("SNAPSHOTS").eq(Data::text(text), there.raw());
+    for (file, text) in plugin::files(&plugin::hook_settings(Memory::default())) {
+        // SNAPSHOTS=overwrite updates the files. They are compared as text, because the order of keys matters.
+        let current = Data::read_from(&folder.join(file), Some(snapbox::data::DataFormat::Text));
+        Assert::new().action_env("SNAPSHOTS").eq(Data::text(text), current.raw());
     }
 }

@@ -1,25 +1,25 @@
-//! Settings files of every sort, connected and disconnected again.
+//! Connects and disconnects all kinds of settings files.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Value, json};
 use trackway_client_claude::settings::{
-    Hooks, Wanted, connect, connected_memory, disconnect, hooks::EVENTS, hooks::is_ours,
+    HookEntries, HookSettings, connect, connected_memory, disconnect, hooks::EVENTS, hooks::is_trackway_command,
 };
-use trackway_domain::words::Memory;
+use trackway_domain::enums::Memory;
 
-fn wanted(program: &str) -> Wanted {
-    Wanted { program: program.to_owned(), memory: Memory::Subagents, client: None }
+fn wanted(program: &str) -> HookSettings {
+    HookSettings { program: program.to_owned(), memory: Memory::Subagents, client: None }
 }
 
-/// Few events, so that a text can be read: those that clients of 1.0.40 know.
-fn three_events() -> Wanted {
-    Wanted { client: "1.0.40".parse().ok(), ..wanted("trackway") }
+/// The three events that clients of 1.0.40 support, to keep the expected texts short.
+fn three_events() -> HookSettings {
+    HookSettings { client: "1.0.40".parse().ok(), ..wanted("trackway") }
 }
 
 #[track_caller]
-fn connected(text: &str) -> String {
+fn connect_and_check(text: &str) -> String {
     let connected = connect(text, &three_events()).unwrap();
     assert_eq!(connect(&connected, &three_events()).unwrap(), connected);
     assert_eq!(disconnect(&connected).unwrap(), text);
@@ -27,9 +27,9 @@ fn connected(text: &str) -> String {
 }
 
 #[test]
-fn no_file_becomes_a_file_with_hooks_only() {
+fn missing_file_becomes_file_with_hooks_only() {
     snapbox::assert_data_eq!(
-        connected(""),
+        connect_and_check(""),
         snapbox::str![[r#"
 {
   "hooks": {
@@ -76,9 +76,9 @@ fn no_file_becomes_a_file_with_hooks_only() {
 }
 
 #[test]
-fn the_rest_of_the_file_stays_and_ours_looks_like_it() {
+fn keeps_other_settings_and_matches_their_formatting() {
     let text = "{\r\n\t\"hooks\": {\r\n\t\t\"Stop\": [\r\n\t\t\t{\"hooks\": [{\"type\": \"command\", \"command\": \"say done\"}]}\r\n\t\t]\r\n\t},\r\n\t\"model\" : \"opus\"\r\n}";
-    let connected = connected(text);
+    let connected = connect_and_check(text);
     assert!(!connected.replace("\r\n", "").contains('\n'));
     snapbox::assert_data_eq!(
         connected.replace('\t', "--").replace('\r', ""),
@@ -129,9 +129,9 @@ fn the_rest_of_the_file_stays_and_ours_looks_like_it() {
 }
 
 #[test]
-fn one_line_stays_one_line() {
+fn single_line_file_stays_single_line() {
     assert_eq!(
-        connected(r#"{"a":1,"hooks":{"PreToolUse":[],"PostToolUse":[{"hooks":[]}]}}"#),
+        connect_and_check(r#"{"a":1,"hooks":{"PreToolUse":[],"PostToolUse":[{"hooks":[]}]}}"#),
         concat!(
             r#"{"a":1,"hooks":{"PreToolUse":[ {"matcher":"Task|Agent","hooks":[{"type":"command","command":"trackway hook","timeout":5}]}],"#,
             r#""PostToolUse":[{"hooks":[]},{"matcher":"Write|Edit|MultiEdit|NotebookEdit|Bash|Task|Agent","hooks":[{"type":"command","command":"trackway hook","timeout":5}]}],"#,
@@ -141,7 +141,7 @@ fn one_line_stays_one_line() {
 }
 
 #[test]
-fn empty_brackets_that_were_there_stay() {
+fn disconnect_keeps_existing_empty_brackets() {
     let texts = [
         "{}",
         "{}\n",
@@ -159,22 +159,23 @@ fn empty_brackets_that_were_there_stay() {
         " \n\n",
     ];
     for text in texts {
-        connected(text);
+        connect_and_check(text);
     }
 }
 
 #[test]
-fn without_its_mark_an_empty_bracket_goes() {
-    let formatted = serde_json::to_string_pretty(&serde_json::from_str::<Value>(&connected("{}")).unwrap()).unwrap();
+fn disconnect_removes_empty_brackets_after_reformatting() {
+    let formatted =
+        serde_json::to_string_pretty(&serde_json::from_str::<Value>(&connect_and_check("{}")).unwrap()).unwrap();
     assert_eq!(disconnect(&formatted).unwrap(), "");
-    let kept = connected("{\"hooks\": {}, \"a\": 1}");
-    let formatted = serde_json::to_string_pretty(&serde_json::from_str::<Value>(&kept).unwrap()).unwrap();
+    let with_empty_hooks = connect_and_check("{\"hooks\": {}, \"a\": 1}");
+    let formatted = serde_json::to_string_pretty(&serde_json::from_str::<Value>(&with_empty_hooks).unwrap()).unwrap();
     assert_eq!(disconnect(&formatted).unwrap(), "{\n  \"a\": 1\n}");
 }
 
 #[test]
-fn an_older_entry_is_replaced_where_it_stands() {
-    let before = |command: &str| {
+fn replaces_older_entry_in_place() {
+    let settings_with = |command: &str| {
         json!({ "hooks": {
             "Stop": [
                 { "hooks": [{ "type": "command", "command": "one" }] },
@@ -190,7 +191,7 @@ fn an_older_entry_is_replaced_where_it_stands() {
     };
     for command in ["/old/trackway hook", "'/a b/trackway' hook --memory off", "RUST_LOG=1 trackway hook"] {
         let after: Value =
-            serde_json::from_str(&connect(&before(command).to_string(), &three_events()).unwrap()).unwrap();
+            serde_json::from_str(&connect(&settings_with(command).to_string(), &three_events()).unwrap()).unwrap();
         let ours = |timeout: u32| json!([{ "type": "command", "command": "trackway hook", "timeout": timeout }]);
         assert_eq!(
             after["hooks"]["Stop"],
@@ -212,8 +213,8 @@ fn an_older_entry_is_replaced_where_it_stands() {
 }
 
 #[test]
-fn what_others_added_around_ours_stays() {
-    let mut settings: Value = serde_json::from_str(&connected("{}")).unwrap();
+fn disconnect_keeps_entries_of_other_tools() {
+    let mut settings: Value = serde_json::from_str(&connect_and_check("{}")).unwrap();
     let other = json!({ "hooks": [{ "type": "command", "command": "say done" }] });
     settings["hooks"]["Stop"].as_array_mut().unwrap().push(other.clone());
     settings["hooks"]["Notification"] = json!([other]);
@@ -222,13 +223,13 @@ fn what_others_added_around_ours_stays() {
 }
 
 #[test]
-fn of_a_key_that_stands_there_twice_the_last_counts() {
+fn last_duplicate_key_takes_effect() {
     let text = r#"{"hooks": 1, "hooks": {"Stop": 2, "Stop": []}}"#;
     assert_eq!(
         connect(text, &wanted("trackway")).unwrap_err().to_string(),
-        "line 1, column 32: the hooks of \"Stop\" should be an array, and are a plain value"
+        "line 1, column 32: the hooks of \"Stop\" must be an array, but are a plain value"
     );
-    let connected = connected(r#"{"hooks": 1, "hooks": {"Stop": [1], "Stop": []}}"#);
+    let connected = connect_and_check(r#"{"hooks": 1, "hooks": {"Stop": [1], "Stop": []}}"#);
     let read: Value = serde_json::from_str(&connected).unwrap();
     assert_eq!(
         read["hooks"]["Stop"],
@@ -237,29 +238,29 @@ fn of_a_key_that_stands_there_twice_the_last_counts() {
 }
 
 #[test]
-fn what_cannot_be_right_is_refused() {
-    let refused = |text: &str| connect(text, &wanted("trackway")).unwrap_err().to_string();
-    assert_eq!(refused("[]"), "line 1, column 1: settings are an object, and this is an array");
-    assert_eq!(refused("{\n  \"hooks\": []\n}"), "line 2, column 12: \"hooks\" should be an object, and is an array");
+fn rejects_malformed_hooks() {
+    let error_of = |text: &str| connect(text, &wanted("trackway")).unwrap_err().to_string();
+    assert_eq!(error_of("[]"), "line 1, column 1: settings must be an object, but this is an array");
+    assert_eq!(error_of("{\n  \"hooks\": []\n}"), "line 2, column 12: \"hooks\" must be an object, but is an array");
     assert_eq!(
-        refused("{\"hooks\": {\n\"Foo\": {}}}"),
-        "line 2, column 8: the hooks of \"Foo\" should be an array, and are an object"
+        error_of("{\"hooks\": {\n\"Foo\": {}}}"),
+        "line 2, column 8: the hooks of \"Foo\" must be an array, but are an object"
     );
-    assert!(refused("{,}").starts_with("line 1, column 2: a key in double quotes should be here"));
+    assert!(error_of("{,}").starts_with("line 1, column 2: expected a key in double quotes"));
     assert!(disconnect("{,}").is_err());
     assert_eq!(disconnect("{\"hooks\": 1}"), Ok("{\"hooks\": 1}".to_owned()));
 }
 
-/// A JSON document before it is written down.
+/// A generated JSON document.
 #[derive(Debug, Clone)]
 enum Document {
-    /// As it is written: a number, a string, an escape.
-    Atom(&'static str),
+    /// JSON text of a number, a string or an escape.
+    Scalar(&'static str),
     Array(Vec<Document>),
     Object(Vec<(&'static str, Document)>),
 }
 
-/// How it is written down.
+/// How the document is formatted.
 #[derive(Debug, Clone)]
 enum Style {
     Pretty {
@@ -269,22 +270,22 @@ enum Style {
     Compact {
         blank: &'static str,
     },
-    /// These blanks at every place where blanks may be, over and over.
-    Wild(Vec<String>),
+    /// Inserts these blanks, in turn, everywhere blanks are allowed.
+    Random(Vec<String>),
 }
 
-struct Writer<'a> {
+struct DocumentWriter<'a> {
     style: &'a Style,
-    places: usize,
+    blank_count: usize,
     out: String,
 }
 
-impl Writer<'_> {
-    /// Where blanks may be: those that belong there, or wild ones.
+impl DocumentWriter<'_> {
+    /// Writes blanks where JSON allows them: the usual ones of the style, or the next random ones.
     fn blank(&mut self, usual: &str) {
-        self.places += 1;
+        self.blank_count += 1;
         match self.style {
-            Style::Wild(blanks) => self.out.push_str(&blanks[self.places % blanks.len()]),
+            Style::Random(blanks) => self.out.push_str(&blanks[self.blank_count % blanks.len()]),
             _ => self.out.push_str(usual),
         }
     }
@@ -301,13 +302,13 @@ impl Writer<'_> {
         match self.style {
             Style::Pretty { .. } => " ",
             Style::Compact { blank } => blank,
-            Style::Wild(_) => "",
+            Style::Random(_) => "",
         }
     }
 
     fn document(&mut self, document: &Document, depth: usize) {
         let (open, close, items): (_, _, Vec<(Option<&str>, &Document)>) = match document {
-            Document::Atom(text) => return self.out.push_str(text),
+            Document::Scalar(text) => return self.out.push_str(text),
             Document::Array(elements) => ('[', ']', elements.iter().map(|element| (None, element)).collect()),
             Document::Object(members) => ('{', '}', members.iter().map(|(key, value)| (Some(*key), value)).collect()),
         };
@@ -339,10 +340,10 @@ impl Writer<'_> {
     }
 }
 
-fn anything() -> impl Strategy<Value = Document> {
+fn arbitrary_value() -> impl Strategy<Value = Document> {
     let atom =
         select(vec!["0", "-1.5e+3", "true", "null", r#""""#, r#""\ud800 \u00e9 é 😀 \"""#, r#""echo trackway hook""#]);
-    atom.prop_map(Document::Atom).prop_recursive(3, 12, 3, |inner| {
+    atom.prop_map(Document::Scalar).prop_recursive(3, 12, 3, |inner| {
         let key = select(vec![r#""a""#, r#""hooks""#, r#""Stop""#, r#""command""#, r#""ä\n""#]);
         prop_oneof![
             vec(inner.clone(), 0..3).prop_map(Document::Array),
@@ -351,11 +352,11 @@ fn anything() -> impl Strategy<Value = Document> {
     })
 }
 
-/// Hooks as other tools write them, empty ones and keys that stand there twice included.
+/// Hooks of other tools, including empty ones and duplicate keys.
 fn hooks() -> impl Strategy<Value = Document> {
     let event =
         select(vec![r#""Stop""#, r#""PreToolUse""#, r#""Notification""#, r#""SessionStart""#, r#""\u0053top""#]);
-    vec((event, vec(anything(), 0..3).prop_map(Document::Array)), 0..4).prop_map(Document::Object)
+    vec((event, vec(arbitrary_value(), 0..3).prop_map(Document::Array)), 0..4).prop_map(Document::Object)
 }
 
 fn style() -> impl Strategy<Value = Style> {
@@ -364,14 +365,18 @@ fn style() -> impl Strategy<Value = Style> {
     prop_oneof![
         (newline, unit).prop_map(|(newline, unit)| Style::Pretty { newline, unit }),
         select(vec!["", " "]).prop_map(|blank| Style::Compact { blank }),
-        vec("[ \t\r\n]{0,3}", 1..6).prop_map(Style::Wild),
+        vec("[ \t\r\n]{0,3}", 1..6).prop_map(Style::Random),
     ]
 }
 
-/// The text of a settings file without anything of ours.
+/// The text of a settings file without Trackway's hooks.
 fn settings() -> impl Strategy<Value = String> {
     let key = select(vec![r#""model""#, r#""env""#, r#""permissions""#, r#""""#]);
-    let members = (vec((key.clone(), anything()), 0..3), proptest::option::of(hooks()), vec((key, anything()), 0..2));
+    let members = (
+        vec((key.clone(), arbitrary_value()), 0..3),
+        proptest::option::of(hooks()),
+        vec((key, arbitrary_value()), 0..2),
+    );
     let root = members.prop_map(|(mut members, hooks, after)| {
         members.extend(hooks.map(|hooks| (r#""hooks""#, hooks)));
         members.extend(after);
@@ -381,7 +386,7 @@ fn settings() -> impl Strategy<Value = String> {
     let around = select(vec!["", "\n", "\r\n", " ", "\n\n\t"]);
     (mark, around.clone(), proptest::option::weighted(0.9, root), style(), around).prop_map(
         |(mark, before, root, style, after)| {
-            let mut writer = Writer { style: &style, places: 0, out: format!("{mark}{before}") };
+            let mut writer = DocumentWriter { style: &style, blank_count: 0, out: format!("{mark}{before}") };
             if let Some(root) = &root {
                 writer.document(root, 0);
             }
@@ -390,13 +395,13 @@ fn settings() -> impl Strategy<Value = String> {
     )
 }
 
-/// What the client reads, without our entries: the rest of the settings, and whether ours was there once per event.
+/// Parses a settings file like the client.
 fn read(text: &str) -> Value {
     let text = text.trim_start_matches('\u{feff}');
     if text.trim().is_empty() {
         return json!({});
     }
-    // Half a pair of surrogates is a string to the client and none to the reference parser.
+    // The client accepts a lone surrogate; the reference parser does not.
     serde_json::from_str(&text.replace(r"\ud800", "?")).unwrap()
 }
 
@@ -404,7 +409,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn disconnect_gives_back_what_connect_was_given(text in settings()) {
+    fn disconnect_restores_text_before_connect(text in settings()) {
         let connected = connect(&text, &wanted("/a b/trackway")).unwrap();
         prop_assert_eq!(disconnect(&connected).unwrap(), &text[..]);
         prop_assert_eq!(connected_memory(&connected), Ok(Some(Memory::Subagents)));
@@ -412,9 +417,9 @@ proptest! {
     }
 
     #[test]
-    fn connecting_otherwise_is_as_if_it_had_been_so_from_the_start(text in settings()) {
+    fn reconnecting_equals_connecting_once_with_the_new_settings(text in settings()) {
         let first = connect(&text, &wanted("/old/trackway")).unwrap();
-        let other = Wanted { memory: Memory::All, ..wanted("trackway") };
+        let other = HookSettings { memory: Memory::All, ..wanted("trackway") };
         let second = connect(&first, &other).unwrap();
         prop_assert_eq!(&second, &connect(&text, &other).unwrap());
         prop_assert_eq!(&second, &connect(&second, &other).unwrap());
@@ -422,7 +427,7 @@ proptest! {
     }
 
     #[test]
-    fn an_older_client_in_between_leaves_nothing_behind(text in settings()) {
+    fn connecting_an_older_client_in_between_leaves_no_traces(text in settings()) {
         let first = connect(&text, &wanted("trackway")).unwrap();
         let fewer = connect(&first, &three_events()).unwrap();
         let again = connect(&fewer, &wanted("trackway")).unwrap();
@@ -432,7 +437,7 @@ proptest! {
     }
 
     #[test]
-    fn the_client_reads_what_was_there_and_one_entry_per_event(text in settings()) {
+    fn connect_adds_one_entry_per_event_and_keeps_the_rest(text in settings()) {
         let wanted = wanted("trackway");
         let mut after = read(&connect(&text, &wanted).unwrap());
         let before = read(&text);
@@ -448,6 +453,6 @@ proptest! {
             prop_assert_eq!(after.as_object_mut().unwrap().remove("hooks"), Some(json!({})));
         }
         prop_assert_eq!(after, before);
-        prop_assert!(is_ours(&wanted.command()));
+        prop_assert!(is_trackway_command(&wanted.command()));
     }
 }

@@ -1,19 +1,18 @@
-//! What an agent is told to be, before anything else is said.
+//! The system prompt of an agent.
 
 use trackway_store::sql::hex;
-use trackway_views::assignment::Acting;
+use trackway_views::assignment::ActingAgent;
 
 use super::tools::IN_TEXT;
 
-/// A random marker: nobody can say it who was not told it.
+/// A random marker in the instructions. A model that repeats it leaks its instructions.
 pub fn marker() -> Result<String, String> {
     let mut random = [0_u8; 12];
     getrandom::fill(&mut random).map_err(|error| format!("no randomness: {error}"))?;
     Ok(hex(&random))
 }
 
-/// The instructions of an agent, with the marker in them.
-pub fn instructions(acting: &Acting, marker: &str, native_tools: bool) -> String {
+pub fn instructions(acting: &ActingAgent, marker: &str, native_tools: bool) -> String {
     let identity = acting.identity.as_deref().map(str::trim).filter(|identity| !identity.is_empty());
     let identity = identity.map_or_else(|| format!("You are the agent {}.", acting.handle), str::to_owned);
     let how = if native_tools { "Act by calling your tools." } else { IN_TEXT };
@@ -26,7 +25,7 @@ pub fn instructions(acting: &Acting, marker: &str, native_tools: bool) -> String
     )
 }
 
-/// Asks again after an answer that could not be read.
+/// Asks for another answer after an unreadable one.
 pub fn again(why: &str, native_tools: bool) -> String {
     let how = if native_tools {
         "Call one of your tools: fetch_page, execute_action, search, done or error."

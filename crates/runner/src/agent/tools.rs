@@ -1,4 +1,5 @@
-//! The tools of an agent: stateless, each call names its target. Called the provider's way, or by JSON in the text.
+//! The tools of an agent. They are stateless: every call names its target. The model calls them natively, or writes the
+//! call as JSON in its text.
 
 use serde_json::{Value, json};
 use trackway_domain::closing;
@@ -8,14 +9,13 @@ use crate::{
     model::{Call, Reply, Tool},
 };
 
-/// What an agent is offered.
 pub const TOOLS: &[Tool] = &[
     Tool {
         name: "fetch_page",
-        description: "Read a page as Markdown. A long page is cut and says where to go on.",
+        description: "Read a page as Markdown. A long page is cut, and ends with the call that reads the next part.",
         parameters: &[
             ("path", "string", "The page, such as /whoami or /tasks/unit/go", true),
-            ("from", "integer", "The character to begin at, for the rest of a page that was cut", false),
+            ("from", "integer", "The character to begin at, for the next part of a long page", false),
         ],
     },
     Tool {
@@ -29,22 +29,22 @@ pub const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "search",
-        description: "Search what was said and written.",
-        parameters: &[("words", "string", "What to look for", true)],
+        description: "Search messages.",
+        parameters: &[("words", "string", "The words to search for", true)],
     },
     Tool {
         name: "done",
-        description: "Say that the task is done. Ends the run.",
-        parameters: &[("message", "string", "What was done, for whoever asked", true)],
+        description: "Report that the task is done. Ends the run.",
+        parameters: &[("message", "string", "What you did, for the person who requested it", true)],
     },
     Tool {
         name: "error",
-        description: "Say that the task cannot be done. Ends the run.",
-        parameters: &[("message", "string", "Why", true)],
+        description: "Report that the task cannot be done. Ends the run.",
+        parameters: &[("message", "string", "The reason", true)],
     },
 ];
 
-/// How the same is said where the provider has no tools.
+/// How to call the tools in text, for models without native tool calls.
 pub const IN_TEXT: &str = r#"Answer with one fenced json block and nothing after it, one of:
 ```json
 {"type": "navigate", "path": "/whoami"}
@@ -55,10 +55,10 @@ pub const IN_TEXT: &str = r#"Answer with one fenced json block and nothing after
 {"type": "done", "message": "..."}
 {"type": "error", "message": "..."}"#;
 
-/// Where an action is executed that names no page.
-const ANY_PAGE: &str = "/whoami";
+/// The page of an action call that names none.
+const DEFAULT_PAGE: &str = "/whoami";
 
-/// What the model wants.
+/// A valid tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Intent {
     FetchPage { path: String, from: usize },
@@ -68,20 +68,19 @@ pub enum Intent {
     Error { message: String },
 }
 
-/// What a reply asks for.
 #[derive(Debug, PartialEq)]
-pub enum Wanted {
-    /// Calls, each read or with what is wrong with it.
+pub enum ParsedReply {
+    /// Native calls; an invalid call has an error message.
     Calls(Vec<(Call, Result<Intent, String>)>),
-    /// One thing, said in the text.
+    /// A call written as JSON in the text.
     InText(Intent),
-    /// Nothing that can be read.
+    /// The reason why the reply contains no call.
     Unreadable(String),
 }
 
-impl Wanted {
-    /// Whether it reads before it does anything.
-    pub fn begins_with_reading(&self) -> bool {
+impl ParsedReply {
+    /// Whether the first call only reads.
+    pub fn starts_with_read(&self) -> bool {
         let first = match self {
             Self::Calls(calls) => calls.first().and_then(|(_, intent)| intent.as_ref().ok()),
             Self::InText(intent) => Some(intent),
@@ -91,36 +90,38 @@ impl Wanted {
     }
 }
 
-/// Reads a reply: native calls first, else a fenced json block, else the first balanced object.
-pub fn wanted(reply: &Reply) -> Wanted {
+/// Parses a reply: the native calls, or else a fenced json block, or else the first complete JSON object.
+pub fn parse_reply(reply: &Reply) -> ParsedReply {
     if !reply.calls.is_empty() {
-        return Wanted::Calls(reply.calls.iter().map(|call| (call.clone(), read(&call.name, &call.input))).collect());
+        return ParsedReply::Calls(
+            reply.calls.iter().map(|call| (call.clone(), parse_intent(&call.name, &call.input))).collect(),
+        );
     }
     if reply.text.trim().is_empty() {
-        return Wanted::Unreadable("the answer is empty".to_owned());
+        return ParsedReply::Unreadable("the answer is empty".to_owned());
     }
-    let Some(object) = closing::object(&reply.text) else {
-        return Wanted::Unreadable("the answer calls no tool and holds no JSON object that can be read".to_owned());
+    let Some(object) = closing::find_object(&reply.text) else {
+        return ParsedReply::Unreadable("the answer contains neither a tool call nor a valid JSON object".to_owned());
     };
     let Some(name) = object["type"].as_str() else {
-        return Wanted::Unreadable("the JSON object in the answer has no \"type\"".to_owned());
+        return ParsedReply::Unreadable("the JSON object in the answer has no \"type\"".to_owned());
     };
-    match read(name, &object) {
-        Ok(intent) => Wanted::InText(intent),
-        Err(why) => Wanted::Unreadable(why),
+    match parse_intent(name, &object) {
+        Ok(intent) => ParsedReply::InText(intent),
+        Err(why) => ParsedReply::Unreadable(why),
     }
 }
 
-fn read(name: &str, input: &Value) -> Result<Intent, String> {
+fn parse_intent(name: &str, input: &Value) -> Result<Intent, String> {
     if !input.is_object() {
         return Err(format!("the input of {name} is not a JSON object"));
     }
     let text = |field: &str| match &input[field] {
         Value::String(text) => Ok(text.clone()),
-        Value::Null => Err(format!("{name} needs {field:?}, a text")),
-        _ => Err(format!("{field:?} of {name} is not a text")),
+        Value::Null => Err(format!("{name} requires {field:?}, a string")),
+        _ => Err(format!("{field:?} of {name} is not a string")),
     };
-    // An agent that ends its run without a message still ends it.
+    // The message is optional: a call without one still ends the run.
     let message = |default: &str| match &input["message"] {
         Value::Null => Ok(default.to_owned()),
         Value::String(given) if given.trim().is_empty() => Ok(default.to_owned()),
@@ -133,12 +134,12 @@ fn read(name: &str, input: &Value) -> Result<Intent, String> {
                 from => from
                     .as_u64()
                     .and_then(|from| usize::try_from(from).ok())
-                    .ok_or_else(|| format!("\"from\" of {name} is not a number of characters"))?,
+                    .ok_or_else(|| format!("\"from\" of {name} is not a character position"))?,
             };
-            Intent::FetchPage { path: page(&text("path")?)?, from }
+            Intent::FetchPage { path: page_path(&text("path")?)?, from }
         }
         "execute_action" | "execute" => {
-            let path = if input["path"].is_null() { ANY_PAGE.to_owned() } else { page(&text("path")?)? };
+            let path = if input["path"].is_null() { DEFAULT_PAGE.to_owned() } else { page_path(&text("path")?)? };
             let params = match &input["params"] {
                 Value::Null => json!({}),
                 params @ Value::Object(_) => params.clone(),
@@ -148,7 +149,7 @@ fn read(name: &str, input: &Value) -> Result<Intent, String> {
             if action.is_empty()
                 || !action.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
             {
-                return Err(format!("{action:?} is not the name of an action"));
+                return Err(format!("invalid action name {action:?}"));
             }
             Intent::ExecuteAction { path, action, params }
         }
@@ -157,33 +158,32 @@ fn read(name: &str, input: &Value) -> Result<Intent, String> {
         "error" => Intent::Error { message: message(AGENT_ERROR)? },
         _ => {
             let known: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
-            return Err(format!("there is no tool {name:?}; there are: {}", known.join(", ")));
+            return Err(format!("unknown tool {name:?}; the tools are: {}", known.join(", ")));
         }
     })
 }
 
-/// The path of a page: of this house, and nowhere else.
-fn page(path: &str) -> Result<String, String> {
+/// Validates the path of a page. Rejects URLs of other hosts.
+fn page_path(path: &str) -> Result<String, String> {
     let path = path.trim();
     let path = path.split('#').next().unwrap_or_default();
     if !path.starts_with('/') || path.starts_with("//") {
-        return Err(format!("{path:?} is not the path of a page; one begins with /"));
+        return Err(format!("invalid page path {path:?}: a path begins with /"));
     }
     if path.chars().any(|character| character.is_control() || character == '\\') {
-        return Err("the path holds characters that no page has".to_owned());
+        return Err("the path contains invalid characters".to_owned());
     }
-    // What a browser would do with a link that somebody typed.
+    // A browser encodes spaces in typed links, too.
     Ok(path.replace(' ', "%20"))
 }
 
-/// Where an action is executed: below its page, whose query plays no part in it.
+/// The path of an action below its page, without the query of the page.
 pub fn action_path(page: &str, action: &str) -> String {
     let page = page.split('?').next().unwrap_or_default().trim_end_matches('/');
     let page = page.split("/actions").next().unwrap_or_default();
     format!("{page}/actions/{action}")
 }
 
-/// Where words are searched.
 pub fn search_path(words: &str) -> String {
     let mut path = "/search?words=".to_owned();
     for byte in words.bytes() {
@@ -199,16 +199,16 @@ pub fn search_path(words: &str) -> String {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> Wanted {
-        wanted(&Reply { text: text.to_owned(), calls: Vec::new() })
+    fn parse_text(text: &str) -> ParsedReply {
+        parse_reply(&Reply { text: text.to_owned(), calls: Vec::new() })
     }
 
     #[test]
-    fn only_what_reads_first_may_be_told_of_afterwards() {
+    fn reply_starts_with_read_if_its_first_call_reads() {
         let calls = |names: &[&str]| {
             let input = json!({ "path": "/whoami", "words": "w", "action": "a", "message": "m" });
             let call = |name: &&str| Call { id: String::new(), name: (*name).to_owned(), input: input.clone() };
-            wanted(&Reply { text: String::new(), calls: names.iter().map(call).collect() })
+            parse_reply(&Reply { text: String::new(), calls: names.iter().map(call).collect() })
         };
         for (names, reads) in [
             (&["fetch_page"][..], true),
@@ -217,23 +217,23 @@ mod tests {
             (&["done"], false),
             (&["nonsense", "fetch_page"], false),
         ] {
-            assert_eq!(calls(names).begins_with_reading(), reads, "{names:?}");
+            assert_eq!(calls(names).starts_with_read(), reads, "{names:?}");
         }
-        assert!(said("{\"type\":\"navigate\",\"path\":\"/b\"}").begins_with_reading());
-        assert!(!said("prose").begins_with_reading());
+        assert!(parse_text("{\"type\":\"navigate\",\"path\":\"/b\"}").starts_with_read());
+        assert!(!parse_text("prose").starts_with_read());
     }
 
     #[test]
-    fn json_in_text_is_read() {
-        let go = |path: &str| Wanted::InText(Intent::FetchPage { path: path.to_owned(), from: 0 });
-        assert_eq!(said("Let me see {\"type\": \"navigate\", \"path\": \"/a b#c\"} and so on"), go("/a%20b"));
+    fn parses_calls_in_text() {
+        let go = |path: &str| ParsedReply::InText(Intent::FetchPage { path: path.to_owned(), from: 0 });
+        assert_eq!(parse_text("Let me see {\"type\": \"navigate\", \"path\": \"/a b#c\"} and so on"), go("/a%20b"));
         assert_eq!(
-            said("{\"type\":\"done\",\"message\":\"x\"}\n```json\n{\"type\":\"navigate\",\"path\":\"/b\"}\n```"),
+            parse_text("{\"type\":\"done\",\"message\":\"x\"}\n```json\n{\"type\":\"navigate\",\"path\":\"/b\"}\n```"),
             go("/b"),
             "a fenced block comes first"
         );
         assert_eq!(
-            said("{\"type\":\"navigate\",\"path\":\"/one\"} {\"type\":\"navigate\",\"path\":\"/two\"}"),
+            parse_text("{\"type\":\"navigate\",\"path\":\"/one\"} {\"type\":\"navigate\",\"path\":\"/two\"}"),
             go("/one"),
             "of two the first"
         );
@@ -243,8 +243,8 @@ mod tests {
             params: json!({"title": "x"}),
         };
         assert_eq!(
-            said("{\"type\":\"execute\",\"action\":\"create_note\",\"params\":{\"title\":\"x\"}}"),
-            Wanted::InText(execute)
+            parse_text("{\"type\":\"execute\",\"action\":\"create_note\",\"params\":{\"title\":\"x\"}}"),
+            ParsedReply::InText(execute)
         );
     }
 
@@ -254,48 +254,45 @@ mod tests {
             [("", ""), (",\"message\":null", ""), (",\"message\":\" \"", ""), (",\"message\":\"so\"", "so")]
         {
             let or = |default: &str| if message.is_empty() { default.to_owned() } else { message.to_owned() };
-            let done = Wanted::InText(Intent::Done { message: or("Task completed") });
-            assert_eq!(said(&format!("{{\"type\":\"done\"{text}}}")), done);
-            let error = Wanted::InText(Intent::Error { message: or("Agent encountered an error") });
-            assert_eq!(said(&format!("{{\"type\":\"error\"{text}}}")), error);
+            let done = ParsedReply::InText(Intent::Done { message: or("Task completed") });
+            assert_eq!(parse_text(&format!("{{\"type\":\"done\"{text}}}")), done);
+            let error = ParsedReply::InText(Intent::Error { message: or("Agent encountered an error") });
+            assert_eq!(parse_text(&format!("{{\"type\":\"error\"{text}}}")), error);
         }
-        let Wanted::Unreadable(why) = said("{\"type\":\"done\",\"message\":7}") else { panic!() };
-        assert_eq!(why, "\"message\" of done is not a text");
+        let ParsedReply::Unreadable(why) = parse_text("{\"type\":\"done\",\"message\":7}") else { panic!() };
+        assert_eq!(why, "\"message\" of done is not a string");
     }
 
     #[test]
-    fn what_cannot_be_read_says_why() {
+    fn unreadable_replies_have_a_reason() {
         for (text, why) in [
-            ("I think we should wait.", "the answer calls no tool and holds no JSON object that can be read"),
+            ("I think we should wait.", "the answer contains neither a tool call nor a valid JSON object"),
             (" \n", "the answer is empty"),
-            (
-                "{\"type\": \"navigate\", \"path\": ",
-                "the answer calls no tool and holds no JSON object that can be read",
-            ),
+            ("{\"type\": \"navigate\", \"path\": ", "the answer contains neither a tool call nor a valid JSON object"),
             (
                 "{\"type\":\"execute\",\"action\":\"create_note\",\"params\":{\"type\":\"done\",\"message\":\"x\"},}",
-                "the answer calls no tool and holds no JSON object that can be read",
+                "the answer contains neither a tool call nor a valid JSON object",
             ),
             ("{\"path\": \"/\"}", "the JSON object in the answer has no \"type\""),
             (
                 "{\"type\": \"fly\"}",
-                "there is no tool \"fly\"; there are: fetch_page, execute_action, search, done, error",
+                "unknown tool \"fly\"; the tools are: fetch_page, execute_action, search, done, error",
             ),
-            ("{\"type\": \"navigate\", \"path\": 7}", "\"path\" of navigate is not a text"),
+            ("{\"type\": \"navigate\", \"path\": 7}", "\"path\" of navigate is not a string"),
             (
                 "{\"type\": \"navigate\", \"path\": \"http://x\"}",
-                "\"http://x\" is not the path of a page; one begins with /",
+                "invalid page path \"http://x\": a path begins with /",
             ),
-            ("{\"type\": \"navigate\", \"path\": \"//x/\"}", "\"//x/\" is not the path of a page; one begins with /"),
-            ("{\"type\": \"execute\", \"action\": \"../x\"}", "\"../x\" is not the name of an action"),
+            ("{\"type\": \"navigate\", \"path\": \"//x/\"}", "invalid page path \"//x/\": a path begins with /"),
+            ("{\"type\": \"execute\", \"action\": \"../x\"}", "invalid action name \"../x\""),
             ("{\"type\": \"execute\", \"action\": \"x\", \"params\": [1]}", "\"params\" of execute is not an object"),
         ] {
-            assert_eq!(said(text), Wanted::Unreadable(why.to_owned()), "{text}");
+            assert_eq!(parse_text(text), ParsedReply::Unreadable(why.to_owned()), "{text}");
         }
     }
 
     #[test]
-    fn paths_are_made_for_pages() {
+    fn builds_action_and_search_paths() {
         assert_eq!(action_path("/whoami?x=1", "a"), "/whoami/actions/a");
         assert_eq!(action_path("/whoami/actions", "a"), "/whoami/actions/a");
         assert_eq!(action_path("/", "a"), "/actions/a");

@@ -1,4 +1,4 @@
-//! Asking a model over HTTP: streamed or whole, again after a while when it is busy, and never for longer than is left.
+//! Calls a model over HTTP, with or without streaming. Retries with exponential backoff, until the deadline of the run.
 
 use std::{
     fmt,
@@ -12,56 +12,55 @@ use trackway_actions::context::Secret;
 use trackway_domain::text;
 
 use super::{
-    Answer, Model, Patience, Reply, Request, Trouble, Used,
-    stream::{self, Stopped},
+    CallUsage, Deadline, Model, ModelError, ModelResponse, Reply, Request,
+    stream::{self, ReadError},
 };
 
-/// How often a call is made.
-const TRIES: u32 = 4;
-/// The longest wait that a busy provider may ask for.
-const WAIT_MAX: Duration = Duration::from_mins(1);
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Characters of an error that are repeated.
-const ERROR_SHOWN: usize = 300;
+/// The first attempt and its retries.
+const ATTEMPTS_MAX: u32 = 4;
+/// The longest `Retry-After` that is honoured. A call that would have to wait longer fails.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Characters of a provider's error in our error.
+const ERROR_SHOWN_MAX: usize = 300;
 
-/// How an API writes requests and replies.
-pub trait Shape: Send + Sync + fmt::Debug {
+/// The requests and responses of a provider's API.
+pub trait WireFormat: Send + Sync + fmt::Debug {
     fn path(&self) -> &'static str;
     fn headers(&self, key: &str) -> Vec<(&'static str, String)>;
     fn body(&self, request: &Request, stream: bool) -> Value;
-    fn whole(&self, body: &Value, reply: &mut Reply, used: &mut Used) -> Result<(), String>;
-    /// Takes one event of a stream, and says what is still to come.
-    fn event(&self, event: &Value, reply: &mut Reply, used: &mut Used) -> Result<ToCome, String>;
+    fn parse_body(&self, body: &Value, reply: &mut Reply, call_usage: &mut CallUsage) -> Result<(), String>;
+    /// Adds one event of a stream to the reply.
+    fn parse_event(&self, event: &Value, reply: &mut Reply, call_usage: &mut CallUsage) -> Result<StreamState, String>;
 }
 
-/// What is still to come in a stream.
+/// The state of a stream after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToCome {
+pub enum StreamState {
     More,
-    /// The reply is whole; its usage may follow.
-    Rest,
-    Nothing,
+    /// The reply is complete; its usage may follow.
+    UsageMayFollow,
+    Ended,
 }
 
-/// A model at the other end of a connection.
 #[derive(Debug)]
-pub struct Remote {
-    pub shape: Box<dyn Shape>,
-    /// Keeps connections open from call to call.
+pub struct HttpModel {
+    pub format: Box<dyn WireFormat>,
+    /// Keeps connections open between calls.
     pub agent: ureq::Agent,
     pub url: String,
     pub key: Secret,
     pub model: String,
     pub stream: bool,
-    /// How long one call may take, and how long it may be silent.
+    /// The timeout of one call.
     pub timeout: Duration,
-    /// The first wait before another try; each is twice as long as the one before.
+    /// The delay before the first retry. It doubles with each retry.
     pub back_off: Duration,
 }
 
-/// What makes calls: an answer of any status is an answer, and nobody is sent elsewhere with the key.
-pub fn caller() -> ureq::Agent {
+/// An HTTP client that returns responses of any status, and follows no redirects, so that the API key never leaves the
+/// host.
+pub fn http_client() -> ureq::Agent {
     ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -70,47 +69,47 @@ pub fn caller() -> ureq::Agent {
         .into()
 }
 
-/// Why a call came to nothing.
-enum Miss {
-    /// Worth another try, after so long where the provider says it.
-    Later(String, Option<Duration>),
-    Final(Trouble),
+enum CallError {
+    /// May succeed later; with the delay that the provider asks for.
+    Retry(String, Option<Duration>),
+    Final(ModelError),
 }
 
-impl Model for Remote {
-    fn ask(&self, request: &Request, patience: &Patience) -> Answer {
-        let mut answer = Answer { outcome: Ok(Reply::default()), used: Vec::new(), retried: Vec::new() };
+impl Model for HttpModel {
+    fn ask(&self, request: &Request, deadline: &Deadline) -> ModelResponse {
+        let mut response = ModelResponse { outcome: Ok(Reply::default()), usage: Vec::new(), retried: Vec::new() };
         let mut back_off = self.back_off;
         for attempt in 1.. {
-            let mut used = Used::default();
-            let called = self.call(request, patience, &mut used);
-            if used != Used::default() {
-                answer.used.push(used);
+            let mut call_usage = CallUsage::default();
+            let called = self.call(request, deadline, &mut call_usage);
+            if call_usage != CallUsage::default() {
+                response.usage.push(call_usage);
             }
             let (why, wait) = match called {
                 Ok(reply) => {
-                    answer.outcome = Ok(reply);
+                    response.outcome = Ok(reply);
                     break;
                 }
-                Err(Miss::Final(trouble)) => {
-                    answer.outcome = Err(trouble);
+                Err(CallError::Final(error)) => {
+                    response.outcome = Err(error);
                     break;
                 }
-                Err(Miss::Later(why, wait)) => (why, wait.unwrap_or(back_off)),
+                Err(CallError::Retry(why, wait)) => (why, wait.unwrap_or(back_off)),
             };
             back_off *= 2;
-            if attempt >= TRIES || wait > WAIT_MAX || patience.is_over() || Instant::now() + wait >= patience.until {
-                answer.outcome = Err(Trouble::Failed(format!("{why} (tried {attempt} times)")));
+            let is_too_late = deadline.is_over() || Instant::now() + wait >= deadline.time;
+            if attempt >= ATTEMPTS_MAX || wait > RETRY_AFTER_MAX || is_too_late {
+                response.outcome = Err(ModelError::Failed(format!("{why} (tried {attempt} times)")));
                 break;
             }
-            answer.retried.push(why);
+            response.retried.push(why);
             thread::sleep(wait);
-            if patience.is_over() {
-                answer.outcome = Err(Trouble::Failed("nobody waits for the answer any more".to_owned()));
+            if deadline.is_over() {
+                response.outcome = Err(ModelError::Failed("the run no longer waits for the model".to_owned()));
                 break;
             }
         }
-        answer
+        response
     }
 
     fn name(&self) -> &str {
@@ -118,106 +117,117 @@ impl Model for Remote {
     }
 }
 
-impl Remote {
-    fn call(&self, request: &Request, patience: &Patience, used: &mut Used) -> Result<Reply, Miss> {
-        let left = patience.until.saturating_duration_since(Instant::now());
+impl HttpModel {
+    fn call(&self, request: &Request, deadline: &Deadline, call_usage: &mut CallUsage) -> Result<Reply, CallError> {
+        let left = deadline.time.saturating_duration_since(Instant::now());
         let timeout = self.timeout.min(left).max(Duration::from_millis(1));
-        let url = format!("{}{}", self.url.trim_end_matches('/'), self.shape.path());
+        let url = format!("{}{}", self.url.trim_end_matches('/'), self.format.path());
         let mut call = self
             .agent
             .post(&url)
             .config()
             .timeout_global(Some(timeout))
-            .timeout_connect(Some(CONNECT.min(timeout)))
+            .timeout_connect(Some(CONNECT_TIMEOUT.min(timeout)))
             .build()
             .header("content-type", "application/json");
-        for (name, value) in self.shape.headers(&self.key.0) {
+        for (name, value) in self.format.headers(&self.key.0) {
             call = call.header(name, value);
         }
-        let body = self.shape.body(request, self.stream).to_string();
-        let answer = call.send(body).map_err(|error| missed(&error, timeout))?;
-        let status = answer.status().as_u16();
-        let retry_after = answer
+        let body = self.format.body(request, self.stream).to_string();
+        let http_response = call.send(body).map_err(|error| classify(&error, timeout))?;
+        let status = http_response.status().as_u16();
+        let retry_after = http_response
             .headers()
             .get("retry-after")
             .and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok())
             .map(Duration::from_secs);
-        let reader = answer.into_body().into_reader();
+        let reader = http_response.into_body().into_reader();
         if !(200..300).contains(&status) {
-            let said = stream::whole(reader).unwrap_or_default();
-            let why = format!("the model answered {status}: {}", error_in(&said));
+            let body = stream::read_all(reader).unwrap_or_default();
+            let why = format!("the model answered {status}: {}", error_message(&body));
             return Err(match status {
-                408 | 409 | 429 | 500..=599 => Miss::Later(why, retry_after),
-                400 | 413 | 422 => Miss::Final(Trouble::Refused(why)),
-                _ => Miss::Final(Trouble::Failed(why)),
+                408 | 409 | 429 | 500..=599 => CallError::Retry(why, retry_after),
+                400 | 413 | 422 => CallError::Final(ModelError::Rejected(why)),
+                _ => CallError::Final(ModelError::Failed(why)),
             });
         }
         let mut reply = Reply::default();
         if self.stream {
-            self.streamed(BufReader::new(reader), &mut reply, used)?;
+            self.read_stream(BufReader::new(reader), &mut reply, call_usage)?;
         } else {
-            self.whole(reader, &mut reply, used)?;
+            self.read_body(reader, &mut reply, call_usage)?;
         }
         Ok(reply)
     }
 
-    fn whole(&self, reader: impl std::io::Read, reply: &mut Reply, used: &mut Used) -> Result<(), Miss> {
-        let bytes = stream::whole(reader).map_err(stopped)?;
+    fn read_body(
+        &self,
+        reader: impl std::io::Read,
+        reply: &mut Reply,
+        call_usage: &mut CallUsage,
+    ) -> Result<(), CallError> {
+        let bytes = stream::read_all(reader).map_err(read_failure)?;
         let body: Value = serde_json::from_slice(&bytes)
-            .map_err(|_| Miss::Later(format!("the answer is not JSON: {}", shown(&bytes)), None))?;
-        self.shape.whole(&body, reply, used).map_err(|why| Miss::Later(why, None))
+            .map_err(|_| CallError::Retry(format!("the answer is not JSON: {}", excerpt(&bytes)), None))?;
+        self.format.parse_body(&body, reply, call_usage).map_err(|why| CallError::Retry(why, None))
     }
 
-    fn streamed(&self, body: impl std::io::BufRead, reply: &mut Reply, used: &mut Used) -> Result<(), Miss> {
-        let (mut is_whole, mut problem) = (false, None);
+    fn read_stream(
+        &self,
+        body: impl std::io::BufRead,
+        reply: &mut Reply,
+        call_usage: &mut CallUsage,
+    ) -> Result<(), CallError> {
+        let (mut is_complete, mut problem) = (false, None);
         let read = stream::each_event(body, |data| {
-            let to_come = if data == "[DONE]" {
-                Ok(ToCome::Nothing)
+            let state = if data == "[DONE]" {
+                Ok(StreamState::Ended)
             } else {
                 let event = serde_json::from_str::<Value>(data);
                 let event =
-                    event.map_err(|_| format!("an event of the answer is not JSON: {}", shown(data.as_bytes())));
-                event.and_then(|event| self.shape.event(&event, reply, used))
+                    event.map_err(|_| format!("an event of the answer is not JSON: {}", excerpt(data.as_bytes())));
+                event.and_then(|event| self.format.parse_event(&event, reply, call_usage))
             };
-            is_whole |= matches!(to_come, Ok(ToCome::Rest | ToCome::Nothing));
-            problem = to_come.clone().err();
-            to_come == Ok(ToCome::More) || to_come == Ok(ToCome::Rest)
+            is_complete |= matches!(state, Ok(StreamState::UsageMayFollow | StreamState::Ended));
+            problem = state.clone().err();
+            state == Ok(StreamState::More) || state == Ok(StreamState::UsageMayFollow)
         });
-        read_inputs(reply);
+        parse_inputs(reply);
         match (problem, read) {
-            (Some(why), _) => Err(Miss::Later(why, None)),
-            (None, Err(Stopped::TooLong)) => Err(stopped(Stopped::TooLong)),
-            (None, _) if is_whole => Ok(()),
-            (None, Err(broken)) => Err(stopped(broken)),
-            (None, Ok(())) => Err(Miss::Later("the answer broke off".to_owned(), None)),
+            (Some(why), _) => Err(CallError::Retry(why, None)),
+            (None, Err(ReadError::TooLong)) => Err(read_failure(ReadError::TooLong)),
+            (None, _) if is_complete => Ok(()),
+            (None, Err(broken)) => Err(read_failure(broken)),
+            (None, Ok(())) => Err(CallError::Retry("the answer is incomplete".to_owned(), None)),
         }
     }
 }
 
-fn stopped(stopped: Stopped) -> Miss {
-    match stopped {
-        Stopped::TooLong => {
-            Miss::Final(Trouble::Unreadable(format!("the answer is longer than {} bytes", stream::ANSWER_MAX)))
-        }
-        Stopped::Broken(error) => Miss::Later(format!("the answer broke off: {error}"), None),
-    }
-}
-
-fn missed(error: &ureq::Error, timeout: Duration) -> Miss {
+fn read_failure(error: ReadError) -> CallError {
     match error {
-        ureq::Error::Timeout(_) => Miss::Later(format!("the model did not answer within {timeout:.1?}"), None),
-        ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
-            Miss::Final(Trouble::Failed(format!("the model cannot be asked: {error}")))
+        ReadError::TooLong => {
+            CallError::Final(ModelError::Unreadable(format!("the answer is longer than {} bytes", stream::ANSWER_MAX)))
         }
-        _ => Miss::Later(format!("the model cannot be reached: {error}"), None),
+        ReadError::Broken(error) => CallError::Retry(format!("the answer is incomplete: {error}"), None),
     }
 }
 
-/// Turns what was gathered of the inputs of calls into JSON. One that is cut stays a text.
-pub(super) fn read_inputs(reply: &mut Reply) {
+fn classify(error: &ureq::Error, timeout: Duration) -> CallError {
+    match error {
+        ureq::Error::Timeout(_) => CallError::Retry(format!("the model did not answer within {timeout:.1?}"), None),
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
+            CallError::Final(ModelError::Failed(format!("invalid model URL: {error}")))
+        }
+        _ => CallError::Retry(format!("the model cannot be reached: {error}"), None),
+    }
+}
+
+/// Parses the inputs of calls, which a stream delivers in pieces of JSON text. An input that is not valid JSON stays a
+/// string.
+pub(super) fn parse_inputs(reply: &mut Reply) {
     for call in &mut reply.calls {
-        if let Value::String(gathered) = &call.input {
-            let text = if gathered.trim().is_empty() { "{}" } else { gathered };
+        if let Value::String(collected) = &call.input {
+            let text = if collected.trim().is_empty() { "{}" } else { collected };
             if let Ok(input) = serde_json::from_str::<Value>(text)
                 && !input.is_string()
             {
@@ -227,13 +237,16 @@ pub(super) fn read_inputs(reply: &mut Reply) {
     }
 }
 
-/// What an error says: providers agree on where that stands.
-fn error_in(body: &[u8]) -> String {
-    let said = serde_json::from_slice::<Value>(body).ok();
-    let message = said.as_ref().and_then(|said| said.pointer("/error/message")?.as_str());
-    message.map_or_else(|| shown(body), |message| text::cut(&text::clean_line(message), ERROR_SHOWN))
+/// The message in an error response. All providers use the same field.
+fn error_message(body: &[u8]) -> String {
+    let json = serde_json::from_slice::<Value>(body).ok();
+    let message = json.as_ref().and_then(|json| json.pointer("/error/message")?.as_str());
+    message.map_or_else(|| excerpt(body), |message| text::cut(&text::clean_line(message), ERROR_SHOWN_MAX))
 }
 
-fn shown(bytes: &[u8]) -> String {
-    text::cut(&text::clean_line(&String::from_utf8_lossy(&bytes[..bytes.len().min(4 * ERROR_SHOWN)])), ERROR_SHOWN)
+fn excerpt(bytes: &[u8]) -> String {
+    text::cut(
+        &text::clean_line(&String::from_utf8_lossy(&bytes[..bytes.len().min(4 * ERROR_SHOWN_MAX)])),
+        ERROR_SHOWN_MAX,
+    )
 }

@@ -1,4 +1,4 @@
-//! Models: what is asked, what is answered, and what can go wrong. Providers are below.
+//! The interface to models: requests, responses and errors. The submodules implement the providers.
 
 mod anthropic;
 mod http;
@@ -21,37 +21,36 @@ use serde_json::Value;
 pub use scripted::Scripted;
 pub use settings::{ModelSettings, Price, Provider};
 
-/// A model that can be asked.
 pub trait Model: Send + Sync + fmt::Debug {
-    /// Asks, tries again where that is worth it, and answers in any case.
-    fn ask(&self, request: &Request, patience: &Patience) -> Answer;
+    /// Sends a request, and retries transient failures until the deadline.
+    fn ask(&self, request: &Request, patience: &Deadline) -> ModelResponse;
 
-    /// The model that is asked when nobody names one.
+    /// The model of agents that name none.
     fn name(&self) -> &str;
 }
 
-/// One question: a conversation so far.
+/// A conversation so far, to which the model replies.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub model: String,
     pub system: String,
     pub turns: Vec<Turn>,
     pub tools: &'static [Tool],
-    /// Whether the reply may call them. A conversation with calls in it has to name its tools even when it may not.
+    /// Whether the reply may call the tools. Providers require the tools of a conversation that contains calls, even if
+    /// the reply may call none.
     pub may_call: bool,
 }
 
-/// A tool that is offered.
 #[derive(Debug)]
 pub struct Tool {
     pub name: &'static str,
     pub description: &'static str,
-    /// Its parameters: name, type, description, and whether it is needed.
+    /// The name, type and description of each parameter, and whether it is required.
     pub parameters: &'static [(&'static str, &'static str, &'static str, bool)],
 }
 
 impl Tool {
-    /// The JSON schema of its input.
+    /// The JSON schema of the tool's input.
     pub fn schema(&self) -> Value {
         let properties: serde_json::Map<String, Value> = self
             .parameters
@@ -66,23 +65,25 @@ impl Tool {
     }
 }
 
-/// What was said.
+/// One message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Turn {
-    /// By us.
+    /// A message to the model, in parts.
     User(Vec<String>),
-    /// By the model.
-    Model { text: String, calls: Vec<Call> },
-    /// What came of its calls, by us.
+    Model {
+        text: String,
+        calls: Vec<Call>,
+    },
+    /// The results of the model's calls.
     Results(Vec<CallResult>),
 }
 
-/// A tool that the model calls.
+/// A call of a tool by the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     pub id: String,
     pub name: String,
-    /// What could not be read as JSON is a text.
+    /// A string if the input is not valid JSON.
     pub input: Value,
 }
 
@@ -90,19 +91,18 @@ pub struct Call {
 pub struct CallResult {
     pub call: String,
     pub text: String,
-    pub failed: bool,
+    pub is_error: bool,
 }
 
-/// A reply.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reply {
     pub text: String,
     pub calls: Vec<Call>,
 }
 
-/// What one call used; what the provider did not say is none.
+/// The usage of one model call, as far as the provider reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct CallUsage {
     pub message_id: Option<String>,
     pub model: Option<String>,
     pub input_tokens: Option<i64>,
@@ -111,48 +111,45 @@ pub struct Used {
     pub cache_read_tokens: Option<i64>,
 }
 
-/// What came of asking.
 #[derive(Debug)]
-pub struct Answer {
-    pub outcome: Result<Reply, Trouble>,
-    /// What each call used, those included that came to nothing.
-    pub used: Vec<Used>,
-    /// What went wrong on the way, and was tried again.
+pub struct ModelResponse {
+    pub outcome: Result<Reply, ModelError>,
+    /// The usage of each call, including failed calls.
+    pub usage: Vec<CallUsage>,
+    /// The errors of calls that were retried.
     pub retried: Vec<String>,
 }
 
-/// Why there is no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
-    /// There is an answer, and nothing can be made of it.
+pub enum ModelError {
+    /// The response is too long.
     #[error("{0}")]
     Unreadable(String),
-    /// The provider does not take the request, as when the conversation is too long for the model.
+    /// The provider rejects the request, for example because the conversation is too long for the model.
     #[error("{0}")]
-    Refused(String),
-    /// There is none, or only an error.
+    Rejected(String),
+    /// No response, or an error response.
     #[error("{0}")]
     Failed(String),
 }
 
-/// How long to go on asking.
+/// When to stop calling a model. The run can cancel it earlier.
 #[derive(Debug, Clone)]
-pub struct Patience {
-    pub until: Instant,
-    given_up: Arc<AtomicBool>,
+pub struct Deadline {
+    pub time: Instant,
+    is_cancelled: Arc<AtomicBool>,
 }
 
-impl Patience {
-    pub fn until(until: Instant) -> Self {
-        Self { until, given_up: Arc::default() }
+impl Deadline {
+    pub fn at(time: Instant) -> Self {
+        Self { time, is_cancelled: Arc::default() }
     }
 
-    /// Nobody waits for the answer any more.
-    pub fn give_up(&self) {
-        self.given_up.store(true, Ordering::Relaxed);
+    pub fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
     fn is_over(&self) -> bool {
-        self.given_up.load(Ordering::Relaxed) || Instant::now() >= self.until
+        self.is_cancelled.load(Ordering::Relaxed) || Instant::now() >= self.time
     }
 }

@@ -1,16 +1,16 @@
-//! Chat completions as OpenAI made them and many others serve them.
+//! OpenAI's Chat Completions API, which many other servers implement.
 
 use serde_json::{Value, json};
 
 use super::{
-    Call, Reply, Request, Turn, Used,
-    http::{Shape, ToCome},
+    Call, CallUsage, Reply, Request, Turn,
+    http::{StreamState, WireFormat},
 };
 
 #[derive(Debug, Clone, Copy)]
 pub struct ChatCompletions;
 
-impl Shape for ChatCompletions {
+impl WireFormat for ChatCompletions {
     fn path(&self) -> &'static str {
         "/chat/completions"
     }
@@ -21,7 +21,7 @@ impl Shape for ChatCompletions {
 
     fn body(&self, request: &Request, stream: bool) -> Value {
         let mut messages = vec![json!({ "role": "system", "content": request.system })];
-        messages.extend(request.turns.iter().flat_map(said));
+        messages.extend(request.turns.iter().flat_map(messages_of));
         let mut body = json!({ "model": request.model, "messages": messages, "stream": stream });
         if stream {
             body["stream_options"] = json!({ "include_usage": true });
@@ -40,39 +40,43 @@ impl Shape for ChatCompletions {
         body
     }
 
-    fn whole(&self, body: &Value, reply: &mut Reply, used: &mut Used) -> Result<(), String> {
+    fn parse_body(&self, body: &Value, reply: &mut Reply, call_usage: &mut CallUsage) -> Result<(), String> {
         let message = body.pointer("/choices/0/message").ok_or("the answer has no choices")?;
-        about(body, used);
+        read_usage(body, call_usage);
         reply.text.push_str(message["content"].as_str().unwrap_or_default());
         for call in message["tool_calls"].as_array().into_iter().flatten() {
-            add(reply, call);
+            add_call(reply, call);
         }
-        super::http::read_inputs(reply);
+        super::http::parse_inputs(reply);
         Ok(())
     }
 
-    fn event(&self, event: &Value, reply: &mut Reply, used: &mut Used) -> Result<ToCome, String> {
+    fn parse_event(&self, event: &Value, reply: &mut Reply, call_usage: &mut CallUsage) -> Result<StreamState, String> {
         if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
             return Err(error["message"].as_str().unwrap_or("an error in the stream").to_owned());
         }
-        about(event, used);
+        read_usage(event, call_usage);
         let delta = &event["choices"][0]["delta"];
         reply.text.push_str(delta["content"].as_str().unwrap_or_default());
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
-            let place = call["index"].as_u64().and_then(|index| usize::try_from(index).ok()).unwrap_or_default();
-            match reply.calls.get_mut(place) {
+            let index = call["index"].as_u64().and_then(|index| usize::try_from(index).ok()).unwrap_or_default();
+            match reply.calls.get_mut(index) {
                 Some(Call { input: Value::String(input), .. }) => {
                     input.push_str(call["function"]["arguments"].as_str().unwrap_or_default());
                 }
-                _ => add(reply, call),
+                _ => add_call(reply, call),
             }
         }
-        // The usage comes after the last of it, and not every server says `[DONE]`.
-        Ok(if event["choices"][0]["finish_reason"].is_string() { ToCome::Rest } else { ToCome::More })
+        // The usage follows the last event of the reply, and not every server sends `[DONE]`.
+        Ok(if event["choices"][0]["finish_reason"].is_string() {
+            StreamState::UsageMayFollow
+        } else {
+            StreamState::More
+        })
     }
 }
 
-fn add(reply: &mut Reply, call: &Value) {
+fn add_call(reply: &mut Reply, call: &Value) {
     let function = &call["function"];
     reply.calls.push(Call {
         id: call["id"].as_str().unwrap_or_default().to_owned(),
@@ -81,19 +85,19 @@ fn add(reply: &mut Reply, call: &Value) {
     });
 }
 
-fn about(body: &Value, used: &mut Used) {
-    used.message_id = body["id"].as_str().map(str::to_owned).or(used.message_id.take());
-    used.model = body["model"].as_str().map(str::to_owned).or(used.model.take());
+fn read_usage(body: &Value, call_usage: &mut CallUsage) {
+    call_usage.message_id = body["id"].as_str().map(str::to_owned).or(call_usage.message_id.take());
+    call_usage.model = body["model"].as_str().map(str::to_owned).or(call_usage.model.take());
     let usage = &body["usage"];
     let cached = usage["prompt_tokens_details"]["cached_tokens"].as_i64();
-    // What was cached counts as prompt here.
+    // This API counts cached tokens as prompt tokens.
     let fresh = usage["prompt_tokens"].as_i64().map(|prompt| prompt - cached.unwrap_or_default());
-    used.input_tokens = fresh.or(used.input_tokens);
-    used.output_tokens = usage["completion_tokens"].as_i64().or(used.output_tokens);
-    used.cache_read_tokens = cached.or(used.cache_read_tokens);
+    call_usage.input_tokens = fresh.or(call_usage.input_tokens);
+    call_usage.output_tokens = usage["completion_tokens"].as_i64().or(call_usage.output_tokens);
+    call_usage.cache_read_tokens = cached.or(call_usage.cache_read_tokens);
 }
 
-fn said(turn: &Turn) -> Vec<Value> {
+fn messages_of(turn: &Turn) -> Vec<Value> {
     match turn {
         Turn::User(parts) => vec![json!({ "role": "user", "content": parts.join("\n\n") })],
         Turn::Model { text, calls } => {

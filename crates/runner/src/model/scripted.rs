@@ -1,9 +1,10 @@
-//! A model that says what a file tells it to: for demos, and for trying things out without a network or a key.
+//! A model that replies from a file: for demos and trials without a network or an API key.
 //!
-//! `{"actors": [{"match": "WORD", "turns": [[BLOCK, ...], ...]}]}`: the actor is the first whose `match` occurs in the
-//! first thing that the user says, the turn is the number of replies so far, and the last turn repeats. The end-of-run
-//! prompt is answered by the first actor whose `match` occurs in the prompt, from its first turn on, if there is one. A block is
-//! `{"text": "..."}`, `{"tool": NAME, "input": {...}}` or `{"usage": {"input_tokens": 7, "output_tokens": 5}}`.
+//! The file is `{"actors": [{"match": "WORD", "turns": [[BLOCK, ...], ...]}]}`. The first actor whose `match` occurs in
+//! the first user message replies. The number of replies so far selects the turn; the last turn repeats. The closing
+//! prompt is answered by the first actor whose `match` occurs in the prompt, if there is one. That actor begins with
+//! its first turn, unless it also matches the first user message. A block is `{"text": "..."}`, `{"tool": NAME,
+//! "input": {...}}` or `{"usage": {"input_tokens": 7, "output_tokens": 5}}`.
 
 use std::{
     path::Path,
@@ -14,20 +15,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use trackway_domain::closing;
 
-use super::{Answer, Call, Model, Patience, Reply, Request, Trouble, Turn, Used};
+use super::{Call, CallUsage, Deadline, Model, ModelError, ModelResponse, Reply, Request, Turn};
 
-/// A file of replies.
 #[derive(Debug, Deserialize)]
 pub struct Scripted {
     actors: Vec<Actor>,
     #[serde(skip)]
-    asked: AtomicU64,
+    request_count: AtomicU64,
 }
 
 #[derive(Debug, Deserialize)]
 struct Actor {
     #[serde(rename = "match")]
-    word: String,
+    pattern: String,
     turns: Vec<Vec<Block>>,
 }
 
@@ -58,21 +58,21 @@ impl Scripted {
 }
 
 impl Model for Scripted {
-    fn ask(&self, request: &Request, _: &Patience) -> Answer {
-        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        let said = |turn: &Turn| match turn {
+    fn ask(&self, request: &Request, _: &Deadline) -> ModelResponse {
+        let request_number = self.request_count.fetch_add(1, Ordering::Relaxed);
+        let user_text = |turn: &Turn| match turn {
             Turn::User(parts) => Some(parts.join("\n\n")),
             _ => None,
         };
-        let first = request.turns.iter().find_map(said).unwrap_or_default();
-        let last = request.turns.last().and_then(said).filter(|last| last.starts_with(closing::MARK));
+        let first = request.turns.iter().find_map(user_text).unwrap_or_default();
+        let last = request.turns.last().and_then(user_text).filter(|last| last.starts_with(closing::PROMPT_MARKER));
         let replies = request.turns.iter().filter(|turn| matches!(turn, Turn::Model { .. })).count();
-        let hears = |text: &str| self.actors.iter().find(|actor| text.contains(&actor.word));
-        let closes = last.and_then(|last| hears(&last));
-        let replies = if closes.is_some_and(|actor| !first.contains(&actor.word)) { 0 } else { replies };
-        let Some(actor) = closes.or_else(|| hears(&first)) else {
-            let nobody = Trouble::Failed("the script has no actor for this".to_owned());
-            return Answer { outcome: Err(nobody), used: Vec::new(), retried: Vec::new() };
+        let actor_for = |text: &str| self.actors.iter().find(|actor| text.contains(&actor.pattern));
+        let closing_actor = last.and_then(|last| actor_for(&last));
+        let replies = if closing_actor.is_some_and(|actor| !first.contains(&actor.pattern)) { 0 } else { replies };
+        let Some(actor) = closing_actor.or_else(|| actor_for(&first)) else {
+            let error = ModelError::Failed("no actor of the script matches this conversation".to_owned());
+            return ModelResponse { outcome: Err(error), usage: Vec::new(), retried: Vec::new() };
         };
         let blocks = actor.turns.get(replies).or(actor.turns.last()).map_or(&[][..], Vec::as_slice);
         let (mut reply, mut tokens) = (Reply::default(), None);
@@ -87,14 +87,14 @@ impl Model for Scripted {
                 Block::Usage { usage } => tokens = Some(*usage),
             }
         }
-        let used = tokens.map(|tokens| Used {
-            message_id: Some(format!("scripted_{asked}")),
+        let call_usage = tokens.map(|tokens| CallUsage {
+            message_id: Some(format!("scripted_{request_number}")),
             model: Some(request.model.clone()),
             input_tokens: Some(tokens.input_tokens),
             output_tokens: Some(tokens.output_tokens),
-            ..Used::default()
+            ..CallUsage::default()
         });
-        Answer { outcome: Ok(reply), used: used.into_iter().collect(), retried: Vec::new() }
+        ModelResponse { outcome: Ok(reply), usage: call_usage.into_iter().collect(), retried: Vec::new() }
     }
 
     fn name(&self) -> &'static str {

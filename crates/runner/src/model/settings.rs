@@ -1,4 +1,4 @@
-//! Which model is asked, where, and what it costs.
+//! The configuration of a model: provider, URL, key and prices.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -6,72 +6,71 @@ use serde::Deserialize;
 use trackway_actions::context::Secret;
 
 use super::{
-    Model, Scripted, Used,
+    CallUsage, Model, Scripted,
     anthropic::Messages,
-    http::{Remote, caller},
+    http::{HttpModel, http_client},
     openai::ChatCompletions,
 };
 
-/// The context of a model whose settings do not name one. Most hosted models take at least this much.
+/// The default context size. Most hosted models accept at least this much.
 const CONTEXT_TOKENS: usize = 128_000;
 
-/// Who answers.
+/// The API of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Provider {
-    /// Anthropic's Messages.
+    /// Anthropic's Messages API.
     Anthropic,
-    /// `OpenAI`'s chat completions, as many serve them.
+    /// `OpenAI`'s Chat Completions API, which many servers implement.
     Openai,
-    /// A file of replies.
+    /// A file of replies, without a model.
     Scripted,
 }
 
-/// What a million tokens cost.
+/// The price of a million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Read.
+    /// Input tokens.
     pub input: f64,
-    /// Written.
+    /// Output tokens.
     pub output: f64,
-    /// Written to the cache (as input, when it is not said).
+    /// Tokens written to the cache [default: the price of input].
     pub cache_write: Option<f64>,
-    /// Read from the cache (as input, when it is not said).
+    /// Tokens read from the cache [default: the price of input].
     pub cache_read: Option<f64>,
 }
 
 impl Price {
-    /// What a call cost. One whose tokens nobody counted cost nobody knows what.
-    pub fn of(&self, used: &Used) -> Option<f64> {
+    /// The cost of a call; none if its tokens are unknown.
+    pub fn cost_of(&self, call_usage: &CallUsage) -> Option<f64> {
         let part = |tokens: Option<i64>, price: f64| tokens.unwrap_or_default() as f64 * price;
-        let (input, output) = (used.input_tokens?, used.output_tokens?);
+        let (input, output) = (call_usage.input_tokens?, call_usage.output_tokens?);
         let millions = part(Some(input), self.input)
             + part(Some(output), self.output)
-            + part(used.cache_creation_tokens, self.cache_write.unwrap_or(self.input))
-            + part(used.cache_read_tokens, self.cache_read.unwrap_or(self.input));
+            + part(call_usage.cache_creation_tokens, self.cache_write.unwrap_or(self.input))
+            + part(call_usage.cache_read_tokens, self.cache_read.unwrap_or(self.input));
         Some(millions / 1e6)
     }
 }
 
-/// How to reach a model.
 #[derive(Debug, Clone)]
 pub struct ModelSettings {
     pub provider: Provider,
     pub url: Option<String>,
     pub key: Secret,
-    /// The model that is asked when an agent names none.
+    /// The model of agents that name none.
     pub model: Option<String>,
     pub stream: bool,
-    /// How long one call may take.
+    /// The timeout of one call.
     pub timeout: Duration,
-    /// The first wait before another try.
+    /// The delay before the first retry.
     pub back_off: Duration,
     /// The file of a scripted model.
     pub script: Option<PathBuf>,
-    /// Whether tools are called the provider's way, or by JSON in the text.
+    /// Whether to use the provider's tool calls, or else JSON in the text.
     pub native_tools: bool,
-    /// Tokens that a conversation and its reply may have together.
+    /// Maximum tokens of a conversation and its reply together.
     pub context_tokens: usize,
     pub prices: BTreeMap<String, Price>,
 }
@@ -95,19 +94,22 @@ impl Default for ModelSettings {
 }
 
 impl ModelSettings {
-    /// The model, ready to be asked.
+    /// Creates the model.
     pub fn build(&self) -> Result<Arc<dyn Model>, String> {
-        let (shape, url): (Box<dyn super::http::Shape>, _) = match self.provider {
+        let (format, url): (Box<dyn super::http::WireFormat>, _) = match self.provider {
             Provider::Scripted => {
-                let file = self.script.as_deref().ok_or("a scripted model needs its file of replies")?;
+                let file = self
+                    .script
+                    .as_deref()
+                    .ok_or("a scripted model needs a file of replies: set TRACKWAY_MODEL_SCRIPT")?;
                 return Ok(Arc::new(Scripted::read(file)?));
             }
             Provider::Anthropic => (Box::new(Messages), "https://api.anthropic.com"),
             Provider::Openai => (Box::new(ChatCompletions), "https://api.openai.com/v1"),
         };
-        Ok(Arc::new(Remote {
-            shape,
-            agent: caller(),
+        Ok(Arc::new(HttpModel {
+            format,
+            agent: http_client(),
             url: self.url.clone().unwrap_or_else(|| url.to_owned()),
             key: self.key.clone(),
             model: self.model.clone().unwrap_or_default(),
@@ -123,16 +125,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_costs_what_its_tokens_cost() {
+    fn call_cost_is_sum_of_token_prices() {
         let price = Price { input: 3.0, output: 15.0, cache_write: Some(3.75), cache_read: None };
-        let used = Used {
+        let call_usage = CallUsage {
             input_tokens: Some(1_000_000),
             output_tokens: Some(100_000),
             cache_creation_tokens: Some(400_000),
             cache_read_tokens: Some(1_000_000),
-            ..Used::default()
+            ..CallUsage::default()
         };
-        assert_eq!(price.of(&used), Some(3.0 + 1.5 + 1.5 + 3.0));
-        assert_eq!(price.of(&Used { output_tokens: None, ..used }), None);
+        assert_eq!(price.cost_of(&call_usage), Some(3.0 + 1.5 + 1.5 + 3.0));
+        assert_eq!(price.cost_of(&CallUsage { output_tokens: None, ..call_usage }), None);
     }
 }

@@ -1,26 +1,25 @@
-//! Server-sent events, read line by line and no further than is good for anyone.
+//! Reads server-sent events and bodies of responses, up to a size limit.
 
 use std::io::{BufRead, Read};
 
-/// Bytes of an answer that are read. No model says as much in one turn.
+/// Maximum bytes of a response. No model writes as much in one turn.
 pub const ANSWER_MAX: u64 = 4 << 20;
 
-/// How reading an answer stopped.
 #[derive(Debug)]
-pub enum Stopped {
+pub enum ReadError {
     TooLong,
-    /// The connection broke, or time was up.
+    /// The connection was lost, or timed out.
     Broken(std::io::Error),
 }
 
-/// Hands the data of each event on until there are no more, or `take` has had enough.
-pub fn each_event(body: impl BufRead, mut take: impl FnMut(&str) -> bool) -> Result<(), Stopped> {
+/// Calls `take` with the data of each event, until it returns false or the stream ends.
+pub fn each_event(body: impl BufRead, mut take: impl FnMut(&str) -> bool) -> Result<(), ReadError> {
     let mut body = body.take(ANSWER_MAX);
     let (mut line, mut data) = (Vec::new(), String::new());
     loop {
         line.clear();
-        if body.read_until(b'\n', &mut line).map_err(Stopped::Broken)? == 0 {
-            return if body.limit() == 0 { Err(Stopped::TooLong) } else { Ok(()) };
+        if body.read_until(b'\n', &mut line).map_err(ReadError::Broken)? == 0 {
+            return if body.limit() == 0 { Err(ReadError::TooLong) } else { Ok(()) };
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches(['\r', '\n']);
@@ -38,12 +37,11 @@ pub fn each_event(body: impl BufRead, mut take: impl FnMut(&str) -> bool) -> Res
     }
 }
 
-/// Reads a whole body.
-pub fn whole(body: impl Read) -> Result<Vec<u8>, Stopped> {
+pub fn read_all(body: impl Read) -> Result<Vec<u8>, ReadError> {
     let mut body = body.take(ANSWER_MAX + 1);
     let mut bytes = Vec::new();
-    body.read_to_end(&mut bytes).map_err(Stopped::Broken)?;
-    if body.limit() == 0 { Err(Stopped::TooLong) } else { Ok(bytes) }
+    body.read_to_end(&mut bytes).map_err(ReadError::Broken)?;
+    if body.limit() == 0 { Err(ReadError::TooLong) } else { Ok(bytes) }
 }
 
 #[cfg(test)]
@@ -61,16 +59,16 @@ mod tests {
     }
 
     #[test]
-    fn events_are_put_together() {
+    fn joins_data_lines_of_an_event() {
         assert_eq!(events(b"event: x\r\ndata: {\"a\":\r\ndata:1}\r\n\r\n: note\n\ndata: b\n\n"), ["{\"a\":\n1}", "b"]);
         assert_eq!(events(b"data: half"), Vec::<String>::new());
         assert_eq!(events(b"data: stop\n\ndata: more\n\n"), ["stop"]);
     }
 
     #[test]
-    fn too_long_is_said() {
+    fn rejects_responses_over_the_limit() {
         let long = std::iter::repeat_n(b'x', 5 << 20).collect::<Vec<u8>>();
-        assert!(matches!(whole(&long[..]), Err(Stopped::TooLong)));
-        assert!(matches!(each_event(&long[..], |_| true), Err(Stopped::TooLong)));
+        assert!(matches!(read_all(&long[..]), Err(ReadError::TooLong)));
+        assert!(matches!(each_event(&long[..], |_| true), Err(ReadError::TooLong)));
     }
 }

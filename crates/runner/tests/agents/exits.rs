@@ -1,4 +1,4 @@
-//! Every way in which a run ends: status, outcome, steps, scratchpad, report, token, item.
+//! Tests of every way a run can end: its status, outcome, steps, scratchpad, report, token and item.
 
 use std::{
     sync::{
@@ -10,22 +10,24 @@ use std::{
 
 use serde_json::{Value, json};
 use trackway_runner::{
-    Event,
-    agent::Means,
-    executor::Ended,
-    model::{Answer, Model, ModelSettings, Patience, Request, Scripted},
-    pages::{PageAnswer, Pages},
+    WorkerEvent,
+    agent::AgentBackend,
+    executor::ExecutionEnd,
+    model::{Deadline, Model, ModelResponse, ModelSettings, Request, Scripted},
+    pages::{PageResponse, Pages},
 };
 use trackway_testkit::engines;
 
-use crate::lab::{Lab, Way, Worked, done, how, remembers, said, steps, ways};
+use crate::agent_test::{
+    AgentTest, ModelSetup, WorkResult, closing_answer, done, model_setups, status_of, step_detail, steps,
+};
 
-/// A model, and pages, that fail in ways that should not be.
+/// A model and pages that panic.
 #[derive(Debug)]
 struct Panics;
 
 impl Model for Panics {
-    fn ask(&self, _: &Request, _: &Patience) -> Answer {
+    fn ask(&self, _: &Request, _: &Deadline) -> ModelResponse {
         panic!("a model")
     }
 
@@ -35,28 +37,28 @@ impl Model for Panics {
 }
 
 impl Pages for Panics {
-    fn get(&self, _: &str, _: &str) -> PageAnswer {
+    fn get(&self, _: &str, _: &str) -> PageResponse {
         panic!("a page")
     }
 
-    fn post(&self, _: &str, _: &str, _: &Value) -> PageAnswer {
+    fn post(&self, _: &str, _: &str, _: &Value) -> PageResponse {
         panic!("an action")
     }
 }
 
-/// Works with a model that takes these turns, and cancels the run once it has come to a step.
-fn cancelled_at(lab: &Lab, step: &str, turns: &Value) -> Worked {
-    let last = json!({ "match": "[Trackway: end of run]", "turns": [remembers("I was stopped.", "Stopped.")] });
+/// Runs a worker with these turns of the model, and cancels the run once it has recorded a step.
+fn cancelled_at(test: &AgentTest, step: &str, turns: &Value) -> WorkResult {
+    let last = json!({ "match": "[Trackway: end of run]", "turns": [closing_answer("I was stopped.", "Stopped.")] });
     let actors = json!([last, { "match": "What you need", "turns": turns }]);
     let is_taken = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let is_there = || is_taken.load(Ordering::Relaxed) && steps(&lab.last_run()).contains(&step);
+        let is_there = || is_taken.load(Ordering::Relaxed) && steps(&test.last_run()).contains(&step);
         scope.spawn(move || {
-            crate::lab::until(is_there);
-            lab.env.act("cancel_run", json!({ "run": "last" })).unwrap();
+            crate::agent_test::until(is_there);
+            test.env.execute_json("cancel_run", json!({ "run": "last" })).unwrap();
         });
-        lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
-            if matches!(event, Event::Took(_)) {
+        test.work_with(&ModelSetup::default(), &json!({ "actors": actors }), |event| {
+            if matches!(event, WorkerEvent::Taken(_)) {
                 is_taken.store(true, Ordering::Relaxed);
             }
         })
@@ -64,26 +66,26 @@ fn cancelled_at(lab: &Lab, step: &str, turns: &Value) -> Worked {
 }
 
 engines! {
-    fn a_panic_is_an_exception_and_the_worker_goes_on(lab: Lab) {
+    fn panic_fails_the_run_and_the_worker_continues(test: AgentTest) {
         let script = || Arc::new(Scripted::parse(&json!({ "actors": [{ "match": "", "turns": [done("x")] }] }).to_string()).unwrap());
-        let pages = lab.pages();
+        let pages = test.pages();
         for (model, pages, error) in [
-            (Arc::new(Panics) as Arc<dyn Model>, pages as Arc<dyn Pages>, "asking the model failed in a way that should not be"),
-            (script(), Arc::new(Panics), "the loop failed in a way that should not be"),
+            (Arc::new(Panics) as Arc<dyn Model>, pages as Arc<dyn Pages>, "internal error: the model client panicked"),
+            (script(), Arc::new(Panics), "internal error: the agent loop panicked"),
         ] {
-            lab.queue();
-            let means = Means { model, settings: ModelSettings::default(), pages };
-            let (tally, taken) = lab.works_through(&Way::default(), means, |_| {});
-            let run = lab.last_run();
-            assert_eq!((how(&run), run.run.run.error.as_deref()), (("failed", "exception"), Some(error)));
+            test.queue();
+            let backend = AgentBackend { model, settings: ModelSettings::default(), pages };
+            let (tally, taken) = test.work_with_backend(&ModelSetup::default(), backend, |_| {});
+            let run = test.last_run();
+            assert_eq!((status_of(&run), run.run.run.error.as_deref()), (("failed", "exception"), Some(error)));
             assert_eq!((tally.taken, tally.failed), (1, 1));
             assert!(steps(&run).last().unwrap().starts_with("scratchpad_update"));
-            assert!(lab.refusal(&taken[0].token).starts_with("the run is failed"));
+            assert!(test.refusal(&taken[0].token).starts_with("the run is failed"));
         }
     }
 
-    fn done_is_completed(lab: Lab) {
-        for way in ways() {
+    fn done_completes_the_run(test: AgentTest) {
+        for setup in model_setups() {
             let turns = json!([
                 [{ "text": "Let me see." }, { "tool": "fetch_page", "input": { "path": "/tasks/unit/go" } }],
                 [{ "tool": "execute_action", "input": { "path": "/whoami", "action": "create_note", "params": { "studio": "main", "title": "Race", "body": "two writers" } } },
@@ -91,8 +93,8 @@ engines! {
                  { "usage": { "input_tokens": 7, "output_tokens": 5, "cache_read_input_tokens": 3 } }],
                 done("Found a race."),
             ]);
-            let (run, worked) = lab.plays(&way, turns, remembers("Look at the cache.", "The cache races."));
-            assert_eq!(how(&run), ("completed", "completed"), "{way:?}: {run:#?}");
+            let (run, work) = test.run_task(&setup, turns, closing_answer("Look at the cache.", "The cache races."));
+            assert_eq!(status_of(&run), ("completed", "completed"), "{setup:?}: {run:#?}");
             assert_eq!(run.run.run.final_message.as_deref(), Some("Found a race."));
             assert_eq!(
                 steps(&run),
@@ -100,229 +102,229 @@ engines! {
             );
             assert_eq!(run.steps[2].detail.as_deref(), Some("Let me see.\ncalls fetch_page"));
             assert!(run.steps[3].detail.as_ref().unwrap().starts_with("/tasks/unit/go: 200, "));
-            assert_eq!((said(&run, "done"), said(&run, "scratchpad_update")), ("Found a race.".into(), "Look at the cache.".into()));
+            assert_eq!((step_detail(&run, "done"), step_detail(&run, "scratchpad_update")), ("Found a race.".into(), "Look at the cache.".into()));
             let touched: Vec<String> = run.touches.iter().map(|touch| format!("{} {}", touch.action_type, touch.resource_type)).collect();
             assert_eq!(touched, ["create note", "report report"]);
             let tokens: Vec<_> = run.usage.iter().map(|call| (call.input_tokens, call.output_tokens, call.cache_read_tokens)).collect();
             assert_eq!(tokens, [(Some(10), Some(20), Some(0)), (Some(7), Some(5), Some(3)), (Some(10), Some(20), Some(0)), (Some(10), Some(20), Some(0))], "three turns and the closing call");
             assert_eq!((run.usage[0].model.as_deref(), run.usage[0].cost), (Some("m-1"), None));
-            assert_eq!((lab.scratchpad().0.as_str(), lab.reports().last().unwrap().as_str()), ("Look at the cache.", "The cache races."));
-            assert_eq!((lab.item_status().as_str(), worked.tally.completed), ("completed", 1));
-            assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is completed"));
-            // What it was told is kept, and is what the model heard first.
-            let told = &run.wake.as_ref().unwrap()[0].text;
-            let first = worked.model.requests()[0].body.to_string();
-            assert!(first.contains(&json!(told).to_string()[1..200]), "{first}");
+            assert_eq!((test.scratchpad().0.as_str(), test.reports().last().unwrap().as_str()), ("Look at the cache.", "The cache races."));
+            assert_eq!((test.item_status().as_str(), work.tally.completed), ("completed", 1));
+            assert!(test.refusal(&work.taken[0].token).starts_with("the run is completed"));
+            // The wake prompt is stored, and is the first message to the model.
+            let wake = &run.wake.as_ref().unwrap()[0].text;
+            let first = work.model.requests()[0].body.to_string();
+            assert!(first.contains(&json!(wake).to_string()[1..200]), "{first}");
         }
-        assert_eq!(lab.scratchpad().1, 4);
+        assert_eq!(test.scratchpad().1, 4);
     }
 
-    fn error_is_failed(lab: Lab) {
+    fn error_fails_the_run(test: AgentTest) {
         let turns = json!([[{ "tool": "error", "input": { "message": "There is no Go here." } }]]);
-        let (run, worked) = lab.plays(&Way::default(), turns, remembers("No Go here.", "Nothing to test."));
-        assert_eq!(how(&run), ("failed", "error"));
+        let (run, work) = test.run_task(&ModelSetup::default(), turns, closing_answer("No Go here.", "Nothing to test."));
+        assert_eq!(status_of(&run), ("failed", "error"));
         assert_eq!(run.run.run.error.as_deref(), Some("There is no Go here."));
         assert_eq!(steps(&run), ["wake", "fetch_page", "think", "error", "scratchpad_update"]);
-        assert_eq!((lab.scratchpad(), lab.reports()), (("No Go here.".into(), 1), vec!["Nothing to test.".to_owned()]));
-        assert_eq!((lab.item_status().as_str(), worked.tally.failed), ("failed", 1));
-        assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is failed"));
+        assert_eq!((test.scratchpad(), test.reports()), (("No Go here.".into(), 1), vec!["Nothing to test.".to_owned()]));
+        assert_eq!((test.item_status().as_str(), work.tally.failed), ("failed", 1));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run is failed"));
     }
 
-    fn max_steps_is_incomplete(lab: Lab) {
+    fn reaching_max_steps_ends_run_as_incomplete(test: AgentTest) {
         let turns = json!([[{ "tool": "fetch_page", "input": { "path": "/queue" } }]]);
-        let (run, worked) = lab.plays(&Way::default(), turns, remembers("I go in circles.", "Not done."));
-        assert_eq!(how(&run), ("incomplete", "incomplete - max steps reached"));
+        let (run, work) = test.run_task(&ModelSetup::default(), turns, closing_answer("I go in circles.", "Not done."));
+        assert_eq!(status_of(&run), ("incomplete", "incomplete - max steps reached"));
         assert_eq!(steps(&run).iter().filter(|step| **step == "think").count(), 30, "max steps counts turns");
-        assert_eq!(said(&run, "error"), "max steps reached: 30");
-        assert_eq!((lab.scratchpad().0.as_str(), lab.reports().len()), ("I go in circles.", 1));
-        // Old pages are a line by then, and the end is announced.
-        let last = &worked.model.requests()[29].body["messages"];
+        assert_eq!(step_detail(&run, "error"), "max steps reached: 30");
+        assert_eq!((test.scratchpad().0.as_str(), test.reports().len()), ("I go in circles.", 1));
+        // By then old pages are replaced by one line, and the model learns how many turns are left.
+        let last = &work.model.requests()[29].body["messages"];
         let whole = last.to_string();
-        assert_eq!(whole.matches("shown earlier; fetch it again").count(), 27, "28 pages, 3 of them fresh, and the first of all");
+        assert_eq!(whole.matches("shown earlier; fetch it again").count(), 27, "28 pages, of which 3 are complete, and the start page");
         assert!(whole.contains("[turns left: 1]"), "{whole}");
-        assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is incomplete"));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run is incomplete"));
     }
 
-    fn a_model_that_is_not_there_is_an_exception(lab: Lab) {
-        let (run, worked) = lab.plays(&Way::default(), json!([[{ "error": 401 }]]), json!([{ "error": 401 }]));
-        assert_eq!(how(&run), ("failed", "exception"));
+    fn unavailable_model_ends_run_with_exception(test: AgentTest) {
+        let (run, work) = test.run_task(&ModelSetup::default(), json!([[{ "error": 401 }]]), json!([{ "error": 401 }]));
+        assert_eq!(status_of(&run), ("failed", "exception"));
         assert_eq!(run.run.run.error.as_deref(), Some("the model answered 401: scripted"));
         assert_eq!(steps(&run), ["wake", "fetch_page", "error", "scratchpad_update_failed"]);
-        assert_eq!(said(&run, "scratchpad_update_failed"), "the model answered 401: scripted");
-        assert_eq!((lab.scratchpad().1, lab.reports().len()), (0, 0));
-        assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is failed"));
+        assert_eq!(step_detail(&run, "scratchpad_update_failed"), "the model answered 401: scripted");
+        assert_eq!((test.scratchpad().1, test.reports().len()), (0, 0));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run is failed"));
     }
 
-    fn cancelling_stops_before_the_next_call_and_lets_it_remember(lab: Lab) {
-        lab.queue();
+    fn cancelled_agent_makes_no_further_call_but_answers_closing_prompt(test: AgentTest) {
+        test.queue();
         let turns = json!([[{ "delay_ms": 300 }, { "tool": "fetch_page", "input": { "path": "/queue" } }]]);
-        let worked = cancelled_at(&lab, "think", &turns);
-        let run = lab.last_run();
-        assert_eq!(how(&run), ("cancelled", "cancelled"), "{run:#?}");
+        let work = cancelled_at(&test, "think", &turns);
+        let run = test.last_run();
+        assert_eq!(status_of(&run), ("cancelled", "cancelled"), "{run:#?}");
         assert_eq!(steps(&run)[..3], ["wake", "fetch_page", "think"]);
         assert_eq!(steps(&run)[steps(&run).len() - 2..], ["error", "scratchpad_update"]);
         assert!(!run.usage.is_empty(), "usage so far is kept");
-        assert_eq!((lab.scratchpad().0.as_str(), lab.reports()), ("I was stopped.", vec!["Stopped.".to_owned()]));
-        assert_eq!(lab.item_status(), "cancelled");
-        assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is cancelled"));
+        assert_eq!((test.scratchpad().0.as_str(), test.reports()), ("I was stopped.", vec!["Stopped.".to_owned()]));
+        assert_eq!(test.item_status(), "cancelled");
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run is cancelled"));
     }
 
-    fn what_a_model_says_after_it_was_cancelled_does_not_count(lab: Lab) {
-        lab.queue();
+    fn reply_after_cancellation_is_ignored(test: AgentTest) {
+        test.queue();
         let turns = json!([[{ "delay_ms": 1_500 }, { "tool": "done", "input": { "message": "done all the same" } }]]);
-        cancelled_at(&lab, "wake", &turns);
-        let run = lab.last_run();
-        assert_eq!((how(&run), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
+        cancelled_at(&test, "wake", &turns);
+        let run = test.last_run();
+        assert_eq!((status_of(&run), test.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
     }
 
-    fn what_was_cancelled_at_its_last_moment_is_told_as_cancelled(lab: Lab) {
-        lab.queue();
-        let mut last = remembers("I was done.", "Done.");
+    fn cancellation_during_closing_call_is_reported_as_cancelled(test: AgentTest) {
+        test.queue();
+        let mut last = closing_answer("I was done.", "Done.");
         last.as_array_mut().unwrap().insert(0, json!({ "delay_ms": 3_000 }));
         let actors = json!([{ "match": "[Trackway: end of run]", "turns": [last] }, { "match": "What you need", "turns": [done("all done")] }]);
-        let told = std::sync::Mutex::new(Vec::new());
-        let worked = std::thread::scope(|scope| {
-            let lab = &lab;
-            lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| match event {
-                Event::Took(_) => {
-                    // It is done by then, and asked what it learned.
+        let ends = std::sync::Mutex::new(Vec::new());
+        let work = std::thread::scope(|scope| {
+            let test = &test;
+            test.work_with(&ModelSetup::default(), &json!({ "actors": actors }), |event| match event {
+                WorkerEvent::Taken(_) => {
+                    // By then the agent has called done, and the closing call is running.
                     scope.spawn(move || {
                         std::thread::sleep(Duration::from_millis(1_500));
-                        lab.env.act("cancel_run", json!({ "run": "last" })).unwrap();
+                        test.env.execute_json("cancel_run", json!({ "run": "last" })).unwrap();
                     });
                 }
-                Event::Ended { ended, .. } => told.lock().unwrap().push((*ended).clone()),
+                WorkerEvent::Finished { end, .. } => ends.lock().unwrap().push((*end).clone()),
                 _ => {}
             })
         });
-        let run = lab.last_run();
-        assert_eq!((how(&run), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
-        assert_eq!((told.into_inner().unwrap(), worked.tally.completed, worked.tally.failed), (vec![Ended::Cancelled], 0, 1));
+        let run = test.last_run();
+        assert_eq!((status_of(&run), test.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
+        assert_eq!((ends.into_inner().unwrap(), work.tally.completed, work.tally.failed), (vec![ExecutionEnd::Cancelled], 0, 1));
     }
 
-    fn one_that_is_cancelled_before_it_begins_is_cancelled(lab: Lab) {
-        lab.queue();
+    fn run_cancelled_before_its_first_call_ends_as_cancelled(test: AgentTest) {
+        test.queue();
         let actors = json!([{ "match": "What you need", "turns": [done("never")] }]);
-        lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
-            if matches!(event, Event::Took(_)) {
-                lab.env.act("cancel_run", json!({ "run": "last" })).unwrap();
+        test.work_with(&ModelSetup::default(), &json!({ "actors": actors }), |event| {
+            if matches!(event, WorkerEvent::Taken(_)) {
+                test.env.execute_json("cancel_run", json!({ "run": "last" })).unwrap();
             }
         });
-        let run = lab.last_run();
-        assert_eq!((how(&run), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
+        let run = test.last_run();
+        assert_eq!((status_of(&run), test.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
     }
 
-    fn cancelled_now_nobody_is_asked(lab: Lab) {
-        lab.queue();
+    fn cancelling_with_now_skips_the_closing_call(test: AgentTest) {
+        test.queue();
         let actors = json!([{ "match": "What you need", "turns": [[{ "hang": 30 }]] }]);
-        let begun = std::time::Instant::now();
-        let worked = std::thread::scope(|scope| {
-            let lab = &lab;
+        let start = std::time::Instant::now();
+        let work = std::thread::scope(|scope| {
+            let test = &test;
             scope.spawn(move || {
-                crate::lab::until(|| lab.env.act("cancel_run", json!({ "run": "last", "now": true })).is_ok());
+                crate::agent_test::until(|| test.env.execute_json("cancel_run", json!({ "run": "last", "now": true })).is_ok());
             });
-            lab.works_with(&Way::default(), &json!({ "actors": actors }), |_| {})
+            test.work_with(&ModelSetup::default(), &json!({ "actors": actors }), |_| {})
         });
-        assert!(begun.elapsed() < Duration::from_secs(20), "a call that hangs is not waited for");
-        let run = lab.last_run();
-        assert_eq!(how(&run), ("cancelled", "cancelled"));
+        assert!(start.elapsed() < Duration::from_secs(20), "the worker does not wait for a hanging call");
+        let run = test.last_run();
+        assert_eq!(status_of(&run), ("cancelled", "cancelled"));
         assert!(!steps(&run).iter().any(|step| step.starts_with("scratchpad")));
-        assert!(worked.model.requests().len() <= 1, "no closing call");
-        assert_eq!((lab.scratchpad().1, lab.item_status().as_str()), (0, "cancelled"));
-        assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is cancelled"));
+        assert!(work.model.requests().len() <= 1, "no closing call");
+        assert_eq!((test.scratchpad().1, test.item_status().as_str()), (0, "cancelled"));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run is cancelled"));
     }
 
-    fn time_is_up(lab: Lab) {
-        let way = Way { task_timeout: Duration::from_millis(700), ..Way::default() };
+    fn timeout_ends_run_and_agent_answers_closing_prompt(test: AgentTest) {
+        let setup = ModelSetup { task_timeout: Duration::from_millis(700), ..ModelSetup::default() };
         let turns = json!([[{ "delay_ms": 250 }, { "tool": "fetch_page", "input": { "path": "/queue" } }]]);
-        let (run, worked) = lab.plays(&way, turns, remembers("Too slow.", "Slow."));
-        assert_eq!(run.run.run.status.word(), "timed_out", "{run:#?}");
+        let (run, work) = test.run_task(&setup, turns, closing_answer("Too slow.", "Slow."));
+        assert_eq!(run.run.run.status.as_str(), "timed_out", "{run:#?}");
         assert_eq!(run.run.run.outcome.as_deref(), Some("timed out"));
-        assert_eq!((lab.scratchpad().0.as_str(), lab.reports().len()), ("Too slow.", 1));
-        assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is timed_out"));
+        assert_eq!((test.scratchpad().0.as_str(), test.reports().len()), ("Too slow.", 1));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run is timed_out"));
     }
 
-    fn the_spend_limit_ends_it_without_another_call(lab: Lab) {
-        lab.env.act("set_agent", json!({ "handle": "bot", "spend_limit": 0.5 })).unwrap();
+    fn spend_limit_ends_run_without_closing_call(test: AgentTest) {
+        test.env.execute_json("set_agent", json!({ "handle": "bot", "spend_limit": 0.5 })).unwrap();
         let turns = json!([[{ "tool": "fetch_page", "input": { "path": "/queue" } }]]);
-        let way = Way { priced: true, ..Way::default() };
-        lab.env.act("queue_add", json!({ "task": "unit/go", "agent": "bot", "max_attempts": 1 })).unwrap();
-        let worked = lab.works(&way, turns, remembers("no", "no"));
-        let run = lab.last_run();
-        assert_eq!(how(&run), ("incomplete", "spend limit reached"), "{run:#?}");
-        // 10 tokens in and 20 out cost 0.21: after the third call it is over the limit.
+        let setup = ModelSetup { priced: true, ..ModelSetup::default() };
+        test.env.execute_json("queue_add", json!({ "task": "unit/go", "agent": "bot", "max_attempts": 1 })).unwrap();
+        let work = test.work(&setup, turns, closing_answer("no", "no"));
+        let run = test.last_run();
+        assert_eq!(status_of(&run), ("incomplete", "spend limit reached"), "{run:#?}");
+        // 10 input and 20 output tokens cost 0.21: the third call exceeds the limit.
         assert_eq!(run.usage.iter().map(|call| call.cost).collect::<Vec<_>>(), [Some(0.21); 3]);
-        assert_eq!(run.run.run.error.as_deref(), Some("bot spent 0.6300 today and may spend 0.5"));
-        assert_eq!(worked.model.requests().len(), 3, "no closing call");
-        assert_eq!((lab.scratchpad().1, lab.item_status().as_str()), (0, "waiting"));
-        assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is incomplete"));
-        // Tomorrow it may go on.
-        let due = lab.env.read(|reader| Ok(reader.query::<(trackway_domain::Time, i64)>("select not_before, attempt from queue_items where tenant_id = ?1", &[])?));
+        assert_eq!(run.run.run.error.as_deref(), Some("bot has spent 0.6300 of its daily limit of 0.5"));
+        assert_eq!(work.model.requests().len(), 3, "no closing call");
+        assert_eq!((test.scratchpad().1, test.item_status().as_str()), (0, "waiting"));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run is incomplete"));
+        // The item is due again tomorrow.
+        let due = test.env.read(|reader| Ok(reader.query::<(trackway_domain::Time, i64)>("select not_before, attempt from queue_items where tenant_id = ?1", &[])?));
         assert!(due[0].0.to_string().ends_with("T00:00:00.000Z"), "{}", due[0].0);
-        assert_eq!(due[0].1, 1, "and it cost no attempt");
+        assert_eq!(due[0].1, 1, "the spend limit does not count as an attempt");
     }
 
-    fn a_limit_without_a_price_is_not_a_limit(lab: Lab) {
-        lab.env.act("set_agent", json!({ "handle": "bot", "spend_limit": 0.5 })).unwrap();
-        let (run, worked) = lab.plays(&Way::default(), json!([done("x")]), remembers("a", "b"));
-        assert_eq!(how(&run), ("failed", "error"));
-        assert_eq!(run.run.run.error.as_deref(), Some("bot may spend 0.5 in a day, and nobody said what m-1 costs: add it to [model.prices] in config.toml"));
-        assert_eq!((worked.model.requests().len(), lab.item_status().as_str()), (0, "failed"));
-        assert_eq!(said(&run, "error"), run.run.run.error.clone().unwrap());
+    fn spend_limit_requires_a_price_for_the_model(test: AgentTest) {
+        test.env.execute_json("set_agent", json!({ "handle": "bot", "spend_limit": 0.5 })).unwrap();
+        let (run, work) = test.run_task(&ModelSetup::default(), json!([done("x")]), closing_answer("a", "b"));
+        assert_eq!(status_of(&run), ("failed", "error"));
+        assert_eq!(run.run.run.error.as_deref(), Some("bot has a spend limit of 0.5 per day, but m-1 has no price: add it to [model.prices] in config.toml"));
+        assert_eq!((work.model.requests().len(), test.item_status().as_str()), (0, "failed"));
+        assert_eq!(step_detail(&run, "error"), run.run.run.error.clone().unwrap());
     }
 
-    fn one_that_was_lost_meanwhile_is_not_told_as_completed(lab: Lab) {
-        lab.queue();
+    fn lost_item_is_not_reported_as_completed(test: AgentTest) {
+        test.queue();
         let actors = json!([{ "match": "[Trackway: end of run]", "turns": [[{ "hang": 30 }]] }, { "match": "What you need", "turns": [done("x")] }]);
-        let told = std::sync::Mutex::new(Vec::new());
-        let worked = std::thread::scope(|scope| {
-            let lab = &lab;
+        let ends = std::sync::Mutex::new(Vec::new());
+        let work = std::thread::scope(|scope| {
+            let test = &test;
             scope.spawn(move || {
-                let revoked = || lab.env.read(|reader| Ok(reader.count("select count(*) from runs where tenant_id = ?1 and token_hash is null", &[])?));
-                crate::lab::until(|| revoked() == 1);
-                let item = lab.env.read(|reader| Ok(reader.query::<(trackway_domain::Id<trackway_domain::kind::QueueItem>,)>("select id from queue_items where tenant_id = ?1", &[])?))[0].0;
-                lab.env.act("queue_cancel", json!({ "id": item })).unwrap();
+                let revoked = || test.env.read(|reader| Ok(reader.count("select count(*) from runs where tenant_id = ?1 and token_hash is null", &[])?));
+                crate::agent_test::until(|| revoked() == 1);
+                let item = test.env.read(|reader| Ok(reader.query::<(trackway_domain::Id<trackway_domain::kind::QueueItem>,)>("select id from queue_items where tenant_id = ?1", &[])?))[0].0;
+                test.env.execute_json("queue_cancel", json!({ "id": item })).unwrap();
             });
-            lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
-                if let Event::Ended { ended, .. } = event { told.lock().unwrap().push((*ended).clone()) }
+            test.work_with(&ModelSetup::default(), &json!({ "actors": actors }), |event| {
+                if let WorkerEvent::Finished { end, .. } = event { ends.lock().unwrap().push((*end).clone()) }
             })
         });
-        assert_eq!((worked.tally.completed, worked.tally.lost), (0, 1));
-        assert_eq!(told.into_inner().unwrap(), [Ended::Lost]);
-        assert_eq!((how(&lab.last_run()), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
+        assert_eq!((work.tally.completed, work.tally.lost), (0, 1));
+        assert_eq!(ends.into_inner().unwrap(), [ExecutionEnd::Lost]);
+        assert_eq!((status_of(&test.last_run()), test.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
     }
 
-    fn an_agent_from_outside_takes_its_items_itself(lab: Lab) {
-        lab.env.act("set_agent", json!({ "handle": "bot", "runner": "external" })).unwrap();
-        lab.queue();
-        let taken = lab.takes();
-        let shown = lab.env.act("cancel_run", json!({ "run": taken.run_id })).unwrap();
-        assert_eq!(shown["status"], "cancelled", "nobody here drives it");
+    fn run_of_external_agent_is_cancelled_at_once(test: AgentTest) {
+        test.env.execute_json("set_agent", json!({ "handle": "bot", "runner": "external" })).unwrap();
+        test.queue();
+        let taken = test.take_item();
+        let shown = test.env.execute_json("cancel_run", json!({ "run": taken.run_id })).unwrap();
+        assert_eq!(shown["status"], "cancelled", "no worker has to end it");
     }
 
-    fn a_lease_that_is_over_ends_it(lab: Lab) {
-        lab.queue();
-        let taken = lab.takes();
+    fn expired_lease_ends_run(test: AgentTest) {
+        test.queue();
+        let taken = test.take_item();
         let wait = trackway_actions::queue::HeartbeatItem { id: taken.id.into(), fence: taken.fence, lease: Some(1) };
-        lab.env.execute(wait).unwrap();
-        lab.env.advance(Duration::from_secs(1));
-        // Nobody drives it any more; whoever takes next ends it.
-        lab.env.execute(trackway_actions::queue::TakeItems::default()).unwrap();
-        let run = lab.last_run();
-        assert_eq!(how(&run), ("timed_out", "lease expired"));
-        assert!(lab.refusal(&taken.token).starts_with("the run is timed_out"));
+        test.env.execute(wait).unwrap();
+        test.env.advance(Duration::from_secs(1));
+        // The lease has expired: the next take ends the run.
+        test.env.execute(trackway_actions::queue::TakeItems::default()).unwrap();
+        let run = test.last_run();
+        assert_eq!(status_of(&run), ("timed_out", "lease expired"));
+        assert!(test.refusal(&taken.token).starts_with("the run is timed_out"));
     }
 
-    fn one_that_was_cancelled_and_abandoned_is_not_tried_again(lab: Lab) {
-        lab.env.act("queue_add", json!({ "task": "unit/go", "agent": "bot" })).unwrap();
-        let taken = lab.takes();
-        let shown = lab.env.act("cancel_run", json!({ "run": taken.run_id })).unwrap();
-        assert_eq!((&shown["status"], shown["cancel_wanted_at"].is_string()), (&json!("running"), true), "its worker ends it");
-        assert_eq!(lab.refusal(&taken.token), "the run is about to end: its token was revoked");
+    fn cancelled_run_with_expired_lease_is_not_retried(test: AgentTest) {
+        test.env.execute_json("queue_add", json!({ "task": "unit/go", "agent": "bot" })).unwrap();
+        let taken = test.take_item();
+        let shown = test.env.execute_json("cancel_run", json!({ "run": taken.run_id })).unwrap();
+        assert_eq!((&shown["status"], shown["cancel_wanted_at"].is_string()), (&json!("running"), true), "the worker has to end it");
+        assert_eq!(test.refusal(&taken.token), "the run's token was revoked, because the run is about to end");
         let wait = trackway_actions::queue::HeartbeatItem { id: taken.id.into(), fence: taken.fence, lease: Some(1) };
-        lab.env.execute(wait).unwrap();
-        lab.env.advance(Duration::from_secs(1));
-        lab.env.execute(trackway_actions::queue::TakeItems::default()).unwrap();
-        assert_eq!((how(&lab.last_run()), lab.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
+        test.env.execute(wait).unwrap();
+        test.env.advance(Duration::from_secs(1));
+        test.env.execute(trackway_actions::queue::TakeItems::default()).unwrap();
+        assert_eq!((status_of(&test.last_run()), test.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
     }
 }

@@ -1,4 +1,4 @@
-//! What is left of a run: the closing call, the scratchpad and the report; and two runs of one agent at once.
+//! Tests of the closing call, the scratchpad and the report, and of concurrent runs of one agent.
 
 use serde_json::{Value, json};
 use trackway_testkit::engines;
@@ -8,97 +8,97 @@ use trackway_views::{
     wake::Wake,
 };
 
-use crate::lab::{Lab, Way, done, how, remembers, said, steps, ways};
+use crate::agent_test::{AgentTest, ModelSetup, closing_answer, done, model_setups, status_of, step_detail, steps};
 
 engines! {
-    fn a_closing_call_that_fails_leaves_the_run_as_it_ended(lab: Lab) {
-        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
+    fn failed_closing_call_does_not_change_how_the_run_ended(test: AgentTest) {
+        test.env.execute_json("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
         for (closing, why) in [
             (json!([{ "error": 400 }]), "the model answered 400: scripted"),
             (json!([{ "error": 529 }]), "the model answered 529: scripted (tried 4 times)"),
-            (json!([{ "text": "Nothing comes to mind." }]), "the answer holds no JSON object"),
+            (json!([{ "text": "Nothing comes to mind." }]), "the answer contains no valid JSON object"),
             (json!([{ "text": "{\"scratchpad\": 7}" }]), "the scratchpad in the reply is not a text"),
-            (json!([]), "the answer holds no JSON object"),
+            (json!([]), "the answer contains no valid JSON object"),
             (json!([{ "text": "x".repeat(10 << 20) }]), "the answer is longer than 4194304 bytes"),
-            (json!([{ "cut": true }, { "text": "abc" }]), "the answer broke off"),
+            (json!([{ "cut": true }, { "text": "abc" }]), "the answer is incomplete"),
         ] {
-            for way in ways() {
-                let (run, worked) = lab.plays(&way, json!([done("x")]), closing.clone());
-                assert_eq!(how(&run), ("completed", "completed"), "{why}");
-                assert!(said(&run, "scratchpad_update_failed").starts_with(why), "{}", said(&run, "scratchpad_update_failed"));
-                assert_eq!((lab.scratchpad(), lab.item_status().as_str()), (("before".to_owned(), 1), "completed"));
-                assert!(lab.refusal(&worked.taken[0].token).starts_with("the run is completed"));
+            for setup in model_setups() {
+                let (run, work) = test.run_task(&setup, json!([done("x")]), closing.clone());
+                assert_eq!(status_of(&run), ("completed", "completed"), "{why}");
+                assert!(step_detail(&run, "scratchpad_update_failed").starts_with(why), "{}", step_detail(&run, "scratchpad_update_failed"));
+                assert_eq!((test.scratchpad(), test.item_status().as_str()), (("before".to_owned(), 1), "completed"));
+                assert!(test.refusal(&work.taken[0].token).starts_with("the run is completed"));
             }
         }
-        assert_eq!(lab.reports(), Vec::<String>::new());
+        assert_eq!(test.reports(), Vec::<String>::new());
     }
 
-    fn an_answer_that_is_broken_is_not_taken_for_what_it_holds(lab: Lab) {
-        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
+    fn invalid_closing_answer_is_not_partly_used(test: AgentTest) {
+        test.env.execute_json("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
         let report = r#"{"one_liner": "a", "tldr": "b", "content": "c"}"#;
         let comma = format!("```json\n{{\"scratchpad\": \"after\", \"report\": {report},}}\n```");
-        let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": comma }]));
-        assert_eq!(said(&run, "scratchpad_update_failed"), "the answer holds no JSON object that can be read");
-        assert_eq!((lab.scratchpad(), lab.reports()), (("before".to_owned(), 1), vec![]));
+        let (run, _) = test.run_task(&ModelSetup::default(), json!([done("x")]), json!([{ "text": comma }]));
+        assert_eq!(step_detail(&run, "scratchpad_update_failed"), "the answer contains no valid JSON object");
+        assert_eq!((test.scratchpad(), test.reports()), (("before".to_owned(), 1), vec![]));
         let lines = format!("```json\n{{\"scratchpad\": \"one\ntwo\", \"report\": {report}}}\n```");
-        let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": lines }]));
-        assert_eq!(said(&run, "scratchpad_update"), "one\ntwo");
-        assert_eq!((lab.scratchpad(), lab.reports()), (("one\ntwo".to_owned(), 2), vec!["c".to_owned()]));
+        let (run, _) = test.run_task(&ModelSetup::default(), json!([done("x")]), json!([{ "text": lines }]));
+        assert_eq!(step_detail(&run, "scratchpad_update"), "one\ntwo");
+        assert_eq!((test.scratchpad(), test.reports()), (("one\ntwo".to_owned(), 2), vec!["c".to_owned()]));
     }
 
-    fn a_report_that_cannot_be_kept_is_told(lab: Lab) {
+    fn invalid_report_is_recorded_as_an_error_step(test: AgentTest) {
         let answer = json!({ "scratchpad": "kept", "report": { "one_liner": "a", "tldr": "b" } });
-        let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
+        let (run, _) = test.run_task(&ModelSetup::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
         assert_eq!(steps(&run)[steps(&run).len() - 2..], ["scratchpad_update", "error"]);
-        assert_eq!(said(&run, "error"), "no report was kept: the report in the reply has no content");
-        assert_eq!((lab.scratchpad().0.as_str(), lab.reports().len()), ("kept", 0));
+        assert_eq!(step_detail(&run, "error"), "the report was not saved: the report in the reply has no content");
+        assert_eq!((test.scratchpad().0.as_str(), test.reports().len()), ("kept", 0));
     }
 
-    fn what_is_written_for_every_run_is_no_effect(lab: Lab) {
-        let (run, _) = lab.plays(&Way::default(), json!([done("x")]), remembers("a", "b"));
+    fn closing_report_does_not_count_as_effect(test: AgentTest) {
+        let (run, _) = test.run_task(&ModelSetup::default(), json!([done("x")]), closing_answer("a", "b"));
         assert_eq!((run.touches.len(), run.no_effect), (1, true), "only the closing report");
         let list: ListRuns = serde_json::from_value(json!({})).unwrap();
-        let listed = lab.env.read(|reader| Ok(list.answer(reader, lab.env.now())?));
+        let listed = test.env.read(|reader| Ok(list.answer(reader, test.env.now())?));
         assert_eq!(listed.rows.iter().map(|run| run.no_effect).collect::<Vec<_>>(), [true]);
-        // Nothing new for the scratchpad writes no step; the report is written for it all the same.
+        // A closing answer without a scratchpad records no step, but its report is stored.
         for nothing in [json!({ "scratchpad": null }), json!({ "scratchpad": " " }), json!({})] {
             let mut answer = nothing;
             answer["report"] = json!({ "one_liner": "a", "tldr": "b", "content": "c" });
-            let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
+            let (run, _) = test.run_task(&ModelSetup::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
             assert_eq!((run.touches.len(), run.no_effect), (1, true), "{answer}");
         }
         let report = json!([{ "tool": "execute_action", "input": { "path": "/whoami", "action": "update_report", "params": { "one_liner": "a", "tldr": "b", "content": "c" } } }]);
-        let (run, _) = lab.plays(&Way::default(), json!([report, done("x")]), json!([{ "text": "{}" }]));
-        assert_eq!((run.touches.len(), run.no_effect), (1, false), "it said so itself");
+        let (run, _) = test.run_task(&ModelSetup::default(), json!([report, done("x")]), json!([{ "text": "{}" }]));
+        assert_eq!((run.touches.len(), run.no_effect), (1, false), "the agent wrote the report itself");
     }
 
-    fn steps_hide_the_scratchpad_from_other_agents(lab: Lab) {
+    fn steps_hide_the_scratchpad_from_other_agents(test: AgentTest) {
         let update = json!({ "path": "/whoami", "action": "update_scratchpad", "params": { "content": "the blue key" } });
         let native = json!([{ "tool": "execute_action", "input": update }]);
         let mut in_text = update;
         in_text["type"] = json!("execute");
         let in_text = json!([{ "text": in_text.to_string() }]);
         let ends = json!([{ "text": json!({ "type": "done", "message": "x" }).to_string() }]);
-        let other = lab.env.agent("rival").start_run();
+        let other = test.env.agent("rival").start_run();
         for (native_tools, turns) in [(true, json!([native, done("x")])), (false, json!([in_text, ends]))] {
-            let way = Way { native_tools, ..Way::default() };
-            let (run, _) = lab.plays(&way, turns, remembers("the blue key, again", "told"));
+            let setup = ModelSetup { native_tools, ..ModelSetup::default() };
+            let (run, _) = test.run_task(&setup, turns, closing_answer("the blue key, again", "told"));
             let show = ShowRun { run: run.run.run.id.into(), wake: false };
-            assert!(format!("{:?}", run.steps).matches("the blue key").count() >= 2, "a person reads all of it");
-            let mut reader = lab.env.core.reader(&other.context).unwrap();
-            let seen = show.answer(&mut reader, lab.env.core.now()).unwrap();
+            assert!(format!("{:?}", run.steps).matches("the blue key").count() >= 2, "a person can read the scratchpad");
+            let mut reader = test.env.core.reader(&other.context).unwrap();
+            let seen = show.answer(&mut reader, test.env.core.now()).unwrap();
             assert_eq!(steps(&seen), steps(&run));
             assert!(!format!("{:?}", seen.steps).contains("the blue key"), "{:#?}", seen.steps);
-            assert!(said(&seen, "execute_action").starts_with("/whoami/actions/update_scratchpad: 200\n"));
-            assert_eq!(said(&seen, "scratchpad_update"), "(not readable by you)");
+            assert!(step_detail(&seen, "execute_action").starts_with("/whoami/actions/update_scratchpad: 200\n"));
+            assert_eq!(step_detail(&seen, "scratchpad_update"), "(not readable by you)");
         }
     }
 
-    fn the_closing_prompt_holds_what_is_needed(lab: Lab) {
-        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "old notes" })).unwrap();
+    fn closing_prompt_contains_task_scratchpad_and_answer_format(test: AgentTest) {
+        test.env.execute_json("set_scratchpad", json!({ "agent": "bot", "content": "old notes" })).unwrap();
         let turns = json!([[{ "tool": "fetch_page", "input": { "path": "/queue" } }], done("All is well.")]);
-        let (_, worked) = lab.plays(&Way::default(), turns, remembers("new notes", "told"));
-        let requests = worked.model.requests();
+        let (_, work) = test.run_task(&ModelSetup::default(), turns, closing_answer("new notes", "told"));
+        let requests = work.model.requests();
         let prompt = requests.last().unwrap().closing_prompt().unwrap();
         assert!(prompt.starts_with("[Trackway: end of run] bot on unit/go\n"));
         for part in [
@@ -111,85 +111,85 @@ engines! {
         ] {
             assert!(prompt.contains(part), "{part}\n{prompt}");
         }
-        assert_eq!(lab.scratchpad(), ("new notes".to_owned(), 2));
+        assert_eq!(test.scratchpad(), ("new notes".to_owned(), 2));
     }
 
-    fn null_and_blank_change_nothing_and_too_long_is_cut(lab: Lab) {
-        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
+    fn blank_scratchpad_changes_nothing_and_long_one_is_cut(test: AgentTest) {
+        test.env.execute_json("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
         for answer in [json!({ "scratchpad": null, "report": null }), json!({ "scratchpad": "  " }), json!({})] {
-            let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
-            assert_eq!((steps(&run).last(), lab.scratchpad().1), (Some(&"done"), 1), "no step");
-            assert!(run.no_effect, "done, and nothing is there");
+            let (run, _) = test.run_task(&ModelSetup::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
+            assert_eq!((steps(&run).last(), test.scratchpad().1), (Some(&"done"), 1), "no step");
+            assert!(run.no_effect, "the run is done, and wrote nothing");
         }
         let long = "𝔸".repeat(10_001);
-        let (run, _) = lab.plays(&Way::default(), json!([done("x")]), json!([{ "text": json!({ "scratchpad": long }).to_string() }]));
-        assert_eq!(lab.scratchpad(), ("𝔸".repeat(10_000), 2));
-        assert_eq!(said(&run, "scratchpad_update"), format!("{}…", "𝔸".repeat(100)));
-        assert_eq!(lab.reports(), Vec::<String>::new());
+        let (run, _) = test.run_task(&ModelSetup::default(), json!([done("x")]), json!([{ "text": json!({ "scratchpad": long }).to_string() }]));
+        assert_eq!(test.scratchpad(), ("𝔸".repeat(10_000), 2));
+        assert_eq!(step_detail(&run, "scratchpad_update"), format!("{}…", "𝔸".repeat(100)));
+        assert_eq!(test.reports(), Vec::<String>::new());
     }
 
-    fn an_agent_that_is_not_to_be_asked_is_not_asked(lab: Lab) {
-        lab.env.act("set_agent", json!({ "handle": "bot", "end_of_run": "off" })).unwrap();
-        let (run, worked) = lab.plays(&Way::default(), json!([done("x")]), remembers("a", "b"));
-        assert_eq!((steps(&run).last().copied(), worked.model.requests().len()), (Some("done"), 1));
+    fn end_of_run_off_skips_the_closing_call(test: AgentTest) {
+        test.env.execute_json("set_agent", json!({ "handle": "bot", "end_of_run": "off" })).unwrap();
+        let (run, work) = test.run_task(&ModelSetup::default(), json!([done("x")]), closing_answer("a", "b"));
+        assert_eq!((steps(&run).last().copied(), work.model.requests().len()), (Some("done"), 1));
     }
 
-    fn the_next_run_knows_what_the_last_one_learned(lab: Lab) {
-        lab.plays(&Way::default(), json!([done("x")]), remembers("Look at the cache.", "The cache races."));
-        let (run, worked) = lab.plays(&Way::default(), json!([done("x")]), remembers("So.", "So."));
-        let told = &run.wake.as_ref().unwrap()[0].text;
-        assert!(told.contains("Look at the cache.") && told.contains("The cache races."), "{told}");
-        assert!(worked.model.requests()[0].body.to_string().contains("Look at the cache."));
-        // And so do those who work on a linked task.
-        lab.env.task("build", "unit/next");
-        lab.env.act("add_link", json!({ "from": "unit/go", "to": "unit/next", "type": "blocks" })).unwrap();
-        let wake = lab.env.read(|reader| {
+    fn next_wake_contains_scratchpad_and_report(test: AgentTest) {
+        test.run_task(&ModelSetup::default(), json!([done("x")]), closing_answer("Look at the cache.", "The cache races."));
+        let (run, work) = test.run_task(&ModelSetup::default(), json!([done("x")]), closing_answer("So.", "So."));
+        let wake = &run.wake.as_ref().unwrap()[0].text;
+        assert!(wake.contains("Look at the cache.") && wake.contains("The cache races."), "{wake}");
+        assert!(work.model.requests()[0].body.to_string().contains("Look at the cache."));
+        // The wake prompt of a linked task contains the report, too.
+        test.env.task("build", "unit/next");
+        test.env.execute_json("add_link", json!({ "from": "unit/go", "to": "unit/next", "type": "blocks" })).unwrap();
+        let wake = test.env.read(|reader| {
             let wake: Wake = serde_json::from_value(json!({ "task": "unit/next" })).unwrap();
-            Ok(serde_json::to_value(wake.answer(reader, lab.env.now())?).unwrap())
+            Ok(serde_json::to_value(wake.answer(reader, test.env.now())?).unwrap())
         });
         assert!(wake.to_string().contains("So."), "{wake}");
     }
 
-    fn what_another_run_wrote_is_not_written_over(lab: Lab) {
-        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
-        lab.queue();
+    fn scratchpad_update_of_another_run_is_not_overwritten(test: AgentTest) {
+        test.env.execute_json("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
+        test.queue();
         let update = |content: &str| json!([{ "tool": "execute_action", "input": { "path": "/whoami", "action": "update_scratchpad", "params": { "content": content } } }]);
         let turns = json!([update("mine"), update("both"), update("both, again"), done("x")]);
         let actors = json!([{ "match": "[Trackway: end of run]", "turns": [[{ "text": "{}" }]] }, { "match": "What you need", "turns": turns }]);
-        let worked = lab.works_with(&Way::default(), &json!({ "actors": actors }), |_| {});
-        let run = lab.run(worked.taken[0].run_id);
-        assert_eq!(how(&run), ("completed", "completed"), "{run:#?}");
-        assert_eq!(lab.scratchpad(), ("both, again".to_owned(), 4), "nothing was in the way here");
-        // With another writer in the way, the model is shown what is there.
-        lab.queue();
-        let late = std::sync::atomic::AtomicBool::new(false);
+        let work = test.work_with(&ModelSetup::default(), &json!({ "actors": actors }), |_| {});
+        let run = test.run(work.taken[0].run_id);
+        assert_eq!(status_of(&run), ("completed", "completed"), "{run:#?}");
+        assert_eq!(test.scratchpad(), ("both, again".to_owned(), 4), "no other run wrote the scratchpad");
+        // After a conflict the model sees the present scratchpad.
+        test.queue();
+        let is_taken = std::sync::atomic::AtomicBool::new(false);
         let actors = json!([{ "match": "[Trackway: end of run]", "turns": [[{ "text": "{}" }]] }, { "match": "What you need", "turns": [
             [{ "delay_ms": 400 }, update("mine")[0]], update("both"), done("x"),
         ] }]);
-        let worked = std::thread::scope(|scope| {
-            let (lab, late) = (&lab, &late);
+        let work = std::thread::scope(|scope| {
+            let (test, is_taken) = (&test, &is_taken);
             scope.spawn(move || {
-                crate::lab::until(|| late.load(std::sync::atomic::Ordering::Relaxed) && steps(&lab.last_run()).contains(&"wake"));
-                lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "theirs" })).unwrap();
+                crate::agent_test::until(|| is_taken.load(std::sync::atomic::Ordering::Relaxed) && steps(&test.last_run()).contains(&"wake"));
+                test.env.execute_json("set_scratchpad", json!({ "agent": "bot", "content": "theirs" })).unwrap();
             });
-            lab.works_with(&Way::default(), &json!({ "actors": actors }), |event| {
-                if let trackway_runner::Event::Took(_) = event { late.store(true, std::sync::atomic::Ordering::Relaxed) }
+            test.work_with(&ModelSetup::default(), &json!({ "actors": actors }), |event| {
+                if let trackway_runner::WorkerEvent::Taken(_) = event { is_taken.store(true, std::sync::atomic::Ordering::Relaxed) }
             })
         });
-        let run = lab.run(worked.taken[0].run_id);
-        let updates: Vec<_> = run.steps.iter().filter(|step| step.step_type.word() == "execute_action").map(|step| step.detail.clone().unwrap()).collect();
+        let run = test.run(work.taken[0].run_id);
+        let updates: Vec<_> = run.steps.iter().filter(|step| step.step_type.as_str() == "execute_action").map(|step| step.detail.clone().unwrap()).collect();
         assert!(updates[0].starts_with("/whoami/actions/update_scratchpad: 409") && updates[1].starts_with("/whoami/actions/update_scratchpad: 200"), "{updates:?}");
-        assert_eq!(lab.scratchpad(), ("both".to_owned(), 6));
-        let told = worked.model.requests()[1].body["messages"].to_string();
-        assert!(told.contains("Your scratchpad now holds:") && told.contains("theirs"), "{told}");
+        assert_eq!(test.scratchpad(), ("both".to_owned(), 6));
+        let messages = work.model.requests()[1].body["messages"].to_string();
+        assert!(messages.contains("Your scratchpad now holds:") && messages.contains("theirs"), "{messages}");
     }
 
-    fn two_runs_at_once_lose_no_update(lab: Lab) {
-        lab.env.act("set_agent", json!({ "handle": "bot", "max_items": 2 })).unwrap();
-        lab.env.act("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
-        lab.queue();
-        lab.queue();
-        // Both are asked at about the same time, and see the same scratchpad; the slower one is asked again.
+    fn concurrent_closing_answers_lose_no_update(test: AgentTest) {
+        test.env.execute_json("set_agent", json!({ "handle": "bot", "max_items": 2 })).unwrap();
+        test.env.execute_json("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
+        test.queue();
+        test.queue();
+        // Both closing calls see the same scratchpad. The slower one conflicts, and is repeated.
         let closing = |base: &str, adds: &str| {
             json!([[{ "delay_ms": 300 }, { "text": json!({ "scratchpad": format!("{base}+{adds}") }).to_string() }]])
         };
@@ -198,16 +198,16 @@ engines! {
             { "match": "```text\nbase+x\n```", "turns": closing("base+x", "y") },
             { "match": "What you need to know", "turns": [done("x")] },
         ]);
-        // The wake context holds the scratchpad too: what closes is told apart by its first words.
+        // The wake prompt contains the scratchpad, too, so its actor must come first.
         let actors: Vec<Value> = actors.as_array().unwrap().clone();
         let scenario = json!({ "actors": [actors[2], actors[0], actors[1]] });
-        let worked = lab.works_with(&Way { concurrency: 2, ..Way::default() }, &scenario, |_| {});
-        assert_eq!(worked.tally.completed, 2);
-        assert_eq!(lab.scratchpad(), ("base+x+y".to_owned(), 3));
-        let runs: Vec<_> = worked.taken.iter().map(|taken| lab.run(taken.run_id)).collect();
-        assert!(runs.iter().all(|run| how(run) == ("completed", "completed") && steps(run).last() == Some(&"scratchpad_update")));
-        assert_eq!(worked.model.requests().len(), 5, "two turns, two closing calls, one asked again");
+        let work = test.work_with(&ModelSetup { concurrency: 2, ..ModelSetup::default() }, &scenario, |_| {});
+        assert_eq!(work.tally.completed, 2);
+        assert_eq!(test.scratchpad(), ("base+x+y".to_owned(), 3));
+        let runs: Vec<_> = work.taken.iter().map(|taken| test.run(taken.run_id)).collect();
+        assert!(runs.iter().all(|run| status_of(run) == ("completed", "completed") && steps(run).last() == Some(&"scratchpad_update")));
+        assert_eq!(work.model.requests().len(), 5, "two turns, two closing calls, one repeated closing call");
         let usage: usize = runs.iter().map(|run| run.usage.len()).sum();
-        assert_eq!(usage, 5, "each call is counted, that which came to nothing too");
+        assert_eq!(usage, 5, "every call is counted, including the conflicting one");
     }
 }

@@ -1,72 +1,73 @@
-//! What goes out: pages as Markdown, what came of an action, failures, each kept small.
+//! Formats what tools return: pages as Markdown, results of actions, and errors, each with a limited length.
 
 use serde_json::Value;
 use trackway_domain::{text, wake_context::fenced};
 
-use crate::{markdown, page::Page, problem::Problem, sentence::rendered};
+use crate::{markdown, page::Page, problem::Problem, sentence};
 
-/// Characters of an answer; the rest is asked for.
+/// Maximum length of an answer, in characters. The client asks for the rest with `skip`.
 pub const ANSWER_MAX: usize = 8_000;
-/// Characters of a text in what came of an action: whoever acted has the rest.
+/// Maximum length of a text in the result of an action, in characters. The caller knows the complete text, because it
+/// sent it.
 const TEXT_MAX: usize = 300;
 
-/// Characters of what went wrong, and of what to do.
-const SAID_MAX: usize = 2_000;
+/// Maximum length of an error message and of its hint, in characters.
+const ERROR_MAX: usize = 2_000;
 
-/// A page without its front matter: what can be done stands at the end, in a line each.
+/// A page without front matter. Its actions are listed at the end, one per line.
 pub fn page(page: &Page) -> String {
     let mut out = markdown::body(page);
     if let Some(next) = &page.next {
-        out += &format!("\nThere is more: `show` the page `{next}`\n");
+        out += &format!("\nNext page: `show` `{next}`\n");
     }
     if !page.actions.is_empty() {
-        out += "\n## Actions\n\n`act` does them, `help` describes them.\n\n";
+        out += "\n## Actions\n\n`act` executes them, `help` describes them.\n\n";
         for offer in &page.actions {
-            let given = Value::Object(offer.preset.clone());
-            let given = if offer.preset.is_empty() { String::new() } else { format!(" with `{given}`") };
-            out += &format!("- `{}`{given}: {}\n", offer.action.name, markdown::description(offer));
+            let preset = Value::Object(offer.preset.clone());
+            let preset = if offer.preset.is_empty() { String::new() } else { format!(" with `{preset}`") };
+            out += &format!("- `{}`{preset}: {}\n", offer.action.name, markdown::description(offer));
         }
     }
     out
 }
 
-/// What came of an action.
-pub fn done(name: &str, data: Value, is_dry: bool) -> String {
-    let heading = if is_dry { "Would be done" } else { "Done" };
+/// The result of an action.
+pub fn action_result(name: &str, data: Value, is_dry_run: bool) -> String {
+    let heading = if is_dry_run { "Would be done" } else { "Done" };
     if data.as_array().is_some_and(Vec::is_empty) {
-        return format!("# {heading}: {name}\n\nNothing: there was none.\n");
+        return format!("# {heading}: {name}\n\nThe result is empty.\n");
     }
-    let data = serde_json::to_string_pretty(&shortened(data)).unwrap_or_default();
+    let data = serde_json::to_string_pretty(&cut_texts(data)).unwrap_or_default();
     part(&format!("# {heading}: {name}\n\n{}\n", fenced("json", &data)), 0, None)
 }
 
-fn shortened(data: Value) -> Value {
+fn cut_texts(data: Value) -> Value {
     match data {
-        Value::String(said) => Value::String(text::cut(&said, TEXT_MAX)),
-        Value::Array(values) => values.into_iter().map(shortened).collect(),
-        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, shortened(value))).collect(),
+        Value::String(long) => Value::String(text::cut(&long, TEXT_MAX)),
+        Value::Array(values) => values.into_iter().map(cut_texts).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, cut_texts(value))).collect(),
         other => other,
     }
 }
 
-/// A failure, and what to do.
+/// An error with its hint.
 pub fn problem(problem: &Problem) -> String {
-    let message = text::clean(&rendered(&problem.message));
-    let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {}", text::clean_line(&rendered(hint))));
-    format!("error: {}{}", text::cut(&message, SAID_MAX), text::cut(&hint.unwrap_or_default(), SAID_MAX))
+    let message = text::clean(&sentence::render(&problem.message));
+    let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {}", text::clean_line(&sentence::render(hint))));
+    format!("error: {}{}", text::cut(&message, ERROR_MAX), text::cut(&hint.unwrap_or_default(), ERROR_MAX))
 }
 
-/// A part of a text from a character on, that says where it goes on. Fences that are cut are closed and opened again, so
-/// that what somebody wrote never stands outside of them.
+/// The part of a text that starts after `skip` characters, with a note on how to read the next part. A code fence that
+/// is cut is closed and reopened, so that text of users never appears outside a fence.
 pub fn part(whole: &str, skip: usize, path: Option<&str>) -> String {
-    let start = byte_of(whole, skip);
+    let start = byte_offset(whole, skip);
     let rest = &whole[start..];
     let mut out = open_fence(&whole[..start]).map_or_else(String::new, |fence| format!("{fence}text\n"));
-    let end = byte_of(rest, ANSWER_MAX);
+    let end = byte_offset(rest, ANSWER_MAX);
     if end == rest.len() {
         return out + rest;
     }
-    // Between lines, where there are any.
+    // Cuts after a line break, if there is one.
     let end = rest[..end].rfind('\n').map_or(end, |newline| newline + 1);
     out += &rest[..end];
     if !out.ends_with('\n') {
@@ -76,23 +77,23 @@ pub fn part(whole: &str, skip: usize, path: Option<&str>) -> String {
         out += &format!("{fence}\n");
     }
     let next = skip + rest[..end].chars().count();
-    let all = whole.chars().count();
+    let total = whole.chars().count();
     match path {
         Some(path) => {
-            let sign = if path.contains('?') { '&' } else { '?' };
+            let separator = if path.contains('?') { '&' } else { '?' };
             out + &format!(
-                "\n[Cut: characters {skip} to {next} of {all}. `show` the page `{path}{sign}skip={next}` for more.]\n"
+                "\n[Cut: characters {skip} to {next} of {total}. `show` the page `{path}{separator}skip={next}` for more.]\n"
             )
         }
-        None => out + &format!("\n[Cut: {next} of {all} characters.]\n"),
+        None => out + &format!("\n[Cut: {next} of {total} characters.]\n"),
     }
 }
 
-fn byte_of(text: &str, character: usize) -> usize {
+fn byte_offset(text: &str, character: usize) -> usize {
     text.char_indices().nth(character).map_or(text.len(), |(byte, _)| byte)
 }
 
-/// The fence that is still open at the end of a text.
+/// The code fence that is still open at the end of a text.
 fn open_fence(text: &str) -> Option<&str> {
     let mut open: Option<&str> = None;
     for line in text.lines() {
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_comes_in_parts_that_make_the_whole() {
+    fn parts_of_a_long_text_add_up_to_the_text() {
         let lines = (0..2_000).map(|number| format!("line {number} äöü\n")).collect::<Vec<_>>().concat();
         let mut skip = 0;
         let mut read = String::new();
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_that_is_cut_is_closed_and_opened_again() {
+    fn closes_and_reopens_a_cut_code_fence() {
         let whole = format!("# Title\n\n{}\nafter\n", fenced("text", &"`` hostile\n".repeat(1_000)));
         let first = part(&whole, 0, Some("/x"));
         let (text, marker) = first.split_once("\n[Cut: ").unwrap();

@@ -1,7 +1,7 @@
-//! The protocol over standard input and output, until the input ends.
+//! MCP over standard input and output.
 //!
-//! The SDK drops a line that it cannot read without a word, and stops for one that comes before the first request. Here
-//! such a line gets an answer, and the next one is read.
+//! The SDK silently drops lines that it cannot parse, and stops if such a line comes before the first request. This
+//! module checks the lines first: it answers an invalid line with an error and continues with the next one.
 
 use std::io;
 
@@ -12,39 +12,39 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWr
 
 use super::Mcp;
 
-/// Bytes of a line: the largest text an action takes, four bytes a character, and room around it.
+/// Maximum size of a line, in bytes: the largest text of an action at four bytes per character, plus some space.
 const LINE_MAX: u64 = 6_000_000;
-/// Bytes on their way from the checks to the SDK.
+/// Size of the buffer between the checks and the SDK, in bytes.
 const BUFFER: usize = 65_536;
 
 /// Serves until standard input ends.
 pub async fn serve(mcp: Mcp) -> io::Result<()> {
     let (checked, input) = tokio::io::duplex(BUFFER);
-    let pump = tokio::spawn(pump(BufReader::new(tokio::io::stdin()), checked, tokio::io::stdout()));
+    let forwarding = tokio::spawn(forward_messages(BufReader::new(tokio::io::stdin()), checked, tokio::io::stdout()));
     let ended = match mcp.for_one_client().serve((input, tokio::io::stdout())).await {
         Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(error) => Err(io::Error::other(error)),
     };
-    pump.abort();
+    forwarding.abort();
     ended
 }
 
-/// As much of a message as decides what becomes of it.
+/// The fields of a message that decide how to treat it.
 #[derive(Deserialize)]
 struct Envelope {
     id: Option<IgnoredAny>,
     method: Option<IgnoredAny>,
 }
 
-/// Passes lines on that hold a message, and answers the others.
-async fn pump(
+/// Forwards valid messages to the SDK, and answers the other lines.
+async fn forward_messages(
     mut from: impl AsyncBufRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut answers: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
     let mut line = Vec::new();
-    let mut has_begun = false;
+    let mut has_request = false;
     loop {
         line.clear();
         if (&mut from).take(LINE_MAX).read_until(b'\n', &mut line).await? == 0 {
@@ -52,7 +52,7 @@ async fn pump(
         }
         if line.last() != Some(&b'\n') && line.len() as u64 == LINE_MAX {
             skip_line(&mut from).await?;
-            refuse(&mut answers, -32600, &format!("a message is at most {LINE_MAX} bytes")).await?;
+            answer_error(&mut answers, -32600, &format!("the message is longer than {LINE_MAX} bytes")).await?;
             continue;
         }
         if line.iter().all(u8::is_ascii_whitespace) {
@@ -60,12 +60,12 @@ async fn pump(
         }
         match serde_json::from_slice::<Envelope>(&line) {
             Err(error) if matches!(error.classify(), Category::Syntax | Category::Eof) => {
-                refuse(&mut answers, -32700, &format!("this line is not JSON: {error}")).await?;
+                answer_error(&mut answers, -32700, &format!("the line is not JSON: {error}")).await?;
                 continue;
             }
-            // Nothing can be told or answered before something was asked.
-            Ok(envelope) if !has_begun && (envelope.id.is_none() || envelope.method.is_none()) => continue,
-            Ok(_) => has_begun = true,
+            // Notifications and responses before the first request are ignored.
+            Ok(envelope) if !has_request && (envelope.id.is_none() || envelope.method.is_none()) => continue,
+            Ok(_) => has_request = true,
             Err(_) => {}
         }
         if line.last() != Some(&b'\n') {
@@ -76,12 +76,11 @@ async fn pump(
     }
 }
 
-/// Reads on to the end of a line.
 async fn skip_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<()> {
     loop {
-        let there = from.fill_buf().await?;
-        let newline = there.iter().position(|byte| *byte == b'\n');
-        let read = newline.map_or(there.len(), |at| at + 1);
+        let buffer = from.fill_buf().await?;
+        let newline = buffer.iter().position(|byte| *byte == b'\n');
+        let read = newline.map_or(buffer.len(), |at| at + 1);
         from.consume(read);
         if newline.is_some() || read == 0 {
             return Ok(());
@@ -89,7 +88,7 @@ async fn skip_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<()> {
     }
 }
 
-async fn refuse(answers: &mut (impl AsyncWrite + Unpin), code: i32, message: &str) -> io::Result<()> {
+async fn answer_error(answers: &mut (impl AsyncWrite + Unpin), code: i32, message: &str) -> io::Result<()> {
     let answer = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": message } });
     answers.write_all(format!("{answer}\n").as_bytes()).await?;
     answers.flush().await

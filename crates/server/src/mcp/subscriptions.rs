@@ -1,5 +1,5 @@
-//! Resources that a client wants to hear of. The log says that something happened; what a resource says now, compared
-//! with what it said before, says whether it was this one.
+//! Notifies a client about changed resources. Every new event makes the server read all watched resources again and
+//! compare their digests, because an event does not tell which resources it changes.
 
 use std::{
     collections::BTreeMap,
@@ -15,57 +15,58 @@ use trackway_domain::Error as Rule;
 use super::{Mcp, resources};
 use crate::{live::Live, problem::Problem, site::Site};
 
-/// Resources of one client: each is read whenever something happens.
-const MOST: usize = 50;
+/// Maximum number of watched resources of a client. Each is read again after every event.
+const WATCHED_MAX: usize = 50;
 
-/// What one client follows. Over HTTP nothing is remembered between requests, so there it is not offered.
+/// The subscriptions of one client. HTTP requests share no state, so subscriptions exist only over standard input and
+/// output.
 #[derive(Debug)]
 pub struct Subscriptions {
     live: OnceLock<Live>,
-    /// Stays open as long as the client: what follows the log ends with it.
+    /// Dropped with the client, which stops polling the log.
     stop: watch::Sender<bool>,
-    /// For clients that name resources one by one.
-    pub named: Followed,
+    /// Resources that the client subscribed to one by one.
+    pub named: WatchedResources,
 }
 
 impl Default for Subscriptions {
     fn default() -> Self {
-        Self { live: OnceLock::new(), stop: watch::Sender::new(false), named: Followed::default() }
+        Self { live: OnceLock::new(), stop: watch::Sender::new(false), named: WatchedResources::default() }
     }
 }
 
-/// Resources by their address, with a digest of what each of them said.
+/// Watched resources by URI, each with the digest of its last known text.
 #[derive(Debug, Clone, Default)]
-pub struct Followed(Arc<Mutex<BTreeMap<String, u64>>>);
+pub struct WatchedResources(Arc<Mutex<BTreeMap<String, u64>>>);
 
-impl Followed {
-    fn said(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+impl WatchedResources {
+    fn digests(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this is the first.
+    /// Adds a resource. Returns true if it is the only one.
     pub fn add(&self, site: &Site, context: &Context, uri: &str) -> Result<bool, Problem> {
-        let said = resources::whole(site, context, uri)?;
-        let mut followed = self.said();
-        if followed.len() >= MOST && !followed.contains_key(uri) {
-            return Err(Rule::usage(format!("at most {MOST} resources can be followed")).into());
+        let text = resources::whole(site, context, uri)?;
+        let mut digests = self.digests();
+        if digests.len() >= WATCHED_MAX && !digests.contains_key(uri) {
+            return Err(Rule::usage(format!("a client can subscribe to at most {WATCHED_MAX} resources")).into());
         }
-        followed.insert(uri.to_owned(), digest(&Ok(said)));
-        Ok(followed.len() == 1)
+        digests.insert(uri.to_owned(), digest(&Ok(text)));
+        Ok(digests.len() == 1)
     }
 
     pub fn remove(&self, uri: &str) {
-        self.said().remove(uri);
+        self.digests().remove(uri);
     }
 
-    /// Those that say something else than before.
+    /// The resources whose text has changed. Updates their digests.
     fn changed(&self, site: &Site, context: &Context) -> Vec<String> {
-        let before = self.said().clone();
+        let before = self.digests().clone();
         let mut changed = Vec::new();
-        for (uri, said) in before {
+        for (uri, old) in before {
             let now = digest(&resources::whole(site, context, &uri));
-            // It may have been taken out meanwhile.
-            if now != said && self.said().get_mut(&uri).is_some_and(|known| std::mem::replace(known, now) != now) {
+            // The client may have unsubscribed meanwhile.
+            if now != old && self.digests().get_mut(&uri).is_some_and(|known| std::mem::replace(known, now) != now) {
                 changed.push(uri);
             }
         }
@@ -73,28 +74,28 @@ impl Followed {
     }
 }
 
-/// One that is gone says so, which is news, too.
-fn digest(said: &Result<String, Problem>) -> u64 {
+/// An error, such as "not found" for a deleted resource, counts as a change, too.
+fn digest(content: &Result<String, Problem>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    match said {
+    match content {
         Ok(text) => text.hash(&mut hasher),
         Err(problem) => problem.message.hash(&mut hasher),
     }
     hasher.finish()
 }
 
-/// Who is told.
+/// The receiver of notifications.
 #[derive(Debug)]
-pub enum Listener {
-    /// A client that named resources one by one.
+pub enum Subscriber {
+    /// A client that subscribed to resources one by one.
     Peer(Peer<RoleServer>),
-    /// One that asked for all of them at once.
+    /// A client that subscribed to several resources with one request.
     Sink(SubscriptionSink),
 }
 
-impl Listener {
-    /// Whether it is still there.
-    async fn hears(&self, uri: String) -> bool {
+impl Subscriber {
+    /// Notifies the client. Returns false if the client has disconnected.
+    async fn notify(&self, uri: String) -> bool {
         match self {
             Self::Peer(peer) => peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_ok(),
             Self::Sink(sink) => sink.notify_resource_updated(uri).await.is_ok(),
@@ -102,29 +103,29 @@ impl Listener {
     }
 }
 
-/// Tells of every resource that changes, until there is none left or nobody to tell.
-pub async fn follow(
+/// Notifies a client about changed resources until it has no subscriptions left or disconnects.
+pub async fn notify_changes(
     mcp: Mcp,
     subscriptions: Arc<Subscriptions>,
-    followed: Followed,
-    listener: Listener,
+    watched: WatchedResources,
+    subscriber: Subscriber,
 ) -> Result<(), Problem> {
-    let (site, tenant) = mcp.entered(|site, context| Ok((site.clone(), context.tenant))).await?;
+    let (site, tenant) = mcp.with_site(|site, context| Ok((site.clone(), context.tenant))).await?;
     let live = subscriptions.live.get_or_init(|| Live::new(site, subscriptions.stop.subscribe()));
-    let (_, mut news) = live.watch(tenant).await?;
+    let (_, mut updates) = live.subscribe(tenant).await?;
     loop {
-        // Whatever was missed: everything is compared anyway.
-        if let Err(RecvError::Closed) = news.recv().await {
+        // A lagging receiver loses nothing, because all watched resources are compared anyway.
+        if let Err(RecvError::Closed) = updates.recv().await {
             return Ok(());
         }
-        if followed.said().is_empty() {
+        if watched.digests().is_empty() {
             return Ok(());
         }
-        let compared = followed.clone();
-        let changed = mcp.entered(move |site, context| Ok(compared.changed(site, context))).await;
-        // A database that is away now is asked again with the next news.
+        let compared = watched.clone();
+        let changed = mcp.with_site(move |site, context| Ok(compared.changed(site, context))).await;
+        // If the database is unavailable, the next update tries again.
         for uri in changed.unwrap_or_default() {
-            if !listener.hears(uri).await {
+            if !subscriber.notify(uri).await {
                 return Ok(());
             }
         }

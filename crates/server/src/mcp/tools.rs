@@ -1,5 +1,5 @@
-//! The tools: few, since every one of them is read by every agent at every start. What they take is described by the
-//! actions and questions themselves.
+//! The MCP tools. They are few, because every agent reads all of them at every start. Their schemas come from the
+//! actions and views.
 
 use axum::http::StatusCode;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -8,15 +8,15 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use trackway_actions::{
     context::Context,
-    registry::{self as actions, Entry},
+    registry::{self as action_registry, ActionEntry},
 };
 use trackway_domain::{Error as Rule, close_matches::close_matches};
-use trackway_views::registry as views;
+use trackway_views::registry as view_registry;
 
-use super::{Entered, answer, read};
+use super::{McpCaller, answer, read};
 use crate::{
-    act,
-    address::Place,
+    actions,
+    address::PageRef,
     api, blocks, caller, nouns,
     offers::{self, Caller},
     page::{Block, Page},
@@ -26,28 +26,27 @@ use crate::{
     site::Site,
 };
 
-/// Rows of `ready` when it is not said how many.
+/// Default number of rows of `ready`.
 const ROWS: i64 = 20;
-/// The argument with which a run that was claimed here acts here.
+/// The argument that makes a tool act as the agent of a claimed run.
 const RUN_TOKEN: &str = "run_token";
 
-/// A tool.
 #[derive(Debug, Clone, Copy)]
-pub struct Known {
+pub struct ToolEntry {
     pub name: &'static str,
     schema: fn() -> Schema,
     writes: bool,
-    /// Whether a run can act through it with its token.
-    for_runs: bool,
+    /// True if the tool accepts the token of a run.
+    accepts_run_token: bool,
     call: fn(&Site, &Context, JsonObject) -> Result<String, Problem>,
 }
 
-/// See who you are here: your run, your task, your scratchpad, what waits for you, and how to go on
+/// See who you are: your run, task, scratchpad, queue items, and how to continue
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Whoami {}
 
-/// Read a page, or a thing by its name
+/// Read a page, or a thing by its name or id
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Show {
@@ -55,21 +54,21 @@ struct Show {
     page: String,
 }
 
-/// Do any action by its name; `help` lists and describes them
+/// Execute any action by its name; `help` lists and describes the actions
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Act {
-    /// Its name, such as `create_note` or `queue_add`
+    /// The action's name, such as `create_note` or `queue_add`
     action: String,
-    /// Its parameters
+    /// The action's parameters
     #[serde(default)]
     input: Map<String, Value>,
-    /// Show what would come out, and change nothing
+    /// Show the result without changing anything
     #[serde(default)]
     dry_run: bool,
 }
 
-/// List the actions you may do, or describe one with the schema of its parameters
+/// List the actions available to you, or describe one with the schema of its parameters
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Help {
@@ -77,148 +76,153 @@ struct Help {
     action: Option<String>,
 }
 
-/// Every tool.
-pub const TOOLS: &[Known] = &[
-    reading("whoami", own::<Whoami>, whoami).for_runs(),
-    reading("ready", ready_schema, ready),
-    writing("claim", || action("claim"), |site, context, input| perform(site, context, "claim", input, false)),
-    reading("show", own::<Show>, show),
-    reading("search", || question("search"), search),
-    reading("why", || question("why"), why),
-    writing("act", own::<Act>, any_action),
-    writing(
+/// All tools.
+pub const TOOLS: &[ToolEntry] = &[
+    read_tool("whoami", schema_of::<Whoami>, whoami).accepts_run_token(),
+    read_tool("ready", ready_schema, ready),
+    write_tool(
+        "claim",
+        || action_schema("claim"),
+        |site, context, input| perform(site, context, "claim", input, false),
+    ),
+    read_tool("show", schema_of::<Show>, show),
+    read_tool("search", || view_schema("search"), search),
+    read_tool("why", || view_schema("why"), why),
+    write_tool("act", schema_of::<Act>, act),
+    write_tool(
         "update_scratchpad",
-        || action("update_scratchpad"),
+        || action_schema("update_scratchpad"),
         |site, context, input| perform(site, context, "update_scratchpad", input, false),
     ),
-    writing(
+    write_tool(
         "update_report",
-        || action("update_report"),
+        || action_schema("update_report"),
         |site, context, input| perform(site, context, "update_report", input, false),
     ),
-    reading("help", own::<Help>, help).for_runs(),
+    read_tool("help", schema_of::<Help>, help).accepts_run_token(),
 ];
 
 type Call = fn(&Site, &Context, JsonObject) -> Result<String, Problem>;
 
-const fn reading(name: &'static str, schema: fn() -> Schema, call: Call) -> Known {
-    Known { name, schema, writes: false, for_runs: false, call }
+const fn read_tool(name: &'static str, schema: fn() -> Schema, call: Call) -> ToolEntry {
+    ToolEntry { name, schema, writes: false, accepts_run_token: false, call }
 }
 
-const fn writing(name: &'static str, schema: fn() -> Schema, call: Call) -> Known {
-    Known { name, schema, writes: true, for_runs: true, call }
+const fn write_tool(name: &'static str, schema: fn() -> Schema, call: Call) -> ToolEntry {
+    ToolEntry { name, schema, writes: true, accepts_run_token: true, call }
 }
 
-/// The tool of a name.
-pub fn named(name: &str) -> Option<&'static Known> {
+pub fn by_name(name: &str) -> Option<&'static ToolEntry> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
-/// Every tool, as clients are told.
+/// The descriptions of all tools, for clients.
 pub fn all() -> Vec<Tool> {
-    TOOLS.iter().map(Known::tool).collect()
+    TOOLS.iter().map(ToolEntry::describe).collect()
 }
 
-impl Known {
-    const fn for_runs(mut self) -> Self {
-        self.for_runs = true;
+impl ToolEntry {
+    const fn accepts_run_token(mut self) -> Self {
+        self.accepts_run_token = true;
         self
     }
 
-    /// As clients are told.
-    pub fn tool(&self) -> Tool {
+    /// The description of the tool, for clients.
+    pub fn describe(&self) -> Tool {
         let schema = (self.schema)();
-        let said = schema.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let description = schema.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut input = parameters(&schema);
-        if self.for_runs
+        if self.accepts_run_token
             && let Some(fields) = input.entry("properties").or_insert_with(|| json!({})).as_object_mut()
         {
-            let said = "A run's token, as `claim` gives it: that run's agent acts";
-            fields.insert(RUN_TOKEN.to_owned(), json!({ "type": "string", "description": said }));
+            let run_token = "The token of a run, from `claim`: act as that run's agent";
+            fields.insert(RUN_TOKEN.to_owned(), json!({ "type": "string", "description": run_token }));
         }
         let mut hints = ToolAnnotations::new().read_only(!self.writes).open_world(false);
         if self.writes {
-            // Only among all actions are some that delete.
+            // Only `act` can execute actions that delete.
             hints = hints.destructive(self.name == "act");
         }
-        Tool::new(self.name, said, input).annotate(hints)
+        Tool::new(self.name, description, input).annotate(hints)
     }
 
-    /// Calls it.
-    pub fn call(&self, entered: &Entered, mut arguments: JsonObject) -> Result<String, Problem> {
-        let Entered { site, context, remark } = entered;
-        let run = match arguments.remove(RUN_TOKEN).filter(|_| self.for_runs) {
+    /// Calls the tool.
+    pub fn call(&self, caller: &McpCaller, mut arguments: JsonObject) -> Result<String, Problem> {
+        let McpCaller { site, context, remark } = caller;
+        let run = match arguments.remove(RUN_TOKEN).filter(|_| self.accepts_run_token) {
             None => {
-                let mut said = (self.call)(site, context, arguments)?;
-                // Who acts matters where something is done, and where it is asked.
+                let mut text = (self.call)(site, context, arguments)?;
+                // The caller matters only for writes and for `whoami`.
                 if let Some(remark) = remark.as_ref().filter(|_| self.writes || self.name == "whoami") {
-                    said += &format!("\n{remark}\n");
+                    text += &format!("\n{remark}\n");
                 }
-                return Ok(said);
+                return Ok(text);
             }
-            Some(Value::String(token)) => caller::enter(&site.core, token).map_err(|problem| {
+            Some(Value::String(token)) => caller::authenticate(&site.core, token).map_err(|problem| {
                 const HINT: &str =
-                    "`run_token` is the token that `claim` gave; it ends with its run. Leave it out to act as yourself";
-                // No header of a request was wrong.
+                    "`run_token` is the token that `claim` gave, and expires with its run; omit it to act as yourself";
+                // The default hint is about HTTP headers, which are not at fault here.
                 if problem.status == StatusCode::UNAUTHORIZED { problem.hint(HINT) } else { problem }
             })?,
-            Some(_) => return Err(Rule::usage("run_token is a text").into()),
+            Some(_) => return Err(Rule::usage("run_token must be a string").into()),
         };
         (self.call)(site, &run, arguments)
     }
 }
 
-/// The schema of what a tool or an action takes, with nothing but what a caller needs.
+/// The input schema of a tool or an action, without the parts that callers do not need.
 fn parameters(schema: &Schema) -> JsonObject {
-    let whole = schema.as_value();
-    let Value::Object(mut input) = api::inlined(whole, whole.get("$defs")) else { return JsonObject::new() };
-    for about_itself in ["$schema", "$defs", "title", "description"] {
-        input.remove(about_itself);
+    let schema = schema.as_value();
+    let Value::Object(mut input) = api::inline_references(schema, schema.get("$defs")) else {
+        return JsonObject::new();
+    };
+    for keyword in ["$schema", "$defs", "title", "description"] {
+        input.remove(keyword);
     }
     input.entry("properties").or_insert_with(|| json!({}));
     input
 }
 
-fn own<T: JsonSchema>() -> Schema {
+fn schema_of<T: JsonSchema>() -> Schema {
     schemars::SchemaGenerator::default().into_root_schema_for::<T>()
 }
 
-fn question(verb: &str) -> Schema {
-    views::of(("", verb)).map_or_else(Schema::default, |view| schemas::of_question(view).clone())
+fn view_schema(verb: &str) -> Schema {
+    view_registry::find_view(("", verb)).map_or_else(Schema::default, |view| schemas::of_view(view).clone())
 }
 
-/// What `ready` takes: every agent reads it at every start, and the page `/ready` goes on with `after`.
+/// The schema of `ready`, without `after`, to keep the tool list small. Agents can read further pages with `show`.
 fn ready_schema() -> Schema {
-    let mut schema = question("ready");
+    let mut schema = view_schema("ready");
     if let Some(fields) = schema.ensure_object().get_mut("properties").and_then(Value::as_object_mut) {
         fields.remove("after");
     }
     schema
 }
 
-fn action(name: &str) -> Schema {
-    actions::named(name).map_or_else(Schema::default, |action| schemas::of_action(action).clone())
+fn action_schema(name: &str) -> Schema {
+    action_registry::find_action(name).map_or_else(Schema::default, |action| schemas::of_action(action).clone())
 }
 
-fn given<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Problem> {
+fn parse_arguments<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Problem> {
     Ok(serde_json::from_value(Value::Object(arguments)).map_err(|error| Rule::usage(error.to_string()))?)
 }
 
 fn whoami(site: &Site, context: &Context, arguments: JsonObject) -> Result<String, Problem> {
-    let Whoami {} = given(arguments)?;
+    let Whoami {} = parse_arguments(arguments)?;
     read::page(site, context, "/whoami")
 }
 
 fn show(site: &Site, context: &Context, arguments: JsonObject) -> Result<String, Problem> {
-    let Show { page } = given(arguments)?;
+    let Show { page } = parse_arguments(arguments)?;
     read::page(site, context, page.trim())
 }
 
 fn search(site: &Site, context: &Context, arguments: JsonObject) -> Result<String, Problem> {
     if arguments.get("words").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-        return Err(Rule::usage("words is a list of words to look for").into());
+        return Err(Rule::usage("words must be a list of words to search for").into());
     }
-    read::page(site, context, &format!("/search?{}", query(arguments)))
+    read::page(site, context, &format!("/search?{}", encode_query(arguments)))
 }
 
 fn why(site: &Site, context: &Context, arguments: JsonObject) -> Result<String, Problem> {
@@ -227,12 +231,12 @@ fn why(site: &Site, context: &Context, arguments: JsonObject) -> Result<String, 
             let query = form_urlencoded::Serializer::new(String::new()).append_pair("of", thing).finish();
             read::page(site, context, &format!("/why?{query}"))
         }
-        _ => Err(Rule::usage("why takes `thing`, a text, and nothing else").into()),
+        _ => Err(Rule::usage("why takes only `thing`, a string").into()),
     }
 }
 
-/// Arguments as the query of a page, which checks them.
-fn query(arguments: JsonObject) -> String {
+/// Encodes arguments as the query of a page. The page checks them.
+fn encode_query(arguments: JsonObject) -> String {
     let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let mut out = form_urlencoded::Serializer::new(String::new());
     for (name, value) in arguments {
@@ -252,20 +256,22 @@ fn query(arguments: JsonObject) -> String {
 fn ready(site: &Site, context: &Context, mut arguments: JsonObject) -> Result<String, Problem> {
     arguments.entry("limit").or_insert_with(|| json!(ROWS));
     let mut read = site.core.reader(context)?;
-    let answer = pages::ask(&mut read, ("", "ready"), Value::Object(arguments))?;
+    let answer = pages::query_view(&mut read, ("", "ready"), Value::Object(arguments))?;
     let columns = ["variant", "title", "role", "status", "priority", "estimate", "unblocked_by"];
     let rows = answer.data.as_array().cloned().unwrap_or_default();
-    let mut page = Page::new("/ready", "Ready to be started", answer.data);
-    page.blocks.push(blocks::table(&rows, &columns, nouns::of("task"), "Nothing is ready."));
-    page.next = pages::next("/ready", "", answer.more.as_deref());
+    let mut page = Page::new("/ready", "Ready tasks", answer.data);
+    page.blocks.push(blocks::table(&rows, &columns, nouns::by_name("task"), "No task is ready."));
+    page.next = pages::next("/ready", "", answer.next_page.as_deref());
     if !rows.is_empty() {
-        page.blocks.push(Block::Say("The most urgent comes first. `claim` gives you one, with a run.".to_owned()));
+        page.blocks.push(Block::Paragraph(
+            "The most urgent task comes first. `claim` claims one and starts a run for it.".to_owned(),
+        ));
     }
     Ok(answer::part(&answer::page(&page), 0, None))
 }
 
-fn any_action(site: &Site, context: &Context, arguments: JsonObject) -> Result<String, Problem> {
-    let Act { action, input, dry_run } = given(arguments)?;
+fn act(site: &Site, context: &Context, arguments: JsonObject) -> Result<String, Problem> {
+    let Act { action, input, dry_run } = parse_arguments(arguments)?;
     perform(site, context, &action, input, dry_run)
 }
 
@@ -274,41 +280,42 @@ fn perform(
     context: &Context,
     name: &str,
     input: Map<String, Value>,
-    is_dry: bool,
+    is_dry_run: bool,
 ) -> Result<String, Problem> {
-    let action = known(name)?;
-    let data = act::execute(site, context, action, input, if is_dry { "dry_run=true" } else { "" })?;
-    Ok(answer::done(name, data, is_dry))
+    let action = find_action(name)?;
+    let data = actions::execute(site, context, action, input, if is_dry_run { "dry_run=true" } else { "" })?;
+    Ok(answer::action_result(name, data, is_dry_run))
 }
 
-fn known(name: &str) -> Result<&'static Entry, Problem> {
-    offers::all().find(|action| action.name == name).ok_or_else(|| {
-        let error = Rule::not_found(format!("there is no action {name:?}"));
-        let hint = match close_matches(name, offers::all().map(|action| action.name)).first() {
-            Some(close) => format!("did you mean {close:?}? `help` lists them"),
-            None => "`help` lists them".to_owned(),
+fn find_action(name: &str) -> Result<&'static ActionEntry, Problem> {
+    offers::http_actions().find(|action| action.name == name).ok_or_else(|| {
+        let error = Rule::not_found(format!("unknown action {name:?}"));
+        let hint = match close_matches(name, offers::http_actions().map(|action| action.name)).first() {
+            Some(close) => format!("did you mean {close:?}? `help` lists all actions"),
+            None => "`help` lists all actions".to_owned(),
         };
         error.hint(hint).into()
     })
 }
 
 fn help(site: &Site, context: &Context, arguments: JsonObject) -> Result<String, Problem> {
-    let Help { action } = given(arguments)?;
+    let Help { action } = parse_arguments(arguments)?;
     let first_line = |schema: &Schema| {
-        let said = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-        said.lines().next().unwrap_or_default().to_owned()
+        let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        description.lines().next().unwrap_or_default().to_owned()
     };
     if let Some(name) = action {
-        let schema = schemas::of_action(known(&name)?);
-        let described = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        let schema = schemas::of_action(find_action(&name)?);
+        let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
         let input = serde_json::to_string_pretty(&parameters(schema)).unwrap_or_default();
-        let said = format!("# {name}\n\n{described}\n\nThe schema of `input`:\n\n```json\n{input}\n```\n");
-        return Ok(answer::part(&said, 0, Some(&format!("/whoami/actions/{name}"))));
+        let text = format!("# {name}\n\n{description}\n\nThe schema of `input`:\n\n```json\n{input}\n```\n");
+        return Ok(answer::part(&text, 0, Some(&format!("/whoami/actions/{name}"))));
     }
-    let caller = Caller::of(&mut site.core.reader(context)?, context)?;
+    let caller = Caller::load(&mut site.core.reader(context)?, context)?;
     let mut out =
-        "# What you may do\n\n`act` does it; `help` with an action's name describes its input.\n\n".to_owned();
-    for offer in offers::at(&Place::Whoami, &Value::Null, &caller) {
+        "# Available actions\n\n`act` executes an action; `help` with an action's name describes its input.\n\n"
+            .to_owned();
+    for offer in offers::for_caller(&PageRef::Whoami, &Value::Null, &caller) {
         out += &format!("- `{}` {}\n", offer.action.name, first_line(schemas::of_action(offer.action)));
     }
     Ok(answer::part(&out, 0, Some("/whoami/actions")))
@@ -319,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tools_are_few_small_and_described_by_valid_schemas() {
+    fn tool_list_is_small_and_has_valid_schemas() {
         let all = all();
         assert!(all.len() <= 10, "{}", all.len());
         let size = serde_json::to_string(&all).unwrap().len();
@@ -328,38 +335,38 @@ mod tests {
             let schema = tool.schema_as_json_value();
             assert_eq!(schema["type"], "object", "{}", tool.name);
             assert!(schema["properties"].is_object(), "{}", tool.name);
-            assert!(tool.description.is_some_and(|said| said.len() > 20), "{}", tool.name);
+            assert!(tool.description.is_some_and(|text| text.len() > 20), "{}", tool.name);
             let text = schema.to_string();
             assert!(!text.contains("$ref") && !text.contains("standard input"), "{text}");
-            if let Err(error) = jsonschema_shape(&schema) {
+            if let Err(error) = check_schema(&schema) {
                 panic!("{}: {error}", tool.name);
             }
         }
     }
 
-    /// As much of the meta-schema as ours could break.
-    fn jsonschema_shape(schema: &Value) -> Result<(), String> {
+    /// Checks the rules of the JSON meta-schema that a generated schema could violate.
+    fn check_schema(schema: &Value) -> Result<(), String> {
         const TYPES: &[&str] = &["object", "array", "string", "integer", "number", "boolean", "null"];
         let Value::Object(fields) = schema else {
             return if schema.is_boolean() { Ok(()) } else { Err(format!("not a schema: {schema}")) };
         };
         for (name, value) in fields {
-            let whole = || format!("{name} is {value}");
+            let violation = || format!("{name} is {value}");
             match name.as_str() {
                 "type" => {
                     let names: Vec<_> = value.as_array().map_or_else(|| vec![value], |names| names.iter().collect());
                     let is_type = |name: &&Value| name.as_str().is_some_and(|name| TYPES.contains(&name));
                     if !names.iter().all(is_type) {
-                        return Err(whole());
+                        return Err(violation());
                     }
                 }
-                "properties" => value.as_object().ok_or_else(whole)?.values().try_for_each(jsonschema_shape)?,
-                "items" | "additionalProperties" => jsonschema_shape(value)?,
+                "properties" => value.as_object().ok_or_else(violation)?.values().try_for_each(check_schema)?,
+                "items" | "additionalProperties" => check_schema(value)?,
                 "anyOf" | "oneOf" | "allOf" => {
-                    value.as_array().ok_or_else(whole)?.iter().try_for_each(jsonschema_shape)?;
+                    value.as_array().ok_or_else(violation)?.iter().try_for_each(check_schema)?;
                 }
-                "required" | "enum" => drop(value.as_array().filter(|all| !all.is_empty()).ok_or_else(whole)?),
-                "description" | "format" | "pattern" | "title" => drop(value.as_str().ok_or_else(whole)?),
+                "required" | "enum" => drop(value.as_array().filter(|all| !all.is_empty()).ok_or_else(violation)?),
+                "description" | "format" | "pattern" | "title" => drop(value.as_str().ok_or_else(violation)?),
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Everything that can be asked and done by name, to read and to try.
+//! The page of the API: all actions and views by name.
 
 use serde_json::{Value, json};
 use trackway_views::registry::VIEWS;
@@ -10,28 +10,28 @@ use crate::{
     schemas,
 };
 
-/// Lays the interface out. An action is tried on its own page, which has a form.
+/// Builds the page. Each action links to its own page, whose form executes it.
 pub fn page(caller: &Caller) -> Page {
     let mut page = Page::new("/api", "API", json!({ "openapi": "/api/openapi.json" }));
-    page.blocks.push(Block::Say(
-        "Every page is there as JSON, Markdown and HTML. Beside that, every question is `GET /api/v1/NOUN/VERB` and every action `POST /api/v1/actions/NAME` with `Authorization: Bearer TOKEN`."
+    page.blocks.push(Block::Paragraph(
+        "Every page is available as JSON, Markdown and HTML. In addition, every view is `GET /api/v1/NOUN/VERB` and every action is `POST /api/v1/actions/NAME`, with `Authorization: Bearer TOKEN`."
             .to_owned(),
     ));
     page.blocks
         .push(Block::Facts(vec![("OpenAPI 3.1".to_owned(), Cell::link("/api/openapi.json", "/api/openapi.json"))]));
     page.blocks.push(Block::Heading("Actions".to_owned()));
-    page.blocks.push(table(offers::all().filter(|action| caller.may(action)).map(|action| {
+    page.blocks.push(table(offers::http_actions().filter(|action| caller.may(action)).map(|action| {
         let schema = schemas::of_action(action);
         (Cell::link(format!("/whoami/actions/{}", action.name), action.name), schema)
     })));
-    page.blocks.push(Block::Heading("Questions".to_owned()));
+    page.blocks.push(Block::Heading("Views".to_owned()));
     page.blocks.push(table(VIEWS.iter().map(|view| {
         let (noun, verb) = view.command;
         let path = if noun.is_empty() { verb.to_owned() } else { format!("{noun}/{verb}") };
-        let schema = schemas::of_question(view);
-        // What needs parameters answers nothing but that.
-        let is_whole = input::required(schema).is_empty();
-        let name = if is_whole { Cell::link(format!("/api/v1/{path}"), path) } else { Cell::Code(path) };
+        let schema = schemas::of_view(view);
+        // A view with required parameters gets no link, because it would only answer with an error.
+        let is_linkable = input::required(schema).is_empty();
+        let name = if is_linkable { Cell::link(format!("/api/v1/{path}"), path) } else { Cell::Code(path) };
         (name, schema)
     })));
     page
@@ -40,16 +40,16 @@ pub fn page(caller: &Caller) -> Page {
 fn table(rows: impl Iterator<Item = (Cell, &'static schemars::Schema)>) -> Block {
     let rows = rows
         .map(|(name, schema)| {
-            let needed = input::required(schema);
+            let required = input::required(schema);
             let names = input::fields(schema)
                 .into_iter()
                 .flatten()
-                .map(|(field, _)| if needed.contains(&field.as_str()) { format!("{field}!") } else { field.clone() });
-            let said = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-            let said = said.lines().next().unwrap_or_default();
-            vec![name, Cell::Text(said.to_owned()), Cell::Text(names.collect::<Vec<_>>().join(", "))]
+                .map(|(field, _)| if required.contains(&field.as_str()) { format!("{field}!") } else { field.clone() });
+            let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+            let summary = description.lines().next().unwrap_or_default();
+            vec![name, Cell::Text(summary.to_owned()), Cell::Text(names.collect::<Vec<_>>().join(", "))]
         })
         .collect();
-    let columns = ["name", "what it does", "parameters (! is needed)"].map(ToOwned::to_owned).to_vec();
-    Block::Table(Table { columns, rows, empty: String::new() })
+    let columns = ["name", "description", "parameters (! = required)"].map(ToOwned::to_owned).to_vec();
+    Block::Table(Table { columns, rows, empty_text: String::new() })
 }

@@ -1,5 +1,5 @@
-//! A board: its stickies in columns by priority, and how they relate. Of a large one the page shows what changed last, and
-//! each column has a page of its own.
+//! The page of a board: its stickies in columns by priority, and their relations. For a large board, the page shows the
+//! newest stickies, and each column has a page of its own.
 
 use std::collections::HashSet;
 
@@ -7,152 +7,155 @@ use serde_json::{Value, json};
 use trackway_domain::{Error as Rule, text};
 use trackway_store::Reader;
 
-use super::{ask, blocks_of, rows};
+use super::{blocks_of, query_view, rows};
 use crate::{
-    blocks::{self, cell, grouped},
+    blocks::{self, cell, group_digits},
     board::COLUMNS,
     input, nouns,
     page::{Block, Board, Column, Page, Relation, Stickie},
     problem::Problem,
 };
 
-/// Stickies on a page. Where there are more, each column shows a few.
-const STICKIES: usize = 50;
-const STICKIES_OF_COLUMN: usize = STICKIES / COLUMNS.len();
-/// Relations on a page.
-const RELATIONS: usize = 30;
-/// Characters of what one says, and of its title, and labels that are shown.
-const SAID: usize = 600;
-const TITLE: usize = 80;
-const LABELS: usize = 6;
+/// Maximum number of stickies on a page. If a board has more, each column shows its share.
+const STICKIES_MAX: usize = 50;
+const COLUMN_STICKIES_MAX: usize = STICKIES_MAX / COLUMNS.len();
+/// Maximum number of relations on a page.
+const RELATIONS_MAX: usize = 30;
+/// Maximum length of a note or of code, in characters.
+const NOTE_MAX: usize = 600;
+/// Maximum length of a title or a label, in characters.
+const TITLE_MAX: usize = 80;
+/// Maximum number of labels of a stickie.
+const LABELS_MAX: usize = 6;
 
-/// What the page of a board can be asked for.
-const ASKED: &[&str] = &["column", "from"];
+/// The query parameters of the page.
+const PARAMETERS: &[&str] = &["column", "from"];
 
-/// Lays a board out. `?column=must` shows one column, `&from=51` from that stickie on.
+/// Builds the page. `?column=must` shows one column, `&from=51` starts at its 51st stickie.
 pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page, Problem> {
-    input::none_but(query, ASKED)?;
-    let asked = |name: &str| input::pairs(query).find(|(given, value)| given == name && !value.is_empty());
-    let from = asked("from").map(|(name, value)| input::whole(&name, &value)).transpose()?;
+    input::reject_unknown(query, PARAMETERS)?;
+    let parameter = |name: &str| input::pairs(query).find(|(given, value)| given == name && !value.is_empty());
+    let from = parameter("from").map(|(name, value)| input::parse_integer(&name, &value)).transpose()?;
     let from = usize::try_from(from.unwrap_or(1)).unwrap_or(1).max(1) - 1;
-    let wanted = asked("column").map(|(_, word)| named(&word)).transpose()?;
-    let data = ask(read, ("board", "get"), json!({ "board": reference }))?.data;
+    let selected = parameter("column").map(|(_, word)| parse_priority(&word)).transpose()?;
+    let data = query_view(read, ("board", "get"), json!({ "board": reference }))?.data;
     let id = data["id"].as_str().unwrap_or(reference).to_owned();
-    let title = data["name"].as_str().map_or_else(|| format!("Board {}", blocks::short(&id)), ToOwned::to_owned);
-    let path = blocks::path_of("board", data["name"].as_str().unwrap_or(&id)).unwrap_or_default();
+    let title = data["name"].as_str().map_or_else(|| format!("Board {}", blocks::short_id(&id)), ToOwned::to_owned);
+    let path = blocks::page_path("board", data["name"].as_str().unwrap_or(&id)).unwrap_or_default();
     let stickies = rows(&data["stickies"]);
     let columns: Vec<Column> = COLUMNS
         .iter()
-        .filter(|(_, priority)| wanted.is_none_or(|wanted| wanted == *priority))
+        .filter(|(_, priority)| selected.is_none_or(|selected| selected == *priority))
         .map(|&(title, priority)| {
             let all: Vec<&Value> = stickies.iter().filter(|stickie| stickie["priority"].as_str() == priority).collect();
-            let (shown, along) = match wanted {
-                Some(_) => part(&all, from, &path, priority),
-                None => newest(&all, stickies.len(), &path, priority),
+            let (shown, pagination) = match selected {
+                Some(_) => column_page(&all, from, &path, priority),
+                None => newest_stickies(&all, stickies.len(), &path, priority),
             };
             let stickies = shown.into_iter().map(stickie).collect();
-            Column { title, priority, stickies, all: all.len(), along }
+            Column { title, priority, stickies, total: all.len(), pagination }
         })
         .collect();
     let relations = rows(&data["relations"]);
-    let drawn = relations_between(&columns, &relations);
+    let shown_relations = relations_between(&columns, &relations);
     let mut page = Page::new(path.clone(), title, data);
-    if wanted.is_none() {
-        let without = ["id", "name", "stickies", "relations", "stickie_count", "edit_count", "changed_at"];
-        page.blocks = blocks_of(&page.data, nouns::of("board"), &without);
+    if selected.is_none() {
+        let hidden_fields = ["id", "name", "stickies", "relations", "stickie_count", "edit_count", "changed_at"];
+        page.blocks = blocks_of(&page.data, nouns::by_name("board"), &hidden_fields);
     } else {
         let links = vec![("the whole board".to_owned(), path.clone())];
-        page.blocks.push(Block::Along { said: "One column of it.".to_owned(), links });
+        page.blocks.push(Block::Pagination { text: "One column of the board.".to_owned(), links });
     }
-    let rest = relations.len() - drawn.len();
-    page.blocks.push(Block::Board(Board { path: own_path(&path, &id), columns, relations: drawn }));
-    if rest > 0 {
-        let number = grouped(i64::try_from(rest).unwrap_or(i64::MAX));
-        page.blocks.push(Block::Say(format!(
-            "{number} of its relations are not drawn here; the page of a stickie has all of its own."
+    let hidden_relations = relations.len() - shown_relations.len();
+    page.blocks.push(Block::Board(Board { path: form_path(&path, &id), columns, relations: shown_relations }));
+    if hidden_relations > 0 {
+        let number = group_digits(i64::try_from(hidden_relations).unwrap_or(i64::MAX));
+        page.blocks.push(Block::Paragraph(format!(
+            "{number} relations are not shown here. The page of a stickie lists all its relations."
         )));
     }
     page.live = ["board", "stickie"].map(ToOwned::to_owned).to_vec();
     Ok(page)
 }
 
-/// Where a form leads back to: a long name is not written again on every stickie.
-fn own_path(path: &str, id: &str) -> String {
+/// The path to which the form of each stickie redirects. A board with a long name is addressed by its id, to keep the
+/// page small.
+fn form_path(path: &str, id: &str) -> String {
     let by_id = format!("/boards/{id}");
     if path.len() > 2 * by_id.len() { by_id } else { path.to_owned() }
 }
 
-/// The priority of a column that is asked for.
-fn named(word: &str) -> Result<Option<&'static str>, Problem> {
-    let known = COLUMNS.iter().find(|(_, priority)| priority.unwrap_or(NONE) == word);
+/// Parses the `column` parameter.
+fn parse_priority(word: &str) -> Result<Option<&'static str>, Problem> {
+    let known = COLUMNS.iter().find(|(_, priority)| priority.unwrap_or(NO_PRIORITY) == word);
     let known = known.ok_or_else(|| {
-        let words: Vec<&str> = COLUMNS.iter().map(|(_, priority)| priority.unwrap_or(NONE)).collect();
-        Rule::usage(format!("there is no column {word:?}")).hint(format!("one of {}", words.join(", ")))
+        let words: Vec<&str> = COLUMNS.iter().map(|(_, priority)| priority.unwrap_or(NO_PRIORITY)).collect();
+        Rule::usage(format!("unknown column {word:?}")).hint(format!("valid columns: {}", words.join(", ")))
     })?;
     Ok(known.1)
 }
 
-/// How the column of those without a priority is asked for.
-const NONE: &str = "none";
+/// The `column` parameter for stickies without a priority.
+const NO_PRIORITY: &str = "none";
 
-type Part<'a> = (Vec<&'a Value>, Option<(String, Vec<(String, String)>)>);
+type ColumnPart<'a> = (Vec<&'a Value>, Option<(String, Vec<(String, String)>)>);
 
-/// Of a board with many stickies those of a column that changed last, so that one that was just moved is there.
-fn newest<'a>(all: &[&'a Value], on_board: usize, path: &str, priority: Option<&str>) -> Part<'a> {
-    if on_board <= STICKIES || all.len() <= STICKIES_OF_COLUMN {
+/// For a large board, the newest stickies of a column, so that a stickie that was just moved is visible.
+fn newest_stickies<'a>(all: &[&'a Value], on_board: usize, path: &str, priority: Option<&str>) -> ColumnPart<'a> {
+    if on_board <= STICKIES_MAX || all.len() <= COLUMN_STICKIES_MAX {
         return (all.to_vec(), None);
     }
-    let mut places: Vec<usize> = (0..all.len()).collect();
-    places.sort_by_key(|&place| std::cmp::Reverse((all[place]["updated_at"].as_str(), place)));
-    places.truncate(STICKIES_OF_COLUMN);
-    places.sort_unstable();
-    let said = format!("The {STICKIES_OF_COLUMN} that changed last.");
-    let column = format!("{path}?column={}", priority.unwrap_or(NONE));
-    let all_of_them = format!("all {}", grouped(i64::try_from(all.len()).unwrap_or(i64::MAX)));
-    (places.into_iter().map(|place| all[place]).collect(), Some((said, vec![(all_of_them, column)])))
+    let mut positions: Vec<usize> = (0..all.len()).collect();
+    positions.sort_by_key(|&position| std::cmp::Reverse((all[position]["updated_at"].as_str(), position)));
+    positions.truncate(COLUMN_STICKIES_MAX);
+    positions.sort_unstable();
+    let text = format!("The {COLUMN_STICKIES_MAX} stickies that changed last.");
+    let column = format!("{path}?column={}", priority.unwrap_or(NO_PRIORITY));
+    let all_of_them = format!("all {}", group_digits(i64::try_from(all.len()).unwrap_or(i64::MAX)));
+    (positions.into_iter().map(|position| all[position]).collect(), Some((text, vec![(all_of_them, column)])))
 }
 
-/// A part of one column, oldest first.
-fn part<'a>(all: &[&'a Value], from: usize, path: &str, priority: Option<&str>) -> Part<'a> {
+/// One page of a column, oldest first.
+fn column_page<'a>(all: &[&'a Value], from: usize, path: &str, priority: Option<&str>) -> ColumnPart<'a> {
     let from = from.min(all.len());
-    let end = (from + STICKIES).min(all.len());
-    let at = |place: usize| format!("{path}?column={}&from={}", priority.unwrap_or(NONE), place + 1);
+    let end = (from + STICKIES_MAX).min(all.len());
+    let at = |position: usize| format!("{path}?column={}&from={}", priority.unwrap_or(NO_PRIORITY), position + 1);
     let mut links = Vec::new();
     if from > 0 {
-        links.push(("earlier".to_owned(), at(from.saturating_sub(STICKIES))));
+        links.push(("earlier".to_owned(), at(from.saturating_sub(STICKIES_MAX))));
     }
     if end < all.len() {
         links.push(("later".to_owned(), at(end)));
     }
-    let number = |number: usize| grouped(i64::try_from(number).unwrap_or(i64::MAX));
-    let said = format!("{} to {} of {}, oldest first.", number(from + 1), number(end), number(all.len()));
-    (all[from..end].to_vec(), (!links.is_empty()).then_some((said, links)))
+    let number = |number: usize| group_digits(i64::try_from(number).unwrap_or(i64::MAX));
+    let text = format!("{} to {} of {}, oldest first.", number(from + 1), number(end), number(all.len()));
+    (all[from..end].to_vec(), (!links.is_empty()).then_some((text, links)))
 }
 
 fn stickie(stickie: &Value) -> Stickie {
-    let said = |field: &str| stickie[field].as_str().filter(|said| !said.trim().is_empty());
-    let id = said("id").unwrap_or_default();
+    let text = |field: &str| stickie[field].as_str().filter(|text| !text.trim().is_empty());
+    let id = text("id").unwrap_or_default();
     let labels = stickie["labels"].as_array().into_iter().flatten().filter_map(Value::as_str);
     Stickie {
         id: id.to_owned(),
-        title: text::cut(said("name").unwrap_or_else(|| blocks::short(id)), TITLE),
-        note: said("note").map(|note| text::cut(note, SAID)),
-        code: said("code").map(|code| text::cut(code, SAID)),
-        labels: labels.take(LABELS).map(|label| text::cut(label, TITLE)).collect(),
+        title: text::cut(text("name").unwrap_or_else(|| blocks::short_id(id)), TITLE_MAX),
+        note: text("note").map(|note| text::cut(note, NOTE_MAX)),
+        code: text("code").map(|code| text::cut(code, NOTE_MAX)),
+        labels: labels.take(LABELS_MAX).map(|label| text::cut(label, TITLE_MAX)).collect(),
         score: stickie["score"].as_f64(),
-        author: said("author").map(ToOwned::to_owned),
-        run: said("created_by_run_id").map(|_| cell("created_by_run_id", &stickie["created_by_run_id"], None)),
+        author: text("author").map(ToOwned::to_owned),
+        run: text("created_by_run_id").map(|_| cell("created_by_run_id", &stickie["created_by_run_id"], None)),
     }
 }
 
-/// How those that are shown relate.
+/// The relations between the shown stickies.
 fn relations_between(columns: &[Column], relations: &[Value]) -> Vec<Relation> {
     let shown: HashSet<&str> =
         columns.iter().flat_map(|column| &column.stickies).map(|stickie| stickie.id.as_str()).collect();
     let relations = relations.iter().map(relation);
-    let drawn =
+    let visible =
         relations.filter(|relation| shown.contains(relation.from.as_str()) && shown.contains(relation.to.as_str()));
-    drawn.take(RELATIONS).collect()
+    visible.take(RELATIONS_MAX).collect()
 }
 
 fn relation(relation: &Value) -> Relation {

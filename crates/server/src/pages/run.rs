@@ -1,19 +1,19 @@
-//! A run: what it was asked and said, what it made, what it started, what happened in order, what it used, what it was told.
+//! The page of a run: its request and final message, touches, child runs, steps, model usage and wake prompt.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use trackway_domain::{Error as Rule, Ref, kind, text};
 use trackway_store::Reader;
 
-use super::{ask, rows};
+use super::{query_view, rows};
 use crate::{
-    blocks::{self, cell, grouped},
+    blocks::{self, cell, group_digits},
     input, nouns,
-    page::{Block, Branch, Cell, Moment, Page, Table, TextKind},
+    page::{Block, Cell, Page, Table, TextKind, TimelineEntry, TreeNode},
     problem::Problem,
 };
 
-const FACTS: &[&str] = &[
+const FACT_FIELDS: &[&str] = &[
     "status",
     "outcome",
     "agent",
@@ -30,41 +30,43 @@ const FACTS: &[&str] = &[
     "parent_run_id",
     "queue_item_id",
 ];
-/// Steps on a page: the last ones, and a way to the earlier ones.
-const STEPS: usize = 100;
-/// Touches on a page, likewise; a row of theirs is longer.
-const TOUCHES: usize = 60;
-/// Characters of all that the steps on a page said.
-const SAID: usize = 10_000;
-/// Characters of what one step said, and of one for which nothing is left.
-const SAID_ONCE: usize = 4_000;
-const SAID_LITTLE: usize = 120;
+/// Maximum number of steps on a page: the newest ones, with a link to the earlier ones.
+const STEPS_MAX: usize = 100;
+/// Maximum number of touches on a page. It is lower, because their rows are longer.
+const TOUCHES_MAX: usize = 60;
+/// Maximum total length of the texts of the steps on a page.
+const STEP_TEXTS_MAX: usize = 10_000;
+/// Maximum length of the text of one step.
+const STEP_TEXT_MAX: usize = 4_000;
+/// Maximum length of the text of one step once the total length is used up.
+const SHORT_STEP_TEXT_MAX: usize = 120;
 
-/// What the page of a run can be asked for.
-const BEFORES: [&str; 2] = ["steps_before", "touches_before"];
+/// The query parameters of the page.
+const PAGE_PARAMETERS: [&str; 2] = ["steps_before", "touches_before"];
 
-/// Lays a run out. `?steps_before=` and `?touches_before=` show what came before those that are shown without.
+/// Builds the page. `?steps_before=` and `?touches_before=` show earlier steps and touches.
 pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page, Problem> {
-    let mut show = |wake: bool| ask(read, ("run", "show"), json!({ "run": reference, "wake": wake }));
-    let data = match show(true) {
-        // Another agent may not read the scratchpad in the wake context; it sees the rest of the run.
-        Err(problem) if problem.status == StatusCode::FORBIDDEN => show(false)?.data,
-        shown => shown?.data,
+    let mut query_run = |wake: bool| query_view(read, ("run", "show"), json!({ "run": reference, "wake": wake }));
+    let data = match query_run(true) {
+        // The wake prompt contains the scratchpad, which other agents may not read. They see the run without the
+        // prompt.
+        Err(problem) if problem.status == StatusCode::FORBIDDEN => query_run(false)?.data,
+        answer => answer?.data,
     };
     let id = data["id"].as_str().unwrap_or(reference).to_owned();
     let title = match data["task"].as_str() {
-        Some(task) => format!("Run {}: {task}", blocks::short(&id)),
-        None => format!("Run {}", blocks::short(&id)),
+        Some(task) => format!("Run {}: {task}", blocks::short_id(&id)),
+        None => format!("Run {}", blocks::short_id(&id)),
     };
     let path = format!("/runs/{id}");
-    let [steps_before, touches_before] = befores(query)?;
+    let [steps_before, touches_before] = page_parameters(query)?;
     let mut page = Page::new(path.clone(), title, data);
     if steps_before.is_some() || touches_before.is_some() {
         if touches_before.is_some() {
-            page.blocks.extend(made(&page.data, &path, touches_before));
+            page.blocks.extend(touch_blocks(&page.data, &path, touches_before));
         }
         if steps_before.is_some() {
-            page.blocks.extend(happened(&page.data, &path, steps_before));
+            page.blocks.extend(step_blocks(&page.data, &path, steps_before));
         }
         return Ok(page);
     }
@@ -72,97 +74,94 @@ pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page,
     let tree = if children.is_empty() {
         Vec::new()
     } else {
-        rows(&ask(read, ("run", "tree"), json!({ "run": id }))?.data["children"])
+        rows(&query_view(read, ("run", "tree"), json!({ "run": id }))?.data["children"])
     };
-    page.live = watched(read, &page.data, &tree);
-    page.blocks = facts(&page.data);
-    page.blocks.extend(said(read, &page.data));
-    page.blocks.extend(made(&page.data, &path, None));
+    page.live = live_ids(read, &page.data, &tree);
+    page.blocks = fact_blocks(&page.data);
+    page.blocks.extend(message_blocks(read, &page.data));
+    page.blocks.extend(touch_blocks(&page.data, &path, None));
     if !tree.is_empty() {
-        page.blocks.push(Block::Heading("What it started".to_owned()));
-        page.blocks.push(Block::Tree(tree.iter().map(branch).collect()));
+        page.blocks.push(Block::Heading("Child runs".to_owned()));
+        page.blocks.push(Block::Tree(tree.iter().map(tree_node).collect()));
     }
-    page.blocks.extend(happened(&page.data, &path, None));
-    page.blocks.extend(used(&rows(&page.data["usage"])));
-    for told in rows(&page.data["wake"]) {
-        let at = told["created_at"].as_str().unwrap_or_default();
-        page.blocks.push(Block::Heading("What it was told when it woke".to_owned()));
+    page.blocks.extend(step_blocks(&page.data, &path, None));
+    page.blocks.extend(usage_blocks(&rows(&page.data["usage"])));
+    for wake in rows(&page.data["wake"]) {
+        let at = wake["created_at"].as_str().unwrap_or_default();
+        page.blocks.push(Block::Heading("Wake prompt".to_owned()));
         page.blocks.push(Block::Text {
             label: Some(format!("at {}", at.get(..19).unwrap_or(at).replace('T', " "))),
-            text: told["text"].as_str().unwrap_or_default().to_owned(),
+            text: wake["text"].as_str().unwrap_or_default().to_owned(),
             kind: TextKind::Markdown,
         });
     }
     Ok(page)
 }
 
-/// What changes the page: the run and those below it, and the session it is observed in. What has ended stays as it is.
-fn watched(read: &mut Reader<'_>, data: &Value, tree: &[Value]) -> Vec<String> {
-    let mut watched = Vec::new();
-    let mut left: Vec<&Value> = tree.iter().collect();
+/// The ids whose events reload the page: the run, its child runs and its session. Empty once all these runs have ended.
+fn live_ids(read: &mut Reader<'_>, data: &Value, tree: &[Value]) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut pending: Vec<&Value> = tree.iter().collect();
     let mut is_running = data["status"] == "running";
-    while let Some(run) = left.pop() {
+    while let Some(run) = pending.pop() {
         is_running |= run["status"] == "running";
-        watched.extend(run["id"].as_str().map(ToOwned::to_owned));
-        left.extend(run["children"].as_array().into_iter().flatten());
+        ids.extend(run["id"].as_str().map(ToOwned::to_owned));
+        pending.extend(run["children"].as_array().into_iter().flatten());
     }
     if !is_running {
         return Vec::new();
     }
-    watched.extend(data["id"].as_str().map(ToOwned::to_owned));
+    ids.extend(data["id"].as_str().map(ToOwned::to_owned));
     let session = data["session_id"].as_str().and_then(|id| read.resolve(&Ref::<kind::Session>::new(id)).ok());
-    watched.extend(session.map(|session| session.to_string()));
-    watched
+    ids.extend(session.map(|session| session.to_string()));
+    ids
 }
 
-/// Before which steps and touches to show those of a long run.
-fn befores(query: &str) -> Result<[Option<usize>; 2], Problem> {
-    input::none_but(query, &BEFORES)?;
-    let mut befores = [None; 2];
-    for (before, name) in befores.iter_mut().zip(BEFORES) {
+/// Parses the query parameters.
+fn page_parameters(query: &str) -> Result<[Option<usize>; 2], Problem> {
+    input::reject_unknown(query, &PAGE_PARAMETERS)?;
+    let mut values = [None; 2];
+    for (before, name) in values.iter_mut().zip(PAGE_PARAMETERS) {
         if let Some((_, value)) = input::pairs(query).find(|(given, _)| given == name) {
-            let number = value.parse().map_err(|_| Rule::usage(format!("{name} is a number, not {value:?}")))?;
+            let number = value.parse().map_err(|_| Rule::usage(format!("{name} must be a number, not {value:?}")))?;
             *before = Some(number);
         }
     }
-    Ok(befores)
+    Ok(values)
 }
 
-fn facts(data: &Value) -> Vec<Block> {
-    let told = |key: &str| match key {
-        "cause_kind" if data["cause_id"].is_string() => blocks::thing(data, "cause"),
-        // The request that caused it has been named.
+fn fact_blocks(data: &Value) -> Vec<Block> {
+    let fact = |key: &str| match key {
+        "cause_kind" if data["cause_id"].is_string() => blocks::link_by_kind(data, "cause"),
+        // The cause already names this queue item.
         "queue_item_id" if data["cause_id"] == data["queue_item_id"] => None,
         key => Some(cell(key, data.get(key)?, None)),
     };
-    let shown = FACTS.iter().filter(|key| **key != "outcome" || data["outcome"] != data["status"]);
-    let facts = shown.filter_map(|&key| match told(key)? {
-        Cell::Nothing => None,
-        shown => Some((blocks::words(key.trim_end_matches("_kind")), shown)),
+    let shown = FACT_FIELDS.iter().filter(|key| **key != "outcome" || data["outcome"] != data["status"]);
+    let facts = shown.filter_map(|&key| match fact(key)? {
+        Cell::Empty => None,
+        value => Some((blocks::label(key.trim_end_matches("_kind")), value)),
     });
     vec![Block::Facts(facts.collect())]
 }
 
-/// What it was asked, what it said at the end, and what went wrong.
-fn said(read: &mut Reader<'_>, data: &Value) -> Vec<Block> {
+/// The message that requested the run, its final message and its error.
+fn message_blocks(read: &mut Reader<'_>, data: &Value) -> Vec<Block> {
     let mut out = Vec::new();
     let cause = data["cause_id"].as_str().filter(|_| data["cause_kind"] == "message");
-    if let Some(asked) = cause.and_then(|id| ask(read, ("message", "get"), json!({ "message": id })).ok())
-        && let Some(text) = asked.data["body"].as_str().filter(|text| !text.trim().is_empty())
+    if let Some(request) = cause.and_then(|id| query_view(read, ("message", "get"), json!({ "message": id })).ok())
+        && let Some(text) = request.data["body"].as_str().filter(|text| !text.trim().is_empty())
     {
-        let said = |field: &str| asked.data[field].as_str();
-        let by = said("from").map_or_else(String::new, |from| format!(", by {from}"));
-        let run = said("from_run_id").map_or_else(String::new, |run| format!(" in run {}", blocks::short(run)));
+        let field = |name: &str| request.data[name].as_str();
+        let by = field("from").map_or_else(String::new, |from| format!(", by {from}"));
+        let run = field("from_run_id").map_or_else(String::new, |run| format!(" in run {}", blocks::short_id(run)));
         out.push(Block::Text {
-            label: Some(format!("What it was asked{by}{run}")),
+            label: Some(format!("Request{by}{run}")),
             text: text.to_owned(),
             kind: TextKind::Markdown,
         });
     }
-    let texts = [
-        ("final_message", "What it said at the end", TextKind::Markdown),
-        ("error", "What went wrong", TextKind::Plain),
-    ];
+    let texts = [("final_message", "Final message", TextKind::Markdown), ("error", "Error", TextKind::Plain)];
     for (field, label, kind) in texts {
         if let Some(text) = data[field].as_str().filter(|text| !text.trim().is_empty()) {
             out.push(Block::Text { label: Some(label.to_owned()), text: text.to_owned(), kind });
@@ -171,85 +170,83 @@ fn said(read: &mut Reader<'_>, data: &Value) -> Vec<Block> {
     out
 }
 
-/// What it touched, as far as it fits.
-fn made(data: &Value, path: &str, before: Option<usize>) -> Vec<Block> {
+fn touch_blocks(data: &Value, path: &str, before: Option<usize>) -> Vec<Block> {
     if data["no_effect"] == true {
-        return vec![Block::Say("It was completed, and changed nothing by itself.".to_owned())];
+        return vec![Block::Paragraph("The run completed without changing anything itself.".to_owned())];
     }
     let touches = rows(&data["touches"]);
-    let (first, end) = window(touches.len(), before, TOUCHES);
+    let (first, end) = window(touches.len(), before, TOUCHES_MAX);
     vec![
-        Block::Heading("What it made".to_owned()),
+        Block::Heading("Touches".to_owned()),
         Block::Table(Table {
             columns: TOUCH_COLUMNS.map(ToOwned::to_owned).to_vec(),
             rows: touches[first..end].iter().map(touch).collect(),
-            empty: "Nothing.".to_owned(),
+            empty_text: "No touches.".to_owned(),
         }),
     ]
     .into_iter()
-    .chain(along(path, "touches", first, end, touches.len(), TOUCHES))
-    .chain((!touches.is_empty()).then(|| by_kind(data)))
+    .chain(pagination(path, "touches", first, end, touches.len(), TOUCHES_MAX))
+    .chain((!touches.is_empty()).then(|| by_kind_links(data)))
     .collect()
 }
 
-/// The page that lists what a run made, by kind and action.
-fn by_kind(data: &Value) -> Block {
-    let to = format!("/made?run={}", data["id"].as_str().unwrap_or_default());
-    let mut links = vec![("by kind and action".to_owned(), to.clone())];
+/// Links to the page that lists the touches by kind and action.
+fn by_kind_links(data: &Value) -> Block {
+    let href = format!("/made?run={}", data["id"].as_str().unwrap_or_default());
+    let mut links = vec![("by kind and action".to_owned(), href.clone())];
     if !rows(&data["children"]).is_empty() {
-        links.push(("with its child runs".to_owned(), format!("{to}&tree=true")));
+        links.push(("with its child runs".to_owned(), format!("{href}&tree=true")));
     }
-    Block::Along { said: "List them".to_owned(), links }
+    Block::Pagination { text: "List touches:".to_owned(), links }
 }
 
-/// What happened in order, as far as it fits.
-fn happened(data: &Value, path: &str, before: Option<usize>) -> Vec<Block> {
+fn step_blocks(data: &Value, path: &str, before: Option<usize>) -> Vec<Block> {
     let steps = rows(&data["steps"]);
     if steps.is_empty() {
         return Vec::new();
     }
-    let (first, end) = window(steps.len(), before, STEPS);
-    let mut left = SAID;
-    // The newest come first to what there is room for.
-    let mut moments: Vec<Moment> = steps[first..end].iter().rev().map(|step| moment(step, &mut left)).collect();
-    moments.reverse();
-    let mut out = vec![Block::Heading("What happened".to_owned())];
-    out.extend(along(path, "steps", first, end, steps.len(), STEPS));
-    out.push(Block::Timeline(moments));
+    let (first, end) = window(steps.len(), before, STEPS_MAX);
+    let mut text_budget = STEP_TEXTS_MAX;
+    // The newest steps get the text budget first.
+    let mut entries: Vec<TimelineEntry> =
+        steps[first..end].iter().rev().map(|step| timeline_entry(step, &mut text_budget)).collect();
+    entries.reverse();
+    let mut out = vec![Block::Heading("Steps".to_owned())];
+    out.extend(pagination(path, "steps", first, end, steps.len(), STEPS_MAX));
+    out.push(Block::Timeline(entries));
     out
 }
 
-/// The part of a long list that is shown.
-fn window(all: usize, before: Option<usize>, most: usize) -> (usize, usize) {
-    let end = before.unwrap_or(all).min(all);
-    (end.saturating_sub(most), end)
+/// The range of a long list that is shown.
+fn window(total: usize, before: Option<usize>, max: usize) -> (usize, usize) {
+    let end = before.unwrap_or(total).min(total);
+    (end.saturating_sub(max), end)
 }
 
-/// Where one is in a long list.
-fn along(path: &str, what: &str, first: usize, end: usize, all: usize, most: usize) -> Option<Block> {
+fn pagination(path: &str, noun: &str, first: usize, end: usize, total: usize, max: usize) -> Option<Block> {
     let mut links = Vec::new();
     if first > 0 {
-        links.push(("earlier".to_owned(), format!("{path}?{what}_before={first}")));
+        links.push(("earlier".to_owned(), format!("{path}?{noun}_before={first}")));
     }
-    if end < all {
-        links.push(("later".to_owned(), format!("{path}?{what}_before={}", end + most)));
+    if end < total {
+        links.push(("later".to_owned(), format!("{path}?{noun}_before={}", end + max)));
         links.push(("the whole run".to_owned(), path.to_owned()));
     }
-    let number = |number: usize| grouped(i64::try_from(number).unwrap_or(i64::MAX));
-    let said = format!("{} to {} of {} {what}.", number(first + 1), number(end), number(all));
-    (!links.is_empty()).then_some(Block::Along { said, links })
+    let number = |number: usize| group_digits(i64::try_from(number).unwrap_or(i64::MAX));
+    let text = format!("{} to {} of {} {noun}.", number(first + 1), number(end), number(total));
+    (!links.is_empty()).then_some(Block::Pagination { text, links })
 }
 
 /// The columns of [`touch`].
-pub const TOUCH_COLUMNS: [&str; 5] = ["what", "did", "times", "studio", "last"];
+pub const TOUCH_COLUMNS: [&str; 5] = ["resource", "action", "times", "studio", "last touched"];
 
-/// A touched thing in a row.
+/// The table row of a touch.
 pub fn touch(touch: &Value) -> Vec<Cell> {
     let (kind, id) =
         (touch["resource_type"].as_str().unwrap_or_default(), touch["resource_id"].as_str().unwrap_or_default());
     let name = touch["display_path"].as_str().unwrap_or_default();
     vec![
-        Cell::link(blocks::place_of(kind, id), format!("{kind} {}", text::cut(name, 200))),
+        Cell::link(blocks::page_or_why_path(kind, id), format!("{kind} {}", text::cut(name, 200))),
         cell("action", &touch["action_type"], None),
         cell("times", &touch["times"], None),
         cell("studio", &touch["studio"], None),
@@ -257,18 +254,18 @@ pub fn touch(touch: &Value) -> Vec<Cell> {
     ]
 }
 
-fn moment(step: &Value, left: &mut usize) -> Moment {
-    let text = |field: &str| step[field].as_str().unwrap_or_default().to_owned();
-    // A digest says nothing to a reader; it stands in the data.
-    let said = step["detail"].as_str().map(|said| said.split(", sha256 ").next().unwrap_or_default());
-    let said = said.map(|said| text::cut(said, SAID_ONCE.min(*left).max(SAID_LITTLE)));
-    *left = left.saturating_sub(said.as_ref().map_or(0, String::len));
-    Moment { at: text("created_at"), label: blocks::words(&text("type")), text: said }
+fn timeline_entry(step: &Value, text_budget: &mut usize) -> TimelineEntry {
+    let field = |name: &str| step[name].as_str().unwrap_or_default().to_owned();
+    // Digests are useless to readers. The JSON data contains them.
+    let text = step["detail"].as_str().map(|detail| detail.split(", sha256 ").next().unwrap_or_default());
+    let text = text.map(|text| text::cut(text, STEP_TEXT_MAX.min(*text_budget).max(SHORT_STEP_TEXT_MAX)));
+    *text_budget = text_budget.saturating_sub(text.as_ref().map_or(0, String::len));
+    TimelineEntry { at: field("created_at"), label: blocks::label(&field("type")), text }
 }
 
-fn branch(run: &Value) -> Branch {
+fn tree_node(run: &Value) -> TreeNode {
     let mut cells = vec![
-        cell("id", &run["id"], nouns::of("run")),
+        cell("id", &run["id"], nouns::by_name("run")),
         cell("agent", &run["agent"], None),
         cell("role", &run["role"], None),
         cell("task", &run["task"], None),
@@ -277,29 +274,29 @@ fn branch(run: &Value) -> Branch {
     ];
     let count = |number: &Value, one: &str, many: &str| {
         let number = number.as_i64()?;
-        Some(Cell::Text(format!("{} {}", grouped(number), if number == 1 { one } else { many })))
+        Some(Cell::Text(format!("{} {}", group_digits(number), if number == 1 { one } else { many })))
     };
     cells.extend(count(&run["tokens"], "token", "tokens"));
     cells.extend(count(&run["touches"], "touch", "touches"));
-    Branch { cells, children: run["children"].as_array().into_iter().flatten().map(branch).collect() }
+    TreeNode { cells, children: run["children"].as_array().into_iter().flatten().map(tree_node).collect() }
 }
 
-/// To the cent where that says it all.
+/// Formats a cost with two digits, or four if it has fractions of a cent.
 fn dollars(cost: f64) -> String {
     let exact = format!("${cost:.4}");
     exact.strip_suffix("00").map_or(exact.clone(), ToOwned::to_owned)
 }
 
-/// The sums of what was used, and the last calls. What no call told is left out.
-fn used(usage: &[Value]) -> Vec<Block> {
+/// The totals of the model usage, and the last calls. Figures that no call reported are left out.
+fn usage_blocks(usage: &[Value]) -> Vec<Block> {
     if usage.is_empty() {
         return Vec::new();
     }
     let mut facts = vec![("calls".to_owned(), Cell::Number(usage.len().to_string()))];
     for field in ["input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens"] {
-        let told: Vec<i64> = usage.iter().filter_map(|call| call[field].as_i64()).collect();
-        if !told.is_empty() {
-            facts.push((blocks::words(field), Cell::Number(grouped(told.iter().sum()))));
+        let reported: Vec<i64> = usage.iter().filter_map(|call| call[field].as_i64()).collect();
+        if !reported.is_empty() {
+            facts.push((blocks::label(field), Cell::Number(group_digits(reported.iter().sum()))));
         }
     }
     let costs: Vec<f64> = usage.iter().filter_map(|call| call["cost"].as_f64()).collect();
@@ -309,5 +306,5 @@ fn used(usage: &[Value]) -> Vec<Block> {
     let columns =
         ["model", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost", "created_at"];
     let last = &usage[usage.len().saturating_sub(20)..];
-    vec![Block::Heading("What it used".to_owned()), Block::Facts(facts), blocks::table(last, &columns, None, "")]
+    vec![Block::Heading("Model usage".to_owned()), Block::Facts(facts), blocks::table(last, &columns, None, "")]
 }

@@ -1,49 +1,50 @@
-//! Searching what was said.
+//! The search page.
 
 use serde_json::Value;
 use trackway_domain::Time;
 use trackway_store::Reader;
 
-use super::{Fitting, fitting, next, question};
+use super::{FittedList, next, query_fitting_list, view_entry};
 use crate::{
     blocks,
-    input::{self, Empty},
+    input::{self, EmptyText},
     nouns,
     page::{Block, Page},
     problem::Problem,
     schemas,
 };
 
-/// What a search can be kept to from a page.
-const WITHIN: &[&str] = &["conversation", "session", "experiment", "task", "agent"];
+/// Parameters that narrow a search.
+const SCOPES: &[&str] = &["conversation", "session", "experiment", "task", "agent"];
 
-/// What is said when there are no hits.
-const EMPTY: &str = "No message says that. Messages are what is searched: prompts, answers, what was sent. `word*` finds what begins so; tasks and notes have lists of their own.";
+const EMPTY_TEXT: &str = "No matching messages. The search covers only messages: prompts, answers and sent messages. `word*` matches all words with that beginning. Tasks and notes have lists of their own.";
 
-/// Lays the hits out, best first.
-pub fn page(read: &mut Reader<'_>, query: &str, now: Time, most: Option<i64>) -> Result<Page, Problem> {
+/// Builds the page, with the best matches first.
+pub fn page(read: &mut Reader<'_>, query: &str, now: Time, max_rows: Option<i64>) -> Result<Page, Problem> {
     let words: Vec<String> = input::pairs(query)
         .filter(|(name, value)| name == "words" && !value.is_empty())
         .map(|(_, value)| value)
         .collect();
-    let within = |(field, value): (String, String)| {
-        let field = WITHIN.iter().find(|known| **known == field)?;
+    let scope = |(field, value): (String, String)| {
+        let field = SCOPES.iter().find(|known| **known == field)?;
         Some((*field, value))
     };
-    let ask = Block::Ask {
-        to: "/search",
+    let form = Block::SearchForm {
+        path: "/search",
         field: "words",
         label: "Words, phrases and prefixes*",
-        said: words.join(" "),
-        within: input::pairs(query).find_map(within),
+        value: words.join(" "),
+        scope: input::pairs(query).find_map(scope),
     };
-    let entry = question(("", "search"))?;
+    let entry = view_entry(("", "search"))?;
     if words.is_empty() {
-        input::from_pairs(schemas::of_question(entry), input::pairs(query), Empty::LeftOut)?;
+        input::parse_pairs(schemas::of_view(entry), input::pairs(query), EmptyText::Omitted)?;
         let mut page = Page::new("/search", "Search", Value::Array(Vec::new()));
         page.blocks = vec![
-            ask,
-            Block::Say("`/search?words=WORDS` searches messages: words, \"phrases\" and prefixes*.".to_owned()),
+            form,
+            Block::Paragraph(
+                "`/search?words=WORDS` searches messages for words, \"phrases\" and prefixes*.".to_owned(),
+            ),
         ];
         return Ok(page);
     }
@@ -51,16 +52,17 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time, most: Option<i64>) ->
         blocks::table(
             rows,
             &["message_id", "snippet", "from", "run_id", "role", "created_at"],
-            nouns::of("message"),
-            EMPTY,
+            nouns::by_name("message"),
+            EMPTY_TEXT,
         )
     };
-    let fitting = fitting(read, entry, query, now, most, &table).map_err(|problem| problem.asking(ask.clone()))?;
-    let Fitting { answer, table, .. } = fitting;
+    let fitted = query_fitting_list(read, entry, query, now, max_rows, &table)
+        .map_err(|problem| problem.with_form(form.clone()))?;
+    let FittedList { answer, table, .. } = fitted;
     let mut page = Page::new("/search", format!("Search: {}", words.join(" ")), answer.data);
-    page.blocks.push(ask);
+    page.blocks.push(form);
     page.blocks.push(table);
-    page.blocks.extend(answer.remarks.into_iter().map(Block::Say));
-    page.next = next("/search", query, answer.more.as_deref());
+    page.blocks.extend(answer.remarks.into_iter().map(Block::Paragraph));
+    page.next = next("/search", query, answer.next_page.as_deref());
     Ok(page)
 }

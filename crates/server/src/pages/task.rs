@@ -1,13 +1,13 @@
-//! A task: what is to be done, its versions and how each of them went, what it is linked to, what was reported.
+//! The page of a task: its fields, versions with their results, links, reports and runs.
 
 use serde_json::{Value, json};
 use trackway_domain::{Ref, kind};
 use trackway_store::Reader;
 use trackway_views::{run, task::history};
 
-use super::{Asked, ask_all, asked_with, blocks_of, rows, value, version};
+use super::{ViewQuery, blocks_of, prepare_view, query_all, rows, to_value, version};
 use crate::{
-    address::encoded,
+    address::encode,
     blocks,
     format::Format,
     nouns,
@@ -15,66 +15,67 @@ use crate::{
     problem::Problem,
 };
 
-/// Reports and runs that are shown, the newest.
-const LATEST: i64 = 10;
-/// What refers to the task, which has sections of its own.
-const RELATED: &[&str] = &["boards", "queue_items", "last_finished_item", "pins", "routes", "messages", "more"];
+/// Number of newest reports and runs on the page.
+const NEWEST_MAX: i64 = 10;
+/// Fields that get sections of their own: everything that refers to the task.
+const SECTION_FIELDS: &[&str] = &["boards", "queue_items", "last_finished_item", "pins", "routes", "messages", "more"];
 
-/// Lays a task out. Only as JSON is all of it read: the rest of it is shown nowhere else.
+/// Builds the page. JSON contains the complete history; HTML and Markdown query only what they show.
 pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Page, Problem> {
     let task = read.resolve(&Ref::<kind::Task>::new(reference))?;
     let id = task.to_string();
-    let latest = json!({ "task": id, "limit": LATEST });
-    // All questions get the same time, also when some of them are asked again.
+    let newest = json!({ "task": id, "limit": NEWEST_MAX });
+    // All queries use the same time, even if some of them are retried.
     let now = read.now();
-    let get = asked_with(("task", "get"), json!({ "task": id }), now)?;
-    let links = asked_with(("link", "list"), json!({ "task": id }), now)?;
-    let reports = asked_with(("report", "list"), latest.clone(), now)?;
-    let (history, runs): (Asked<'_>, Asked<'_>) = match format {
-        Format::Json => {
-            (asked_with(("task", "history"), json!({ "task": id }), now)?, asked_with(("run", "list"), latest, now)?)
-        }
+    let get = prepare_view(("task", "get"), json!({ "task": id }), now)?;
+    let links = prepare_view(("link", "list"), json!({ "task": id }), now)?;
+    let reports = prepare_view(("report", "list"), newest.clone(), now)?;
+    let (history, runs): (ViewQuery<'_>, ViewQuery<'_>) = match format {
+        Format::Json => (
+            prepare_view(("task", "history"), json!({ "task": id }), now)?,
+            prepare_view(("run", "list"), newest, now)?,
+        ),
         Format::Markdown | Format::Html => (
-            Box::new(|read| Ok(json!({ "versions": value(history::outcomes(read, task)?)? }))),
-            Box::new(|read| value(run::latest_on(read, task, LATEST)?)),
+            Box::new(|read| Ok(json!({ "versions": to_value(history::version_outcomes(read, task)?)? }))),
+            Box::new(|read| to_value(run::newest_of_task(read, task, NEWEST_MAX)?)),
         ),
     };
-    let latest = version::if_found(asked_with(("task", "latest"), json!({ "id": id }), now)?);
-    let next = version::if_found(asked_with(("task", "next"), json!({ "id": id, "level": "any" }), now)?);
+    let latest = version::null_if_not_found(prepare_view(("task", "latest"), json!({ "id": id }), now)?);
+    let next = version::null_if_not_found(prepare_view(("task", "next"), json!({ "id": id, "level": "any" }), now)?);
     let [mut data, mut history, links, reports, runs, latest, next] =
-        ask_all(read, [get, history, links, reports, runs, latest, next])?;
+        query_all(read, [get, history, links, reports, runs, latest, next])?;
     let variant = data["variant"].as_str().unwrap_or(reference).to_owned();
     let versions = history["versions"].take();
-    let mut out = blocks_of(&data, nouns::of("task"), &[&["id", "title", "variant"], RELATED].concat());
-    let wake = Cell::link(format!("/wake?task={}", encoded(&variant)), "What an agent would be told");
-    let mut leading = version::facts(&variant, &latest, &next);
-    leading.push(("wake".to_owned(), wake));
-    out.push(Block::Facts(leading));
-    let all = rows(&versions);
-    out.push(Block::Heading("Versions, and how they went".to_owned()));
-    out.push(Block::Versions(all.iter().map(|version| version_of(version, &variant)).collect()));
-    out.extend(related(&data, &["pins", "queue_items"], &variant));
+    let mut out = blocks_of(&data, nouns::by_name("task"), &[&["id", "title", "variant"], SECTION_FIELDS].concat());
+    let wake = Cell::link(format!("/wake?task={}", encode(&variant)), "Wake prompt");
+    let mut facts = version::facts(&variant, &latest, &next);
+    facts.push(("wake".to_owned(), wake));
+    out.push(Block::Facts(facts));
+    let version_rows = rows(&versions);
+    out.push(Block::Heading("Versions and results".to_owned()));
+    out.push(Block::Versions(version_rows.iter().map(|version| version_row(version, &variant)).collect()));
+    out.extend(related_sections(&data, &["pins", "queue_items"], &variant));
     out.push(Block::Heading("Links".to_owned()));
     out.push(blocks::table(
         &rows(&links),
         &["from", "type", "to", "from_current", "blocks_now", "id"],
-        nouns::of("link"),
-        "It is linked to no other task.",
+        nouns::by_name("link"),
+        "No links to other tasks.",
     ));
-    out.extend(related(&data, &["boards", "routes", "messages"], &variant));
+    out.extend(related_sections(&data, &["boards", "routes", "messages"], &variant));
     out.push(Block::Heading("Reports".to_owned()));
     out.push(blocks::table(
         &rows(&reports),
         &["id", "agent", "one_liner", "tldr", "current", "run_id", "created_at"],
-        nouns::of("report"),
-        "Nobody has reported on it yet.",
+        nouns::by_name("report"),
+        "No reports yet.",
     ));
     out.push(Block::Heading("Runs".to_owned()));
     out.push(blocks::table(
         &rows(&runs),
         &["id", "agent", "status", "outcome", "started_at", "ended_at"],
-        nouns::of("run"),
-        "It has not been run yet.",
+        nouns::by_name("run"),
+        "No runs yet.",
     ));
     let title = data["title"]
         .as_str()
@@ -88,7 +89,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Pa
         data["reports"] = reports;
         data["runs"] = runs;
     }
-    let path = blocks::path_of("task", &variant).unwrap_or_default();
+    let path = blocks::page_path("task", &variant).unwrap_or_default();
     let mut page = Page::new(path, title, data);
     page.blocks = out;
     page.live = ["link", "queue_item", "board", "route", "message", "package", "run"].map(ToOwned::to_owned).to_vec();
@@ -96,8 +97,8 @@ pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Pa
     Ok(page)
 }
 
-/// A section for what refers to a task: the field, its heading, the columns, the noun of its rows, and what is said when there
-/// are none. Without such a sentence an empty section is left out.
+/// A section for rows that refer to a task: the field, the heading, the columns, the noun of the rows, and the text of
+/// an empty section. If that text is empty, an empty section is left out.
 type Section = (&'static str, &'static str, &'static [&'static str], &'static str, &'static str);
 
 const SECTIONS: &[Section] = &[
@@ -107,7 +108,7 @@ const SECTIONS: &[Section] = &[
         "Queue",
         &["id", "status", "role", "agent", "taken_by", "attempt", "in_queue_since", "finished_at", "why", "error"],
         "queue",
-        "It is not in the queue.",
+        "This task is not in the queue.",
     ),
     ("boards", "Boards", &["name", "id", "task", "project", "lifecycle", "stickie_count", "changed_at"], "board", ""),
     ("routes", "Routes", &["id", "tag", "role", "task", "would_run", "workspace"], "route", ""),
@@ -120,45 +121,45 @@ const SECTIONS: &[Section] = &[
     ),
 ];
 
-/// The sections of some fields.
-fn related(data: &Value, fields: &[&str], variant: &str) -> Vec<Block> {
+/// The sections for these fields.
+fn related_sections(data: &Value, fields: &[&str], variant: &str) -> Vec<Block> {
     let mut out = Vec::new();
-    for (field, heading, columns, noun, empty) in SECTIONS.iter().filter(|(field, ..)| fields.contains(field)) {
+    for (field, heading, columns, noun, empty_text) in SECTIONS.iter().filter(|(field, ..)| fields.contains(field)) {
         let mut listed = rows(&data[*field]);
         if *field == "queue_items" {
             listed.extend(Some(&data["last_finished_item"]).filter(|item| item.is_object()).cloned());
         }
-        if listed.is_empty() && empty.is_empty() {
+        if listed.is_empty() && empty_text.is_empty() {
             continue;
         }
         out.push(Block::Heading((*heading).to_owned()));
-        out.push(blocks::table(&listed, columns, nouns::of(noun), empty));
-        let rest = rows(&data["more"]).into_iter().find(|rest| rest["of"] == *field);
-        if let Some(path) = rest.as_ref().and_then(|rest| rest["path"].as_str()) {
+        out.push(blocks::table(&listed, columns, nouns::by_name(noun), empty_text));
+        let more = rows(&data["more"]).into_iter().find(|more| more["of"] == *field);
+        if let Some(path) = more.as_ref().and_then(|more| more["path"].as_str()) {
             let links = vec![("all of them".to_owned(), path.to_owned())];
-            out.push(Block::Along {
-                said: format!("The newest {} are here.", trackway_views::task::related::ROWS_MAX),
+            out.push(Block::Pagination {
+                text: format!("The newest {} are shown.", trackway_views::task::related::ROWS_MAX),
                 links,
             });
         } else if *field == "queue_items" && !listed.is_empty() {
-            let links = vec![("all its queue items".to_owned(), format!("/queue?task={}", encoded(variant)))];
-            out.push(Block::Along { said: "Unfinished, and the last finished one.".to_owned(), links });
+            let links = vec![("all queue items of this task".to_owned(), format!("/queue?task={}", encode(variant)))];
+            out.push(Block::Pagination { text: "Unfinished items and the last finished one.".to_owned(), links });
         }
     }
     out
 }
 
-fn version_of(version: &Value, here: &str) -> Version {
+fn version_row(version: &Value, page_variant: &str) -> Version {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = text(&version["variant"]);
     let edges = version["replaces"].as_array().into_iter().flatten();
     Version {
-        to: blocks::path_of("task", &name).unwrap_or_default(),
-        is_here: name == here,
+        href: blocks::page_path("task", &name).unwrap_or_default(),
+        is_current_page: name == page_variant,
         replaces: edges.map(|edge| (text(&edge["variant"]), text(&edge["level"]))).collect(),
-        good: version["succeeded"].as_i64().unwrap_or(0),
-        running: version["running"].as_i64().unwrap_or(0),
-        all: version["runs"].as_i64().unwrap_or(0),
+        completed_runs: version["succeeded"].as_i64().unwrap_or(0),
+        running_runs: version["running"].as_i64().unwrap_or(0),
+        total_runs: version["runs"].as_i64().unwrap_or(0),
         newest_only: version["newest_only"] == true,
         name,
     }

@@ -1,4 +1,4 @@
-//! Which version of a task is the current one, and which comes next.
+//! The pages of the current and the next version of a task.
 
 use serde_json::Value;
 use trackway_domain::{Error as Rule, ErrorKind, Time};
@@ -6,39 +6,39 @@ use trackway_store::{Error, Reader};
 
 use trackway_views::task::PATH_MAX;
 
-use super::{Asked, asked, filter, question, rows};
+use super::{ViewQuery, filter, query_view_from_url, rows, view_entry};
 use crate::{
-    address::encoded,
+    address::encode,
     blocks, input,
     page::{Block, Cell, Page, Table},
     problem::Problem,
 };
 
-/// Lays out the answer of `task latest`; without a task, asks for one.
+/// The page for `task latest`. Without a task, it is a form that asks for one.
 pub fn latest(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
-    let entry = question(("task", "latest"))?;
-    let said = given(query, &["variant", "id"]);
-    let ask = Block::Ask {
-        to: "/latest",
+    let entry = view_entry(("task", "latest"))?;
+    let reference = parameter(query, &["variant", "id"]);
+    let form = Block::SearchForm {
+        path: "/latest",
         field: "variant",
         label: "Any version of a task",
-        said: said.clone().unwrap_or_default(),
-        within: None,
+        value: reference.clone().unwrap_or_default(),
+        scope: None,
     };
-    if said.is_none() {
-        input::none_but(query, &["variant", "id"])?;
+    if reference.is_none() {
+        input::reject_unknown(query, &["variant", "id"])?;
         let mut page = Page::new("/latest", "Current version", Value::Null);
-        page.blocks.push(ask);
+        page.blocks.push(form);
         return Ok(page);
     }
-    if ["variant", "id"].iter().all(|name| given(query, &[name]).is_some()) {
-        return Err(Problem::from(Rule::usage("give variant or id, not both")).asking(ask));
+    if ["variant", "id"].iter().all(|name| parameter(query, &[name]).is_some()) {
+        return Err(Problem::from(Rule::usage("give variant or id, not both")).with_form(form));
     }
-    let answer = asked(read, entry, query, now, None).map_err(|problem| problem.asking(ask))?;
+    let answer = query_view_from_url(read, entry, query, now, None).map_err(|problem| problem.with_form(form))?;
     let variant = answer.data["variant"].as_str().unwrap_or_default().to_owned();
     let mut page = Page::new("/latest", format!("Current version: {variant}"), answer.data);
     let path = rows(&page.data["path"]);
-    page.blocks.push(Block::Facts(vec![("current version".to_owned(), task(&variant))]));
+    page.blocks.push(Block::Facts(vec![("current version".to_owned(), task_link(&variant))]));
     let heading = if path.len() < PATH_MAX { "Path".to_owned() } else { format!("Path: the last {PATH_MAX} steps") };
     page.blocks.push(Block::Heading(heading));
     page.blocks.push(Block::Table(Table {
@@ -46,82 +46,82 @@ pub fn latest(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Pro
         rows: (1..)
             .zip(&path)
             .map(|(step, version): (usize, _)| {
-                vec![Cell::Number(step.to_string()), task(version.as_str().unwrap_or_default())]
+                vec![Cell::Number(step.to_string()), task_link(version.as_str().unwrap_or_default())]
             })
             .collect(),
-        empty: String::new(),
+        empty_text: String::new(),
     }));
     page.live = vec!["task".to_owned()];
     Ok(page)
 }
 
-/// Lays out the answer of `task next`; without a task, asks for one. Without a level, it is `any`.
+/// The page for `task next`. Without a task, it is a form that asks for one. The default level is `any`.
 pub fn next(read: &mut Reader<'_>, query: &str, now: Time) -> Result<Page, Problem> {
-    let entry = question(("task", "next"))?;
-    let said = given(query, &["id"]);
-    let ask = Block::Ask {
-        to: "/next",
+    let entry = view_entry(("task", "next"))?;
+    let reference = parameter(query, &["id"]);
+    let form = Block::SearchForm {
+        path: "/next",
         field: "id",
         label: "A version of a task",
-        said: said.clone().unwrap_or_default(),
-        within: None,
+        value: reference.clone().unwrap_or_default(),
+        scope: None,
     };
-    let Some(from) = said else {
-        input::none_but(query, &["id", "level"])?;
+    let Some(from) = reference else {
+        input::reject_unknown(query, &["id", "level"])?;
         let mut page = Page::new("/next", "Next version", Value::Null);
-        page.blocks.push(ask);
+        page.blocks.push(form);
         return Ok(page);
     };
-    let with_level = match given(query, &["level"]) {
+    let with_level = match parameter(query, &["level"]) {
         Some(_) => query.to_owned(),
         None => form_urlencoded::Serializer::new(String::new())
             .extend_pairs(input::pairs(query).filter(|(name, _)| name != "level"))
             .append_pair("level", "any")
             .finish(),
     };
-    let answer = asked(read, entry, &with_level, now, None).map_err(|problem| problem.asking(ask))?;
+    let answer = query_view_from_url(read, entry, &with_level, now, None).map_err(|problem| problem.with_form(form))?;
     let variant = answer.data["variant"].as_str().unwrap_or_default().to_owned();
     let mut page = Page::new("/next", format!("Next version: {variant}"), answer.data);
-    page.blocks.extend(filter::among(entry, &page.path, &with_level, &["id", "level"]));
+    page.blocks.extend(filter::with_parameters(entry, &page.path, &with_level, &["id", "level"]));
     page.blocks.push(Block::Facts(vec![
-        ("from".to_owned(), task(&from)),
-        ("next version".to_owned(), task(&variant)),
+        ("from".to_owned(), task_link(&from)),
+        ("next version".to_owned(), task_link(&variant)),
         ("level".to_owned(), blocks::cell("level", &page.data["level"], None)),
     ]));
     page.live = vec!["task".to_owned()];
     Ok(page)
 }
 
-/// A question of the registry whose answer may be that there is none.
-pub fn if_found(asked: Asked<'_>) -> Asked<'_> {
-    Box::new(move |read| match asked(read) {
+/// Makes a query answer null instead of "not found".
+pub fn null_if_not_found(query: ViewQuery<'_>) -> ViewQuery<'_> {
+    Box::new(move |read| match query(read) {
         Err(Error::Rule(rule)) if rule.kind == ErrorKind::NotFound => Ok(Value::Null),
         answer => answer,
     })
 }
 
-/// The links of a task's page to its current and its next version, where there are any.
+/// The facts of a task's page that link to its current and its next version, if there are any.
 pub fn facts(variant: &str, latest: &Value, next: &Value) -> Vec<(String, Cell)> {
-    let to = encoded(variant);
+    let encoded = encode(variant);
     let current = latest["variant"].as_str().map(|current| {
         let text = if current == variant { "this one" } else { current };
-        ("current version".to_owned(), Cell::link(format!("/latest?variant={to}"), text))
+        ("current version".to_owned(), Cell::link(format!("/latest?variant={encoded}"), text))
     });
     let next = next["variant"]
         .as_str()
-        .map(|next| ("next version".to_owned(), Cell::link(format!("/next?id={to}&level=any"), next)));
+        .map(|next| ("next version".to_owned(), Cell::link(format!("/next?id={encoded}&level=any"), next)));
     current.into_iter().chain(next).collect()
 }
 
-fn given(query: &str, names: &[&str]) -> Option<String> {
+fn parameter(query: &str, names: &[&str]) -> Option<String> {
     input::pairs(query)
         .find(|(name, value)| names.contains(&name.as_str()) && !value.trim().is_empty())
         .map(|(_, value)| value)
 }
 
-fn task(variant: &str) -> Cell {
-    match blocks::path_of("task", variant) {
-        Some(to) => Cell::link(to, variant),
+fn task_link(variant: &str) -> Cell {
+    match blocks::page_path("task", variant) {
+        Some(href) => Cell::link(href, variant),
         None => Cell::Text(variant.to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! What people and models write cannot become a key, a tag, a line or a command of a page.
+//! Text from people and models cannot inject front matter keys, HTML tags, table lines or scripts into a page.
 
 use serde_json::{Value, json};
 use trackway_testkit::{TestEnv, engines};
@@ -25,11 +25,11 @@ engines! {
         env.workflow("w");
         let visitor = Visitor::person(&env);
         for (number, text) in HOSTILE.iter().enumerate() {
-            let note = env.act("create_note", json!({ "studio": "main", "title": text, "body": text })).unwrap();
-            let decision = env.act("create_decision", json!({ "studio": "main", "question": text, "options": [text] })).unwrap();
+            let note = env.execute_json("create_note", json!({ "studio": "main", "title": text, "body": text })).unwrap();
+            let decision = env.execute_json("create_decision", json!({ "studio": "main", "question": text, "options": [text] })).unwrap();
             let variant = format!("t{number}");
-            env.act("set_task", json!({ "workflow": "w", "variant": variant, "title": text, "description": text })).unwrap();
-            env.act("send_message", json!({ "body": text, "title": text })).unwrap();
+            env.execute_json("set_task", json!({ "workflow": "w", "variant": variant, "title": text, "description": text })).unwrap();
+            env.execute_json("send_message", json!({ "body": text, "title": text })).unwrap();
             let note = note["id"].as_str().unwrap().to_owned();
             for path in [
                 format!("/notes/{note}"),
@@ -57,7 +57,7 @@ engines! {
         }
     }
 
-    fn a_hostile_path_is_said_back_as_text(env: TestEnv) {
+    fn hostile_path_is_escaped_in_the_error_page(env: TestEnv) {
         let visitor = Visitor::person(&env);
         for path in ["/<script>alert(1)</script>", "/runs/<img src=x onerror=alert(1)>", "/runs?<script>=1", "/why?of=<script>alert(1)</script>"] {
             let html = visitor.html(path);

@@ -10,9 +10,9 @@ engines! {
         env.workflow("build");
         let visitor = Visitor::person(&env);
         let act = |action: &str, input: Value| {
-            let heard = visitor.act(&format!("/api/v1/actions/{action}"), &input);
-            assert_eq!(heard.status, 200, "{}", heard.body);
-            heard.data()
+            let response = visitor.act(&format!("/api/v1/actions/{action}"), &input);
+            assert_eq!(response.status, 200, "{}", response.body);
+            response.data()
         };
         act("set_agent", json!({ "handle": "bot", "max_steps": 4, "timeout": "2h", "spend_limit": 5.5, "end_of_run": "on" }));
         act("set_task", json!({ "workflow": "build", "variant": "tea", "max_steps": 3, "timeout": "1h", "spend_limit": 4.5, "end_of_run": "off", "retry_on_error": true }));
@@ -27,8 +27,8 @@ engines! {
             let shown = (&data["max_steps"], &data["timeout"], &data["spend_limit"], &data["end_of_run"]);
             assert_eq!(shown, (&json!(max_steps), &json!(timeout), &json!(spend_limit), &json!(end_of_run)), "{path}");
             let page = visitor.markdown(&path).body;
-            for said in [format!("max steps: {max_steps}"), format!("timeout: {timeout}"), format!("spend limit: {spend_limit}")] {
-                assert!(page.contains(&said), "{said} is missing in {page}");
+            for expected in [format!("max steps: {max_steps}"), format!("timeout: {timeout}"), format!("spend limit: {spend_limit}")] {
+                assert!(page.contains(&expected), "{expected} is missing in {page}");
             }
             assert!(visitor.html(&path).body.contains("<dt>max steps</dt>"), "{path}");
         }

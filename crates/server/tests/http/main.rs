@@ -1,4 +1,4 @@
-//! The doors over HTTP, on both engines.
+//! Tests of the HTTP interface, on both database engines.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -7,14 +7,14 @@ mod attribution;
 mod credentials;
 mod forms;
 mod hostile;
-mod kept;
-mod leading;
 mod limits;
+mod links;
+mod page_cache;
+mod page_sizes;
 mod pages;
 mod scratchpads;
-mod served;
-mod sizes;
 mod socket;
 mod task_pages;
+mod test_server;
 mod visitor;
 mod whoami;

@@ -1,4 +1,4 @@
-//! Every page in every form.
+//! Every page in every format.
 
 use axum::http::{Method, header};
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
-/// One thing of every kind that has a page, and where it is.
-fn furnished(env: &TestEnv) -> Vec<String> {
-    let act = |action: &str, input: Value| env.act(action, input).unwrap();
+/// Creates one thing of every kind that has pages. Returns the paths of all pages.
+fn create_one_of_each(env: &TestEnv) -> Vec<String> {
+    let act = |action: &str, input: Value| env.execute_json(action, input).unwrap();
     let id = |value: &Value| value["id"].as_str().unwrap().to_owned();
     act("set_role", json!({ "name": "coder" }));
     act("set_workflow", json!({ "name": "unit" }));
@@ -28,13 +28,13 @@ fn furnished(env: &TestEnv) -> Vec<String> {
     let commitment = id(&act("create_commitment", json!({ "studio": "main", "title": "c", "critical_mass": 1 })));
     let item = id(&act("queue_add", json!({ "task": "unit/go" })));
     let run = act("start_run", json!({ "agent": "bob", "task": "unit/go" }))["run_id"].as_str().unwrap().to_owned();
-    let said =
+    let report_input =
         json!({ "agent": "bob", "task": "unit/go", "one_liner": "went", "tldr": "It went.", "content": "All of it." });
-    let report = id(&act("set_report", said));
+    let report = id(&act("set_report", report_input));
     act("set_board", json!({ "name": "wall" }));
     let stickie = id(&act("set_stickie", json!({ "board": "wall", "name": "one", "priority": "must", "note": "n" })));
     let mut paths: Vec<String> =
-        NOUNS.iter().filter(|noun| noun.list.is_some()).map(|noun| format!("/{}", noun.path)).collect();
+        NOUNS.iter().filter(|noun| noun.list_verb.is_some()).map(|noun| format!("/{}", noun.path)).collect();
     paths.extend(
         [
             "/",
@@ -86,9 +86,9 @@ fn furnished(env: &TestEnv) -> Vec<String> {
 }
 
 engines! {
-    fn a_link_leads_to_its_tasks(env: TestEnv) {
-        furnished(&env);
-        env.act("add_link", json!({ "from": "unit/go", "to": "unit/go.md", "type": "blocks" })).unwrap();
+    fn task_link_shows_both_tasks(env: TestEnv) {
+        create_one_of_each(&env);
+        env.execute_json("add_link", json!({ "from": "unit/go", "to": "unit/go.md", "type": "blocks" })).unwrap();
         let visitor = Visitor::person(&env);
         let page = visitor.markdown("/tasks/unit/go").body;
         assert!(page.contains("| [unit/go](/tasks/unit/go) | blocks | [unit/go.md](/tasks/unit/go.md) |"), "{page}");
@@ -97,21 +97,21 @@ engines! {
         assert!(action.contains("(one of blocks, "), "{action}");
     }
 
-    fn a_page_takes_the_name_it_goes_by(env: TestEnv) {
+    fn action_accepts_the_name_in_its_path(env: TestEnv) {
         let visitor = Visitor::person(&env);
         let note = |studio: &str| visitor.act("/studios/main/actions/create_note", &json!({ "studio": studio, "title": studio })).status;
         assert_eq!((note("main"), note("other")), (200, 422));
     }
 
-    fn what_is_done_on_the_page_of_the_last_run_is_done_to_that_one(env: TestEnv) {
+    fn page_of_the_last_run_addresses_actions_by_id(env: TestEnv) {
         let first = env.agent("bob").start_run().id.to_string();
         let page = Visitor::person(&env).html("/runs/last").body;
         assert!(page.contains(&format!("action=\"/runs/{first}/actions/cancel_run\"")), "{page}");
         assert!(!page.contains("/runs/last/actions"), "{page}");
     }
 
-    fn every_page_is_there_in_every_form(env: TestEnv) {
-        let paths = furnished(&env);
+    fn every_page_exists_in_every_format(env: TestEnv) {
+        let paths = create_one_of_each(&env);
         let visitor = Visitor::person(&env);
         for path in &paths {
             let json = visitor.json(path);
@@ -123,18 +123,18 @@ engines! {
             let html = visitor.html(path);
             assert_eq!((html.status, html.header("content-type")), (200, "text/html; charset=utf-8"), "{path}");
             assert!(html.body.starts_with("<!doctype html>") && html.body.len() < 100_000, "{path}: {}", html.body.len());
-            // Who asks without a wish is an agent, or curl.
-            assert_eq!(visitor.ask(Method::GET, path, &[], b"").header("content-type"), "text/markdown; charset=utf-8", "{path}");
+            // Agents and curl send no `Accept` header, or `*/*`.
+            assert_eq!(visitor.request(Method::GET, path, &[], b"").header("content-type"), "text/markdown; charset=utf-8", "{path}");
         }
     }
 
     fn all_links_of_all_pages_resolve(env: TestEnv) {
-        let mut paths = furnished(&env);
+        let mut paths = create_one_of_each(&env);
         let run = env.agent("zoe").start_run();
         run.create_note("main", "made in a run", "b");
         paths.push(format!("/runs/{}", run.id));
-        env.act("set_package", json!({ "role": "coder", "task": "unit/go" })).unwrap();
-        env.act("set_board", json!({ "name": "pinned", "task": "unit/go" })).unwrap();
+        env.execute_json("set_package", json!({ "role": "coder", "task": "unit/go" })).unwrap();
+        env.execute_json("set_board", json!({ "name": "pinned", "task": "unit/go" })).unwrap();
         let visitor = Visitor::person(&env);
         let mut links = std::collections::BTreeMap::new();
         for path in &paths {
@@ -150,8 +150,8 @@ engines! {
         assert_eq!(broken, Vec::<(&String, &String)>::new());
     }
 
-    fn every_page_and_action_is_offered_only_where_it_works(env: TestEnv) {
-        let paths = furnished(&env);
+    fn offered_actions_have_pages(env: TestEnv) {
+        let paths = create_one_of_each(&env);
         let visitor = Visitor::person(&env);
         for path in paths.iter().filter(|path| !path.contains('?') && path.as_str() != "/") {
             for offer in visitor.json(&format!("{path}/actions")).data().as_array().unwrap() {
@@ -161,13 +161,13 @@ engines! {
         }
     }
 
-    fn a_report_is_found_by_its_task_and_by_its_id(env: TestEnv) {
-        furnished(&env);
-        let say = |one_liner: &str| {
-            let said = json!({ "agent": "bob", "task": "unit/go", "one_liner": one_liner, "tldr": "t", "content": "c" });
-            env.act("set_report", said).unwrap()["id"].as_str().unwrap().to_owned()
+    fn finds_reports_by_task_and_by_id(env: TestEnv) {
+        create_one_of_each(&env);
+        let set_report = |one_liner: &str| {
+            let input = json!({ "agent": "bob", "task": "unit/go", "one_liner": one_liner, "tldr": "t", "content": "c" });
+            env.execute_json("set_report", input).unwrap()["id"].as_str().unwrap().to_owned()
         };
-        let (first, second) = (say("first"), say("second"));
+        let (first, second) = (set_report("first"), set_report("second"));
         let visitor = Visitor::person(&env);
         let current = visitor.json("/reports/unit/go").data();
         assert_eq!((&current["id"], &current["others"][0]["id"]), (&json!(second), &json!(first)));
@@ -179,12 +179,12 @@ engines! {
         assert_eq!(none.status, 404, "{}", none.body);
     }
 
-    fn an_ending_names_the_form_unless_it_belongs_to_the_name(env: TestEnv) {
-        furnished(&env);
+    fn extension_selects_the_format_unless_it_is_part_of_the_name(env: TestEnv) {
+        create_one_of_each(&env);
         let visitor = Visitor::person(&env);
         assert_eq!(visitor.html("/queue.json").header("content-type"), "application/json");
         assert_eq!(visitor.html("/tasks/unit/go.json").data()["variant"], "unit/go");
-        // The variant itself ends so.
+        // Here the extension is part of the variant.
         assert_eq!(visitor.json("/tasks/unit/go.md").data()["variant"], "unit/go.md");
         assert_eq!(visitor.json("/tasks/unit/go.md.md").header("content-type"), "text/markdown; charset=utf-8");
         assert_eq!(visitor.html("/index.json").data()["queue"], json!({ "ready": 1 }));
@@ -192,51 +192,51 @@ engines! {
         assert_eq!((missing.status, missing.json()["error"]["code"].clone()), (404, json!("not_found")));
     }
 
-    fn a_list_goes_on_where_it_says(env: TestEnv) {
+    fn next_links_walk_through_the_whole_list(env: TestEnv) {
         for number in 1..=5 {
-            env.act("create_note", json!({ "studio": "main", "title": format!("n{number}") })).unwrap();
+            env.execute_json("create_note", json!({ "studio": "main", "title": format!("n{number}") })).unwrap();
         }
         let visitor = Visitor::person(&env);
         let mut titles = Vec::new();
         let mut next = Some("/notes?limit=2".to_owned());
         while let Some(path) = next {
-            let heard = visitor.json(&path);
-            titles.extend(heard.data().as_array().unwrap().iter().map(|note| note["title"].as_str().unwrap().to_owned()));
-            next = heard.json()["next"].as_str().map(ToOwned::to_owned);
-            assert_eq!(next.is_some(), heard.header("link").ends_with("rel=\"next\""));
+            let response = visitor.json(&path);
+            titles.extend(response.data().as_array().unwrap().iter().map(|note| note["title"].as_str().unwrap().to_owned()));
+            next = response.json()["next"].as_str().map(ToOwned::to_owned);
+            assert_eq!(next.is_some(), response.header("link").ends_with("rel=\"next\""));
         }
         assert_eq!(titles, ["n5", "n4", "n3", "n2", "n1"]);
     }
 
-    fn sessions_go_on_where_they_say(env: TestEnv) {
-        // A list that goes on before a time, not after a thing.
+    fn next_page_of_sessions_starts_before_a_time(env: TestEnv) {
+        // Sessions are paginated by time, not by id.
         let next = trackway_server::pages::next("/sessions", "limit=2&before=x", Some("--before 2026-03-01T09:00:00.000Z"));
         assert_eq!(next.as_deref(), Some("/sessions?limit=2&before=2026-03-01T09%3A00%3A00.000Z"));
         let visitor = Visitor::person(&env);
         assert_eq!(visitor.json(&next.unwrap()).data(), json!([]));
     }
 
-    fn another_tenants_things_are_nowhere(env: TestEnv) {
-        let paths = furnished(&env);
+    fn other_tenants_see_nothing(env: TestEnv) {
+        let paths = create_one_of_each(&env);
         let other = env.another_tenant("other");
-        let token = env.act_as(&other, "create_token", json!({})).unwrap()["token"].as_str().unwrap().to_owned();
-        let visitor = Visitor { token: Some(token), ..Visitor::nobody(&env) };
+        let token = env.execute_json_as(&other, "create_token", json!({})).unwrap()["token"].as_str().unwrap().to_owned();
+        let visitor = Visitor { token: Some(token), ..Visitor::anonymous(&env) };
         for path in paths.iter().filter(|path| path.matches('/').count() > 1 || path.starts_with("/why?of") || path.starts_with("/made?run")) {
             if matches!(path.as_str(), "/people/ada" | "/studios/main") {
-                continue; // It has its own of that name.
+                continue; // The other tenant has its own person and studio of that name.
             }
-            let heard = visitor.json(path);
-            assert_eq!(heard.status, 404, "{path}: {}", heard.body);
+            let response = visitor.json(path);
+            assert_eq!(response.status, 404, "{path}: {}", response.body);
         }
-        for noun in NOUNS.iter().filter(|noun| noun.list.is_some()) {
+        for noun in NOUNS.iter().filter(|noun| noun.list_verb.is_some()) {
             let body = visitor.json(&format!("/{}", noun.path)).body;
             assert!(!body.contains("unit/go") && !body.contains("bob"), "{}: {body}", noun.path);
         }
         assert_eq!(visitor.json("/ready").data(), json!([]));
     }
 
-    fn parameters_that_make_no_sense_are_told_so(env: TestEnv) {
-        furnished(&env);
+    fn rejects_invalid_parameters(env: TestEnv) {
+        create_one_of_each(&env);
         let visitor = Visitor::person(&env);
         for (path, status) in [
             ("/runs?limit=0", 422),
@@ -280,32 +280,32 @@ engines! {
             ("/why?of=%00", 422),
             ("/scratchpads", 404),
         ] {
-            let heard = visitor.json(path);
-            assert_eq!(heard.status, status, "{path}: {}", heard.body);
-            assert!(heard.json()["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{path}");
+            let response = visitor.json(path);
+            assert_eq!(response.status, status, "{path}: {}", response.body);
+            assert!(response.json()["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{path}");
         }
         let long = visitor.json(&format!("/tasks/{}", "x".repeat(100_000)));
         assert_eq!(long.status, 404);
-        let meant = visitor.json("/runs?stauts=failed").json();
-        assert_eq!(meant["error"]["hint"], "did you mean \"status\"?");
+        let typo = visitor.json("/runs?stauts=failed").json();
+        assert_eq!(typo["error"]["hint"], "did you mean \"status\"?");
     }
 
-    fn every_question_of_the_api_answers(env: TestEnv) {
-        furnished(&env);
+    fn every_path_of_the_api_answers(env: TestEnv) {
+        create_one_of_each(&env);
         let visitor = Visitor::person(&env);
         let document = trackway_server::api::openapi();
         assert_eq!(document["openapi"], "3.1.0");
         for (path, operations) in document["paths"].as_object().unwrap() {
             if operations.get("get").is_some() {
-                let heard = visitor.json(path);
-                assert!(matches!(heard.status, 200 | 422), "{path}: {} {}", heard.status, heard.body);
+                let response = visitor.json(path);
+                assert!(matches!(response.status, 200 | 422), "{path}: {} {}", response.status, response.body);
             } else {
-                let heard = visitor.act(path, &json!({ "not_a_field": 1 }));
-                assert!(matches!(heard.status, 200 | 422), "{path}: {} {}", heard.status, heard.body);
+                let response = visitor.act(path, &json!({ "not_a_field": 1 }));
+                assert!(matches!(response.status, 200 | 422), "{path}: {} {}", response.status, response.body);
             }
         }
         assert_eq!(visitor.json("/api/v1/task/get?task=unit/go").data()["variant"], "unit/go");
         assert_eq!(visitor.json("/api/v1/nothing").status, 404);
-        assert_eq!(visitor.ask(Method::DELETE, "/api/v1/task/get", &[(header::ACCEPT, "application/json")], b"").status, 405);
+        assert_eq!(visitor.request(Method::DELETE, "/api/v1/task/get", &[(header::ACCEPT, "application/json")], b"").status, 405);
     }
 }

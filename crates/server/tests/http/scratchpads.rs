@@ -1,4 +1,4 @@
-//! An agent's scratchpad is for people, for the agent itself, and for agents that were granted it.
+//! An agent's scratchpad is readable for people, the agent itself, and agents with the capability `read_scratchpads`.
 
 use serde_json::{Value, json};
 use trackway_testkit::{TestEnv, engines};
@@ -8,18 +8,18 @@ use crate::visitor::Visitor;
 const SECRET: &str = "oakum is in the shed";
 
 engines! {
-    fn another_agent_reads_a_scratchpad_only_with_a_grant(env: TestEnv) {
+    fn other_agents_need_a_capability_to_read_a_scratchpad(env: TestEnv) {
         env.workflow("unit");
         env.task("unit", "unit/go");
-        let bobs = env.agent("bob").start_run_on("unit/go");
+        let bobs_run = env.agent("bob").start_run_on("unit/go");
         for content in ["first", SECRET] {
-            bobs.act("update_scratchpad", json!({ "content": content })).unwrap();
+            bobs_run.execute_json("update_scratchpad", json!({ "content": content })).unwrap();
         }
-        bobs.act("wake_run", json!({ "run": bobs.id })).unwrap();
-        let zoes = env.agent("zoe").start_run();
-        let (person, bob, zoe) = (Visitor::person(&env), Visitor::run(&env, &bobs), Visitor::run(&env, &zoes));
-        let run = bobs.id.to_string();
-        let closed = [
+        bobs_run.execute_json("wake_run", json!({ "run": bobs_run.id })).unwrap();
+        let zoes_run = env.agent("zoe").start_run();
+        let (person, bob, zoe) = (Visitor::person(&env), Visitor::run(&env, &bobs_run), Visitor::run(&env, &zoes_run));
+        let run = bobs_run.id.to_string();
+        let restricted = [
             "/api/v1/scratchpad/get?agent=bob".to_owned(),
             "/api/v1/scratchpad/history?agent=bob".to_owned(),
             "/api/v1/scratchpad/diff?agent=bob".to_owned(),
@@ -29,7 +29,7 @@ engines! {
             format!("/api/v1/run/show?run={run}&wake=true"),
         ];
         let open = ["/agents/bob".to_owned(), format!("/runs/{run}"), "/agents/bob/actions/set_scratchpad".to_owned()];
-        for path in &closed {
+        for path in & restricted {
             for visitor in [&person, &bob] {
                 assert_eq!(visitor.json(path).status, 200, "{path}");
             }
@@ -39,9 +39,9 @@ engines! {
         }
         for path in &open {
             for (visitor, sees) in [(&person, true), (&bob, true), (&zoe, false)] {
-                for heard in [visitor.json(path), visitor.markdown(path), visitor.html(path)] {
-                    assert!(heard.status == 200 || !path.starts_with("/agents/bob/"), "{path}: {}", heard.body);
-                    assert!(sees || !heard.body.contains(SECRET), "{path}: {}", heard.body);
+                for response in [visitor.json(path), visitor.markdown(path), visitor.html(path)] {
+                    assert!(response.status == 200 || !path.starts_with("/agents/bob/"), "{path}: {}", response.body);
+                    assert!(sees || !response.body.contains(SECRET), "{path}: {}", response.body);
                 }
                 if !path.ends_with("set_scratchpad") {
                     assert_eq!(visitor.html(path).body.contains(SECRET), sees, "{path}");
@@ -50,11 +50,11 @@ engines! {
         }
         assert_eq!(zoe.json("/agents/bob").data()["scratchpad"], Value::Null);
         assert!(zoe.markdown("/agents/bob").body.contains("Other agents need the capability `read_scratchpads`."));
-        // Its own, zoe reads.
+        // Zoe can read her own scratchpad.
         assert_eq!(zoe.json("/api/v1/scratchpad/get?agent=zoe").data()["content"], "");
         assert_eq!(zoe.json("/agents/zoe").status, 200);
-        env.act("set_agent", json!({ "handle": "zoe", "capabilities": ["read_scratchpads"] })).unwrap();
-        for path in &closed {
+        env.execute_json("set_agent", json!({ "handle": "zoe", "capabilities": ["read_scratchpads"] })).unwrap();
+        for path in & restricted {
             assert_eq!(zoe.json(path).status, 200, "{path}");
         }
         assert!(zoe.html("/agents/bob").body.contains(SECRET) && zoe.html(&open[1]).body.contains(SECRET));

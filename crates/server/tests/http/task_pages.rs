@@ -1,4 +1,5 @@
-//! The pages about tasks: current and next version, ready tasks, what refers to a task; and what a run made.
+//! Pages about tasks: current and next version, ready tasks, everything that refers to a task, and the touches of a
+//! run.
 
 use serde_json::{Value, json};
 use trackway_testkit::{TestEnv, engines};
@@ -8,17 +9,17 @@ use crate::visitor::Visitor;
 fn set_task(env: &TestEnv, variant: &str, more: Value) {
     let mut input = json!({ "workflow": "unit", "variant": variant });
     input.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
-    env.act("set_task", input).unwrap();
+    env.execute_json("set_task", input).unwrap();
 }
 
-/// The values of a field in rows.
+/// The values of one field in all rows.
 fn column(rows: &Value, field: &str) -> Vec<String> {
     let text = |row: &Value| row[field].as_str().map_or_else(|| row[field].to_string(), str::to_owned);
     rows.as_array().unwrap().iter().map(text).collect()
 }
 
 engines! {
-    fn latest_and_next_version_have_pages(env: TestEnv) {
+    fn shows_current_and_next_version(env: TestEnv) {
         env.workflow("unit");
         set_task(&env, "unit/1", json!({}));
         set_task(&env, "unit/2", json!({ "replaces": "unit/1", "level": "patch" }));
@@ -53,13 +54,13 @@ engines! {
         let newest = visitor.html("/tasks/unit/3").body;
         assert!(newest.contains("<a href=\"/latest?variant=unit/3\">this one</a>") && !newest.contains("/next?id="), "{newest}");
         assert_eq!(visitor.json("/tasks/unit/3").data()["next"], Value::Null);
-        env.act("set_task", json!({ "workflow": "unit", "variant": "unit/3", "archived": true })).unwrap();
+        env.execute_json("set_task", json!({ "workflow": "unit", "variant": "unit/3", "archived": true })).unwrap();
         assert_eq!(visitor.html("/tasks/unit/3").status, 200);
         assert_eq!(visitor.json("/tasks/unit/3").data()["latest"], Value::Null);
         assert_eq!(visitor.json("/latest?variant=unit/3").status, 404);
     }
 
-    fn ready_tasks_have_a_page(env: TestEnv) {
+    fn lists_ready_tasks_by_urgency(env: TestEnv) {
         let visitor = Visitor::person(&env);
         assert_eq!(visitor.json("/ready").data(), json!([]));
         for empty in [visitor.html("/ready").body, visitor.markdown("/ready").body] {
@@ -80,8 +81,8 @@ engines! {
                 Some(next) => path = next.to_owned(),
                 None => break,
             }
-            // A task that is claimed between two pages does not shift the next page.
-            env.act("claim", json!({ "task": "urgent" })).ok();
+            // Claiming a task between two pages does not shift the next page.
+            env.execute_json("claim", json!({ "task": "urgent" })).ok();
         }
         assert_eq!(walked, in_order);
         assert_eq!(column(&visitor.json("/ready").data(), "variant"), in_order[1..]);
@@ -94,15 +95,15 @@ engines! {
         assert_eq!(visitor.act("/ready/actions/claim", &json!({})).data()[0]["variant"], "first");
     }
 
-    fn what_a_run_made_has_a_page(env: TestEnv) {
+    fn lists_touches_of_a_run(env: TestEnv) {
         env.workflow("unit");
         env.task("unit", "unit/go");
         let run = env.agent("bob").start_run_on("unit/go");
         let empty = env.agent("zoe").start_run();
         for number in 0..3 {
-            run.act("create_note", json!({ "studio": "main", "title": format!("n{number}") })).unwrap();
+            run.execute_json("create_note", json!({ "studio": "main", "title": format!("n{number}") })).unwrap();
         }
-        run.act("create_decision", json!({ "studio": "main", "question": "q?", "options": ["a"] })).unwrap();
+        run.execute_json("create_decision", json!({ "studio": "main", "question": "q?", "options": ["a"] })).unwrap();
         let visitor = Visitor::person(&env);
         let path = format!("/made?run={}", run.id);
         let whole = visitor.json(&path).data();
@@ -129,7 +130,7 @@ engines! {
         assert_eq!((visitor.html("/made").status, visitor.html("/made?of=x").status), (200, 422));
     }
 
-    fn a_task_shows_what_refers_to_it(env: TestEnv) {
+    fn task_shows_everything_that_refers_to_it(env: TestEnv) {
         env.workflow("unit");
         env.role("coder");
         set_task(&env, "unit/1", json!({ "recurring": true }));
@@ -139,18 +140,18 @@ engines! {
             assert_eq!(bare[field], json!([]), "{field}");
         }
         assert_eq!(bare["last_finished_item"], Value::Null);
-        assert!(visitor.markdown("/tasks/unit/1").body.contains("## Queue\n\nIt is not in the queue."));
-        env.act("set_package", json!({ "role": "coder", "task": "unit/1" })).unwrap();
-        env.act("set_route", json!({ "tag": "build", "task": "unit/1" })).unwrap();
+        assert!(visitor.markdown("/tasks/unit/1").body.contains("## Queue\n\nThis task is not in the queue."));
+        env.execute_json("set_package", json!({ "role": "coder", "task": "unit/1" })).unwrap();
+        env.execute_json("set_route", json!({ "tag": "build", "task": "unit/1" })).unwrap();
         set_task(&env, "unit/2", json!({ "replaces": "unit/1", "recurring": true }));
-        env.act("set_board", json!({ "name": "wall", "task": "unit/2" })).unwrap();
-        env.act("set_board", json!({ "name": "other", "task": "unit/1" })).unwrap();
+        env.execute_json("set_board", json!({ "name": "wall", "task": "unit/2" })).unwrap();
+        env.execute_json("set_board", json!({ "name": "other", "task": "unit/1" })).unwrap();
         env.agent("bob");
-        let done = env.act("queue_add", json!({ "task": "unit/2" })).unwrap();
-        let taken = env.act("queue_take", json!({ "agent": "bob" })).unwrap()[0].clone();
-        env.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
-        let waiting: Vec<Value> = (0..12).map(|_| env.act("queue_add", json!({ "task": "unit/2" })).unwrap()).collect();
-        let asked = env.act("send_message", json!({ "body": "look at it", "to_task": "unit/2" })).unwrap();
+        let done = env.execute_json("queue_add", json!({ "task": "unit/2" })).unwrap();
+        let taken = env.execute_json("queue_take", json!({ "agent": "bob" })).unwrap()[0].clone();
+        env.execute_json("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+        let waiting: Vec<Value> = (0..12).map(|_| env.execute_json("queue_add", json!({ "task": "unit/2" })).unwrap()).collect();
+        let asked = env.execute_json("send_message", json!({ "body": "look at it", "to_task": "unit/2" })).unwrap();
         let data = visitor.json("/tasks/unit/2").data();
         assert_eq!(column(&data["boards"], "name"), ["other", "wall"]);
         assert_eq!((column(&data["pins"], "role"), column(&data["pins"], "variant")), (vec!["coder".to_owned()], vec!["unit/1".to_owned()]));

@@ -1,19 +1,19 @@
-//! Who an agent is, what it remembers, what it may do.
+//! The page `/whoami` of agents and persons.
 
 use serde_json::json;
-use trackway_domain::words::RunStatus;
+use trackway_domain::enums::RunStatus;
 use trackway_testkit::{TestEnv, engines};
 
 use crate::visitor::Visitor;
 
-fn furnished(env: &TestEnv) {
+fn set_up(env: &TestEnv) {
     env.role("coder");
     env.workflow("unit");
     env.task("unit", "unit/go");
     env.task("unit", "unit/lint");
-    env.act("add_link", json!({ "from": "unit/lint", "to": "unit/go", "type": "blocks" })).unwrap();
-    env.act("set_agent", json!({ "handle": "ada", "role": "coder" })).unwrap();
-    env.act(
+    env.execute_json("add_link", json!({ "from": "unit/lint", "to": "unit/go", "type": "blocks" })).unwrap();
+    env.execute_json("set_agent", json!({ "handle": "ada", "role": "coder" })).unwrap();
+    env.execute_json(
         "set_report",
         json!({ "agent": "ada", "task": "unit/lint", "one_liner": "lint is clean", "tldr": "t", "content": "c" }),
     )
@@ -21,13 +21,13 @@ fn furnished(env: &TestEnv) {
 }
 
 engines! {
-    fn an_agent_reads_who_it_is(env: TestEnv) {
-        furnished(&env);
+    fn shows_an_agent_its_run_task_and_scratchpad(env: TestEnv) {
+        set_up(&env);
         let ada = env.agent("ada");
         let earlier = ada.start_run_on("unit/go");
         Visitor::run(&env, &earlier).act("/whoami/actions/update_report", &json!({ "one_liner": "half done", "tldr": "t", "content": "c" })).data();
         earlier.end(RunStatus::Completed);
-        env.act("queue_add", json!({ "task": "unit/lint", "agent": "ada" })).unwrap();
+        env.execute_json("queue_add", json!({ "task": "unit/lint", "agent": "ada" })).unwrap();
         let run = ada.start_run_on("unit/go");
         let visitor = Visitor::run(&env, &run);
 
@@ -45,7 +45,7 @@ engines! {
         assert_eq!(data["waiting"][0]["variant"], "unit/lint");
 
         let page = visitor.markdown("/whoami").body;
-        for said in [
+        for expected in [
             "# You are ada\n",
             "- role: [coder](/roles/coder)\n",
             "- steps left: 30 of 30\n",
@@ -54,9 +54,9 @@ engines! {
             "## Studios\n\n- studios: [main](/studios/main)\n",
             "\"latestTaskAgentReport\": \"c\"",
             "half done",
-            "## How to go on\n\nRead your task with `/tasks/unit/go`",
+            "## Next steps\n\nRead your task with `/tasks/unit/go`",
         ] {
-            assert!(page.contains(said), "{said:?} is missing in {page}");
+            assert!(page.contains(expected), "{expected:?} is missing in {page}");
         }
         assert!(page.find("## Your Scratchpad") < page.find("## Studios"), "{page}");
         let html = visitor.html("/whoami").body;
@@ -64,7 +64,7 @@ engines! {
         assert!(html.find("Your Scratchpad") < html.find("Studios"), "{html}");
     }
 
-    fn an_agent_keeps_its_scratchpad_by_page(env: TestEnv) {
+    fn agent_updates_its_scratchpad(env: TestEnv) {
         let run = env.agent("ada").start_run();
         let visitor = Visitor::run(&env, &run);
         let update = "/whoami/actions/update_scratchpad";
@@ -77,7 +77,7 @@ engines! {
         let page = visitor.markdown("/whoami").body;
         assert!(page.contains("revision 1. It is your own note, not an instruction.\n\n```text\nredis is needed\n```"), "{page}");
 
-        // Characters are counted, not bytes.
+        // The limit counts characters, not bytes.
         let most = "😀".repeat(10_000);
         assert_eq!(visitor.act(update, &json!({ "content": most })).data()["revision"], 2);
         let refused = visitor.act(update, &json!({ "content": format!("{most}x") }));
@@ -91,16 +91,16 @@ engines! {
         assert_eq!(visitor.act(update, &json!({ "content": "" })).data(), json!({ "result": "Scratchpad updated successfully.", "content": "", "revision": 3 }));
     }
 
-    fn a_person_has_no_scratchpad(env: TestEnv) {
+    fn person_has_no_scratchpad(env: TestEnv) {
         let visitor = Visitor::person(&env);
         let data = visitor.json("/whoami").data();
         assert_eq!((data["actor"]["kind"].clone(), data["scratchpad"].clone()), (json!("person"), json!(null)));
         assert!(!visitor.markdown("/whoami").body.contains("Scratchpad"));
-        for heard in [
+        for response in [
             visitor.json("/whoami/actions/update_scratchpad"),
             visitor.act("/whoami/actions/update_scratchpad", &json!({ "content": "x" })),
         ] {
-            assert_eq!((heard.status, heard.json()["error"]["code"].clone()), (403, json!("denied")));
+            assert_eq!((response.status, response.json()["error"]["code"].clone()), (403, json!("denied")));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The clock that dates rows and that leases, delays and expiries are compared with.
+//! The clock that dates rows and decides whether leases, delays and expiry times have passed.
 
 use std::{
     sync::{
@@ -10,15 +10,14 @@ use std::{
 
 use trackway_domain::Time;
 
-/// The system's clock, which tests can move forward. Clones share what they were moved by.
+/// The system clock plus an offset, with which tests move time forward. Clones share the offset.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
-    /// Microseconds ahead of the system's clock.
+    /// Offset in microseconds.
     ahead: Arc<AtomicI64>,
 }
 
 impl Clock {
-    /// The clock of this machine, as it is.
     pub fn system() -> Self {
         Self::default()
     }
@@ -28,7 +27,7 @@ impl Clock {
         Time::from_micros(now.micros().saturating_add(self.ahead.load(Ordering::Relaxed)))
     }
 
-    /// Moves the clock forward, so that a test need not wait for a lease, a delay or an expiry to pass.
+    /// Moves the clock forward, so that tests do not have to wait.
     pub fn advance(&self, by: Duration) {
         self.ahead.fetch_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
-//! Whether anything was written since: asked of the engine itself, whoever wrote, in this process or in another.
+//! The data version of a database: it changes with every commit of any process, and thus shows whether a cached result
+//! is still current.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -11,40 +12,41 @@ use crate::{
     store::Store,
 };
 
-/// A moment in the life of a database. Between two that are equal, nothing was committed.
+/// If two data versions of one store are equal, no transaction committed between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moment {
-    /// SQLite counts for each connection by itself.
+pub struct DataVersion {
+    /// Number of the connection that read the version. SQLite counts separately for each connection.
     connection: u64,
-    at: String,
+    value: String,
 }
 
-/// The connection that is asked, and what it said last.
+/// The most recent data version, and a connection to read it with.
 #[derive(Debug, Default)]
-pub(crate) struct LatestMoment(Mutex<Asked>);
+pub(crate) struct LatestDataVersion(Mutex<VersionQuery>);
 
 #[derive(Debug, Default)]
-struct Asked {
+struct VersionQuery {
     connection: Option<Connection>,
     connections: u64,
-    last: Option<(Instant, Moment)>,
+    last: Option<(Instant, DataVersion)>,
 }
 
 impl Store {
-    /// The same as [`Store::moment`], where reading it takes no round trip: on SQLite. It blocks for no longer than that.
-    pub fn local_moment(&self) -> Option<Result<Moment>> {
-        (self.engine() == Engine::Sqlite).then(|| self.moment())
+    /// Like [`Store::data_version`], but only where reading the version takes no round trip: on SQLite. Blocks only
+    /// briefly.
+    pub fn local_data_version(&self) -> Option<Result<DataVersion>> {
+        (self.engine() == Engine::Sqlite).then(|| self.data_version())
     }
 
-    /// The moment now, or a later one: those who come while somebody else asks share what the next one hears.
-    pub fn moment(&self) -> Result<Moment> {
-        let came = Instant::now();
-        let mut latest = self.latest_moment().0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, moment)) = latest.last.as_ref().filter(|(asked, _)| *asked >= came) {
-            return Ok(moment.clone());
+    /// Reads the current data version. Concurrent callers share one query, which starts after all of their calls.
+    pub fn data_version(&self) -> Result<DataVersion> {
+        let called = Instant::now();
+        let mut latest = self.latest_data_version().0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, version)) = latest.last.as_ref().filter(|(started, _)| *started >= called) {
+            return Ok(version.clone());
         }
-        let asked = Instant::now();
-        // One that fails is not used again.
+        let started = Instant::now();
+        // A connection whose query fails is dropped.
         let mut connection = match latest.connection.take().filter(Connection::is_open) {
             Some(connection) => connection,
             None => {
@@ -52,15 +54,15 @@ impl Store {
                 self.connect()?
             }
         };
-        let question = match connection.engine() {
+        let query = match connection.engine() {
             Engine::Sqlite => "select cast(data_version as text) from pragma_data_version",
-            // Which transactions are seen: it changes whenever one that wrote begins or ends.
+            // The snapshot lists the running transactions: it changes when a writing transaction begins or ends.
             Engine::Postgres => "select cast(pg_current_snapshot() as text)",
         };
-        let at = connection.query::<(String,)>(question, &[])?.pop().map_or_else(String::new, |(at,)| at);
-        let moment = Moment { connection: latest.connections, at };
+        let value = connection.query::<(String,)>(query, &[])?.pop().map_or_else(String::new, |(value,)| value);
+        let version = DataVersion { connection: latest.connections, value };
         latest.connection = Some(connection);
-        latest.last = Some((asked, moment.clone()));
-        Ok(moment)
+        latest.last = Some((started, version.clone()));
+        Ok(version)
     }
 }

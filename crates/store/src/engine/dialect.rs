@@ -1,4 +1,4 @@
-//! Fragments of SQL that the engines write differently.
+//! SQL fragments that differ between the engines.
 
 use crate::connection::Engine;
 
@@ -19,8 +19,8 @@ impl Engine {
         }
     }
 
-    /// Condition that a column holds one of the few ids that `query` selects. PostgreSQL runs the query first and looks each id up;
-    /// it might otherwise join with all rows of the index.
+    /// Condition that a column holds one of the few ids that `query` selects. PostgreSQL then runs the query first and
+    /// looks up each id. With `in` it might join with all rows of the index.
     pub fn is_one_of(self, column: &str, query: &str) -> String {
         match self {
             Self::Sqlite => format!("{column} in ({query})"),

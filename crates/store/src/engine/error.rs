@@ -1,60 +1,60 @@
-//! What can go wrong between us and a database.
+//! Errors of databases and of the actions and views that use them.
 
 use trackway_domain::{ErrorKind, Sentence, command, sentence};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A rule said no.
+    /// The request violates a domain rule.
     #[error(transparent)]
     Rule(#[from] trackway_domain::Error),
     #[error("{0:?} is not a database URL")]
     Url(String),
-    #[error("{url} cannot be used: {why}")]
-    Address { url: String, why: String },
+    #[error("cannot use the database URL {url}: {why}")]
+    UnusableUrl { url: String, why: String },
     #[error("there is no database at {0}")]
     Missing(String),
     #[error("{0} is not a Trackway database")]
-    NotOurs(String),
+    NotTrackway(String),
     #[error("the database at {at} is newer than this program (schema {found}, this program knows {known})")]
-    Newer { at: String, found: i64, known: i64 },
+    SchemaTooNew { at: String, found: i64, known: i64 },
     #[error("the database is busy: {0}")]
     Busy(String),
     #[error("PostgreSQL cannot be reached: {0}")]
     Unreachable(String),
-    /// The connection was lost between a commit and its answer.
-    #[error("the connection was lost before PostgreSQL said whether the change was made: {0}")]
-    Unsettled(String),
-    #[error("this PostgreSQL takes no writes: {0}")]
+    /// The connection dropped after the commit was sent and before the server confirmed it.
+    #[error("the connection was lost before PostgreSQL confirmed the change: {0}")]
+    CommitUnknown(String),
+    #[error("this PostgreSQL server accepts no writes: {0}")]
     Standby(String),
-    /// What one connection prepared was looked for on another.
-    #[error("PostgreSQL is behind a pooler that gives a connection to each transaction: {0}")]
-    Pooled(String),
+    /// A prepared statement is missing on the server connection, which a transaction pooler causes.
+    #[error("PostgreSQL is behind a connection pooler in transaction mode: {0}")]
+    TransactionPooler(String),
     #[error("PostgreSQL refused the connection: {0}")]
-    Refused(String),
-    /// The role in the URL lacks a right.
-    #[error("PostgreSQL does not let this role do that: {0}")]
+    ConnectionRejected(String),
+    /// The role in the URL lacks a privilege.
+    #[error("the PostgreSQL role lacks a privilege: {0}")]
     NotAllowed(String),
     #[error("the disk is full: {0}")]
     Full(String),
     #[error("the database cannot be written: {0}")]
     ReadOnly(String),
-    /// A unique index said no. Actions that expect it turn it into a sentence.
-    #[error("that exists already ({0})")]
-    Taken(String),
-    /// Another transaction was in the way; doing all of it again may succeed.
-    #[error("another writer was in the way: {0}")]
-    Again(String),
-    /// A write found that its precondition does not hold; nothing was changed.
+    /// A row violates a unique index. Actions that expect this replace it by an error of their own.
+    #[error("already exists: {0}")]
+    Duplicate(String),
+    /// The transaction conflicts with another one. Repeating it may succeed.
+    #[error("the change conflicts with another writer: {0}")]
+    WriteConflict(String),
+    /// The precondition of an optimistic write does not hold. Nothing was changed.
     #[error("a precondition failed: {0}")]
     PreconditionFailed(String),
-    /// The query was queued, to be sent with others in one round trip.
+    /// The query waits to be sent with others in one round trip. Never leaves this crate.
     #[error("the query is deferred")]
     Deferred,
-    #[error("the database failed: {0}")]
+    #[error("database error: {0}")]
     Database(String),
     #[error("a stored value cannot be read: {0}")]
     Value(String),
-    /// A backup that was cut or changed.
+    /// The backup is incomplete, or its checksum is wrong.
     #[error("the backup is damaged: {0}")]
     Damaged(String),
     #[error("{0}")]
@@ -67,18 +67,18 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Rule(rule) => rule.kind,
-            Self::Url(_) | Self::Address { .. } => ErrorKind::Usage,
+            Self::Url(_) | Self::UnusableUrl { .. } => ErrorKind::Usage,
             Self::Missing(_) => ErrorKind::NotFound,
-            Self::Busy(_) | Self::Unreachable(_) | Self::Standby(_) | Self::Again(_) => ErrorKind::Busy,
-            Self::Taken(_) | Self::PreconditionFailed(_) => ErrorKind::Conflict,
+            Self::Busy(_) | Self::Unreachable(_) | Self::Standby(_) | Self::WriteConflict(_) => ErrorKind::Busy,
+            Self::Duplicate(_) | Self::PreconditionFailed(_) => ErrorKind::Conflict,
             Self::NotAllowed(_) => ErrorKind::Denied,
-            // Not busy, which means that nothing happened and that trying again is safe.
-            Self::Unsettled(_)
+            // Not `Busy`: busy promises that nothing was changed and that a retry is safe.
+            Self::CommitUnknown(_)
             | Self::Deferred
-            | Self::NotOurs(_)
-            | Self::Pooled(_)
-            | Self::Refused(_)
-            | Self::Newer { .. }
+            | Self::NotTrackway(_)
+            | Self::TransactionPooler(_)
+            | Self::ConnectionRejected(_)
+            | Self::SchemaTooNew { .. }
             | Self::Full(_)
             | Self::ReadOnly(_)
             | Self::Database(_)
@@ -88,13 +88,14 @@ impl Error {
         }
     }
 
-    /// Whether it passes by waiting, for those who may do a thing twice: nothing is wrong with it, but with where it goes.
-    pub fn is_passing(&self) -> bool {
-        self.kind() == ErrorKind::Busy || matches!(self, Self::Unsettled(_)) || self.is_for_want_of_room()
+    /// Returns whether the error may go away by itself, or once the database is available again. Only idempotent
+    /// requests may be retried, because [`Self::CommitUnknown`] is among these errors.
+    pub fn is_transient(&self) -> bool {
+        self.kind() == ErrorKind::Busy || matches!(self, Self::CommitUnknown(_)) || self.is_full_or_read_only()
     }
 
-    /// Whether it waits for somebody to make room, or to give leave to write.
-    pub fn is_for_want_of_room(&self) -> bool {
+    /// Returns whether somebody has to free disk space or make the database writable before a retry can succeed.
+    pub fn is_full_or_read_only(&self) -> bool {
         matches!(self, Self::Full(_) | Self::ReadOnly(_))
     }
 
@@ -109,30 +110,28 @@ impl Error {
         let hint = match self {
             Self::Rule(rule) => return rule.hint.clone(),
             Self::Missing(_) => {
-                return Some(sentence!["make it with: ", command!("init"), " (with the same --db)"]);
+                return Some(sentence!["create it with: ", command!("init"), " (with the same --db)"]);
             }
             Self::Url(given) if !given.contains("://") && given.contains(['/', '.']) => {
-                return Some(format!("for a file: sqlite:{given}").into());
+                return Some(format!("for a SQLite file: sqlite:{given}").into());
             }
             Self::Url(_) => "use sqlite:PATH or postgres://USER@HOST/DATABASE",
-            Self::NotOurs(_) => "give another file with --db; this one was left as it is",
-            Self::Newer { .. } => "install the newer Trackway; the database was left as it is",
-            Self::Busy(_) | Self::Again(_) => "try again in a moment",
-            Self::Unsettled(_) => "it may have been made: look before you do it again",
+            Self::NotTrackway(_) => "choose another file with --db; nothing was changed",
+            Self::SchemaTooNew { .. } => "install a newer version of Trackway; nothing was changed",
+            Self::Busy(_) | Self::WriteConflict(_) => "try again in a moment",
+            Self::CommitUnknown(_) => "the change may have been made; check before you try again",
             Self::Standby(_) => {
-                "is it a standby? name all servers, and the one that takes writes is found: postgres://USER@A,B/DATABASE"
+                "if it is a standby, list all servers in the URL; Trackway uses the one that accepts writes: postgres://USER@A,B/DATABASE"
             }
-            Self::Pooled(_) => "let it pool sessions: pool_mode = session",
+            Self::TransactionPooler(_) => "use session pooling: pool_mode = session",
             Self::Unreachable(_) => "is the server running, and is the URL right?",
-            Self::Refused(_) => "check the user, the password and the database in the URL",
-            Self::NotAllowed(_) => {
-                "a role that only reads cannot write: give the URL of the role that owns the tables; nothing was changed"
-            }
+            Self::ConnectionRejected(_) => "check the user, the password and the database in the URL",
+            Self::NotAllowed(_) => "use the URL of the role that owns the tables; nothing was changed",
             Self::Full(_) => "free some space and try again; nothing was changed",
             Self::ReadOnly(_) => "check the permissions of the file and its directory; nothing was changed",
-            Self::Damaged(_) => "take another copy of it; nothing was changed",
-            Self::Address { .. } => "see the guide to PostgreSQL for what a URL can say",
-            Self::Taken(_)
+            Self::Damaged(_) => "use another copy of the backup; nothing was changed",
+            Self::UnusableUrl { .. } => "see the PostgreSQL guide for the parameters of a URL",
+            Self::Duplicate(_)
             | Self::PreconditionFailed(_)
             | Self::Deferred
             | Self::Database(_)
@@ -151,8 +150,8 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy(text),
             Some(ErrorCode::DiskFull) => Self::Full(text),
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Self::ReadOnly(text),
-            Some(ErrorCode::NotADatabase) => Self::NotOurs("this file".into()),
-            Some(ErrorCode::ConstraintViolation) if text.contains("UNIQUE") => Self::Taken(text),
+            Some(ErrorCode::NotADatabase) => Self::NotTrackway("this file".into()),
+            Some(ErrorCode::ConstraintViolation) if text.contains("UNIQUE") => Self::Duplicate(text),
             _ => Self::Database(text),
         }
     }
@@ -169,8 +168,8 @@ impl From<tokio_postgres::Error> for Error {
         };
         match error.code() {
             None => Self::Unreachable(text),
-            Some(code) if *code == SqlState::UNIQUE_VIOLATION => Self::Taken(text),
-            // A statement whose precondition fails divides by zero, or inserts the null that a lookup inside it returned.
+            Some(code) if *code == SqlState::UNIQUE_VIOLATION => Self::Duplicate(text),
+            // If a precondition fails, a statement divides by zero, or inserts the null that its subquery returned.
             Some(code) if [SqlState::DIVISION_BY_ZERO, SqlState::NOT_NULL_VIOLATION].contains(code) => {
                 Self::PreconditionFailed(text)
             }
@@ -178,17 +177,17 @@ impl From<tokio_postgres::Error> for Error {
             Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => Self::NotAllowed(text),
             Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby(text),
             Some(code) if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
-                Self::Again(text)
+                Self::WriteConflict(text)
             }
-            // It takes no connections for now.
+            // The server accepts no connections at the moment.
             Some(code) if *code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => Self::Unreachable(text),
             Some(code) if *code == SqlState::INVALID_CATALOG_NAME => Self::Missing(text),
-            Some(code) if code.code().starts_with("28") => Self::Refused(text),
+            Some(code) if code.code().starts_with("28") => Self::ConnectionRejected(text),
             Some(code) if ["08", "57P", "53300"].iter().any(|class| code.code().starts_with(class)) => {
                 Self::Unreachable(text)
             }
             Some(code) if [SqlState::DUPLICATE_PSTATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME].contains(code) => {
-                Self::Pooled(text)
+                Self::TransactionPooler(text)
             }
             Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => Self::Busy(text),
             Some(_) => Self::Database(text),

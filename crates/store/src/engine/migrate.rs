@@ -1,4 +1,4 @@
-//! Bringing a database up to date: versioned, append-only, checked at every start.
+//! Schema migrations: numbered, append-only, and checked whenever a database is opened.
 
 use crate::{
     Clock,
@@ -8,7 +8,7 @@ use crate::{
     url::Url,
 };
 
-/// Every migration, in order. Append only: a landed text never changes.
+/// All migrations, in order. Append only: a released text never changes.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "core", include_str!("../../migrations/0001_core.sql")),
     (2, "sessions", include_str!("../../migrations/0002_sessions.sql")),
@@ -29,21 +29,20 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (17, "clients", include_str!("../../migrations/0017_clients.sql")),
 ];
 
-/// The schema this program knows.
+/// The newest schema version that this program supports.
 pub fn known_version() -> i64 {
     MIGRATIONS.last().map_or(0, |(version, ..)| *version)
 }
 
-/// The texts of the migrations up to a version.
-pub(crate) fn texts(version: i64) -> impl Iterator<Item = &'static str> {
+pub(crate) fn migration_texts(version: i64) -> impl Iterator<Item = &'static str> {
     MIGRATIONS.iter().filter(move |(number, ..)| *number <= version).map(|(.., text)| *text)
 }
 
-/// Every statement of the migrations, in order, as an engine is told it.
+/// All statements of the migrations, in order, translated for an engine.
 pub(crate) fn statements(engine: Engine) -> Vec<String> {
     let mut statements = Vec::new();
-    for text in texts(known_version()) {
-        let text = translated(engine, text);
+    for text in migration_texts(known_version()) {
+        let text = translate(engine, text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
         let all = lines.join("\n");
         statements.extend(all.split(';').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned));
@@ -51,20 +50,20 @@ pub(crate) fn statements(engine: Engine) -> Vec<String> {
     statements
 }
 
-/// A column as the migrations declare it.
+/// A column as a migration declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeclaredColumn {
     pub table: String,
     pub name: String,
     pub is_uuid: bool,
-    /// The table and the column that it refers to.
+    /// The table and the column that the column refers to.
     pub references: Option<(String, String)>,
 }
 
-/// Every column that the migrations declare, with what it refers to. Constraints that one engine drops later are included.
+/// All columns that the migrations declare. Includes references that a later migration drops on one engine.
 pub(crate) fn columns() -> Vec<DeclaredColumn> {
     let mut columns = Vec::new();
-    for text in texts(known_version()) {
+    for text in migration_texts(known_version()) {
         let mut table = None;
         for line in text.lines().map(str::trim).filter(|line| !line.starts_with("--")) {
             if let Some(created) = line.strip_prefix("create table ").and_then(|rest| rest.strip_suffix(" (")) {
@@ -85,9 +84,9 @@ pub(crate) fn columns() -> Vec<DeclaredColumn> {
 
 fn declared_column(table: &str, line: &str) -> Option<DeclaredColumn> {
     let mut words = line.split_whitespace();
-    let (name, holds) = (words.next()?, words.next()?);
-    let holds = holds.trim_end_matches([',', ';']);
-    let is_column = TYPES.iter().any(|(known, ..)| *known == holds);
+    let (name, column_type) = (words.next()?, words.next()?);
+    let column_type = column_type.trim_end_matches([',', ';']);
+    let is_column = TYPES.iter().any(|(known, ..)| *known == column_type);
     let references = line.split_once(" references ").and_then(|(_, rest)| {
         let (to, key) = rest.split_once(" (")?;
         Some((to.to_owned(), key.split(')').next()?.to_owned()))
@@ -95,14 +94,14 @@ fn declared_column(table: &str, line: &str) -> Option<DeclaredColumn> {
     is_column.then(|| DeclaredColumn {
         table: table.to_owned(),
         name: name.to_owned(),
-        is_uuid: holds == "uuid",
+        is_uuid: column_type == "uuid",
         references,
     })
 }
 
-/// Whether the database is empty or ours. Something else is an error, and is left alone.
+/// Returns whether the database is empty. A database of another program is an error.
 fn is_empty(connection: &mut Connection, url: &Url) -> Result<bool> {
-    let (tables, mark, ours) = match connection.engine() {
+    let (table_count, marker, expected) = match connection.engine() {
         Engine::Sqlite => {
             ("select count(*) from sqlite_master where type = 'table'", "pragma application_id", APPLICATION_ID)
         }
@@ -112,12 +111,12 @@ fn is_empty(connection: &mut Connection, url: &Url) -> Result<bool> {
             1,
         ),
     };
-    if count(connection, mark)? == ours {
+    if count(connection, marker)? == expected {
         return Ok(false);
     }
-    match count(connection, tables)? {
+    match count(connection, table_count)? {
         0 => Ok(true),
-        _ => Err(Error::NotOurs(url.to_string())),
+        _ => Err(Error::NotTrackway(url.to_string())),
     }
 }
 
@@ -125,19 +124,20 @@ fn count(connection: &mut Connection, sql: &str) -> Result<i64> {
     Ok(connection.query::<(i64,)>(sql, &[])?.first().map_or(0, |row| row.0))
 }
 
-/// Applies what is missing, in one transaction. A database newer than this program is refused untouched.
-pub(crate) fn bring_up_to_date(connection: &mut Connection, url: &Url) -> Result<()> {
-    bring_up_to(connection, url, known_version())
+/// Applies the missing migrations in one transaction. Fails without a change if the schema is newer than this program.
+pub(crate) fn migrate_to_latest(connection: &mut Connection, url: &Url) -> Result<()> {
+    migrate_to(connection, url, known_version())
 }
 
-/// The same, up to a version: what was written by an older program is read as it was meant.
-pub(crate) fn bring_up_to(connection: &mut Connection, url: &Url, version: i64) -> Result<()> {
-    if applied(connection, url)? >= version {
+/// Applies the missing migrations up to a version. A backup of an older version is restored into a schema of that
+/// version.
+pub(crate) fn migrate_to(connection: &mut Connection, url: &Url, version: i64) -> Result<()> {
+    if applied_version(connection, url)? >= version {
         return Ok(());
     }
     match connection.engine() {
         Engine::Sqlite => connection.batch("begin immediate")?,
-        // Two processes may start at once: the second waits, and finds the work done.
+        // Two processes may migrate at the same time: the second one waits for the lock and finds nothing left to do.
         Engine::Postgres => connection.batch("begin; select pg_advisory_xact_lock(1414682457)")?,
     }
     let outcome = apply_missing(connection, url, version);
@@ -151,9 +151,9 @@ pub(crate) fn bring_up_to(connection: &mut Connection, url: &Url, version: i64) 
 }
 
 fn apply_missing(connection: &mut Connection, url: &Url, version: i64) -> Result<()> {
-    let done = applied(connection, url)?;
-    if done == 0 {
-        connection.batch(&translated(
+    let current = applied_version(connection, url)?;
+    if current == 0 {
+        connection.batch(&translate(
             connection.engine(),
             "create table trackway_migrations (version bigint not null primary key, name text not null, applied_at time not null)",
         ))?;
@@ -161,8 +161,8 @@ fn apply_missing(connection: &mut Connection, url: &Url, version: i64) -> Result
             connection.batch(&format!("pragma application_id = {APPLICATION_ID}"))?;
         }
     }
-    for (number, name, text) in MIGRATIONS.iter().filter(|(number, ..)| *number > done && *number <= version) {
-        connection.batch(&translated(connection.engine(), text))?;
+    for (number, name, text) in MIGRATIONS.iter().filter(|(number, ..)| *number > current && *number <= version) {
+        connection.batch(&translate(connection.engine(), text))?;
         connection.execute(
             "insert into trackway_migrations (version, name, applied_at) values (?1, ?2, ?3)",
             params![*number, *name, Clock::system().now()],
@@ -171,19 +171,19 @@ fn apply_missing(connection: &mut Connection, url: &Url, version: i64) -> Result
     Ok(())
 }
 
-/// The version a database is at; 0 for an empty one.
-pub(crate) fn applied(connection: &mut Connection, url: &Url) -> Result<i64> {
+/// The schema version of a database; 0 if it is empty.
+pub(crate) fn applied_version(connection: &mut Connection, url: &Url) -> Result<i64> {
     if is_empty(connection, url)? {
         return Ok(0);
     }
     let found = count(connection, "select max(version) from trackway_migrations")?;
     if found > known_version() {
-        return Err(Error::Newer { at: url.to_string(), found, known: known_version() });
+        return Err(Error::SchemaTooNew { at: url.to_string(), found, known: known_version() });
     }
     Ok(found)
 }
 
-/// The types of a migration's text in each engine.
+/// Column types in the migrations, and their names in SQLite and PostgreSQL.
 const TYPES: [(&str, &str, &str); 9] = [
     ("uuid", "blob", "uuid"),
     ("time", "integer", "timestamptz"),
@@ -192,23 +192,25 @@ const TYPES: [(&str, &str, &str); 9] = [
     ("bigint", "integer", "bigint"),
     ("real", "real", "double precision"),
     ("bytes", "blob", "bytea"),
-    // Sorted by bytes on both engines, whatever the server's locale.
+    // Sorts by bytes, as in SQLite, whatever the locale of the server.
     ("text", "text", "text collate \"C\""),
     ("counter", "integer primary key autoincrement", "bigint generated always as identity primary key"),
 ];
 
-/// A line that only one engine understands stands behind `-- sqlite: ` or `-- postgres: `, a comment to the other.
-fn own_lines(engine: Engine, text: &str) -> String {
-    let mark = match engine {
+/// Enables the lines that are meant for one engine: they begin with `-- sqlite: ` or `-- postgres: `, which makes them
+/// a comment for the other engine.
+fn enable_engine_lines(engine: Engine, text: &str) -> String {
+    let prefix = match engine {
         Engine::Sqlite => "-- sqlite: ",
         Engine::Postgres => "-- postgres: ",
     };
-    text.split('\n').map(|line| line.strip_prefix(mark).unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    text.split('\n').map(|line| line.strip_prefix(prefix).unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// One text for both engines: only the names of types differ, and SQLite checks them (`strict`); and a few lines.
-fn translated(engine: Engine, text: &str) -> String {
-    let text = own_lines(engine, text);
+/// Translates a migration for an engine: its column types and its lines for one engine. On SQLite, tables are `strict`,
+/// so that SQLite checks the types, too.
+fn translate(engine: Engine, text: &str) -> String {
+    let text = enable_engine_lines(engine, text);
     let mut out = String::with_capacity(text.len() * 5 / 4);
     let mut word = String::new();
     let mut quoted = false;
@@ -223,11 +225,11 @@ fn translated(engine: Engine, text: &str) -> String {
             word.push(character);
             continue;
         }
-        let translated = TYPES.iter().find(|(name, ..)| *name == word).map(|(_, sqlite, postgres)| match engine {
+        let type_name = TYPES.iter().find(|(name, ..)| *name == word).map(|(_, sqlite, postgres)| match engine {
             Engine::Sqlite => *sqlite,
             Engine::Postgres => *postgres,
         });
-        out.push_str(translated.unwrap_or(&word));
+        out.push_str(type_name.unwrap_or(&word));
         word.clear();
         out.push(character);
     }
@@ -248,11 +250,11 @@ mod tests {
     const IN_STUDIOS: [&str; 6] = ["note", "decision", "option", "vote", "confirmation", "commitment"];
 
     #[test]
-    fn an_older_database_is_brought_up_to_date_with_what_it_holds() {
+    fn migration_of_version_1_keeps_rows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.db");
         let mut old = Connection::sqlite(&path, true).unwrap();
-        old.batch(&translated(Engine::Sqlite, MIGRATIONS[0].2)).unwrap();
+        old.batch(&translate(Engine::Sqlite, MIGRATIONS[0].2)).unwrap();
         old.batch(&format!(
             "create table trackway_migrations (version integer not null primary key, name text not null, applied_at integer not null) strict;
              insert into trackway_migrations values (1, 'core', 0); pragma application_id = {APPLICATION_ID};
@@ -262,19 +264,19 @@ mod tests {
         ))
         .unwrap();
         let url = Url::sqlite(&path);
-        bring_up_to_date(&mut old, &url).unwrap();
-        assert_eq!(applied(&mut old, &url).unwrap(), known_version());
-        let kept = old.query::<(String, String)>("select message_id, once_key from run_usage", &[]).unwrap();
-        assert_eq!(kept, [("msg".to_owned(), "msg".to_owned())]);
+        migrate_to_latest(&mut old, &url).unwrap();
+        assert_eq!(applied_version(&mut old, &url).unwrap(), known_version());
+        let remaining = old.query::<(String, String)>("select message_id, once_key from run_usage", &[]).unwrap();
+        assert_eq!(remaining, [("msg".to_owned(), "msg".to_owned())]);
     }
 
     #[test]
-    fn runs_and_reports_of_before_are_linked_and_current() {
+    fn migration_links_old_runs_and_makes_newest_report_current() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.db");
         let mut old = Connection::sqlite(&path, true).unwrap();
         for (_, _, text) in MIGRATIONS.iter().filter(|(version, ..)| *version < 5) {
-            old.batch(&translated(Engine::Sqlite, text)).unwrap();
+            old.batch(&translate(Engine::Sqlite, text)).unwrap();
         }
         let run = "insert into runs (id, tenant_id, agent_id, task_id, chain_depth, mode, status, max_steps, started_at) values";
         let report = "insert into reports (id, tenant_id, agent_id, task_id, scope, one_liner, tldr, content, created_at) values";
@@ -285,7 +287,7 @@ mod tests {
              {report} (x'05', x'01', x'aa', x'bb', 'current', 'a', 'b', 'old', 10), (x'06', x'01', x'aa', x'bb', 'current', 'a', 'b', 'new', 20), (x'07', x'01', x'aa', null, 'current', 'a', 'b', 'none', 30)"
         ))
         .unwrap();
-        bring_up_to_date(&mut old, &Url::sqlite(&path)).unwrap();
+        migrate_to_latest(&mut old, &Url::sqlite(&path)).unwrap();
         let links =
             old.query::<(Vec<u8>, Vec<u8>, i64)>("select from_agent_id, to_task_id, created_at from agent_links", &[]);
         assert_eq!(links.unwrap(), [(vec![0xaa], vec![0xbb], 10)]);
@@ -293,11 +295,11 @@ mod tests {
         assert_eq!(heads.unwrap(), [(vec![6], 1)]);
     }
 
-    /// A database as the program that knew this version left it. References are not checked in it.
+    /// A database with the schema of an older version. Its foreign keys are not enforced.
     fn database_of_version(version: i64, path: &Path) -> Connection {
         let mut old = Connection::sqlite(path, true).unwrap();
         for (_, _, text) in MIGRATIONS.iter().filter(|(number, ..)| *number <= version) {
-            old.batch(&translated(Engine::Sqlite, text)).unwrap();
+            old.batch(&translate(Engine::Sqlite, text)).unwrap();
         }
         old.batch(&format!(
             "create table trackway_migrations (version integer not null primary key, name text not null, applied_at integer not null) strict;
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn current_versions_and_open_blockers_are_computed_for_existing_tasks() {
+    fn migration_computes_current_versions_and_open_blockers() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.db");
         let mut old = database_of_version(11, &path);
@@ -319,7 +321,8 @@ mod tests {
                  values (x'{id:02}', x'01', 't{id}', 't', x'02', '[]', '[]', 0, {archived}, '{status}', 0, 'P2', 1, x'{lineage:02}', {open_blockers}, {replaced}, 0, 0);"
             )
         };
-        // 10 <- 11 <- 12 (done), and 10 <- 13 (archived) after that; 10 blocks 20, and so does the archived 30. 12 blocks 13.
+        // Version 10 was replaced by 11, and 11 by 12, which is done. Later 10 was also replaced by 13, which is
+        // archived. Both 10 and the archived 30 block 20; 12 blocks 13.
         let tasks = [
             task(10, 10, "open", 0, 1, 0),
             task(11, 10, "open", 0, 1, 0),
@@ -339,14 +342,14 @@ mod tests {
         old.batch(&tasks.concat()).unwrap();
         old.batch(&[replaces(11, 10, 1), replaces(12, 11, 2), replaces(13, 10, 3)].concat()).unwrap();
         old.batch(&[blocks(60, 10, 20), blocks(61, 30, 20), blocks(62, 12, 13), blocks(63, 40, 50)].concat()).unwrap();
-        bring_up_to_date(&mut old, &Url::sqlite(&path)).unwrap();
+        migrate_to_latest(&mut old, &Url::sqlite(&path)).unwrap();
         let found = old.query::<(String, Option<String>, i64)>(
             "select t.variant, c.variant, t.open_blockers from tasks t left join tasks c on c.id = t.current_id order by t.variant",
             &[],
         );
         let row =
             |variant: &str, current: Option<&str>, blockers| (variant.to_owned(), current.map(str::to_owned), blockers);
-        let wanted = [
+        let expected = [
             row("t10", Some("t12"), 0),
             row("t11", Some("t12"), 0),
             row("t12", Some("t12"), 0),
@@ -356,11 +359,11 @@ mod tests {
             row("t40", Some("t40"), 0),
             row("t50", Some("t50"), 1),
         ];
-        assert_eq!(found.unwrap(), wanted);
+        assert_eq!(found.unwrap(), expected);
     }
 
     #[test]
-    fn lines_of_spawns_count_from_one_and_guesses_are_marked() {
+    fn migration_counts_spawn_lines_from_one_and_marks_tentative_matches() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.db");
         let mut old = database_of_version(14, &path);
@@ -372,21 +375,22 @@ mod tests {
              {subagent} (x'06', x'01', x'aa', 'a1', 0, 1, 0), (x'07', x'01', x'aa', 'a2', null, 1, 0)"
         ))
         .unwrap();
-        bring_up_to_date(&mut old, &Url::sqlite(&path)).unwrap();
+        migrate_to_latest(&mut old, &Url::sqlite(&path)).unwrap();
         let spawns = old.query::<(String, Option<i64>, bool)>(
             "select tool_use_id, transcript_index, tentative from task_spawns order by tool_use_id",
             &[],
         );
         let row = |call: &str, index, tentative| (call.to_owned(), index, tentative);
-        let wanted =
+        let expected =
             [row("t1", Some(1), true), row("t2", Some(2), false), row("t3", Some(3), false), row("t4", None, false)];
-        assert_eq!(spawns.unwrap(), wanted);
+        assert_eq!(spawns.unwrap(), expected);
         let indexes = old.query::<(Option<i64>,)>("select task_match_index from subagents order by agent_id", &[]);
         assert_eq!(indexes.unwrap(), [(Some(1),), (None,)]);
     }
 
-    /// Touches of version 11 stay as they are; what was refused is accepted, once per run, resource and action.
-    fn touches_of_version_11_stay(mut old: Connection, url: &Url) {
+    /// Touches of schema version 11 remain. The newer schema accepts all resource types, and each touch once per run,
+    /// resource and action.
+    fn check_touches_of_version_11(mut old: Connection, url: &Url) {
         let (references_off, at) = match old.engine() {
             Engine::Sqlite => ("pragma foreign_keys = off", "5000000"),
             Engine::Postgres => ("set session_replication_role = replica", "'1970-01-01T00:00:05Z'"),
@@ -406,31 +410,31 @@ mod tests {
                 id(resource)
             )
         };
-        bring_up_to(&mut old, url, 11).unwrap();
+        migrate_to(&mut old, url, 11).unwrap();
         old.batch(references_off).unwrap();
         old.batch(&touch(4, 4, "task")).unwrap();
         old.batch(&touch(3, 3, "note")).unwrap();
         assert!(old.batch(&touch(5, 5, "route")).is_err());
 
-        bring_up_to_date(&mut old, url).unwrap();
-        let kept = old.query::<(ResourceType, Time, i64)>(
+        migrate_to_latest(&mut old, url).unwrap();
+        let remaining = old.query::<(ResourceType, Time, i64)>(
             "select resource_type, last_at, times from run_resources order by id",
             &[],
         );
         let at = Time::from_micros(5_000_000);
-        assert_eq!(kept.unwrap(), [(ResourceType::Note, at, 7), (ResourceType::Task, at, 7)]);
+        assert_eq!(remaining.unwrap(), [(ResourceType::Note, at, 7), (ResourceType::Task, at, 7)]);
         for (kind, byte) in ResourceType::ALL.iter().zip(10..) {
-            old.batch(&touch(byte, byte, kind.word())).unwrap();
+            old.batch(&touch(byte, byte, kind.as_str())).unwrap();
         }
         assert!(old.batch(&touch(99, 99, "run")).is_err());
         assert!(old.batch(&touch(98, 4, "task")).is_err());
     }
 
     #[test]
-    fn touches_of_version_11_stay_sqlite() {
+    fn migration_keeps_touches_of_version_11_sqlite() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.db");
-        touches_of_version_11_stay(Connection::sqlite(&path, true).unwrap(), &Url::sqlite(&path));
+        check_touches_of_version_11(Connection::sqlite(&path, true).unwrap(), &Url::sqlite(&path));
         let mut new = Connection::sqlite(&path, false).unwrap();
         let indexes = "select name from sqlite_master where type = 'index' and tbl_name = 'run_resources' and sql is not null order by name";
         let indexes = new.query::<(String,)>(indexes, &[]).unwrap();
@@ -439,38 +443,38 @@ mod tests {
     }
 
     #[test]
-    fn touches_of_version_11_stay_postgres() {
+    fn migration_keeps_touches_of_version_11_postgres() {
         let server = std::env::var("TRACKWAY_TEST_POSTGRES")
             .expect("TRACKWAY_TEST_POSTGRES is not set: run ./test, which starts PostgreSQL");
         let schema = format!("version_11_{}", uuid::Uuid::new_v4().simple());
         let mut old = Connection::postgres(&server).unwrap();
         old.batch(&format!("create schema {schema}; set search_path to {schema}")).unwrap();
-        touches_of_version_11_stay(old, &Url::parse(&server).unwrap());
+        check_touches_of_version_11(old, &Url::parse(&server).unwrap());
         Connection::postgres(&server).unwrap().batch(&format!("drop schema {schema} cascade")).unwrap();
     }
 
     #[test]
-    fn only_types_are_translated() {
+    fn translation_changes_only_column_types() {
         let text = "create table a (\n    at time not null, timeout bigint, b flag check (c in ('flag', 'time'))\n);";
         assert_eq!(
-            translated(Engine::Sqlite, text).trim_end(),
+            translate(Engine::Sqlite, text).trim_end(),
             "create table a (\n    at integer not null, timeout integer, b integer check (c in ('flag', 'time'))\n) strict;"
         );
         assert_eq!(
-            translated(Engine::Postgres, text).trim_end(),
+            translate(Engine::Postgres, text).trim_end(),
             "create table a (\n    at timestamptz not null, timeout bigint, b boolean check (c in ('flag', 'time'))\n);"
         );
     }
 
     #[test]
-    fn a_line_can_be_of_one_engine() {
+    fn translation_enables_lines_of_one_engine() {
         let text = "create index a on b (c);\n-- sqlite: create d;\n-- postgres: alter table b add e flag;\n-- f\n";
         assert_eq!(
-            translated(Engine::Sqlite, text).trim_end(),
+            translate(Engine::Sqlite, text).trim_end(),
             "create index a on b (c);\ncreate d;\n-- postgres: alter table b add e integer;\n-- f"
         );
         assert_eq!(
-            translated(Engine::Postgres, text).trim_end(),
+            translate(Engine::Postgres, text).trim_end(),
             "create index a on b (c);\n-- sqlite: create d;\nalter table b add e boolean;\n-- f"
         );
     }

@@ -23,7 +23,7 @@ pub mod url;
 
 pub use clock::Clock;
 pub use connection::Engine;
-pub use data_version::Moment;
+pub use data_version::DataVersion;
 pub use error::{Error, Result};
 pub use store::{Reader, Store, TenantId, WriteMode, Writer};
 pub use table::Table;

@@ -1,8 +1,9 @@
-//! The bell that workers wait at: whoever changes the queue rings it after the commit.
+//! Notifies waiting workers of changes of the queue, after the commit.
 //!
-//! PostgreSQL has `listen` and `notify`. Beside a SQLite file lies a small file which is written to: nobody but waiting
-//! workers makes it, so that a queue without them costs one failed look-up. A ring may get lost with the process that
-//! should have rung: who waits looks again from time to time.
+//! PostgreSQL has `listen` and `notify`. On SQLite, the writing process writes to a small file beside the database,
+//! which the workers watch. Only waiting workers create this file, so a queue without workers costs one failed `open`.
+//! A notification is lost if the process dies between its commit and the notification. So workers also poll at
+//! intervals.
 
 use std::{
     io::Write,
@@ -21,66 +22,67 @@ use crate::{
     url::Url,
 };
 
-/// What PostgreSQL calls the bell.
+/// The channel of `listen` and `notify`.
 const CHANNEL: &str = "trackway_queue";
-/// Whoever waits at the bell of a server holds this number.
-const WAITING: i64 = 0x5452_5759_0001;
+/// Key of an advisory lock. All listeners of a database hold it in shared mode.
+const LISTENER_LOCK: i64 = 0x5452_5759_0001;
 
-/// Rings the bell of a server if anybody waits there, which is so when the number cannot be had alone. A ring is a commit,
-/// one at a time on the whole server: it is not made for nobody, and nobody waits until a disk has it.
-pub(crate) static RING: LazyLock<String> = LazyLock::new(|| {
+/// Notifies the listeners of a PostgreSQL database. Skips the notification if nobody listens, that is, if the advisory
+/// lock is free: PostgreSQL serialises commits with notifications across the server. The commit does not wait for the
+/// disk.
+pub(crate) static NOTIFY: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "select set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', '') where not pg_try_advisory_xact_lock({WAITING})"
+        "select set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', '') where not pg_try_advisory_xact_lock({LISTENER_LOCK})"
     )
 });
 
-/// Where workers of a SQLite file wait.
-fn beside(database: &Path) -> PathBuf {
+/// The file that workers of a SQLite database watch.
+fn notify_file(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push("-bell");
     name.into()
 }
 
-/// Rings the bell of a SQLite file, if anybody ever waited there.
-pub(crate) fn ring_beside(database: &Path) {
-    if let Ok(mut bell) = std::fs::OpenOptions::new().write(true).open(beside(database)) {
-        // A ring that fails is one that gets lost.
-        let _ = bell.write_all(b"!");
+/// Notifies the workers that watch the file of a SQLite database.
+pub(crate) fn notify_file_watchers(database: &Path) {
+    if let Ok(mut file) = std::fs::OpenOptions::new().write(true).open(notify_file(database)) {
+        // Ignore errors: workers also poll.
+        let _ = file.write_all(b"!");
     }
 }
 
-/// Somebody who waits at the bell. Rings since it was made are not missed.
+/// Waits for changes of the queue. It receives all notifications since its creation.
 #[derive(Debug)]
-pub struct Listener(At);
+pub struct Listener(Source);
 
 #[derive(Debug)]
-enum At {
-    File(file::Watch),
+enum Source {
+    File(file::FileWatch),
     Postgres(Box<Postgres>),
 }
 
 impl Listener {
-    /// Begins to listen for changes of the queue of a database.
-    pub fn at(url: &Url) -> Result<Self> {
+    /// Starts to listen for changes of the queue.
+    pub fn connect(url: &Url) -> Result<Self> {
         Ok(Self(match url {
-            Url::Sqlite(path) => At::File(file::Watch::new(&beside(path))?),
-            Url::Postgres(url) => At::Postgres(Box::new(Postgres::listening(url)?)),
+            Url::Sqlite(path) => Source::File(file::FileWatch::new(&notify_file(path))?),
+            Url::Postgres(url) => Source::Postgres(Box::new(Postgres::connect(url)?)),
         }))
     }
 
-    /// Waits for a ring, no longer than this. Says whether it rang; an error means that the connection is gone.
-    pub fn wait(&mut self, at_most: Duration) -> Result<bool> {
+    /// Waits for a notification. Returns false if the timeout expires, and an error if the connection is lost.
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
         match &mut self.0 {
-            At::File(watch) => watch.wait(at_most),
-            At::Postgres(postgres) => postgres.wait(at_most),
+            Source::File(watch) => watch.wait(timeout),
+            Source::Postgres(postgres) => postgres.wait(timeout),
         }
     }
 }
 
 struct Postgres {
     runtime: Runtime,
-    rings: tokio::sync::mpsc::Receiver<()>,
-    /// The connection ends when this is dropped.
+    notifications: tokio::sync::mpsc::Receiver<()>,
+    /// Dropping the client closes the connection.
     _client: Client,
 }
 
@@ -91,31 +93,31 @@ impl std::fmt::Debug for Postgres {
 }
 
 impl Postgres {
-    fn listening(url: &str) -> Result<Self> {
-        let runtime = failover::small_runtime()?;
-        // One place: a ring while another is not heard yet says nothing new.
-        let (ring, rings) = tokio::sync::mpsc::channel(1);
+    fn connect(url: &str) -> Result<Self> {
+        let runtime = failover::single_thread_runtime()?;
+        // A capacity of one suffices: several unread notifications mean the same as one.
+        let (sender, notifications) = tokio::sync::mpsc::channel(1);
         let client = runtime.block_on(async {
             let (client, mut connection) = failover::connect(url).await?;
             tokio::spawn(async move {
                 while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                     if matches!(message, AsyncMessage::Notification(_)) {
-                        let _ = ring.try_send(());
+                        let _ = sender.try_send(());
                     }
                 }
             });
-            client.batch_execute(&format!("listen {CHANNEL}; select pg_advisory_lock_shared({WAITING})")).await?;
+            client.batch_execute(&format!("listen {CHANNEL}; select pg_advisory_lock_shared({LISTENER_LOCK})")).await?;
             Ok::<_, Error>(client)
         })?;
-        Ok(Self { runtime, rings, _client: client })
+        Ok(Self { runtime, notifications, _client: client })
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<bool> {
-        let rings = &mut self.rings;
+    fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        let notifications = &mut self.notifications;
         self.runtime.block_on(async {
-            match tokio::time::timeout(at_most, rings.recv()).await {
+            match tokio::time::timeout(timeout, notifications.recv()).await {
                 Ok(Some(())) => Ok(true),
-                Ok(None) => Err(Error::Unreachable("the connection was closed".into())),
+                Ok(None) => Err(Error::Unreachable("the server closed the connection".into())),
                 Err(_) => Ok(false),
             }
         })
@@ -134,31 +136,31 @@ mod file {
 
     use crate::error::{Error, Result};
 
-    /// Told by the kernel when the file is written to.
+    /// Waits for a write to the file, by inotify.
     #[derive(Debug)]
-    pub struct Watch(OwnedFd);
+    pub struct FileWatch(OwnedFd);
 
-    impl Watch {
-        pub fn new(bell: &Path) -> Result<Self> {
-            let at = |error: std::io::Error| Error::ReadOnly(format!("{}: {error}", bell.display()));
-            std::fs::OpenOptions::new().append(true).create(true).open(bell).map_err(at)?;
+    impl FileWatch {
+        pub fn new(path: &Path) -> Result<Self> {
+            let failed = |error: std::io::Error| Error::ReadOnly(format!("{}: {error}", path.display()));
+            std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
             let events = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
-                .map_err(|error| at(error.into()))?;
-            inotify::add_watch(&events, bell, inotify::WatchFlags::MODIFY).map_err(|error| at(error.into()))?;
+                .map_err(|error| failed(error.into()))?;
+            inotify::add_watch(&events, path, inotify::WatchFlags::MODIFY).map_err(|error| failed(error.into()))?;
             Ok(Self(events))
         }
 
-        pub fn wait(&mut self, at_most: Duration) -> Result<bool> {
-            let timeout = Timespec::try_from(at_most).ok();
-            let rang = match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], timeout.as_ref()) {
+        pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
+            let timeout = Timespec::try_from(timeout).ok();
+            let was_written = match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], timeout.as_ref()) {
                 Ok(ready) => ready > 0,
                 Err(Errno::INTR) => true,
-                Err(error) => return Err(Error::Database(format!("waiting for the queue: {error}"))),
+                Err(error) => return Err(Error::Database(format!("cannot wait for changes of the queue: {error}"))),
             };
             let mut space = [MaybeUninit::uninit(); 1024];
             let mut events = inotify::Reader::new(&self.0, &mut space);
             while events.next().is_ok() {}
-            Ok(rang)
+            Ok(was_written)
         }
     }
 }
@@ -173,35 +175,34 @@ mod file {
 
     use crate::error::{Error, Result};
 
-    /// How often the file is looked at.
-    const GLANCE: Duration = Duration::from_millis(20);
+    const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-    /// Looks at when the file was last written.
+    /// Polls the modification time of the file.
     #[derive(Debug)]
-    pub struct Watch {
-        bell: PathBuf,
-        seen: Option<SystemTime>,
+    pub struct FileWatch {
+        path: PathBuf,
+        last_modified: Option<SystemTime>,
     }
 
-    impl Watch {
-        pub fn new(bell: &Path) -> Result<Self> {
-            let at = |error: std::io::Error| Error::ReadOnly(format!("{}: {error}", bell.display()));
-            std::fs::OpenOptions::new().append(true).create(true).open(bell).map_err(at)?;
-            Ok(Self { bell: bell.to_owned(), seen: None })
+    impl FileWatch {
+        pub fn new(path: &Path) -> Result<Self> {
+            let failed = |error: std::io::Error| Error::ReadOnly(format!("{}: {error}", path.display()));
+            std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
+            Ok(Self { path: path.to_owned(), last_modified: None })
         }
 
-        pub fn wait(&mut self, at_most: Duration) -> Result<bool> {
-            let until = Instant::now() + at_most;
+        pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
+            let deadline = Instant::now() + timeout;
             loop {
-                let written = std::fs::metadata(&self.bell).and_then(|file| file.modified()).ok();
-                if written != self.seen {
-                    self.seen = written;
+                let modified = std::fs::metadata(&self.path).and_then(|file| file.modified()).ok();
+                if modified != self.last_modified {
+                    self.last_modified = modified;
                     return Ok(true);
                 }
-                if Instant::now() >= until {
+                if Instant::now() >= deadline {
                     return Ok(false);
                 }
-                thread::sleep(GLANCE.min(at_most));
+                thread::sleep(POLL_INTERVAL.min(timeout));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The schema as the database itself reports it, and the relations that the write path keeps without a constraint.
+//! The schema as the database reports it, including relations that only the write path enforces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,24 +33,24 @@ pub struct Relation {
     pub from_column: String,
     pub to_table: String,
     pub to_column: String,
-    pub kept_by: KeptBy,
+    pub kept_by: EnforcedBy,
 }
 
 /// The mechanism that enforces a relation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeptBy {
+pub enum EnforcedBy {
     /// A foreign key of the database.
     Constraint,
-    /// The actions, which look the row up before they refer to it.
+    /// The actions, which look up the referenced row before they write the reference.
     WritePath,
 }
 
-/// The ends of a relation: table and column, table and column.
+/// Both ends of a relation: table, column, table, column.
 type Ends = (String, String, String, String);
 
-/// Relations that no migration declares: they lead to a key that is unique only within a tenant or a session, or only while a row
-/// lives, or the column was added by a migration that declares no reference.
+/// Relations that the migrations do not declare. Some lead to a key that is unique only within a tenant or a session,
+/// or only among rows that are not deleted. Others belong to columns that a migration added without a reference.
 const UNDECLARED: &[(&str, &str, &str, &str)] = &[
     ("task_variants", "variant", "tasks", "variant"),
     ("tasks", "current_id", "tasks", "id"),
@@ -68,7 +68,7 @@ pub struct TableInfo {
     pub columns: Vec<ColumnInfo>,
 }
 
-/// Two columns of one table that always point at the same table: its rows are the edges of a graph.
+/// A table in which two columns always refer to rows of the same other table. Its rows are the edges of a graph.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GraphEdge {
     pub table: String,
@@ -87,7 +87,7 @@ pub struct Schema {
 }
 
 impl Reader<'_> {
-    /// Tables, foreign keys and graph edges of this database.
+    /// Reads the tables, relations and graph edges of this database.
     pub fn schema(&mut self) -> Result<Schema> {
         let (columns, relations) = match self.engine() {
             Engine::Sqlite => (
@@ -121,15 +121,16 @@ impl Reader<'_> {
         Ok(Schema {
             engine: self.engine().name(),
             version: version.first().map_or(0, |(version,)| *version),
-            edges: edges(&tables, &relations),
+            edges: graph_edges(&tables, &relations),
             tables,
             relations,
         })
     }
 }
 
-/// All relations: the foreign keys of the database, and relations that the migrations declare but this engine does not check. PostgreSQL
-/// has fewer foreign keys than SQLite (decision 14), so the relations come from the text of the migrations, which both share.
+/// Combines the foreign keys of the database with the relations that the migrations declare but this engine does not
+/// check. PostgreSQL has fewer foreign keys than SQLite (decision 14), so the text of the migrations, which both
+/// engines share, is the common source.
 fn relations_of(tables: &[TableInfo], keys: Vec<ForeignKey>) -> Vec<Relation> {
     let live: BTreeSet<Ends> =
         keys.into_iter().map(|key| (key.from_table, key.from_column, key.to_table, key.to_column)).collect();
@@ -137,22 +138,22 @@ fn relations_of(tables: &[TableInfo], keys: Vec<ForeignKey>) -> Vec<Relation> {
         let table = tables.iter().find(|known| known.name == table);
         table.is_some_and(|table| table.columns.iter().any(|known| known.name == column))
     };
-    let mut meant = declared();
-    meant.retain(|(from, column, to, key)| has(from, column) && has(to, key));
-    meant.extend(live.iter().cloned());
-    meant
+    let mut relations = declared_relations();
+    relations.retain(|(from, column, to, key)| has(from, column) && has(to, key));
+    relations.extend(live.iter().cloned());
+    relations
         .into_iter()
         .map(|ends| {
-            let kept_by = if live.contains(&ends) { KeptBy::Constraint } else { KeptBy::WritePath };
+            let kept_by = if live.contains(&ends) { EnforcedBy::Constraint } else { EnforcedBy::WritePath };
             let (from_table, from_column, to_table, to_column) = ends;
             Relation { from_table, from_column, to_table, to_column, kept_by }
         })
         .collect()
 }
 
-/// Every relation that the migrations mean: `references` in their text; a `uuid` column that has the name of columns which all
-/// refer to one table, as `run_id`; and the few of [`UNDECLARED`].
-fn declared() -> BTreeSet<Ends> {
+/// All relations of the migrations: declared with `references`; a `uuid` column whose name, such as `run_id`, always
+/// refers to one table; and the relations in [`UNDECLARED`].
+fn declared_relations() -> BTreeSet<Ends> {
     let columns = migrate::columns();
     let mut by_name: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
     for column in &columns {
@@ -160,8 +161,8 @@ fn declared() -> BTreeSet<Ends> {
             by_name.entry(&column.name).or_default().insert((table, key));
         }
     }
-    // `to_id` beside `to_kind` can lead to any kind of thing.
-    let is_of_any_kind = |column: &migrate::DeclaredColumn| {
+    // A `to_id` beside a `to_kind` may refer to a row of any kind.
+    let refers_to_any_kind = |column: &migrate::DeclaredColumn| {
         let kind = column.name.strip_suffix("_id").map(|name| format!("{name}_kind"));
         kind.is_some_and(|kind| columns.iter().any(|other| other.table == column.table && other.name == kind))
     };
@@ -169,27 +170,27 @@ fn declared() -> BTreeSet<Ends> {
         if let Some(target) = &column.references {
             return Some(target.clone());
         }
-        let targets = by_name.get(column.name.as_str()).filter(|_| column.is_uuid && !is_of_any_kind(column))?;
+        let targets = by_name.get(column.name.as_str()).filter(|_| column.is_uuid && !refers_to_any_kind(column))?;
         match targets.iter().collect::<Vec<_>>().as_slice() {
             [(table, key)] => Some(((*table).to_owned(), (*key).to_owned())),
             _ => None,
         }
     };
-    let mut meant: BTreeSet<Ends> = columns
+    let mut relations: BTreeSet<Ends> = columns
         .iter()
         .filter_map(|column| {
             let (table, key) = target(column)?;
             Some((column.table.clone(), column.name.clone(), table, key))
         })
         .collect();
-    meant.extend(UNDECLARED.iter().map(|(from, column, to, key)| {
+    relations.extend(UNDECLARED.iter().map(|(from, column, to, key)| {
         ((*from).to_owned(), (*column).to_owned(), (*to).to_owned(), (*key).to_owned())
     }));
-    meant
+    relations
 }
 
-fn edges(tables: &[TableInfo], relations: &[Relation]) -> Vec<GraphEdge> {
-    // An edge has both its ends: a row that may point at two things, or at none, is none.
+fn graph_edges(tables: &[TableInfo], relations: &[Relation]) -> Vec<GraphEdge> {
+    // Both ends of an edge must be present, so only columns that are not nullable count.
     let is_required = |relation: &Relation| {
         let table = tables.iter().find(|table| table.name == relation.from_table);
         let column = table.and_then(|table| table.columns.iter().find(|column| column.name == relation.from_column));

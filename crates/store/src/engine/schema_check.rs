@@ -1,5 +1,5 @@
-//! Whether the tables, columns and indexes that the migrations made are still there. What the number of the schema says is
-//! what was done once; somebody may have undone a part of it since.
+//! Checks that all tables, columns and indexes of the migrations still exist. The schema version says only which
+//! migrations ran; a part may have been dropped since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,63 +11,62 @@ use crate::{
     transfer::layout,
 };
 
-/// A part of the schema that is not there.
+/// A missing part of the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
-    /// What it is, in words: `the index queue_items_ready`.
-    pub what: String,
-    /// The statement that makes it again, where that brings everything back.
-    pub made_by: Option<String>,
+pub struct MissingPart {
+    /// The kind and name of the part, as in `the index queue_items_ready`.
+    pub description: String,
+    /// The statement that recreates the part. Present only if the statement restores the part completely.
+    pub create_statement: Option<String>,
 }
 
 impl Store {
-    /// The version of the schema that the database is at.
     pub fn schema_version(&self) -> Result<i64> {
-        migrate::applied(&mut self.connect()?, self.url())
+        migrate::applied_version(&mut self.connect()?, self.url())
     }
 
-    /// What the migrations made and is not there.
-    pub fn missing(&self) -> Result<Vec<Missing>> {
+    /// Finds the parts of the schema that do not exist in the database.
+    pub fn missing_schema_parts(&self) -> Result<Vec<MissingPart>> {
         let mut read = self.read(uuid::Uuid::nil().into())?;
         let live = read.schema()?;
         let mut missing = Vec::new();
         for table in layout::tables(migrate::known_version()) {
             let Some(found) = live.tables.iter().find(|live| live.name == table.name) else {
-                missing.push(Missing { what: format!("the table {}", table.name), made_by: None });
+                missing.push(MissingPart { description: format!("the table {}", table.name), create_statement: None });
                 continue;
             };
-            let is_there = |name: &str| found.columns.iter().any(|column| column.name == name);
-            let gone = table.columns.iter().filter(|column| !is_there(&column.name));
-            missing.extend(gone.map(|column| Missing {
-                what: format!("the column {} of the table {}", column.name, table.name),
-                made_by: None,
+            let has_column = |name: &str| found.columns.iter().any(|column| column.name == name);
+            let missing_columns = table.columns.iter().filter(|column| !has_column(&column.name));
+            missing.extend(missing_columns.map(|column| MissingPart {
+                description: format!("the column {} of the table {}", column.name, table.name),
+                create_statement: None,
             }));
         }
-        let there = names(&mut read)?;
-        for (name, Made { sort, statement }) in made(self.engine()) {
-            if !there.contains(&name) {
-                let made_by = (sort == "index").then_some(statement);
-                missing.push(Missing { what: format!("the {sort} {name}"), made_by });
+        let existing = object_names(&mut read)?;
+        for (name, SchemaObject { kind, statement }) in schema_objects(self.engine()) {
+            if !existing.contains(&name) {
+                let create_statement = (kind == "index").then_some(statement);
+                missing.push(MissingPart { description: format!("the {kind} {name}"), create_statement });
             }
         }
         Ok(missing)
     }
 
-    /// Makes again what can be made again. Says what could not, and why.
-    pub fn make_again(&self, missing: &[Missing]) -> Result<Vec<String>> {
+    /// Recreates the missing indexes. Returns an error text for each one that cannot be created.
+    pub fn recreate_missing_parts(&self, missing: &[MissingPart]) -> Result<Vec<String>> {
         let mut connection = self.connect()?;
         let mut failed = Vec::new();
         for part in missing {
-            if let Some(Err(error)) = part.made_by.as_deref().map(|statement| connection.batch(statement)) {
-                failed.push(format!("{} cannot be made again: {error}", part.what));
+            if let Some(Err(error)) = part.create_statement.as_deref().map(|statement| connection.batch(statement)) {
+                failed.push(format!("{} cannot be recreated: {error}", part.description));
             }
         }
         Ok(failed)
     }
 }
 
-/// The names of indexes, and of what SQLite needs for its search.
-fn names(read: &mut Reader<'_>) -> Result<BTreeSet<String>> {
+/// Names of all tables and indexes, and on SQLite of all triggers.
+fn object_names(read: &mut Reader<'_>) -> Result<BTreeSet<String>> {
     let sql = match read.engine() {
         Engine::Sqlite => "select name from sqlite_master",
         Engine::Postgres => {
@@ -77,15 +76,15 @@ fn names(read: &mut Reader<'_>) -> Result<BTreeSet<String>> {
     Ok(read.query_unscoped::<(String,)>(sql, &[])?.into_iter().map(|(name,)| name).collect())
 }
 
-/// Something beside the tables that a migration makes.
 #[derive(Debug)]
-struct Made {
-    sort: &'static str,
+struct SchemaObject {
+    kind: &'static str,
     statement: String,
 }
 
-/// What each statement makes, by how it begins.
-const SORTS: [(&str, &str); 5] = [
+/// How statements that create objects begin, and the kind of the object. Ordinary tables are checked with their columns
+/// instead.
+const CREATE_STATEMENTS: [(&str, &str); 5] = [
     ("create index ", "index"),
     ("create unique index ", "index"),
     ("create virtual table ", "table"),
@@ -93,25 +92,25 @@ const SORTS: [(&str, &str); 5] = [
     ("create table content_words", "table"),
 ];
 
-/// What the migrations make beside tables, and leave there.
-fn made(engine: Engine) -> BTreeMap<String, Made> {
-    let mut made = BTreeMap::new();
+/// The objects besides ordinary tables that the migrations create and do not drop later, by name.
+fn schema_objects(engine: Engine) -> BTreeMap<String, SchemaObject> {
+    let mut objects = BTreeMap::new();
     for statement in migrate::statements(engine) {
         if let Some(name) = statement.strip_prefix("drop index ") {
-            made.remove(name);
+            objects.remove(name);
         }
-        for (beginning, sort) in SORTS {
-            if let Some(rest) = statement.strip_prefix(beginning) {
-                let name = if beginning.ends_with(' ') {
+        for (prefix, kind) in CREATE_STATEMENTS {
+            if let Some(rest) = statement.strip_prefix(prefix) {
+                let name = if prefix.ends_with(' ') {
                     rest.split(|end: char| end.is_whitespace()).next().unwrap_or_default()
                 } else {
                     "content_words"
                 };
-                made.insert(name.to_owned(), Made { sort, statement: statement.clone() });
+                objects.insert(name.to_owned(), SchemaObject { kind, statement: statement.clone() });
             }
         }
     }
-    made
+    objects
 }
 
 #[cfg(test)]
@@ -120,11 +119,11 @@ mod tests {
     use crate::{Url, connection::Connection};
 
     #[test]
-    fn what_is_parsed_is_what_is_made() {
+    fn parsed_migrations_match_the_live_schema() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let store = Store::create(Url::sqlite(&path)).unwrap();
-        assert_eq!(store.missing().unwrap(), []);
+        assert_eq!(store.missing_schema_parts().unwrap(), []);
         assert_eq!(store.schema_version().unwrap(), migrate::known_version());
         let live = Connection::sqlite(&path, false)
             .unwrap()
@@ -133,14 +132,14 @@ mod tests {
                 &[],
             )
             .unwrap();
-        let parsed = made(Engine::Sqlite);
+        let parsed = schema_objects(Engine::Sqlite);
         let parsed: Vec<(String,)> =
-            parsed.into_iter().filter(|(_, made)| made.sort != "table").map(|(name, _)| (name,)).collect();
+            parsed.into_iter().filter(|(_, object)| object.kind != "table").map(|(name, _)| (name,)).collect();
         assert_eq!(parsed, live);
     }
 
     #[test]
-    fn what_was_taken_out_is_named_and_an_index_made_again() {
+    fn missing_parts_are_reported_and_indexes_recreated() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let store = Store::create(Url::sqlite(&path)).unwrap();
@@ -151,12 +150,19 @@ mod tests {
                  drop table testcases; alter table runs drop column outcome",
             )
             .unwrap();
-        let what: Vec<String> = store.missing().unwrap().into_iter().map(|missing| missing.what).collect();
-        assert!(what.contains(&"the index queue_items_ready".to_owned()), "{what:?}");
-        assert!(what.contains(&"the trigger content_words_removed".to_owned()), "{what:?}");
-        assert!(what.contains(&"the table testcases".to_owned()), "{what:?}");
-        assert!(what.contains(&"the column outcome of the table runs".to_owned()), "{what:?}");
-        store.make_again(&store.missing().unwrap()).unwrap();
-        assert!(!store.missing().unwrap().iter().any(|missing| missing.what == "the index queue_items_ready"));
+        let descriptions: Vec<String> =
+            store.missing_schema_parts().unwrap().into_iter().map(|missing| missing.description).collect();
+        assert!(descriptions.contains(&"the index queue_items_ready".to_owned()), "{descriptions:?}");
+        assert!(descriptions.contains(&"the trigger content_words_removed".to_owned()), "{descriptions:?}");
+        assert!(descriptions.contains(&"the table testcases".to_owned()), "{descriptions:?}");
+        assert!(descriptions.contains(&"the column outcome of the table runs".to_owned()), "{descriptions:?}");
+        store.recreate_missing_parts(&store.missing_schema_parts().unwrap()).unwrap();
+        assert!(
+            !store
+                .missing_schema_parts()
+                .unwrap()
+                .iter()
+                .any(|missing| missing.description == "the index queue_items_ready")
+        );
     }
 }

@@ -1,9 +1,10 @@
-//! Writers of one process who come to a SQLite file at once share a commit.
+//! Group commit: concurrent writers of one process share a commit of a SQLite file.
 //!
-//! SQLite writes every page that a transaction changed, and those who come at once mostly change the same ones: the ends of the
-//! log, of the registry, of their indexes. So whoever is done while others wait leaves the transaction open to the next, and
-//! the last one commits for all. Each has a savepoint, and takes back nothing but its own work. Nobody is answered before what
-//! they did, or saw of others, is committed; when it is not, each tries again for itself (decision 32).
+//! On commit, SQLite writes every page that the transaction changed. Concurrent writers mostly change the same pages:
+//! the ends of the event log, of the registry and of their indexes. So a writer that finishes while others wait leaves
+//! its transaction open for the next one, and the last writer commits for the whole group. Each writer works in its own
+//! savepoint and can roll back only its own changes. No writer returns before the commit of everything it wrote and
+//! read. If that commit fails, each writer retries on its own (decision 32).
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -13,189 +14,195 @@ use std::{
 use crate::{
     connection::Connection,
     error::{Error, Result},
-    store::Idle,
+    store::IdleConnections,
 };
 
-/// How long a transaction is left to the next: those whose work is in it wait, and other processes are to have their turn, too.
-const LEFT_FOR: Duration = Duration::from_millis(10);
-/// The work of one writer in a transaction that holds that of others.
+/// Maximum age of an open group. It limits how long the first writer waits for its commit, and how long this process
+/// keeps other processes from writing.
+const GROUP_OPEN_MAX: Duration = Duration::from_millis(10);
+/// Separates the changes of one writer from those of the rest of its group.
 const SAVEPOINT: &str = "savepoint member";
-const KEEP: &str = "release savepoint member";
-const TAKE_BACK: &str = "rollback to savepoint member; release savepoint member";
+const RELEASE_SAVEPOINT: &str = "release savepoint member";
+const ROLLBACK_SAVEPOINT: &str = "rollback to savepoint member; release savepoint member";
 
-/// Whose turn it is to write.
+/// Lets one writer of this process at a time use the SQLite file.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct WriteLock {
     state: Mutex<State>,
-    is_free: Condvar,
-    left_for: Duration,
+    released: Condvar,
+    group_open_max: Duration,
 }
 
-impl Default for Turns {
+impl Default for WriteLock {
     fn default() -> Self {
-        Self { state: Mutex::default(), is_free: Condvar::new(), left_for: LEFT_FOR }
+        Self { state: Mutex::default(), released: Condvar::new(), group_open_max: GROUP_OPEN_MAX }
     }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    is_taken: bool,
+    is_held: bool,
     waiting: usize,
-    /// The transaction that was left to whoever comes next. Somebody waits then.
-    left: Option<(Connection, Company)>,
+    /// A transaction that the last writer left open. It is present only while another writer waits.
+    open_group: Option<(Connection, CommitGroup)>,
 }
 
-/// How a turn begins. It ends with [`Turns::keep`], [`Turns::take_back`] or [`Turns::end`].
+/// The result of [`WriteLock::acquire`]. The holder releases the lock with [`WriteLock::commit`],
+/// [`WriteLock::rollback`] or [`WriteLock::release`].
 #[derive(Debug)]
-pub(crate) enum Turn {
-    /// With a transaction that is to be begun.
-    First(Company),
-    /// In one with the work of others.
-    Next(Connection, Company),
+pub(crate) enum AcquiredLock {
+    /// The caller has to begin a transaction.
+    NewGroup(CommitGroup),
+    /// The caller joins an open transaction.
+    OpenGroup(Connection, CommitGroup),
 }
 
-/// Those whose work is in a transaction that is not committed yet.
+/// The writers whose changes are in the same uncommitted transaction.
 #[derive(Debug)]
-pub(crate) struct Company {
-    since: Instant,
+pub(crate) struct CommitGroup {
+    opened_at: Instant,
     members: usize,
-    commit: Arc<Commit>,
+    outcome: Arc<GroupOutcome>,
 }
 
-/// What became of a transaction: it happened, or why it did not.
-type Outcome = std::result::Result<(), String>;
+/// The reason is present if the transaction failed.
+type CommitResult = std::result::Result<(), String>;
 
-/// The same, once it is known.
+/// The result of the group's commit. Members wait for it.
 #[derive(Debug, Default)]
-struct Commit {
-    outcome: Mutex<Option<Outcome>>,
-    is_known: Condvar,
+struct GroupOutcome {
+    result: Mutex<Option<CommitResult>>,
+    has_result: Condvar,
 }
 
-impl Turns {
-    /// Waits for a turn, no longer than this.
-    pub fn begin(&self, patience: Duration) -> Result<Turn> {
-        let came = Instant::now();
-        let mut state = locked(&self.state);
+impl WriteLock {
+    /// Acquires the lock, or fails as busy when the timeout expires.
+    pub fn acquire(&self, timeout: Duration) -> Result<AcquiredLock> {
+        let started = Instant::now();
+        let mut state = lock(&self.state);
         state.waiting += 1;
-        // Whoever finds the turn free takes it, however long they waited: what was left may have been left to them.
-        while state.is_taken {
-            let Some(rest) = patience.checked_sub(came.elapsed()) else {
+        // Test the lock before the timeout: an open group may have been handed over to this very writer.
+        while state.is_held {
+            let Some(remaining) = timeout.checked_sub(started.elapsed()) else {
                 state.waiting -= 1;
-                return Err(Error::Busy("others in this process are writing".into()));
+                return Err(Error::Busy("other writers in this process hold the database".into()));
             };
-            state = self.is_free.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.released.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.waiting -= 1;
-        state.is_taken = true;
-        Ok(match state.left.take() {
-            Some((connection, company)) => Turn::Next(connection, company),
-            None => Turn::First(Company { since: Instant::now(), members: 0, commit: Arc::default() }),
+        state.is_held = true;
+        Ok(match state.open_group.take() {
+            Some((connection, group)) => AcquiredLock::OpenGroup(connection, group),
+            None => {
+                AcquiredLock::NewGroup(CommitGroup { opened_at: Instant::now(), members: 0, outcome: Arc::default() })
+            }
         })
     }
 
-    /// Keeps what a writer did: commits it, or waits until somebody else has.
-    pub fn keep(&self, idle: &Idle, mut connection: Connection, mut company: Company) -> Result<()> {
-        if let Err(error) = company.keep(&mut connection) {
-            self.take_back(idle, connection, company);
+    /// Commits the changes of one writer: commits the group, or hands it over to a waiting writer and waits for its
+    /// commit.
+    pub fn commit(&self, idle: &IdleConnections, mut connection: Connection, mut group: CommitGroup) -> Result<()> {
+        if let Err(error) = group.release_member(&mut connection) {
+            self.rollback(idle, connection, group);
             return Err(error);
         }
-        company.members += 1;
-        let commit = Arc::clone(&company.commit);
-        match self.leave(connection, company) {
-            Some((connection, company)) => self.commit(idle, connection, company),
-            None => commit.wait(),
+        group.members += 1;
+        let outcome = Arc::clone(&group.outcome);
+        match self.hand_over(connection, group) {
+            Some((connection, group)) => self.commit_group(idle, connection, group),
+            None => outcome.wait(),
         }
     }
 
-    /// Takes back what a writer did. The work of others is committed: what the writer is told may come of having seen it.
-    pub fn take_back(&self, idle: &Idle, mut connection: Connection, company: Company) {
-        // For want of room SQLite takes back everything by itself: then the others try again, each for themselves.
-        if company.members == 0 || connection.batch(TAKE_BACK).is_err() {
+    /// Rolls back the changes of one writer and commits those of the group before it: the error that this writer
+    /// reports may refer to rows of the group.
+    pub fn rollback(&self, idle: &IdleConnections, mut connection: Connection, group: CommitGroup) {
+        // On some errors, such as a full disk, SQLite rolls back the whole transaction. Then all members retry.
+        if group.members == 0 || connection.batch(ROLLBACK_SAVEPOINT).is_err() {
             connection.rollback();
-            self.end_with(idle, connection);
-            company.tell(Err("the transaction failed under another writer".into()));
+            self.return_connection(idle, connection);
+            group.set_result(Err("another writer caused the shared transaction to roll back".into()));
         } else {
-            // Told to those whose work it is.
-            let _ = self.commit(idle, connection, company);
+            // The members receive this result through `set_result`.
+            let _ = self.commit_group(idle, connection, group);
         }
     }
 
-    /// Lets the next one begin.
-    pub fn end(&self) {
-        locked(&self.state).is_taken = false;
-        self.is_free.notify_one();
+    pub fn release(&self) {
+        lock(&self.state).is_held = false;
+        self.released.notify_one();
     }
 
-    /// Leaves the transaction to whoever waits. If nobody does, or it was left long enough, it comes back.
-    fn leave(&self, connection: Connection, company: Company) -> Option<(Connection, Company)> {
-        let mut state = locked(&self.state);
-        if state.waiting == 0 || company.since.elapsed() >= self.left_for {
-            return Some((connection, company));
+    /// Hands the open transaction over to a waiting writer. Returns it if no writer waits or the group is too old.
+    fn hand_over(&self, connection: Connection, group: CommitGroup) -> Option<(Connection, CommitGroup)> {
+        let mut state = lock(&self.state);
+        if state.waiting == 0 || group.opened_at.elapsed() >= self.group_open_max {
+            return Some((connection, group));
         }
-        state.left = Some((connection, company));
-        state.is_taken = false;
-        self.is_free.notify_one();
+        state.open_group = Some((connection, group));
+        state.is_held = false;
+        self.released.notify_one();
         None
     }
 
-    fn commit(&self, idle: &Idle, mut connection: Connection, company: Company) -> Result<()> {
+    fn commit_group(&self, idle: &IdleConnections, mut connection: Connection, group: CommitGroup) -> Result<()> {
         let outcome = connection.commit();
         if outcome.is_err() {
             connection.rollback();
         }
-        self.end_with(idle, connection);
-        company.tell(outcome.as_ref().copied().map_err(ToString::to_string));
+        self.return_connection(idle, connection);
+        group.set_result(outcome.as_ref().copied().map_err(ToString::to_string));
         outcome
     }
 
-    fn end_with(&self, idle: &Idle, connection: Connection) {
-        // In this order, so that the next one is lent it.
+    fn return_connection(&self, idle: &IdleConnections, connection: Connection) {
+        // Return the connection first, so that the next holder of the lock gets this one.
         idle.push(connection);
-        self.end();
+        self.release();
     }
 }
 
-impl Company {
-    /// Marks where the work of a writer begins. Who is alone in a transaction needs no mark in it.
-    pub fn begin(&self, connection: &mut Connection) -> Result<()> {
+impl CommitGroup {
+    /// Begins a savepoint, unless this is the only writer of the transaction.
+    pub fn begin_member(&self, connection: &mut Connection) -> Result<()> {
         if self.members == 0 { Ok(()) } else { connection.post(SAVEPOINT, &[]) }
     }
 
-    /// Keeps the work since then, if it is still there.
-    fn keep(&self, connection: &mut Connection) -> Result<()> {
+    /// Keeps the changes of this writer, unless SQLite has rolled back the transaction.
+    fn release_member(&self, connection: &mut Connection) -> Result<()> {
         if !connection.is_in_transaction() {
-            return Err(Error::Database("SQLite took back the transaction".into()));
+            return Err(Error::Database("SQLite rolled back the transaction".into()));
         }
-        if self.members == 0 { Ok(()) } else { connection.post(KEEP, &[]) }
+        if self.members == 0 { Ok(()) } else { connection.post(RELEASE_SAVEPOINT, &[]) }
     }
 
-    fn tell(self, outcome: Outcome) {
-        *locked(&self.commit.outcome) = Some(outcome);
+    fn set_result(self, result: CommitResult) {
+        *lock(&self.outcome.result) = Some(result);
     }
 }
 
-impl Drop for Company {
+impl Drop for CommitGroup {
     fn drop(&mut self) {
-        let Commit { outcome, is_known } = &*self.commit;
-        // Whoever was to tell panicked, and the transaction went with them.
-        locked(outcome).get_or_insert_with(|| Err("whoever was to commit failed".into()));
-        is_known.notify_all();
+        let GroupOutcome { result, has_result } = &*self.outcome;
+        // Without a result, the writer that should have committed has panicked.
+        lock(result)
+            .get_or_insert_with(|| Err("the writer that should have committed the shared transaction failed".into()));
+        has_result.notify_all();
     }
 }
 
-impl Commit {
+impl GroupOutcome {
     fn wait(&self) -> Result<()> {
-        let known = self.is_known.wait_while(locked(&self.outcome), |outcome| outcome.is_none());
+        let known = self.has_result.wait_while(lock(&self.result), |result| result.is_none());
         match &*known.unwrap_or_else(PoisonError::into_inner) {
             Some(Ok(())) => Ok(()),
-            Some(Err(why)) => Err(Error::Again(why.clone())),
-            None => Err(Error::Again("nobody said what became of it".into())),
+            Some(Err(why)) => Err(Error::WriteConflict(why.clone())),
+            None => Err(Error::WriteConflict("the outcome of the shared transaction is unknown".into())),
         }
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -216,38 +223,38 @@ mod tests {
         url::Url,
     };
 
-    /// A database, and one who listens to what those who write in it are at.
-    struct Scene {
+    /// A database whose writers the test controls step by step.
+    struct TestDatabase {
         store: Store,
         _folder: tempfile::TempDir,
     }
 
-    impl Scene {
+    impl TestDatabase {
         fn new(wait_ms: Option<u32>) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let url = Url::sqlite(folder.path().join("shared.db"));
             let store = Store::create(url.clone()).unwrap();
-            let mut store = wait_ms.map_or(store, |wait_ms| Store::open_patient(url, wait_ms).unwrap());
-            // However long this machine takes to go on.
-            store.turns.left_for = Duration::MAX;
+            let mut store = wait_ms.map_or(store, |wait_ms| Store::open_with_timeout(url, wait_ms).unwrap());
+            // Do not depend on the speed of the machine.
+            store.write_lock.group_open_max = Duration::MAX;
             Self { store, _folder: folder }
         }
 
-        #[expect(clippy::disallowed_methods, reason = "what is below the write path")]
-        fn begin(&self) -> Result<Writer<'_>> {
+        #[expect(clippy::disallowed_methods, reason = "tests the transaction layer itself")]
+        fn write(&self) -> Result<Writer<'_>> {
             self.store.write(Id::from(Uuid::nil()))
         }
 
-        /// One who writes a name when told to, and does with it what is said.
-        fn writes<'scope, 'env>(
+        /// Starts a writer that inserts a tenant, waits for [`WriterThread::proceed`], and then runs `then`.
+        fn spawn_writer<'scope, 'env>(
             &'env self,
             scope: &'scope thread::Scope<'scope, 'env>,
             name: &'static str,
             then: impl FnOnce(Writer<'_>) -> Result<()> + Send + 'scope,
-        ) -> Hand<'scope> {
+        ) -> WriterThread<'scope> {
             let ((began, has_begun), (go, may_go)) = (channel(), channel());
             let thread = scope.spawn(move || {
-                let mut write = self.begin()?;
+                let mut write = self.write()?;
                 write.execute_row(
                     "insert into tenants (id, name, created_at) values (?1, ?2, 0)",
                     params![Uuid::now_v7(), name],
@@ -256,110 +263,111 @@ mod tests {
                 may_go.recv().unwrap();
                 then(write)
             });
-            Hand { thread, has_begun, go }
+            WriterThread { thread, has_begun, go }
         }
 
-        fn until_waiting(&self, count: usize) {
-            while locked(&self.store.turns.state).waiting < count {
+        fn wait_for_waiters(&self, count: usize) {
+            while lock(&self.store.write_lock.state).waiting < count {
                 thread::yield_now();
             }
         }
 
         fn names(&self) -> Vec<String> {
-            let names = self.store.ask_unscoped::<(String,)>("select name from tenants order by id", &[]).unwrap();
+            let names = self.store.query_unscoped::<(String,)>("select name from tenants order by id", &[]).unwrap();
             names.into_iter().map(|(name,)| name).collect()
         }
     }
 
-    fn commits(write: Writer<'_>) -> Result<()> {
+    fn commit(write: Writer<'_>) -> Result<()> {
         write.commit()
     }
 
-    struct Hand<'scope> {
+    struct WriterThread<'scope> {
         thread: ScopedJoinHandle<'scope, Result<()>>,
         has_begun: Receiver<()>,
         go: Sender<()>,
     }
 
-    impl Hand<'_> {
-        fn has_begun(&self) {
+    impl WriterThread<'_> {
+        fn wait_until_begun(&self) {
             self.has_begun.recv().unwrap();
         }
 
-        fn goes_on(&self) {
+        fn proceed(&self) {
             self.go.send(()).unwrap();
         }
 
-        fn ended(self) -> thread::Result<Result<()>> {
+        fn join(self) -> thread::Result<Result<()>> {
             self.thread.join()
         }
     }
 
-    /// The first is done while the second waits, which then does what is said. Answers how each of them ended.
-    fn first_and_second(
-        scene: &Scene,
+    /// Lets the first writer finish while the second one waits for the lock. The second one then joins the transaction
+    /// of the first and runs `second`. Returns the results of both.
+    fn run_two_writers(
+        database: &TestDatabase,
         second: impl FnOnce(Writer<'_>) -> Result<()> + Send,
     ) -> [thread::Result<Result<()>>; 2] {
         thread::scope(|scope| {
-            let first = scene.writes(scope, "first", commits);
-            first.has_begun();
-            let second = scene.writes(scope, "second", second);
-            scene.until_waiting(1);
-            first.goes_on();
-            second.has_begun();
-            assert!(!first.thread.is_finished(), "nobody is told that it happened before it did");
-            assert_eq!(scene.names(), [""; 0], "and nobody else sees it");
-            second.goes_on();
-            [first.ended(), second.ended()]
+            let first = database.spawn_writer(scope, "first", commit);
+            first.wait_until_begun();
+            let second = database.spawn_writer(scope, "second", second);
+            database.wait_for_waiters(1);
+            first.proceed();
+            second.wait_until_begun();
+            assert!(!first.thread.is_finished(), "no writer returns before the commit");
+            assert_eq!(database.names(), [""; 0], "uncommitted rows are invisible");
+            second.proceed();
+            [first.join(), second.join()]
         })
     }
 
     #[test]
-    fn who_comes_at_once_is_committed_at_once() {
-        let scene = Scene::new(None);
-        let [first, second] = first_and_second(&scene, commits);
+    fn concurrent_writers_share_one_commit() {
+        let database = TestDatabase::new(None);
+        let [first, second] = run_two_writers(&database, commit);
         assert!(matches!((first, second), (Ok(Ok(())), Ok(Ok(())))));
-        assert_eq!(scene.names(), ["first", "second"]);
+        assert_eq!(database.names(), ["first", "second"]);
     }
 
     #[test]
-    fn who_takes_something_back_takes_back_nothing_of_others() {
-        let scene = Scene::new(None);
-        let [first, second] = first_and_second(&scene, |write| {
+    fn rollback_of_one_writer_keeps_the_writes_of_others() {
+        let database = TestDatabase::new(None);
+        let [first, second] = run_two_writers(&database, |write| {
             drop(write);
-            Err(Error::PreconditionFailed("on second thoughts".into()))
+            Err(Error::PreconditionFailed("injected by the test".into()))
         });
         assert!(matches!((first, second), (Ok(Ok(())), Ok(Err(Error::PreconditionFailed(_))))));
-        assert_eq!(scene.names(), ["first"]);
+        assert_eq!(database.names(), ["first"]);
     }
 
     #[test]
-    fn who_panics_takes_nothing_of_others_along() {
-        let scene = Scene::new(None);
-        let [first, second] = first_and_second(&scene, |_| panic!("as this test wants it"));
+    fn panic_of_one_writer_keeps_the_writes_of_others() {
+        let database = TestDatabase::new(None);
+        let [first, second] = run_two_writers(&database, |_| panic!("injected by the test"));
         assert!(matches!((first, second), (Ok(Ok(())), Err(_))));
-        assert_eq!(scene.names(), ["first"]);
-        scene.begin().unwrap().commit().unwrap();
+        assert_eq!(database.names(), ["first"]);
+        database.write().unwrap().commit().unwrap();
     }
 
     #[test]
-    fn when_everything_was_taken_back_nobody_is_told_that_it_happened() {
-        let scene = Scene::new(None);
-        // What SQLite does by itself when the disk is full.
-        let [first, second] = first_and_second(&scene, |mut write| {
+    fn full_rollback_by_sqlite_fails_all_writers_of_the_group() {
+        let database = TestDatabase::new(None);
+        // SQLite does this by itself when the disk is full.
+        let [first, second] = run_two_writers(&database, |mut write| {
             write.execute_row("rollback", &[])?;
-            Err(Error::Full("as this test wants it".into()))
+            Err(Error::Full("injected by the test".into()))
         });
-        assert!(matches!((first, second), (Ok(Err(Error::Again(_))), Ok(Err(Error::Full(_))))));
-        assert_eq!(scene.names(), [""; 0]);
-        scene.begin().unwrap().commit().unwrap();
+        assert!(matches!((first, second), (Ok(Err(Error::WriteConflict(_))), Ok(Err(Error::Full(_))))));
+        assert_eq!(database.names(), [""; 0]);
+        database.write().unwrap().commit().unwrap();
     }
 
     #[test]
-    fn when_a_commit_fails_nobody_is_told_that_it_happened() {
-        let scene = Scene::new(None);
-        let [first, second] = first_and_second(&scene, |mut write| {
-            // A reference that is looked at when everything is there, and then is not.
+    fn failed_commit_fails_all_writers_of_the_group() {
+        let database = TestDatabase::new(None);
+        let [first, second] = run_two_writers(&database, |mut write| {
+            // A foreign key that is checked, and fails, at commit.
             write.execute_row("pragma defer_foreign_keys = on", &[])?;
             write.execute_row(
                 "insert into people (id, tenant_id, handle, created_at, updated_at) values (?1, ?1, 'nobody', 0, 0)",
@@ -367,76 +375,76 @@ mod tests {
             )?;
             write.commit()
         });
-        assert!(matches!((first, second), (Ok(Err(Error::Again(_))), Ok(Err(Error::Database(_))))));
-        assert_eq!(scene.names(), [""; 0]);
-        scene.begin().unwrap().commit().unwrap();
+        assert!(matches!((first, second), (Ok(Err(Error::WriteConflict(_))), Ok(Err(Error::Database(_))))));
+        assert_eq!(database.names(), [""; 0]);
+        database.write().unwrap().commit().unwrap();
     }
 
     #[test]
-    fn who_has_little_patience_gives_up_and_is_in_nobodys_way() {
-        let scene = Scene::new(Some(30));
+    fn writer_with_short_timeout_gives_up_without_blocking_others() {
+        let database = TestDatabase::new(Some(30));
         thread::scope(|scope| {
-            let first = scene.writes(scope, "first", commits);
-            first.has_begun();
-            assert!(matches!(scene.begin(), Err(Error::Busy(_))));
-            first.goes_on();
-            assert!(matches!(first.ended(), Ok(Ok(()))));
+            let first = database.spawn_writer(scope, "first", commit);
+            first.wait_until_begun();
+            assert!(matches!(database.write(), Err(Error::Busy(_))));
+            first.proceed();
+            assert!(matches!(first.join(), Ok(Ok(()))));
         });
-        assert_eq!(scene.names(), ["first"]);
+        assert_eq!(database.names(), ["first"]);
     }
 
     #[test]
-    fn who_was_refused_for_what_another_did_finds_it_there() {
-        let scene = Scene::new(None);
+    fn rejected_writer_sees_the_conflicting_row_committed() {
+        let database = TestDatabase::new(None);
         let [seen] = thread::scope(|scope| {
-            let first = scene.writes(scope, "first", commits);
-            first.has_begun();
-            let refused = scene.writes(scope, "second", |_| Err(Error::Taken("first".into())));
-            scene.until_waiting(1);
-            first.goes_on();
-            refused.has_begun();
-            // Somebody who could go on with the transaction.
-            let third = scene.writes(scope, "third", commits);
-            scene.until_waiting(1);
-            refused.goes_on();
-            assert!(matches!(refused.ended(), Ok(Err(Error::Taken(_)))));
-            let seen = scene.names();
-            third.goes_on();
-            assert!(matches!((first.ended(), third.ended()), (Ok(Ok(())), Ok(Ok(())))));
+            let first = database.spawn_writer(scope, "first", commit);
+            first.wait_until_begun();
+            let refused = database.spawn_writer(scope, "second", |_| Err(Error::Duplicate("first".into())));
+            database.wait_for_waiters(1);
+            first.proceed();
+            refused.wait_until_begun();
+            // A waiting writer that could join the transaction.
+            let third = database.spawn_writer(scope, "third", commit);
+            database.wait_for_waiters(1);
+            refused.proceed();
+            assert!(matches!(refused.join(), Ok(Err(Error::Duplicate(_)))));
+            let seen = database.names();
+            third.proceed();
+            assert!(matches!((first.join(), third.join()), (Ok(Ok(())), Ok(Ok(())))));
             [seen]
         });
         assert_eq!(seen, ["first"]);
-        assert_eq!(scene.names(), ["first", "third"]);
+        assert_eq!(database.names(), ["first", "third"]);
     }
 
     #[test]
-    fn a_transaction_that_is_gone_is_left_to_nobody() {
-        let scene = Scene::new(None);
+    fn rolled_back_transaction_is_not_handed_over() {
+        let database = TestDatabase::new(None);
         thread::scope(|scope| {
-            let first = scene.writes(scope, "first", |mut write| {
-                // What SQLite does by itself when it cannot read, of which the writer made nothing.
+            let first = database.spawn_writer(scope, "first", |mut write| {
+                // SQLite does this by itself on some read errors. The writer ignores it.
                 write.execute_row("rollback", &[])?;
                 write.commit()
             });
-            first.has_begun();
-            let second = scene.writes(scope, "second", commits);
-            scene.until_waiting(1);
-            first.goes_on();
-            second.goes_on();
-            assert!(matches!((first.ended(), second.ended()), (Ok(Err(Error::Database(_))), Ok(Ok(())))));
+            first.wait_until_begun();
+            let second = database.spawn_writer(scope, "second", commit);
+            database.wait_for_waiters(1);
+            first.proceed();
+            second.proceed();
+            assert!(matches!((first.join(), second.join()), (Ok(Err(Error::Database(_))), Ok(Ok(())))));
         });
-        assert_eq!(scene.names(), ["second"]);
+        assert_eq!(database.names(), ["second"]);
     }
 
     #[test]
-    fn a_transaction_is_left_so_long_and_no_longer() {
-        let turns = Turns::default();
-        locked(&turns.state).waiting = 1;
-        let is_left = |since: Instant| {
+    fn group_stays_open_for_limited_time() {
+        let write_lock = WriteLock::default();
+        lock(&write_lock.state).waiting = 1;
+        let is_handed_over = |opened_at: Instant| {
             let connection = Connection::sqlite(std::path::Path::new(":memory:"), true).unwrap();
-            turns.leave(connection, Company { since, members: 1, commit: Arc::default() }).is_none()
+            write_lock.hand_over(connection, CommitGroup { opened_at, members: 1, outcome: Arc::default() }).is_none()
         };
-        assert!(is_left(Instant::now() + LEFT_FOR));
-        assert!(!is_left(Instant::now().checked_sub(LEFT_FOR).unwrap()));
+        assert!(is_handed_over(Instant::now() + GROUP_OPEN_MAX));
+        assert!(!is_handed_over(Instant::now().checked_sub(GROUP_OPEN_MAX).unwrap()));
     }
 }

@@ -1,18 +1,18 @@
-//! Values on their way into and out of either engine.
+//! Values that both engines share: a [`Param`] is bound to a statement, and a [`Column`] is read from a row.
 //!
-//! One [`Param`] goes in, one [`Column`] comes out, whichever engine is behind. Native types on both sides:
-//! uuid, timestamptz, jsonb and boolean in PostgreSQL; blob, integer microseconds, text and 0/1 in SQLite.
+//! Each engine stores its native types: uuid, timestamptz, jsonb and boolean in PostgreSQL; blob, integer microseconds,
+//! text and 0/1 in SQLite.
 
 use std::borrow::Cow;
 
 use postgres_types::{FromSql, IsNull, ToSql, Type, private::BytesMut};
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use trackway_domain::{Duration, Id, Time, Variant, kind, words};
+use trackway_domain::{Duration, Id, Time, Variant, enums, kind};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 
-/// A value bound to a query.
+/// A value that is bound to a statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Param<'a> {
     Null,
@@ -24,7 +24,7 @@ pub enum Param<'a> {
     Uuid(Uuid),
     Time(Time),
     Json(String),
-    /// Values of one type, for PostgreSQL only.
+    /// An array of values of one type; only on PostgreSQL.
     List(Vec<Self>),
 }
 
@@ -44,7 +44,7 @@ impl Param<'_> {
         }
     }
 
-    /// The type of this value in PostgreSQL. A null is of whatever type is wanted there.
+    /// The PostgreSQL type of this value. A null takes the type that the statement needs.
     pub(crate) fn postgres_type(&self) -> Type {
         match self {
             Param::Null => Type::UNKNOWN,
@@ -72,13 +72,12 @@ impl Param<'_> {
     }
 }
 
-/// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
 }
 
-/// Microseconds between 1970, our epoch, and 2000, PostgreSQL's.
+/// Microseconds from 1970, the epoch of [`Time`], to 2000, the epoch of PostgreSQL.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 impl ToSql for Param<'_> {
@@ -129,22 +128,22 @@ impl rusqlite::ToSql for Param<'_> {
             Param::Uuid(value) => ValueRef::Blob(value.as_bytes()),
             Param::Time(value) => ValueRef::Integer(value.micros()),
             Param::Json(value) => ValueRef::Text(value.as_bytes()),
-            Param::List(_) => return Err(rusqlite::Error::ToSqlConversionFailure("SQLite has no lists".into())),
+            Param::List(_) => return Err(rusqlite::Error::ToSqlConversionFailure("SQLite has no arrays".into())),
         }))
     }
 }
 
-/// A value that can be bound.
+/// A type that can be bound to a statement.
 pub trait ToParam {
     fn to_param(&self) -> Param<'_>;
 }
 
-/// Binds values of one type, for PostgreSQL only.
+/// Binds values of one type as an array; only on PostgreSQL.
 pub fn list<'a, T: ToParam + 'a>(values: impl IntoIterator<Item = &'a T>) -> Param<'a> {
     Param::List(values.into_iter().map(ToParam::to_param).collect())
 }
 
-/// Binds values: `params![context.tenant, id, name]`.
+/// Builds a parameter list: `params![context.tenant, id, name]`.
 #[macro_export]
 macro_rules! params {
     ($($value:expr),* $(,)?) => {
@@ -152,12 +151,12 @@ macro_rules! params {
     };
 }
 
-/// The placeholders of a list that begins with this one: `?2, ?3, ?4`.
-pub fn places(from: usize, count: usize) -> String {
-    (from..from + count).map(|place| format!("?{place}")).collect::<Vec<_>>().join(", ")
+/// Consecutive placeholders from number `from` on: `?2, ?3, ?4`.
+pub fn placeholders(from: usize, count: usize) -> String {
+    (from..from + count).map(|number| format!("?{number}")).collect::<Vec<_>>().join(", ")
 }
 
-/// A value read from a row, before it has a Rust type.
+/// A value as the engine returns it, before it is converted to a Rust type.
 #[derive(Debug, Clone, Copy)]
 pub enum Column<'a> {
     Null,
@@ -178,8 +177,7 @@ pub enum Row<'a> {
 }
 
 impl Row<'_> {
-    /// How many columns it has.
-    pub fn width(&self) -> usize {
+    pub fn column_count(&self) -> usize {
         match self {
             Row::Sqlite(row) => row.as_ref().column_count(),
             Row::Postgres(row) => row.len(),
@@ -190,7 +188,7 @@ impl Row<'_> {
         T::from_column(self.column(index)?)
     }
 
-    /// Reads a column. Apart from `get`, because `get` is compiled for every type and every field of a row.
+    /// Reads a column. Not part of `get`, which the compiler instantiates for every field type.
     fn column(&self, index: usize) -> Result<Column<'_>> {
         Ok(match self {
             Row::Sqlite(row) => match row.get_ref(index)? {
@@ -202,13 +200,15 @@ impl Row<'_> {
                 }
                 ValueRef::Blob(value) => Column::Bytes(value),
             },
-            Row::Postgres(row) => row.try_get::<_, Column<'_>>(index).map_err(|error| Error::Value(why(&error)))?,
+            Row::Postgres(row) => {
+                row.try_get::<_, Column<'_>>(index).map_err(|error| Error::Value(error_cause(&error)))?
+            }
         })
     }
 }
 
-/// What is behind an error of reading a value.
-fn why(error: &tokio_postgres::Error) -> String {
+/// The cause of a conversion error, without the driver's prefix.
+fn error_cause(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
@@ -222,12 +222,12 @@ impl<'a> FromSql<'a> for Column<'a> {
             Type::UUID => Self::Uuid(Uuid::from_slice(raw)?),
             Type::TIMESTAMPTZ => {
                 let micros = i64::from_be_bytes(raw.try_into()?);
-                // "infinity" and the like are beyond.
+                // PostgreSQL's "infinity" and "-infinity" have no equivalent.
                 let since_1970 = micros.checked_add(POSTGRES_EPOCH_MICROS).filter(|_| micros != i64::MIN);
-                Self::Time(Time::from_micros(since_1970.ok_or("a time that is out of range")?))
+                Self::Time(Time::from_micros(since_1970.ok_or("the time is out of range")?))
             }
             Type::BYTEA => Self::Bytes(raw),
-            // jsonb on the wire is one version byte and the text.
+            // The binary format of jsonb is a version byte followed by text.
             Type::JSONB => Self::Text(std::str::from_utf8(raw.get(1..).unwrap_or_default())?),
             _ => Self::Text(std::str::from_utf8(raw)?),
         })
@@ -242,13 +242,13 @@ impl<'a> FromSql<'a> for Column<'a> {
     }
 }
 
-/// A type that a column can be read as.
+/// A type that can be read from a column.
 pub trait FromColumn: Sized {
     fn from_column(column: Column<'_>) -> Result<Self>;
 }
 
-fn unexpected<T>(column: Column<'_>) -> Result<T> {
-    Err(Error::Value(format!("{column:?} where a {} was expected", std::any::type_name::<T>())))
+fn unexpected_type<T>(column: Column<'_>) -> Result<T> {
+    Err(Error::Value(format!("expected {}, found {column:?}", std::any::type_name::<T>())))
 }
 
 impl<T: FromColumn> FromColumn for Option<T> {
@@ -286,7 +286,7 @@ macro_rules! columns {
                 fn from_column(column: Column<'_>) -> Result<Self> {
                     match column {
                         $($pattern => Ok($read),)+
-                        column => unexpected(column),
+                        column => unexpected_type(column),
                     }
                 }
             }
@@ -334,12 +334,12 @@ fn json_from<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| Error::Value(error.to_string()))
 }
 
-macro_rules! word_columns {
+macro_rules! enum_columns {
     ($($type:ty),* $(,)?) => {
         $(
             impl ToParam for $type {
                 fn to_param(&self) -> Param<'_> {
-                    Param::Text(Cow::Borrowed(self.word()))
+                    Param::Text(Cow::Borrowed(self.as_str()))
                 }
             }
 
@@ -347,7 +347,7 @@ macro_rules! word_columns {
                 fn from_column(column: Column<'_>) -> Result<Self> {
                     match column {
                         Column::Text(word) => Ok(word.parse()?),
-                        column => unexpected(column),
+                        column => unexpected_type(column),
                     }
                 }
             }
@@ -355,41 +355,41 @@ macro_rules! word_columns {
     };
 }
 
-word_columns!(
+enum_columns!(
     kind::ActionType,
     kind::Kind,
     kind::ResourceType,
-    words::ActorKind,
-    words::AgentLinkType,
-    words::ChangeEvidence,
-    words::CommitEvidence,
-    words::CommitmentStatus,
-    words::DecisionStatus,
-    words::Evidence,
-    words::ExperimentStatus,
-    words::FileChange,
-    words::Heading,
-    words::ItemStatus,
-    words::Level,
-    words::Lifecycle,
-    words::LinkType,
-    words::MessageStatus,
-    words::Priority,
-    words::RelationType,
-    words::RoleOrigin,
-    words::RoleSource,
-    words::RunMode,
-    words::RunStatus,
-    words::Runner,
-    words::SpawnRoleSource,
-    words::StepType,
-    words::StickiePriority,
-    words::TaskStatus,
-    words::TestcaseStatus,
-    words::TokenScope,
+    enums::ActorKind,
+    enums::AgentLinkType,
+    enums::ChangeEvidence,
+    enums::CommitEvidence,
+    enums::CommitmentStatus,
+    enums::DecisionStatus,
+    enums::Evidence,
+    enums::ExperimentStatus,
+    enums::FileChange,
+    enums::Heading,
+    enums::ItemStatus,
+    enums::Level,
+    enums::Lifecycle,
+    enums::LinkType,
+    enums::MessageStatus,
+    enums::Priority,
+    enums::RelationType,
+    enums::RoleOrigin,
+    enums::RoleSource,
+    enums::RunMode,
+    enums::RunStatus,
+    enums::Runner,
+    enums::SpawnRoleSource,
+    enums::StepType,
+    enums::StickiePriority,
+    enums::TaskStatus,
+    enums::TestcaseStatus,
+    enums::TokenScope,
 );
 
-/// Something that one row can be read as.
+/// A type that can be read from a row.
 pub trait FromRow: Sized {
     fn from_row(row: &Row<'_>) -> Result<Self>;
 }

@@ -1,4 +1,4 @@
-//! An opened database: connections handed out for reading, and for the one write path.
+//! The opened database: a connection pool that hands out read and write transactions.
 
 use std::{
     borrow::Cow,
@@ -18,12 +18,12 @@ use trackway_domain::{Id, Time, kind};
 use uuid::Uuid;
 
 use crate::{
-    connection::{COMMIT, Connection, Engine, VISITOR_SECONDS, log_bytes},
+    connection::{COMMIT, Connection, Engine, SHORT_TIMEOUT_SECONDS, wal_bytes},
     engine::{
         clock::Clock,
-        data_version::LatestMoment,
+        data_version::LatestDataVersion,
         queue_notify,
-        shared_commit::{Company, Turn, Turns},
+        shared_commit::{AcquiredLock, CommitGroup, WriteLock},
         tenant_guard::require_tenant,
     },
     error::{Error, Result},
@@ -32,35 +32,35 @@ use crate::{
     url::Url,
 };
 
-/// How long others are waited for, as usual.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a log that may grow long is looked at.
-const LOG_LOOK: Duration = Duration::from_millis(20);
-/// Bytes by which it grew before they are brought into the file.
-const LOG_PIECE: u64 = 16 << 20;
+/// Time that a writer waits for other writers unless the caller sets a limit.
+const DEFAULT_WAIT: Duration = Duration::from_secs(5);
+/// Interval at which a bulk write checks the size of the write-ahead log.
+const WAL_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Growth of the write-ahead log after which a bulk write checkpoints it.
+const WAL_CHECKPOINT_BYTES: u64 = 16 << 20;
 
 pub type TenantId = Id<kind::Tenant>;
 
-/// A database that was checked to be ours and up to date.
+/// A database whose schema was checked, and migrated if necessary, when it was opened.
 #[derive(Debug)]
 pub struct Store {
     url: Url,
-    idle: Idle,
-    /// Of those who write to a SQLite file, which has one writer at a time.
-    pub(crate) turns: Turns,
-    /// How long others are waited for, when it is not as long as usual.
+    idle: IdleConnections,
+    /// Serialises the writers of a SQLite file, which takes one writer at a time.
+    pub(crate) write_lock: WriteLock,
+    /// Time to wait for other writers, if it differs from the default.
     wait_ms: Option<u32>,
-    /// The file that was opened.
+    /// Identity of the SQLite file that was opened, to detect that another file has replaced it.
     file: Option<FileIdentity>,
-    latest_moment: LatestMoment,
+    latest_data_version: LatestDataVersion,
     clock: Clock,
 }
 
-/// Connections that nobody uses. The one that was used last is lent first.
+/// Connections that are not in use. The pool lends the most recently used one first.
 #[derive(Debug)]
-pub(crate) struct Idle(Mutex<Vec<Connection>>);
+pub(crate) struct IdleConnections(Mutex<Vec<Connection>>);
 
-impl Idle {
+impl IdleConnections {
     fn pop(&self) -> Option<Connection> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
@@ -70,85 +70,87 @@ impl Idle {
     }
 }
 
-/// What tells a file from another one that is put in its place.
+/// Device and inode number. They differ if another file was put at the same path.
 pub(crate) type FileIdentity = (u64, u64);
 
 impl Store {
-    /// Opens a database that exists; brings an older one up to date.
+    /// Opens an existing database and migrates it to the current schema if it is older.
     pub fn open(url: Url) -> Result<Self> {
-        Self::opened(url, None)
+        Self::open_with(url, None)
     }
 
-    /// The same for a visitor who must not be in the way: waits no longer than this for other writers, and for a server
-    /// that does not answer not much longer.
-    pub fn open_patient(url: Url, wait_ms: u32) -> Result<Self> {
-        Self::opened(url, Some(wait_ms))
+    /// Opens an existing database for a caller that must not block for long: waits at most `wait_ms` for other writers,
+    /// and gives a PostgreSQL server one second to accept the connection and one second for each answer.
+    pub fn open_with_timeout(url: Url, wait_ms: u32) -> Result<Self> {
+        Self::open_with(url, Some(wait_ms))
     }
 
-    fn opened(url: Url, wait_ms: Option<u32>) -> Result<Self> {
+    fn open_with(url: Url, wait_ms: Option<u32>) -> Result<Self> {
         if let Url::Sqlite(path) = &url
             && path.metadata().map_or(true, |file| file.is_file() && file.len() == 0)
         {
             return Err(Error::Missing(url.to_string()));
         }
         let mut connection = connect(&url, false, wait_ms)?;
-        match migrate::applied(&mut connection, &url)? {
+        match migrate::applied_version(&mut connection, &url)? {
             0 => return Err(Error::Missing(url.to_string())),
-            version if version < migrate::known_version() => migrate::bring_up_to_date(&mut connection, &url)?,
+            version if version < migrate::known_version() => migrate::migrate_to_latest(&mut connection, &url)?,
             _ => {}
         }
         if let Some(wait_ms) = wait_ms {
-            connection.wait_at_most(wait_ms)?;
+            connection.set_lock_timeout(wait_ms)?;
         }
-        Ok(Self::over(url, connection, wait_ms))
+        Ok(Self::from_connection(url, connection, wait_ms))
     }
 
-    /// Opens a database, making it when there is none.
+    /// Opens a database and creates it if it does not exist.
     pub fn create(url: Url) -> Result<Self> {
         if let Url::Sqlite(path) = &url
             && let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty())
         {
-            make_private(directory).map_err(|error| Error::ReadOnly(format!("{}: {error}", directory.display())))?;
+            create_private_directory(directory)
+                .map_err(|error| Error::ReadOnly(format!("{}: {error}", directory.display())))?;
         }
         let new = matches!(&url, Url::Sqlite(path) if !path.exists());
         let mut connection = connect(&url, true, None)?;
         if let Url::Sqlite(path) = &url
             && new
         {
-            keep_private(path);
+            restrict_to_owner(path);
         }
-        migrate::bring_up_to_date(&mut connection, &url)?;
-        Ok(Self::over(url, connection, None))
+        migrate::migrate_to_latest(&mut connection, &url)?;
+        Ok(Self::from_connection(url, connection, None))
     }
 
-    /// Whether what was opened is still what stands there, and still what this program knows: for one who stays long.
-    pub fn is_as_opened(&self) -> Result<bool> {
-        if !self.is_in_place() {
+    /// Returns whether the file is still in place and the schema is still at the version this program knows.
+    /// Long-running processes check this before they reuse the store.
+    pub fn is_still_valid(&self) -> Result<bool> {
+        if !self.is_file_in_place() {
             return Ok(false);
         }
-        let at = migrate::applied(&mut *self.lend()?, &self.url)?;
+        let at = migrate::applied_version(&mut *self.checkout()?, &self.url)?;
         Ok(at == migrate::known_version())
     }
 
-    /// Whether the file that was opened is still the one that stands there.
-    pub fn is_in_place(&self) -> bool {
+    /// Returns whether the path still leads to the file that was opened.
+    pub fn is_file_in_place(&self) -> bool {
         identity_at(&self.url) == self.file
     }
 
-    /// Closes at the end of a process (see [`Connection::leave`]).
-    pub fn leave(self) {
+    /// Closes all idle connections at the end of a process (see [`Connection::close`]).
+    pub fn close(self) {
         let idle = self.idle.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        idle.into_iter().for_each(Connection::leave);
+        idle.into_iter().for_each(Connection::close);
     }
 
-    fn over(url: Url, connection: Connection, wait_ms: Option<u32>) -> Self {
+    fn from_connection(url: Url, connection: Connection, wait_ms: Option<u32>) -> Self {
         let file = identity_at(&url);
-        let idle = Idle(Mutex::new(vec![connection]));
-        let (latest_moment, clock) = (LatestMoment::default(), Clock::system());
-        Self { url, idle, turns: Turns::default(), wait_ms, file, latest_moment, clock }
+        let idle = IdleConnections(Mutex::new(vec![connection]));
+        let (latest_data_version, clock) = (LatestDataVersion::default(), Clock::system());
+        Self { url, idle, write_lock: WriteLock::default(), wait_ms, file, latest_data_version, clock }
     }
 
-    /// The same database, with its rows dated by this clock.
+    /// Replaces the clock that dates the rows.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
@@ -169,53 +171,52 @@ impl Store {
         }
     }
 
-    /// A consistent view of one moment.
+    /// Opens a read transaction: all its queries see one snapshot.
     pub fn read(&self, tenant: TenantId) -> Result<Reader<'_>> {
-        let mut lent = self.lend()?;
-        lent.open = Some(Opened::Read);
-        lent.begin_read()?;
-        Ok(Reader { lent, tenant, agent: None, queries: 0, resolved: Some(HashMap::new()) })
+        let mut connection = self.checkout()?;
+        connection.transaction = Some(OpenTransaction::Read);
+        connection.begin_read()?;
+        Ok(Reader { connection, tenant, agent: None, queries: 0, resolved: Some(HashMap::new()) })
     }
 
-    /// Asks one question about the database itself, or about which tenants there are. One alone is of one moment by itself.
-    pub fn ask_unscoped<T: FromRow>(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
-        self.lend()?.query(sql, params)
+    /// Runs a single query about the database itself or about tenants, outside any transaction.
+    pub fn query_unscoped<T: FromRow>(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        self.checkout()?.query(sql, params)
     }
 
-    /// Fails unless the database answers a query.
     pub fn ping(&self) -> Result<()> {
-        self.ask_unscoped::<(i64,)>("select 1", &[]).map(drop)
+        self.query_unscoped::<(i64,)>("select 1", &[]).map(drop)
     }
 
-    /// A write transaction. Dropped without `commit`, it leaves no trace.
+    /// Opens a write transaction. Dropping it without `commit` rolls it back.
     pub fn write(&self, tenant: TenantId) -> Result<Writer<'_>> {
-        let lent = match self.engine() {
-            Engine::Sqlite => self.join()?,
+        let connection = match self.engine() {
+            Engine::Sqlite => self.begin_sqlite_write()?,
             Engine::Postgres => {
-                let mut lent = self.lend()?;
-                lent.open = Some(Opened::Write);
-                lent.begin_write()?;
-                lent
+                let mut connection = self.checkout()?;
+                connection.transaction = Some(OpenTransaction::Write);
+                connection.begin_write()?;
+                connection
             }
         };
-        // Read after the lock was had: what is written later is also dated later.
+        // Read the clock after acquiring the lock, so that a later transaction also has a later time.
         let now = self.now();
-        let (ids, unindexed) = (Cell::new(0), Vec::new());
+        let (ids_created, unindexed) = (Cell::new(0), Vec::new());
         Ok(Writer {
-            reader: Reader { lent, tenant, agent: None, queries: 0, resolved: None },
+            reader: Reader { connection, tenant, agent: None, queries: 0, resolved: None },
             now,
             mode: WriteMode::CHECKED,
-            ids,
-            rings: false,
-            is_done: false,
+            ids_created,
+            notifies_workers: false,
+            is_committed: false,
             unindexed,
         })
     }
 
-    /// Runs a transaction that ends with a commit in the mode that takes the fewest round trips. On PostgreSQL that is the
-    /// optimistic one; if a precondition failed there, nothing was committed, and the transaction runs again with queries
-    /// that check first. SQLite has no round trips to save.
-    pub fn optimistically_first<T, E>(
+    /// Runs a transaction that ends with a commit in the mode that needs the fewest round trips. On PostgreSQL the transaction first
+    /// runs in optimistic mode. If a precondition fails there, nothing was committed, and the transaction runs again in
+    /// checked mode. SQLite has no round trips to save and always uses checked mode.
+    pub fn try_optimistic_first<T, E>(
         &self,
         mut transaction: impl FnMut(WriteMode) -> std::result::Result<T, E>,
         is_precondition_failed: impl Fn(&E) -> bool,
@@ -229,93 +230,100 @@ impl Store {
         }
     }
 
-    /// Whether several independent writes are better made in one transaction. SQLite has one writer at a time, and commits
-    /// once. On PostgreSQL a transaction that locks several rows could deadlock with another one.
+    /// Returns whether several independent writes should share one transaction. On SQLite they should: it has one
+    /// writer at a time, and one commit is cheaper than several. On PostgreSQL a transaction that locks several rows
+    /// could deadlock with another one.
     pub fn prefers_one_transaction(&self) -> bool {
         self.engine() == Engine::Sqlite
     }
 
-    /// Waits for the turn to write to a SQLite file, and begins: in a transaction of its own, or behind those whose work is not
-    /// committed yet.
-    fn join(&self) -> Result<Lent<'_>> {
-        let came = Instant::now();
-        let patience = self.wait_ms.map_or(PATIENCE, |wait_ms| Duration::from_millis(wait_ms.into()));
-        match self.turns.begin(patience)? {
-            Turn::First(company) => {
-                let mut lent = self.lend_begun(came).inspect_err(|_| self.turns.end())?;
-                lent.open = Some(Opened::Shared(company));
-                Ok(lent)
+    /// Acquires the write lock of a SQLite file. Begins a new transaction, or joins the open transaction of writers in
+    /// this process that have not committed yet.
+    fn begin_sqlite_write(&self) -> Result<PooledConnection<'_>> {
+        let started = Instant::now();
+        let timeout = self.wait_ms.map_or(DEFAULT_WAIT, |wait_ms| Duration::from_millis(wait_ms.into()));
+        match self.write_lock.acquire(timeout)? {
+            AcquiredLock::NewGroup(group) => {
+                let mut connection = self.checkout_and_begin(started).inspect_err(|_| self.write_lock.release())?;
+                connection.transaction = Some(OpenTransaction::Shared(group));
+                Ok(connection)
             }
-            Turn::Next(mut connection, company) => match company.begin(&mut connection) {
-                Ok(()) => Ok(Lent { connection: Some(connection), open: Some(Opened::Shared(company)), store: self }),
+            AcquiredLock::OpenGroup(mut connection, group) => match group.begin_member(&mut connection) {
+                Ok(()) => Ok(PooledConnection {
+                    connection: Some(connection),
+                    transaction: Some(OpenTransaction::Shared(group)),
+                    store: self,
+                }),
                 Err(error) => {
-                    self.turns.take_back(&self.idle, connection, company);
+                    self.write_lock.rollback(&self.idle, connection, group);
                     Err(error)
                 }
             },
         }
     }
 
-    /// A connection to a SQLite file with a transaction. Whoever must not be in the way has waited since they came.
-    fn lend_begun(&self, came: Instant) -> Result<Lent<'_>> {
-        let mut lent = self.lend()?;
+    /// Takes a connection and begins a SQLite write transaction. `started` is when the caller began to wait; that time
+    /// counts towards its limit.
+    fn checkout_and_begin(&self, started: Instant) -> Result<PooledConnection<'_>> {
+        let mut connection = self.checkout()?;
         if let Some(wait_ms) = self.wait_ms {
-            let waited_ms = u32::try_from(came.elapsed().as_millis()).unwrap_or(u32::MAX);
-            lent.wait_at_most(wait_ms.saturating_sub(waited_ms))?;
+            let waited_ms = u32::try_from(started.elapsed().as_millis()).unwrap_or(u32::MAX);
+            connection.set_lock_timeout(wait_ms.saturating_sub(waited_ms))?;
         }
-        lent.begin_write()?;
-        Ok(lent)
+        connection.begin_write()?;
+        Ok(connection)
     }
 
-    /// Does work that writes very much, on this thread, and lets SQLite's log grow meanwhile. What is in the log is
-    /// brought into the file beside that work: at its end the disk would be waited for with nothing else to do.
-    pub fn while_much_is_written<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
-        self.lend()?.keep_long_log(true)?;
-        let (done, is_done) = mpsc::channel::<()>();
+    /// Runs `work`, which writes a lot, on this thread with a long write-ahead log. Another thread checkpoints the log
+    /// meanwhile, so that the caller does not have to wait for the disk at the end.
+    pub fn run_bulk_write<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        self.checkout()?.set_long_wal(true)?;
+        let (finished, is_finished) = mpsc::channel::<()>();
         let outcome = thread::scope(|scope| {
-            scope.spawn(|| self.shorten_log_until(is_done));
+            scope.spawn(|| self.checkpoint_wal_until(is_finished));
             let outcome = work();
-            drop(done);
+            drop(finished);
             outcome
         });
-        self.lend()?.keep_long_log(false)?;
+        self.checkout()?.set_long_wal(false)?;
         Ok(outcome)
     }
 
-    /// Brings the log into the file as it grows. That it fails is nobody's loss: whoever closes last does it too.
-    fn shorten_log_until(&self, is_done: Receiver<()>) {
+    /// Checkpoints the write-ahead log as it grows. Errors are ignored: the last connection to close checkpoints the
+    /// log as well.
+    fn checkpoint_wal_until(&self, is_finished: Receiver<()>) {
         let Url::Sqlite(path) = &self.url else { return };
-        let mut brought = 0;
-        while is_done.recv_timeout(LOG_LOOK) == Err(RecvTimeoutError::Timeout) {
-            let length = log_bytes(path);
-            if length >= brought + LOG_PIECE {
-                brought = length;
+        let mut checkpointed = 0;
+        while is_finished.recv_timeout(WAL_POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let length = wal_bytes(path);
+            if length >= checkpointed + WAL_CHECKPOINT_BYTES {
+                checkpointed = length;
                 let _ = self.connect().and_then(|mut connection| connection.batch("pragma wal_checkpoint(passive)"));
             }
         }
     }
 
-    fn lend(&self) -> Result<Lent<'_>> {
+    fn checkout(&self) -> Result<PooledConnection<'_>> {
         let connection = loop {
             match self.idle.pop() {
                 Some(connection) if connection.is_open() => break connection,
-                // When a server goes away, all that rest are of no use.
+                // A server that went away closes all idle connections, so discard the closed one and try the next.
                 Some(_) => {}
                 None => break self.connect()?,
             }
         };
-        Ok(Lent { connection: Some(connection), open: None, store: self })
+        Ok(PooledConnection { connection: Some(connection), transaction: None, store: self })
     }
 
-    /// One more connection, as patient as the others.
+    /// Opens a new connection with the wait limit of this store.
     pub(crate) fn connect(&self) -> Result<Connection> {
         let mut connection = connect(&self.url, false, self.wait_ms)?;
-        self.wait_ms.map_or(Ok(()), |wait_ms| connection.wait_at_most(wait_ms))?;
+        self.wait_ms.map_or(Ok(()), |wait_ms| connection.set_lock_timeout(wait_ms))?;
         Ok(connection)
     }
 
-    pub(crate) fn latest_moment(&self) -> &LatestMoment {
-        &self.latest_moment
+    pub(crate) fn latest_data_version(&self) -> &LatestDataVersion {
+        &self.latest_data_version
     }
 }
 
@@ -333,89 +341,89 @@ pub(crate) fn identity_at(_: &Url) -> Option<FileIdentity> {
     None
 }
 
-/// Who can open the file is trusted, so a new one is for its owner only; so is a folder made for it.
+/// Anyone who can open the file has full access, so a new file and its directory are readable by their owner only.
 #[cfg(unix)]
-pub(crate) fn make_private(directory: &Path) -> std::io::Result<()> {
+pub(crate) fn create_private_directory(directory: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
 #[cfg(not(unix))]
-pub(crate) fn make_private(directory: &Path) -> std::io::Result<()> {
+pub(crate) fn create_private_directory(directory: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)
 }
 
 #[cfg(unix)]
-pub(crate) fn keep_private(file: &Path) {
+pub(crate) fn restrict_to_owner(file: &Path) {
     use std::os::unix::fs::PermissionsExt;
-    // A file system without permissions keeps what it has.
+    // Ignore errors: some file systems have no permissions.
     let _ = std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600));
 }
 
 #[cfg(not(unix))]
-pub(crate) fn keep_private(_: &Path) {}
+pub(crate) fn restrict_to_owner(_: &Path) {}
 
 fn connect(url: &Url, create: bool, wait_ms: Option<u32>) -> Result<Connection> {
-    let hurried = wait_ms.map(|_| url.answering_within(VISITOR_SECONDS));
-    match hurried.as_ref().unwrap_or(url) {
+    let with_timeout = wait_ms.map(|_| url.with_connect_timeout(SHORT_TIMEOUT_SECONDS));
+    match with_timeout.as_ref().unwrap_or(url) {
         Url::Sqlite(path) => Connection::sqlite(path, create),
-        Url::Postgres(url) if create => Connection::postgres_made(url),
+        Url::Postgres(url) if create => Connection::postgres_or_create(url),
         Url::Postgres(url) => Connection::postgres(url),
     }
 }
 
-/// How a transaction checks its preconditions. Only the store looks into it: its functions choose the statements.
+/// How a transaction checks its preconditions. Only functions of this crate read the mode; they choose the statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteMode {
-    /// The writes check their own preconditions and fail as [`Error::PreconditionFailed`], which saves the round trips of
-    /// the queries that would check them first.
+    /// Each write checks its own precondition and fails with [`Error::PreconditionFailed`], which saves the round trips
+    /// of separate checks.
     pub(crate) optimistic: bool,
 }
 
 impl WriteMode {
-    /// Queries check the preconditions before anything is written.
+    /// Queries check the preconditions before the first write.
     pub const CHECKED: Self = Self { optimistic: false };
     const OPTIMISTIC: Self = Self { optimistic: true };
 }
 
-/// A connection that goes back to its store, out of any transaction.
+/// A connection from the pool. Dropping it ends its transaction and returns it to the pool.
 #[derive(Debug)]
-struct Lent<'a> {
+struct PooledConnection<'a> {
     connection: Option<Connection>,
-    /// The transaction that was begun and not yet committed.
-    open: Option<Opened>,
+    /// The transaction that is open on the connection.
+    transaction: Option<OpenTransaction>,
     store: &'a Store,
 }
 
 #[derive(Debug)]
-enum Opened {
+enum OpenTransaction {
     Read,
     Write,
-    /// Of a SQLite file, with the work of those who came before.
-    Shared(Company),
+    /// A SQLite transaction that may contain the work of other writers.
+    Shared(CommitGroup),
 }
 
-impl Lent<'_> {
-    /// The connection and the company of one whose work is done, where there is company.
-    fn leave_shared(&mut self) -> Option<(Connection, Company)> {
-        match self.open.take() {
-            Some(Opened::Shared(company)) => Some((self.connection.take()?, company)),
-            open => {
-                self.open = open;
+impl PooledConnection<'_> {
+    /// Takes the connection and its commit group, if the transaction is a shared one.
+    fn take_commit_group(&mut self) -> Option<(Connection, CommitGroup)> {
+        match self.transaction.take() {
+            Some(OpenTransaction::Shared(group)) => Some((self.connection.take()?, group)),
+            other => {
+                self.transaction = other;
                 None
             }
         }
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         if let Some(mut connection) = self.connection.take() {
-            match self.open.take() {
-                Some(Opened::Read) => connection.end_read(),
-                Some(Opened::Write) => connection.rollback(),
-                Some(Opened::Shared(company)) => {
-                    return self.store.turns.take_back(&self.store.idle, connection, company);
+            match self.transaction.take() {
+                Some(OpenTransaction::Read) => connection.end_read(),
+                Some(OpenTransaction::Write) => connection.rollback(),
+                Some(OpenTransaction::Shared(group)) => {
+                    return self.store.write_lock.rollback(&self.store.idle, connection, group);
                 }
                 None => {}
             }
@@ -424,85 +432,85 @@ impl Drop for Lent<'_> {
     }
 }
 
-impl Deref for Lent<'_> {
+impl Deref for PooledConnection<'_> {
     type Target = Connection;
-    #[expect(clippy::expect_used, reason = "taken only by drop")]
+    #[expect(clippy::expect_used, reason = "only `drop` and `take_commit_group` take it")]
     fn deref(&self) -> &Connection {
-        self.connection.as_ref().expect("a lent connection is there until it is dropped")
+        self.connection.as_ref().expect("a pooled connection is present until it is dropped")
     }
 }
 
-impl DerefMut for Lent<'_> {
-    #[expect(clippy::expect_used, reason = "taken only by drop")]
+impl DerefMut for PooledConnection<'_> {
+    #[expect(clippy::expect_used, reason = "only `drop` and `take_commit_group` take it")]
     fn deref_mut(&mut self) -> &mut Connection {
-        self.connection.as_mut().expect("a lent connection is there until it is dropped")
+        self.connection.as_mut().expect("a pooled connection is present until it is dropped")
     }
 }
 
-/// How often questions that are answered side by side begin anew. Whoever asks something else each time is answered the plain way.
-const ROUNDS_MAX: usize = 5;
+/// Maximum number of rounds in [`Reader::run_batched`]. Reads that are unfinished after that run one by one.
+const BATCH_ROUNDS_MAX: usize = 5;
 
-/// Reads, scoped to one tenant.
+/// A read transaction, scoped to one tenant.
 #[derive(Debug)]
 pub struct Reader<'a> {
-    lent: Lent<'a>,
+    connection: PooledConnection<'a>,
     pub tenant: TenantId,
-    /// The agent that asks; people and the program itself are not restricted.
+    /// The calling agent, if any. Views restrict what an agent reads, but not what people or Trackway itself read.
     agent: Option<Id<kind::Agent>>,
-    /// Questions asked so far.
+    /// Number of queries so far.
     queries: u64,
-    /// What references were found to name: at one moment it stays so. Whoever writes looks each time.
+    /// Cache of resolved references. Absent in write transactions, where a name may change between two lookups.
     pub(crate) resolved: Option<HashMap<(kind::Kind, String), Uuid>>,
 }
 
 impl Reader<'_> {
     pub fn engine(&self) -> Engine {
-        self.lent.engine()
+        self.connection.engine()
     }
 
-    /// The time now. A question that is to be of one time reads it once.
+    /// The current time. A view calls this once, so that all its rows refer to the same time.
     pub fn now(&self) -> Time {
-        self.lent.store.now()
+        self.connection.store.now()
     }
 
-    /// Answers views on behalf of an agent: some views restrict what an agent may read.
+    /// Sets the calling agent. Some views restrict what an agent may read.
     #[must_use]
     pub fn on_behalf_of(self, agent: Option<Id<kind::Agent>>) -> Self {
         Self { agent, ..self }
     }
 
-    /// The agent that asks, if it is an agent.
-    pub fn asking_agent(&self) -> Option<Id<kind::Agent>> {
+    pub fn calling_agent(&self) -> Option<Id<kind::Agent>> {
         self.agent
     }
 
-    /// Runs a query. `?1` is the tenant, always: a text that does not use it is refused.
+    /// Runs a query. `?1` is the tenant; a query that does not use it is rejected.
     pub fn query<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
         self.queries += 1;
-        self.lent.query(sql, &scoped(self.tenant, sql, params)?)
+        self.connection.query(sql, &scoped(self.tenant, sql, params)?)
     }
 
-    /// Says that a question will be asked. Where that is a round trip it travels with the next one. Who writes does not: what is
-    /// asked after a write is to see it.
-    pub fn expect(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
+    /// Prefetches a query: on PostgreSQL it is sent together with the next query, which saves a round trip. Does nothing
+    /// in a write transaction, where a query must see the writes before it.
+    pub fn prefetch(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
         if self.resolved.is_some() {
-            self.lent.expect(sql, &scoped(self.tenant, sql, params)?);
+            self.connection.prefetch(sql, &scoped(self.tenant, sql, params)?);
         }
         Ok(())
     }
 
-    /// Answers questions that do not wait for each other. Where a question is a round trip, each goes on as far as it can, then what
-    /// all of them miss is asked at once, and they begin anew, knowing more.
-    pub fn side_by_side<T>(&mut self, questions: &[impl Fn(&mut Self) -> Result<T>]) -> Result<Vec<T>> {
-        let mut answers: Vec<Option<T>> = questions.iter().map(|_| None).collect();
-        let is_worth_it = self.resolved.is_some() && self.engine() == Engine::Postgres;
-        for _ in 0..if is_worth_it { ROUNDS_MAX } else { 0 } {
-            for (question, answer) in questions.iter().zip(&mut answers).filter(|(_, answer)| answer.is_none()) {
-                self.lent.set_deferring(true);
-                let outcome = question(self);
-                // Whatever it says: it went by something that it does not know.
-                let is_unfinished = self.lent.has_deferred();
-                self.lent.set_deferring(false);
+    /// Runs reads that do not depend on each other in as few round trips as possible. On PostgreSQL each read runs
+    /// until it needs a row that is not known yet; then all missing queries are sent in one round trip, and the
+    /// unfinished reads start again with the results.
+    pub fn run_batched<T>(&mut self, reads: &[impl Fn(&mut Self) -> Result<T>]) -> Result<Vec<T>> {
+        let mut answers: Vec<Option<T>> = reads.iter().map(|_| None).collect();
+        let saves_round_trips = self.resolved.is_some() && self.engine() == Engine::Postgres;
+        for _ in 0..if saves_round_trips { BATCH_ROUNDS_MAX } else { 0 } {
+            for (read, answer) in reads.iter().zip(&mut answers).filter(|(_, answer)| answer.is_none()) {
+                self.connection.set_deferring(true);
+                let outcome = read(self);
+                // A deferred query makes the outcome meaningless, even if it is not an error.
+                let is_unfinished = self.connection.has_deferred();
+                self.connection.set_deferring(false);
                 if !is_unfinished {
                     *answer = Some(outcome?);
                 }
@@ -510,56 +518,57 @@ impl Reader<'_> {
             if answers.iter().all(Option::is_some) {
                 break;
             }
-            self.lent.ask_expected()?;
+            self.connection.run_prefetched()?;
         }
-        let rest = questions.iter().zip(answers);
-        rest.map(|(question, answer)| answer.map_or_else(|| question(self), Ok)).collect()
+        let rest = reads.iter().zip(answers);
+        rest.map(|(read, answer)| answer.map_or_else(|| read(self), Ok)).collect()
     }
 
-    /// The first row, if there is one. `?1` is the tenant.
+    /// Returns the first row, if any. `?1` is the tenant.
     pub fn one<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Option<T>> {
         Ok(self.query(sql, params)?.into_iter().next())
     }
 
-    /// One number that is always there, such as a count. `?1` is the tenant.
+    /// Returns a number that the query always yields, such as a count. `?1` is the tenant.
     pub fn count(&mut self, sql: &str, params: &[Param<'_>]) -> Result<i64> {
         Ok(self.one::<(i64,)>(sql, params)?.map_or(0, |(count,)| count))
     }
 
-    /// How many questions were asked in this transaction: what a question costs should not grow with what it finds.
+    /// Number of queries in this transaction. Tests check that it does not grow with the number of rows.
     pub fn queries(&self) -> u64 {
         self.queries
     }
 
-    /// Asks something that may fail without taking the rest of the transaction with it, as PostgreSQL otherwise has it.
-    pub fn attempt<T>(&mut self, question: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.begin_attempt()?;
-        let outcome = question(self);
-        self.end_attempt(outcome)
+    /// Runs `read` inside a savepoint. Without the savepoint, PostgreSQL would reject all later queries of the transaction
+    /// if `read` fails.
+    pub fn with_savepoint<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.begin_savepoint()?;
+        let outcome = read(self);
+        self.end_savepoint(outcome)
     }
 
-    /// Begins an attempt. What ends it is [`Reader::end_attempt`], whatever came out.
-    pub(crate) fn begin_attempt(&mut self) -> Result<()> {
+    /// Begins a savepoint. The caller must end it with [`Reader::end_savepoint`], whatever the outcome.
+    pub(crate) fn begin_savepoint(&mut self) -> Result<()> {
         match self.engine() {
             Engine::Sqlite => Ok(()),
-            // Travels with what is asked next.
-            Engine::Postgres => self.lent.post("savepoint attempt", &[]),
+            // Sent together with the next query.
+            Engine::Postgres => self.connection.post("savepoint attempt", &[]),
         }
     }
 
-    pub(crate) fn end_attempt<T>(&mut self, outcome: Result<T>) -> Result<T> {
+    pub(crate) fn end_savepoint<T>(&mut self, outcome: Result<T>) -> Result<T> {
         if self.engine() == Engine::Postgres {
             match &outcome {
-                Ok(_) => self.lent.post("release savepoint attempt", &[])?,
-                Err(_) => self.lent.batch("rollback to savepoint attempt; release savepoint attempt")?,
+                Ok(_) => self.connection.post("release savepoint attempt", &[])?,
+                Err(_) => self.connection.batch("rollback to savepoint attempt; release savepoint attempt")?,
             }
         }
         outcome
     }
 
-    /// Runs a query about the database itself, or about which tenants there are: the few without a tenant.
+    /// Runs one of the few queries that are not scoped to a tenant: about the database itself or about tenants.
     pub fn query_unscoped<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
-        self.lent.query(sql, params)
+        self.connection.query(sql, params)
     }
 }
 
@@ -568,19 +577,19 @@ fn scoped<'a>(tenant: TenantId, sql: &str, params: &'a [Param<'a>]) -> Result<Ve
     Ok(std::iter::once(Param::Uuid(tenant.uuid())).chain(params.iter().cloned()).collect())
 }
 
-/// Reads and writes in one transaction, at one time.
+/// A write transaction. It can read, too. All its rows carry the same time.
 #[derive(Debug)]
 pub struct Writer<'a> {
     reader: Reader<'a>,
     pub now: Time,
     pub mode: WriteMode,
-    /// Ids made so far.
-    ids: Cell<i64>,
-    /// Whether workers are to hear of it.
-    rings: bool,
-    /// Whether all of it happened already, by one statement.
-    is_done: bool,
-    /// Bodies whose words are not in SQLite's index yet: their numbers, and the words.
+    /// Number of ids created so far.
+    ids_created: Cell<i64>,
+    /// Whether the commit notifies waiting workers.
+    notifies_workers: bool,
+    /// Whether a single autocommitted statement has already committed the transaction.
+    is_committed: bool,
+    /// Row numbers and words of bodies that are not in SQLite's full-text index yet.
     pub(crate) unindexed: Vec<(i64, String)>,
 }
 
@@ -598,124 +607,126 @@ impl DerefMut for Writer<'_> {
 }
 
 impl Writer<'_> {
-    /// Runs a write and says how many rows it changed. `?1` is the tenant.
+    /// Runs a write and returns the number of changed rows. `?1` is the tenant.
     pub fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64> {
         let scoped = scoped(self.tenant, sql, params)?;
-        self.reader.lent.execute(sql, &scoped)
+        self.reader.connection.execute(sql, &scoped)
     }
 
-    /// A write whose answer nobody needs (see [`Connection::post`]). `?1` is the tenant.
+    /// Sends a write without waiting for its result (see [`Connection::post`]). `?1` is the tenant.
     pub fn post(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
-        self.reader.lent.post(sql, &scoped)
+        self.reader.connection.post(sql, &scoped)
     }
 
-    /// Asks something that changes what it answers, and needs nothing else in its transaction: where nothing came before it,
-    /// PostgreSQL is spared the transaction around it. When it answers something, nothing may come after it. `?1` is the tenant.
-    pub(crate) fn query_at_once<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+    /// Runs a statement that writes rows and returns them, and that may be the only statement of its transaction. If it
+    /// is the first one, PostgreSQL runs it without an explicit transaction. If it then returns rows, it has committed,
+    /// and nothing may follow it. `?1` is the tenant.
+    pub(crate) fn query_autocommit<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
         let scoped = scoped(self.tenant, sql, params)?;
-        let lent = &mut self.reader.lent;
-        let is_alone = lent.take_back_begin();
-        let rows = lent.query(sql, &scoped).map_err(|error| match error {
-            // It was sent, and nobody says what became of it.
-            Error::Unreachable(why) if is_alone => Error::Unsettled(why),
+        let connection = &mut self.reader.connection;
+        let is_alone = connection.cancel_begin();
+        let rows = connection.query(sql, &scoped).map_err(|error| match error {
+            // The statement was sent, but the server did not report whether it committed.
+            Error::Unreachable(why) if is_alone => Error::CommitUnknown(why),
             error => error,
         })?;
-        self.is_done = is_alone && !rows.is_empty();
+        self.is_committed = is_alone && !rows.is_empty();
         if is_alone && rows.is_empty() {
-            lent.begin_write()?;
+            connection.begin_write()?;
         }
         Ok(rows)
     }
 
-    /// Inserts a row of SQLite and says its number. `?1` is the tenant.
-    pub(crate) fn insert_numbered(&mut self, sql: &str, params: &[Param<'_>]) -> Result<i64> {
+    /// Inserts a row in SQLite and returns its rowid. `?1` is the tenant.
+    pub(crate) fn insert_returning_rowid(&mut self, sql: &str, params: &[Param<'_>]) -> Result<i64> {
         self.execute(sql, params)?;
-        self.reader.lent.last_number().ok_or_else(|| Error::Database("rows have no numbers here".into()))
+        self.reader.connection.last_rowid().ok_or_else(|| Error::Database("PostgreSQL has no rowids".into()))
     }
 
-    /// A write of a whole row, which holds its tenant itself.
+    /// Sends a write of a whole row, whose tenant is among the parameters.
     pub(crate) fn post_row(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
-        self.reader.lent.post(sql, params)
+        self.reader.connection.post(sql, params)
     }
 
-    /// The same, saying how many rows it changed.
+    /// Writes a whole row and returns the number of changed rows. The tenant is among the parameters.
     pub(crate) fn execute_row(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64> {
-        self.reader.lent.execute(sql, params)
+        self.reader.connection.execute(sql, params)
     }
 
-    /// The same for a new row (see [`Connection::post_beside`]).
+    /// Sends an insert of a whole row (see [`Connection::post_independent`]). The tenant is among the parameters.
     pub(crate) fn post_new_row(&mut self, sql: impl Into<Cow<'static, str>>, params: &[Param<'_>]) -> Result<()> {
-        self.reader.lent.post_beside(sql.into(), params)
+        self.reader.connection.post_independent(sql.into(), params)
     }
 
-    /// A plain insert or update of rows that its neighbours neither touch nor look at. `?1` is the tenant.
-    pub fn post_beside(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+    /// Sends a plain insert or update of rows that the neighbouring writes neither change nor read. `?1` is the tenant.
+    pub fn post_independent(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
-        self.reader.lent.post_beside(Cow::Borrowed(sql), &scoped)
+        self.reader.connection.post_independent(Cow::Borrowed(sql), &scoped)
     }
 
-    /// The same, without which nothing else of the transaction happens either: it fails as
-    /// [`Error::PreconditionFailed`] unless a row is changed. `?1` is the tenant.
-    pub fn post_changing(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+    /// Sends an independent write that must change a row. Otherwise the transaction fails with
+    /// [`Error::PreconditionFailed`]. `?1` is the tenant.
+    pub fn post_requiring_change(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
-        self.reader.lent.post_changing(Cow::Borrowed(sql), &scoped, 1)
+        self.reader.connection.post_requiring_change(Cow::Borrowed(sql), &scoped, 1)
     }
 
-    /// A look without which nothing of the transaction happens: it fails as [`Error::PreconditionFailed`] unless
-    /// it finds a row, which it may lock. `?1` is the tenant.
-    pub fn post_finding(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
+    /// Sends a query that must find a row, and that may lock it. Otherwise the transaction fails with
+    /// [`Error::PreconditionFailed`]. `?1` is the tenant.
+    pub fn post_requiring_row(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
-        self.reader.lent.post_finding(sql, &scoped)
+        self.reader.connection.post_requiring_row(sql, &scoped)
     }
 
-    /// The same for whole rows, which hold their tenant themselves, each of which must be new.
+    /// Sends an insert of `rows` whole rows, all of which must be new. Their tenants are among the parameters.
     pub(crate) fn post_new_rows(&mut self, sql: Cow<'static, str>, params: &[Param<'_>], rows: usize) -> Result<()> {
-        self.reader.lent.post_changing(sql, params, rows)
+        self.reader.connection.post_requiring_change(sql, params, rows)
     }
 
     pub fn commit(mut self) -> Result<()> {
-        self.index_the_rest()?;
-        let lent = &mut self.reader.lent;
-        if let Some((connection, company)) = lent.leave_shared() {
-            lent.store.turns.keep(&lent.store.idle, connection, company)?;
-            if self.rings
-                && let Url::Sqlite(path) = lent.store.url()
+        self.flush_search_index()?;
+        let pooled = &mut self.reader.connection;
+        if let Some((connection, group)) = pooled.take_commit_group() {
+            pooled.store.write_lock.commit(&pooled.store.idle, connection, group)?;
+            if self.notifies_workers
+                && let Url::Sqlite(path) = pooled.store.url()
             {
-                queue_notify::ring_beside(path);
+                queue_notify::notify_file_watchers(path);
             }
             return Ok(());
         }
-        if !self.is_done {
-            lent.post(COMMIT, &[])?;
+        if !self.is_committed {
+            pooled.post(COMMIT, &[])?;
         }
-        if self.rings {
-            // After the commit and in the same round trip. Inside the transaction it would make every commit wait
-            // for the one before.
-            lent.post(&queue_notify::RING, &[])?;
+        if self.notifies_workers {
+            // Notify after the commit, in the same round trip. PostgreSQL serialises commits of transactions that
+            // notify.
+            pooled.post(&queue_notify::NOTIFY, &[])?;
         }
-        lent.flush()?;
-        lent.open = None;
+        pooled.flush()?;
+        pooled.transaction = None;
         Ok(())
     }
 
-    /// Lets waiting workers look at the queue once this is committed.
-    pub fn ring(&mut self) {
-        self.rings = true;
+    /// Notifies workers that wait for the queue, once this transaction is committed.
+    pub fn notify_workers_on_commit(&mut self) {
+        self.notifies_workers = true;
     }
 
-    /// A new id. Ids of one transaction sort in the order they were made.
+    /// Creates an id. Ids of one transaction sort in the order of creation.
     pub fn new_id<K>(&self) -> Id<K> {
-        let made = self.ids.replace(self.ids.get() + 1);
-        Id::new(Time::from_micros(self.now.micros() + made))
+        let created = self.ids_created.replace(self.ids_created.get() + 1);
+        Id::new(Time::from_micros(self.now.micros() + created))
     }
 
-    /// Reads the clock again, once a lock was had that others may have held.
-    pub fn after_waiting(&mut self) {
+    /// Reads the clock again after waiting for a lock, so that this transaction is dated later than the one that held
+    /// the lock.
+    pub fn refresh_now(&mut self) {
         self.now = self.now.max(self.reader.now());
     }
 
-    /// The locking clause on PostgreSQL; nothing on SQLite, which has one writer at a time and knows no row locks.
+    /// The given locking clause on PostgreSQL; empty on SQLite, which has one writer at a time and no row locks.
     pub fn row_lock<'c>(&self, clause: &'c str) -> &'c str {
         match self.engine() {
             Engine::Sqlite => "",
@@ -723,18 +734,18 @@ impl Writer<'_> {
         }
     }
 
-    /// SQL suffix that locks the selected rows and waits for those that another transaction holds.
+    /// Locking clause that waits for rows that another transaction has locked.
     pub fn for_update(&self) -> &'static str {
         self.row_lock(" for update")
     }
 
-    /// SQL suffix that locks the selected rows and skips those that another transaction holds.
+    /// Locking clause that skips rows that another transaction has locked.
     pub fn skip_locked(&self) -> &'static str {
         self.row_lock(" for update skip locked")
     }
 
-    /// Locks rows against other writers and waits for those that another transaction holds. `query` selects their ids.
-    /// SQLite has one writer anyway.
+    /// Locks the rows whose ids `query` selects, and waits for other transactions that have locked them. Does nothing
+    /// on SQLite, which has one writer at a time.
     pub fn lock_rows(&mut self, query: &str, params: &[Param<'_>]) -> Result<()> {
         if self.engine() == Engine::Postgres {
             self.query::<(Uuid,)>(&format!("{query} for update"), params)?;
@@ -742,45 +753,47 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Lets one transaction at a time record what was observed of a session: matching looks at many rows, and two agents
-    /// must never get one spawn. SQLite has one writer anyway.
+    /// Serialises the transactions that record observations of a session. Matching reads many rows, and two subagents
+    /// must never get the same spawn. Does nothing on SQLite, which has one writer at a time.
     pub fn lock_session(&mut self, session: &str) -> Result<()> {
         if self.engine() == Engine::Postgres {
             self.query::<(bool,)>(
                 "select pg_advisory_xact_lock(hashtextextended(cast(cast(?1 as uuid) as text) || ?2, 2)) is null",
                 params![session],
             )?;
-            self.after_waiting();
+            self.refresh_now();
         }
         Ok(())
     }
 
-    /// Lets one transaction at a time change the catalog's graphs (replacements, links, pins), whose rules look
-    /// at many rows. SQLite has one writer anyway.
+    /// Serialises the transactions that change replacements, links or pins, whose rules read many rows. Does nothing on
+    /// SQLite, which has one writer at a time.
     pub fn lock_catalog(&mut self) -> Result<()> {
         if self.engine() == Engine::Postgres {
             self.query::<(bool,)>(
                 "select pg_advisory_xact_lock(hashtextextended(cast(cast(?1 as uuid) as text), 1)) is null",
                 &[],
             )?;
-            self.after_waiting();
+            self.refresh_now();
         }
         Ok(())
     }
 
-    /// Waits until no transaction relies on which versions are live, and lets none begin to until this one ends. To be called
-    /// before looking for the queue items that a change to versions or pins blocks or frees. SQLite has one writer anyway.
+    /// Waits for all transactions that rely on which versions are live, and blocks new ones until this transaction
+    /// ends. Call this before selecting the queue items that a change of versions or pins blocks or frees. Does nothing
+    /// on SQLite, which has one writer at a time.
     pub fn lock_live_versions(&mut self) -> Result<()> {
         if self.engine() == Engine::Postgres {
             self.query::<(bool,)>(&format!("select pg_advisory_xact_lock({LIVE_VERSIONS}) is null"), &[])?;
-            self.after_waiting();
+            self.refresh_now();
         }
         Ok(())
     }
 
-    /// Lets no transaction change which versions are live until this one ends, so that whoever archives a version sees the item
-    /// that this transaction queues because of it. To be called before the query that looks for the version.
-    pub fn share_live_versions(&mut self) -> Result<()> {
+    /// Prevents other transactions from changing which versions are live until this transaction ends. A transaction
+    /// that archives a version then sees the queue items that this one adds. Call this before the query that selects
+    /// the version. Does nothing on SQLite, which has one writer at a time.
+    pub fn lock_live_versions_shared(&mut self) -> Result<()> {
         if self.engine() == Engine::Postgres {
             self.post(&format!("select pg_advisory_xact_lock_shared({LIVE_VERSIONS})"), &[])?;
         }
@@ -788,5 +801,5 @@ impl Writer<'_> {
     }
 }
 
-/// The advisory lock of a tenant's live versions.
+/// Key of a tenant's advisory lock for live versions.
 const LIVE_VERSIONS: &str = "hashtextextended(cast(cast(?1 as uuid) as text), 3)";

@@ -1,29 +1,29 @@
-//! Tables and views as Rust structs: a field is a column.
+//! Tables and joins as Rust structs: each field is a column.
 
 use std::borrow::Cow;
 
 use crate::{
     connection::Engine,
     error::{Error, Result},
-    sql::{FromRow, Param, ToParam, places},
+    sql::{FromRow, Param, ToParam, placeholders},
     store::{Reader, Writer},
 };
 
-/// A struct whose fields are the columns of one table.
+/// A struct with one field per column of a table.
 pub trait Table: FromRow {
     const NAME: &'static str;
     const COLUMNS: &'static [&'static str];
-    /// `select COLUMNS from TABLE`, to be followed by `where`.
+    /// `select COLUMNS from TABLE`, to which the caller appends `where`.
     fn select() -> &'static str;
     fn insert_sql() -> &'static str;
-    /// The same, unless there is one like it.
+    /// An insert that does nothing if the row violates a unique index.
     fn insert_new_sql() -> &'static str;
-    /// Sets every column of the row with this row's key, within its tenant (the second column).
+    /// An update of all columns. The first column is the key, the second one the tenant.
     fn update_sql() -> &'static str;
     fn params(&self) -> Vec<Param<'_>>;
 }
 
-/// Declares a struct and the table it is a row of. The first field is the key.
+/// Declares a struct for the rows of a table. The first field is the key, the second one the tenant.
 #[macro_export]
 macro_rules! table {
     ($(#[$meta:meta])* pub struct $name:ident in $table:literal { $(#[$first_meta:meta])* $first:ident: $first_type:ty, $($(#[$field_meta:meta])* $field:ident: $type:ty),* $(,)? }) => {
@@ -50,8 +50,8 @@ macro_rules! table {
             fn insert_sql() -> &'static str {
                 static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
                     let columns = <$name as $crate::table::Table>::COLUMNS;
-                    let places: Vec<_> = (1..=columns.len()).map(|place| format!("?{place}")).collect();
-                    format!("insert into {} ({}) values ({})", $table, columns.join(", "), places.join(", "))
+                    let placeholders: Vec<_> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
+                    format!("insert into {} ({}) values ({})", $table, columns.join(", "), placeholders.join(", "))
                 });
                 &SQL
             }
@@ -78,7 +78,7 @@ macro_rules! table {
     };
 }
 
-/// Declares a struct that rows of a query are read as, columns in the order of the fields.
+/// Declares a struct for the rows of a query. The query must return the columns in the order of the fields.
 #[macro_export]
 macro_rules! row {
     ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty),* $(,)? }) => {
@@ -96,15 +96,15 @@ macro_rules! row {
     };
 }
 
-/// A row of a table together with names that its ids stand for, read by one join.
-pub trait Shown: FromRow {
-    /// `select ... from ... join ...`, to be followed by `where`.
+/// A row of a table, with ids resolved to names by joins.
+pub trait DisplayRow: FromRow {
+    /// `select ... from ... join ...`, to which the caller appends `where`.
     fn select() -> &'static str;
 }
 
-/// Declares what is shown of a table's rows: all of the row, and names from joined tables.
+/// Declares a display row: all columns of a table, and further columns from joined tables.
 #[macro_export]
-macro_rules! shown {
+macro_rules! display_row {
     ($(#[$meta:meta])* pub struct $name:ident of $row:ident: $table:ty as $alias:literal { $($(#[$field_meta:meta])* $field:ident: $type:ty = $expression:expr),* $(,)? } from $from:literal) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -118,7 +118,7 @@ macro_rules! shown {
             }
         }
 
-        impl $crate::table::Shown for $name {
+        impl $crate::table::DisplayRow for $name {
             fn select() -> &'static str {
                 static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
                     let own = <$table as $crate::table::Table>::COLUMNS.iter().map(|column| format!("{}.{column}", $alias));
@@ -132,39 +132,41 @@ macro_rules! shown {
 }
 
 impl Reader<'_> {
-    /// What is shown of the rows that the rest of the text (`where ...`) selects. `?1` is the tenant.
-    pub fn shown<T: Shown>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
-        self.query(&format!("{} {rest}", T::select()), params)
+    /// Returns the display rows that `clause` (`where ...`) selects. `?1` is the tenant.
+    pub fn display_rows<T: DisplayRow>(&mut self, clause: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        self.query(&format!("{} {clause}", T::select()), params)
     }
 
-    /// What is shown of the row with this id, which must be there.
-    pub fn shown_by_id<T: Shown>(&mut self, alias: &str, id: impl ToParam) -> Result<T> {
-        let found = self.shown(&format!("where {alias}.tenant_id = ?1 and {alias}.id = ?2"), &[id.to_param()])?;
-        found.into_iter().next().ok_or_else(|| Error::Value("a row that was just there is gone".into()))
+    /// Returns the display row with this id, which must exist.
+    pub fn display_row_by_id<T: DisplayRow>(&mut self, alias: &str, id: impl ToParam) -> Result<T> {
+        let found =
+            self.display_rows(&format!("where {alias}.tenant_id = ?1 and {alias}.id = ?2"), &[id.to_param()])?;
+        found.into_iter().next().ok_or_else(|| Error::Value("a row was deleted while it was read".into()))
     }
 
-    /// The rows of a table that the rest of the text (`where ...`) selects.
-    pub fn rows<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
-        self.query(&format!("{} {rest}", T::select()), params)
+    /// Returns the rows of a table that `clause` (`where ...`) selects. `?1` is the tenant.
+    pub fn rows<T: Table>(&mut self, clause: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
+        self.query(&format!("{} {clause}", T::select()), params)
     }
 
-    /// The one row of a table that the rest of the text selects, if there is one.
-    pub fn row<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Option<T>> {
-        Ok(self.rows(rest, params)?.into_iter().next())
+    /// Returns the first row of a table that `clause` selects, if any. `?1` is the tenant.
+    pub fn row<T: Table>(&mut self, clause: &str, params: &[Param<'_>]) -> Result<Option<T>> {
+        Ok(self.rows(clause, params)?.into_iter().next())
     }
 }
 
-/// PostgreSQL's insert of many rows by one statement: a list for each column. Columns that are null in every row are left out.
+/// One insert for many rows on PostgreSQL, with an array per column. It omits columns that are null in every row.
 pub(crate) fn insert_unnested<T: Table>(rows: &[T]) -> (String, Vec<Param<'_>>) {
     let mut lists: Vec<Vec<Param<'_>>> = T::COLUMNS.iter().map(|_| Vec::with_capacity(rows.len())).collect();
     for row in rows {
         lists.iter_mut().zip(row.params()).for_each(|(list, param)| list.push(param));
     }
-    let said = T::COLUMNS.iter().zip(lists).filter(|(_, list)| list.iter().any(|param| *param != Param::Null));
-    let (columns, lists): (Vec<&str>, Vec<_>) = said.map(|(column, list)| (*column, Param::List(list))).unzip();
-    let places = lists.iter().zip(1..).map(|(list, place)| format!("cast(?{place} as {})", list.postgres_type()));
-    let (columns, places) = (columns.join(", "), places.collect::<Vec<_>>().join(", "));
-    (format!("insert into {} ({columns}) select * from unnest({places})", T::NAME), lists)
+    let present = T::COLUMNS.iter().zip(lists).filter(|(_, list)| list.iter().any(|param| *param != Param::Null));
+    let (columns, lists): (Vec<&str>, Vec<_>) = present.map(|(column, list)| (*column, Param::List(list))).unzip();
+    let placeholders =
+        lists.iter().zip(1..).map(|(list, number)| format!("cast(?{number} as {})", list.postgres_type()));
+    let (columns, placeholders) = (columns.join(", "), placeholders.collect::<Vec<_>>().join(", "));
+    (format!("insert into {} ({columns}) select * from unnest({placeholders})", T::NAME), lists)
 }
 
 impl Writer<'_> {
@@ -172,7 +174,7 @@ impl Writer<'_> {
         self.post_new_row(T::insert_sql(), &row.params())
     }
 
-    /// Inserts many rows of a table: on PostgreSQL by one statement.
+    /// Inserts several rows; on PostgreSQL with one statement.
     pub fn insert_all<T: Table>(&mut self, rows: &[T]) -> Result<()> {
         if self.engine() == Engine::Sqlite || rows.len() < 2 {
             return rows.iter().try_for_each(|row| self.insert(row));
@@ -181,25 +183,25 @@ impl Writer<'_> {
         self.post_new_row(sql, &lists)
     }
 
-    /// Inserts a row unless there is one like it, and says whether it was inserted.
+    /// Inserts a row unless it violates a unique index. Returns whether it inserted the row.
     pub fn insert_new<T: Table>(&mut self, row: &T) -> Result<bool> {
         Ok(self.execute_row(T::insert_new_sql(), &row.params())? > 0)
     }
 
-    /// Finds and locks the row that [`Writer::insert_or_fail`] would duplicate. In optimistic mode returns `None` without a
-    /// query, because the insert detects the duplicate.
-    pub fn duplicate_of<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Option<T>> {
-        if self.mode.optimistic { Ok(None) } else { self.row_locked(rest, params) }
+    /// Selects and locks the row that [`Writer::insert_or_fail`] would duplicate. In optimistic mode it returns `None`
+    /// without a query, because the insert itself detects the duplicate.
+    pub fn duplicate_of<T: Table>(&mut self, clause: &str, params: &[Param<'_>]) -> Result<Option<T>> {
+        if self.mode.optimistic { Ok(None) } else { self.row_locked(clause, params) }
     }
 
-    /// Inserts a row for which [`Writer::duplicate_of`] found no duplicate. In optimistic mode a duplicate fails the
+    /// Inserts a row for which [`Writer::duplicate_of`] found no duplicate. In optimistic mode, a duplicate fails the
     /// transaction.
     pub fn insert_or_fail<T: Table>(&mut self, row: &T) -> Result<()> {
         if self.mode.optimistic { self.insert_expecting_new(std::slice::from_ref(row)) } else { self.insert(row) }
     }
 
-    /// In optimistic mode, inserts rows made from what the caller knows without a query; a duplicate fails the transaction.
-    /// Otherwise returns `None`: the caller has to query first.
+    /// In optimistic mode, inserts rows that the caller can build without a query; a duplicate fails the transaction.
+    /// In checked mode it returns `None`, and the caller has to query first.
     pub fn insert_unchecked<T: Table, E: From<Error>>(
         &mut self,
         rows: impl FnOnce(&mut Self) -> std::result::Result<Vec<T>, E>,
@@ -212,14 +214,14 @@ impl Writer<'_> {
         Ok(Some(rows))
     }
 
-    /// Inserts rows without a query for duplicates: a duplicate fails the transaction.
+    /// Inserts rows. A duplicate fails the transaction.
     fn insert_expecting_new<T: Table>(&mut self, rows: &[T]) -> Result<()> {
         let sql = match rows {
             [] => return Ok(()),
             [_] => Cow::Borrowed(T::insert_new_sql()),
             _ => {
                 let width = T::COLUMNS.len();
-                let row = |number| format!("({})", places(number * width + 1, width));
+                let row = |number| format!("({})", placeholders(number * width + 1, width));
                 let values: Vec<_> = (0..rows.len()).map(row).collect();
                 let (columns, values) = (T::COLUMNS.join(", "), values.join(", "));
                 Cow::Owned(format!("insert into {} ({columns}) values {values} on conflict do nothing", T::NAME))
@@ -233,45 +235,45 @@ impl Writer<'_> {
         self.post_row(T::update_sql(), &row.params())
     }
 
-    /// Writes what is different in a row that is known as it was. Setting a column to what it holds already costs as much
-    /// as changing it: its indexes are written and its references looked at.
+    /// Updates the columns that differ between `before`, the current row, and `row`. Setting a column to its current
+    /// value would cost as much as a change: the engine updates its indexes and checks its references.
     pub fn update_changed<T: Table>(&mut self, before: &T, row: &T) -> Result<()> {
         let (before, after) = (before.params(), row.params());
         let mut set = Vec::new();
-        // The key and the tenant, which say which row it is.
+        // The key and the tenant identify the row.
         let mut values: Vec<Param<'_>> = after.iter().take(2).cloned().collect();
-        for ((column, was), is) in T::COLUMNS.iter().zip(before).zip(after).skip(2) {
-            if was != is {
-                values.push(is);
+        for ((column, old), new) in T::COLUMNS.iter().zip(before).zip(after).skip(2) {
+            if old != new {
+                values.push(new);
                 set.push(format!("{column} = ?{}", values.len()));
             }
         }
         if set.is_empty() {
             return Ok(());
         }
-        let [key, tenant] = [0, 1].map(|place| T::COLUMNS.get(place).copied().unwrap_or_default());
+        let [key, tenant] = [0, 1].map(|index| T::COLUMNS.get(index).copied().unwrap_or_default());
         let sql = format!("update {} set {} where {key} = ?1 and {tenant} = ?2", T::NAME, set.join(", "));
         self.post_row(&sql, &values)
     }
 
-    /// The one row that the rest of the text selects, held against other writers until the transaction ends.
-    pub fn row_locked<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Option<T>> {
-        // Keys never change, so rows that refer to this one can still be written meanwhile.
-        self.row_held(rest, params, " for no key update")
+    /// Selects a row and locks it against other writers until the transaction ends.
+    pub fn row_locked<T: Table>(&mut self, clause: &str, params: &[Param<'_>]) -> Result<Option<T>> {
+        // Keys never change, so other transactions may still insert references to this row.
+        self.row_with_lock(clause, params, " for no key update")
     }
 
-    /// The same, held so that it stays as it is while others may look at it too.
-    pub fn row_shared<T: Table>(&mut self, rest: &str, params: &[Param<'_>]) -> Result<Option<T>> {
-        self.row_held(rest, params, " for share")
+    /// Selects a row and prevents changes to it until the transaction ends. Other transactions may take the same lock.
+    pub fn row_locked_shared<T: Table>(&mut self, clause: &str, params: &[Param<'_>]) -> Result<Option<T>> {
+        self.row_with_lock(clause, params, " for share")
     }
 
-    /// SQLite has one writer at a time and needs no lock.
-    fn row_held<T: Table>(&mut self, rest: &str, params: &[Param<'_>], lock: &str) -> Result<Option<T>> {
+    /// SQLite has one writer at a time and needs no row lock.
+    fn row_with_lock<T: Table>(&mut self, clause: &str, params: &[Param<'_>], lock: &str) -> Result<Option<T>> {
         match self.engine() {
-            Engine::Sqlite => self.row(rest, params),
+            Engine::Sqlite => self.row(clause, params),
             Engine::Postgres => {
-                let row = self.row(&format!("{rest}{lock}"), params);
-                self.after_waiting();
+                let row = self.row(&format!("{clause}{lock}"), params);
+                self.refresh_now();
                 row
             }
         }
@@ -290,14 +292,14 @@ mod tests {
     };
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "what a writer does is tested here")]
-    fn an_update_sets_what_changed_and_a_row_is_inserted_once() {
+    #[expect(clippy::disallowed_methods, reason = "tests the writer itself")]
+    fn update_changed_sets_only_changed_columns_and_insert_new_skips_duplicates() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("people.db");
         let store = Store::create(Url::sqlite(&path)).unwrap();
         let mut other = Connection::sqlite(&path, false).unwrap();
         other
-            .batch("create trigger kept before update of handle, created_at on people begin select raise(abort, 'set'); end")
+            .batch("create trigger unchanged before update of handle, created_at on people begin select raise(abort, 'set'); end")
             .unwrap();
         let at = Time::from_micros(1);
         let tenant = Tenant { id: Id::new(at), name: "local".to_owned(), created_at: at };
@@ -319,7 +321,7 @@ mod tests {
         write.update_changed(&ada, &renamed).unwrap();
         write.update_changed(&renamed, &renamed).unwrap();
         assert!(write.update(&ada).is_err());
-        let kept = write.row::<Person>("where tenant_id = ?1 and id = ?2", params![ada.id]).unwrap();
-        assert_eq!(kept, Some(renamed));
+        let stored = write.row::<Person>("where tenant_id = ?1 and id = ?2", params![ada.id]).unwrap();
+        assert_eq!(stored, Some(renamed));
     }
 }

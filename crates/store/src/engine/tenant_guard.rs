@@ -1,12 +1,12 @@
-//! Refuses a query text that does not bind the tenant, so that leaving it out is an error in the first test that runs the
-//! query, not a leak.
+//! Rejects a query that does not bind the tenant. A forgotten tenant condition then fails in the first test that runs
+//! the query, instead of leaking rows of other tenants.
 
 use crate::error::{Error, Result};
 
-/// Fails unless the text has the placeholder of the tenant, `?1`, outside of literals, quoted names and comments.
+/// Fails unless the SQL contains the tenant's placeholder, `?1`, outside of literals, quoted names and comments.
 ///
-/// Reads the text up to that placeholder each time, at about 0.3 ns per byte: looking the text up in a set of checked ones
-/// would hash all of it.
+/// This scans the SQL on every call, at about 0.3 ns per byte. A cache of checked queries would be slower, because it
+/// would hash all of the SQL.
 pub(crate) fn require_tenant(sql: &str) -> Result<()> {
     if has_tenant(sql.as_bytes()) {
         return Ok(());
@@ -25,7 +25,7 @@ fn has_tenant(mut sql: &[u8]) -> bool {
                 }
                 digits
             }
-            // A doubled quote inside reads as the end of one literal and the start of the next.
+            // A doubled quote inside a literal ends one literal and begins the next.
             (b'\'' | b'"', _) => length_until(rest, &[token]),
             (b'-', [b'-', ..]) => length_until(rest, b"\n"),
             (b'/', [b'*', inside @ ..]) => 1 + length_until(inside, b"*/"),
@@ -36,7 +36,7 @@ fn has_tenant(mut sql: &[u8]) -> bool {
     false
 }
 
-/// Bytes up to the end of the first `end`, or all of them.
+/// Number of bytes up to and including the first `end`, or the length of `text` if there is none.
 fn length_until(text: &[u8], end: &[u8]) -> usize {
     text.windows(end.len()).position(|window| window == end).map_or(text.len(), |found| found + end.len())
 }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accepts_texts_that_bind_the_tenant() {
+    fn accepts_queries_that_bind_the_tenant() {
         for sql in [
             "?1",
             "select 1 from tasks where tenant_id = ?1",
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_texts_that_do_not_bind_the_tenant() {
+    fn rejects_queries_that_do_not_bind_the_tenant() {
         for sql in [
             "",
             "?",

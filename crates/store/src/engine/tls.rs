@@ -1,4 +1,5 @@
-//! Encrypting the way to PostgreSQL, as its own clients do: `sslmode` says how much, `sslrootcert` whom to trust.
+//! Encryption of PostgreSQL connections, with the parameters of PostgreSQL's own clients: `sslmode` sets the level of
+//! verification, `sslrootcert` the trusted authorities.
 
 use std::{
     borrow::Cow,
@@ -29,120 +30,121 @@ use tokio_rustls::{
     },
 };
 
-/// What is asked for with `sslrootcert` to trust what browsers trust.
+/// Value of `sslrootcert` that selects the public authorities that browsers trust.
 const PUBLIC_ROOTS: &str = "system";
 
-/// How much is asked of an encrypted connection, from nothing to everything.
+/// The required level of encryption and verification, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Demand {
+enum TlsLevel {
     Disable,
     Prefer,
     Require,
-    /// Somebody who is trusted says that the server is a good one.
+    /// A trusted authority must have signed the certificate of the server.
     VerifyCa,
-    /// And that it is the one of this name.
+    /// In addition, the certificate must be for this host name.
     VerifyFull,
 }
 
-/// What a URL says about encryption.
+/// The encryption parameters of a URL.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct TlsParameters {
     sslmode: Option<String>,
     sslrootcert: Option<String>,
     sslcert: Option<String>,
     sslkey: Option<String>,
 }
 
-/// How connections are encrypted.
+/// The encryption settings of a connection.
 #[derive(Clone)]
 pub(crate) struct Encryption {
-    demand: Demand,
-    /// Made only when there is something to encrypt.
+    level: TlsLevel,
+    /// Absent if encryption is disabled.
     client: Option<Arc<ClientConfig>>,
 }
 
 impl fmt::Debug for Encryption {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Encryption").field(&self.demand).finish()
+        formatter.debug_tuple("Encryption").field(&self.level).finish()
     }
 }
 
 impl Encryption {
-    /// Takes what is about encryption out of the parameters of a URL; the rest is the driver's, in its own text.
-    pub(crate) fn split(parameters: Vec<(&str, String, &str)>) -> (Said, String) {
-        let mut said = Said::default();
-        let mut rest = Vec::new();
-        for (key, value, text) in parameters {
+    /// Separates the encryption parameters of a URL from those of the driver, which are returned as URL text.
+    pub(crate) fn split(all: Vec<(&str, String, &str)>) -> (TlsParameters, String) {
+        let mut parameters = TlsParameters::default();
+        let mut driver_parameters = Vec::new();
+        for (key, value, text) in all {
             match key {
-                "sslmode" => said.sslmode = Some(value),
-                "sslrootcert" => said.sslrootcert = Some(value),
-                "sslcert" => said.sslcert = Some(value),
-                "sslkey" => said.sslkey = Some(value),
-                _ => rest.push(text),
+                "sslmode" => parameters.sslmode = Some(value),
+                "sslrootcert" => parameters.sslrootcert = Some(value),
+                "sslcert" => parameters.sslcert = Some(value),
+                "sslkey" => parameters.sslkey = Some(value),
+                _ => driver_parameters.push(text),
             }
         }
-        (said, rest.join("&"))
+        (parameters, driver_parameters.join("&"))
     }
 
-    pub(crate) fn new(said: Said) -> Result<Self, String> {
-        let demand = match (said.sslmode.as_deref(), said.sslrootcert.as_deref()) {
-            // Whoever is issued by a public authority proves nothing but its name.
-            (None, Some(PUBLIC_ROOTS)) | (Some("verify-full"), _) => Demand::VerifyFull,
-            // As with PostgreSQL's own clients: who names an authority wants it to be asked.
-            (Some("require"), Some(_)) | (Some("verify-ca"), _) => Demand::VerifyCa,
-            (None | Some("prefer"), _) => Demand::Prefer,
-            (Some("require"), None) => Demand::Require,
-            (Some("disable"), _) => Demand::Disable,
-            (Some(_), _) => return Err("sslmode is disable, prefer, require, verify-ca or verify-full".into()),
+    pub(crate) fn new(parameters: TlsParameters) -> Result<Self, String> {
+        let level = match (parameters.sslmode.as_deref(), parameters.sslrootcert.as_deref()) {
+            // Public authorities certify every server, so only the host name proves the identity of the
+            // server.
+            (None, Some(PUBLIC_ROOTS)) | (Some("verify-full"), _) => TlsLevel::VerifyFull,
+            // As in PostgreSQL's own clients, `require` with a root certificate verifies the certificate.
+            (Some("require"), Some(_)) | (Some("verify-ca"), _) => TlsLevel::VerifyCa,
+            (None | Some("prefer"), _) => TlsLevel::Prefer,
+            (Some("require"), None) => TlsLevel::Require,
+            (Some("disable"), _) => TlsLevel::Disable,
+            (Some(_), _) => return Err("sslmode must be disable, prefer, require, verify-ca or verify-full".into()),
         };
-        let client = (demand > Demand::Disable).then(|| client(demand, &said)).transpose()?;
-        Ok(Self { demand, client: client.map(Arc::new) })
+        let client = (level > TlsLevel::Disable).then(|| client_config(level, &parameters)).transpose()?;
+        Ok(Self { level, client: client.map(Arc::new) })
     }
 
     pub(crate) fn mode(&self) -> SslMode {
-        match self.demand {
-            Demand::Disable => SslMode::Disable,
-            Demand::Prefer => SslMode::Prefer,
-            Demand::Require | Demand::VerifyCa | Demand::VerifyFull => SslMode::Require,
+        match self.level {
+            TlsLevel::Disable => SslMode::Disable,
+            TlsLevel::Prefer => SslMode::Prefer,
+            TlsLevel::Require | TlsLevel::VerifyCa | TlsLevel::VerifyFull => SslMode::Require,
         }
     }
 }
 
-fn client(demand: Demand, said: &Said) -> Result<ClientConfig, String> {
+fn client_config(level: TlsLevel, parameters: &TlsParameters) -> Result<ClientConfig, String> {
     let provider = Arc::new(crypto::ring::default_provider());
-    let verifier: Arc<dyn ServerCertVerifier> = if demand < Demand::VerifyCa {
-        Arc::new(Anyone(provider.signature_verification_algorithms))
+    let verifier: Arc<dyn ServerCertVerifier> = if level < TlsLevel::VerifyCa {
+        Arc::new(AcceptAnyCertificate(provider.signature_verification_algorithms))
     } else {
-        let roots = Arc::new(roots(said.sslrootcert.as_deref())?);
+        let roots = Arc::new(trusted_roots(parameters.sslrootcert.as_deref())?);
         let full = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
             .build()
             .map_err(|error| error.to_string())?;
-        if demand == Demand::VerifyFull { full } else { Arc::new(AnyName(full)) }
+        if level == TlsLevel::VerifyFull { full } else { Arc::new(AcceptAnyHostName(full)) }
     };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    let mut config = match (&said.sslcert, &said.sslkey) {
+    let mut config = match (&parameters.sslcert, &parameters.sslkey) {
         (Some(certificate), Some(key)) => {
-            let chain = certificates("sslcert", certificate)?;
+            let chain = read_certificates("sslcert", certificate)?;
             let key = PrivateKeyDer::from_pem_file(key).map_err(|error| format!("sslkey {key}: {error}"))?;
             config.with_client_auth_cert(chain, key).map_err(|error| format!("sslcert {certificate}: {error}"))?
         }
         (None, None) => config.with_no_client_auth(),
-        _ => return Err("sslcert and sslkey come together".into()),
+        _ => return Err("sslcert and sslkey must be given together".into()),
     };
     config.alpn_protocols = vec![b"postgresql".to_vec()];
     Ok(config)
 }
 
-fn roots(file: Option<&str>) -> Result<RootCertStore, String> {
+fn trusted_roots(file: Option<&str>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     match file {
         None | Some(PUBLIC_ROOTS) => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(file) => {
-            for root in certificates("sslrootcert", file)? {
+            for root in read_certificates("sslrootcert", file)? {
                 roots.add(root).map_err(|error| format!("sslrootcert {file}: {error}"))?;
             }
         }
@@ -150,18 +152,18 @@ fn roots(file: Option<&str>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-fn certificates(parameter: &str, file: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let at = |error: &dyn fmt::Display| format!("{parameter} {file}: {error}");
-    let found = CertificateDer::pem_file_iter(file).map_err(|error| at(&error))?;
-    let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| at(&error))?;
-    if found.is_empty() { Err(at(&"there is no certificate in it")) } else { Ok(found) }
+fn read_certificates(parameter: &str, file: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let with_file = |error: &dyn fmt::Display| format!("{parameter} {file}: {error}");
+    let found = CertificateDer::pem_file_iter(file).map_err(|error| with_file(&error))?;
+    let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| with_file(&error))?;
+    if found.is_empty() { Err(with_file(&"the file contains no certificate")) } else { Ok(found) }
 }
 
-/// Takes any server: nobody can listen in, but somebody could answer in its place.
+/// Accepts any certificate. The connection is encrypted, but another server could impersonate the right one.
 #[derive(Debug)]
-struct Anyone(WebPkiSupportedAlgorithms);
+struct AcceptAnyCertificate(WebPkiSupportedAlgorithms);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -196,21 +198,21 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// Takes any server that a trusted authority knows, whatever it is called.
+/// Accepts any certificate that a trusted authority signed, whatever its host name.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct AcceptAnyHostName(Arc<WebPkiServerVerifier>);
 
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for AcceptAnyHostName {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.0.verify_server_cert(certificate, between, name, ocsp, now) {
-            // Looked at last, when all else was found good.
+        match self.0.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            // The verifier checks the host name last, after everything else succeeded.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -251,7 +253,7 @@ impl MakeTlsConnect<Socket> for Encryption {
     }
 }
 
-/// What is to be done once a server says that it can.
+/// The TLS handshake, which begins once the server agrees to encrypt.
 pub(crate) struct Handshake {
     client: Option<Arc<ClientConfig>>,
     host: String,
@@ -264,14 +266,13 @@ impl TlsConnect<Socket> for Handshake {
 
     fn connect(self, socket: Socket) -> Self::Future {
         Box::pin(async move {
-            let client = self.client.ok_or_else(|| io::Error::other("encryption is switched off"))?;
+            let client = self.client.ok_or_else(|| io::Error::other("encryption is disabled"))?;
             let name = ServerName::try_from(self.host).map_err(io::Error::other)?;
             Ok(Encrypted(Box::new(TlsConnector::from(client).connect(name, socket).await?)))
         })
     }
 }
 
-/// An encrypted stream.
 pub(crate) struct Encrypted(Box<tokio_rustls::client::TlsStream<Socket>>);
 
 impl TlsStream for Encrypted {

@@ -1,10 +1,10 @@
-//! Where a database is: `sqlite:PATH` or `postgres://...`.
+//! Database URLs: `sqlite:PATH` or `postgres://...`.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// The address of a database. Its `Debug` and `Display` hide the password.
+/// The URL of a database. Its `Debug` and `Display` hide the password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Url {
     Sqlite(PathBuf),
@@ -26,8 +26,8 @@ impl Url {
         Err(Error::Url(without_password(text)))
     }
 
-    /// The URL with everything in it, the password too, as a process elsewhere needs it.
-    pub fn whole(&self) -> String {
+    /// The complete URL including the password and an absolute path, for another process.
+    pub fn with_password(&self) -> String {
         match self {
             Self::Sqlite(path) => {
                 let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -37,13 +37,13 @@ impl Url {
         }
     }
 
-    /// The same database, with a server that is given up sooner, unless the URL says how soon.
+    /// Adds a connect timeout for PostgreSQL, unless the URL has one.
     #[must_use]
-    pub fn answering_within(&self, seconds: u32) -> Self {
+    pub fn with_connect_timeout(&self, seconds: u32) -> Self {
         match self {
             Self::Postgres(url) if !url.contains("connect_timeout=") => {
-                let joint = if url.contains('?') { '&' } else { '?' };
-                Self::Postgres(format!("{url}{joint}connect_timeout={seconds}"))
+                let separator = if url.contains('?') { '&' } else { '?' };
+                Self::Postgres(format!("{url}{separator}connect_timeout={seconds}"))
             }
             other => other.clone(),
         }
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Url {
     }
 }
 
-/// The URL with `***` where a password stands, between the user's `:` and the last `@`, or as a parameter.
+/// Replaces a password by `***`, both after the user's `:` and in a `password` parameter.
 pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
@@ -78,20 +78,20 @@ pub(crate) fn without_password(url: &str) -> String {
     let address = match address.rsplit_once('@') {
         Some((credentials, host)) => {
             let user = credentials.split(':').next().unwrap_or_default();
-            let mark = if credentials.contains(':') { ":***" } else { "" };
-            format!("{user}{mark}@{host}")
+            let password = if credentials.contains(':') { ":***" } else { "" };
+            format!("{user}{password}@{host}")
         }
         None => address.to_owned(),
     };
     let query = query.map(|query| {
-        let shown: Vec<_> =
+        let pairs: Vec<_> =
             query.split('&').map(|pair| if pair.starts_with("password=") { "password=***" } else { pair }).collect();
-        format!("?{}", shown.join("&"))
+        format!("?{}", pairs.join("&"))
     });
     format!("{scheme}://{address}{}", query.unwrap_or_default())
 }
 
-/// The parameters of a URL: name, value, and both as they stand there.
+/// The parameters of a URL, each with its name, its decoded value, and its original text.
 pub(crate) fn parameters(url: &str) -> std::result::Result<Vec<(&str, String, &str)>, String> {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     query
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scheme_chooses_the_engine() {
+    fn url_scheme_selects_engine() {
         assert_eq!(Url::parse("sqlite:a.db").unwrap(), Url::sqlite("a.db"));
         assert_eq!(Url::parse("sqlite:///tmp/a.db").unwrap(), Url::sqlite("/tmp/a.db"));
         assert!(matches!(Url::parse("postgres://h/d").unwrap(), Url::Postgres(_)));
@@ -120,19 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_a_hurry_waits_less_for_a_server() {
-        for (url, hurried) in [
+    fn connect_timeout_is_added_unless_given() {
+        for (url, expected) in [
             ("postgres://h/d", "postgres://h/d?connect_timeout=1"),
             ("postgres://h/d?sslmode=require", "postgres://h/d?sslmode=require&connect_timeout=1"),
             ("postgres://h/d?connect_timeout=9", "postgres://h/d?connect_timeout=9"),
             ("sqlite:a.db", "sqlite:a.db"),
         ] {
-            assert_eq!(Url::parse(url).unwrap().answering_within(1).to_string(), hurried);
+            assert_eq!(Url::parse(url).unwrap().with_connect_timeout(1).to_string(), expected);
         }
     }
 
     #[test]
-    fn the_password_is_never_shown() {
+    fn display_and_debug_hide_password() {
         for (url, shown) in [
             ("postgres://ada:se:cr@t@h:5432/d?sslmode=disable", "postgres://ada:***@h:5432/d?sslmode=disable"),
             ("postgres://ada@h/d?password=secret&x=1", "postgres://ada@h/d?password=***&x=1"),

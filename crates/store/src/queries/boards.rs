@@ -1,36 +1,36 @@
-//! A board with all that is on it, as its folder is compared with it.
+//! Boards with all their contents, for the comparison with a board folder.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 use trackway_domain::{
-    Error as Rule, Id,
+    Error as DomainError, Id,
     board::{BoardContent, StickieContent},
     board_folder::Folder,
-    board_relations::{ComparedRelation, Edge, KnownRelation, Names, compare_relations, lines},
-    board_sync::{Compared, Earlier, Known, stickie_id},
+    board_relations::{ComparedRelation, Edge, KnownRelation, StickieNames, compare_relations, resolve_lines},
+    board_sync::{ComparedStickie, EarlierContents, KnownStickie, stickie_id},
     kind,
 };
 use uuid::Uuid;
 
 use crate::{
-    display::BoardShown,
+    display::BoardRow,
     error::{Error, Result},
     params,
     store::Reader,
     tables::{Stickie, StickieRelation},
 };
 
-/// A board at one moment, what was deleted on it included.
+/// A board with its stickies and relations, including deleted ones.
 #[derive(Debug, Clone, PartialEq)]
-pub struct WholeBoard {
-    pub shown: BoardShown,
-    pub stickies: Vec<Known>,
+pub struct BoardContents {
+    pub row: BoardRow,
+    pub stickies: Vec<KnownStickie>,
     pub relations: Vec<KnownRelation>,
 }
 
-impl BoardShown {
-    /// What it says, with names where the row has ids.
+impl BoardRow {
+    /// The editable content of the board, with names instead of ids.
     pub fn content(&self) -> BoardContent {
         BoardContent {
             name: self.board.name.clone(),
@@ -61,10 +61,10 @@ impl Stickie {
 }
 
 impl Reader<'_> {
-    /// A board with all that is on it.
-    pub fn whole_board(&mut self, id: Id<kind::Board>) -> Result<WholeBoard> {
-        let shown = self.shown_by_id::<BoardShown>("b", id)?;
-        let known = |stickie: Stickie| Known {
+    /// Reads a board with its stickies and relations.
+    pub fn board_contents(&mut self, id: Id<kind::Board>) -> Result<BoardContents> {
+        let row = self.display_row_by_id::<BoardRow>("b", id)?;
+        let known_stickie = |stickie: Stickie| KnownStickie {
             id: stickie.id.uuid(),
             content: stickie.content(),
             edit_count: stickie.edit_count,
@@ -100,20 +100,24 @@ impl Reader<'_> {
             updated_at: relation.updated_at,
             deleted_at: relation.deleted_at,
         };
-        Ok(WholeBoard {
-            shown,
-            stickies: stickies.into_iter().map(known).collect(),
+        Ok(BoardContents {
+            row,
+            stickies: stickies.into_iter().map(known_stickie).collect(),
             relations: relations.into_iter().map(known_relation).collect(),
         })
     }
 
-    /// What a board said at one of its edits.
-    pub fn earlier_board(&mut self, board: Id<kind::Board>, number: i64) -> Result<Option<BoardContent>> {
+    /// Returns the content of a board at one of its edits.
+    pub fn board_content_at_edit(&mut self, board: Id<kind::Board>, number: i64) -> Result<Option<BoardContent>> {
         self.earlier(board.uuid(), number)
     }
 
-    /// What stickies said at the edits that the files of a folder were written from.
-    pub fn earlier_stickies(&mut self, board: &WholeBoard, folder: &Folder) -> Result<Earlier<StickieContent>> {
+    /// Returns the earlier contents of the stickies whose files are based on an earlier edit.
+    pub fn stickie_contents_at_edits(
+        &mut self,
+        board: &BoardContents,
+        folder: &Folder,
+    ) -> Result<EarlierContents<StickieContent>> {
         let mut earlier = HashMap::new();
         for file in &folder.stickies {
             let (Some(id), Some(number)) = (stickie_id(file)?, file.edit_count) else {
@@ -128,19 +132,20 @@ impl Reader<'_> {
         Ok(earlier)
     }
 
-    /// The relations of a board beside those of a folder, and how the folder calls their stickies.
+    /// Compares the relations of a board with those of a folder. Also returns the names that the folder may use for
+    /// stickies.
     pub fn compare_relations<'a>(
         &mut self,
-        board: &'a WholeBoard,
+        board: &'a BoardContents,
         folder: &'a Folder,
-        stickies: &[Compared<'_>],
-        earlier: &Earlier<StickieContent>,
-    ) -> Result<(Vec<ComparedRelation<'a>>, Names)> {
-        let mut names = Names::new(&board.stickies, stickies, earlier)?;
-        if !names.know(folder)? {
-            names.remember(self.former_names(board.shown.board.id)?);
+        stickies: &[ComparedStickie<'_>],
+        earlier: &EarlierContents<StickieContent>,
+    ) -> Result<(Vec<ComparedRelation<'a>>, StickieNames)> {
+        let mut names = StickieNames::new(&board.stickies, stickies, earlier)?;
+        if !names.can_resolve_all(folder)? {
+            names.add_former_names(self.former_names(board.row.board.id)?);
         }
-        let lines = lines(folder, &names)?;
+        let lines = resolve_lines(folder, &names)?;
         let mut labels = HashMap::new();
         for (edge, line) in &lines {
             let of_edge: Vec<&KnownRelation> = board.relations.iter().filter(|one| one.edge == *edge).collect();
@@ -153,7 +158,8 @@ impl Reader<'_> {
         Ok((compare_relations(&board.relations, folder, &lines, &labels, stickies)?, names))
     }
 
-    /// What the stickies of a board were called at some time. Reads all of its history: for names that nothing has now.
+    /// Returns all names that stickies of a board ever had. Reads the whole history of the board, so it is only called
+    /// for a name that no stickie has now.
     fn former_names(&mut self, board: Id<kind::Board>) -> Result<Vec<(Uuid, String)>> {
         self.query::<(Uuid, String)>(
             "select distinct v.subject_id, v.content ->> 'name' from board_revisions v \
@@ -172,23 +178,23 @@ impl Reader<'_> {
         found.map(read).transpose()
     }
 
-    /// Refuses a folder that names what belongs to another board, or to something else.
-    pub fn refuse_foreign(&mut self, board: &WholeBoard, folder: &Folder) -> Result<()> {
-        if let Some(said) = folder.board.as_ref().and_then(|file| file.id.as_deref())
-            && said != board.shown.board.id.to_string()
+    /// Fails if the folder contains ids of another board or of other resources.
+    pub fn reject_foreign_ids(&mut self, board: &BoardContents, folder: &Folder) -> Result<()> {
+        if let Some(folder_board) = folder.board.as_ref().and_then(|file| file.id.as_deref())
+            && folder_board != board.row.board.id.to_string()
         {
-            return Err(Rule::conflict(format!("the folder is of another board, {said}"))
-                .hint("give the folder of this board, or an empty one; nothing was changed")
+            return Err(DomainError::conflict(format!("the folder belongs to another board, {folder_board}"))
+                .hint("use the folder of this board or an empty one; nothing was changed")
                 .into());
         }
         for file in &folder.stickies {
             let Some(id) = stickie_id(file)?.filter(|id| !board.stickies.iter().any(|known| known.id == *id)) else {
                 continue;
             };
-            // Whoever has it, here or elsewhere: an id is of one thing.
+            // Ids are unique across tenants, so search all of them.
             if !self.query_unscoped::<(Uuid,)>("select id from registry where id = ?1", params![id])?.is_empty() {
-                return Err(Rule::conflict(format!("{}: {id} is not a stickie of this board", file.file))
-                    .hint("remove the id to make a new stickie of it; nothing was changed")
+                return Err(DomainError::conflict(format!("{}: {id} is not a stickie of this board", file.file))
+                    .hint("remove the id to create a new stickie; nothing was changed")
                     .into());
             }
         }

@@ -1,4 +1,4 @@
-//! Message bodies, found by their digests.
+//! Lookup of message bodies by digest.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use uuid::Uuid;
 use crate::{connection::Engine, error::Result, params, sql::hex, store::Writer};
 
 impl Writer<'_> {
-    /// The ids of the bodies with these digests that exist already. Locked, so that no sweep deletes them before their messages
-    /// are inserted.
+    /// Returns the ids of existing bodies by digest. Locks them, so that a concurrent cleanup does not delete them
+    /// before the messages that refer to them are inserted.
     pub fn contents_by_digest(&mut self, digests: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Uuid>> {
         let found = match self.engine() {
             Engine::Sqlite => {

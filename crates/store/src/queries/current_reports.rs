@@ -1,6 +1,6 @@
-//! Which report speaks for a task: the one resolver behind the wake, the task's page and every other door.
+//! Selects the current report of a task, for the wake, the task's page and all interfaces.
 
-use trackway_domain::{Id, Time, kind, report::CURRENT, text::BLANKS};
+use trackway_domain::{Id, Time, kind, report::CURRENT, text::WHITESPACE};
 
 use uuid::Uuid;
 
@@ -11,31 +11,31 @@ use crate::{
     tables::{Report, ReportHead},
 };
 
-/// Whose reports are looked up.
+/// The tasks whose reports are selected.
 #[derive(Debug, Clone, Copy)]
-pub enum Tasks {
-    /// Of this version of a task.
-    One(Id<kind::Task>),
-    /// Of all versions of a task.
+pub enum ReportScope {
+    /// This version of a task.
+    Version(Id<kind::Task>),
+    /// All versions of a task.
     Lineage(Id<kind::Task>),
-    /// Of all versions of each task that is linked with this one.
+    /// All versions of each task that is linked with this one.
     LinkedWith(Id<kind::Task>),
 }
 
-/// The current versions one hop from the task `?2`, as `near (id, lineage_id)`.
-pub(crate) const NEAR: &str = "near (id, lineage_id) as (
+/// The current versions of the tasks that are linked with the task `?2`, as `near (id, lineage_id)`.
+pub(crate) const LINKED_VERSIONS: &str = "near (id, lineage_id) as (
     select distinct c.id, c.lineage_id from (
         select from_task_id as id from task_links where tenant_id = ?1 and to_task_id = ?2 and deleted_at is null
         union select to_task_id from task_links where tenant_id = ?1 and from_task_id = ?2 and deleted_at is null
     ) l cross join tasks n cross join tasks c where n.id = l.id and c.id = n.current_id)";
 
-impl Tasks {
-    /// The versions whose reports count, as `versions (id, lineage_id, generation, created_at)`. `?2` is the task. A deleted
-    /// version's reports count: deleting keeps them.
+impl ReportScope {
+    /// The versions in this scope for the task `?2`, as `versions (id, lineage_id, generation, created_at)`. They
+    /// include deleted versions, whose reports remain valid.
     fn versions(self) -> String {
         const COLUMNS: &str = "versions (id, lineage_id, generation, created_at)";
         match self {
-            Self::One(_) => format!(
+            Self::Version(_) => format!(
                 "{COLUMNS} as (select id, lineage_id, generation, created_at from tasks where tenant_id = ?1 and id = ?2)"
             ),
             Self::Lineage(_) => format!(
@@ -43,7 +43,7 @@ impl Tasks {
                  and lineage_id = (select lineage_id from tasks where tenant_id = ?1 and id = ?2))"
             ),
             Self::LinkedWith(_) => format!(
-                "{NEAR}, {COLUMNS} as (select v.id, v.lineage_id, v.generation, v.created_at from (select distinct lineage_id from near) g
+                "{LINKED_VERSIONS}, {COLUMNS} as (select v.id, v.lineage_id, v.generation, v.created_at from (select distinct lineage_id from near) g
                  cross join tasks v where v.tenant_id = ?1 and v.lineage_id = g.lineage_id)"
             ),
         }
@@ -51,7 +51,7 @@ impl Tasks {
 }
 
 row! {
-    /// The report that speaks for a task.
+    /// The current report of a lineage.
     pub struct CurrentReport {
         task_id: Id<kind::Task>,
         lineage_id: Uuid,
@@ -63,13 +63,13 @@ row! {
 }
 
 impl Reader<'_> {
-    /// The current report of each lineage that has one: of the newest version that has one, and there of its agents, newest link
-    /// first, then the smaller id of the link, the first whose current report on it is not blank. A version is newer than those it
-    /// replaces; of versions that do not follow each other, the one defined last is newer.
-    pub fn current_reports(&mut self, tasks: Tasks) -> Result<Vec<CurrentReport>> {
-        let (Tasks::One(task) | Tasks::Lineage(task) | Tasks::LinkedWith(task)) = tasks;
+    /// Returns at most one report per lineage. It takes the newest version with a report. Of several agents with a
+    /// report on that version, it takes the one linked last (then the smaller link id) whose current report is not
+    /// blank. A version is newer than those it replaces; among other versions, the one created last is newer.
+    pub fn current_reports(&mut self, tasks: ReportScope) -> Result<Vec<CurrentReport>> {
+        let (ReportScope::Version(task) | ReportScope::Lineage(task) | ReportScope::LinkedWith(task)) = tasks;
         let versions = tasks.versions();
-        // SQLite reads cross joins in the order they are written in: from the few tasks to their many rows.
+        // SQLite processes cross joins in the written order: from the few tasks to their many rows.
         self.query(
             &format!(
                 "with {versions} select task_id, lineage_id, agent_id, report_id, content, created_at from (
@@ -82,11 +82,11 @@ impl Reader<'_> {
                      and p.id = h.report_id and trim(p.content, ?4) <> ''
                  ) ranked where place = 1"
             ),
-            params![task, CURRENT, BLANKS],
+            params![task, CURRENT, WHITESPACE],
         )
     }
 
-    /// The current report of one agent on a task.
+    /// Returns the current report of one agent on a task.
     pub fn current_report_of(&mut self, agent: Id<kind::Agent>, task: Id<kind::Task>) -> Result<Option<Report>> {
         self.row(
             "where tenant_id = ?1 and id = (select h.report_id from report_heads h where h.tenant_id = ?1 and h.agent_id = ?2 and h.task_id = ?3 and h.scope = ?4)",
@@ -94,7 +94,7 @@ impl Reader<'_> {
         )
     }
 
-    /// The head itself, which is moved by compare-and-set.
+    /// Returns the report head, which the caller changes by compare-and-set.
     pub fn report_head(&mut self, agent: Id<kind::Agent>, task: Id<kind::Task>) -> Result<Option<ReportHead>> {
         self.row(
             "where tenant_id = ?1 and agent_id = ?2 and task_id = ?3 and scope = ?4",

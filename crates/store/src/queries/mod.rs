@@ -1,4 +1,4 @@
-//! Tables as row types, and the statements that several actions or views share.
+//! Row types of all tables, and queries that several actions or views share.
 
 pub mod boards;
 mod contents;
@@ -6,7 +6,7 @@ pub mod current_reports;
 pub mod display;
 pub mod integrity;
 pub mod linked_tasks;
-pub mod newest_of_each;
+pub mod newest_per_row;
 pub mod queue;
 pub mod registry;
 pub mod replacements;

@@ -1,12 +1,12 @@
-//! Walking along replacements: forward to the current version of a task, back to the versions before it.
+//! Follows the replacements of tasks: forward to the current version, and back to earlier versions.
 
-use trackway_domain::{Id, Variant, kind, text::BLANKS, words::Level};
+use trackway_domain::{Id, Variant, enums::Level, kind, text::WHITESPACE};
 
 use crate::{error::Result, params, row, store::Reader};
 
 row! {
-    /// A version on the way to the current one; the first is where the walk began and has no level.
-    pub struct Step {
+    /// A version on the path to the current one. The first version is the start of the path and has no level.
+    pub struct PathStep {
         id: Id<kind::Task>,
         variant: Variant,
         level: Option<Level>,
@@ -15,29 +15,29 @@ row! {
 }
 
 row! {
-    /// A version of a task.
     pub struct EarlierVersion {
         id: Id<kind::Task>,
         variant: Variant,
-        /// How many replacements it lies behind the task: 0 for the task itself.
+        /// Number of replacements between this version and the task; 0 for the task itself.
         steps: i64,
     }
 }
 
-/// A property of a version, as a condition on the version `c` of the lineage `c.lineage_id`.
+/// Data that a version inherits from the version it replaces, until it has its own. The SQL condition refers to a
+/// version `c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Has {
-    /// Links to or from other lineages, whatever became of the tasks at their other ends.
+pub enum InheritedPart {
+    /// Links to or from other lineages, even if the linked tasks are deleted or archived.
     Links,
-    /// Boards that are pinned to it, archived ones included.
+    /// Boards that are pinned to the version, including archived ones.
     Boards,
-    /// A report that is current and not blank. `?3` are the characters that count as blank.
+    /// A current report that is not blank. `?3` contains the characters that count as blank.
     Report,
 }
 
-impl Has {
-    /// The version that [`Reader::version_that_has`] answers for the task `?2`, as `source (id, lineage_id, steps)` for use after
-    /// `with recursive`.
+impl InheritedPart {
+    /// SQL for the result of [`Reader::nearest_version_with`] for the task `?2`, as `source (id, lineage_id, steps)`.
+    /// To be used after `with recursive`.
     pub(crate) fn source(self) -> String {
         let condition = self.condition();
         format!(
@@ -72,41 +72,47 @@ impl Has {
 }
 
 impl Reader<'_> {
-    /// The version whose links, boards or report count for a task: the task itself if it has its own, else the nearest version
-    /// before it that has. Of several that are equally near, the one that was replaced last.
-    pub fn version_that_has(&mut self, task: Id<kind::Task>, has: Has) -> Result<Option<EarlierVersion>> {
+    /// Returns the version whose links, boards or report apply to a task: the task itself if it has any, or else the
+    /// nearest earlier version that has. Of equally near versions, the one replaced last wins.
+    pub fn nearest_version_with(
+        &mut self,
+        task: Id<kind::Task>,
+        part: InheritedPart,
+    ) -> Result<Option<EarlierVersion>> {
         let sql = format!(
             "with recursive {} select t.id, t.variant, cast(s.steps as bigint) from source s join tasks t on t.id = s.id",
-            has.source()
+            part.source()
         );
-        match has {
-            Has::Report => self.one(&sql, params![task, BLANKS]),
-            Has::Links | Has::Boards => self.one(&sql, params![task]),
+        match part {
+            InheritedPart::Report => self.one(&sql, params![task, WHITESPACE]),
+            InheritedPart::Links | InheritedPart::Boards => self.one(&sql, params![task]),
         }
     }
 
-    /// The way from a task to its live successor. At each fork the newest edge, then the smallest id, among those
-    /// that lead to an answer: `replaced` is kept so that no step has to be taken back.
-    pub fn replacement_path(&mut self, from: Id<kind::Task>) -> Result<Vec<Step>> {
+    /// Returns the path from a task to its live successor. Where a task has several replacements, the path takes the
+    /// newest one, then the one with the smallest id. `tasks.replaced` excludes dead ends, so the query never has to
+    /// backtrack.
+    pub fn replacement_path(&mut self, from: Id<kind::Task>) -> Result<Vec<PathStep>> {
         self.walk(from, "", "")
     }
 
-    /// The way from a task to the last usable version that can be reached without a bigger step than `level`. At each fork
-    /// the newest edge to a usable version, then any other: what is further on may be too far.
-    pub fn replacement_path_up_to(&mut self, from: Id<kind::Task>, level: Level) -> Result<Vec<Step>> {
+    /// Returns the path from a task to the last usable version that is reachable by replacements of at most `level`.
+    /// Where a task has several replacements, the path prefers the newest one whose version is usable: a later version
+    /// may be out of reach.
+    pub fn replacement_path_up_to(&mut self, from: Id<kind::Task>, level: Level) -> Result<Vec<PathStep>> {
         if level == Level::Major {
             return self.replacement_path(from);
         }
-        let small: Vec<String> =
-            Level::ALL.iter().filter(|small| **small <= level).map(|small| format!("'{small}'")).collect();
+        let allowed: Vec<String> =
+            Level::ALL.iter().filter(|allowed| **allowed <= level).map(|allowed| format!("'{allowed}'")).collect();
         let usable_first = "(case when s.deleted_at is null and not s.archived then 0 else 1 end), ";
-        let mut path = self.walk(from, &format!(" and e.level in ({})", small.join(", ")), usable_first)?;
+        let mut path = self.walk(from, &format!(" and e.level in ({})", allowed.join(", ")), usable_first)?;
         let last = path.iter().rposition(|step| step.usable);
         path.truncate(last.map_or(0, |last| last + 1));
         Ok(path)
     }
 
-    fn walk(&mut self, from: Id<kind::Task>, allowed: &str, first: &str) -> Result<Vec<Step>> {
+    fn walk(&mut self, from: Id<kind::Task>, allowed: &str, order_prefix: &str) -> Result<Vec<PathStep>> {
         self.query(
             &format!(
                 "with recursive walk (id, previous_id, depth) as (
@@ -115,7 +121,7 @@ impl Reader<'_> {
                  select n.id, w.id, w.depth + 1 from walk w join tasks n on n.id = (
                      select e.new_task_id from task_replaces e join tasks s on s.id = e.new_task_id
                      where e.old_task_id = w.id and (s.replaced or (s.deleted_at is null and not s.archived)){allowed}
-                     order by {first}e.created_at desc, e.new_task_id limit 1)
+                     order by {order_prefix}e.created_at desc, e.new_task_id limit 1)
              )
              select t.id, t.variant, e.level, (t.deleted_at is null and not t.archived)
              from walk w join tasks t on t.id = w.id

@@ -1,5 +1,4 @@
-//! Which bodies have the words of a search. The words are ours on both engines (`search_words`); what each engine does
-//! with them stands side by side here.
+//! Full-text search of message bodies. Both engines index the same words (`search_words`); their queries differ.
 
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -18,20 +17,21 @@ use crate::{
     tables::Content,
 };
 
-/// Positions after this one are not kept by PostgreSQL.
+/// PostgreSQL stores no word positions beyond this one.
 const POSITION_MAX: u32 = 16_382;
-/// Positions of one word that PostgreSQL keeps.
+/// PostgreSQL stores at most this many positions of one word.
 const POSITIONS_MAX: usize = 255;
 
 row! {
-    /// A body with the words of a search.
-    pub struct Found {
+    /// A message body that matches a search.
+    pub struct BodyMatch {
         content_id: Uuid,
-        /// Later bodies have higher numbers.
+        /// Increases with every new body.
         number: i64,
-        /// Higher is better; comparable within one search only.
+        /// Relevance; higher is better. Scores of different searches are not comparable.
         score: f64,
-        /// Whether its phrases were looked at: PostgreSQL does not know the order of all words of a long body.
+        /// Whether the phrases of the search were verified. PostgreSQL cannot verify them in a long body, because it
+        /// does not store all word positions.
         certain: bool,
     }
 }
@@ -41,18 +41,18 @@ impl Writer<'_> {
     pub fn index_content(&mut self, content: &Content) -> Result<()> {
         match self.engine() {
             Engine::Sqlite => {
-                let number = self.insert_numbered(
+                let number = self.insert_returning_rowid(
                     "insert into content_words (tenant_id, content_id) values (?1, ?2)",
                     params![content.id],
                 )?;
-                self.unindexed.push((number, joined(&content.body)));
+                self.unindexed.push((number, indexed_words(&content.body)));
                 Ok(())
             }
             Engine::Postgres => {
-                let vector = Vector::of(&content.body);
+                let vector = WordVector::of(&content.body);
                 self.post(
                     "insert into content_words (tenant_id, content_id, words, whole) values (?1, ?2, cast(cast(?3 as text) as tsvector), ?4)",
-                    params![content.id, vector.text, vector.whole],
+                    params![content.id, vector.text, vector.is_complete],
                 )
             }
         }
@@ -60,9 +60,9 @@ impl Writer<'_> {
 }
 
 impl Writer<'_> {
-    /// Brings into SQLite's index what was kept back, right before the commit: between other statements the index would
-    /// write itself out each time, a segment for each body.
-    pub(crate) fn index_the_rest(&mut self) -> Result<()> {
+    /// Adds the new bodies to SQLite's full-text index right before the commit. If other statements followed, the
+    /// index would write a separate segment for each body.
+    pub(crate) fn flush_search_index(&mut self) -> Result<()> {
         for (number, words) in std::mem::take(&mut self.unindexed) {
             self.post_row("insert into content_index (rowid, words) values (?1, ?2)", params![number, words])?;
         }
@@ -70,41 +70,43 @@ impl Writer<'_> {
     }
 }
 
-/// Makes a body searchable in a database that is being filled.
-pub(crate) fn index_again(connection: &mut Connection, tenant: Uuid, content: Uuid, body: &str) -> Result<()> {
+/// Makes a body searchable on a connection outside of the write path, for restores and moves.
+pub(crate) fn index_content_with(connection: &mut Connection, tenant: Uuid, content: Uuid, body: &str) -> Result<()> {
     match connection.engine() {
         Engine::Sqlite => {
             connection.execute(
                 "insert into content_words (tenant_id, content_id) values (?1, ?2)",
                 params![tenant, content],
             )?;
-            let number = connection.last_number();
-            connection
-                .execute("insert into content_index (rowid, words) values (?1, ?2)", params![number, joined(body)])?;
+            let number = connection.last_rowid();
+            connection.execute(
+                "insert into content_index (rowid, words) values (?1, ?2)",
+                params![number, indexed_words(body)],
+            )?;
             Ok(())
         }
         Engine::Postgres => {
-            let vector = Vector::of(body);
+            let vector = WordVector::of(body);
             connection.post(
                 "insert into content_words (tenant_id, content_id, words, whole) values (?1, ?2, cast(cast(?3 as text) as tsvector), ?4)",
-                params![tenant, content, vector.text, vector.whole],
+                params![tenant, content, vector.text, vector.is_complete],
             )
         }
     }
 }
 
 impl Reader<'_> {
-    /// The newest bodies that have all terms, with their scores, at most `limit`. `which` is a condition on
-    /// `c.content_id` whose own values begin at `?5`.
-    pub fn bodies_with(
+    /// Returns the newest bodies that contain all terms, with their scores, at most `limit`. `which` is a condition on
+    /// `c.content_id`, whose parameters begin at `?5`.
+    pub fn search_bodies(
         &mut self,
         query: &SearchQuery,
         which: &str,
         values: &[Param<'_>],
         limit: i64,
-    ) -> Result<Vec<Found>> {
+    ) -> Result<Vec<BodyMatch>> {
         let sql = match self.engine() {
-            // The newest have the highest numbers, and the index gives them in this order without sorting.
+            // Newer bodies have higher row numbers, and the index returns them in this order without sorting.
             Engine::Sqlite => format!(
                 "select c.content_id, c.number, -bm25(content_index), true from content_index cross join content_words c on c.number = content_index.rowid
                  where content_index.words match ?2 and c.tenant_id = ?1 and {which} order by content_index.rowid desc limit ?4"
@@ -115,7 +117,8 @@ impl Reader<'_> {
                 let found = if query.has_phrases() {
                     format!("({strict} or (not c.whole and {loose}))")
                 } else {
-                    // One of the two would do; both texts use both values.
+                    // Both conditions are equivalent here. The SQL contains both so that it always uses the same
+                    // parameters.
                     format!("{strict} and {loose}")
                 };
                 format!(
@@ -125,16 +128,16 @@ impl Reader<'_> {
             }
         };
         let (strict, loose) = match self.engine() {
-            Engine::Sqlite => (for_sqlite(query), String::new()),
-            Engine::Postgres => (for_postgres(query, " <-> "), for_postgres(query, " & ")),
+            Engine::Sqlite => (to_sqlite_query(query), String::new()),
+            Engine::Postgres => (to_postgres_query(query, " <-> "), to_postgres_query(query, " & ")),
         };
         let own: &[Param<'_>] = params![strict, loose, limit];
         self.query(&sql, &own.iter().chain(values).cloned().collect::<Vec<_>>())
     }
 }
 
-/// The words of a body, apart.
-fn joined(body: &str) -> String {
+/// The indexed words of a body, separated by spaces.
+fn indexed_words(body: &str) -> String {
     let mut words = String::with_capacity(body.len());
     each_indexed_word(body, |word| {
         words.push_str(word.folded);
@@ -144,55 +147,57 @@ fn joined(body: &str) -> String {
     words
 }
 
-/// A body as PostgreSQL wants it: each word once, with its positions.
+/// The text of a PostgreSQL `tsvector`: each word once, with its positions.
 #[derive(Debug, PartialEq)]
-struct Vector {
+struct WordVector {
     text: String,
-    /// Whether no position was left out.
-    whole: bool,
+    /// Whether the vector contains all positions.
+    is_complete: bool,
 }
 
-impl Vector {
+impl WordVector {
     fn of(body: &str) -> Self {
-        let mut places: HashMap<Box<str>, Vec<u32>> = HashMap::new();
-        let mut order: u32 = 0;
-        let mut whole = true;
+        let mut positions: HashMap<Box<str>, Vec<u32>> = HashMap::new();
+        let mut position: u32 = 0;
+        let mut is_complete = true;
         each_indexed_word(body, |word| {
-            order += 1;
-            if !places.contains_key(word.folded) {
-                places.insert(word.folded.into(), Vec::new());
+            position += 1;
+            if !positions.contains_key(word.folded) {
+                positions.insert(word.folded.into(), Vec::new());
             }
-            match places.get_mut(word.folded) {
-                Some(places) if order <= POSITION_MAX && places.len() < POSITIONS_MAX => places.push(order),
-                _ => whole = false,
+            match positions.get_mut(word.folded) {
+                Some(positions) if position <= POSITION_MAX && positions.len() < POSITIONS_MAX => {
+                    positions.push(position);
+                }
+                _ => is_complete = false,
             }
             ControlFlow::Continue(())
         });
         let mut text = String::with_capacity(body.len() * 2);
-        for (word, places) in &places {
-            // A word holds letters, digits and marks: nothing in it has to be escaped.
+        for (word, positions) in &positions {
+            // Words consist of letters, digits and marks, so nothing needs escaping.
             text.push('\'');
             text.push_str(word);
             text.push('\'');
-            for (index, place) in places.iter().enumerate() {
+            for (index, position) in positions.iter().enumerate() {
                 text.push(if index == 0 { ':' } else { ',' });
-                text.push_str(&place.to_string());
+                text.push_str(&position.to_string());
             }
             text.push(' ');
         }
-        Self { text, whole }
+        Self { text, is_complete }
     }
 }
 
-fn for_sqlite(query: &SearchQuery) -> String {
-    let term = |term: &Term| format!("\"{}\"{}", term.words.join(" "), if term.prefix { " *" } else { "" });
+fn to_sqlite_query(query: &SearchQuery) -> String {
+    let term = |term: &Term| format!("\"{}\"{}", term.words.join(" "), if term.is_prefix { " *" } else { "" });
     query.terms().iter().map(term).collect::<Vec<_>>().join(" AND ")
 }
 
-fn for_postgres(query: &SearchQuery, between: &str) -> String {
+fn to_postgres_query(query: &SearchQuery, operator: &str) -> String {
     let term = |term: &Term| {
         let words: Vec<_> = term.words.iter().map(|word| format!("'{word}'")).collect();
-        format!("({}{})", words.join(between), if term.prefix { ":*" } else { "" })
+        format!("({}{})", words.join(operator), if term.is_prefix { ":*" } else { "" })
     };
     query.terms().iter().map(term).collect::<Vec<_>>().join(" & ")
 }
@@ -202,19 +207,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_engine_is_asked_in_its_own_words() {
+    fn query_is_translated_for_each_engine() {
         let query = SearchQuery::parse("\"Tea Timer\" kit* 東京都").unwrap();
-        assert_eq!(for_sqlite(&query), "\"tea timer\" AND \"kit\" * AND \"東京 京都\"");
-        assert_eq!(for_postgres(&query, " <-> "), "('tea' <-> 'timer') & ('kit':*) & ('東京' <-> '京都')");
-        assert_eq!(for_postgres(&query, " & "), "('tea' & 'timer') & ('kit':*) & ('東京' & '京都')");
+        assert_eq!(to_sqlite_query(&query), "\"tea timer\" AND \"kit\" * AND \"東京 京都\"");
+        assert_eq!(to_postgres_query(&query, " <-> "), "('tea' <-> 'timer') & ('kit':*) & ('東京' <-> '京都')");
+        assert_eq!(to_postgres_query(&query, " & "), "('tea' & 'timer') & ('kit':*) & ('東京' & '京都')");
     }
 
     #[test]
-    fn a_vector_says_whether_it_is_whole() {
-        assert_eq!(Vector::of("Tea, tea"), Vector { text: "'tea':1,2 ".into(), whole: true });
-        assert!(!Vector::of(&"tea ".repeat(256)).whole);
+    fn vector_reports_missing_positions() {
+        assert_eq!(WordVector::of("Tea, tea"), WordVector { text: "'tea':1,2 ".into(), is_complete: true });
+        assert!(!WordVector::of(&"tea ".repeat(256)).is_complete);
         let numbers = (0..16_383).map(|number| number.to_string()).collect::<Vec<_>>().join(" ");
-        let vector = Vector::of(&numbers);
-        assert!(!vector.whole && vector.text.contains("'16382' ") && vector.text.contains("'16381':16382 "));
+        let vector = WordVector::of(&numbers);
+        assert!(!vector.is_complete && vector.text.contains("'16382' ") && vector.text.contains("'16381':16382 "));
     }
 }

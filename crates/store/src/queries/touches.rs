@@ -1,4 +1,4 @@
-//! Recording touches: a repeated touch counts on the row that is there.
+//! Recording of touches. A repeated touch increments the counter of the existing row.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -21,30 +21,30 @@ const COUNT_REPEATED: &str = "on conflict (run_id, resource_type, resource_id, a
 static RECORD_ONE: LazyLock<String> = LazyLock::new(|| format!("{} {COUNT_REPEATED}", Touch::insert_sql()));
 
 impl Writer<'_> {
-    /// Records touches: on PostgreSQL by one statement, however many.
+    /// Records touches; on PostgreSQL with one statement.
     pub fn record_touches(&mut self, touches: Vec<Touch>) -> Result<()> {
         if self.engine() == Engine::Sqlite || touches.len() < 2 {
             return touches.iter().try_for_each(|touch| self.post_row(&RECORD_ONE, &touch.params()));
         }
-        // One statement cannot update a row twice.
-        let touches = counted(touches);
+        // One statement cannot update a row twice, so merge repeated touches first.
+        let touches = merge_repeated(touches);
         let (insert, lists) = insert_unnested(&touches);
         self.post_row(&format!("{insert} {COUNT_REPEATED}"), &lists)
     }
 }
 
-/// Adds up touches of the same kind on the same resource.
-fn counted(touches: Vec<Touch>) -> Vec<Touch> {
-    let mut places = HashMap::new();
-    let mut counted: Vec<Touch> = Vec::with_capacity(touches.len());
+/// Merges touches of the same kind on the same resource.
+fn merge_repeated(touches: Vec<Touch>) -> Vec<Touch> {
+    let mut indexes = HashMap::new();
+    let mut merged: Vec<Touch> = Vec::with_capacity(touches.len());
     for touch in touches {
-        match places.entry((touch.run_id, touch.resource_type, touch.resource_id, touch.action_type)) {
-            Entry::Vacant(place) => {
-                place.insert(counted.len());
-                counted.push(touch);
+        match indexes.entry((touch.run_id, touch.resource_type, touch.resource_id, touch.action_type)) {
+            Entry::Vacant(entry) => {
+                entry.insert(merged.len());
+                merged.push(touch);
             }
-            Entry::Occupied(place) => {
-                if let Some(known) = counted.get_mut(*place.get()) {
+            Entry::Occupied(entry) => {
+                if let Some(known) = merged.get_mut(*entry.get()) {
                     known.times += touch.times;
                     known.first_at = known.first_at.min(touch.first_at);
                     known.last_at = known.last_at.max(touch.last_at);
@@ -53,5 +53,5 @@ fn counted(touches: Vec<Touch>) -> Vec<Touch> {
             }
         }
     }
-    counted
+    merged
 }

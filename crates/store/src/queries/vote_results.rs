@@ -1,14 +1,14 @@
-//! Counting the votes of a decision.
+//! Vote counts of decisions.
 
 use trackway_domain::{
     Id, Time, kind,
-    vote_results::{OptionResult, in_order},
+    vote_results::{OptionResult, rank_options},
 };
 
 use crate::{error::Result, params, store::Reader};
 
 impl Reader<'_> {
-    /// The options of a decision, the leading one first.
+    /// Returns the options of a decision with their votes, the leading option first.
     pub fn decision_results(&mut self, decision: Id<kind::Decision>) -> Result<Vec<OptionResult>> {
         let counted = self.query::<(String, i64, i64, Id<kind::DecisionOption>, Time)>(
             "select o.title, count(case when v.accepted then 1 end), count(case when v.preferred then 1 end), o.id, o.created_at
@@ -23,6 +23,6 @@ impl Reader<'_> {
             id,
             created_at,
         });
-        Ok(in_order(results.collect()))
+        Ok(rank_options(results.collect()))
     }
 }

@@ -1,4 +1,4 @@
-//! The scripted model as a program: on its own, or around a client.
+//! The scripted model as a program: standalone, or around a command that talks to it.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "only tests and people at a terminal use this")]
 
@@ -12,36 +12,36 @@ use std::{
 use clap::{Args, Parser};
 use trackway_testkit::scripted_model::{Options, Scenario, ScriptedModel};
 
-/// A model that says what a scenario tells it to.
+/// Play a scenario as a model API
 #[derive(Debug, Parser)]
-enum Call {
+enum Arguments {
     /// Print the model's address and serve until stopped
-    Serve(Play),
-    /// Run a command that talks to the model, alone with it: in a network namespace that has loopback only
+    Serve(PlayArgs),
+    /// Serve the model while a command runs, in a network namespace in which only loopback exists
     ///
-    /// Start it with `unshare --net`. It brings loopback up, and says in the command's environment where the model is.
-    /// $CWD in the scenario is the working directory.
+    /// Start this program with `unshare --net`. It brings the loopback interface up and passes the model's address in the
+    /// command's environment. $CWD in the scenario is replaced by the working directory.
     Run {
         #[command(flatten)]
-        play: Play,
+        args: PlayArgs,
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
 }
 
 #[derive(Debug, Args)]
-struct Play {
+struct PlayArgs {
     #[arg(long)]
     scenario: PathBuf,
-    /// A file to append requests to
+    /// File to which requests are appended
     #[arg(long)]
     requests: Option<PathBuf>,
-    /// A number that goes into the ids of messages
+    /// Number that becomes part of the message ids
     #[arg(long, default_value_t = 0)]
     series: usize,
 }
 
-impl Play {
+impl PlayArgs {
     fn start(self) -> ScriptedModel {
         let scenario = Scenario::read(&self.scenario).in_directory(&std::env::current_dir().unwrap());
         ScriptedModel::start_with(scenario, Options { series: self.series, requests_file: self.requests })
@@ -49,22 +49,22 @@ impl Play {
 }
 
 fn main() -> ExitCode {
-    match Call::parse() {
-        Call::Serve(play) => {
-            let model = play.start();
+    match Arguments::parse() {
+        Arguments::Serve(args) => {
+            let model = args.start();
             println!("{}", model.url());
             loop {
                 thread::park();
             }
         }
-        Call::Run { play, command } => run(play, &command),
+        Arguments::Run { args, command } => run(args, &command),
     }
 }
 
-fn run(play: Play, command: &[String]) -> ExitCode {
-    let up = Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap();
-    assert!(up.success(), "loopback cannot be brought up; start this with unshare --net");
-    let model = play.start();
+fn run(args: PlayArgs, command: &[String]) -> ExitCode {
+    let link_up = Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap();
+    assert!(link_up.success(), "cannot bring the loopback interface up; start this program with unshare --net");
+    let model = args.start();
     let status = Command::new(&command[0])
         .args(&command[1..])
         .env("ANTHROPIC_BASE_URL", model.url())
@@ -73,7 +73,7 @@ fn run(play: Play, command: &[String]) -> ExitCode {
         .env("OPENAI_API_KEY", "sk-scripted")
         .status()
         .unwrap_or_else(|error| panic!("{}: {error}", command[0]));
-    // As shells do it: 128 and the signal.
+    // Like a shell, exits with 128 plus the signal number if a signal killed the command.
     let code = status.code().or(status.signal().map(|signal| 128 + signal)).and_then(|code| u8::try_from(code).ok());
     ExitCode::from(code.unwrap_or(1))
 }

@@ -1,14 +1,14 @@
-//! Anthropic's Messages.
+//! The format of Anthropic's Messages API.
 
 use serde_json::{Value, json};
 
-use super::reply::{Part, Reply, Shape, pieces};
+use super::reply::{ApiFormat, Part, Reply, pieces};
 
 #[derive(Debug)]
-pub struct Messages;
+pub struct AnthropicMessages;
 
-impl Shape for Messages {
-    fn whole(&self, reply: &Reply) -> Value {
+impl ApiFormat for AnthropicMessages {
+    fn complete(&self, reply: &Reply) -> Value {
         json!({
             "id": message_id(reply), "type": "message", "role": "assistant", "model": reply.model,
             "content": reply.parts.iter().map(content).collect::<Vec<_>>(),
@@ -17,7 +17,7 @@ impl Shape for Messages {
     }
 
     fn opening(&self, reply: &Reply) -> Vec<String> {
-        // As the real one does: what was read is known at the start, what will be written is not.
+        // Like the real API, reports the input tokens at the start and the output tokens at the end.
         let mut usage = json!(reply.usage);
         usage["output_tokens"] = json!(reply.usage.output_tokens.min(1));
         let message = json!({
@@ -27,8 +27,8 @@ impl Shape for Messages {
         vec![event(json!({ "type": "message_start", "message": message })), event(json!({ "type": "ping" }))]
     }
 
-    fn part(&self, reply: &Reply, place: usize) -> Vec<String> {
-        let part = &reply.parts[place];
+    fn part(&self, reply: &Reply, index: usize) -> Vec<String> {
+        let part = &reply.parts[index];
         let (empty, deltas): (Value, Vec<Value>) = match part {
             Part::Text(text) => (
                 json!({ "type": "text", "text": "" }),
@@ -41,10 +41,10 @@ impl Shape for Messages {
                     .collect(),
             ),
         };
-        let start = json!({ "type": "content_block_start", "index": place, "content_block": empty });
+        let start = json!({ "type": "content_block_start", "index": index, "content_block": empty });
         let deltas =
-            deltas.into_iter().map(|delta| json!({ "type": "content_block_delta", "index": place, "delta": delta }));
-        let stop = json!({ "type": "content_block_stop", "index": place });
+            deltas.into_iter().map(|delta| json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        let stop = json!({ "type": "content_block_stop", "index": index });
         std::iter::once(start).chain(deltas).chain([stop]).map(event).collect()
     }
 

@@ -1,4 +1,4 @@
-//! How a reply goes out: its bytes, and the pauses, silences and cuts between them.
+//! Sends a reply: its bytes, and the delays and faults between them.
 
 use std::{collections::VecDeque, io, time::Duration};
 
@@ -6,7 +6,7 @@ use axum::body::Body;
 use futures_util::stream;
 
 use super::{
-    reply::{Reply, Shape},
+    reply::{ApiFormat, Reply},
     scenario::Block,
 };
 
@@ -14,46 +14,46 @@ use super::{
 enum Step {
     Send(String),
     Wait(Duration),
-    /// Breaks off in the middle of what is sent next.
+    /// Sends half of the next text and drops the connection.
     Cut,
-    BreakOff,
+    Disconnect,
 }
 
-/// The steps of sending one body.
+/// The remaining steps of sending one body.
 #[derive(Debug)]
 pub struct Delivery {
     steps: VecDeque<Step>,
 }
 
 impl Delivery {
-    /// A body in one piece.
-    pub fn whole(body: String, blocks: &[Block]) -> Self {
-        let mut steps: VecDeque<_> = blocks.iter().flat_map(trouble).collect();
+    /// Sends a complete body.
+    pub fn complete(body: String, blocks: &[Block]) -> Self {
+        let mut steps: VecDeque<_> = blocks.iter().flat_map(fault_steps).collect();
         steps.push_back(Step::Send(body));
         Self { steps }
     }
 
-    /// A stream of events, its parts in the order of the blocks.
-    pub fn stream(shape: &dyn Shape, reply: &Reply, blocks: &[Block]) -> Self {
+    /// Sends a stream of events, with the reply's parts in the order of the blocks.
+    pub fn stream(format: &dyn ApiFormat, reply: &Reply, blocks: &[Block]) -> Self {
         let mut steps = VecDeque::new();
-        let mut opening = shape.opening(reply);
-        let mut place = 0;
+        let mut opening = format.opening(reply);
+        let mut part_index = 0;
         for block in blocks {
-            // A pause before everything else is one before the stream begins.
+            // A delay before all text and tools must come before the first byte of the stream.
             if matches!(block, Block::Text { .. } | Block::Tool { .. } | Block::Cut { .. }) {
                 steps.extend(opening.drain(..).map(Step::Send));
             }
             if matches!(block, Block::Text { .. } | Block::Tool { .. }) {
-                steps.extend(shape.part(reply, place).into_iter().map(Step::Send));
-                place += 1;
+                steps.extend(format.part(reply, part_index).into_iter().map(Step::Send));
+                part_index += 1;
             }
-            steps.extend(trouble(block));
+            steps.extend(fault_steps(block));
         }
-        steps.extend(opening.into_iter().chain(shape.closing(reply)).map(Step::Send));
+        steps.extend(opening.into_iter().chain(format.closing(reply)).map(Step::Send));
         Self { steps }
     }
 
-    /// The body, once the pauses before its first byte are over.
+    /// Waits for the delays before the first byte, then returns the body.
     pub async fn begin(mut self) -> Body {
         while let Some(Step::Wait(pause)) = self.steps.front() {
             tokio::time::sleep(*pause).await;
@@ -68,15 +68,15 @@ impl Delivery {
                 Step::Send(text) => return Some((Ok(text), self)),
                 Step::Wait(pause) => tokio::time::sleep(pause).await,
                 Step::Cut => {
-                    let rest = self.steps.into_iter().find_map(|step| match step {
+                    let text = self.steps.into_iter().find_map(|step| match step {
                         Step::Send(text) => Some(text),
                         _ => None,
                     })?;
-                    let half = rest[..rest.floor_char_boundary(rest.len() / 2)].to_owned();
-                    return Some((Ok(half), Self { steps: VecDeque::from([Step::BreakOff]) }));
+                    let half = text[..text.floor_char_boundary(text.len() / 2)].to_owned();
+                    return Some((Ok(half), Self { steps: VecDeque::from([Step::Disconnect]) }));
                 }
-                Step::BreakOff => {
-                    // Lets the server send what it holds: with the error it throws that away.
+                Step::Disconnect => {
+                    // The server discards unsent data when the body fails, so give it a chance to send first.
                     tokio::task::yield_now().await;
                     return Some((Err(io::Error::other("scripted")), Self { steps: VecDeque::new() }));
                 }
@@ -85,10 +85,10 @@ impl Delivery {
     }
 }
 
-fn trouble(block: &Block) -> Vec<Step> {
+fn fault_steps(block: &Block) -> Vec<Step> {
     match block {
         Block::Delay { delay_ms } => vec![Step::Wait(Duration::from_millis(*delay_ms))],
-        Block::Hang { hang, .. } => vec![Step::Wait(Duration::from_secs(*hang)), Step::BreakOff],
+        Block::Hang { hang, .. } => vec![Step::Wait(Duration::from_secs(*hang)), Step::Disconnect],
         Block::Cut { .. } => vec![Step::Cut],
         _ => Vec::new(),
     }

@@ -1,7 +1,7 @@
-//! A model that says what a scenario tells it to, over real HTTP on loopback.
+//! A model that plays a scenario, over real HTTP on loopback.
 //!
-//! It speaks Anthropic's Messages and OpenAI's chat completions, streamed or whole, and answers everything else with an
-//! empty object, as clients ask for more than they need.
+//! It implements Anthropic's Messages API and OpenAI's chat completions, streamed and complete. It answers all other
+//! requests with an empty object, because clients also call endpoints that they can do without.
 
 mod anthropic;
 mod delivery;
@@ -33,45 +33,45 @@ use tokio::{runtime, sync::oneshot};
 
 pub use scenario::{Actor, Block, Scenario, Usage};
 
-use anthropic::Messages;
+use anthropic::AnthropicMessages;
 use delivery::Delivery;
 use openai::ChatCompletions;
-use reply::{Reply, Shape};
-use scenario::Cue;
+use reply::{ApiFormat, Reply};
+use scenario::TurnKey;
 
-/// Beginning of every end-of-run prompt.
-const CLOSES: &str = "[Trackway: end of run]";
+/// The first words of every end-of-run prompt.
+const CLOSING_PROMPT_PREFIX: &str = "[Trackway: end of run]";
 
-/// A running model. Dropping it stops it and breaks off what it was saying.
+/// A running model. Dropping it stops the server and drops its connections.
 #[derive(Debug)]
 pub struct ScriptedModel {
     pub address: SocketAddr,
-    stage: Arc<Stage>,
+    state: Arc<ModelState>,
     server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
-/// A request as it came.
+/// A request that the model received.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
     pub method: String,
-    /// With the query, if there is one.
+    /// The path with the query, if there is one.
     pub path: String,
     pub headers: BTreeMap<String, String>,
-    /// Null where there was none, a text where it was not JSON.
+    /// The body as JSON: null if there was none, a string if it is not JSON.
     pub body: Value,
 }
 
-/// How to start a model, where the defaults do not do.
+/// Options for starting a model.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Goes into the ids of messages: models that one client talks to one after the other must not repeat them.
+    /// Becomes part of the message ids. If one client uses several models in turn, their ids must differ.
     pub series: usize,
-    /// A file to append requests to as they come, an object a line.
+    /// File to which requests are appended as they arrive, one JSON object per line.
     pub requests_file: Option<PathBuf>,
 }
 
 #[derive(Debug)]
-struct Stage {
+struct ModelState {
     scenario: Scenario,
     series: usize,
     log: Mutex<Log>,
@@ -81,7 +81,7 @@ struct Stage {
 struct Log {
     requests: Vec<ModelRequest>,
     file: Option<File>,
-    cues: HashMap<Cue, usize>,
+    request_counts: HashMap<TurnKey, usize>,
 }
 
 impl ScriptedModel {
@@ -91,26 +91,26 @@ impl ScriptedModel {
 
     pub fn start_with(scenario: Scenario, options: Options) -> Self {
         let file = options.requests_file.map(|path| File::options().create(true).append(true).open(path).unwrap());
-        let log = Mutex::new(Log { requests: Vec::new(), file, cues: HashMap::new() });
-        let stage = Arc::new(Stage { scenario, series: options.series, log });
+        let log = Mutex::new(Log { requests: Vec::new(), file, request_counts: HashMap::new() });
+        let state = Arc::new(ModelState { scenario, series: options.series, log });
 
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&stage));
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&state));
         let thread = thread::spawn(move || serve(listener, router, stopped));
-        Self { address, stage, server: Some((stop, thread)) }
+        Self { address, state, server: Some((stop, thread)) }
     }
 
-    /// Where it is, as clients want it: `http://127.0.0.1:PORT`.
+    /// The base URL for clients: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Every request so far, in the order in which they came.
+    /// The requests received so far, in order.
     pub fn requests(&self) -> Vec<ModelRequest> {
-        self.stage.log.lock().unwrap().requests.clone()
+        self.state.log.lock().unwrap().requests.clone()
     }
 }
 
@@ -118,21 +118,21 @@ impl Drop for ScriptedModel {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.server.take() {
             drop(stop);
-            // A server that panicked has said so.
+            // A panic of the server thread is already in the test's output.
             let _ = thread.join();
         }
     }
 }
 
 impl ModelRequest {
-    /// Reads a file of requests; one that was never made holds none.
+    /// Reads a file of requests. A missing file holds none.
     pub fn read_all(file: &Path) -> Vec<Self> {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The text of the first thing that the user said.
-    fn first_words(&self) -> String {
+    /// The text of the first user message.
+    fn first_user_text(&self) -> String {
         match self.messages().iter().find(|message| message["role"] == "user").map(|message| &message["content"]) {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(blocks)) => {
@@ -142,17 +142,17 @@ impl ModelRequest {
         }
     }
 
-    /// The end-of-run prompt of a runner, where the request ends with it.
+    /// The runner's end-of-run prompt, if the last user message ends with it.
     pub fn closing_prompt(&self) -> Option<String> {
         let last = self.messages().last().filter(|message| message["role"] == "user")?;
         let text = match &last["content"] {
             Value::String(text) => text.clone(),
             content => content.as_array()?.last()?["text"].as_str()?.to_owned(),
         };
-        (text.starts_with(CLOSES) && text.contains("## Task Complete")).then_some(text)
+        (text.starts_with(CLOSING_PROMPT_PREFIX) && text.contains("## Task Complete")).then_some(text)
     }
 
-    fn replies_so_far(&self) -> usize {
+    fn reply_count(&self) -> usize {
         self.messages().iter().filter(|message| message["role"] == "assistant").count()
     }
 
@@ -161,7 +161,7 @@ impl ModelRequest {
     }
 }
 
-/// Serves until told to stop, or until whoever could tell is gone.
+/// Serves until the sender of `stopped` is dropped.
 fn serve(listener: TcpListener, router: Router, stopped: oneshot::Receiver<()>) {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -171,32 +171,34 @@ fn serve(listener: TcpListener, router: Router, stopped: oneshot::Receiver<()>) 
     });
 }
 
-async fn answer(State(stage): State<Arc<Stage>>, request: Request) -> Response {
+async fn answer(State(state): State<Arc<ModelState>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
     let request = ModelRequest {
         method: parts.method.to_string(),
         path: parts.uri.to_string(),
-        headers: texts(&parts.headers),
+        headers: header_texts(&parts.headers),
         body: match &*body {
             [] => Value::Null,
             bytes => serde_json::from_slice(bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(bytes))),
         },
     };
-    stage.write_down(&request);
+    state.log_request(&request);
 
     match (request.method.as_str(), parts.uri.path()) {
-        ("POST", path) if path.ends_with("/messages") => stage.reply(&Messages, &request).await,
-        ("POST", path) if path.ends_with("/messages/count_tokens") => plain(200, &json!({ "input_tokens": 100 })),
-        ("POST", path) if path.ends_with("/chat/completions") => {
-            stage.reply(&ChatCompletions::asked_by(&request.body), &request).await
+        ("POST", path) if path.ends_with("/messages") => state.reply(&AnthropicMessages, &request).await,
+        ("POST", path) if path.ends_with("/messages/count_tokens") => {
+            json_response(200, &json!({ "input_tokens": 100 }))
         }
-        _ => plain(200, &json!({})),
+        ("POST", path) if path.ends_with("/chat/completions") => {
+            state.reply(&ChatCompletions::for_request(&request.body), &request).await
+        }
+        _ => json_response(200, &json!({})),
     }
 }
 
-impl Stage {
-    fn write_down(&self, request: &ModelRequest) {
+impl ModelState {
+    fn log_request(&self, request: &ModelRequest) {
         let mut log = self.log.lock().unwrap();
         if let Some(file) = &mut log.file {
             let mut line = serde_json::to_vec(request).unwrap();
@@ -206,30 +208,30 @@ impl Stage {
         log.requests.push(request.clone());
     }
 
-    async fn reply(&self, shape: &(dyn Shape + Sync), request: &ModelRequest) -> Response {
+    async fn reply(&self, format: &(dyn ApiFormat + Sync), request: &ModelRequest) -> Response {
         if !request.body.is_object() {
-            return plain(400, &shape.error(400));
+            return json_response(400, &format.error(400));
         }
         let closing = request.closing_prompt();
-        let cue = self.scenario.cue(&request.first_words(), closing.as_deref(), request.replies_so_far());
-        let earlier = self.earlier(cue);
-        let blocks = self.scenario.blocks(cue, earlier);
-        let id = format!("s{}_a{}_t{}_n{earlier}", self.series, cue.actor, cue.turn);
+        let turn_key = self.scenario.turn_key(&request.first_user_text(), closing.as_deref(), request.reply_count());
+        let earlier_requests = self.count_request(turn_key);
+        let blocks = self.scenario.blocks(turn_key, earlier_requests);
+        let id = format!("s{}_a{}_t{}_n{earlier_requests}", self.series, turn_key.actor, turn_key.turn);
         let streamed = request.body["stream"] == json!(true);
 
         let mut response = Response::builder().header("request-id", format!("req_{id}"));
         let reply = Reply::new(id, &request.body, &blocks);
-        let (status, whole) = match instead(shape, &blocks) {
+        let (status, complete_body) = match override_body(format, &blocks) {
             Some((status, body)) => (status, Some(body)),
             None if streamed => (200, None),
-            None => (200, Some(shape.whole(&reply).to_string())),
+            None => (200, Some(format.complete(&reply).to_string())),
         };
-        let delivery = match whole {
+        let delivery = match complete_body {
             Some(body) => {
                 response = response.header(header::CONTENT_LENGTH, body.len());
-                Delivery::whole(body, &blocks)
+                Delivery::complete(body, &blocks)
             }
-            None => Delivery::stream(shape, &reply, &blocks),
+            None => Delivery::stream(format, &reply, &blocks),
         };
         if let Some(seconds) = retry_after_s(&blocks) {
             response = response.header(header::RETRY_AFTER, seconds);
@@ -239,19 +241,19 @@ impl Stage {
         response.body(delivery.begin().await).unwrap()
     }
 
-    /// How often this cue came before.
-    fn earlier(&self, cue: Cue) -> usize {
+    /// The number of earlier requests with this key. Counts this request.
+    fn count_request(&self, turn_key: TurnKey) -> usize {
         let mut log = self.log.lock().unwrap();
-        let count = log.cues.entry(cue).or_default();
+        let count = log.request_counts.entry(turn_key).or_default();
         *count += 1;
         *count - 1
     }
 }
 
-/// What is answered in place of a reply.
-fn instead(shape: &dyn Shape, blocks: &[Block]) -> Option<(u16, String)> {
+/// The status and body that a block specifies instead of a reply.
+fn override_body(format: &dyn ApiFormat, blocks: &[Block]) -> Option<(u16, String)> {
     blocks.iter().find_map(|block| match block {
-        Block::Error { error, .. } => Some((*error, shape.error(*error).to_string())),
+        Block::Error { error, .. } => Some((*error, format.error(*error).to_string())),
         Block::Raw { raw, status, .. } => Some((status.unwrap_or(200), raw.clone())),
         _ => None,
     })
@@ -264,12 +266,12 @@ fn retry_after_s(blocks: &[Block]) -> Option<u64> {
     })
 }
 
-fn plain(status: u16, body: &Value) -> Response {
+fn json_response(status: u16, body: &Value) -> Response {
     let response = Response::builder().status(status).header(header::CONTENT_TYPE, "application/json");
     response.body(Body::from(body.to_string())).unwrap()
 }
 
-fn texts(headers: &HeaderMap) -> BTreeMap<String, String> {
+fn header_texts(headers: &HeaderMap) -> BTreeMap<String, String> {
     headers
         .iter()
         .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))

@@ -1,25 +1,25 @@
-//! OpenAI's chat completions.
+//! The format of OpenAI's chat completions.
 
 use serde_json::{Value, json};
 
-use super::reply::{Part, Reply, Shape, pieces};
+use super::reply::{ApiFormat, Part, Reply, pieces};
 
-/// When every reply says it was made.
+/// The creation time in every reply.
 const CREATED: u64 = 1_750_000_000;
 
 #[derive(Debug)]
 pub struct ChatCompletions {
-    /// Whether a stream ends with its usage, which it does when asked.
+    /// Whether a stream ends with the usage. The request decides this.
     pub usage_in_stream: bool,
 }
 
 impl ChatCompletions {
-    pub fn asked_by(request: &Value) -> Self {
+    pub fn for_request(request: &Value) -> Self {
         Self { usage_in_stream: request["stream_options"]["include_usage"] == json!(true) }
     }
 
     fn chunk(&self, reply: &Reply, delta: Value, finish_reason: Option<&str>) -> String {
-        let mut chunk = answer(reply, "chat.completion.chunk");
+        let mut chunk = response_base(reply, "chat.completion.chunk");
         chunk["choices"] = json!([{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason }]);
         if self.usage_in_stream {
             chunk["usage"] = Value::Null;
@@ -28,8 +28,8 @@ impl ChatCompletions {
     }
 }
 
-impl Shape for ChatCompletions {
-    fn whole(&self, reply: &Reply) -> Value {
+impl ApiFormat for ChatCompletions {
+    fn complete(&self, reply: &Reply) -> Value {
         let mut text: Option<String> = None;
         let mut calls = Vec::new();
         for part in &reply.parts {
@@ -45,30 +45,30 @@ impl Shape for ChatCompletions {
         if !calls.is_empty() {
             message["tool_calls"] = json!(calls);
         }
-        let mut whole = answer(reply, "chat.completion");
-        whole["choices"] =
+        let mut completion = response_base(reply, "chat.completion");
+        completion["choices"] =
             json!([{ "index": 0, "message": message, "logprobs": null, "finish_reason": finish_reason(reply) }]);
-        whole["usage"] = usage(reply);
-        whole
+        completion["usage"] = usage(reply);
+        completion
     }
 
     fn opening(&self, reply: &Reply) -> Vec<String> {
         vec![self.chunk(reply, json!({ "role": "assistant", "content": "" }), None)]
     }
 
-    fn part(&self, reply: &Reply, place: usize) -> Vec<String> {
-        let deltas: Vec<Value> = match &reply.parts[place] {
+    fn part(&self, reply: &Reply, index: usize) -> Vec<String> {
+        let deltas: Vec<Value> = match &reply.parts[index] {
             Part::Text(text) => pieces(text).map(|piece| json!({ "content": piece })).collect(),
             Part::Call { id, tool, input } => {
-                let calls_before = reply.parts[..place].iter().filter(|part| matches!(part, Part::Call { .. })).count();
+                let calls_before = reply.parts[..index].iter().filter(|part| matches!(part, Part::Call { .. })).count();
                 let start = json!({
                     "index": calls_before, "id": format!("call_{id}"), "type": "function",
                     "function": { "name": tool, "arguments": "" },
                 });
                 let arguments = json!(input).to_string();
-                let rest = pieces(&arguments)
+                let argument_deltas = pieces(&arguments)
                     .map(|piece| json!({ "index": calls_before, "function": { "arguments": piece } }));
-                std::iter::once(start).chain(rest).map(|call| json!({ "tool_calls": [call] })).collect()
+                std::iter::once(start).chain(argument_deltas).map(|call| json!({ "tool_calls": [call] })).collect()
             }
         };
         deltas.into_iter().map(|delta| self.chunk(reply, delta, None)).collect()
@@ -77,7 +77,7 @@ impl Shape for ChatCompletions {
     fn closing(&self, reply: &Reply) -> Vec<String> {
         let mut events = vec![self.chunk(reply, json!({}), Some(finish_reason(reply)))];
         if self.usage_in_stream {
-            let mut last = answer(reply, "chat.completion.chunk");
+            let mut last = response_base(reply, "chat.completion.chunk");
             last["choices"] = json!([]);
             last["usage"] = usage(reply);
             events.push(event(&last));
@@ -96,18 +96,18 @@ impl Shape for ChatCompletions {
     }
 }
 
-fn answer(reply: &Reply, object: &str) -> Value {
+fn response_base(reply: &Reply, object: &str) -> Value {
     json!({ "id": format!("chatcmpl-{}", reply.id), "object": object, "created": CREATED, "model": reply.model })
 }
 
-/// The whole input counts as prompt here, the part that was cached too.
+/// OpenAI counts cached input as part of the prompt.
 fn usage(reply: &Reply) -> Value {
-    let told = reply.usage;
-    let prompt = told.input_tokens + told.cache_creation_input_tokens + told.cache_read_input_tokens;
+    let usage = reply.usage;
+    let prompt = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens;
     json!({
-        "prompt_tokens": prompt, "completion_tokens": told.output_tokens,
-        "total_tokens": prompt + told.output_tokens,
-        "prompt_tokens_details": { "cached_tokens": told.cache_read_input_tokens },
+        "prompt_tokens": prompt, "completion_tokens": usage.output_tokens,
+        "total_tokens": prompt + usage.output_tokens,
+        "prompt_tokens_details": { "cached_tokens": usage.cache_read_input_tokens },
     })
 }
 

@@ -1,16 +1,16 @@
-//! A model's reply, and the shapes that the world's APIs give it.
+//! A model's reply, and the trait that renders it in the format of an API.
 
 use serde_json::{Map, Value};
 
 use super::scenario::{Block, Usage};
 
-/// The tool name that stands for whichever tool starts a subagent.
+/// Placeholder for the tool that starts a subagent, whose name depends on the client.
 const SPAWN: &str = "SPAWN";
 
-/// What a reply says, in no shape yet.
+/// A reply, independent of the API.
 #[derive(Debug)]
 pub struct Reply {
-    /// Unique, and the same whenever the scenario is played.
+    /// Unique within a scenario, and the same in every run of it.
     pub id: String,
     pub model: Value,
     pub parts: Vec<Part>,
@@ -23,15 +23,15 @@ pub enum Part {
     Call { id: String, tool: String, input: Map<String, Value> },
 }
 
-/// How an API writes replies: whole, or as the events of a stream.
-pub trait Shape {
-    fn whole(&self, reply: &Reply) -> Value;
+/// The format of an API: complete replies, and replies as a stream of events.
+pub trait ApiFormat {
+    fn complete(&self, reply: &Reply) -> Value;
 
     /// The events before the first part.
     fn opening(&self, reply: &Reply) -> Vec<String>;
 
     /// The events of one part.
-    fn part(&self, reply: &Reply, place: usize) -> Vec<String>;
+    fn part(&self, reply: &Reply, index: usize) -> Vec<String>;
 
     /// The events after the last part.
     fn closing(&self, reply: &Reply) -> Vec<String>;
@@ -51,7 +51,7 @@ impl Reply {
                     let id = format!("{id}_{}", parts.len());
                     parts.push(Part::Call { id, tool: tool.to_owned(), input: input.clone() });
                 }
-                Block::Usage { usage: told } => usage = *told,
+                Block::Usage { usage: block_usage } => usage = *block_usage,
                 _ => {}
             }
         }
@@ -63,14 +63,15 @@ impl Reply {
     }
 }
 
-/// Two pieces of a text, so that whoever reads a stream has to put it together.
+/// Splits a text into two pieces, so that clients must join the pieces of a stream.
 pub fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    let (start, rest) = text.split_at(text.floor_char_boundary(text.len() / 2));
-    [start, rest].into_iter().filter(|piece| !piece.is_empty())
+    let (start, end) = text.split_at(text.floor_char_boundary(text.len() / 2));
+    [start, end].into_iter().filter(|piece| !piece.is_empty())
 }
 
-/// Clients before 2.1.63 call it Task.
+/// The spawn tool is called Task before version 2.1.63.
 fn spawning_tool(request: &Value) -> &'static str {
-    let offers = |name| request["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["name"] == name));
-    if offers("Agent") { "Agent" } else { "Task" }
+    let is_offered =
+        |name| request["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["name"] == name));
+    if is_offered("Agent") { "Agent" } else { "Task" }
 }

@@ -1,35 +1,40 @@
-//! What a scripted model says, and how it misbehaves.
+//! Scenarios: the replies of a scripted model, and its faults.
 //!
-//! A scenario is a JSON file, `{"prompt": "...", "actors": [{"match": "WORD", "turns": [[BLOCK, ...], ...]}, ...]}`. The
-//! actor is the first whose `match` occurs in the request's first user message; the turn is the number of assistant
-//! messages so far, and the last turn repeats. The end-of-run prompt of a runner is for the first actor whose `match`
-//! occurs in the prompt, from its first turn on, unless its `match` occurs in the first message, too. A request that is nobody's is answered with "ok". A block is one of
+//! A scenario is a JSON file, `{"prompt": "...", "actors": [{"match": "WORD", "turns": [[BLOCK, ...], ...]}, ...]}`.
 //!
-//! - `{"text": "..."}`: said
-//! - `{"tool": NAME, "input": {...}}`: called; `SPAWN` is Agent or Task, whichever is offered
-//! - `{"usage": {"input_tokens": 7}}`: the reply's numbers
-//! - `{"delay_ms": 50}`: a pause, then on
-//! - `{"error": 529}`: an answer with this status; `retry_after_s` adds the header
-//! - `{"raw": "<html>"}`: a body as it is; `status` if not 200
-//! - `{"hang": 2}`: silence for so many seconds, then the connection is gone
-//! - `{"cut": true}`: the connection is gone in the middle of what comes next
+//! The first actor whose `match` occurs in the first user message answers the request. Without such an actor, the reply
+//! is "ok". The number of assistant messages in the request selects the actor's turn; the last turn repeats.
 //!
-//! In a stream, pauses, silence and cuts happen where they stand among the blocks. The last four take `times`: they happen
-//! to the first so many requests of a turn, and later ones are answered as if they were not there. `$CWD` in a text is the
-//! directory that whoever starts the model names.
+//! A request that ends with a runner's end-of-run prompt goes to the first actor whose `match` occurs in that prompt. The
+//! actor plays its first turn, or, if its `match` also occurs in the first user message, continues with its next turn.
+//!
+//! A block is one of
+//!
+//! - `{"text": "..."}`: text of the reply
+//! - `{"tool": NAME, "input": {...}}`: a tool call; `SPAWN` stands for Agent or Task, whichever the request offers
+//! - `{"usage": {"input_tokens": 7}}`: the token counts of the reply
+//! - `{"delay_ms": 50}`: a delay, after which the reply continues
+//! - `{"error": 529}`: an error response with this status; `retry_after_s` adds the header
+//! - `{"raw": "<html>"}`: a response with exactly this body; `status` if it is not 200
+//! - `{"hang": 2}`: no bytes for this many seconds, then the connection drops
+//! - `{"cut": true}`: the connection drops in the middle of the next block
+//!
+//! In a stream, delays, hangs and cuts take effect at their position among the blocks. The last four blocks accept
+//! `times`: they then apply only to the first `times` requests of a turn. `$CWD` in texts stands for the directory that
+//! the test passes.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Stands for the working directory.
+/// Placeholder for the working directory.
 const WORKING_DIRECTORY: &str = "$CWD";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What the user says first, where a client is started with it.
+    /// The user's first prompt, for tests that start a client.
     #[serde(default)]
     pub prompt: String,
     pub actors: Vec<Actor>,
@@ -56,7 +61,7 @@ pub enum Block {
     Cut { cut: bool, times: Option<usize> },
 }
 
-/// Tokens of one reply, in Anthropic's words.
+/// Token counts of one reply, with Anthropic's field names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
@@ -72,9 +77,9 @@ impl Default for Usage {
     }
 }
 
-/// The place of a turn in a scenario. One past the last actor is nobody.
+/// Identifies a turn in a scenario. If no actor matches, `actor` is one past the last actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Cue {
+pub(super) struct TurnKey {
     pub actor: usize,
     pub turn: usize,
 }
@@ -84,7 +89,7 @@ impl Scenario {
         serde_json::from_str(text).unwrap_or_else(|error| panic!("this is not a scenario: {error}\n{text}"))
     }
 
-    /// One of this crate's own, by its name in `scenarios/`.
+    /// Reads a scenario of this crate by its name in `scenarios/`.
     pub fn named(name: &str) -> Self {
         Self::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(name).with_extension("json"))
     }
@@ -94,7 +99,7 @@ impl Scenario {
         Self::parse(&text.unwrap_or_else(|error| panic!("{}: {error}", file.display())))
     }
 
-    /// The same, with `$CWD` replaced.
+    /// Replaces `$CWD` with a directory.
     #[must_use]
     pub fn in_directory(mut self, directory: &Path) -> Self {
         let directory = directory.to_str().expect("a directory whose name is text");
@@ -111,33 +116,33 @@ impl Scenario {
         self
     }
 
-    /// Whose turn it is, and which.
-    pub(super) fn cue(&self, first_words: &str, closing: Option<&str>, replies_so_far: usize) -> Cue {
-        let hears = |text: &str| self.actors.iter().position(|actor| text.contains(&actor.word));
-        if let Some(actor) = closing.and_then(hears) {
-            let goes_on = first_words.contains(&self.actors[actor].word);
-            return Cue { actor, turn: if goes_on { replies_so_far } else { 0 } };
+    /// Selects the actor and the turn for a request.
+    pub(super) fn turn_key(&self, first_user_text: &str, closing: Option<&str>, reply_count: usize) -> TurnKey {
+        let matching_actor = |text: &str| self.actors.iter().position(|actor| text.contains(&actor.word));
+        if let Some(actor) = closing.and_then(matching_actor) {
+            let is_same_conversation = first_user_text.contains(&self.actors[actor].word);
+            return TurnKey { actor, turn: if is_same_conversation { reply_count } else { 0 } };
         }
-        Cue { actor: hears(first_words).unwrap_or(self.actors.len()), turn: replies_so_far }
+        TurnKey { actor: matching_actor(first_user_text).unwrap_or(self.actors.len()), turn: reply_count }
     }
 
-    /// What is said at a cue that came so many times before.
-    pub(super) fn blocks(&self, cue: Cue, earlier: usize) -> Vec<Block> {
-        let turns = self.actors.get(cue.actor).map_or(&[][..], |actor| &actor.turns);
-        match turns.get(cue.turn).or(turns.last()) {
-            Some(blocks) => blocks.iter().filter(|block| block.happens(earlier)).cloned().collect(),
+    /// The blocks of a turn, without the faults whose `times` earlier requests for this turn used up.
+    pub(super) fn blocks(&self, turn_key: TurnKey, earlier_requests: usize) -> Vec<Block> {
+        let turns = self.actors.get(turn_key.actor).map_or(&[][..], |actor| &actor.turns);
+        match turns.get(turn_key.turn).or(turns.last()) {
+            Some(blocks) => blocks.iter().filter(|block| block.is_active(earlier_requests)).cloned().collect(),
             None => vec![Block::Text { text: "ok".to_owned() }],
         }
     }
 }
 
 impl Block {
-    fn happens(&self, earlier: usize) -> bool {
+    fn is_active(&self, earlier_requests: usize) -> bool {
         match self {
             Self::Error { times, .. } | Self::Raw { times, .. } | Self::Hang { times, .. } => {
-                times.is_none_or(|times| earlier < times)
+                times.is_none_or(|times| earlier_requests < times)
             }
-            Self::Cut { cut, times } => *cut && times.is_none_or(|times| earlier < times),
+            Self::Cut { cut, times } => *cut && times.is_none_or(|times| earlier_requests < times),
             _ => true,
         }
     }

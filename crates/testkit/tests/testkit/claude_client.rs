@@ -1,4 +1,4 @@
-//! Claude Code and the scripted model together: what the client is told to do happens, and nothing else does.
+//! The real Claude Code against the scripted model: the client does what the model asks, and nothing else.
 
 mod real_client {
     use std::{
@@ -18,13 +18,13 @@ mod real_client {
 
     const NEWEST: &str = "2.1.197";
 
-    /// A user's home and the project they work on.
-    struct Desk {
+    /// A user's home directory and a project.
+    struct ClientFixture {
         home: TempDir,
         project: TempDir,
     }
 
-    impl Desk {
+    impl ClientFixture {
         fn new() -> Self {
             Self { home: tempfile::tempdir().unwrap(), project: tempfile::tempdir().unwrap() }
         }
@@ -37,7 +37,7 @@ mod real_client {
             fs::read_to_string(self.project.path().join(file)).unwrap()
         }
 
-        /// The ids of the messages in all transcripts, each once.
+        /// The distinct message ids in all transcripts, sorted.
         fn message_ids(&self) -> Vec<String> {
             let mut ids = Vec::new();
             for line in transcripts(&self.home.path().join(".claude/projects")).lines() {
@@ -63,20 +63,20 @@ mod real_client {
             .collect()
     }
 
-    /// One actor, TALK, that says one thing after the other.
+    /// A scenario with one actor, TALK, that replies "one", "two" and "three".
     fn talk() -> Scenario {
         let turns = json!([[{ "text": "one" }], [{ "text": "two" }], [{ "text": "three" }]]);
         Scenario::parse(&json!({ "prompt": "TALK", "actors": [{ "match": "TALK", "turns": turns }] }).to_string())
     }
 
     #[test]
-    fn two_subagents_write_two_files() {
+    fn client_runs_two_subagents() {
         for version in versions() {
             let client = ClaudeClient::version(&version);
-            let desk = Desk::new();
+            let fixture = ClientFixture::new();
             let hook = json!([{ "hooks": [{ "type": "command", "command": "cat >> \"$EVENTS\"" }] }]);
-            let events = desk.home.path().join("events.jsonl");
-            let result = desk
+            let events = fixture.home.path().join("events.jsonl");
+            let result = fixture
                 .call(&client, &Scenario::named("two-subagents"))
                 .settings(json!({ "hooks": { "PreToolUse": hook } }))
                 .env("EVENTS", events.to_str().unwrap())
@@ -84,13 +84,15 @@ mod real_client {
 
             assert!(result.status.success(), "{version}: {result:#?}");
             assert_eq!(result.result()["result"], "Both logs are written.", "{version}");
-            assert_eq!((desk.read("tide.txt"), desk.read("wind.txt")), ("high at six\n".into(), "calm\n".into()));
+            assert_eq!((fixture.read("tide.txt"), fixture.read("wind.txt")), ("high at six\n".into(), "calm\n".into()));
             let asked = result.requests.iter().filter(|request| request.body["tools"][0].is_object()).count();
-            assert_eq!(asked, 6, "{version}: two turns each of three actors");
-            let mut ids = desk.message_ids();
-            // Version 2.0 has agents that nobody spawned, and nobody's lines.
+            assert_eq!(asked, 6, "{version}: two turns of each of three actors");
+            let mut ids = fixture.message_ids();
+            // Version 2.0 also starts agents that no tool call spawned. No actor matches them, so that their ids
+            // contain `a3`.
             ids.retain(|id| !id.starts_with("msg_s1_a3"));
-            let wanted = ["a0_t0", "a0_t1", "a1_t0", "a1_t1", "a2_t0", "a2_t1"].map(|cue| format!("msg_s1_{cue}_n0"));
+            let wanted =
+                ["a0_t0", "a0_t1", "a1_t0", "a1_t1", "a2_t0", "a2_t1"].map(|turn_key| format!("msg_s1_{turn_key}_n0"));
             assert_eq!(ids, wanted, "{version}");
             let events = fs::read_to_string(events).unwrap();
             let events = serde_json::Deserializer::from_str(&events).into_iter::<Value>();
@@ -105,67 +107,71 @@ mod real_client {
     }
 
     #[test]
-    fn every_other_scenario_comes_to_its_end() {
+    fn client_completes_all_other_scenarios() {
         let client = ClaudeClient::version(NEWEST);
-        for (scenario, said, file, content) in [
+        for (scenario, reply, file, content) in [
             ("nested", "The chart is drawn.", "coast.txt", "cliffs to the north\n"),
             ("equal-prompts", "Nothing, twice.", "seen.txt", "nothing\nnothing\n"),
             ("failing", "The hatch holds, the pump does not.", "hatch.txt", "tight\n"),
             ("edits-and-commit", "The ledger is up to date.", ".git/COMMIT_EDITMSG", "ledger: one rope less\n"),
             ("background", "The depth is known.", "depth.txt", "seven fathoms\n"),
         ] {
-            let desk = Desk::new();
-            let result = desk.call(&client, &Scenario::named(scenario)).run();
-            assert_eq!((&result.result()["result"], desk.read(file)), (&json!(said), content.to_owned()), "{scenario}");
+            let fixture = ClientFixture::new();
+            let result = fixture.call(&client, &Scenario::named(scenario)).run();
+            assert_eq!(
+                (&result.result()["result"], fixture.read(file)),
+                (&json!(reply), content.to_owned()),
+                "{scenario}"
+            );
         }
     }
 
     #[test]
-    fn a_session_goes_on_in_a_second_call() {
+    fn second_call_resumes_session() {
         let client = ClaudeClient::version(NEWEST);
-        let desk = Desk::new();
-        let first = desk.call(&client, &talk()).run();
+        let fixture = ClientFixture::new();
+        let first = fixture.call(&client, &talk()).run();
         let session = first.result()["session_id"].as_str().unwrap();
-        let second = desk.call(&client, &talk()).prompt("and then?").args(["--resume", session]).run();
+        let second = fixture.call(&client, &talk()).prompt("and then?").args(["--resume", session]).run();
 
         assert_eq!((&first.result()["result"], &second.result()["result"]), (&json!("one"), &json!("two")));
         assert_eq!(second.result()["session_id"], session);
-        assert_eq!(desk.message_ids(), ["msg_s1_a0_t0_n0", "msg_s2_a0_t1_n0"]);
+        assert_eq!(fixture.message_ids(), ["msg_s1_a0_t0_n0", "msg_s2_a0_t1_n0"]);
     }
 
     #[test]
-    fn a_conversation_takes_several_prompts() {
+    fn one_call_answers_several_prompts() {
         let client = ClaudeClient::version(NEWEST);
-        let desk = Desk::new();
-        let result = desk.call(&client, &talk()).then(["go on", "and on"]).run();
+        let fixture = ClientFixture::new();
+        let result = fixture.call(&client, &talk()).then_prompts(["go on", "and on"]).run();
 
         assert!(result.status.success(), "{result:#?}");
-        let said: Vec<_> = result.printed.iter().filter_map(|printed| printed["result"].as_str()).collect();
-        assert_eq!(said, ["one", "two", "three"]);
+        let replies: Vec<_> = result.printed.iter().filter_map(|printed| printed["result"].as_str()).collect();
+        assert_eq!(replies, ["one", "two", "three"]);
     }
 
     #[test]
-    fn a_client_that_takes_too_long_is_killed_with_all_it_started() {
+    fn timed_out_client_is_killed_with_its_child_processes() {
         let client = ClaudeClient::version(NEWEST);
-        let desk = Desk::new();
-        // The directory makes it ours: others may run this test, too.
+        let fixture = ClientFixture::new();
+        // The directory in the process name distinguishes this test from concurrent runs of it.
         let left_behind = "setsid bash -c 'echo > started; exec -a $CWD/left-behind sleep 600' > /dev/null 2>&1 &";
         let turns = json!([[{ "tool": "Bash", "input": { "command": left_behind } }], [{ "hang": 600 }]]);
         let scenario = json!({ "prompt": "TALK", "actors": [{ "match": "TALK", "turns": turns }] });
-        let call = desk.call(&client, &Scenario::parse(&scenario.to_string())).timeout(Duration::from_secs(10));
+        let call = fixture.call(&client, &Scenario::parse(&scenario.to_string())).timeout(Duration::from_secs(10));
 
         let panic = panic::catch_unwind(AssertUnwindSafe(|| call.run())).unwrap_err();
         let message = panic.downcast_ref::<String>().unwrap();
         assert!(message.starts_with("the client took too long and was killed"), "{message}");
-        assert_eq!(desk.read("started"), "\n");
-        // The kernel ends them one after the other.
-        wait_until("nothing is left behind", Duration::from_secs(10), || {
-            (!runs_with(desk.project.path())).then_some(())
+        assert_eq!(fixture.read("started"), "\n");
+        // The kernel ends the processes one by one.
+        wait_until("no process is left behind", Duration::from_secs(10), || {
+            (!has_process_in(fixture.project.path())).then_some(())
         });
     }
 
-    /// Whether a process names this directory in its command line.
-    fn runs_with(directory: &Path) -> bool {
+    /// Whether a process has this directory in its command line.
+    fn has_process_in(directory: &Path) -> bool {
         let directory = directory.to_str().unwrap();
         let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
         processes.filter_map(|file| fs::read(file).ok()).any(|line| String::from_utf8_lossy(&line).contains(directory))

@@ -1,4 +1,4 @@
-//! No client by name, and no version of one, outside of its adapter.
+//! Checks that only adapters name agent clients or compare their versions.
 
 use std::{
     collections::BTreeSet,
@@ -9,34 +9,34 @@ use std::{
 use trackway_clients::CLIENTS;
 use trackway_domain::{
     Time,
-    observed::{Fact, Observation, PromptKey, Seen, SessionFacts, Source},
-    words::{Driver, RunMode, Runner},
+    enums::{Driver, RunMode, Runner},
+    observed::{Fact, Observation, ObservedFact, PromptKey, SessionFacts, Source},
 };
 use trackway_testkit::{TestEnv, engines};
 use trackway_views::{View, session::ListSessions};
 
-/// Where a client is named all the same: a file or a folder, and why.
+/// Files and folders that may name a client, and why.
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/clients/src/lib.rs", "the table of clients"),
-    ("crates/domain/src/sentence.rs", "the commands that hints name: `connect claude-code` is a fixed point"),
-    ("crates/domain/src/words.rs", "words of the database and of JSON: a fixed point"),
-    ("crates/actions/src/session/import/nagger.rs", "claude-nagger is another tool, and recorded one client only"),
-    ("crates/store/src/engine/foreign/nagger.rs", "claude-nagger is another tool, and recorded one client only"),
-    ("crates/server/src/nouns.rs", "a product text: the page names a command that works"),
-    ("crates/views/src/why.rs", "a product text: the answer names a command that works"),
+    ("crates/domain/src/sentence.rs", "hints contain the command `connect claude-code`, which is fixed"),
+    ("crates/domain/src/enums.rs", "values in the database and in JSON are fixed"),
+    ("crates/actions/src/session/import/nagger.rs", "claude-nagger is another tool, which records this client only"),
+    ("crates/store/src/engine/foreign/nagger.rs", "claude-nagger is another tool, which records this client only"),
+    ("crates/server/src/nouns.rs", "the page names a command that the user can run"),
+    ("crates/views/src/why.rs", "the answer names a command that the user can run"),
     ("crates/testkit/src/lib.rs", "declares the module below"),
     ("crates/testkit/src/claude_client.rs", "starts the real client for tests"),
-    ("bench/src", "measures with transcripts and tools of a client"),
+    ("bench/src", "benchmarks use transcripts and tools of a client"),
 ];
 
-/// What is compared with a literal here is no version of a client.
+/// Files and folders with comparisons that look like client versions but are not, and why.
 const ALLOWED_COMPARISONS: &[(&str, &str)] = &[];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The sources outside of adapters, with their names from the top of the workspace.
+/// The source files outside the adapters, with their paths from the top of the workspace.
 fn sources() -> Vec<(String, String)> {
     let top = workspace();
     let crates = fs::read_dir(top.join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
@@ -53,18 +53,19 @@ fn sources() -> Vec<(String, String)> {
             }
         }
     }
-    assert!(sources.len() > 300, "only {} sources were found", sources.len());
+    assert!(sources.len() > 300, "found only {} sources", sources.len());
     sources.sort();
     sources
 }
 
-/// The places where a line is odd and the file is not allowed to be, as `FILE:LINE`. Each allowance must be needed.
-fn found(allowed: &[(&str, &str)], is_odd: impl Fn(&str) -> bool) -> Vec<String> {
+/// Lines that violate a rule outside the allowed paths, as `FILE:LINE`, and allowed paths that no longer need the
+/// permission.
+fn violations(allowed: &[(&str, &str)], is_violation: impl Fn(&str) -> bool) -> Vec<String> {
     let mut needed = BTreeSet::new();
     let mut found = Vec::new();
     for (file, text) in sources() {
         let allowance = allowed.iter().find(|(path, _)| Path::new(&file).starts_with(path));
-        for (line, number) in text.lines().zip(1..).filter(|(line, _)| is_odd(line)) {
+        for (line, number) in text.lines().zip(1..).filter(|(line, _)| is_violation(line)) {
             match allowance {
                 Some((path, _)) => drop(needed.insert(*path)),
                 None => found.push(format!("{file}:{number}: {}", line.trim())),
@@ -72,31 +73,31 @@ fn found(allowed: &[(&str, &str)], is_odd: impl Fn(&str) -> bool) -> Vec<String>
         }
     }
     let unused = allowed.iter().filter(|(path, _)| !needed.contains(path));
-    found.extend(unused.map(|(path, why)| format!("{path} is allowed for nothing: {why}")));
+    found.extend(unused.map(|(path, why)| format!("{path} needs no permission any more: {why}")));
     found
 }
 
 #[test]
-fn clients_are_named_in_their_adapters_only() {
-    // The first word of a name is enough: `claude` of `claude_code`.
+fn only_adapters_name_clients() {
+    // The first word of a name suffices: `claude` of `claude_code`.
     let words: BTreeSet<String> =
         CLIENTS.0.iter().filter_map(|client| client.name().split('_').next().map(str::to_owned)).collect();
     let is_named = |line: &str| {
         let line = line.to_lowercase();
         words.iter().any(|word| line.contains(word.as_str()))
     };
-    assert_eq!(found(ALLOWED, is_named), Vec::<String>::new());
+    assert_eq!(violations(ALLOWED, is_named), Vec::<String>::new());
 }
 
 #[test]
-fn versions_of_clients_are_compared_in_their_adapters_only() {
+fn only_adapters_compare_client_versions() {
     assert!(compares_version("if version.starts_with(\"1.0.\") {"));
     assert!(compares_version("if version >= Version(2, 1, 0) {"));
     assert!(!compares_version("text.starts_with(\"28\")"));
-    assert_eq!(found(ALLOWED_COMPARISONS, compares_version), Vec::<String>::new());
+    assert_eq!(violations(ALLOWED_COMPARISONS, compares_version), Vec::<String>::new());
 }
 
-/// Whether a line compares something with the number of a version: `starts_with("1.0.")`, `== "2.1"`, `Version(2, ...)`.
+/// Whether a line compares a value with a version number: `starts_with("1.0.")`, `== "2.1"`, `Version(2, ...)`.
 fn compares_version(line: &str) -> bool {
     let is_number = |text: &str| {
         let number: String = text.chars().take_while(char::is_ascii_digit).collect();
@@ -109,12 +110,12 @@ fn compares_version(line: &str) -> bool {
 }
 
 #[test]
-fn the_name_of_a_client_is_the_word_of_its_runs() {
+fn client_name_equals_run_mode_and_driver() {
     for client in CLIENTS.0 {
         let (mode, runner) = (RunMode::of_client(client.name()), Runner::of_client(client.name()));
         if client.launcher().is_some() {
             assert_eq!(runner.driver(), Driver::Client(client.name()));
-            assert_eq!(mode.word(), client.name());
+            assert_eq!(mode.as_str(), client.name());
         }
         assert_eq!(CLIENTS.0.iter().filter(|other| other.name() == client.name()).count(), 1);
     }
@@ -125,7 +126,7 @@ engines! {
         let at = Time::from_micros(1_772_182_800_000_000);
         for client in ["claude_code", "another_client", "claude_code"] {
             let fact = Fact::Session(Box::<SessionFacts>::default());
-            let facts = vec![Seen::new(at, None, &PromptKey::default(), fact)];
+            let facts = vec![ObservedFact::new(at, None, &PromptKey::default(), fact)];
             let observation = Observation { client, session: "s-1".into(), source: Source::Hook, facts, progress: None };
             env.core.observe(&env.ada, &observation).unwrap();
         }

@@ -1,7 +1,6 @@
-//! The dependency audit: whose code is in here, under which licence, from where, and how much of it.
+//! Audits the dependencies: their licences, their sources and their number.
 //!
-//! Known vulnerabilities are not looked up: the database of advisories is fetched from the network at every run, and
-//! these tests need none.
+//! The audit does not check for known vulnerabilities: that needs the network, and these tests run without it.
 
 use std::{
     collections::BTreeSet,
@@ -12,13 +11,13 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// Packages in Cargo.lock. Raise it on purpose, in the commit that adds the dependency.
+/// The highest allowed number of packages in Cargo.lock. Raise it deliberately, in the commit that adds the dependency.
 const PACKAGES_MAX: usize = 330;
 
-/// The source of a package from crates.io. Another registry has another address; a git repository would say `git+`.
+/// The source of packages from crates.io. Other registries have other addresses, and git sources start with `git+`.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Licences as packages state them. One that is not here is read before it is added.
+/// Allowed licences, as packages state them. Read a new licence before adding it.
 const LICENCES: &[&str] = &[
     "(Apache-2.0 OR MIT) AND BSD-3-Clause",
     "(MIT OR Apache-2.0) AND Unicode-3.0",
@@ -30,7 +29,7 @@ const LICENCES: &[&str] = &[
     "Apache-2.0 OR MIT",
     "Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT",
     "BSD-3-Clause",
-    // The certificates of the web: data, and free to pass on.
+    // Root certificates: data that may be redistributed.
     "CDLA-Permissive-2.0",
     "ISC",
     "MIT",
@@ -47,23 +46,26 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What cargo knows of every package, those for other platforms included.
+/// The metadata of all packages, including those for other platforms.
 fn packages() -> Vec<Value> {
     let answer = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline"])
         .current_dir(workspace())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&answer.stderr);
-    assert!(answer.status.success(), "cargo metadata failed; is everything there? cargo fetch --locked\n{said}");
+    let stderr = String::from_utf8_lossy(&answer.stderr);
+    assert!(
+        answer.status.success(),
+        "cargo metadata failed; to fetch missing packages, run: cargo fetch --locked\n{stderr}"
+    );
     let metadata: Value = serde_json::from_slice(&answer.stdout).unwrap();
     metadata["packages"].as_array().unwrap().clone()
 }
 
-fn names(packages: &[Value], odd: impl Fn(&Value) -> bool) -> Vec<String> {
+fn describe_matching(packages: &[Value], predicate: impl Fn(&Value) -> bool) -> Vec<String> {
     packages
         .iter()
-        .filter(|package| odd(package))
+        .filter(|package| predicate(package))
         .map(|package| {
             format!("{} {}: {} {}", package["name"], package["version"], package["license"], package["source"])
         })
@@ -71,30 +73,34 @@ fn names(packages: &[Value], odd: impl Fn(&Value) -> bool) -> Vec<String> {
 }
 
 #[test]
-fn every_licence_is_known() {
-    let unknown =
-        names(&packages(), |package| !package["license"].as_str().is_some_and(|licence| LICENCES.contains(&licence)));
+fn all_licences_are_on_the_allow_list() {
+    let unknown = describe_matching(&packages(), |package| {
+        !package["license"].as_str().is_some_and(|licence| LICENCES.contains(&licence))
+    });
     assert_eq!(unknown, Vec::<String>::new());
 }
 
 #[test]
-fn everything_comes_from_here_or_from_crates_io() {
-    assert_eq!(names(&packages(), is_from_elsewhere), Vec::<String>::new());
-    let stranger = json!({ "name": "a", "source": "registry+https://registry.example/index" });
-    assert_eq!(names(&[stranger, json!({ "name": "ours", "source": null })], is_from_elsewhere).len(), 1);
+fn packages_come_from_the_workspace_or_crates_io() {
+    assert_eq!(describe_matching(&packages(), has_other_source), Vec::<String>::new());
+    let other_registry = json!({ "name": "a", "source": "registry+https://registry.example/index" });
+    assert_eq!(
+        describe_matching(&[other_registry, json!({ "name": "ours", "source": null })], has_other_source).len(),
+        1
+    );
 }
 
-fn is_from_elsewhere(package: &Value) -> bool {
+fn has_other_source(package: &Value) -> bool {
     package["source"].as_str().is_some_and(|source| source != CRATES_IO)
 }
 
 #[test]
-fn the_dependencies_are_few() {
+fn package_count_stays_below_limit() {
     let count = packages().len();
     assert!(count <= PACKAGES_MAX, "{count} packages, the limit is {PACKAGES_MAX}");
 }
 
-/// The names and values of one section of a manifest.
+/// The keys and values of one section of a manifest.
 fn section(manifest: &str, heading: &str) -> Vec<(String, String)> {
     manifest
         .lines()
@@ -110,10 +116,10 @@ fn section(manifest: &str, heading: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_dependency_is_in_the_sorted_workspace_table() {
+fn workspace_table_is_sorted_and_lists_every_dependency() {
     let manifest = fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
     let table = section(&manifest, "[workspace.dependencies]");
-    assert!(table.is_sorted(), "[workspace.dependencies] is sorted by name");
+    assert!(table.is_sorted(), "[workspace.dependencies] must be sorted by name");
 
     let mut used = BTreeSet::new();
     for package in packages().iter().filter(|package| package["source"].is_null()) {
@@ -124,7 +130,7 @@ fn every_dependency_is_in_the_sorted_workspace_table() {
                 let inherited = name.strip_suffix(".workspace").filter(|_| value == "true");
                 let name = inherited.unwrap_or(&name).to_owned();
                 let is_inherited = inherited.is_some() || value.starts_with("{ workspace = true");
-                assert!(is_inherited, "{path}: {name} is not taken from the workspace table");
+                assert!(is_inherited, "{path}: {name} does not use the workspace table");
                 used.insert(name);
             }
         }

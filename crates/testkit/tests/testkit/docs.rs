@@ -1,4 +1,4 @@
-//! The documents that describe the code name files, modules and functions that exist.
+//! Checks that the files, modules and functions named in documents exist.
 
 use std::{
     collections::BTreeSet,
@@ -6,16 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Documents whose names are checked.
+/// The checked documents.
 const DOCUMENTS: &[&str] = &["docs/architecture.md", "docs/contributing.md"];
-/// Placeholders in paths.
 const PLACEHOLDERS: &[&str] = &["NOUN", "VERB"];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The texts between single backticks. Blocks of code are left out.
+/// The texts between single backticks, outside code blocks.
 fn code_spans(text: &str) -> BTreeSet<String> {
     let prose = text.split("```").step_by(2).collect::<Vec<_>>().join("\n");
     prose.split('`').skip(1).step_by(2).map(ToOwned::to_owned).collect()
@@ -33,12 +32,12 @@ fn sources(folder: &Path, out: &mut String) {
 }
 
 fn is_path(span: &str) -> bool {
-    let has_place = span.contains('/') && !span.starts_with('/') && !span.contains(' ');
+    let has_folder = span.contains('/') && !span.starts_with('/') && !span.contains(' ');
     let is_file = [".rs", ".sql", ".md", ".toml"].iter().any(|end| span.ends_with(end));
-    (has_place || is_file) && !PLACEHOLDERS.iter().any(|placeholder| span.contains(placeholder))
+    (has_folder || is_file) && !PLACEHOLDERS.iter().any(|placeholder| span.contains(placeholder))
 }
 
-/// What is wrong with a name; none for names that exist, and for spans that name nothing in the sources.
+/// The problem with a name in a document; none if the name exists or is not a name in the sources.
 fn problem(span: &str, sources: &str) -> Option<String> {
     if is_path(span) {
         return (!workspace().join(span).exists()).then(|| format!("there is no file {span}"));
@@ -56,21 +55,21 @@ fn problem(span: &str, sources: &str) -> Option<String> {
 }
 
 #[test]
-fn documents_name_what_exists() {
+fn documents_name_existing_files_and_functions() {
     let mut code = String::new();
     sources(&workspace().join("crates"), &mut code);
     let mut problems = Vec::new();
     for document in DOCUMENTS {
         let text = fs::read_to_string(workspace().join(document)).unwrap();
         let spans = code_spans(&text);
-        assert!(spans.iter().filter(|span| is_path(span)).count() > 10, "{document} names few files");
+        assert!(spans.iter().filter(|span| is_path(span)).count() > 10, "{document} names too few files");
         problems.extend(spans.iter().filter_map(|span| Some(format!("{document}: {}", problem(span, &code)?))));
     }
     assert_eq!(problems, Vec::<String>::new());
 }
 
 #[test]
-fn names_that_do_not_exist_are_found() {
+fn reports_names_that_do_not_exist() {
     let problem = |span| problem(span, "fn begin(x: X) {}");
     assert_eq!(problem("crates/domain/src/lib.rs"), None);
     assert_eq!(problem("crates/domain/src/gone.rs").unwrap(), "there is no file crates/domain/src/gone.rs");

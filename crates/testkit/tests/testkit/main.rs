@@ -1,4 +1,4 @@
-//! Tests of the test kit itself, of the dependencies, and of what several crates or processes do together.
+//! Tests of the test kit, of the dependencies and the structure, and of several crates or processes together.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -7,6 +7,7 @@ mod clients;
 mod dependencies;
 mod docs;
 mod fuzz;
+mod glossary;
 mod queue_race;
 mod scripted_model;
 mod structure;

@@ -1,4 +1,4 @@
-//! Many processes at one queue, killed and paused at random, and a server that crashes under them.
+//! Many processes on one queue, killed at random, and a server that crashes.
 
 use std::{
     collections::HashSet,
@@ -13,20 +13,20 @@ use trackway_domain::Ref;
 use trackway_store::{Store, Url};
 use trackway_testkit::{CrashingServer, TestDatabase, TestEnv, engines, poll};
 
-/// Takers at once: processes on SQLite, connections (in processes, too) on PostgreSQL.
+/// Number of concurrent processes.
 const TAKERS: usize = 64;
 const RACE_ITEMS: usize = 10_000;
 const CRASH_ITEMS: usize = 1_000;
 
-fn taker(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_taker"));
+fn queue_taker(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_queue-taker"));
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
-fn filled(env: &TestEnv, items: usize) {
+fn add_items(env: &TestEnv, items: usize) {
     env.workflow("ops");
-    env.act("set_task", json!({ "workflow": "ops", "variant": "again", "recurring": true })).unwrap();
+    env.execute_json("set_task", json!({ "workflow": "ops", "variant": "again", "recurring": true })).unwrap();
     let all: Vec<AddItem> =
         (0..items).map(|_| AddItem { max_attempts: Some(20), ..AddItem::of(Ref::new("again")) }).collect();
     for part in all.chunks(1_000) {
@@ -43,8 +43,8 @@ fn counts(env: &TestEnv) -> Vec<(String, i64)> {
     })
 }
 
-/// Items whose note was written by a run that is not one of theirs, or by none; and completed ones without any.
-fn lost_effects(env: &TestEnv) -> (i64, i64) {
+/// The number of notes that no run of a queue item wrote, and the number of completed items without a note.
+fn count_lost_effects(env: &TestEnv) -> (i64, i64) {
     env.read(|reader| {
         Ok((
             reader.count(
@@ -62,18 +62,18 @@ fn lost_effects(env: &TestEnv) -> (i64, i64) {
     })
 }
 
-/// Waits until nothing is left to do.
-fn until_finished(env: &TestEnv) {
+/// Waits until all items are finished.
+fn wait_until_finished(env: &TestEnv) {
     let left = || {
         env.read(|reader| {
             Ok(reader.count("select count(*) from queue_items where tenant_id = ?1 and finished_at is null", &[])?)
         })
     };
     let finished = poll(Duration::from_mins(2), || (left() == 0).then_some(()));
-    assert!(finished.is_some(), "{} items are stuck: {:?}", left(), counts(env));
+    assert!(finished.is_some(), "{} items are not finished: {:?}", left(), counts(env));
 }
 
-/// Processes that are ended with the test.
+/// Worker processes. Dropping this kills them.
 struct Workers(Vec<Child>);
 
 impl Drop for Workers {
@@ -87,15 +87,16 @@ impl Drop for Workers {
 
 impl Workers {
     fn start(url: &str, count: usize) -> Self {
-        Self((0..count).map(|_| taker(&["work", url, "1"]).spawn().unwrap()).collect())
+        Self((0..count).map(|_| queue_taker(&["work", url, "1"]).spawn().unwrap()).collect())
     }
 }
 
-/// Many processes take what there is: each item goes to one of them, and stands so in the end.
-fn race(env: &TestEnv, way: &str, in_the_end: &str) {
-    filled(env, RACE_ITEMS);
+/// Starts many processes that take all items. Each item must go to exactly one process and end in the given status.
+fn race_takers(env: &TestEnv, mode: &str, final_status: &str) {
+    add_items(env, RACE_ITEMS);
     let url = env.database.url_text();
-    let racing: Vec<Child> = (0..TAKERS).map(|_| taker(&[way, &url]).stdout(Stdio::piped()).spawn().unwrap()).collect();
+    let racing: Vec<Child> =
+        (0..TAKERS).map(|_| queue_taker(&[mode, &url]).stdout(Stdio::piped()).spawn().unwrap()).collect();
     let taken: Vec<String> = racing
         .into_iter()
         .flat_map(|child| {
@@ -106,20 +107,20 @@ fn race(env: &TestEnv, way: &str, in_the_end: &str) {
         .collect();
     assert_eq!(taken.len(), RACE_ITEMS);
     assert_eq!(taken.iter().collect::<HashSet<_>>().len(), RACE_ITEMS);
-    assert_eq!(counts(env), [(in_the_end.to_owned(), i64::try_from(RACE_ITEMS).unwrap())]);
+    assert_eq!(counts(env), [(final_status.to_owned(), i64::try_from(RACE_ITEMS).unwrap())]);
 }
 
 engines! {
-    fn each_item_goes_to_one_of_many_processes(env: TestEnv) {
-        race(&env, "take", "running");
+    fn each_item_is_taken_by_exactly_one_process(env: TestEnv) {
+        race_takers(&env, "take", "running");
     }
 
-    fn each_item_is_done_by_one_of_many_that_take_the_next(env: TestEnv) {
-        race(&env, "done", "completed");
+    fn each_item_is_completed_exactly_once_when_takes_complete_the_previous_item(env: TestEnv) {
+        race_takers(&env, "done", "completed");
     }
 
-    fn killed_workers_lose_nothing(env: TestEnv) {
-        filled(&env, CRASH_ITEMS);
+    fn killed_workers_lose_no_items(env: TestEnv) {
+        add_items(&env, CRASH_ITEMS);
         let url = env.database.url_text();
         let mut workers = Workers::start(&url, 4);
         for round in 0..30 {
@@ -128,12 +129,12 @@ engines! {
             let worker = &mut workers.0[victim];
             worker.kill().unwrap();
             worker.wait().unwrap();
-            *worker = taker(&["work", &url, "1"]).spawn().unwrap();
+            *worker = queue_taker(&["work", &url, "1"]).spawn().unwrap();
         }
-        until_finished(&env);
+        wait_until_finished(&env);
         drop(workers);
         assert_eq!(counts(&env), [("completed".to_owned(), i64::try_from(CRASH_ITEMS).unwrap())]);
-        assert_eq!(lost_effects(&env), (0, 0));
+        assert_eq!(count_lost_effects(&env), (0, 0));
         let running = env.read(|reader| {
             Ok(reader.count("select count(*) from runs where tenant_id = ?1 and status = 'running'", &[])?)
         });
@@ -142,25 +143,27 @@ engines! {
 }
 
 #[test]
-fn a_server_that_crashes_loses_no_item() {
+fn server_crashes_lose_no_items() {
     let server = CrashingServer::start();
     let url = server.url.clone();
     let core = Core::new(Store::create(Url::parse(&url).unwrap()).unwrap());
-    core.found("local", "ada").unwrap();
-    let ada = core.enter(&trackway_actions::Credential::User { tenant: "local".into(), handle: "ada".into() }).unwrap();
-    let env = TestEnv::open(TestDatabase::elsewhere(url.clone()), ada);
-    filled(&env, 300);
+    core.init_tenant("local", "ada").unwrap();
+    let ada = core
+        .authenticate(&trackway_actions::Credential::User { tenant: "local".into(), handle: "ada".into() })
+        .unwrap();
+    let env = TestEnv::open(TestDatabase::external(url.clone()), ada);
+    add_items(&env, 300);
     let workers = Workers::start(&url, 4);
     for _ in 0..3 {
         thread::sleep(Duration::from_millis(150));
         server.crash();
     }
-    // Our own connection went down with it: the first question finds that out.
+    // The crash closed the test's own connection. The first query notices that and fails.
     let _ = env
         .core
         .read(&env.ada, |reader| Ok(reader.count("select count(*) from queue_items where tenant_id = ?1", &[])?));
-    until_finished(&env);
+    wait_until_finished(&env);
     drop(workers);
     assert_eq!(counts(&env), [("completed".to_owned(), 300)]);
-    assert_eq!(lost_effects(&env), (0, 0));
+    assert_eq!(count_lost_effects(&env), (0, 0));
 }

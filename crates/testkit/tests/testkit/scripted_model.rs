@@ -1,4 +1,4 @@
-//! The scripted model, as a client on the other end of a socket sees it.
+//! Tests of the scripted model through a socket.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,30 +10,30 @@ use std::{
 
 use serde_json::{Value, json};
 use trackway_testkit::{
-    claude_client::alone,
+    claude_client::isolated_command,
     scripted_model::{ModelRequest, Options, Scenario, ScriptedModel},
 };
 
 const MESSAGES: &str = "/v1/messages";
 const CHAT: &str = "/v1/chat/completions";
 
-/// An answer as it came from the wire.
+/// A response as received from the socket.
 #[derive(Debug)]
 struct Answer {
     status: u16,
     head: String,
     body: String,
-    /// Whether the body came to its end.
-    whole: bool,
+    /// Whether the body is complete.
+    is_complete: bool,
 }
 
 impl Answer {
     fn json(&self) -> Value {
-        assert!(self.whole, "{self:?}");
+        assert!(self.is_complete, "{self:?}");
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// The data of a stream's events; what is not JSON is a text.
+    /// The data of a stream's events, as a string if it is not JSON.
     fn events(&self) -> Vec<Value> {
         let data = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         data.map(|data| serde_json::from_str(data).unwrap_or_else(|_| json!(data))).collect()
@@ -54,7 +54,7 @@ fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
     )
     .unwrap();
     let mut bytes = Vec::new();
-    // A connection that is broken off may be reset: what came before still counts.
+    // The server may reset a dropped connection. The bytes received before that still count.
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8(bytes).unwrap();
     let (head, rest) = text.split_once("\r\n\r\n").unwrap();
@@ -62,18 +62,18 @@ fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
         head: head.to_owned(),
         body: rest.to_owned(),
-        whole: true,
+        is_complete: true,
     };
     if answer.header("transfer-encoding") == Some("chunked") {
-        (answer.body, answer.whole) = unchunked(rest);
+        (answer.body, answer.is_complete) = decode_chunked(rest);
     } else if method != "HEAD" {
-        answer.whole = answer.header("content-length").unwrap().parse() == Ok(rest.len());
+        answer.is_complete = answer.header("content-length").unwrap().parse() == Ok(rest.len());
     }
     answer
 }
 
-/// The text in the chunks, and whether the last one came.
-fn unchunked(mut rest: &str) -> (String, bool) {
+/// The text in the chunks, and whether the last chunk arrived.
+fn decode_chunked(mut rest: &str) -> (String, bool) {
     let mut text = String::new();
     while let Some((length, after)) = rest.split_once("\r\n") {
         let length = usize::from_str_radix(length, 16).unwrap();
@@ -90,7 +90,6 @@ fn post(model: &ScriptedModel, path: &str, request: Value) -> Answer {
     ask(model.address, "POST", path, &request.to_string())
 }
 
-/// A model with one actor, DO.
 fn model(turns: Value) -> ScriptedModel {
     ScriptedModel::start(scenario(turns))
 }
@@ -103,24 +102,24 @@ fn request(stream: bool) -> Value {
     json!({ "model": "m-1", "stream": stream, "messages": [{ "role": "user", "content": "DO it" }] })
 }
 
-/// Text, and a call of a tool.
-fn look_and_say() -> Value {
+/// One turn with a text and a tool call.
+fn text_and_tool_call() -> Value {
     json!([[{ "text": "Let me see." }, { "tool": "look", "input": { "at": "ü" } }, { "usage": {
         "input_tokens": 7, "output_tokens": 5, "cache_read_input_tokens": 3 } }]])
 }
 
-/// The pieces at a place in events, put together.
-fn joined(events: &[Value], pointer: &str) -> String {
+/// The strings at a JSON pointer in the events, joined.
+fn join_strings(events: &[Value], pointer: &str) -> String {
     events.iter().filter_map(|event| event.pointer(pointer)?.as_str()).collect()
 }
 
-fn types(events: &[Value]) -> Vec<&str> {
+fn event_types(events: &[Value]) -> Vec<&str> {
     events.iter().filter_map(|event| event["type"].as_str()).collect()
 }
 
 #[test]
-fn messages_whole() {
-    let model = model(look_and_say());
+fn complete_anthropic_message() {
+    let model = model(text_and_tool_call());
     let answer = post(&model, MESSAGES, request(false));
 
     assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -140,11 +139,11 @@ fn messages_whole() {
 }
 
 #[test]
-fn messages_streamed() {
-    let model = model(look_and_say());
+fn streamed_anthropic_message() {
+    let model = model(text_and_tool_call());
     let answer = post(&model, MESSAGES, request(true));
 
-    assert!(answer.whole);
+    assert!(answer.is_complete);
     assert_eq!(answer.header("content-type"), Some("text/event-stream"));
     let events = answer.events();
     let wanted = [
@@ -161,12 +160,12 @@ fn messages_streamed() {
         "message_delta",
         "message_stop",
     ];
-    assert_eq!(types(&events), wanted);
+    assert_eq!(event_types(&events), wanted);
     let names: Vec<_> = answer.body.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
     assert_eq!(names, wanted);
     assert_eq!(events[0]["message"]["usage"]["input_tokens"], 7);
-    assert_eq!(joined(&events, "/delta/text"), "Let me see.");
-    assert_eq!(joined(&events, "/delta/partial_json"), r#"{"at":"ü"}"#);
+    assert_eq!(join_strings(&events, "/delta/text"), "Let me see.");
+    assert_eq!(join_strings(&events, "/delta/partial_json"), r#"{"at":"ü"}"#);
     let call = json!({ "type": "tool_use", "id": "toolu_s0_a0_t0_n0_1", "name": "look", "input": {} });
     assert_eq!((&events[6]["content_block"], &events[6]["index"]), (&call, &json!(1)));
     assert_eq!(events[10]["delta"]["stop_reason"], "tool_use");
@@ -174,8 +173,8 @@ fn messages_streamed() {
 }
 
 #[test]
-fn chat_completions_whole() {
-    let model = model(look_and_say());
+fn complete_chat_completion() {
+    let model = model(text_and_tool_call());
     let answer = post(&model, CHAT, request(false)).json();
 
     assert_eq!((&answer["id"], &answer["object"]), (&json!("chatcmpl-s0_a0_t0_n0"), &json!("chat.completion")));
@@ -191,14 +190,14 @@ fn chat_completions_whole() {
 }
 
 #[test]
-fn chat_completions_streamed() {
-    let model = model(look_and_say());
+fn streamed_chat_completion() {
+    let model = model(text_and_tool_call());
     let mut asked = request(true);
     let events = post(&model, CHAT, asked.clone()).events();
-    assert_eq!(joined(&events, "/choices/0/delta/content"), "Let me see.");
-    assert_eq!(joined(&events, "/choices/0/delta/tool_calls/0/function/arguments"), r#"{"at":"ü"}"#);
-    assert_eq!(joined(&events, "/choices/0/delta/tool_calls/0/id"), "call_s0_a0_t0_n0_1");
-    assert_eq!(joined(&events, "/choices/0/finish_reason"), "tool_calls");
+    assert_eq!(join_strings(&events, "/choices/0/delta/content"), "Let me see.");
+    assert_eq!(join_strings(&events, "/choices/0/delta/tool_calls/0/function/arguments"), r#"{"at":"ü"}"#);
+    assert_eq!(join_strings(&events, "/choices/0/delta/tool_calls/0/id"), "call_s0_a0_t0_n0_1");
+    assert_eq!(join_strings(&events, "/choices/0/finish_reason"), "tool_calls");
     assert_eq!(events.last(), Some(&json!("[DONE]")));
     assert!(events.iter().all(|event| event.get("usage").is_none()), "{events:?}");
 
@@ -210,13 +209,13 @@ fn chat_completions_streamed() {
 }
 
 #[test]
-fn the_actor_is_found_by_the_first_words_and_the_turn_by_the_replies() {
+fn first_user_message_selects_actor_and_reply_count_selects_turn() {
     let scenario = json!({ "actors": [
         { "match": "MAIN", "turns": [[{ "text": "one" }], [{ "text": "two" }]] },
         { "match": "SUB", "turns": [[{ "text": "sub" }]] },
     ] });
     let model = ScriptedModel::start(Scenario::parse(&scenario.to_string()));
-    let said = |words: Value, replies: usize| {
+    let reply_to = |words: Value, replies: usize| {
         let mut messages = vec![json!({ "role": "user", "content": words })];
         for _ in 0..replies {
             messages.push(json!({ "role": "assistant", "content": "..." }));
@@ -226,20 +225,20 @@ fn the_actor_is_found_by_the_first_words_and_the_turn_by_the_replies() {
         (answer["content"][0]["text"].clone(), answer["id"].clone())
     };
 
-    assert_eq!(said(json!("MAIN SUB"), 0), (json!("one"), json!("msg_s0_a0_t0_n0")));
-    assert_eq!(said(json!("MAIN"), 1), (json!("two"), json!("msg_s0_a0_t1_n0")));
-    assert_eq!(said(json!("MAIN"), 5), (json!("two"), json!("msg_s0_a0_t5_n0")));
-    assert_eq!(said(json!([{ "type": "text", "text": "a SUB" }]), 0), (json!("sub"), json!("msg_s0_a1_t0_n0")));
-    assert_eq!(said(json!("a SUB"), 0), (json!("sub"), json!("msg_s0_a1_t0_n1")));
-    assert_eq!(said(json!("nobody"), 0), (json!("ok"), json!("msg_s0_a2_t0_n0")));
-    // Chat completions begin with the system's words, which are not the user's.
+    assert_eq!(reply_to(json!("MAIN SUB"), 0), (json!("one"), json!("msg_s0_a0_t0_n0")));
+    assert_eq!(reply_to(json!("MAIN"), 1), (json!("two"), json!("msg_s0_a0_t1_n0")));
+    assert_eq!(reply_to(json!("MAIN"), 5), (json!("two"), json!("msg_s0_a0_t5_n0")));
+    assert_eq!(reply_to(json!([{ "type": "text", "text": "a SUB" }]), 0), (json!("sub"), json!("msg_s0_a1_t0_n0")));
+    assert_eq!(reply_to(json!("a SUB"), 0), (json!("sub"), json!("msg_s0_a1_t0_n1")));
+    assert_eq!(reply_to(json!("nobody"), 0), (json!("ok"), json!("msg_s0_a2_t0_n0")));
+    // Chat completions may begin with a system message, which must not select the actor.
     let messages = json!([{ "role": "system", "content": "MAIN" }, { "role": "user", "content": "SUB" }]);
     let answer = post(&model, CHAT, json!({ "messages": messages })).json();
     assert_eq!(answer["choices"][0]["message"]["content"], "sub");
 }
 
 #[test]
-fn spawn_is_the_tool_that_is_offered_and_cwd_a_directory() {
+fn replaces_spawn_tool_and_working_directory() {
     let input = json!({ "prompt": "in $CWD", "deep": [{ "path": "$CWD/a" }] });
     let scenario = scenario(json!([[{ "tool": "SPAWN", "input": input }]])).in_directory(Path::new("/tmp/here"));
     let model = ScriptedModel::start(scenario);
@@ -254,7 +253,7 @@ fn spawn_is_the_tool_that_is_offered_and_cwd_a_directory() {
 }
 
 #[test]
-fn an_error_has_the_shape_of_its_api() {
+fn errors_follow_the_api_format() {
     let model = model(json!([[{ "error": 429, "retry_after_s": 3 }]]));
     let answer = post(&model, MESSAGES, request(true));
     assert_eq!((answer.status, answer.header("retry-after")), (429, Some("3")));
@@ -267,7 +266,7 @@ fn an_error_has_the_shape_of_its_api() {
 }
 
 #[test]
-fn trouble_passes_after_so_many_times() {
+fn faults_stop_after_the_configured_number_of_requests() {
     let model = model(
         json!([[{ "error": 529, "times": 1 }, { "raw": "<html>", "status": 502, "times": 2 }, { "text": "now" }]]),
     );
@@ -278,39 +277,39 @@ fn trouble_passes_after_so_many_times() {
 }
 
 #[test]
-fn a_cut_breaks_off_where_it_stands() {
+fn cut_drops_connection_at_its_position() {
     let model = model(json!([[{ "text": "said" }, { "cut": true }, { "text": "unsaid" }]]));
     let streamed = post(&model, MESSAGES, request(true));
-    assert!(!streamed.whole);
+    assert!(!streamed.is_complete);
     let complete = streamed.body.rfind("\n\n").unwrap();
     let (events, torn) = streamed.body.split_at(complete + 2);
     assert!(events.contains("content_block_stop") && torn.starts_with("event: content_block_start"), "{streamed:?}");
-    assert_eq!(joined(&streamed.events(), "/delta/text"), "said");
+    assert_eq!(join_strings(&streamed.events(), "/delta/text"), "said");
 
-    let whole = post(&model, CHAT, request(false));
-    assert!(!whole.whole);
-    let promised: usize = whole.header("content-length").unwrap().parse().unwrap();
-    assert_eq!((whole.status, whole.body.len()), (200, promised / 2));
+    let complete_response = post(&model, CHAT, request(false));
+    assert!(!complete_response.is_complete);
+    let promised: usize = complete_response.header("content-length").unwrap().parse().unwrap();
+    assert_eq!((complete_response.status, complete_response.body.len()), (200, promised / 2));
 }
 
 #[test]
-fn a_raw_body_goes_out_as_it_is() {
+fn raw_body_is_sent_unchanged() {
     let model = model(json!([[{ "raw": "data: {\"half\":\n\n" }]]));
     for path in [MESSAGES, CHAT] {
         let answer = post(&model, path, request(true));
         assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
-        assert_eq!((answer.body.as_str(), answer.whole), ("data: {\"half\":\n\n", true));
+        assert_eq!((answer.body.as_str(), answer.is_complete), ("data: {\"half\":\n\n", true));
     }
 }
 
 #[test]
-fn silence_ends_with_the_connection_and_a_pause_with_the_rest() {
+fn hang_drops_connection_and_delay_resumes() {
     let model = model(json!([[{ "text": "a" }, { "delay_ms": 300 }, { "text": "b" }, { "hang": 1, "times": 1 }]]));
     let start = Instant::now();
     let answer = post(&model, MESSAGES, request(true));
-    assert!(!answer.whole && start.elapsed() >= Duration::from_millis(1300), "{:?} {answer:?}", start.elapsed());
-    assert_eq!(joined(&answer.events(), "/delta/text"), "ab");
-    assert_eq!(types(&answer.events()).last(), Some(&"content_block_stop"));
+    assert!(!answer.is_complete && start.elapsed() >= Duration::from_millis(1300), "{:?} {answer:?}", start.elapsed());
+    assert_eq!(join_strings(&answer.events(), "/delta/text"), "ab");
+    assert_eq!(event_types(&answer.events()).last(), Some(&"content_block_stop"));
 
     let start = Instant::now();
     let answer = post(&model, MESSAGES, request(false));
@@ -319,7 +318,7 @@ fn silence_ends_with_the_connection_and_a_pause_with_the_rest() {
 }
 
 #[test]
-fn nothing_comes_before_a_silence_that_stands_first() {
+fn hang_in_first_position_sends_no_bytes() {
     let model = model(json!([[{ "hang": 600 }]]));
     let mut stream = TcpStream::connect(model.address).unwrap();
     let body = request(true).to_string();
@@ -328,7 +327,7 @@ fn nothing_comes_before_a_silence_that_stands_first() {
     let nothing = stream.read(&mut [0; 1]).unwrap_err();
     assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
 
-    // Stopping does not wait for it.
+    // Stopping the model does not wait for the hang.
     let address = model.address;
     drop(model);
     assert_eq!(stream.read(&mut [0; 1]).ok().unwrap_or(0), 0);
@@ -336,7 +335,7 @@ fn nothing_comes_before_a_silence_that_stands_first() {
 }
 
 #[test]
-fn what_clients_ask_besides_is_answered_and_everything_is_logged() {
+fn answers_other_endpoints_and_logs_all_requests() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("requests.jsonl");
     let options = Options { series: 4, requests_file: Some(file.clone()) };
@@ -366,7 +365,7 @@ fn what_clients_ask_besides_is_answered_and_everything_is_logged() {
 
 #[test]
 #[should_panic(expected = "a block is text, tool, usage, delay_ms, error, raw, hang or cut")]
-fn a_block_that_means_nothing_is_refused() {
+fn rejects_unknown_block() {
     scenario(json!([[{ "txt": "a" }]]));
 }
 
@@ -374,7 +373,7 @@ mod program {
     use super::*;
 
     #[test]
-    fn serve_prints_where_it_is() {
+    fn serve_prints_its_address() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("scenario.json");
         std::fs::write(&file, json!(scenario(json!([[{ "text": "in $CWD" }]]))).to_string()).unwrap();
@@ -395,11 +394,11 @@ mod program {
     }
 
     #[test]
-    fn run_is_alone_with_the_model_and_ends_as_the_command_does() {
+    fn run_isolates_the_command_and_returns_its_exit_code() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("scenario.json");
         std::fs::write(&file, json!(scenario(json!([]))).to_string()).unwrap();
-        let ran = alone()
+        let ran = isolated_command()
             .args(["run", "--scenario"])
             .arg(&file)
             .arg("--requests")

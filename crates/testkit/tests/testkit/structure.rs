@@ -1,4 +1,4 @@
-//! Rules of the architecture that the compiler does not check.
+//! Checks architecture rules that the compiler cannot check.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The Rust files under a folder, with their texts.
+/// The Rust files in a folder, with their texts.
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -27,7 +27,7 @@ fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The lines of a crate's code, before its unit tests, that contain one of the texts.
+/// Lines of a crate's code, outside its unit tests, that contain one of the forbidden texts.
 fn lines_with(name: &str, forbidden: &[&str]) -> Vec<String> {
     let files = sources(&crates().join(name).join("src"));
     assert!(!files.is_empty(), "no sources in {name}");
@@ -60,24 +60,25 @@ fn only_store_actions_and_views_hold_sql() {
     }
 }
 
-/// Files that hold the same verbs of several nouns.
+/// Files that hold one verb of several nouns.
 const SHARED: &[&str] = &["archive.rs", "delete.rs", "definitions.rs"];
 
-/// Checks that the file of a command can be guessed: `<noun>/<verb>.rs`, `<noun>.rs` or `<noun>/mod.rs` names its type.
+/// Checks that the command determines the file: `<noun>/<verb>.rs`, `<noun>.rs` or `<noun>/mod.rs` must contain its
+/// type.
 fn check_path(name: &str, (noun, verb): (&str, &str), schema: &serde_json::Value) {
     let folder = crates().join(name).join("src");
     let type_name = schema.get("title").unwrap().as_str().unwrap();
     let file = |name: &str| name.replace('-', "_");
     let noun = if noun.is_empty() { verb } else { noun };
     let (noun, verb) = (file(noun), file(verb));
-    let guesses = [format!("{noun}/{verb}.rs"), format!("{noun}.rs"), format!("{noun}/mod.rs")];
-    let names_type = |guess: &str| {
-        fs::read_to_string(folder.join(guess)).is_ok_and(|text| {
+    let candidates = [format!("{noun}/{verb}.rs"), format!("{noun}.rs"), format!("{noun}/mod.rs")];
+    let names_type = |candidate: &str| {
+        fs::read_to_string(folder.join(candidate)).is_ok_and(|text| {
             text.split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == type_name)
         })
     };
-    let found = guesses.iter().map(String::as_str).chain(SHARED.iter().copied()).any(names_type);
-    assert!(found, "{type_name} stands in none of {} in {name}", guesses.join(", "));
+    let found = candidates.iter().map(String::as_str).chain(SHARED.iter().copied()).any(names_type);
+    assert!(found, "{type_name} is in none of {} in {name}", candidates.join(", "));
 }
 
 #[test]

@@ -1,50 +1,51 @@
-//! What became of every version of a task.
+//! The versions of a task, and the outcomes of their runs.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Id, Ref, Time, Variant, cost, kind,
-    words::{Level, TaskStatus},
+    Id, Ref, Time, Variant, cost,
+    enums::{Level, TaskStatus},
+    kind,
 };
-use trackway_store::{Engine, Reader, Result, newest_of_each::runs_of_each_version, params, row, sql::Param};
+use trackway_store::{Engine, Reader, Result, newest_per_row::runs_of_each_version, params, row, sql::Param};
 use uuid::Uuid;
 
 use crate::view::View;
 
-/// Versions shown.
+/// The newest versions are shown, at most this many.
 const VERSIONS_MAX: i64 = 200;
-/// Runs of a version that are looked at: what a task costs to look at does not grow with how often it ran.
+/// The newest runs of a version are counted, at most this many. The limit keeps the cost of the query independent of
+/// the number of runs.
 const RUNS_MAX: i64 = 1_000;
 
-/// Show every version of a task, newest first, with how its runs went
+/// List the versions of a task with the outcomes of their runs, newest first
 ///
-/// Of a version that ran more than 1,000 times, the newest 1,000 runs are looked at.
+/// At most the newest 1,000 runs of each version are counted.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct TaskHistory {
     /// Any version of the task
     pub task: Ref<kind::Task>,
 }
 
-/// A task's versions.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct History {
-    pub versions: Vec<Version>,
+pub struct VersionHistory {
+    pub versions: Vec<VersionWithOutcomes>,
 }
 
-/// A version and its outcomes. What no run has told is null.
+/// A version and the outcomes of its runs. A figure is null if no run has reported it.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Version {
+pub struct VersionWithOutcomes {
     pub id: Id<kind::Task>,
     pub variant: Variant,
-    /// How many revisions it has had.
+    /// The number of revisions.
     pub revisions: usize,
-    pub replaces: Vec<Replaces>,
+    pub replaces: Vec<ReplacedVersion>,
     pub status: TaskStatus,
     pub archived: bool,
     pub deleted: bool,
     pub runs: i64,
-    /// Whether there are older ones, which were not looked at.
+    /// Whether older runs exist that were not counted.
     pub newest_only: bool,
     pub succeeded: i64,
     /// Runs that have not ended.
@@ -54,13 +55,13 @@ pub struct Version {
     pub tokens: Option<i64>,
     pub cost: Option<f64>,
     pub created_at: Time,
-    /// Its revisions, newest first.
-    pub changes: Vec<Revision>,
+    /// The revisions, newest first.
+    pub changes: Vec<RevisionRow>,
 }
 
 row! {
-    /// A revision of a version.
-    pub struct Revision {
+    /// A revision of a version: its definition at that time, with author and run.
+    pub struct RevisionRow {
         #[serde(skip)] task_id: Id<kind::Task>,
         number: i64,
         digest: String,
@@ -72,8 +73,8 @@ row! {
 }
 
 row! {
-    /// What a version replaces.
-    pub struct Replaces {
+    /// A version that another version directly replaces.
+    pub struct ReplacedVersion {
         #[serde(skip)] task_id: Id<kind::Task>,
         variant: Variant,
         level: Level,
@@ -82,21 +83,21 @@ row! {
     }
 }
 
-/// The versions of one lineage, for use inside a query whose `?2` is a task of it and `?3` the limit.
+/// SQL: the newest versions of one lineage. `?2` is any task of the lineage, `?3` the limit.
 const VERSIONS: &str = "with versions as (select id, variant, status, archived, deleted_at, created_at from tasks
     where tenant_id = ?1 and lineage_id = (select lineage_id from tasks where tenant_id = ?1 and id = ?2) order by id desc limit ?3)";
 
-/// The same, each with the newest of the runs that are not looked at: those with a greater id are. `?4` is less than any id, `?5`
-/// how many are looked at.
-const COUNTED: &str = "counted as materialized (select v.id, v.variant, coalesce(
+/// SQL: each version with `before`, the id of its newest run that is not counted. Runs with greater ids are counted.
+/// `?4` is the nil id, which means that all runs are counted. `?5` is the maximum number of counted runs.
+const RUN_CUTOFFS: &str = "run_cutoffs as materialized (select v.id, v.variant, coalesce(
     (select b.id from runs b where b.tenant_id = ?1 and b.task_id = v.id order by b.id desc limit 1 offset ?5), ?4) as before from versions v)";
 
 impl View for TaskHistory {
     const COMMAND: (&'static str, &'static str) = ("task", "history");
-    type Output = History;
+    type Output = VersionHistory;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<History> {
-        let task = read.resolve_even_deleted(&self.task)?;
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<VersionHistory> {
+        let task = read.resolve_including_deleted(&self.task)?;
         let runs = runs_of_each_version(read.engine());
         let texts = [
             format!("{VERSIONS} select id, variant, status, archived, deleted_at is not null, created_at from versions order by id desc"),
@@ -106,8 +107,8 @@ impl View for TaskHistory {
             ),
             replaces_sql(),
             format!(
-                "{VERSIONS}, {COUNTED} select v.id, v.before <> ?4, count(*), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
-                 from counted v join {runs} group by v.id, v.before"
+                "{VERSIONS}, {RUN_CUTOFFS} select v.id, v.before <> ?4, count(*), count(case when u.status = 'completed' then 1 end), count(u.ended_at)
+                 from run_cutoffs v join {runs} group by v.id, v.before"
             ),
             median_sql(read.engine()),
             spent_sql(runs),
@@ -117,11 +118,12 @@ impl View for TaskHistory {
             (params![task, VERSIONS_MAX], params![task, VERSIONS_MAX, nil, RUNS_MAX]);
         let [versions, revisions, replaces, runs, medians, spent] = &texts;
         for (texts, bound) in [([versions, revisions, replaces], of_versions), ([runs, medians, spent], of_runs)] {
-            texts.iter().try_for_each(|text| read.expect(text, bound))?;
+            texts.iter().try_for_each(|text| read.prefetch(text, bound))?;
         }
         let versions = read.query::<(Id<kind::Task>, Variant, TaskStatus, bool, bool, Time)>(versions, of_versions)?;
-        let mut revisions = grouped(read.query::<Revision>(revisions, of_versions)?, |revision| revision.task_id);
-        let mut replaces = grouped(read.query::<Replaces>(replaces, of_versions)?, |edge| edge.task_id);
+        let mut revisions =
+            group_by_task(read.query::<RevisionRow>(revisions, of_versions)?, |revision| revision.task_id);
+        let mut replaces = group_by_task(read.query::<ReplacedVersion>(replaces, of_versions)?, |edge| edge.task_id);
         let runs: HashMap<_, _> = read
             .query::<(Id<kind::Task>, bool, i64, i64, i64)>(runs, of_runs)?
             .into_iter()
@@ -131,13 +133,13 @@ impl View for TaskHistory {
         let spent: HashMap<_, _> = read
             .query::<(Id<kind::Task>, Option<i64>, Option<f64>)>(spent, of_runs)?
             .into_iter()
-            .map(|(id, tokens, sum)| (id, (tokens, sum.map(cost::rounded))))
+            .map(|(id, tokens, sum)| (id, (tokens, sum.map(cost::round_cost))))
             .collect();
         let version = |(id, variant, status, archived, deleted, created_at)| {
             let (newest_only, runs, succeeded, ended) = runs.get(&id).copied().unwrap_or_default();
             let (tokens, cost) = spent.get(&id).copied().unwrap_or_default();
             let changes = revisions.remove(&id).unwrap_or_default();
-            Version {
+            VersionWithOutcomes {
                 id,
                 variant,
                 revisions: changes.len(),
@@ -157,11 +159,11 @@ impl View for TaskHistory {
                 changes,
             }
         };
-        Ok(History { versions: versions.into_iter().map(version).collect() })
+        Ok(VersionHistory { versions: versions.into_iter().map(version).collect() })
     }
 
-    fn remarks(output: &History) -> Vec<String> {
-        let remark = "where a version ran more than 1,000 times, only the newest 1,000 runs were looked at";
+    fn remarks(output: &VersionHistory) -> Vec<String> {
+        let remark = "only the newest 1,000 runs of each version are counted";
         let newest_only = output.versions.iter().any(|version| version.newest_only);
         newest_only.then(|| remark.to_owned()).into_iter().collect()
     }
@@ -174,34 +176,35 @@ fn replaces_sql() -> String {
     )
 }
 
-/// How the runs of a version went.
+/// The counts of a version's runs by outcome: a cheaper subset of [`VersionWithOutcomes`].
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Outcomes {
+pub struct VersionOutcomes {
     pub variant: Variant,
-    pub replaces: Vec<Replaces>,
+    pub replaces: Vec<ReplacedVersion>,
     pub runs: i64,
-    /// Whether there are older ones, which were not looked at.
+    /// Whether older runs exist that were not counted.
     pub newest_only: bool,
     pub succeeded: i64,
     /// Runs that have not ended.
     pub running: i64,
 }
 
-/// How the runs of every version of a task went, newest first: of its history what can be told without reading all of it.
-pub fn outcomes(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Vec<Outcomes>> {
+/// The run counts of every version of a task, newest first. Cheaper than the full history: reads no revisions,
+/// durations or costs.
+pub fn version_outcomes(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Vec<VersionOutcomes>> {
     let replaces = replaces_sql();
-    read.expect(&replaces, params![task, VERSIONS_MAX])?;
+    read.prefetch(&replaces, params![task, VERSIONS_MAX])?;
     let (nil, runs) = (Uuid::nil(), runs_of_each_version(read.engine()));
     let versions = read.query::<(Id<kind::Task>, Variant, bool, i64, i64, i64)>(
         &format!(
-            "{VERSIONS}, {COUNTED} select v.id, v.variant, v.before <> ?4, count(u.id), count(case when u.status = 'completed' then 1 end),
-             count(u.ended_at) from counted v left join {runs} group by v.id, v.variant, v.before order by v.id desc"
+            "{VERSIONS}, {RUN_CUTOFFS} select v.id, v.variant, v.before <> ?4, count(u.id), count(case when u.status = 'completed' then 1 end),
+             count(u.ended_at) from run_cutoffs v left join {runs} group by v.id, v.variant, v.before order by v.id desc"
         ),
         params![task, VERSIONS_MAX, nil, RUNS_MAX],
     )?;
-    let replaces = read.query::<Replaces>(&replaces, params![task, VERSIONS_MAX])?;
-    let mut replaces = grouped(replaces, |edge| edge.task_id);
-    let outcome = |(id, variant, newest_only, runs, succeeded, ended)| Outcomes {
+    let replaces = read.query::<ReplacedVersion>(&replaces, params![task, VERSIONS_MAX])?;
+    let mut replaces = group_by_task(replaces, |edge| edge.task_id);
+    let outcome = |(id, variant, newest_only, runs, succeeded, ended)| VersionOutcomes {
         variant,
         replaces: replaces.remove(&id).unwrap_or_default(),
         runs,
@@ -212,7 +215,7 @@ pub fn outcomes(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Vec<Outco
     Ok(versions.into_iter().map(outcome).collect())
 }
 
-fn grouped<T>(rows: Vec<T>, key: impl Fn(&T) -> Id<kind::Task>) -> HashMap<Id<kind::Task>, Vec<T>> {
+fn group_by_task<T>(rows: Vec<T>, key: impl Fn(&T) -> Id<kind::Task>) -> HashMap<Id<kind::Task>, Vec<T>> {
     let mut groups: HashMap<_, Vec<T>> = HashMap::new();
     for row in rows {
         groups.entry(key(&row)).or_default().push(row);
@@ -220,26 +223,27 @@ fn grouped<T>(rows: Vec<T>, key: impl Fn(&T) -> Id<kind::Task>) -> HashMap<Id<ki
     groups
 }
 
-/// What each version spent, run by run: PostgreSQL would rather read what everybody ever spent than look a thousand runs up.
+/// SQL for the tokens and cost of each version. The subquery per run makes PostgreSQL look up at most a thousand runs;
+/// with a join it would scan the usage of all runs.
 fn spent_sql(runs: &str) -> String {
     let of_run =
         |what: &str| format!("(select sum({what}) from run_usage x where x.tenant_id = ?1 and x.run_id = u.id)");
     format!(
-        "{VERSIONS}, {COUNTED} select v.id, cast(sum({}) as bigint), sum({}) from counted v join {runs} group by v.id",
+        "{VERSIONS}, {RUN_CUTOFFS} select v.id, cast(sum({}) as bigint), sum({}) from run_cutoffs v join {runs} group by v.id",
         of_run("coalesce(x.input_tokens, 0) + coalesce(x.output_tokens, 0)"),
         of_run("x.cost"),
     )
 }
 
-/// The median duration of the ended runs of each version.
+/// SQL for the median duration of the ended runs of each version.
 fn median_sql(engine: Engine) -> String {
     let (seconds, runs) = (engine.seconds_between("u.started_at", "u.ended_at"), runs_of_each_version(engine));
     format!(
-        "{VERSIONS}, {COUNTED}, timed as (
+        "{VERSIONS}, {RUN_CUTOFFS}, timed as (
              select u.task_id as task_id, {seconds} as seconds,
                  row_number() over (partition by u.task_id order by u.ended_at - u.started_at) as place,
                  count(*) over (partition by u.task_id) as total
-             from counted v join {runs} where u.ended_at is not null
+             from run_cutoffs v join {runs} where u.ended_at is not null
          )
          select task_id, avg(seconds) from timed where place in ((total + 1) / 2, (total + 2) / 2) group by task_id"
     )

@@ -1,67 +1,68 @@
-//! Tasks: which one is current, and which comes next.
+//! Tasks and their versions: the current version, and the direct successor.
 
 pub mod history;
 pub mod related;
 
 use serde::{Deserialize, Serialize};
 use trackway_domain::{
-    Error as Rule, Id, Ref, Time, Variant, command, kind, sentence,
-    words::{Level, TaskStatus, Words},
+    Error as Rule, Id, Ref, Time, Variant, command,
+    enums::{ClosedEnum, Level, TaskStatus},
+    kind, sentence,
 };
-use trackway_store::{Reader, Result, display::TaskShown, params, sql::ToParam, table::Shown};
+use trackway_store::{Reader, Result, display::TaskRow, params, sql::ToParam, table::DisplayRow};
 
-use self::related::Related;
+use self::related::RelatedRows;
 use crate::{
-    page::{Filter, Listed, Order, Page, cut_texts},
+    page::{Filter, ListPage, Order, Page, shorten_columns},
     view::View,
 };
 
-/// What a list of tasks shows only the beginning of.
+/// Columns that a list shortens.
 pub(crate) const LONG_TEXTS: &[&str] = &["t.description", "t.motivation", "t.notes", "t.script"];
-/// Steps of the way that are shown.
+/// The newest versions of a replacement path are shown, at most this many.
 pub const PATH_MAX: usize = 50;
 
-/// Show a task, and what refers to it
+/// Show a task with its boards, queue items, pins, routes and messages
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct GetTask {
-    /// Which one, by variant or id
+    /// The task, by variant or id
     pub task: Ref<kind::Task>,
 }
 
 impl View for GetTask {
     const COMMAND: (&'static str, &'static str) = ("task", "get");
     const ALIAS: Option<&'static str> = Some("show");
-    type Output = TaskInFull;
+    type Output = TaskDetails;
 
-    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<TaskInFull> {
+    fn answer(&self, read: &mut Reader<'_>, now: Time) -> Result<TaskDetails> {
         let id = read.resolve(&self.task)?;
-        let task = read.shown_by_id("t", id)?;
-        Ok(TaskInFull { related: related::of_task(read, &task, now)?, task })
+        let task = read.display_row_by_id("t", id)?;
+        Ok(TaskDetails { related: related::of_task(read, &task, now)?, task })
     }
 }
 
-/// A task, and what refers to it.
+/// A task with the rows that refer to it.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct TaskInFull {
+pub struct TaskDetails {
     #[serde(flatten)]
-    pub task: TaskShown,
+    pub task: TaskRow,
     #[serde(flatten)]
-    pub related: Related,
+    pub related: RelatedRows,
 }
 
-/// List tasks
+/// List tasks, oldest first
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ListTasks {
-    /// Only of this workflow
+    /// Only tasks of this workflow
     #[arg(long)]
     pub workflow: Option<Ref<kind::Workflow>>,
-    /// Only for this role
+    /// Only tasks for this role
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// Only in this status
+    /// Only tasks with this status
     #[arg(long)]
     pub status: Option<TaskStatus>,
-    /// Archived ones too
+    /// Include archived tasks
     #[arg(long)]
     #[serde(default)]
     pub archived: bool,
@@ -74,31 +75,31 @@ impl View for ListTasks {
     const COMMAND: (&'static str, &'static str) = ("task", "list");
     const COLUMNS: &'static [&'static str] =
         &["id", "variant", "title", "workflow", "role", "status", "priority", "revision"];
-    type Output = Listed<TaskShown>;
+    type Output = ListPage<TaskRow>;
 
     fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Self::Output> {
         let workflow = read.resolve_optional(self.workflow.as_ref())?;
         let role = read.resolve_optional(self.role.as_ref())?;
         let mut filter = Filter::default()
-            .always("t.deleted_at is null")
-            .and("t.workflow_id = ?", workflow.as_ref())
-            .and("t.role_id = ?", role.as_ref())
-            .and("t.status = ?", self.status.as_ref());
+            .require("t.deleted_at is null")
+            .require_if_some("t.workflow_id = ?", workflow.as_ref())
+            .require_if_some("t.role_id = ?", role.as_ref())
+            .require_if_some("t.status = ?", self.status.as_ref());
         if !self.archived {
-            filter = filter.always("not t.archived");
+            filter = filter.require("not t.archived");
         }
         self.page.read(
             read,
-            &cut_texts(TaskShown::select(), LONG_TEXTS),
+            &shorten_columns(TaskRow::select(), LONG_TEXTS),
             "t",
             filter,
             Order::OldestFirst,
-            |shown: &TaskShown| shown.task.id.uuid(),
+            |shown: &TaskRow| shown.task.id.uuid(),
         )
     }
 
-    fn more(output: &Self::Output) -> Option<String> {
-        output.more.clone()
+    fn next_page(output: &Self::Output) -> Option<String> {
+        output.next_page.clone()
     }
 }
 
@@ -106,70 +107,70 @@ impl View for ListTasks {
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct LatestTask {
-    /// From this variant
+    /// Any version of the task, by variant
     #[arg(long)]
     pub variant: Option<Ref<kind::Task>>,
-    /// From this task
+    /// Any version of the task, by id or variant
     #[arg(long)]
     pub id: Option<Ref<kind::Task>>,
 }
 
-/// The current version, and the way to it.
+/// The current version of a task, and the replacements that lead to it.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Latest {
+pub struct CurrentVersion {
     pub id: Id<kind::Task>,
     pub variant: Variant,
-    /// The variants on the way, the last 50.
+    /// The variants from the requested version to the current one, at most the last 50.
     pub path: Vec<Variant>,
 }
 
 impl View for LatestTask {
     const COMMAND: (&'static str, &'static str) = ("task", "latest");
-    type Output = Latest;
+    type Output = CurrentVersion;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Latest> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<CurrentVersion> {
         let from = self.variant.as_ref().or(self.id.as_ref()).ok_or_else(|| Rule::usage("give a variant or an id"))?;
         let id = read.resolve(from)?;
-        latest(read, id)
+        current_version(read, id)
     }
 }
 
-/// The live successor of a task; one that nothing replaces answers itself.
-pub fn latest(read: &mut Reader<'_>, from: Id<kind::Task>) -> Result<Latest> {
+/// The current version of a task: its newest live successor, or the task itself if no live version replaces it.
+pub fn current_version(read: &mut Reader<'_>, from: Id<kind::Task>) -> Result<CurrentVersion> {
     let path = read.replacement_path(from)?;
     let found = path.last().filter(|step| step.usable).cloned();
     let Some(found) = found else {
         let variant = path.first().map_or_else(String::new, |step| step.variant.to_string());
-        return Err(Rule::not_found(format!("{variant} is archived, and nothing live replaces it"))
+        return Err(Rule::not_found(format!("{variant} is archived, and no live version replaces it"))
             .hint(sentence![
-                "bring it back: ",
+                "unarchive it: ",
                 command!("task set", workflow = "NAME", variant = "VARIANT", archived = false),
             ])
             .into());
     };
     let skipped = path.len().saturating_sub(PATH_MAX);
-    Ok(Latest {
+    Ok(CurrentVersion {
         id: found.id,
         variant: found.variant,
         path: path.into_iter().skip(skipped).map(|step| step.variant).collect(),
     })
 }
 
-/// Find the version that directly replaces a task
+/// Find the direct successor of a task version
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct NextTask {
-    /// From this task
+    /// The replaced version
     #[arg(long)]
     pub id: Ref<kind::Task>,
-    /// By exactly this step: patch, minor, major, or any
+    /// Level of the replacement: patch, minor, major, or any
     #[arg(long)]
     #[schemars(extend("enum" = ["patch", "minor", "major", "any"]))]
     pub level: String,
 }
 
-/// A direct successor.
+/// A version that directly replaces another one.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Next {
+pub struct DirectSuccessor {
     pub id: Id<kind::Task>,
     pub variant: Variant,
     pub level: Level,
@@ -177,9 +178,9 @@ pub struct Next {
 
 impl View for NextTask {
     const COMMAND: (&'static str, &'static str) = ("task", "next");
-    type Output = Next;
+    type Output = DirectSuccessor;
 
-    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<Next> {
+    fn answer(&self, read: &mut Reader<'_>, _: Time) -> Result<DirectSuccessor> {
         let level = match self.level.as_str() {
             "any" => None,
             level => Some(Level::parse(level).map_err(|error| error.hint("one of: patch, minor, major, any"))?),
@@ -197,7 +198,7 @@ impl View for NextTask {
             &bound,
         )?;
         let (id, variant, level) =
-            next.ok_or_else(|| Rule::not_found(format!("nothing replaces {:?} by level {}", self.id, self.level)))?;
-        Ok(Next { id, variant, level })
+            next.ok_or_else(|| Rule::not_found(format!("no version replaces {:?} at level {}", self.id, self.level)))?;
+        Ok(DirectSuccessor { id, variant, level })
     }
 }

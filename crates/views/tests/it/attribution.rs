@@ -1,40 +1,41 @@
-//! Everything that a run makes, changes or deletes is a touch, and leads back to the run, its task and the person.
+//! Everything that a run creates, changes or deletes is a touch. `why` leads from it to the run, its task and the
+//! person.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use trackway_actions::{Context, Credential, context::Secret};
-use trackway_domain::{Id, Ref, kind, kind::ResourceType, words::RunStatus};
-use trackway_store::display::RunShown;
+use trackway_domain::{Id, Ref, enums::RunStatus, kind, kind::ResourceType};
+use trackway_store::display::RunRow;
 use trackway_testkit::{TestEnv, TestRun, engines};
 use trackway_views::{
     View,
-    made::{Made, TouchShown},
+    made::{ListMade, TouchRow},
     run::ShowRun,
     why::{Chain, Why},
 };
 
-/// A workflow, a role, and tasks that depend on nothing.
-fn furnish(env: &TestEnv) {
+/// Creates a role, a workflow, and tasks without links.
+fn create_role_and_tasks(env: &TestEnv) {
     env.role("coder");
     env.workflow("q");
     for (variant, role) in [("unit/go", Some("coder")), ("unit/next", None), ("unit/old", None)] {
         let task = json!({ "workflow": "q", "variant": variant, "role": role });
-        env.act("set_task", task).unwrap();
+        env.execute_json("set_task", task).unwrap();
     }
     let newer = json!({ "workflow": "q", "variant": "unit/new", "replaces": "unit/old", "level": "minor" });
-    env.act("set_task", newer).unwrap();
+    env.execute_json("set_task", newer).unwrap();
 }
 
-/// A run on `unit/go` of an agent that may do everything that can be granted.
-fn starts(env: &TestEnv) -> TestRun<'_> {
-    let hand = env.agent("bot");
+/// Starts a run on `unit/go` of an agent with all capabilities.
+fn start_privileged_run(env: &TestEnv) -> TestRun<'_> {
+    let agent = env.agent("bot");
     let capabilities: Vec<&str> = [trackway_domain::capability::DEFAULT, trackway_domain::capability::GRANTED].concat();
-    env.act("set_agent", json!({ "handle": "bot", "capabilities": capabilities })).unwrap();
-    hand.start_run_on("unit/go")
+    env.execute_json("set_agent", json!({ "handle": "bot", "capabilities": capabilities })).unwrap();
+    agent.start_run_on("unit/go")
 }
 
-/// The person, acting in a run: routes are for people.
+/// The context of the person within the run, because only people can change routes.
 fn person_in(run: &TestRun<'_>) -> Context {
     let mut context = run.env.ada.clone();
     context.run = Some(run.id);
@@ -45,14 +46,14 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-fn touches(run: &TestRun<'_>) -> Vec<TouchShown> {
-    let made = Made { run: Ref::from(run.id), kind: None, action: None, tree: false, limit: None, after: None };
+fn touches(run: &TestRun<'_>) -> Vec<TouchRow> {
+    let made = ListMade { run: Ref::from(run.id), kind: None, action: None, tree: false, limit: None, after: None };
     run.env.read(|reader| Ok(made.answer(reader, run.env.now())?)).touches
 }
 
-/// The touches of everything but notes, tasks and the like: `create label k`.
-fn lines(run: &TestRun<'_>) -> Vec<String> {
-    let line = |touch: TouchShown| {
+/// The touches of a run as text, such as `create label k`. Queue items and messages have no path.
+fn touch_lines(run: &TestRun<'_>) -> Vec<String> {
+    let line = |touch: TouchRow| {
         let times = if touch.times > 1 { format!(" x{}", touch.times) } else { String::new() };
         let path = match touch.resource_type {
             ResourceType::QueueItem | ResourceType::Message => String::new(),
@@ -74,10 +75,10 @@ fn no_effect(env: &TestEnv, run: Id<kind::Run>) -> bool {
 }
 
 engines! {
-    fn every_kind_made_in_a_run_is_listed_and_leads_to_the_run_the_task_and_the_person(env: TestEnv) {
-        furnish(&env);
-        let run = starts(&env);
-        let act = |action: &str, input: Value| run.act(action, input).unwrap();
+    fn every_created_kind_is_touched_and_traced_to_the_person(env: TestEnv) {
+        create_role_and_tasks(&env);
+        let run = start_privileged_run(&env);
+        let act = |action: &str, input: Value| run.execute_json(action, input).unwrap();
         let conversation = act("set_conversation", json!({ "title": "Tea" }));
         let experiment = act("set_experiment", json!({ "conversation": conversation["id"], "title": "first try" }));
         act("set_testcase", json!({ "title": "pours", "experiment": experiment["id"] }));
@@ -88,12 +89,12 @@ engines! {
         act("set_stickie", json!({ "board": "wall", "name": "one" }));
         act("queue_add", json!({ "task": "unit/old" }));
         act("send_message", json!({ "body": "go on", "to_task": "unit/next" }));
-        env.act_as(&person_in(&run), "set_route", json!({ "tag": "work", "task": "unit/next" })).unwrap();
+        env.execute_json_as(&person_in(&run), "set_route", json!({ "tag": "work", "task": "unit/next" })).unwrap();
         let routed = act("send_message", json!({ "body": "and you", "tags": ["work"] }));
         run.create_note("main", "plan", "soup first");
 
         assert_eq!(
-            lines(&run),
+            touch_lines(&run),
             [
                 "create conversation Tea",
                 "create experiment first try",
@@ -115,7 +116,7 @@ engines! {
             ]
         );
         let (task, person) = env.read(|reader| {
-            let shown = reader.shown_by_id::<RunShown>("u", run.id)?;
+            let shown = reader.display_row_by_id::<RunRow>("u", run.id)?;
             Ok((shown.run.task_id.unwrap().uuid(), shown.run.initiated_by.unwrap().uuid()))
         });
         let made = touches(&run);
@@ -131,8 +132,8 @@ engines! {
         }
     }
 
-    fn changing_and_deleting_are_touches_of_the_changed_and_deleted(env: TestEnv) {
-        furnish(&env);
+    fn updates_and_deletions_are_touches(env: TestEnv) {
+        create_role_and_tasks(&env);
         env.role("critic");
         let ids: BTreeMap<&str, String> = [
             ("conversation", "set_conversation", json!({ "title": "Tea" })),
@@ -144,17 +145,17 @@ engines! {
             ("route", "set_route", json!({ "tag": "work", "task": "unit/next" })),
         ]
         .into_iter()
-        .map(|(name, action, input)| (name, text(&env.act(action, input).unwrap()["id"]).to_owned()))
+        .map(|(name, action, input)| (name, text(&env.execute_json(action, input).unwrap()["id"]).to_owned()))
         .collect();
         let tries = json!({ "conversation": ids["conversation"], "title": "first try" });
-        let experiment = text(&env.act("set_experiment", tries).unwrap()["id"]).to_owned();
+        let experiment = text(&env.execute_json("set_experiment", tries).unwrap()["id"]).to_owned();
         for role in ["coder", "critic"] {
-            env.act("set_package", json!({ "role": role, "task": "unit/old" })).unwrap();
+            env.execute_json("set_package", json!({ "role": role, "task": "unit/old" })).unwrap();
         }
-        env.act("set_workspace", json!({ "name": "shop", "directory": "/shop" })).unwrap();
+        env.execute_json("set_workspace", json!({ "name": "shop", "directory": "/shop" })).unwrap();
 
-        let run = starts(&env);
-        let act = |action: &str, input: Value| run.act(action, input).unwrap();
+        let run = start_privileged_run(&env);
+        let act = |action: &str, input: Value| run.execute_json(action, input).unwrap();
         act("set_conversation", json!({ "conversation": ids["conversation"], "title": "Green tea" }));
         act("set_conversation", json!({ "conversation": ids["conversation"], "title": "Green tea" }));
         act("set_experiment", json!({ "experiment": experiment, "outcome": "warm" }));
@@ -166,7 +167,7 @@ engines! {
         act("queue_cancel", json!({ "id": ids["item"] }));
         act("queue_requeue", json!({ "id": ids["item"] }));
         let person = person_in(&run);
-        let as_person = |action: &str, input: Value| env.act_as(&person, action, input).unwrap();
+        let as_person = |action: &str, input: Value| env.execute_json_as(&person, action, input).unwrap();
         as_person("set_route", json!({ "tag": "work", "task": "unit/next", "workspace": "shop" }));
         as_person("delete_route", json!({ "name": ids["route"] }));
         act("delete_link", json!({ "link": ids["link"] }));
@@ -176,14 +177,14 @@ engines! {
         act("delete_conversation", json!({ "name": ids["conversation"] }));
 
         assert_eq!(
-            lines(&run),
+            touch_lines(&run),
             [
                 "update conversation Green tea",
                 "update experiment first try",
                 "close experiment first try",
                 "update testcase pours",
                 "update label k",
-                // Two packages moved to one task.
+                // The upgrade moved two packages to this task.
                 "pin task unit/new x2",
                 "update package coder uses unit/new",
                 "update package critic uses unit/new",
@@ -206,63 +207,63 @@ engines! {
         assert_eq!((chain.touched_by.len(), chain.deleted), (2, true));
     }
 
-    fn a_run_that_only_queued_has_an_effect_and_one_that_only_held_its_item_has_none(env: TestEnv) {
-        furnish(&env);
-        let queueing = starts(&env);
-        let added = queueing.act("queue_add", json!({ "task": "unit/next", "dedup_key": "once" })).unwrap();
-        let again = queueing.act("queue_add", json!({ "task": "unit/next", "dedup_key": "once" })).unwrap();
+    fn queueing_is_an_effect_but_holding_an_item_is_not(env: TestEnv) {
+        create_role_and_tasks(&env);
+        let queueing = start_privileged_run(&env);
+        let added = queueing.execute_json("queue_add", json!({ "task": "unit/next", "dedup_key": "once" })).unwrap();
+        let again = queueing.execute_json("queue_add", json!({ "task": "unit/next", "dedup_key": "once" })).unwrap();
         assert_eq!((&again["id"], &again["duplicate"]), (&added["id"], &json!(true)));
         queueing.end(RunStatus::Completed);
-        assert_eq!(lines(&queueing), ["create queue_item"]);
+        assert_eq!(touch_lines(&queueing), ["create queue_item"]);
         assert!(!no_effect(&env, queueing.id));
 
-        let taken = env.act("queue_take", json!({ "agent": "bot" })).unwrap()[0].clone();
+        let taken = env.execute_json("queue_take", json!({ "agent": "bot" })).unwrap()[0].clone();
         let (item, fence) = (taken["id"].clone(), taken["fence"].clone());
         assert_eq!(item, added["id"]);
         let token = Credential::Token(Secret(text(&taken["token"]).to_owned()));
-        let holding = env.core.enter(&token).unwrap();
-        env.act_as(&holding, "queue_heartbeat", json!({ "id": item, "fence": fence })).unwrap();
-        env.act_as(&holding, "queue_complete", json!({ "id": item, "fence": fence })).unwrap();
+        let holding = env.core.authenticate(&token).unwrap();
+        env.execute_json_as(&holding, "queue_heartbeat", json!({ "id": item, "fence": fence })).unwrap();
+        env.execute_json_as(&holding, "queue_complete", json!({ "id": item, "fence": fence })).unwrap();
         let run = holding.run.unwrap();
-        let made = Made { run: Ref::from(run), kind: None, action: None, tree: false, limit: None, after: None };
+        let made = ListMade { run: Ref::from(run), kind: None, action: None, tree: false, limit: None, after: None };
         assert_eq!(env.read(|reader| Ok(made.answer(reader, env.now())?)).touches, []);
         assert!(no_effect(&env, run));
     }
 
-    fn a_claim_in_a_run_is_a_touch_of_the_item_it_made(env: TestEnv) {
-        furnish(&env);
-        let run = starts(&env);
-        let claimed = run.act("claim", json!({ "task": "unit/next" })).unwrap()[0].clone();
+    fn claim_in_a_run_touches_the_created_item(env: TestEnv) {
+        create_role_and_tasks(&env);
+        let run = start_privileged_run(&env);
+        let claimed = run.execute_json("claim", json!({ "task": "unit/next" })).unwrap()[0].clone();
         let made: Vec<_> = touches(&run).iter().map(|touch| touch.resource_id.to_string()).collect();
-        assert_eq!((lines(&run), made), (vec!["create queue_item".to_owned()], vec![text(&claimed["id"]).to_owned()]));
+        assert_eq!((touch_lines(&run), made), (vec!["create queue_item".to_owned()], vec![text(&claimed["id"]).to_owned()]));
     }
 
-    fn a_pin_that_a_replacement_removes_is_touched(env: TestEnv) {
-        furnish(&env);
+    fn replacement_touches_the_pin_it_removes(env: TestEnv) {
+        create_role_and_tasks(&env);
         env.role("critic");
         for variant in ["unit/p", "unit/q"] {
             env.task("q", variant);
-            env.act("set_package", json!({ "role": "critic", "task": variant })).unwrap();
+            env.execute_json("set_package", json!({ "role": "critic", "task": variant })).unwrap();
         }
-        env.act("set_agent", json!({ "handle": "bot", "capabilities": ["replace_task"] })).unwrap();
+        env.execute_json("set_agent", json!({ "handle": "bot", "capabilities": ["replace_task"] })).unwrap();
         let run = env.agent("bot").start_run();
-        run.act("replace_task", json!({ "new": "unit/q", "old": "unit/p" })).unwrap();
-        assert_eq!(lines(&run), ["update task unit/q", "delete package critic uses unit/p"]);
+        run.execute_json("replace_task", json!({ "new": "unit/q", "old": "unit/p" })).unwrap();
+        assert_eq!(touch_lines(&run), ["update task unit/q", "delete package critic uses unit/p"]);
     }
 
-    fn imported_test_cases_are_touches_and_lead_to_the_run(env: TestEnv) {
-        furnish(&env);
-        let run = starts(&env);
+    fn imported_test_cases_are_touches_of_the_run(env: TestEnv) {
+        create_role_and_tasks(&env);
+        let run = start_privileged_run(&env);
         let cases: String = (0..300).map(|number| format!("<testcase name='case {number}'/>")).collect();
         let report = json!({ "junit": format!("<testsuite>{cases}</testsuite>") });
-        let seen = env.events().len();
-        assert_eq!(run.act("import_testcases", report.clone()).unwrap()["imported"], 300);
-        assert_eq!(run.act("import_testcases", report).unwrap()["duplicate"], true);
-        assert_eq!(env.events().split_off(seen).len(), 1);
+        let before = env.events().len();
+        assert_eq!(run.execute_json("import_testcases", report.clone()).unwrap()["imported"], 300);
+        assert_eq!(run.execute_json("import_testcases", report).unwrap()["duplicate"], true);
+        assert_eq!(env.events().split_off(before).len(), 1);
         run.end(RunStatus::Completed);
 
         let expected: Vec<String> = (0..300).map(|number| format!("create testcase case {number}")).collect();
-        assert_eq!(lines(&run), expected);
+        assert_eq!(touch_lines(&run), expected);
         assert!(!no_effect(&env, run.id));
         let last = touches(&run).pop().unwrap();
         let chain = why(&env, last.resource_id);
@@ -271,12 +272,12 @@ engines! {
         assert_eq!(chain.missing(), Vec::<&str>::new());
     }
 
-    fn options_given_with_a_decision_are_touched_as_add_option(env: TestEnv) {
+    fn initial_options_of_a_decision_are_add_option_touches(env: TestEnv) {
         let run = env.agent("bot").start_run();
         let decision = run.create_decision("main", "lunch?", &["soup", "salad"]);
-        run.act("add_options", json!({ "decision": decision, "options": ["bread"] })).unwrap();
+        run.execute_json("add_options", json!({ "decision": decision, "options": ["bread"] })).unwrap();
         assert_eq!(
-            lines(&run),
+            touch_lines(&run),
             [
                 "create decision main/decisions/lunch?",
                 "add_option option main/decisions/lunch?/soup",

@@ -1,52 +1,53 @@
-//! What is asked and done every day reads a handful of rows, however long the history is, on both engines.
+//! Everyday queries and actions read few rows, however long the history is, on both engines.
 //!
-//! On PostgreSQL the server counts the rows it read, in a database with a long history. On SQLite the plans of the same
-//! texts are looked at.
+//! On PostgreSQL the tests use the server's counters of rows read, in a database with a long history. For SQLite they
+//! check the query plans of the same statements.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use trackway_actions::queue::{AddItem, CompleteItem, TakeItems};
-use trackway_domain::{Ref, words::ItemStatus};
+use trackway_domain::{Ref, enums::ItemStatus};
 use trackway_store::{Url, connection::Connection, sql::Param};
 use trackway_testkit::{Engine, TestEnv, poll};
 use trackway_views::{
-    queue::{settled, unsettled},
+    queue::{count_completed_and_cancelled, count_unfinished_and_failed},
     registry,
 };
 
-/// Tables that grow with what happens.
+/// The tables that grow with use.
 const HISTORY: [&str; 8] =
     ["events", "messages", "runs", "run_resources", "run_steps", "run_usage", "queue_items", "registry"];
-/// Rows of each.
-const LONG: i64 = 30_000;
-/// Rows of all of them that one question, or one action, may read.
-const READ_MAX: i64 = 1_000;
+/// Rows of each table in the long history.
+const HISTORY_ROWS: i64 = 30_000;
+/// The number of rows that one view or action may read from all tables.
+const ROWS_READ_MAX: i64 = 1_000;
 
-/// A day's work, small: a task, an item that ran, a run with a step, a note and a message.
-fn a_day(env: &TestEnv) -> Value {
+/// Creates a row of every table of the history: a task, a completed item, a run with a step, a note and a message.
+fn create_sample_rows(env: &TestEnv) -> Value {
     env.workflow("ops");
-    env.act("set_task", json!({ "workflow": "ops", "variant": "t", "recurring": true, "script": "true" })).unwrap();
-    env.act("queue_add", json!({ "task": "t" })).unwrap();
-    let taken = env.act("queue_take", json!({})).unwrap()[0].clone();
-    env.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+    env.execute_json("set_task", json!({ "workflow": "ops", "variant": "t", "recurring": true, "script": "true" }))
+        .unwrap();
+    env.execute_json("queue_add", json!({ "task": "t" })).unwrap();
+    let taken = env.execute_json("queue_take", json!({})).unwrap()[0].clone();
+    env.execute_json("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
     let run = env.agent("coder").start_run_on("t");
-    run.act("record_step", json!({ "run": run.id, "type": "think", "detail": "so" })).unwrap();
-    run.act("record_usage", json!({ "run": run.id, "model": "m", "input_tokens": 7 })).unwrap();
+    run.execute_json("record_step", json!({ "run": run.id, "type": "think", "detail": "so" })).unwrap();
+    run.execute_json("record_usage", json!({ "run": run.id, "model": "m", "input_tokens": 7 })).unwrap();
     let note = run.create_note("main", "plan", "b");
-    let message = run.act("send_message", json!({ "body": "hello there" })).unwrap();
+    let message = run.execute_json("send_message", json!({ "body": "hello there" })).unwrap();
     json!({ "run": run.id, "note": note, "message": message["id"], "item": taken["id"] })
 }
 
-/// Whether the server knows how long its tables are.
+/// Whether the server's statistics reflect the long history.
 #[derive(PartialEq)]
 enum Statistics {
     Fresh,
     Missing,
 }
 
-/// Makes a long history of a short one: a row of the day, thousands of times, of another run each and from long ago.
-fn lengthen(url: &str, statistics: &Statistics) {
+/// Copies one row of each table thousands of times, with new ids, for other runs and with past times.
+fn multiply_history(url: &str, statistics: &Statistics) {
     let id = |number: &str| format!("'00000000-0000-7000-8000-' || lpad(to_hex({number}), 12, '0')");
     let (own, run) = (format!("'id', {}", id("n")), format!("'run_id', {}", id("n / 5 + 1")));
     let mut connection = Connection::postgres(url).unwrap();
@@ -62,7 +63,7 @@ fn lengthen(url: &str, statistics: &Statistics) {
     ] {
         let copied = connection.batch(&format!(
             "insert into {table} overriding system value
-             select copy.* from (select to_jsonb(t) as row from {table} t limit 1) one, generate_series(1, {LONG}) n,
+             select copy.* from (select to_jsonb(t) as row from {table} t limit 1) one, generate_series(1, {HISTORY_ROWS}) n,
              jsonb_populate_record(cast(null as {table}), one.row || jsonb_build_object({fresh})) copy"
         ));
         copied.unwrap_or_else(|error| panic!("{table}: {error}"));
@@ -70,20 +71,20 @@ fn lengthen(url: &str, statistics: &Statistics) {
             connection.batch(&format!("analyze {table}")).unwrap();
         }
     }
-    // What all this read is told now, not when the server gets round to it.
+    // Flushes the counters now, so that the copies do not count in the test.
     connection.batch("select pg_stat_force_next_flush()").unwrap();
 }
 
-/// What the server counted so far, of what was done before too.
-fn counted(env: &TestEnv, sql: &str) -> i64 {
+/// Reads a counter of the server, after a flush that includes all previous statements.
+fn server_counter(env: &TestEnv, sql: &str) -> i64 {
     env.read(|read| Ok(read.query_unscoped::<(bool,)>("select pg_stat_force_next_flush() is null", &[])?));
     env.read(|read| Ok(read.query_unscoped::<(i64,)>(sql, &[])?[0].0))
 }
 
-/// Rows of the history that the server read so far.
+/// The number of rows that the server has read from the history's tables so far.
 fn rows_read(env: &TestEnv) -> i64 {
     let tables = HISTORY.map(|table| format!("'{table}'")).join(", ");
-    counted(
+    server_counter(
         env,
         &format!(
             "select cast(coalesce((select sum(seq_tup_read) from pg_stat_user_tables where relname in ({tables})), 0)
@@ -92,10 +93,10 @@ fn rows_read(env: &TestEnv) -> i64 {
     )
 }
 
-/// Pages of the history's indexes that the server looked at so far: a walk along an index reads no row where it finds none.
+/// The number of index pages that the server has read so far. An index scan without matches reads pages but no rows.
 fn pages_read(env: &TestEnv) -> i64 {
     let tables = HISTORY.map(|table| format!("'{table}'")).join(", ");
-    counted(
+    server_counter(
         env,
         &format!(
             "select cast(coalesce(sum(idx_blks_hit + idx_blks_read), 0) as bigint) from pg_statio_user_indexes where relname in ({tables})"
@@ -103,8 +104,8 @@ fn pages_read(env: &TestEnv) -> i64 {
     )
 }
 
-/// What is asked every day.
-fn questions(day: &Value) -> Vec<((&'static str, &'static str), Value)> {
+/// Views that people and agents use every day.
+fn everyday_queries(day: &Value) -> Vec<((&'static str, &'static str), Value)> {
     vec![
         (("event", "list"), json!({})),
         (("event", "list"), json!({ "run": day["run"] })),
@@ -139,36 +140,36 @@ fn questions(day: &Value) -> Vec<((&'static str, &'static str), Value)> {
     ]
 }
 
-fn ask(env: &TestEnv, command: (&str, &str), input: &Value) -> Value {
-    let view = registry::of(command).unwrap_or_else(|| panic!("there is no question {command:?}"));
+fn run_view(env: &TestEnv, command: (&str, &str), input: &Value) -> Value {
+    let view = registry::find_view(command).unwrap_or_else(|| panic!("there is no view {command:?}"));
     env.read(|read| {
         (view.with_json)(read, input.clone(), env.now()).map_err(|error| panic!("{command:?} {input}: {error}"))
     })
     .data
 }
 
-/// What is done every day.
-fn deeds(env: &TestEnv) {
-    env.act("queue_add", json!({ "task": "t" })).unwrap();
-    let taken = env.act("queue_take", json!({})).unwrap()[0].clone();
-    env.act("queue_heartbeat", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
-    env.act("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+/// Actions that people and agents use every day.
+fn everyday_actions(env: &TestEnv) {
+    env.execute_json("queue_add", json!({ "task": "t" })).unwrap();
+    let taken = env.execute_json("queue_take", json!({})).unwrap()[0].clone();
+    env.execute_json("queue_heartbeat", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
+    env.execute_json("queue_complete", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
     let run = env.agent("coder").start_run_on("t");
-    run.act("record_step", json!({ "run": run.id, "type": "think", "detail": "so" })).unwrap();
+    run.execute_json("record_step", json!({ "run": run.id, "type": "think", "detail": "so" })).unwrap();
     run.create_note("main", &format!("plan {}", run.id), "b");
-    run.act("send_message", json!({ "body": "hello again" })).unwrap();
-    run.end(trackway_domain::words::RunStatus::Completed);
+    run.execute_json("send_message", json!({ "body": "hello again" })).unwrap();
+    run.end(trackway_domain::enums::RunStatus::Completed);
 }
 
-/// Rows that an item may read, from its adding to its end.
-const READ_PER_ITEM_MAX: i64 = 100;
-/// Pages of indexes that an item may look at: to find its rows, and to enter them.
+/// The number of rows that the actions on one item may read, from add to complete.
+const ROWS_PER_ITEM_MAX: i64 = 100;
+/// The number of index pages that the actions on one item may read.
 const PAGES_PER_ITEM_MAX: i64 = 200;
 
-/// A table that grew since the server last looked at it is taken for a short one.
-fn an_item_reads_its_own_rows(batch: usize) {
+/// Measures the reads per item with stale statistics: the planner believes that the tables are still short.
+fn items_read_only_their_own_rows(batch: usize) {
     let env = TestEnv::new(Engine::Postgres);
-    a_day(&env);
+    create_sample_rows(&env);
     let work = |agent: Option<&str>, is_keyed: bool| {
         let key = |number| is_keyed.then(|| format!("k{number}"));
         let add = |number| AddItem { concurrency_key: key(number), ..AddItem::of(Ref::new("t")) };
@@ -184,62 +185,68 @@ fn an_item_reads_its_own_rows(batch: usize) {
             .collect();
         env.core.execute_all(&env.ada, &done).unwrap();
     };
-    // Statements are prepared when they are used again, and planned for good after some uses: here while there is little.
-    let ways = [(None, false), (Some("worker"), false), (None, true), (Some("worker"), true)].repeat(7);
-    for (agent, is_keyed) in &ways {
+    // Trackway prepares a statement at its second use, and PostgreSQL caches a generic plan after some more uses. The
+    // first rounds cause both while the tables are short.
+    let variants = [(None, false), (Some("worker"), false), (None, true), (Some("worker"), true)].repeat(7);
+    for (agent, is_keyed) in &variants {
         work(*agent, *is_keyed);
     }
-    lengthen(&env.database.url_text(), &Statistics::Missing);
-    for (agent, is_keyed) in ways {
+    multiply_history(&env.database.url_text(), &Statistics::Missing);
+    for (agent, is_keyed) in variants {
         let before = (rows_read(&env), pages_read(&env));
         work(agent, is_keyed);
         let after = (rows_read(&env), pages_read(&env));
         let per_item = |before, after| (after - before) / i64::try_from(batch).unwrap();
         let (rows, pages) = (per_item(before.0, after.0), per_item(before.1, after.1));
-        assert!(rows <= READ_PER_ITEM_MAX, "{agent:?}, keys {is_keyed}: an item read {rows} rows");
+        assert!(rows <= ROWS_PER_ITEM_MAX, "{agent:?}, keys {is_keyed}: an item read {rows} rows");
         assert!(pages <= PAGES_PER_ITEM_MAX, "{agent:?}, keys {is_keyed}: an item looked at {pages} pages");
     }
 }
 
 #[test]
-fn an_item_reads_its_own_rows_whatever_the_server_believes() {
-    an_item_reads_its_own_rows(1);
+fn item_reads_only_its_own_rows_with_stale_statistics() {
+    items_read_only_their_own_rows(1);
 }
 
 #[test]
-fn a_hundred_items_read_their_own_rows_whatever_the_server_believes() {
-    an_item_reads_its_own_rows(100);
+fn hundred_items_read_only_their_own_rows_with_stale_statistics() {
+    items_read_only_their_own_rows(100);
 }
 
 #[test]
-fn a_long_history_is_not_read() {
+fn everyday_queries_do_not_read_the_history() {
     let env = TestEnv::new(Engine::Postgres);
-    let day = a_day(&env);
-    lengthen(&env.database.url_text(), &Statistics::Fresh);
-    let mut too_much = Vec::new();
-    let mut within = |what: String, deed: &dyn Fn()| {
+    let day = create_sample_rows(&env);
+    multiply_history(&env.database.url_text(), &Statistics::Fresh);
+    let mut violations = Vec::new();
+    let mut check_rows_read = |what: String, action: &dyn Fn()| {
         let before = rows_read(&env);
-        deed();
+        action();
         let read = rows_read(&env) - before;
-        if read > READ_MAX {
-            too_much.push(format!("{what} read {read} rows"));
+        if read > ROWS_READ_MAX {
+            violations.push(format!("{what} read {read} rows"));
         }
     };
-    for (command, input) in questions(&day) {
-        within(format!("{command:?} {input}"), &|| drop(ask(&env, command, &input)));
+    for (command, input) in everyday_queries(&day) {
+        check_rows_read(format!("{command:?} {input}"), &|| drop(run_view(&env, command, &input)));
     }
-    within("what is not settled".into(), &|| assert_eq!(env.read(|read| Ok(unsettled(read, env.now())?)), []));
-    within("what is".into(), &|| {
-        assert_eq!(env.read(|read| Ok(settled(read, READ_MAX / 2)?)), [(ItemStatus::Completed, READ_MAX / 2)]);
+    check_rows_read("counting unfinished and failed items".into(), &|| {
+        assert_eq!(env.read(|read| Ok(count_unfinished_and_failed(read, env.now())?)), []);
     });
-    within("a day's work".into(), &|| deeds(&env));
-    assert_eq!(too_much, Vec::<String>::new());
+    check_rows_read("counting completed and cancelled items".into(), &|| {
+        assert_eq!(
+            env.read(|read| Ok(count_completed_and_cancelled(read, ROWS_READ_MAX / 2)?)),
+            [(ItemStatus::Completed, ROWS_READ_MAX / 2)]
+        );
+    });
+    check_rows_read("everyday actions".into(), &|| everyday_actions(&env));
+    assert_eq!(violations, Vec::<String>::new());
 
-    // The texts, as they were prepared: what is used twice is.
-    for (command, input) in questions(&day) {
-        ask(&env, command, &input);
+    // Statements are prepared at their second use. The server lists their texts.
+    for (command, input) in everyday_queries(&day) {
+        run_view(&env, command, &input);
     }
-    deeds(&env);
+    everyday_actions(&env);
     let texts =
         env.read(|read| Ok(read.query_unscoped::<(String,)>("select statement from pg_prepared_statements", &[])?));
     let plans = plans(texts.into_iter().map(|(text,)| text.replace('$', "?")));
@@ -248,31 +255,31 @@ fn a_long_history_is_not_read() {
     assert_eq!(scans, Vec::<&(String, String)>::new());
 }
 
-/// Plans that were made while there was little walk along nothing when there is much.
+/// Generic plans that were made for short tables do not scan indexes when the tables are long.
 #[test]
-fn what_is_done_every_day_walks_along_no_index() {
+fn everyday_actions_do_not_scan_indexes() {
     let env = TestEnv::new(Engine::Postgres);
-    a_day(&env);
+    create_sample_rows(&env);
     let pages = || {
         let before = pages_read(&env);
-        deeds(&env);
+        everyday_actions(&env);
         pages_read(&env) - before
     };
     let short: Vec<_> = (0..7).map(|_| pages()).collect();
-    lengthen(&env.database.url_text(), &Statistics::Missing);
+    multiply_history(&env.database.url_text(), &Statistics::Missing);
     let long: Vec<_> = (0..7).map(|_| pages()).collect();
-    // Trees of indexes are higher then, and that is all.
+    // Long tables have deeper index trees, which explains at most twice as many pages.
     assert!(long.iter().min().unwrap() <= &(2 * short.iter().min().unwrap()), "{short:?} pages, then {long:?}");
 }
 
-/// The server would plan each write for its own values once it has counted its rows anew.
+/// Without a forced generic plan, PostgreSQL would plan every write anew after it has updated its statistics.
 #[test]
-fn what_is_written_is_planned_once() {
+fn write_statements_use_generic_plans() {
     let env = TestEnv::new(Engine::Postgres);
-    a_day(&env);
-    let days = || (0..7).for_each(|_| deeds(&env));
+    create_sample_rows(&env);
+    let days = || (0..7).for_each(|_| everyday_actions(&env));
     days();
-    lengthen(&env.database.url_text(), &Statistics::Fresh);
+    multiply_history(&env.database.url_text(), &Statistics::Fresh);
     days();
     let planned = |often| {
         env.read(|read| {
@@ -286,40 +293,40 @@ fn what_is_written_is_planned_once() {
     assert!(planned("generic_plans > 7").len() > 7);
 }
 
-/// What became of a task that ran thousands of times is told of the newest of its runs.
+/// The history of a task with thousands of runs counts only the newest runs.
 #[test]
-fn the_history_of_a_task_is_read_to_a_bound() {
+fn task_history_reads_a_bounded_number_of_rows() {
     let env = TestEnv::new(Engine::Postgres);
-    a_day(&env);
-    lengthen(&env.database.url_text(), &Statistics::Fresh);
+    create_sample_rows(&env);
+    multiply_history(&env.database.url_text(), &Statistics::Fresh);
     let before = rows_read(&env);
-    let history = ask(&env, ("task", "history"), &json!({ "task": "t" }));
+    let history = run_view(&env, ("task", "history"), &json!({ "task": "t" }));
     let read = rows_read(&env) - before;
     let [version] = history["versions"].as_array().unwrap().as_slice() else { panic!("{history}") };
     assert_eq!((&version["runs"], &version["newest_only"]), (&json!(1_000), &json!(true)));
-    // For each of three figures: where the newest begin, and these.
-    assert!(read <= 3 * 2 * READ_MAX + 100, "it read {read} rows");
+    // Three queries each find the oldest counted run and then read the counted runs.
+    assert!(read <= 3 * 2 * ROWS_READ_MAX + 100, "it read {read} rows");
 }
 
-/// A new version of one task reads the rows of that task only, however many other tasks, links and ready items there are.
+/// Replacing a task does not read other tasks, links or ready items.
 #[test]
-fn replacing_a_task_reads_its_own_rows() {
+fn replacing_a_task_reads_only_its_own_rows() {
     let env = TestEnv::new(Engine::Postgres);
-    a_day(&env);
-    env.act("set_task", json!({ "workflow": "ops", "variant": "u/0" })).unwrap();
-    let add: Vec<_> = (0..3 * READ_MAX).map(|_| AddItem::of(Ref::new("t"))).collect();
+    create_sample_rows(&env);
+    env.execute_json("set_task", json!({ "workflow": "ops", "variant": "u/0" })).unwrap();
+    let add: Vec<_> = (0..3 * ROWS_READ_MAX).map(|_| AddItem::of(Ref::new("t"))).collect();
     env.core.execute_all(&env.ada, &add).unwrap();
     Connection::postgres(&env.database.url_text()).unwrap().batch("analyze").unwrap();
     let replace = |number: i64| {
         let (old, new) = (format!("u/{number}"), format!("u/{}", number + 1));
-        env.act("set_task", json!({ "variant": new, "replaces": old })).unwrap();
+        env.execute_json("set_task", json!({ "variant": new, "replaces": old })).unwrap();
     };
-    // Statements are prepared when they are used again, and planned for good after some uses.
+    // PostgreSQL caches a generic plan after some uses.
     (0..7).for_each(replace);
     let before = rows_read(&env);
     replace(7);
     let read = rows_read(&env) - before;
-    assert!(read <= READ_MAX, "it read {read} rows");
+    assert!(read <= ROWS_READ_MAX, "it read {read} rows");
 
     let texts =
         env.read(|read| Ok(read.query_unscoped::<(String,)>("select statement from pg_prepared_statements", &[])?));
@@ -330,14 +337,14 @@ fn replacing_a_task_reads_its_own_rows() {
     let texts = texts.into_iter().map(|(text,)| for_sqlite(text));
     let plans: Vec<_> = plans(texts).into_iter().filter(|(text, _)| text.contains("lineage_id")).collect();
     assert!(plans.iter().any(|(_, step)| step.contains("queue_items_unfinished_of_task")), "{plans:?}");
-    let walks = |step: &str| {
+    let scans = |step: &str| {
         ["AUTOMATIC", "queue_items_by_status", "SCAN tasks", "SCAN f", "SCAN t"].iter().any(|bad| step.contains(bad))
     };
-    let walks: Vec<_> = plans.iter().filter(|(_, step)| walks(step)).collect();
-    assert_eq!(walks, Vec::<&(String, String)>::new());
+    let scans: Vec<_> = plans.iter().filter(|(_, step)| scans(step)).collect();
+    assert_eq!(scans, Vec::<&(String, String)>::new());
 }
 
-/// Whether a step of a plan reads all of a table of the history, unless an order and a limit end it.
+/// Whether a step of a plan scans a table of the history. A statement with a limit may scan.
 fn scans_history(text: &str, step: &str) -> bool {
     let Some(name) = step.strip_prefix("SCAN ") else { return false };
     let name = name.split(' ').next().unwrap();
@@ -347,51 +354,51 @@ fn scans_history(text: &str, step: &str) -> bool {
     is_history && !text.contains("limit")
 }
 
-/// How SQLite would go about these texts, those that it understands: text and step.
+/// Statement and step of SQLite's query plans. Statements that only PostgreSQL understands are skipped.
 fn plans(texts: impl Iterator<Item = String>) -> Vec<(String, String)> {
     let env = TestEnv::new(Engine::Sqlite);
     let mut plans = Vec::new();
     for text in texts {
         let highest = (1..40).rev().find(|number| text.contains(&format!("?{number}"))).unwrap_or(0);
-        let nothing = vec![Param::Null; highest];
+        let nulls = vec![Param::Null; highest];
         let explained = env.core.read(&env.ada, |read| {
-            Ok(read.query_unscoped::<(i64, i64, i64, String)>(&format!("explain query plan {text}"), &nothing)?)
+            Ok(read.query_unscoped::<(i64, i64, i64, String)>(&format!("explain query plan {text}"), &nulls)?)
         });
         plans.extend(explained.into_iter().flatten().map(|(.., step)| (text.clone(), step)));
     }
     plans
 }
 
-/// A connection that stays for weeks does not keep every text that it was ever asked.
+/// A long-lived connection does not keep every statement prepared.
 #[test]
-fn texts_are_kept_to_a_bound() {
+fn prepared_statements_are_bounded() {
     let env = TestEnv::new(Engine::Postgres);
-    let (kept, people) = env.read(|read| {
+    let (statements, people) = env.read(|read| {
         for number in 0..700 {
             let text = format!("select count(*) + {number} from people where tenant_id = ?1");
             assert_eq!((read.count(&text, &[])?, read.count(&text, &[])?), (number + 1, number + 1));
         }
-        let kept = read.query_unscoped::<(i64,)>("select count(*) from pg_prepared_statements", &[])?[0].0;
-        Ok((kept, read.count("select count(*) from people where tenant_id = ?1", &[])?))
+        let statements = read.query_unscoped::<(i64,)>("select count(*) from pg_prepared_statements", &[])?[0].0;
+        Ok((statements, read.count("select count(*) from people where tenant_id = ?1", &[])?))
     });
-    assert!((100..=512).contains(&kept), "{kept} statements are kept");
+    assert!((100..=512).contains(&statements), "{statements} prepared statements");
     assert_eq!(people, 1);
 }
 
-/// Who writes very much does not have all of SQLite's log to bring in when done: most of it went in beside the writing.
+/// During a bulk write, SQLite's write-ahead log is checkpointed while it grows, and not only at the end.
 #[test]
-fn a_long_log_goes_into_the_file_while_it_grows() {
+fn bulk_write_checkpoints_the_wal_while_it_grows() {
     let env = TestEnv::new(Engine::Sqlite);
     env.studio("main");
     let Url::Sqlite(file) = env.database.url() else { panic!("this is a file") };
     let length = || file.metadata().unwrap().len();
     let (before, body) = (length(), "x".repeat(100_000));
-    let went_in = env.core.store().while_much_is_written(|| {
+    let was_checkpointed = env.core.store().run_bulk_write(|| {
         for number in 0..200 {
             let note = json!({ "studio": "main", "title": format!("n{number}"), "body": body });
-            env.act("create_note", note).unwrap();
+            env.execute_json("create_note", note).unwrap();
         }
         poll(Duration::from_secs(10), || (length() > before + (8 << 20)).then_some(())).is_some()
     });
-    assert!(went_in.unwrap(), "{} bytes, {before} before", length());
+    assert!(was_checkpointed.unwrap(), "{} bytes, {before} before", length());
 }

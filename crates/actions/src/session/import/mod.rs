@@ -1,8 +1,8 @@
-//! What other tools recorded of sessions, carried over. A tool is one file here, which says what its record means, and
-//! one in the store's `foreign`, which reads it.
+//! Imports sessions that other tools recorded. Each tool has one file here, which interprets its record, and one in the
+//! store's `foreign` module, which reads it.
 //!
-//! Carrying over adds what nobody knew. It takes back nothing, and it makes no runs: whoever sees a session itself,
-//! by hooks or in its transcript, knows them, and finds one record whether it comes before the import or after it.
+//! An import only adds unknown facts. It withdraws nothing and creates no runs. Only hooks and transcripts know the
+//! runs of a session. They update the imported rows, whether they are recorded before or after the import.
 
 mod nagger;
 
@@ -13,152 +13,157 @@ use std::collections::HashSet;
 use serde::Serialize;
 use trackway_domain::{
     Id, Time,
+    enums::{Evidence, RoleSource, SpawnRoleSource},
     match_ladder::Match,
-    observed::{Fact, Observation, PromptKey, Seen, SessionFacts, Source},
-    spawn::call_at_line,
-    words::{Evidence, RoleSource, SpawnRoleSource},
+    observed::{Fact, Observation, ObservedFact, PromptKey, SessionFacts, Source},
+    spawn::placeholder_call_id,
 };
 use trackway_store::{
     Writer, params,
     tables::{Spawn, Subagent},
 };
 
-use super::Observing;
+use super::SessionRecorder;
 use crate::{context::Context, error::Result};
 
-/// What is new in the record.
+/// Result of an import: the numbers of new rows, and notices.
 #[derive(Debug, Default, Serialize)]
-pub struct Imported {
+pub struct SessionImportResult {
     pub sessions: i64,
     pub subagents: i64,
     pub spawns: i64,
-    /// Spawns that an agent was found for.
+    /// Spawns that were matched to an agent.
     pub matched: i64,
-    /// What could not be carried over; the notices say why.
+    /// Rows that were not imported. The notices give the reasons.
     pub left_out: i64,
     pub notices: Vec<String>,
-    /// Whether anything was written.
+    /// True if the import wrote anything.
     #[serde(skip)]
     changed: bool,
 }
 
-/// What a tool knew of one session.
+/// A session as the other tool recorded it.
 #[derive(Debug)]
-struct CarriedSession {
-    /// The name of the client.
+struct ImportedSession {
     client: &'static str,
     session_id: String,
     started_at: Time,
     transcript_path: Option<String>,
-    subagents: Vec<CarriedSubagent>,
-    spawns: Vec<CarriedSpawn>,
+    subagents: Vec<ImportedSubagent>,
+    spawns: Vec<ImportedSpawn>,
 }
 
 #[derive(Debug)]
-struct CarriedSubagent {
+struct ImportedSubagent {
     agent_id: String,
     agent_type: Option<String>,
     role: Option<String>,
     role_source: Option<RoleSource>,
-    /// The line of its spawn, from 1.
+    /// Line of the subagent's spawn in the transcript, from 1.
     task_match_index: Option<i64>,
     started_at: Time,
     stopped_at: Option<Time>,
 }
 
 #[derive(Debug)]
-struct CarriedSpawn {
+struct ImportedSpawn {
     tool_use_id: Option<String>,
-    /// Whether no other spawn without an id has this prompt.
-    alone: bool,
-    /// The line in the session's transcript, from 1.
+    /// True if no other spawn without a call id has this prompt.
+    has_unique_prompt: bool,
+    /// Line in the session's transcript, from 1.
     index: i64,
     subagent_type: Option<String>,
     role: Option<(String, SpawnRoleSource)>,
     prompt_hash: Option<String>,
     created_at: Time,
-    matched: Option<CarriedMatch>,
+    matched: Option<ImportedMatch>,
 }
 
 #[derive(Debug)]
-struct CarriedMatch {
+struct ImportedMatch {
     agent_id: String,
     evidence: Evidence,
     at: Time,
 }
 
-/// Where a call was seen already.
-enum Seat {
-    Here(Box<Spawn>),
-    AnotherSession,
-    Nowhere,
+/// Whether, and in which session, a spawn is already recorded.
+enum KnownSpawn {
+    InThisSession(Box<Spawn>),
+    InAnotherSession,
+    Unknown,
 }
 
-/// Writes down what a tool knew of one session, and adds up what of it is new.
-fn carry(context: &Context, write: &mut Writer<'_>, carried: &CarriedSession, imported: &mut Imported) -> Result<i64> {
-    write.lock_session(&carried.session_id)?;
-    let facts = SessionFacts { transcript_path: carried.transcript_path.clone(), ..SessionFacts::default() };
-    let session = Seen::new(carried.started_at, None, &PromptKey::default(), Fact::Session(Box::new(facts)));
+/// Imports one session and adds the new rows to the result. Returns the number of spawns that were skipped because the
+/// session repeats the calls of another one.
+fn import_session(
+    context: &Context,
+    write: &mut Writer<'_>,
+    session: &ImportedSession,
+    result: &mut SessionImportResult,
+) -> Result<i64> {
+    write.lock_session(&session.session_id)?;
+    let facts = SessionFacts { transcript_path: session.transcript_path.clone(), ..SessionFacts::default() };
+    let observed = ObservedFact::new(session.started_at, None, &PromptKey::default(), Fact::Session(Box::new(facts)));
     let observation = Observation {
-        client: carried.client,
-        session: carried.session_id.clone(),
+        client: session.client,
+        session: session.session_id.clone(),
         source: Source::Import,
-        facts: vec![session],
+        facts: vec![observed],
         progress: None,
     };
-    let Some(mut observing) = Observing::open(context, write, &observation)? else {
+    let Some(mut recorder) = SessionRecorder::open(context, write, &observation)? else {
         return Ok(0);
     };
-    for seen in &observation.facts {
-        observing.record(seen)?;
+    for observed in &observation.facts {
+        recorder.record(observed)?;
     }
-    if observing.session_changed {
-        observing.count("completed");
+    if recorder.session_changed {
+        recorder.count("completed");
     }
     let mut new = HashSet::new();
-    for subagent in &carried.subagents {
-        if observing.carry_subagent(subagent)? {
+    for subagent in &session.subagents {
+        if recorder.import_subagent(subagent)? {
             new.insert(subagent.agent_id.as_str());
         }
     }
     let mut repeated = 0;
-    for spawn in &carried.spawns {
-        let row = match observing.seat(spawn)? {
-            Seat::Here(row) => *row,
-            Seat::AnotherSession => {
+    for spawn in &session.spawns {
+        let row = match recorder.find_known_spawn(spawn)? {
+            KnownSpawn::InThisSession(row) => *row,
+            KnownSpawn::InAnotherSession => {
                 repeated += 1;
                 continue;
             }
-            Seat::Nowhere => observing.carry_spawn(spawn)?,
+            KnownSpawn::Unknown => recorder.import_spawn(spawn)?,
         };
         if let Some(matched) = &spawn.matched {
-            observing.carry_match(&row, matched)?;
+            recorder.import_match(&row, matched)?;
         }
     }
-    for subagent in carried.subagents.iter().filter(|subagent| new.contains(subagent.agent_id.as_str())) {
-        observing.carry_role(subagent)?;
+    for subagent in session.subagents.iter().filter(|subagent| new.contains(subagent.agent_id.as_str())) {
+        recorder.import_role(subagent)?;
     }
-    observing.settle_matches()?;
-    let made = |what| observing.counts.get(what).copied().unwrap_or_default();
-    imported.sessions += made("session");
-    imported.subagents += made("subagent");
-    imported.spawns += made("spawn");
-    imported.matched += made("match");
-    imported.changed |= !observing.counts.is_empty();
-    observing.close()?;
+    recorder.resolve_matches()?;
+    let new_rows = |what| recorder.counts.get(what).copied().unwrap_or_default();
+    result.sessions += new_rows("session");
+    result.subagents += new_rows("subagent");
+    result.spawns += new_rows("spawn");
+    result.matched += new_rows("match");
+    result.changed |= !recorder.counts.is_empty();
+    recorder.finish()?;
     Ok(repeated)
 }
 
-impl Observing<'_, '_> {
-    /// Adds a subagent, or what was not known of it. Says whether it is new.
-    fn carry_subagent(&mut self, carried: &CarriedSubagent) -> Result<bool> {
-        let (before, new) = self.carried_agent(&carried.agent_id, carried.started_at)?;
+impl SessionRecorder<'_, '_> {
+    /// Adds a subagent, or completes a recorded one. Returns true if the subagent is new.
+    fn import_subagent(&mut self, imported: &ImportedSubagent) -> Result<bool> {
+        let (before, new) = self.find_or_create_subagent(&imported.agent_id, imported.started_at)?;
         let subagent = Subagent {
-            agent_type: before.agent_type.clone().or_else(|| carried.agent_type.clone()),
-            started_at: before.started_at.min(carried.started_at),
-            stopped_at: before.stopped_at.max(carried.stopped_at),
-            // Whether it was matched at its start or later is known there, not here.
-            role_source: if new { carried.role_source } else { before.role_source },
+            agent_type: before.agent_type.clone().or_else(|| imported.agent_type.clone()),
+            started_at: before.started_at.min(imported.started_at),
+            stopped_at: before.stopped_at.max(imported.stopped_at),
+            // Only the other tool knows whether it matched the subagent at its start or later.
+            role_source: if new { imported.role_source } else { before.role_source },
             ..before.clone()
         };
         if subagent != before {
@@ -170,78 +175,79 @@ impl Observing<'_, '_> {
         Ok(new)
     }
 
-    /// The subagent of an id. One that is new here does not look for a spawn: the tool said what it knew of that.
-    fn carried_agent(&mut self, agent_id: &str, at: Time) -> Result<(Subagent, bool)> {
-        let sought = self.seeking.contains(agent_id);
+    /// Finds or creates a subagent. Returns true if it is new. A new one is not queued for matching, because the other
+    /// tool has already matched it.
+    fn find_or_create_subagent(&mut self, agent_id: &str, at: Time) -> Result<(Subagent, bool)> {
+        let was_queued = self.unmatched_agents.contains(agent_id);
         let subagent = self.subagent(agent_id, at)?;
-        let new = !sought && self.seeking.remove(agent_id);
+        let new = !was_queued && self.unmatched_agents.remove(agent_id);
         Ok((subagent, new))
     }
 
-    /// Gives a new subagent the role it had there and where that came from, unless its spawn is here and says so.
-    fn carry_role(&mut self, carried: &CarriedSubagent) -> Result<()> {
-        self.name_role(&carried.agent_id)?;
-        let mut subagent = self.subagent(&carried.agent_id, carried.started_at)?;
-        subagent.task_match_index = subagent.task_match_index.or(carried.task_match_index);
-        if carried.role.is_some() && matches!(subagent.role_source, None | Some(RoleSource::SubagentType)) {
-            subagent.role.clone_from(&carried.role);
-            subagent.role_source = carried.role_source;
+    /// Gives a new subagent the role that the other tool recorded, unless its matched spawn determines the role.
+    fn import_role(&mut self, imported: &ImportedSubagent) -> Result<()> {
+        self.update_role(&imported.agent_id)?;
+        let mut subagent = self.subagent(&imported.agent_id, imported.started_at)?;
+        subagent.task_match_index = subagent.task_match_index.or(imported.task_match_index);
+        if imported.role.is_some() && matches!(subagent.role_source, None | Some(RoleSource::SubagentType)) {
+            subagent.role.clone_from(&imported.role);
+            subagent.role_source = imported.role_source;
         }
         self.save_subagent(subagent)
     }
 
-    /// Where a call was seen already: by its id, else by its line, else as the only one with its prompt.
-    fn seat(&mut self, carried: &CarriedSpawn) -> Result<Seat> {
+    /// Looks up a spawn by its call id, else by its transcript line, else as the only spawn with its prompt.
+    fn find_known_spawn(&mut self, imported: &ImportedSpawn) -> Result<KnownSpawn> {
         let session = self.session.id;
-        if let Some(tool_use_id) = &carried.tool_use_id {
+        if let Some(tool_use_id) = &imported.tool_use_id {
             let rows = self.write.rows::<Spawn>("where tenant_id = ?1 and tool_use_id = ?2", params![tool_use_id])?;
-            let elsewhere = !rows.is_empty();
+            let is_known = !rows.is_empty();
             return Ok(match rows.into_iter().find(|row| row.session_id == session) {
-                Some(row) => Seat::Here(row.into()),
-                None if elsewhere => Seat::AnotherSession,
-                None => Seat::Nowhere,
+                Some(row) => KnownSpawn::InThisSession(row.into()),
+                None if is_known => KnownSpawn::InAnotherSession,
+                None => KnownSpawn::Unknown,
             });
         }
-        if let Some(row) = self.spawn_row(&call_at_line(&self.session.session_id, carried.index))? {
-            return Ok(Seat::Here(row.into()));
+        if let Some(row) = self.spawn_row(&placeholder_call_id(&self.session.session_id, imported.index))? {
+            return Ok(KnownSpawn::InThisSession(row.into()));
         }
-        let agrees = |row: &Spawn| match (&row.prompt_hash, &carried.prompt_hash) {
+        let agrees = |row: &Spawn| match (&row.prompt_hash, &imported.prompt_hash) {
             (Some(ours), Some(theirs)) => ours == theirs,
-            _ => row.subagent_type == carried.subagent_type,
+            _ => row.subagent_type == imported.subagent_type,
         };
-        let mut seen = self.write.rows::<Spawn>(
+        let mut candidates = self.write.rows::<Spawn>(
             "where tenant_id = ?1 and session_id = ?2 and run_id is not null and parent_agent_id is null order by id",
             params![session],
         )?;
-        seen.retain(agrees);
-        if let Some(row) = seen.iter().find(|row| row.transcript_index == Some(carried.index)) {
-            return Ok(Seat::Here(row.clone().into()));
+        candidates.retain(agrees);
+        if let Some(row) = candidates.iter().find(|row| row.transcript_index == Some(imported.index)) {
+            return Ok(KnownSpawn::InThisSession(row.clone().into()));
         }
-        // A call whose line is known is on another one. The tool read of a call after it was made.
-        seen.retain(|row| row.transcript_index.is_none() && row.created_at <= carried.created_at);
-        Ok(match seen.pop() {
-            Some(row) if seen.is_empty() && carried.alone => Seat::Here(row.into()),
-            _ => Seat::Nowhere,
+        // Spawns with a known line are at another line. The other tool read a spawn only after the call was made.
+        candidates.retain(|row| row.transcript_index.is_none() && row.created_at <= imported.created_at);
+        Ok(match candidates.pop() {
+            Some(row) if candidates.is_empty() && imported.has_unique_prompt => KnownSpawn::InThisSession(row.into()),
+            _ => KnownSpawn::Unknown,
         })
     }
 
-    fn carry_spawn(&mut self, carried: &CarriedSpawn) -> Result<Spawn> {
-        let at_line = || call_at_line(&self.session.session_id, carried.index);
+    fn import_spawn(&mut self, imported: &ImportedSpawn) -> Result<Spawn> {
+        let placeholder_id = || placeholder_call_id(&self.session.session_id, imported.index);
         let spawn = Spawn {
-            // Calls that were read together have one time: their lines keep them in order.
-            id: Id::new(Time::from_micros(carried.created_at.micros() + carried.index.clamp(0, 999_999))),
+            // Spawns that the other tool read together have the same time. Their lines keep them in order.
+            id: Id::new(Time::from_micros(imported.created_at.micros() + imported.index.clamp(0, 999_999))),
             tenant_id: self.context.tenant,
             session_id: self.session.id,
             transcript: None,
-            transcript_index: Some(carried.index),
+            transcript_index: Some(imported.index),
             block: None,
-            tool_use_id: carried.tool_use_id.clone().unwrap_or_else(at_line),
+            tool_use_id: imported.tool_use_id.clone().unwrap_or_else(placeholder_id),
             parent_agent_id: None,
             run_id: None,
-            subagent_type: carried.subagent_type.clone(),
-            role: carried.role.as_ref().map(|(role, _)| role.clone()),
-            role_source: carried.role.as_ref().map(|(_, source)| *source),
-            prompt_hash: carried.prompt_hash.clone(),
+            subagent_type: imported.subagent_type.clone(),
+            role: imported.role.as_ref().map(|(role, _)| role.clone()),
+            role_source: imported.role.as_ref().map(|(_, source)| *source),
+            prompt_hash: imported.prompt_hash.clone(),
             description: None,
             background: false,
             matched_agent_id: None,
@@ -249,15 +255,15 @@ impl Observing<'_, '_> {
             tentative: false,
             status: None,
             error: None,
-            created_at: carried.created_at,
+            created_at: imported.created_at,
         };
-        self.enter_spawn(&spawn)?;
+        self.insert_spawn(&spawn)?;
         Ok(spawn)
     }
 
-    /// Keeps a match. A guess that is contradicted by what is known is kept as withdrawn.
-    fn carry_match(&mut self, spawn: &Spawn, carried: &CarriedMatch) -> Result<()> {
-        let CarriedMatch { agent_id, evidence, at } = carried;
+    /// Stores a match. A tentative match that contradicts exact evidence is stored as withdrawn.
+    fn import_match(&mut self, spawn: &Spawn, imported: &ImportedMatch) -> Result<()> {
+        let ImportedMatch { agent_id, evidence, at } = imported;
         let known = self.write.count(
             "select count(*) from spawn_matches where tenant_id = ?1 and spawn_id = ?2 and agent_id = ?3 and evidence = ?4",
             params![spawn.id, agent_id, evidence],
@@ -265,12 +271,12 @@ impl Observing<'_, '_> {
         if known > 0 {
             return Ok(());
         }
-        self.carried_agent(agent_id, *at)?;
+        self.find_or_create_subagent(agent_id, *at)?;
         let is_exact = |other: &Spawn| other.evidence.is_some() && !other.tentative;
-        let contradicted = spawn.matched_agent_id.as_ref().is_some_and(|known| known != agent_id)
+        let is_contradicted = spawn.matched_agent_id.as_ref().is_some_and(|known| known != agent_id)
             || self.spawns_of(agent_id)?.iter().any(|other| other.id != spawn.id && is_exact(other));
-        let by = Match::by(*evidence);
-        if by.tentative && contradicted {
+        let new_match = Match::by(*evidence);
+        if new_match.is_tentative && is_contradicted {
             let now = self.write.now;
             self.write.post(
                 "insert into spawn_matches (tenant_id, spawn_id, agent_id, evidence, tentative, created_at, withdrawn_at) values (?1, ?2, ?3, ?4, true, ?5, ?6)",
@@ -280,6 +286,6 @@ impl Observing<'_, '_> {
             return Ok(());
         }
         self.count("match");
-        self.keep_match(*at, spawn, agent_id, by)
+        self.store_match(*at, spawn, agent_id, new_match)
     }
 }

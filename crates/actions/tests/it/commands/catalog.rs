@@ -1,10 +1,10 @@
-//! Roles, workflows, tasks, versions, pins, links and what is ready.
+//! Roles, workflows, tasks, versions, pins, links and ready tasks.
 
 use serde_json::{Value, json};
 use trackway_testkit::{CommandLine, column, engines, text};
 
-/// A workflow with tasks, each replacing the one before by a level.
-fn versions(terminal: &CommandLine, levels: &[(&str, &str)]) {
+/// Creates a workflow with tasks. Each task replaces the one before it at the given level.
+fn create_versions(terminal: &CommandLine, levels: &[(&str, &str)]) {
     terminal.json(&["workflow", "set", "--name", "q"]);
     let mut before: Option<&str> = None;
     for (variant, level) in levels {
@@ -28,7 +28,7 @@ fn versions(terminal: &CommandLine, levels: &[(&str, &str)]) {
 }
 
 engines! {
-    fn a_fork_is_taken_where_the_step_is_small_enough(terminal: CommandLine) {
+    fn package_upgrade_follows_fork_within_level(terminal: CommandLine) {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["workflow", "set", "--name", "q"]);
         for variant in ["p/1", "p/2", "p/3", "p/4"] {
@@ -44,7 +44,7 @@ engines! {
         assert_eq!((upgraded("patch"), upgraded("minor"), upgraded("major")), (vec!["p/2".into()], vec!["p/4".into()], vec!["p/3".into()]));
     }
 
-    fn set_is_an_upsert_that_keeps_what_is_not_said(terminal: CommandLine) {
+    fn set_keeps_omitted_fields_and_clears_empty_ones(terminal: CommandLine) {
         let role = terminal.json(&["role", "set", "--name", "coder", "--title", "Coder", "--tag", "a", "--tag", "b"]);
         assert_eq!((&role["new"], &role["title"], &role["tags"]), (&json!(true), &json!("Coder"), &json!(["a", "b"])));
         let role = terminal.json(&["role", "set", "--name", "coder", "--description", "Writes code"]);
@@ -56,7 +56,7 @@ engines! {
         assert_eq!(terminal.json(&["role", "get", "coder"])["description"], "Writes code");
     }
 
-    fn a_task_has_a_revision_for_every_change(terminal: CommandLine) {
+    fn every_change_of_a_task_creates_a_revision(terminal: CommandLine) {
         terminal.json(&["workflow", "set", "--name", "q"]);
         let task = terminal.json(&["task", "set", "--workflow", "q", "--command", "unit", "--variant", "go", "--estimate", "40h", "--timeout", "90m"]);
         assert_eq!((&task["variant"], &task["revision"], &task["new"]), (&json!("unit/go"), &json!(1), &json!(true)));
@@ -75,20 +75,20 @@ engines! {
     }
 
     fn latest_follows_replacements_to_the_live_successor(terminal: CommandLine) {
-        versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
+        create_versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
         let latest = terminal.json(&["task", "latest", "--variant", "v1"]);
         assert_eq!((&latest["variant"], &latest["path"]), (&json!("v3"), &json!(["v1", "v2", "v3"])));
         assert_eq!(terminal.json(&["task", "latest", "--id", &text(&latest["id"])])["path"], json!(["v3"]));
 
-        // At a fork the newest edge wins.
+        // If two versions replace one, the newest replacement wins.
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "v2-fork", "--replaces", "v1", "--level", "major"]);
         assert_eq!(terminal.json(&["task", "latest", "--variant", "v1"])["variant"], "v2-fork");
-        // Archived is walked through, never answered: the older edge leads to an answer.
+        // An archived version is never the current one, so the older replacement leads to it.
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "v2-fork", "--archived"]);
         assert_eq!(terminal.json(&["task", "latest", "--variant", "v1"])["variant"], "v3");
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "v2", "--archived"]);
         assert_eq!(terminal.json(&["task", "latest", "--variant", "v1"])["path"], json!(["v1", "v2", "v3"]));
-        // Deleted is left out too, and then the versions before it stand again.
+        // A deleted version is never the current one either, so an older version becomes current again.
         terminal.json(&["task", "delete", "v3", "--yes"]);
         assert_eq!(terminal.json(&["task", "latest", "--variant", "v1"])["variant"], "v1");
         assert_eq!(terminal.fails(&["task", "latest", "--variant", "v2"]).0, 3);
@@ -97,8 +97,8 @@ engines! {
         assert_eq!(terminal.json(&["task", "latest", "--variant", "v1"])["variant"], "v2-fork");
     }
 
-    fn next_is_the_direct_successor_by_exactly_that_level(terminal: CommandLine) {
-        versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
+    fn next_finds_direct_successor_of_that_level(terminal: CommandLine) {
+        create_versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
         terminal.json(&["task", "replace", "v3", "v1", "--level", "major", "--comment", "all new"]);
         let next = |level| terminal.json(&["task", "next", "--id", "v1", "--level", level]);
         assert_eq!((&next("patch")["variant"], &next("patch")["level"]), (&json!("v2"), &json!("patch")));
@@ -106,24 +106,24 @@ engines! {
         assert_eq!((&next("any")["variant"], &next("any")["level"]), (&json!("v3"), &json!("major")));
         assert_eq!(terminal.fails(&["task", "next", "--id", "v1", "--level", "minor"]).0, 3);
         assert_eq!(terminal.fails(&["task", "next", "--id", "v1", "--level", "huge"]).0, 2);
-        // The same pair again updates the edge.
+        // Repeating a replacement updates its level.
         let edge = terminal.json(&["task", "replace", "v3", "v1", "--level", "patch"]);
         assert_eq!((&edge["new"], &edge["old"], &edge["level"], &edge["comment"]), (&json!("v3"), &json!("v1"), &json!("patch"), &json!("all new")));
     }
 
-    fn a_circle_is_refused_and_printed(terminal: CommandLine) {
-        versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
+    fn rejects_replacement_cycle_and_prints_it(terminal: CommandLine) {
+        create_versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
         assert_eq!(terminal.fails(&["task", "replace", "v1", "v1"]), (4, "v1 cannot replace itself".into()));
         let circle = "that would make a cycle: v1 replaces v3 replaces v2 replaces v1";
         assert_eq!(terminal.fails(&["task", "replace", "v1", "v3"]), (4, circle.into()));
-        // All or nothing: the set that wanted the edge changed nothing else either.
+        // The rejected `task set` changes no other field either.
         assert_eq!(terminal.fails(&["task", "set", "--workflow", "q", "--variant", "v1", "--title", "x", "--replaces", "v3"]).0, 4);
         assert_eq!(terminal.json(&["task", "get", "v1"])["title"], Value::Null);
         assert_eq!(terminal.fails(&["task", "replace", "v3", "v1", "--level", "huge"]).0, 2);
     }
 
-    fn a_variant_has_one_owner_until_its_task_is_deleted(terminal: CommandLine) {
-        versions(&terminal, &[("unit/go", "")]);
+    fn variant_belongs_to_one_workflow_until_its_task_is_deleted(terminal: CommandLine) {
+        create_versions(&terminal, &[("unit/go", "")]);
         terminal.json(&["workflow", "set", "--name", "other"]);
         let claim = ["task", "set", "--workflow", "other", "--variant", "unit/go", "--title", "mine"];
         assert_eq!(terminal.fails(&claim), (4, "variant unit/go belongs to workflow q".into()));
@@ -137,8 +137,8 @@ engines! {
         assert_eq!(column(&terminal.json(&["workflow", "list"]), "name"), ["other"]);
     }
 
-    fn a_role_stays_on_its_pin_until_it_is_upgraded(terminal: CommandLine) {
-        versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor"), ("v4", "major")]);
+    fn role_uses_its_pin_until_upgrade(terminal: CommandLine) {
+        create_versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor"), ("v4", "major")]);
         terminal.json(&["role", "set", "--name", "coder"]);
         let resolve = || text(&terminal.json(&["package", "resolve", "--role", "coder", "--variant", "v2"])["variant"]);
         assert_eq!(resolve(), "v4");
@@ -164,20 +164,20 @@ engines! {
         assert_eq!(terminal.fails(&["package", "set", "--role", "coder", "--task", "v9"]).0, 3);
     }
 
-    fn joining_two_lineages_keeps_the_newer_pin_and_says_so(terminal: CommandLine) {
-        versions(&terminal, &[("a1", ""), ("a2", "minor")]);
+    fn joining_two_lineages_keeps_the_newer_pin_and_reports_it(terminal: CommandLine) {
+        create_versions(&terminal, &[("a1", ""), ("a2", "minor")]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "b1"]);
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["package", "set", "--role", "coder", "--task", "a1"]);
         terminal.json(&["package", "set", "--role", "coder", "--task", "b1"]);
         let joined = terminal.json(&["task", "replace", "b1", "a2"]);
-        assert_eq!(joined["notices"], json!(["two pins of role coder became one: a1 is no longer pinned"]));
+        assert_eq!(joined["notices"], json!(["role coder had a pin in both lineages: a1 is no longer pinned"]));
         assert_eq!(column(&terminal.json(&["package", "list"]), "variant"), ["b1"]);
         assert_eq!(terminal.json(&["package", "resolve", "--role", "coder", "--variant", "a1"])["variant"], "b1");
         assert_eq!(column(&terminal.json(&["task", "history", "a1"])["versions"], "variant"), ["b1", "a2", "a1"]);
     }
 
-    fn ready_is_what_nothing_holds_up(terminal: CommandLine) {
+    fn ready_lists_unblocked_current_tasks_in_order(terminal: CommandLine) {
         terminal.json(&["workflow", "set", "--name", "q"]);
         let set = |variant: &str, more: &[&str]| {
             terminal.json(&[&["task", "set", "--workflow", "q", "--variant", variant], more].concat())
@@ -216,7 +216,7 @@ engines! {
         assert_eq!(ready(), ["urgent", "late", "groomed", "old"]);
     }
 
-    fn links_that_block_never_form_a_circle(terminal: CommandLine) {
+    fn rejects_cycle_of_blocking_links(terminal: CommandLine) {
         terminal.json(&["workflow", "set", "--name", "q"]);
         for variant in ["a", "b", "c"] {
             terminal.json(&["task", "set", "--workflow", "q", "--variant", variant]);
@@ -230,15 +230,15 @@ engines! {
         terminal.json(&["link", "add", "--from", "c", "--to", "a", "--type", "fixes"]);
     }
 
-    fn outcomes_are_kept_per_version(terminal: CommandLine) {
-        versions(&terminal, &[("v1", ""), ("v2", "minor")]);
+    fn history_counts_outcomes_per_version(terminal: CommandLine) {
+        create_versions(&terminal, &[("v1", ""), ("v2", "minor")]);
         for (task, status) in [("v1", "completed"), ("v1", "completed"), ("v1", "failed"), ("v2", "failed")] {
-            let (run, token) = terminal.starts(&["--agent", "worker", "--task", task]);
-            // A message told again counts once, with the most it was seen to write.
+            let (run, token) = terminal.start_run(&["--agent", "worker", "--task", task]);
+            // Repeated usage of one message counts once, with its highest figures.
             for output in ["1", "5", "3"] {
-                terminal.json_with(Some(&token), &["run", "usage", &run, "--model", "m", "--input-tokens", "10", "--output-tokens", output, "--message-id", &run]);
+                terminal.json_in_run(Some(&token), &["run", "usage", &run, "--model", "m", "--input-tokens", "10", "--output-tokens", output, "--message-id", &run]);
             }
-            terminal.json_with(Some(&token), &["run", "end", &run, "--status", status]);
+            terminal.json_in_run(Some(&token), &["run", "end", &run, "--status", status]);
         }
         let versions = terminal.json(&["task", "history", "v2"])["versions"].clone();
         assert_eq!(column(&versions, "variant"), ["v2", "v1"]);

@@ -1,4 +1,4 @@
-//! Actions and views as people use them: by commands.
+//! Actions and views through the command line, in process.
 
 mod catalog;
 mod queue;

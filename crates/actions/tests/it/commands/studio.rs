@@ -4,7 +4,7 @@ use serde_json::json;
 use trackway_testkit::{CommandLine, column, engines, text};
 
 engines! {
-    fn a_note_keeps_its_old_texts_and_its_readers(terminal: CommandLine) {
+    fn note_keeps_revisions_and_read_confirmations(terminal: CommandLine) {
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "Plan", "--body", "one"])["id"]);
         let first = terminal.json(&["note", "confirm", &note]);
         assert_eq!(terminal.json(&["note", "confirm", &note]), first);
@@ -25,14 +25,14 @@ engines! {
         assert_eq!(column(&terminal.json(&["note", "list", "--archived"]), "title"), ["But", "Plan"]);
     }
 
-    fn votes_are_counted_in_order(terminal: CommandLine) {
+    fn results_are_ordered_by_votes(terminal: CommandLine) {
         terminal.json(&["agent", "set", "--handle", "bot"]);
         let decision = text(&terminal.json(&["decision", "create", "--studio", "main", "--question", "lunch?", "--option", "soup", "--option", "salad", "--option", "cake"])["id"]);
         let results = || terminal.json(&["decision", "results", &decision]);
         assert_eq!(column(&results(), "option"), ["soup", "salad", "cake"]);
-        let (_, token) = terminal.starts(&["--agent", "bot"]);
+        let (_, token) = terminal.start_run(&["--agent", "bot"]);
         let vote = |token: Option<&str>, option: &str, flags: &[&str]| {
-            terminal.json_with(token, &[&["decision", "vote", &decision, "--option", option], flags].concat())
+            terminal.json_in_run(token, &[&["decision", "vote", &decision, "--option", option], flags].concat())
         };
         vote(None, "cake", &["--accept"]);
         vote(Some(&token), "cake", &["--accept", "--prefer"]);
@@ -40,14 +40,14 @@ engines! {
         assert_eq!(column(&results(), "option"), ["cake", "salad", "soup"]);
         assert_eq!(column(&results(), "accepted"), ["2", "1", "0"]);
         assert_eq!(column(&results(), "preferred"), ["1", "0", "0"]);
-        // Voting again changes the vote; with neither flag it is taken back.
+        // Voting again changes the vote. Without flags it withdraws the vote.
         vote(None, "cake", &[]);
         assert_eq!(column(&results(), "accepted"), ["1", "1", "0"]);
         terminal.json(&["decision", "add-options", &decision, "--option", "tea"]);
         assert_eq!(terminal.fails(&["decision", "add-options", &decision, "--option", "tea"]).0, 4);
         assert_eq!(terminal.fails(&["decision", "vote", &decision, "--option", "te", "--accept"]), (3, "there is no option \"te\"".into()));
 
-        assert_eq!(terminal.fails_with(Some(&token), &["decision", "close", &decision]).0, 6);
+        assert_eq!(terminal.fails_in_run(Some(&token), &["decision", "close", &decision]).0, 6);
         let closed = terminal.json(&["decision", "close", &decision]);
         assert_eq!((&closed["status"], column(&closed["results"], "option")[0].as_str()), (&json!("closed"), "cake"));
         assert_eq!(terminal.fails(&["decision", "vote", &decision, "--option", "soup", "--accept"]), (4, "the decision \"lunch?\" is closed".into()));
@@ -56,14 +56,14 @@ engines! {
         assert_eq!(shown["outcome"], closed["results"]);
     }
 
-    fn a_decision_takes_votes_until_its_deadline(terminal: CommandLine) {
+    fn decision_accepts_votes_until_its_deadline(terminal: CommandLine) {
         let create = ["decision", "create", "--studio", "main", "--question", "q", "--option", "a", "--deadline"];
         let past = text(&terminal.json(&[&create[..], &["2020-01-01T00:00:00Z"]].concat())["id"]);
         assert_eq!(terminal.fails(&["decision", "vote", &past, "--option", "a", "--accept"]).0, 4);
         assert_eq!(terminal.fails(&[&create[..], &["tomorrow"]].concat()).0, 2);
     }
 
-    fn a_commitment_is_achieved_by_its_critical_mass(terminal: CommandLine) {
+    fn commitment_is_achieved_at_critical_mass(terminal: CommandLine) {
         terminal.json(&["agent", "set", "--handle", "bot"]);
         let create = ["commitment", "create", "--studio", "main", "--title", "Tests first", "--critical-mass", "2", "--limit", "2"];
         let commitment = terminal.json(&create);
@@ -71,12 +71,12 @@ engines! {
         let id = text(&commitment["id"]);
         assert_eq!(terminal.json(&["commitment", "commit", &id])["members"], 1);
         assert_eq!(terminal.json(&["commitment", "commit", &id])["members"], 1);
-        let (run, token) = terminal.starts(&["--agent", "bot"]);
-        let achieved = terminal.json_with(Some(&token), &["commitment", "commit", &id]);
+        let (run, token) = terminal.start_run(&["--agent", "bot"]);
+        let achieved = terminal.json_in_run(Some(&token), &["commitment", "commit", &id]);
         assert_eq!((&achieved["status"], &achieved["members"]), (&json!("achieved"), &json!(2)));
         assert_eq!(column(&terminal.json(&["made", &run])["touches"], "action_type"), ["commit"]);
-        let (_, other) = terminal.starts(&["--agent", "worker"]);
-        assert_eq!(terminal.fails_with(Some(&other), &["commitment", "commit", &id]).0, 4);
+        let (_, other) = terminal.start_run(&["--agent", "worker"]);
+        assert_eq!(terminal.fails_in_run(Some(&other), &["commitment", "commit", &id]).0, 4);
         assert_eq!(terminal.json(&["commitment", "show", &id])["committed"], json!(["ada", "bot"]));
         let late = terminal.json(&["commitment", "create", "--studio", "main", "--title", "Late", "--critical-mass", "1", "--deadline", "2020-01-01T00:00:00Z"]);
         assert_eq!(terminal.json(&["commitment", "show", &text(&late["id"])])["status"], "failed");
@@ -84,13 +84,13 @@ engines! {
         assert_eq!(terminal.fails(&["commitment", "create", "--studio", "main", "--title", "x", "--critical-mass", "0"]).0, 2);
     }
 
-    fn a_scratchpad_is_its_agents_and_its_owners(terminal: CommandLine) {
+    fn scratchpad_is_writable_by_agent_and_owner_only(terminal: CommandLine) {
         terminal.json(&["agent", "set", "--handle", "bot"]);
         let get = || terminal.json(&["scratchpad", "get", "--agent", "bot"]);
         assert_eq!((get()["content"].clone(), get()["revision"].clone()), (json!(""), json!(0)));
-        let (run, token) = terminal.starts(&["--agent", "bot"]);
-        assert_eq!(terminal.json_with(Some(&token), &["scratchpad", "update", "--content", "first\n"])["revision"], 1);
-        assert_eq!(terminal.json_with(Some(&token), &["scratchpad", "set", "--agent", "bot", "--content", "second\n", "--if-revision", "1"])["revision"], 2);
+        let (run, token) = terminal.start_run(&["--agent", "bot"]);
+        assert_eq!(terminal.json_in_run(Some(&token), &["scratchpad", "update", "--content", "first\n"])["revision"], 1);
+        assert_eq!(terminal.json_in_run(Some(&token), &["scratchpad", "set", "--agent", "bot", "--content", "second\n", "--if-revision", "1"])["revision"], 2);
         assert_eq!(terminal.fails(&["scratchpad", "set", "--agent", "bot", "--content", "x", "--if-revision", "1"]), (4, "the scratchpad is at revision 2, not 1".into()));
         assert_eq!(terminal.json(&["scratchpad", "set", "--agent", "bot", "--content", "third\n"])["revision"], 3);
         let history = terminal.json(&["scratchpad", "history", "--agent", "bot"]);
@@ -102,9 +102,9 @@ engines! {
         assert_eq!(terminal.json(&["scratchpad", "restore", "--agent", "bot", "--revision", "1"]), json!({"content": "first\n", "revision": 4}));
         assert_eq!(terminal.fails(&["scratchpad", "restore", "--agent", "bot", "--revision", "9"]).0, 3);
 
-        let (_, other) = terminal.starts(&["--agent", "worker"]);
-        assert_eq!(terminal.fails_with(Some(&other), &["scratchpad", "set", "--agent", "bot", "--content", "x"]).0, 6);
-        assert_eq!(terminal.fails(&["scratchpad", "update", "--content", "x"]), (6, "a person has no scratchpad".into()));
+        let (_, other) = terminal.start_run(&["--agent", "worker"]);
+        assert_eq!(terminal.fails_in_run(Some(&other), &["scratchpad", "set", "--agent", "bot", "--content", "x"]).0, 6);
+        assert_eq!(terminal.fails(&["scratchpad", "update", "--content", "x"]), (6, "only agents have a scratchpad".into()));
         let long = "𝔸".repeat(10_000);
         assert_eq!(terminal.json(&["scratchpad", "set", "--agent", "bot", "--content", &long])["content"], json!(long));
         let message = "Scratchpad content exceeds maximum length of 10000 characters (it has 10001)";

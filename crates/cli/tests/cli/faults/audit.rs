@@ -48,7 +48,7 @@ pub fn audit(terminal: &Terminal, acknowledged: &[Acknowledged]) {
         let said = database.query::<(String,)>("pragma integrity_check", &[]).unwrap();
         assert_eq!(said, [("ok".to_owned(),)], "the file is damaged");
     }
-    let unsound = Store::open(terminal.database.url()).unwrap().unsound().unwrap();
+    let unsound = Store::open(terminal.database.url()).unwrap().integrity_findings().unwrap();
     assert_eq!(unsound, Vec::<String>::new(), "the record does not hold together");
 
     let events = database.query::<(String, Uuid, Option<Uuid>)>("select action, subject_id, run_id from events", &[]);
@@ -97,8 +97,8 @@ pub fn audit(terminal: &Terminal, acknowledged: &[Acknowledged]) {
 /// The doctor finds nothing but what was left to be found.
 #[track_caller]
 pub fn doctor_finds(terminal: &Terminal, checks: &[&str]) {
-    let ran = terminal.runs(&["doctor", "--json"]);
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{}", ran.stderr));
+    let output = terminal.run(&["doctor", "--json"]);
+    let said: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{}", output.stderr));
     let findings = said["data"]["findings"].as_array().unwrap();
     let found: Vec<&str> = findings.iter().map(|finding| finding["check"].as_str().unwrap()).collect();
     assert_eq!(found, checks, "{findings:?}");

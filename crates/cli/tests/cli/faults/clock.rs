@@ -15,7 +15,7 @@ use super::{
     audit::{audit, connection, count},
     skipped,
 };
-use crate::terminal::{Ran, Terminal, both_engines, column, ran, ran_with_input, text};
+use crate::terminal::{CommandOutput, Terminal, both_engines, column, run_command, run_command_with_input, text};
 
 /// What an hour is to the clock.
 const AN_HOUR_BACK: &str = "-3600";
@@ -62,17 +62,17 @@ impl<'a> Clock<'a> {
         command
     }
 
-    fn runs(&self, arguments: &[&str]) -> Ran {
+    fn run(&self, arguments: &[&str]) -> CommandOutput {
         let mut command = self.command(arguments);
         command.arg("--json");
-        ran(command)
+        run_command(command)
     }
 
     #[track_caller]
     fn json(&self, arguments: &[&str]) -> Value {
-        let ran = self.runs(arguments);
-        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-        serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone()
+        let output = self.run(arguments);
+        assert_eq!(output.code, 0, "{arguments:?}: {}", output.stderr);
+        serde_json::from_str::<Value>(&output.stdout).unwrap()["data"].clone()
     }
 
     fn task(&self, variant: &str, more: &[&str]) {
@@ -83,7 +83,7 @@ impl<'a> Clock<'a> {
 /// Completes an item as its taker.
 fn complete(clock: &Clock<'_>, taken: &Value) -> i32 {
     let (item, fence) = (text(&taken["id"]), taken["fence"].to_string());
-    clock.runs(&["queue", "complete", "--id", &item, "--fence", &fence]).code
+    clock.run(&["queue", "complete", "--id", &item, "--fence", &fence]).code
 }
 
 fn took(clock: &Clock<'_>, lease: &str) -> Option<Value> {
@@ -203,11 +203,11 @@ both_engines! {
 /// Events that had to wait are applied as they came, though the clock says otherwise.
 #[test]
 fn events_wait_in_the_order_in_which_they_came() {
-    let terminal = Terminal::at(trackway_testkit::Engine::Sqlite);
+    let terminal = Terminal::new(trackway_testkit::Engine::Sqlite);
     let Some(clock) = Clock::of(&terminal) else { return };
     let hears = |event: Value| {
-        let ran = ran_with_input(clock.command(&["hook"]), event.to_string().as_bytes());
-        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        let output = run_command_with_input(clock.command(&["hook"]), event.to_string().as_bytes());
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     };
     let event = |name: &str| json!({ "hook_event_name": name, "session_id": "s1", "cwd": Path::new("/") });
     let mut other = connection(&terminal);

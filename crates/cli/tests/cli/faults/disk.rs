@@ -17,7 +17,7 @@ use super::{
     audit::{Acknowledged, audit, connection, count, doctor_finds},
     skipped,
 };
-use crate::terminal::{Ran, Terminal, column, ran, ran_with_input, text};
+use crate::terminal::{CommandOutput, Terminal, column, run_command, run_command_with_input, text};
 
 /// A file system of a few megabytes.
 struct SmallDisk(TempDir);
@@ -74,8 +74,8 @@ fn files_in(folder: &Path) -> Vec<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-fn hook(terminal: &Terminal, event: &Value) -> Ran {
-    ran_with_input(terminal.command(&["hook"]), event.to_string().as_bytes())
+fn hook(terminal: &Terminal, event: &Value) -> CommandOutput {
+    run_command_with_input(terminal.command(&["hook"]), event.to_string().as_bytes())
 }
 
 fn prompt(terminal: &Terminal, session: &str) -> Value {
@@ -90,8 +90,8 @@ fn sessions(terminal: &Terminal) -> Vec<String> {
 fn a_full_disk_loses_nothing_that_was_acknowledged() {
     let Some(disk) = SmallDisk::mount(8) else { return };
     fs::write(disk.path("ballast"), vec![b'x'; 2 << 20]).unwrap();
-    let terminal = Terminal::at_url(disk.url("trackway.db"));
-    let (run, token) = terminal.starts(&["--agent", "worker"]);
+    let terminal = Terminal::new_at_url(disk.url("trackway.db"));
+    let (run, token) = terminal.start_run(&["--agent", "worker"]);
     let mut acknowledged = Vec::new();
     let body = "x".repeat(60_000);
     let mut refused = 0;
@@ -100,9 +100,9 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
         let mut command =
             terminal.command(&["note", "create", "--studio", "main", "--title", "x", "--body", &body, "--json"]);
         command.env("TRACKWAY_TOKEN", &token);
-        let ran = ran(command);
-        if ran.code == 0 {
-            let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let output = run_command(command);
+        if output.code == 0 {
+            let answer: Value = serde_json::from_str(&output.stdout).unwrap();
             let subject = text(&answer["data"]["id"]).parse().unwrap();
             acknowledged.push(Acknowledged {
                 action: "create_note".to_owned(),
@@ -111,8 +111,8 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
             });
         } else {
             refused += 1;
-            let said: Value = serde_json::from_str(&ran.stderr).unwrap_or_else(|_| panic!("{}", ran.stderr));
-            assert_eq!((ran.code, &said["error"]["code"]), (1, &json!("failed")), "{said}");
+            let said: Value = serde_json::from_str(&output.stderr).unwrap_or_else(|_| panic!("{}", output.stderr));
+            assert_eq!((output.code, &said["error"]["code"]), (1, &json!("failed")), "{said}");
             assert!(text(&said["error"]["message"]).starts_with("the disk is full"), "{said}");
             assert!(!said["error"]["hint"].is_null(), "{said}");
         }
@@ -128,7 +128,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     for ballast in ["ballast", "rest"] {
         fs::remove_file(disk.path(ballast)).unwrap();
     }
-    terminal.json_with(Some(&token), &["note", "create", "--studio", "main", "--title", "after"]);
+    terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "after"]);
     let heard = hook(&terminal, &prompt(&terminal, "s-after"));
     assert_eq!(heard.code, 0);
     audit(&terminal, &acknowledged);
@@ -141,7 +141,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
 #[test]
 fn a_worker_outlives_a_full_disk() {
     let Some(disk) = SmallDisk::mount(8) else { return };
-    let terminal = Terminal::at_url(disk.url("trackway.db"));
+    let terminal = Terminal::new_at_url(disk.url("trackway.db"));
     terminal.json(&["workflow", "set", "--name", "ops"]);
     let script = "trackway note create --studio main --title x >/dev/null && sleep 0.2";
     let task = ["task", "set", "--workflow", "ops", "--variant", "noted", "--recurring", "true", "--script", script];
@@ -167,7 +167,7 @@ fn a_worker_outlives_a_full_disk() {
 #[test]
 fn copies_to_a_full_disk_leave_nothing_there() {
     let Some(disk) = SmallDisk::mount(2) else { return };
-    let terminal = Terminal::at(trackway_testkit::Engine::Sqlite);
+    let terminal = Terminal::new(trackway_testkit::Engine::Sqlite);
     let body = "y".repeat(90_000);
     for number in 0..20 {
         terminal.json(&["note", "create", "--studio", "main", "--title", &number.to_string(), "--body", &body]);
@@ -185,12 +185,12 @@ fn copies_to_a_full_disk_leave_nothing_there() {
         &["import", "jsonl", kept.to_str().unwrap(), "--db", &url],
         &["move", "--to", &url],
     ] {
-        let (code, message) = terminal.fails(arguments);
+        let (code, message) = terminal.expect_error(arguments);
         assert!(code == 1 && message.starts_with("the disk is full"), "{arguments:?}: {code} {message}");
         assert_eq!(disk.files(), before, "{arguments:?}");
     }
     // One that is not ours is not replaced at all.
-    assert_ne!(terminal.runs(&["backup", old.to_str().unwrap()]).code, 0);
+    assert_ne!(terminal.run(&["backup", old.to_str().unwrap()]).code, 0);
     assert_eq!(fs::read_to_string(&old).unwrap(), "an older backup");
     // To a pipe that takes nothing more.
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -208,17 +208,17 @@ fn copies_to_a_full_disk_leave_nothing_there() {
 fn a_read_only_disk_can_be_read() {
     for is_cut_off in [false, true] {
         let Some(disk) = SmallDisk::mount(8) else { return };
-        let terminal = Terminal::at_url(disk.url("trackway.db"));
+        let terminal = Terminal::new_at_url(disk.url("trackway.db"));
         terminal.json(&["note", "create", "--studio", "main", "--title", "before"]);
         if !is_cut_off {
             connection(&terminal).batch("pragma wal_checkpoint(truncate)").unwrap();
         }
         assert_eq!(disk.path("trackway.db-wal").exists(), is_cut_off);
         disk.remount("ro");
-        let ran = terminal.runs(&["note", "list", "--json"]);
-        assert_eq!(ran.code, 0, "cut off: {is_cut_off}, {:?}: {}", disk.files(), ran.stderr);
-        assert_eq!(serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"][0]["title"], "before");
-        let (code, message) = terminal.fails(&["note", "create", "--studio", "main", "--title", "x"]);
+        let output = terminal.run(&["note", "list", "--json"]);
+        assert_eq!(output.code, 0, "cut off: {is_cut_off}, {:?}: {}", disk.files(), output.stderr);
+        assert_eq!(serde_json::from_str::<Value>(&output.stdout).unwrap()["data"][0]["title"], "before");
+        let (code, message) = terminal.expect_error(&["note", "create", "--studio", "main", "--title", "x"]);
         assert!(code == 1 && message.starts_with("the database cannot be written"), "{code} {message}");
         let heard = hook(&terminal, &prompt(&terminal, "s1"));
         assert_eq!((heard.code, heard.stdout.as_str(), heard.stderr.as_str()), (0, "", ""));
@@ -235,7 +235,7 @@ fn a_read_only_disk_can_be_read() {
 #[test]
 fn events_wait_for_a_database_that_cannot_be_written() {
     use std::os::unix::{fs::PermissionsExt, process::CommandExt};
-    let terminal = Terminal::at(trackway_testkit::Engine::Sqlite);
+    let terminal = Terminal::new(trackway_testkit::Engine::Sqlite);
     let trackway_store::Url::Sqlite(file) = terminal.database.url() else { return };
     let folder = file.parent().unwrap().to_owned();
     let others = |mode: u32| {
@@ -251,8 +251,8 @@ fn events_wait_for_a_database_that_cannot_be_written() {
     let heard = |session: &str| {
         let mut command = terminal.command(&["hook"]);
         command.uid(65_534).gid(65_534);
-        let ran = ran_with_input(command, prompt(&terminal, session).to_string().as_bytes());
-        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
+        let output = run_command_with_input(command, prompt(&terminal, session).to_string().as_bytes());
+        assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", ""));
     };
     heard("s1");
     heard("s2");

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     import::V1 as NAGGER,
-    terminal::{Terminal, ran_with_input, text},
+    terminal::{Terminal, run_command_with_input, text},
 };
 
 /// Makes what it takes, and says what to do; nothing, where somebody else was first. It is given a name that nobody has.
@@ -85,7 +85,7 @@ pub const FURTHER: &[(&str, Way)] = &[
         Some(about("revoke_token", &token, &["token", "revoke", &token, "--yes"]))
     }),
     ("cancel_run", |writer, _| {
-        let (run, _) = writer.terminal.starts(&["--agent", &writer.agent(), "--task", "work/again"]);
+        let (run, _) = writer.terminal.start_run(&["--agent", &writer.agent(), "--task", "work/again"]);
         Some(about("cancel_run", &run, &["run", "cancel", &run]))
     }),
     ("claim", |writer, new| {
@@ -112,7 +112,7 @@ pub const FURTHER: &[(&str, Way)] = &[
         let [item, fence] = writer.takes(&["--max-attempts", "1"])?;
         let fail = ["queue", "fail", "--id", &item, "--fence", &fence, "--error", "broken"];
         // Its lease may be over before that.
-        (writer.terminal.runs(&fail).code == 0)
+        (writer.terminal.run(&fail).code == 0)
             .then(|| about("queue_requeue", &item, &["queue", "requeue", "--id", &item]))
     }),
     ("pin_note", |writer, new| Some(writer.does("pin_note", &["note", "pin"], &note(new)))),
@@ -294,9 +294,9 @@ impl Writer<'_> {
     /// Adds an item and takes it, unless another was first: its id and its fence.
     fn takes(&self, with: &[&str]) -> Option<[String; 2]> {
         let item = self.made(&[&["queue", "add", "--task", "work/again"], with].concat());
-        let ran = self.terminal.runs(&["queue", "take", "--id", &item, "--lease", "2", "--json"]);
-        assert!(matches!(ran.code, 0 | 4), "{}", ran.stderr);
-        let answer: Value = serde_json::from_str(&ran.stdout).ok()?;
+        let output = self.terminal.run(&["queue", "take", "--id", &item, "--lease", "2", "--json"]);
+        assert!(matches!(output.code, 0 | 4), "{}", output.stderr);
+        let answer: Value = serde_json::from_str(&output.stdout).ok()?;
         Some([item, answer["data"][0]["fence"].as_i64()?.to_string()])
     }
 
@@ -311,7 +311,7 @@ impl Writer<'_> {
         for mut event in events {
             event["session_id"] = json!(name);
             event["cwd"] = json!(self.terminal.home.path());
-            assert_eq!(ran_with_input(self.terminal.command(&["hook"]), event.to_string().as_bytes()).code, 0);
+            assert_eq!(run_command_with_input(self.terminal.command(&["hook"]), event.to_string().as_bytes()).code, 0);
         }
         name.to_owned()
     }
@@ -319,7 +319,7 @@ impl Writer<'_> {
 
 /// What nobody kills is done, and told of.
 fn every_way_leads_somewhere(engine: Engine) {
-    let terminal = Terminal::at(engine);
+    let terminal = Terminal::new(engine);
     let mut writer = Writer::new(&terminal, "w");
     (0..WAYS).for_each(|_| writer.write(Fate::Lives));
     for (way, (action, _)) in FURTHER.iter().enumerate() {

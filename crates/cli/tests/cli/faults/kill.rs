@@ -22,7 +22,7 @@ use super::{
 use crate::{
     ingest,
     mcp_client::Server,
-    terminal::{Terminal, both_engines, ran, ran_with_input, text},
+    terminal::{Terminal, both_engines, run_command, run_command_with_input, text},
 };
 
 /// Who writes at once.
@@ -163,7 +163,7 @@ both_engines! {
             assert_eq!((&from["created"], &from["updated"], &from["removed"]), (&json!(0), &json!(0), &json!(0)));
             assert_eq!(terminal.json(&["board", "get", "wall"]), board);
             terminal.json(&["board", "sync", "wall", "--to", "folder"]);
-            assert_eq!(ran(terminal.command(&["board", "diff", "wall", "folder"])).code, 0);
+            assert_eq!(run_command(terminal.command(&["board", "diff", "wall", "folder"])).code, 0);
             let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
             let mut names: Vec<String> = names.collect();
             names.sort();
@@ -178,11 +178,11 @@ both_engines! {
 
     fn a_killed_ingest_reads_on_where_it_was(terminal: Terminal) {
         let mut chance = Chance::new();
-        let voyage = ingest::voyage();
-        let wanted = ingest::read_at_once(ingest::engine(&terminal), &voyage);
-        let folder = ingest::Folder::of(&terminal);
-        let projects = ingest::projects(&terminal);
-        for (agent, line) in &voyage {
+        let lines = ingest::sample_transcript_lines();
+        let wanted = ingest::record_after_one_ingest(ingest::engine(&terminal), &lines);
+        let folder = ingest::TranscriptFolder::new(&terminal);
+        let projects = ingest::projects_folder(&terminal);
+        for (agent, line) in &lines {
             folder.append(*agent, line);
             for _ in 0..if is_long() { 10 } else { 2 } {
                 let mut command = terminal.command(&["ingest", projects.to_str().unwrap()]);
@@ -192,7 +192,7 @@ both_engines! {
             audit(&terminal, &[]);
         }
         terminal.json(&["ingest", projects.to_str().unwrap()]);
-        snapbox::assert_data_eq!(ingest::told(&terminal), snapbox::IntoData::raw(wanted));
+        snapbox::assert_data_eq!(ingest::record_without_home(&terminal), snapbox::IntoData::raw(wanted));
         audit(&terminal, &[]);
     }
 }
@@ -205,12 +205,12 @@ fn a_killed_beginning_is_begun_again() {
         json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/", "prompt": "go" }).to_string();
     for round in 0..if is_long() { 80 } else { 12 } {
         let engine = if round % 4 == 3 { Engine::Postgres } else { Engine::Sqlite };
-        let mut terminal = Terminal::before_init(engine);
+        let mut terminal = Terminal::uninitialized(engine);
         // Every other time it is the user's own database, which nobody asks for.
         let is_own = round % 2 == 0;
         if is_own {
             let own = terminal.home.path().join(".local/share/trackway/trackway.db");
-            terminal.database = TestDatabase::elsewhere(format!("sqlite:{}", own.display()));
+            terminal.database = TestDatabase::external(format!("sqlite:{}", own.display()));
         }
         let begin = || {
             let mut command = terminal.command(if is_own { &["hook"] } else { &["init"] });
@@ -225,8 +225,8 @@ fn a_killed_beginning_is_begun_again() {
         let _ = group.0.stdin.take().unwrap().write_all(event.as_bytes());
         group.ends_within(chance.duration_below(Duration::from_millis(250)));
         drop(group);
-        let ran = ran_with_input(begin(), event.as_bytes());
-        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        let output = run_command_with_input(begin(), event.as_bytes());
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""));
         terminal.json(&["note", "create", "--studio", "main", "--title", "x"]);
         assert_eq!(count(&terminal, "sessions"), i64::from(is_own));
         audit(&terminal, &[]);
@@ -237,14 +237,14 @@ fn a_killed_beginning_is_begun_again() {
 /// As whoever is cut off right before the first person leaves it.
 #[test]
 fn a_database_that_nobody_is_in_yet_is_the_users() {
-    let mut terminal = Terminal::before_init(Engine::Sqlite);
+    let mut terminal = Terminal::uninitialized(Engine::Sqlite);
     let own = terminal.home.path().join(".local/share/trackway/trackway.db");
     Store::create(Url::sqlite(&own)).unwrap();
-    terminal.database = TestDatabase::elsewhere(format!("sqlite:{}", own.display()));
+    terminal.database = TestDatabase::external(format!("sqlite:{}", own.display()));
     let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/", "prompt": "go" });
     let mut command = terminal.command(&["hook"]);
     command.env_remove("TRACKWAY_DB");
-    assert_eq!(ran_with_input(command, event.to_string().as_bytes()).code, 0);
+    assert_eq!(run_command_with_input(command, event.to_string().as_bytes()).code, 0);
     assert_eq!(count(&terminal, "sessions"), 1);
     doctor_finds(&terminal, &[]);
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use trackway_store::Url;
 
 use super::audit::{audit, connection, count};
-use crate::terminal::{Terminal, both_engines, ran_with_input};
+use crate::terminal::{Terminal, both_engines, run_command_with_input};
 
 /// As long as writers wait.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,8 +33,8 @@ fn hears(terminal: &Terminal, number: usize) -> Duration {
         "tool_response": { "type": "create", "structuredPatch": [] },
     });
     let started = Instant::now();
-    let ran = ran_with_input(terminal.command(&["hook"]), event.to_string().as_bytes());
-    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
+    let output = run_command_with_input(terminal.command(&["hook"]), event.to_string().as_bytes());
+    assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", ""));
     started.elapsed()
 }
 
@@ -66,7 +66,7 @@ both_engines! {
             Url::Postgres(_) => "begin; lock table notes, runs, sessions, queue_items in exclusive mode",
         }).unwrap();
         let started = Instant::now();
-        let (code, message) = terminal.fails(&note);
+        let (code, message) = terminal.expect_error(&note);
         assert_eq!(code, 5, "{message}");
         assert!(message.starts_with("the database is busy"), "{message}");
         assert!(started.elapsed() > PATIENCE / 2 && started.elapsed() < PATIENCE * 4, "{:?}", started.elapsed());

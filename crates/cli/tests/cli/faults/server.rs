@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     mcp_client::Server,
-    terminal::{Terminal, ran, ran_with_input, text},
+    terminal::{Terminal, run_command, run_command_with_input, text},
 };
 
 /// A task whose script leaves a note, and items of it.
@@ -84,8 +84,8 @@ fn tool_event(terminal: &Terminal, call: &str) -> String {
 /// Everything the hook took is in the record, once it has taken another.
 #[track_caller]
 fn nothing_heard_is_lost(terminal: &Terminal, calls: usize) {
-    let ran = ran_with_input(terminal.command(&["hook"]), tool_event(terminal, "last").as_bytes());
-    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let output = run_command_with_input(terminal.command(&["hook"]), tool_event(terminal, "last").as_bytes());
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     assert_eq!(count(terminal, "file_changes"), i64::try_from(calls).unwrap() + 1);
 }
 
@@ -93,7 +93,7 @@ fn nothing_heard_is_lost(terminal: &Terminal, calls: usize) {
 fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
     let mut chance = Chance::new();
     let server = CrashingServer::start();
-    let terminal = Terminal::at_url(server.url.clone());
+    let terminal = Terminal::new_at_url(server.url.clone());
     let items = if is_long() { 200 } else { 40 };
     queued(&terminal, items);
     let token = text(&terminal.json(&["token", "create", "--name", "web"])["token"]);
@@ -112,12 +112,12 @@ fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
     let calls = thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                let ran = terminal.runs(&["note", "create", "--studio", "main", "--title", "by command", "--json"]);
-                match ran.code {
-                    0 => keep(&serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"]),
+                let output = terminal.run(&["note", "create", "--studio", "main", "--title", "by command", "--json"]);
+                match output.code {
+                    0 => keep(&serde_json::from_str::<Value>(&output.stdout).unwrap()["data"]),
                     // Its answer was lost: nobody knows, and it says so.
-                    1 => assert!(ran.stderr.contains("it may have been made"), "{}", ran.stderr),
-                    code => assert_eq!(code, 5, "{}", ran.stderr),
+                    1 => assert!(output.stderr.contains("the change may have been made"), "{}", output.stderr),
+                    code => assert_eq!(code, 5, "{}", output.stderr),
                 }
             }
         });
@@ -127,7 +127,7 @@ fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
                     "POST /api/v1/actions/create_note HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json",
                     up.address
                 );
-                let (status, answer) = up.sent(&head, &json!({ "studio": "main", "title": "by request" }).to_string());
+                let (status, answer) = up.send(&head, &json!({ "studio": "main", "title": "by request" }).to_string());
                 match status {
                     200 | 201 => {
                         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -136,7 +136,7 @@ fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
                         let said: Value = serde_json::from_str(&body[start..=end]).unwrap();
                         keep(if said["data"].is_null() { &said } else { &said["data"] });
                     }
-                    500 => assert!(answer.contains("it may have been made"), "{answer}"),
+                    500 => assert!(answer.contains("the change may have been made"), "{answer}"),
                     status => assert_eq!(status, 503, "{answer}"),
                 }
                 thread::sleep(Duration::from_millis(10));
@@ -146,8 +146,8 @@ fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
             let mut calls = 0;
             while !is_over.load(Ordering::Relaxed) {
                 let event = tool_event(&terminal, &format!("call-{calls}"));
-                let ran = ran_with_input(terminal.command(&["hook"]), event.as_bytes());
-                assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+                let output = run_command_with_input(terminal.command(&["hook"]), event.as_bytes());
+                assert_eq!((output.code, output.stderr.as_str()), (0, ""));
                 calls += 1;
             }
             calls
@@ -179,12 +179,12 @@ impl Network {
         command.args(["--net", "sh", "-c", "ip link set lo up && exec sleep 600"]).stdin(Stdio::null());
         let network = Self(Group::spawn(command.stderr(Stdio::null())));
         let is_up =
-            || network.runs(&["ip", "-br", "link", "show", "lo", "up"]).is_ok_and(|said| said.contains("UNKNOWN"));
+            || network.run(&["ip", "-br", "link", "show", "lo", "up"]).is_ok_and(|said| said.contains("UNKNOWN"));
         if poll(Duration::from_secs(1), || is_up().then_some(())).is_none() {
             skipped("this user may not make a network");
             return None;
         }
-        if let Err(why) = network.runs(&["nft", "list", "tables"]) {
+        if let Err(why) = network.run(&["nft", "list", "tables"]) {
             skipped(&format!("packets cannot be dropped ({why}): apt-get install nftables"));
             return None;
         }
@@ -195,7 +195,7 @@ impl Network {
         ["nsenter", "--target", &self.0.0.id().to_string(), "--net", "--"].map(str::to_owned).to_vec()
     }
 
-    fn runs(&self, words: &[&str]) -> Result<String, String> {
+    fn run(&self, words: &[&str]) -> Result<String, String> {
         let entrance = self.entrance();
         let output = Command::new(&entrance[0]).args(&entrance[1..]).args(words).output().unwrap();
         if output.status.success() {
@@ -232,12 +232,12 @@ impl Network {
             "add rule inet cut in tcp sport 5432 drop",
         ] {
             let words: Vec<&str> = std::iter::once("nft").chain(rule.split(' ')).collect();
-            self.runs(&words).unwrap();
+            self.run(&words).unwrap();
         }
     }
 
     fn heal(&self) {
-        self.runs(&["nft", "delete", "table", "inet", "cut"]).unwrap();
+        self.run(&["nft", "delete", "table", "inet", "cut"]).unwrap();
     }
 }
 
@@ -245,16 +245,16 @@ impl Network {
 fn a_network_that_swallows_everything_is_noticed_and_outlived() {
     let Some(network) = Network::new() else { return };
     let entrance = network.entrance();
-    let server = CrashingServer::start_within(&entrance.iter().map(String::as_str).collect::<Vec<_>>());
+    let server = CrashingServer::start_with_wrapper(&entrance.iter().map(String::as_str).collect::<Vec<_>>());
     let url = server.listen();
     // Looked at from outside, through the socket, which is not cut.
-    let terminal = Terminal::at_url(server.url.clone());
+    let terminal = Terminal::new_at_url(server.url.clone());
     queued(&terminal, 20);
     terminal.json(&["task", "set", "--workflow", "ops", "--variant", "idle", "--recurring", "true"]);
     let here = |arguments: &[&str]| network.command(&terminal, &url, arguments);
     let note = ["note", "create", "--studio", "main", "--title", "x", "--json"];
     let mut acknowledged = Vec::new();
-    let said = ran(here(&note));
+    let said = run_command(here(&note));
     assert_eq!(said.code, 0, "{}", said.stderr);
     let data = serde_json::from_str::<Value>(&said.stdout).unwrap()["data"].clone();
     acknowledged.push(Acknowledged {
@@ -280,7 +280,7 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
     // And one that is gone without a word: what it held on the server must not be held for ever.
     connection(&terminal).batch("create database ghosts").unwrap();
     let ghosts = url.replace("/postgres?", "/ghosts?");
-    assert_eq!(ran(network.command(&terminal, &ghosts, &["init"])).code, 0);
+    assert_eq!(run_command(network.command(&terminal, &ghosts, &["init"])).code, 0);
     let mut command = network.command(&terminal, &ghosts, &["work"]);
     let mut ghost = Group::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
     let held = "pg_stat_activity where datname = 'ghosts'";
@@ -291,14 +291,14 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
     lock.batch("rollback").unwrap();
 
     // New ones say soon that they cannot.
-    let said = ran(here(&note));
+    let said = run_command(here(&note));
     assert_eq!(said.code, 5, "{}", said.stderr);
     assert!(said.stderr.contains("PostgreSQL cannot be reached"), "{}", said.stderr);
     assert!(cut_at.elapsed() < Duration::from_secs(12), "{:?}", cut_at.elapsed());
     // The hook gives it a second, and keeps the event.
     for call in ["call-0", "call-1"] {
         let started = Instant::now();
-        let heard = ran_with_input(here(&["hook"]), tool_event(&terminal, call).as_bytes());
+        let heard = run_command_with_input(here(&["hook"]), tool_event(&terminal, call).as_bytes());
         assert_eq!((heard.code, heard.stdout.as_str(), heard.stderr.as_str()), (0, "", ""));
         assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     }
@@ -314,7 +314,7 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
 
     // Those whose leases were over meanwhile are done again, by whoever has the fence.
     all_is_done_once(&terminal, 20);
-    let heard = ran_with_input(here(&["hook"]), tool_event(&terminal, "call-2").as_bytes());
+    let heard = run_command_with_input(here(&["hook"]), tool_event(&terminal, "call-2").as_bytes());
     assert_eq!((heard.code, heard.stderr.as_str()), (0, ""));
     assert_eq!(count(&terminal, "file_changes"), 3);
     // The worker still hears of new work.
@@ -322,7 +322,7 @@ fn a_network_that_swallows_everything_is_noticed_and_outlived() {
     all_is_done_once(&terminal, 21);
     audit(&terminal, &acknowledged);
     let mut doctor = here(&["doctor", "--json"]);
-    let said = ran_with_input(
+    let said = run_command_with_input(
         {
             doctor.stdin(Stdio::null());
             doctor

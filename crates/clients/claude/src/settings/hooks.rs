@@ -1,40 +1,41 @@
-//! The one table of the events that are hooked, and the command that is run for them.
+//! The table of hooked events, and the command that the hooks run.
 
 use serde_json::{Map, Value, json};
 use trackway_capture::{
-    connection::{Version, Wanted},
+    connection::{HookSettings, Version},
     program::is_own_name,
 };
-use trackway_domain::words::Memory;
+use trackway_domain::enums::Memory;
 
-/// An event of the client that is hooked.
+/// A hooked event of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     pub name: &'static str,
-    /// The tools it is hooked for, where the client asks.
+    /// The tools for which the event is hooked, if it is a tool event.
     pub matcher: Option<&'static str>,
-    /// The client ends the command after this time.
+    /// The client kills the command after this time.
     pub timeout_seconds: u32,
-    /// The first client that knows it (read from the clients). One that finds a name it does not know drops, without
-    /// a word in `-p`: up to 2.1.69 at least the whole file, permissions included; from 2.1.110 at the latest the entry.
+    /// The first client version that supports the event, determined from the clients. Clients that find an unknown
+    /// event name report nothing in `-p`: versions up to at least 2.1.69 ignore the whole file including permissions,
+    /// and versions from 2.1.110 at the latest ignore only the entry.
     pub since: Version,
 }
 
-const SPAWNS: Option<&str> = Some("Task|Agent");
-const CHANGES: Option<&str> = Some("Write|Edit|MultiEdit|NotebookEdit|Bash|Task|Agent");
+const SPAWN_TOOLS: Option<&str> = Some("Task|Agent");
+const RECORDED_TOOLS: Option<&str> = Some("Write|Edit|MultiEdit|NotebookEdit|Bash|Task|Agent");
 
 const fn event(name: &'static str, matcher: Option<&'static str>, timeout_seconds: u32, since: Version) -> Event {
     Event { name, matcher, timeout_seconds, since }
 }
 
-/// Every event that is hooked. Those whose answer the client waits for with the user have the least time; reading the
-/// rest of the transcripts may take longer.
+/// All hooked events. The user waits for the hooks with the shortest timeouts; hooks that read the transcripts may take
+/// longer.
 pub const EVENTS: &[Event] = &[
     event("SessionStart", None, 10, Version(1, 0, 62)),
     event("UserPromptSubmit", None, 5, Version(1, 0, 54)),
-    event("PreToolUse", SPAWNS, 5, Version(1, 0, 38)),
-    event("PostToolUse", CHANGES, 5, Version(1, 0, 38)),
-    event("PostToolUseFailure", SPAWNS, 5, Version(2, 0, 56)),
+    event("PreToolUse", SPAWN_TOOLS, 5, Version(1, 0, 38)),
+    event("PostToolUse", RECORDED_TOOLS, 5, Version(1, 0, 38)),
+    event("PostToolUseFailure", SPAWN_TOOLS, 5, Version(2, 0, 56)),
     event("SubagentStart", None, 5, Version(2, 0, 44)),
     event("SubagentStop", None, 10, Version(1, 0, 48)),
     event("Stop", None, 10, Version(1, 0, 38)),
@@ -42,27 +43,27 @@ pub const EVENTS: &[Event] = &[
     event("SessionEnd", None, 5, Version(1, 0, 85)),
 ];
 
-/// What wanted hooks are in a settings file of this client.
-pub trait Hooks {
-    /// What the shell is given.
+/// Renders hooks as entries of a Claude Code settings file.
+pub trait HookEntries {
+    /// The shell command of the hooks.
     fn command(&self) -> String;
 
-    /// The events that the client knows.
+    /// The hooked events that the client supports.
     fn events(&self) -> impl Iterator<Item = &'static Event>;
 
-    /// The events that it does not.
-    fn left_out(&self) -> impl Iterator<Item = &'static Event>;
+    /// The hooked events that the client does not support.
+    fn unsupported_events(&self) -> impl Iterator<Item = &'static Event>;
 
-    /// The entry for one event.
+    /// The entry of one event.
     fn group(&self, event: &Event) -> Value;
 
-    /// All of `hooks`.
+    /// The whole `hooks` object.
     fn hooks(&self) -> Value;
 }
 
-impl Hooks for Wanted {
+impl HookEntries for HookSettings {
     fn command(&self) -> String {
-        let program = quoted(&self.program);
+        let program = shell_quoted(&self.program);
         if self.memory == Memory::default() {
             format!("{program} hook")
         } else {
@@ -71,11 +72,11 @@ impl Hooks for Wanted {
     }
 
     fn events(&self) -> impl Iterator<Item = &'static Event> {
-        EVENTS.iter().filter(|event| knows(self, event))
+        EVENTS.iter().filter(|event| supports(self, event))
     }
 
-    fn left_out(&self) -> impl Iterator<Item = &'static Event> {
-        EVENTS.iter().filter(|event| !knows(self, event))
+    fn unsupported_events(&self) -> impl Iterator<Item = &'static Event> {
+        EVENTS.iter().filter(|event| !supports(self, event))
     }
 
     fn group(&self, event: &Event) -> Value {
@@ -93,13 +94,13 @@ impl Hooks for Wanted {
     }
 }
 
-/// Whether the client that is to read the file knows an event.
-fn knows(wanted: &Wanted, event: &Event) -> bool {
+/// Whether the client that reads the settings supports an event.
+fn supports(wanted: &HookSettings, event: &Event) -> bool {
     wanted.client.is_none_or(|client| client >= event.since)
 }
 
-/// A word for a POSIX shell, which the client runs commands with.
-fn quoted(word: &str) -> String {
+/// Quotes a word for a POSIX shell, with which the client runs commands.
+fn shell_quoted(word: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "_@%+=:,./-".contains(character);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -108,26 +109,27 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Whether a command is ours: some binary called `trackway`, wherever it is, told to `hook`, whatever comes with it.
-pub fn is_ours(command: &str) -> bool {
-    let words = words(command);
+/// Whether a command is a hook of Trackway: a binary called `trackway` at any path, with the argument `hook` and any
+/// others.
+pub fn is_trackway_command(command: &str) -> bool {
+    let words = shell_words(command);
     let is_assignment = |word: &&String| word.split_once('=').is_some_and(|(name, _)| !name.contains(['/', '\\']));
     let mut words = words.iter().skip_while(is_assignment);
     words.next().is_some_and(|program| is_own_name(program)) && words.any(|word| word == "hook")
 }
 
-/// What a command of ours says about memory.
-pub fn memory_of(command: &str) -> Memory {
-    let words = words(command);
-    let said = words.iter().enumerate().find_map(|(index, word)| match word.strip_prefix("--memory") {
+/// The value of `--memory` in a hook command of Trackway.
+pub fn memory_option(command: &str) -> Memory {
+    let words = shell_words(command);
+    let value = words.iter().enumerate().find_map(|(index, word)| match word.strip_prefix("--memory") {
         Some("") => words.get(index + 1).map(String::as_str),
         rest => rest.and_then(|rest| rest.strip_prefix('=')),
     });
-    said.and_then(|word| word.parse().ok()).unwrap_or_default()
+    value.and_then(|word| word.parse().ok()).unwrap_or_default()
 }
 
-/// The words of a command, as a shell takes them apart.
-fn words(command: &str) -> Vec<String> {
+/// Splits a command into words like a shell.
+fn shell_words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -152,47 +154,47 @@ fn words(command: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn wanted(program: &str, memory: Memory) -> Wanted {
-        Wanted { program: program.to_owned(), memory, client: None }
+    fn wanted(program: &str, memory: Memory) -> HookSettings {
+        HookSettings { program: program.to_owned(), memory, client: None }
     }
 
     #[test]
-    fn the_command_is_quoted_and_says_only_what_is_not_the_default() {
+    fn command_is_quoted_and_omits_default_options() {
         assert_eq!(wanted("/usr/bin/trackway", Memory::Subagents).command(), "/usr/bin/trackway hook");
         assert_eq!(wanted("/a b/trackway", Memory::All).command(), "'/a b/trackway' hook --memory all");
         assert_eq!(wanted("/it's/trackway", Memory::Off).command(), r"'/it'\''s/trackway' hook --memory off");
     }
 
     #[test]
-    fn our_command_is_known_again() {
+    fn recognizes_trackway_hook_commands() {
         for program in ["trackway", "/a b/trackway", "/it's/trackway", "C:\\bin\\trackway.exe", "/opt/trackway-0.2"] {
             for memory in [Memory::Off, Memory::Subagents, Memory::All] {
-                assert!(is_ours(&wanted(program, memory).command()), "{program}");
+                assert!(is_trackway_command(&wanted(program, memory).command()), "{program}");
             }
         }
         for command in ["\"/a b/trackway\" hook", "A=1 trackway --db x hook", "/a\\ b/trackway hook --memory=off"] {
-            assert!(is_ours(command), "{command}");
+            assert!(is_trackway_command(command), "{command}");
         }
         for command in ["", "hook", "trackway status", "trackwayx hook", "echo trackway hook", "/trackway/x hook", "'"]
         {
-            assert!(!is_ours(command), "{command}");
+            assert!(!is_trackway_command(command), "{command}");
         }
     }
 
     #[test]
-    fn what_a_command_says_about_memory_is_read_again() {
+    fn reads_memory_option_back_from_command() {
         for memory in [Memory::Off, Memory::Subagents, Memory::All] {
-            assert_eq!(memory_of(&wanted("/a b/trackway", memory).command()), memory);
+            assert_eq!(memory_option(&wanted("/a b/trackway", memory).command()), memory);
         }
-        assert_eq!(memory_of("trackway hook --memory=off"), Memory::Off);
-        assert_eq!(memory_of("trackway hook --memory"), Memory::Subagents);
+        assert_eq!(memory_option("trackway hook --memory=off"), Memory::Off);
+        assert_eq!(memory_option("trackway hook --memory"), Memory::Subagents);
     }
 
     #[test]
-    fn an_old_client_is_not_told_of_events_it_does_not_know() {
+    fn omits_events_that_an_older_client_does_not_support() {
         let names = |client: &str| {
-            let wanted = Wanted { client: client.parse().ok(), ..wanted("trackway", Memory::All) };
-            wanted.left_out().map(|event| event.name).collect::<Vec<_>>()
+            let wanted = HookSettings { client: client.parse().ok(), ..wanted("trackway", Memory::All) };
+            wanted.unsupported_events().map(|event| event.name).collect::<Vec<_>>()
         };
         assert_eq!(names("1.0.128 (Claude Code)"), ["PostToolUseFailure", "SubagentStart"]);
         assert_eq!(names("2.0.44 (Claude Code)"), ["PostToolUseFailure"]);

@@ -1,27 +1,26 @@
-//! JSON with the place of every value in its text, so that a text can be changed here and there and stay what it was
-//! everywhere else.
+//! Parses JSON and records the position of every value, so that a text can be edited without changing the rest.
 //!
-//! Strict, as the client is: it drops a settings file with a comment or a trailing comma as a whole, so accepting one
-//! would connect nothing.
+//! The parser is as strict as the client, which ignores a settings file with a comment or a trailing comma: hooks in
+//! such a file would have no effect.
 
 use std::ops::Range;
 
-use super::Refused;
+use super::SettingsError;
 
-/// Deeper than any settings file; a parser that calls itself must stop somewhere.
+/// The deepest nesting to parse. The parser is recursive, so that it needs a limit.
 const DEPTH_MAX: usize = 128;
 
-/// The mark some editors put before the first character.
+/// The byte order mark that some editors write at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     pub span: Range<usize>,
     pub kind: Kind,
 }
 
-/// What a value is, as far as an edit needs to know.
+/// The kind of a value, as far as edits need it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     Object(Vec<Member>),
@@ -31,7 +30,6 @@ pub enum Kind {
     Other,
 }
 
-/// A key and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
     pub key: String,
@@ -67,12 +65,12 @@ impl Node {
         }
     }
 
-    /// The member that counts: of a key that stands there twice, the client reads the last.
+    /// The value of a key. If the key occurs twice, the last one, as in the client.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.members()?.iter().rev().find(|member| member.key == key).map(|member| &member.value)
     }
 
-    /// Where what is inside stands, in order.
+    /// The positions of the members or elements, in order.
     pub fn children(&self) -> Vec<Range<usize>> {
         match &self.kind {
             Kind::Object(members) => members.iter().map(Member::span).collect(),
@@ -81,13 +79,13 @@ impl Node {
         }
     }
 
-    /// Everything between the brackets.
+    /// The range between the brackets.
     pub fn interior(&self) -> Range<usize> {
         self.span.start + 1..self.span.end - 1
     }
 
-    /// What people call it.
-    pub fn described(&self) -> &'static str {
+    /// The kind in words, for error messages.
+    pub fn kind_name(&self) -> &'static str {
         match self.kind {
             Kind::Object(_) => "an object",
             Kind::Array(_) => "an array",
@@ -97,46 +95,46 @@ impl Node {
     }
 }
 
-/// The value of a text, or none where nothing is written.
-pub fn parse(text: &str) -> Result<Option<Node>, Refused> {
+/// Parses a text. A blank text has no value.
+pub fn parse(text: &str) -> Result<Option<Node>, SettingsError> {
     let start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
-    let mut walker = Walker { text, at: start };
-    walker.skip_blank();
-    if walker.at == text.len() {
+    let mut parser = Parser { text, at: start };
+    parser.skip_blank();
+    if parser.at == text.len() {
         return Ok(None);
     }
-    let root = walker.value(0)?;
-    walker.skip_blank();
-    if walker.at < text.len() {
-        return Err(walker.refuse(&format!("{} after the end of the document", walker.found())));
+    let root = parser.value(0)?;
+    parser.skip_blank();
+    if parser.at < text.len() {
+        return Err(parser.error(&format!("unexpected {} after the end of the document", parser.describe_next())));
     }
     Ok(Some(root))
 }
 
-/// The refusal of a text because of what stands at a place in it.
-pub fn refused_at(text: &str, at: usize, what: &str) -> Refused {
+/// An error at a position of a text.
+pub fn error_at(text: &str, at: usize, what: &str) -> SettingsError {
     let before = &text[..at];
     let line = before.matches('\n').count() + 1;
     let in_line = before.rsplit('\n').next().unwrap_or_default();
     let column = in_line.chars().filter(|character| *character != BYTE_ORDER_MARK).count() + 1;
-    Refused { line, column, what: what.to_owned() }
+    SettingsError { line, column, problem: what.to_owned() }
 }
 
-struct Walker<'a> {
+struct Parser<'a> {
     text: &'a str,
-    /// Always at the start of a character.
+    /// Always at a character boundary.
     at: usize,
 }
 
-impl Walker<'_> {
+impl Parser<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn take(&mut self, byte: u8) -> bool {
-        let there = self.peek() == Some(byte);
-        self.at += usize::from(there);
-        there
+    fn consume(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
     }
 
     fn skip_blank(&mut self) {
@@ -145,12 +143,12 @@ impl Walker<'_> {
         }
     }
 
-    fn refuse(&self, what: &str) -> Refused {
-        refused_at(self.text, self.at, what)
+    fn error(&self, what: &str) -> SettingsError {
+        error_at(self.text, self.at, what)
     }
 
-    /// What stands here, for a message.
-    fn found(&self) -> String {
+    /// Describes the next character for an error message.
+    fn describe_next(&self) -> String {
         match self.text[self.at..].chars().next() {
             None => "the end of the file".to_owned(),
             Some('/') => "a comment (Claude Code reads plain JSON)".to_owned(),
@@ -158,9 +156,9 @@ impl Walker<'_> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, Refused> {
+    fn value(&mut self, depth: usize) -> Result<Node, SettingsError> {
         if depth > DEPTH_MAX {
-            return Err(self.refuse(&format!("values are nested more than {DEPTH_MAX} deep")));
+            return Err(self.error(&format!("values are nested more than {DEPTH_MAX} deep")));
         }
         let start = self.at;
         let kind = match self.peek() {
@@ -168,67 +166,65 @@ impl Walker<'_> {
             Some(b'[') => Kind::Array(self.array(depth)?),
             Some(b'"') => Kind::Text(self.string()?),
             Some(b'-' | b'0'..=b'9') => self.number()?,
-            _ => self.word()?,
+            _ => self.literal()?,
         };
         Ok(Node { span: start..self.at, kind })
     }
 
-    fn object(&mut self, depth: usize) -> Result<Vec<Member>, Refused> {
-        self.sequence(b'}', |walker| {
-            if walker.peek() != Some(b'"') {
-                return Err(walker.refuse(&format!("a key in double quotes should be here, not {}", walker.found())));
+    fn object(&mut self, depth: usize) -> Result<Vec<Member>, SettingsError> {
+        self.sequence(b'}', |parser| {
+            if parser.peek() != Some(b'"') {
+                return Err(parser.error(&format!("expected a key in double quotes, found {}", parser.describe_next())));
             }
-            let start = walker.at;
-            let key = walker.string()?;
-            let key_span = start..walker.at;
-            walker.skip_blank();
-            if !walker.take(b':') {
-                return Err(walker.refuse(&format!("a colon should follow the key {key:?}, not {}", walker.found())));
+            let start = parser.at;
+            let key = parser.string()?;
+            let key_span = start..parser.at;
+            parser.skip_blank();
+            if !parser.consume(b':') {
+                return Err(
+                    parser.error(&format!("expected a colon after the key {key:?}, found {}", parser.describe_next()))
+                );
             }
-            walker.skip_blank();
-            Ok(Member { key, key_span, value: walker.value(depth + 1)? })
+            parser.skip_blank();
+            Ok(Member { key, key_span, value: parser.value(depth + 1)? })
         })
     }
 
-    fn array(&mut self, depth: usize) -> Result<Vec<Node>, Refused> {
-        self.sequence(b']', |walker| walker.value(depth + 1))
+    fn array(&mut self, depth: usize) -> Result<Vec<Node>, SettingsError> {
+        self.sequence(b']', |parser| parser.value(depth + 1))
     }
 
-    /// What stands between brackets, with commas between.
+    /// Parses comma-separated items up to the closing bracket.
     fn sequence<T>(
         &mut self,
         close: u8,
-        mut item: impl FnMut(&mut Self) -> Result<T, Refused>,
-    ) -> Result<Vec<T>, Refused> {
+        mut item: impl FnMut(&mut Self) -> Result<T, SettingsError>,
+    ) -> Result<Vec<T>, SettingsError> {
         self.at += 1;
         let mut items = Vec::new();
         self.skip_blank();
-        if self.take(close) {
+        if self.consume(close) {
             return Ok(items);
         }
         loop {
             items.push(item(self)?);
             self.skip_blank();
-            if self.take(close) {
+            if self.consume(close) {
                 return Ok(items);
             }
             let comma = self.at;
             let close = char::from(close);
-            if !self.take(b',') {
-                return Err(self.refuse(&format!("a comma or {close:?} should be here, not {}", self.found())));
+            if !self.consume(b',') {
+                return Err(self.error(&format!("expected a comma or {close:?}, found {}", self.describe_next())));
             }
             self.skip_blank();
             if self.text[self.at..].starts_with(close) {
-                return Err(refused_at(
-                    self.text,
-                    comma,
-                    &format!("there is a comma with nothing but {close:?} after it"),
-                ));
+                return Err(error_at(self.text, comma, &format!("trailing comma before {close:?}")));
             }
         }
     }
 
-    fn string(&mut self) -> Result<String, Refused> {
+    fn string(&mut self) -> Result<String, SettingsError> {
         let open = self.at;
         self.at += 1;
         let mut decoded = String::new();
@@ -236,7 +232,7 @@ impl Walker<'_> {
             let rest = &self.text.as_bytes()[self.at..];
             let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f));
             let Some(length) = plain else {
-                return Err(refused_at(self.text, open, "a string begins here and does not end"));
+                return Err(error_at(self.text, open, "this string does not end"));
             };
             decoded.push_str(&self.text[self.at..self.at + length]);
             self.at += length;
@@ -247,14 +243,14 @@ impl Walker<'_> {
                 }
                 Some(b'\\') => decoded.push(self.escape()?),
                 Some(b'\n' | b'\r') => {
-                    return Err(refused_at(self.text, open, "a string begins here and does not end in its line"));
+                    return Err(error_at(self.text, open, "this string does not end on its line"));
                 }
-                _ => return Err(self.refuse(&format!("{} must be escaped in a string", self.found()))),
+                _ => return Err(self.error(&format!("{} must be escaped in a string", self.describe_next()))),
             }
         }
     }
 
-    fn escape(&mut self) -> Result<char, Refused> {
+    fn escape(&mut self) -> Result<char, SettingsError> {
         let known = self.text.as_bytes().get(self.at + 1).and_then(|byte| match byte {
             b'"' | b'\\' | b'/' => Some(char::from(*byte)),
             b'b' => Some('\u{8}'),
@@ -268,7 +264,7 @@ impl Walker<'_> {
             self.at += 2;
             return Ok(character);
         }
-        let high = self.code_unit(self.at).ok_or_else(|| self.refuse("this is not an escape that JSON knows"))?;
+        let high = self.code_unit(self.at).ok_or_else(|| self.error("invalid escape sequence"))?;
         self.at += 6;
         let low = self.code_unit(self.at).filter(|low| (0xdc00..0xe000).contains(low));
         if let (0xd800..0xdc00, Some(low)) = (high, low) {
@@ -276,36 +272,32 @@ impl Walker<'_> {
             let code = 0x1_0000 + ((u32::from(high) - 0xd800) << 10) + (u32::from(low) - 0xdc00);
             return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
         }
-        // Half of a pair alone is allowed in JSON; nothing that is looked for here has one.
+        // JSON allows a lone surrogate. No key or command that Trackway looks for contains one.
         Ok(char::from_u32(u32::from(high)).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    /// The number in `\uXXXX`.
+    /// The code unit of `\uXXXX`.
     fn code_unit(&self, at: usize) -> Option<u16> {
         let digits = self.text.get(at..at + 6)?.strip_prefix("\\u")?;
         let all_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         u16::from_str_radix(digits, 16).ok().filter(|_| all_hex)
     }
 
-    fn number(&mut self) -> Result<Kind, Refused> {
+    fn number(&mut self) -> Result<Kind, SettingsError> {
         let start = self.at;
-        self.take(b'-');
-        let starts_with_zero = self.take(b'0');
+        self.consume(b'-');
+        let starts_with_zero = self.consume(b'0');
         let mut whole = starts_with_zero || self.digits() > 0;
-        if whole && self.take(b'.') {
+        if whole && self.consume(b'.') {
             whole = self.digits() > 0;
         }
-        if whole && (self.take(b'e') || self.take(b'E')) {
-            let _ = self.take(b'+') || self.take(b'-');
+        if whole && (self.consume(b'e') || self.consume(b'E')) {
+            let _ = self.consume(b'+') || self.consume(b'-');
             whole = self.digits() > 0;
         }
-        let goes_on =
+        let has_more_characters =
             self.peek().is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-'));
-        if whole && !goes_on {
-            Ok(Kind::Other)
-        } else {
-            Err(refused_at(self.text, start, "this is not a number that JSON knows"))
-        }
+        if whole && !has_more_characters { Ok(Kind::Other) } else { Err(error_at(self.text, start, "invalid number")) }
     }
 
     fn digits(&mut self) -> usize {
@@ -316,14 +308,14 @@ impl Walker<'_> {
         self.at - start
     }
 
-    fn word(&mut self) -> Result<Kind, Refused> {
+    fn literal(&mut self) -> Result<Kind, SettingsError> {
         let rest = &self.text[self.at..];
         let length = rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
         if matches!(&rest[..length], "true" | "false" | "null") {
             self.at += length;
             return Ok(Kind::Other);
         }
-        Err(self.refuse(&format!("a value should be here, not {}", self.found())))
+        Err(self.error(&format!("expected a value, found {}", self.describe_next())))
     }
 }
 
@@ -335,12 +327,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn refusal(text: &str) -> String {
+    fn error_text(text: &str) -> String {
         parse(text).unwrap_err().to_string()
     }
 
     #[test]
-    fn knows_where_everything_stands() {
+    fn spans_cover_members_and_values() {
         let text = "\u{feff} {\"a\\u0062\": [1, \"\\ud83d\\ude00\\n\"], \"ab\": null}\n";
         let root = parse(text).unwrap().unwrap();
         let members = root.members().unwrap();
@@ -352,42 +344,43 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_and_where() {
+    fn errors_name_position_and_problem() {
         assert_eq!(
-            refusal("{\n  // mine\n}"),
-            "line 2, column 3: a key in double quotes should be here, not a comment (Claude Code reads plain JSON)"
+            error_text("{\n  // mine\n}"),
+            "line 2, column 3: expected a key in double quotes, found a comment (Claude Code reads plain JSON)"
         );
-        assert_eq!(refusal("{\"ä\": 1,\n}"), "line 1, column 8: there is a comma with nothing but '}' after it");
-        assert_eq!(refusal("{\"a\" 1}"), "line 1, column 6: a colon should follow the key \"a\", not '1'");
-        assert_eq!(refusal("{\"a\": 1 \"b\": 2}"), "line 1, column 9: a comma or '}' should be here, not '\"'");
-        assert_eq!(refusal("{\"a\": \"x\n\"}"), "line 1, column 7: a string begins here and does not end in its line");
-        assert_eq!(refusal("{\"a\": "), "line 1, column 7: a value should be here, not the end of the file");
-        assert_eq!(refusal("{} x"), "line 1, column 4: 'x' after the end of the document");
-        assert_eq!(refusal("[01]"), "line 1, column 2: this is not a number that JSON knows");
-        assert_eq!(refusal("[\"\\x\"]"), "line 1, column 3: this is not an escape that JSON knows");
-        assert_eq!(refusal("[\"\\u00é1\"]"), "line 1, column 3: this is not an escape that JSON knows");
-        assert_eq!(refusal(&"[".repeat(100_000)), "line 1, column 130: values are nested more than 128 deep");
+        assert_eq!(error_text("{\"ä\": 1,\n}"), "line 1, column 8: trailing comma before '}'");
+        assert_eq!(error_text("{\"a\" 1}"), "line 1, column 6: expected a colon after the key \"a\", found '1'");
+        assert_eq!(error_text("{\"a\": 1 \"b\": 2}"), "line 1, column 9: expected a comma or '}', found '\"'");
+        assert_eq!(error_text("{\"a\": \"x\n\"}"), "line 1, column 7: this string does not end on its line");
+        assert_eq!(error_text("{\"a\": "), "line 1, column 7: expected a value, found the end of the file");
+        assert_eq!(error_text("{} x"), "line 1, column 4: unexpected 'x' after the end of the document");
+        assert_eq!(error_text("[01]"), "line 1, column 2: invalid number");
+        assert_eq!(error_text("[\"\\x\"]"), "line 1, column 3: invalid escape sequence");
+        assert_eq!(error_text("[\"\\u00é1\"]"), "line 1, column 3: invalid escape sequence");
+        assert_eq!(error_text(&"[".repeat(100_000)), "line 1, column 130: values are nested more than 128 deep");
     }
 
     #[test]
-    fn a_number_may_be_larger_than_any_machine_counts() {
+    fn accepts_numbers_beyond_f64_range() {
         assert!(parse("[1e310]").is_ok());
-        assert_eq!(refusal("1e310["), "line 1, column 6: '[' after the end of the document");
+        assert_eq!(error_text("1e310["), "line 1, column 6: unexpected '[' after the end of the document");
     }
 
     #[test]
-    fn nothing_written_is_no_value() {
+    fn blank_text_has_no_value() {
         for text in ["", " \r\n\t", "\u{feff}", "\u{feff}\n"] {
             assert_eq!(parse(text), Ok(None));
         }
     }
 
     proptest! {
-        /// Texts that are nearly JSON: accepted and refused as the reference parser does.
+        /// Accepts and rejects almost-JSON texts like the reference parser.
         #[test]
-        fn agrees_with_the_reference(text in r#"[\[\]{},:" 0-9.eE+\\\-ntrua]{0,24}"#) {
+        fn accepts_what_serde_json_accepts(text in r#"[\[\]{},:" 0-9.eE+\\\-ntrua]{0,24}"#) {
             let reference = serde_json::from_str::<Value>(&text);
-            // Numbers out of range are a matter of the reference's types, not of the text, and it reads no further.
+            // The reference parser rejects numbers out of range and stops there. That is a limit of its types, not an
+            // error in the text.
             prop_assume!(!reference.as_ref().is_err_and(|error| error.to_string().contains("out of range")));
             let blank = text.trim().is_empty();
             prop_assert_eq!(parse(&text).is_ok(), reference.is_ok() || blank, "{}", text);

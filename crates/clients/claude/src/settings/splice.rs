@@ -1,9 +1,9 @@
-//! Putting values into a JSON text and taking them out again, without touching anything else in it.
+//! Inserts values into a JSON text and removes them, without changing anything else.
 //!
-//! What was put in looks like what stands around it: its newlines, its indentation, one line where there is one line.
-//! Taking out is the exact inverse of putting in. For that, a text must tell whether the brackets around what was put
-//! in were there before: an empty `{}` that someone wrote has to stay. It tells by one blank at the end of the line of
-//! the opening bracket. When a formatter takes that blank away, brackets that become empty go.
+//! An inserted value is formatted like the text around it: newlines, indentation, single lines. Removing a value is the
+//! exact inverse of inserting it. For that, the text must record whether the brackets around an inserted value existed
+//! before, because an empty `{}` that a user wrote has to stay: if they did, the insertion appends one blank to the line
+//! of the opening bracket. If a formatter removes that blank, brackets that become empty are removed.
 
 use std::ops::Range;
 
@@ -11,31 +11,31 @@ use serde_json::Value;
 
 use super::json_spans::Node;
 
-/// A part of a text and what comes in its place.
+/// A range of the text and its replacement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edit {
     pub span: Range<usize>,
-    pub with: String,
+    pub replacement: String,
 }
 
-/// Makes edits that do not overlap, all at once.
+/// Applies edits that do not overlap.
 pub fn apply(text: &str, mut edits: Vec<Edit>) -> String {
     edits.sort_by_key(|edit| (edit.span.start, edit.span.end));
-    let mut out = String::with_capacity(text.len() + edits.iter().map(|edit| edit.with.len()).sum::<usize>());
+    let mut out = String::with_capacity(text.len() + edits.iter().map(|edit| edit.replacement.len()).sum::<usize>());
     let mut at = 0;
     for edit in edits {
         out.push_str(&text[at..edit.span.start]);
-        out.push_str(&edit.with);
+        out.push_str(&edit.replacement);
         at = edit.span.end;
     }
     out.push_str(&text[at..]);
     out
 }
 
-/// Something to put into brackets.
+/// A value to insert between brackets.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
-    /// The key, where the brackets are those of an object.
+    /// The key, if the value is inserted into an object.
     pub key: Option<&'a str>,
     pub value: &'a Value,
 }
@@ -50,29 +50,29 @@ impl<'a> Item<'a> {
     }
 }
 
-/// How a text is written.
+/// The formatting of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     newline: &'static str,
-    /// One step of indentation.
+    /// One level of indentation.
     unit: String,
-    /// A blank after colons and commas.
+    /// The blank after colons and commas, or an empty string.
     space: &'static str,
-    /// Whether it has more than one line, or nothing yet that says so.
+    /// Whether the text has several lines, or no members yet that would tell.
     has_lines: bool,
 }
 
-/// Where something goes: on lines of its own with this indentation, or into the line.
+/// Where a value is inserted: on separate lines with this indentation, or on the current line.
 #[derive(Debug, Clone, Copy)]
-enum Place<'a> {
-    Lines(&'a str),
-    Line,
+enum Placement<'a> {
+    OwnLines(&'a str),
+    Inline,
 }
 
-impl<'a> Place<'a> {
-    /// By the blanks that stand before it.
+impl<'a> Placement<'a> {
+    /// Derived from the blanks before a value.
     fn after(gap: &'a str) -> Self {
-        gap.rfind('\n').map_or(Self::Line, |newline| Self::Lines(&gap[newline + 1..]))
+        gap.rfind('\n').map_or(Self::Inline, |newline| Self::OwnLines(&gap[newline + 1..]))
     }
 }
 
@@ -84,9 +84,9 @@ impl Layout {
         };
         let first = root.and_then(Node::members).and_then(<[_]>::first);
         let outer = root.map_or("", |root| indent_of_line(text, root.span.start));
-        let unit = first.and_then(|first| match Place::after(gap_before(text, first.key_span.start)) {
-            Place::Lines(indent) => indent.strip_prefix(outer).filter(|unit| !unit.is_empty()),
-            Place::Line => None,
+        let unit = first.and_then(|first| match Placement::after(gap_before(text, first.key_span.start)) {
+            Placement::OwnLines(indent) => indent.strip_prefix(outer).filter(|unit| !unit.is_empty()),
+            Placement::Inline => None,
         });
         let spaced = first.is_none_or(|first| {
             text[first.key_span.end..first.value.span.start].ends_with(|character: char| character != ':')
@@ -99,59 +99,59 @@ impl Layout {
         }
     }
 
-    /// A document with nothing but this value in place of one with nothing in it.
+    /// An edit that adds this value to an empty document.
     pub fn document(&self, text: &str, value: &Value) -> Edit {
-        let written = self.written(Item::element(value), Place::Lines(indent_of_line(text, text.len())));
-        Edit { span: text.len()..text.len(), with: written + self.newline }
+        let rendered = self.render(Item::element(value), Placement::OwnLines(indent_of_line(text, text.len())));
+        Edit { span: text.len()..text.len(), replacement: rendered + self.newline }
     }
 
-    /// Adds to what is between brackets, at the end.
+    /// An edit that appends items between brackets.
     pub fn append(&self, text: &str, container: &Node, items: &[Item]) -> Edit {
         let children = container.children();
         let Some(last) = children.last() else {
-            return self.fill(text, container, items);
+            return self.fill_empty(text, container, items);
         };
         let gap = gap_before(text, last.start);
-        let place = Place::after(gap);
-        let before = match place {
-            Place::Lines(indent) => format!("{}{indent}", self.newline),
-            // The blank after a bracket is not that after a comma.
-            Place::Line if children.len() == 1 => self.space.to_owned(),
-            Place::Line => gap.to_owned(),
+        let placement = Placement::after(gap);
+        let before = match placement {
+            Placement::OwnLines(indent) => format!("{}{indent}", self.newline),
+            // The blank after the bracket may differ from that after a comma.
+            Placement::Inline if children.len() == 1 => self.space.to_owned(),
+            Placement::Inline => gap.to_owned(),
         };
-        let items: Vec<_> = items.iter().map(|item| self.written(*item, place)).collect();
+        let items: Vec<_> = items.iter().map(|item| self.render(*item, placement)).collect();
         let between = format!(",{before}");
-        Edit { span: last.end..last.end, with: format!("{between}{}", items.join(&between)) }
+        Edit { span: last.end..last.end, replacement: format!("{between}{}", items.join(&between)) }
     }
 
-    /// Puts something between brackets that have nothing between them but blanks, which stay in front.
-    fn fill(&self, text: &str, container: &Node, items: &[Item]) -> Edit {
+    /// An edit that inserts items between empty brackets, after any blanks there.
+    fn fill_empty(&self, text: &str, container: &Node, items: &[Item]) -> Edit {
         let outer = indent_of_line(text, container.span.start);
         let inner = format!("{outer}{}", self.unit);
-        let (before, between, after, place) = if self.has_lines {
+        let (before, between, after, placement) = if self.has_lines {
             let line = format!("{}{inner}", self.newline);
-            (line.clone(), format!(",{line}"), format!("{}{outer}", self.newline), Place::Lines(&inner))
+            (line.clone(), format!(",{line}"), format!("{}{outer}", self.newline), Placement::OwnLines(&inner))
         } else {
-            (String::new(), format!(",{}", self.space), String::new(), Place::Line)
+            (String::new(), format!(",{}", self.space), String::new(), Placement::Inline)
         };
-        let items: Vec<_> = items.iter().map(|item| self.written(*item, place)).collect();
+        let items: Vec<_> = items.iter().map(|item| self.render(*item, placement)).collect();
         let blanks = &text[container.interior()];
-        Edit { span: container.interior(), with: format!("{blanks} {before}{}{after}", items.join(&between)) }
+        Edit { span: container.interior(), replacement: format!("{blanks} {before}{}{after}", items.join(&between)) }
     }
 
-    /// Puts a value in the place of another.
+    /// An edit that replaces a value.
     pub fn replace(&self, text: &str, old: &Node, value: &Value) -> Edit {
-        let place = Place::after(gap_before(text, old.span.start));
-        Edit { span: old.span.clone(), with: self.written(Item::element(value), place) }
+        let placement = Placement::after(gap_before(text, old.span.start));
+        Edit { span: old.span.clone(), replacement: self.render(Item::element(value), placement) }
     }
 
-    fn written(&self, item: Item, place: Place) -> String {
+    fn render(&self, item: Item, placement: Placement) -> String {
         let mut out = String::new();
-        self.write(&mut out, item, place);
+        self.render_into(&mut out, item, placement);
         out
     }
 
-    fn write(&self, out: &mut String, item: Item, place: Place) {
+    fn render_into(&self, out: &mut String, item: Item, placement: Placement) {
         if let Some(key) = item.key {
             out.push_str(&Value::from(key).to_string());
             out.push(':');
@@ -167,28 +167,28 @@ impl Layout {
             return;
         }
         let (open, close) = if item.value.is_object() { ('{', '}') } else { ('[', ']') };
-        let inner_indent = match place {
-            Place::Lines(indent) => format!("{indent}{}", self.unit),
-            Place::Line => String::new(),
+        let inner_indent = match placement {
+            Placement::OwnLines(indent) => format!("{indent}{}", self.unit),
+            Placement::Inline => String::new(),
         };
         out.push(open);
         for (index, item) in inside.into_iter().enumerate() {
             if index > 0 {
                 out.push(',');
             }
-            match place {
-                Place::Lines(_) => {
+            match placement {
+                Placement::OwnLines(_) => {
                     out.push_str(self.newline);
                     out.push_str(&inner_indent);
-                    self.write(out, item, Place::Lines(&inner_indent));
+                    self.render_into(out, item, Placement::OwnLines(&inner_indent));
                 }
-                Place::Line => {
+                Placement::Inline => {
                     out.push_str(if index > 0 { self.space } else { "" });
-                    self.write(out, item, Place::Line);
+                    self.render_into(out, item, Placement::Inline);
                 }
             }
         }
-        if let Place::Lines(indent) = place {
+        if let Placement::OwnLines(indent) = placement {
             out.push_str(self.newline);
             out.push_str(indent);
         }
@@ -196,55 +196,55 @@ impl Layout {
     }
 }
 
-/// What is left of brackets after things were taken out of them.
+/// Whether brackets stay after values between them were removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// The brackets stay.
-    Something,
-    /// They were made for what was taken out, and go with it.
-    Nothing,
+pub enum RemovalResult {
+    KeepBrackets,
+    /// The brackets were inserted together with the removed values, and are removed with them.
+    RemoveBrackets,
 }
 
-/// Takes children out of brackets: those with `true`.
-pub fn take_out(text: &str, container: &Node, gone: &[bool], edits: &mut Vec<Edit>) -> Left {
+/// Adds edits that remove the children whose flag is true.
+pub fn remove_children(text: &str, container: &Node, is_removed: &[bool], edits: &mut Vec<Edit>) -> RemovalResult {
     let children = container.children();
-    if !gone.contains(&true) {
-        return Left::Something;
+    if !is_removed.contains(&true) {
+        return RemovalResult::KeepBrackets;
     }
-    if !gone.contains(&false) {
+    if !is_removed.contains(&false) {
         let first = children.first().map_or(container.interior().end, |first| first.start);
-        return match blanks_before_filling(&text[container.interior().start..first]) {
+        return match original_blanks(&text[container.interior().start..first]) {
             Some(blanks) => {
-                edits.push(Edit { span: container.interior(), with: blanks.to_owned() });
-                Left::Something
+                edits.push(Edit { span: container.interior(), replacement: blanks.to_owned() });
+                RemovalResult::KeepBrackets
             }
-            None => Left::Nothing,
+            None => RemovalResult::RemoveBrackets,
         };
     }
     let mut index = 0;
     while index < children.len() {
-        let run = gone[index..].iter().take_while(|gone| **gone).count();
+        let run = is_removed[index..].iter().take_while(|is_removed| **is_removed).count();
         if run > 0 {
             let span = match index.checked_sub(1) {
                 Some(before) => children[before].end..children[index + run - 1].end,
                 None => children[0].start..children[run].start,
             };
-            edits.push(Edit { span, with: String::new() });
+            edits.push(Edit { span, replacement: String::new() });
         }
         index += run + 1;
     }
-    Left::Something
+    RemovalResult::KeepBrackets
 }
 
-/// Takes the whole document away, with the end of its line.
-pub fn take_out_document(text: &str, root: &Node) -> Edit {
+/// An edit that removes the whole document, including the end of its last line.
+pub fn remove_document(text: &str, root: &Node) -> Edit {
     let after = &text[root.span.end..];
     let newline = ["\r\n", "\n"].into_iter().find(|newline| after.starts_with(newline)).unwrap_or_default();
-    Edit { span: root.span.start..root.span.end + newline.len(), with: String::new() }
+    Edit { span: root.span.start..root.span.end + newline.len(), replacement: String::new() }
 }
 
-/// What stood between brackets that were empty before something was put in, by what stands before the first thing now.
-fn blanks_before_filling(gap: &str) -> Option<&str> {
+/// The blanks that were between empty brackets before the insertion, derived from the text before the first value. None
+/// if the brackets were inserted, too.
+fn original_blanks(gap: &str) -> Option<&str> {
     let line = match gap.rfind('\n') {
         Some(newline) => gap[..newline].strip_suffix('\r').unwrap_or(&gap[..newline]),
         None => gap,
@@ -252,13 +252,13 @@ fn blanks_before_filling(gap: &str) -> Option<&str> {
     line.strip_suffix(' ')
 }
 
-/// The blanks before a place.
+/// The blanks before a position.
 fn gap_before(text: &str, at: usize) -> &str {
     let before = &text[..at];
     &before[before.trim_end_matches([' ', '\t', '\n', '\r']).len()..]
 }
 
-/// The blanks that the line of a place begins with.
+/// The indentation of the line of a position.
 fn indent_of_line(text: &str, at: usize) -> &str {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = &text[start..at];

@@ -1,11 +1,11 @@
-//! Writes whose answer nobody waits for, on their way to PostgreSQL: as few statements as they can be.
+//! Writes that wait to be sent to PostgreSQL, and their combination into few statements.
 
 use std::borrow::Cow;
 
 use super::{BEGIN, COMMIT};
 use crate::sql::Param;
 
-/// A write on its way.
+/// A statement that waits to be sent.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub sql: Cow<'static, str>,
@@ -15,44 +15,44 @@ pub(super) struct Pending {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingKind {
-    /// Sees what those before it did.
-    Alone,
-    /// Sees nothing of its neighbours, so they can be one statement.
-    Beside,
-    /// The same, and all of it fails unless it changes so many rows.
-    BesideAndChanging(usize),
-    /// A look, and all of it fails unless it finds a row.
-    BesideAndFinding,
+    /// Sees the changes of all statements before it.
+    Ordered,
+    /// Neither reads nor changes rows of its neighbours, so that PostgreSQL can run them as one statement.
+    Independent,
+    /// Independent; the transaction fails unless it changes at least this many rows.
+    RequiringChange(usize),
+    /// An independent query; the transaction fails unless it finds a row.
+    RequiringRow,
 }
 
-/// Makes one statement of neighbours that see nothing of each other: each statement costs the server as much as the row
-/// it writes.
-pub(super) fn joined(pending: Vec<Pending>) -> Vec<Pending> {
+/// Combines independent neighbours into one statement. Each statement costs the server as much as writing a row does.
+pub(super) fn combine(pending: Vec<Pending>) -> Vec<Pending> {
     let mut out: Vec<Pending> = Vec::with_capacity(pending.len());
     let mut group: Vec<Pending> = Vec::new();
     for one in pending {
-        // New rows of one table, one part: two would have no order.
-        let goes_on = one.kind != PendingKind::Alone && group.iter().all(|other| what(&other.sql) != what(&one.sql));
-        if !goes_on {
-            out.extend(as_one(std::mem::take(&mut group)));
+        // Two inserts into the same table stay apart, because the parts of one statement have no order.
+        let joins_group = one.kind != PendingKind::Ordered
+            && group.iter().all(|other| conflict_key(&other.sql) != conflict_key(&one.sql));
+        if !joins_group {
+            out.extend(into_statement(std::mem::take(&mut group)));
         }
-        if one.kind == PendingKind::Alone { out.push(one) } else { group.push(one) }
+        if one.kind == PendingKind::Ordered { out.push(one) } else { group.push(one) }
     }
-    out.extend(as_one(group));
+    out.extend(into_statement(group));
     out
 }
 
-/// What a statement is about: all of it, or the table it adds to.
-fn what(sql: &str) -> &str {
+/// Statements with equal keys cannot be combined. The key of an insert is its table; that of others is their SQL.
+fn conflict_key(sql: &str) -> &str {
     match sql.strip_prefix("insert into ").and_then(|rest| rest.split_once(' ')) {
         Some((table, _)) => table,
         None => sql,
     }
 }
 
-fn as_one(mut group: Vec<Pending>) -> Option<Pending> {
-    let is_plain = group.iter().all(|part| part.kind == PendingKind::Beside);
-    if group.len() < 2 && is_plain {
+fn into_statement(mut group: Vec<Pending>) -> Option<Pending> {
+    let is_unchecked = group.iter().all(|part| part.kind == PendingKind::Independent);
+    if group.len() < 2 && is_unchecked {
         return group.pop();
     }
     let mut sql = String::with_capacity(64 + group.iter().map(|part| part.sql.len() + 32).sum::<usize>());
@@ -62,27 +62,26 @@ fn as_one(mut group: Vec<Pending>) -> Option<Pending> {
         sql.push_str(if number == 1 { "with p" } else { "), p" });
         sql.push_str(&number.to_string());
         sql.push_str(" as (");
-        push_shifted(&mut sql, &part.sql, params.len());
+        push_with_shifted_placeholders(&mut sql, &part.sql, params.len());
         match part.kind {
-            PendingKind::BesideAndChanging(rows) => {
+            PendingKind::RequiringChange(rows) => {
                 sql.push_str(" returning 1");
                 checks.push((number, rows));
             }
-            PendingKind::BesideAndFinding => checks.push((number, 1)),
-            PendingKind::Beside | PendingKind::Alone => {}
+            PendingKind::RequiringRow => checks.push((number, 1)),
+            PendingKind::Independent | PendingKind::Ordered => {}
         }
         params.extend(part.params);
     }
     sql.push_str(") select 1");
     for (number, rows) in checks {
-        // Divides by zero, which aborts the transaction, if too few rows matched.
         sql.push_str(&format!(" / (select count(*) / {rows} from p{number})"));
     }
-    Some(Pending { sql: Cow::Owned(sql), params, kind: PendingKind::Alone })
+    Some(Pending { sql: Cow::Owned(sql), params, kind: PendingKind::Ordered })
 }
 
-/// Appends a text whose placeholders come after so many others.
-fn push_shifted(out: &mut String, sql: &str, by: usize) {
+/// Appends SQL with all placeholder numbers increased by `by`.
+fn push_with_shifted_placeholders(out: &mut String, sql: &str, by: usize) {
     let mut parts = sql.split('?');
     out.push_str(parts.next().unwrap_or_default());
     for part in parts {
@@ -94,8 +93,8 @@ fn push_shifted(out: &mut String, sql: &str, by: usize) {
     }
 }
 
-/// A statement is a transaction: one alone needs no other around it.
-pub(super) fn without_needless_transaction(mut pending: Vec<Pending>) -> Vec<Pending> {
+/// A single statement needs no `begin` and `commit`, because it is a transaction by itself.
+pub(super) fn drop_needless_transaction(mut pending: Vec<Pending>) -> Vec<Pending> {
     if let [begin, _, commit, ..] = pending.as_slice()
         && begin.sql == BEGIN
         && commit.sql == COMMIT

@@ -1,5 +1,5 @@
-//! PostgreSQL, asked as seldom as can be: what nobody waits for travels with the next question, and so does what is
-//! about to be asked.
+//! A PostgreSQL connection that uses few round trips: writes without results and prefetched queries are sent together
+//! with the next query.
 
 use std::{borrow::Cow, collections::HashMap, task::Poll, time::Duration};
 
@@ -8,8 +8,8 @@ use tokio::runtime::Runtime;
 use tokio_postgres::{Client, Statement, types::Type};
 
 use super::{
-    BEGIN_READ, COMMIT, STATEMENTS_KEPT,
-    pending::{Pending, PendingKind, joined, without_needless_transaction},
+    BEGIN_READ, COMMIT, STATEMENT_CACHE_SIZE,
+    pending::{Pending, PendingKind, combine, drop_needless_transaction},
 };
 use crate::{
     engine::failover,
@@ -17,39 +17,38 @@ use crate::{
     sql::Param,
 };
 
-/// A PostgreSQL connection and the small runtime that drives it, on the caller's own thread.
+/// A PostgreSQL connection with a single-threaded runtime that drives it on the caller's thread.
 pub struct Postgres {
     client: Client,
     runtime: Runtime,
-    /// Texts that were used: `None` once, prepared from the second time on. Preparing costs a round trip, which a
-    /// process that asks once never gets back.
+    /// Cache of prepared statements. The value is `None` after the first use; the second use prepares the statement.
+    /// Preparing costs a round trip, which does not pay off for a statement that is used once.
     statements: HashMap<String, Option<Statement>>,
-    /// Writes whose answer nobody waits for. They go out together, before the next question or commit:
-    /// one round trip instead of one each.
+    /// Writes that need no result. They are sent together before the next query or commit, in one round trip.
     pub(super) pending: Vec<Pending>,
-    /// Questions that are about to be asked: they travel with the next one.
-    expected: Vec<Question>,
-    /// Answers to questions that were expected.
-    known: Vec<(Question, Vec<tokio_postgres::Row>)>,
-    /// While queries are deferred: whether one was (see [`super::Connection::set_deferring`]).
+    /// Prefetched queries, which will be sent together with the next query.
+    prefetched: Vec<PrefetchedQuery>,
+    /// Results of prefetched queries.
+    cached: Vec<(PrefetchedQuery, Vec<tokio_postgres::Row>)>,
+    /// `Some` while deferring is on, and then whether a query was deferred (see [`super::Connection::set_deferring`]).
     pub(super) deferring: Option<bool>,
-    /// How long an answer is waited for, where that is not left to the server.
-    pub(super) answer_max: Option<Duration>,
-    /// Whether an answer was not waited for any longer: what comes next on this connection would be that answer.
-    is_given_up: bool,
-    /// Whether a write found out that this server takes none: another one may, at the same address.
+    /// Time limit for each answer, if any.
+    pub(super) answer_timeout: Option<Duration>,
+    /// Whether an answer timed out. The connection is useless then, because the late answer would be taken for the next
+    /// one.
+    has_timed_out: bool,
+    /// Whether a write failed because this server is a standby. The address may lead to the primary next time.
     is_standby: bool,
 }
 
-/// A question that somebody will ask.
 #[derive(Debug)]
-struct Question {
+struct PrefetchedQuery {
     sql: String,
     params: Vec<Param<'static>>,
 }
 
-impl Question {
-    fn is(&self, sql: &str, params: &[Param<'_>]) -> bool {
+impl PrefetchedQuery {
+    fn matches(&self, sql: &str, params: &[Param<'_>]) -> bool {
         self.sql == sql && self.params == params
     }
 }
@@ -60,16 +59,16 @@ impl std::fmt::Debug for Postgres {
     }
 }
 
-/// Turns of a connection until it has seen that the other side hung up: one to hear of it, one to read it.
-const TURNS_TO_NOTICE: usize = 3;
+/// Scheduler turns until a closed connection is noticed: one to receive the close, one to process it.
+const YIELDS_TO_NOTICE_CLOSE: usize = 3;
 
 impl Postgres {
     pub(super) fn connect(url: &str) -> Result<Self> {
-        let runtime = failover::small_runtime()?;
+        let runtime = failover::single_thread_runtime()?;
         let client = runtime.block_on(async {
-            let (client, carrier) = failover::connect(url).await?;
-            // Ends with the connection; what it ends with reaches us through the client.
-            tokio::spawn(carrier);
+            let (client, socket_task) = failover::connect(url).await?;
+            // The task ends with the connection. The client reports its error.
+            tokio::spawn(socket_task);
             Ok::<_, Error>(client)
         });
         match client {
@@ -78,73 +77,74 @@ impl Postgres {
                 runtime,
                 statements: HashMap::new(),
                 pending: Vec::new(),
-                expected: Vec::new(),
-                known: Vec::new(),
+                prefetched: Vec::new(),
+                cached: Vec::new(),
                 deferring: None,
-                answer_max: None,
-                is_given_up: false,
+                answer_timeout: None,
+                has_timed_out: false,
                 is_standby: false,
             }),
             Err(error) => {
-                // A name that is still looked up is not waited for.
+                // Do not wait for a name lookup that is still running.
                 runtime.shutdown_background();
                 Err(error)
             }
         }
     }
 
-    /// A connection that rests is driven by nobody. It gets a turn here, so that a server which went away meanwhile is
-    /// noticed before anything is sent to it.
+    /// Nothing drives an idle connection. This runs its task for a moment, to notice a server that went away before
+    /// anything is sent to it.
     pub(super) fn is_open(&self) -> bool {
         self.runtime.block_on(async {
-            for _ in 0..TURNS_TO_NOTICE {
+            for _ in 0..YIELDS_TO_NOTICE_CLOSE {
                 tokio::task::yield_now().await;
             }
         });
-        !self.is_standby && !self.is_given_up && !self.client.is_closed()
+        !self.is_standby && !self.has_timed_out && !self.client.is_closed()
     }
 
-    /// Sends something whose answer is dropped when it comes, with that of what is sent next.
+    /// Sends a statement without waiting. Its answer is dropped when a later answer is read.
     fn send(&self, sql: &str) {
         self.runtime.block_on(async {
             let mut sending = std::pin::pin!(self.client.batch_execute(sql));
             std::future::poll_fn(|waker| {
-                // Polled once it is on its way.
+                // The first poll puts the statement into the queue of the connection's task.
                 let _ = sending.as_mut().poll(waker);
                 Poll::Ready(())
             })
             .await;
-            // Who carries it gets a turn to send it.
+            // Let the connection's task send it.
             tokio::task::yield_now().await;
         });
     }
 
-    /// Leaves a read transaction, and forgets what was asked in it.
+    /// Ends a read transaction and clears the results of its queries.
     pub(super) fn end_read(&mut self) {
-        let is_unasked = self.pending.first().is_some_and(|first| first.sql == BEGIN_READ);
+        let was_never_sent = self.pending.first().is_some_and(|first| first.sql == BEGIN_READ);
         self.pending.clear();
-        self.expected.clear();
-        self.known.clear();
+        self.prefetched.clear();
+        self.cached.clear();
         self.deferring = None;
-        if !is_unasked && !self.client.is_closed() {
+        if !was_never_sent && !self.client.is_closed() {
             self.send("rollback");
         }
     }
 
-    /// The prepared statement of a text, when it was used before.
+    /// Returns the prepared statement for `sql` from its second use on.
     pub(super) fn statement(&mut self, sql: &str) -> Result<Option<Statement>> {
         match self.statements.get(sql) {
             Some(Some(statement)) => Ok(Some(statement.clone())),
             Some(None) => {
-                let preparing =
-                    self.runtime.block_on(in_time(self.answer_max, self.client.prepare(&for_postgres(sql))));
-                let statement = self.waited(preparing)??;
+                let preparing = self
+                    .runtime
+                    .block_on(with_timeout(self.answer_timeout, self.client.prepare(&to_postgres_sql(sql))));
+                let statement = self.check_timeout(preparing)??;
                 self.statements.insert(sql.to_owned(), Some(statement.clone()));
                 Ok(Some(statement))
             }
             None => {
-                // Texts are made of parts, and there is no end of ways to put them together.
-                if self.statements.len() >= STATEMENTS_KEPT {
+                // SQL is composed of parts in unlimited combinations, so the cache must be bounded.
+                if self.statements.len() >= STATEMENT_CACHE_SIZE {
                     self.statements.clear();
                 }
                 self.statements.insert(sql.to_owned(), None);
@@ -153,83 +153,84 @@ impl Postgres {
         }
     }
 
-    /// An answer that came in time.
-    fn waited<T>(&mut self, answer: Option<T>) -> Result<T> {
-        self.is_given_up |= answer.is_none();
-        answer.ok_or_else(|| Error::Unreachable("it does not answer".into()))
+    /// Marks the connection as unusable if the answer timed out.
+    fn check_timeout<T>(&mut self, answer: Option<T>) -> Result<T> {
+        self.has_timed_out |= answer.is_none();
+        answer.ok_or_else(|| Error::Unreachable("the server does not answer in time".into()))
     }
 
-    pub(super) fn keep(&mut self, sql: Cow<'static, str>, params: &[Param<'_>], kind: PendingKind) {
+    pub(super) fn enqueue(&mut self, sql: Cow<'static, str>, params: &[Param<'_>], kind: PendingKind) {
         let params = params.iter().cloned().map(Param::into_owned).collect();
         self.pending.push(Pending { sql, params, kind });
     }
 
-    pub(super) fn expect(&mut self, sql: &str, params: &[Param<'_>]) {
-        if self.known(sql, params).is_none() && !self.expected.iter().any(|question| question.is(sql, params)) {
+    pub(super) fn prefetch(&mut self, sql: &str, params: &[Param<'_>]) {
+        if self.cached(sql, params).is_none() && !self.prefetched.iter().any(|query| query.matches(sql, params)) {
             let params = params.iter().cloned().map(Param::into_owned).collect();
-            self.expected.push(Question { sql: sql.to_owned(), params });
+            self.prefetched.push(PrefetchedQuery { sql: sql.to_owned(), params });
         }
     }
 
-    /// The answer to a question that was expected and has been asked.
-    pub(super) fn known(&self, sql: &str, params: &[Param<'_>]) -> Option<&[tokio_postgres::Row]> {
-        self.known.iter().find(|(question, _)| question.is(sql, params)).map(|(_, rows)| rows.as_slice())
+    /// Returns the result of an prefetched query that has been sent.
+    pub(super) fn cached(&self, sql: &str, params: &[Param<'_>]) -> Option<&[tokio_postgres::Row]> {
+        self.cached.iter().find(|(query, _)| query.matches(sql, params)).map(|(_, rows)| rows.as_slice())
     }
 
-    /// Asks what is expected, and a question that may be one of them; else it says the answer.
-    pub(super) fn query_beside_expected(
+    /// Sends the prefetched queries together with `own`. Returns the rows of `own`, unless it is itself an prefetched
+    /// query: then its rows are among the cached results.
+    pub(super) fn query_with_prefetched(
         &mut self,
         own: Option<(&str, &[Param<'_>])>,
     ) -> Result<Vec<tokio_postgres::Row>> {
-        let expected = std::mem::take(&mut self.expected);
-        let own = own.filter(|(sql, params)| !expected.iter().any(|question| question.is(sql, params)));
-        let asked = expected.iter().map(|question| (question.sql.as_str(), question.params.as_slice())).chain(own);
-        let mut answers = self.query_all(&asked.collect::<Vec<_>>())?;
+        let prefetched = std::mem::take(&mut self.prefetched);
+        let own = own.filter(|(sql, params)| !prefetched.iter().any(|query| query.matches(sql, params)));
+        let all = prefetched.iter().map(|query| (query.sql.as_str(), query.params.as_slice())).chain(own);
+        let mut answers = self.query_all(&all.collect::<Vec<_>>())?;
         let rows = own.and_then(|_| answers.pop()).unwrap_or_default();
-        self.known.extend(expected.into_iter().zip(answers));
+        self.cached.extend(prefetched.into_iter().zip(answers));
         Ok(rows)
     }
 
-    /// Asks several questions in one round trip.
-    fn query_all(&mut self, questions: &[(&str, &[Param<'_>])]) -> Result<Vec<Vec<tokio_postgres::Row>>> {
-        let statements = questions.iter().map(|(sql, _)| self.statement(sql)).collect::<Result<Vec<_>>>()?;
+    /// Runs several queries in one round trip.
+    fn query_all(&mut self, queries: &[(&str, &[Param<'_>])]) -> Result<Vec<Vec<tokio_postgres::Row>>> {
+        let statements = queries.iter().map(|(sql, _)| self.statement(sql)).collect::<Result<Vec<_>>>()?;
         self.after_pending(async |client| {
-            let asked = questions.iter().zip(&statements).map(|((sql, params), statement)| async move {
+            let results = queries.iter().zip(&statements).map(|((sql, params), statement)| async move {
                 match statement {
-                    Some(statement) => client.query(statement, &dynamic(params)).await,
-                    None => client.query_typed(&for_postgres(sql), &typed(params)).await,
+                    Some(statement) => client.query(statement, &dyn_params(params)).await,
+                    None => client.query_typed(&to_postgres_sql(sql), &typed_params(params)).await,
                 }
             });
-            try_join_all(asked).await
+            try_join_all(results).await
         })
     }
 
-    /// Sends what is pending and asks a question, all in one round trip.
+    /// Sends the pending writes and runs `query`, in one round trip.
     pub(super) fn after_pending<T>(
         &mut self,
-        ask: impl AsyncFnOnce(&Client) -> std::result::Result<T, tokio_postgres::Error>,
+        query: impl AsyncFnOnce(&Client) -> std::result::Result<T, tokio_postgres::Error>,
     ) -> Result<T> {
         let pending = std::mem::take(&mut self.pending);
         let commits = pending.iter().any(|pending| pending.sql == COMMIT);
-        let pending = without_needless_transaction(joined(pending));
+        let pending = drop_needless_transaction(combine(pending));
         let statements = pending.iter().map(|pending| self.statement(&pending.sql)).collect::<Result<Vec<_>>>()?;
-        // Polled in order, the client sends them in order and back to back.
+        // The futures are polled in order, so the client sends the statements in order and without a pause.
         let client = &self.client;
         let sent = statements.iter().zip(&pending).map(|(statement, Pending { sql, params, .. })| async move {
             match statement {
-                Some(statement) => client.execute(statement, &dynamic(params)).await,
-                None => client.execute_typed(&for_postgres(sql), &typed(params)).await,
+                Some(statement) => client.execute(statement, &dyn_params(params)).await,
+                None => client.execute_typed(&to_postgres_sql(sql), &typed_params(params)).await,
             }
         });
-        let outcome = self.runtime.block_on(in_time(self.answer_max, join(try_join_all(sent), ask(client))));
-        let (sent, answer) = self.waited(outcome).map_err(|error| match error {
-            Error::Unreachable(why) if commits => Error::Unsettled(why),
+        let outcome = self.runtime.block_on(with_timeout(self.answer_timeout, join(try_join_all(sent), query(client))));
+        let (sent, answer) = self.check_timeout(outcome).map_err(|error| match error {
+            Error::Unreachable(why) if commits => Error::CommitUnknown(why),
             error => error,
         })?;
-        // What failed first is why the rest failed.
+        // The first error is the cause of the later ones.
         sent.map(drop).and(answer).map_err(|error| match Error::from(error) {
-            // It was sent, and nobody says what became of it.
-            Error::Unreachable(why) if commits => Error::Unsettled(why),
+            // The commit was sent, but the server did not confirm it.
+            Error::Unreachable(why) if commits => Error::CommitUnknown(why),
             error => {
                 self.is_standby |= matches!(error, Error::Standby(_));
                 error
@@ -238,20 +239,19 @@ impl Postgres {
     }
 }
 
-/// What comes out, unless that takes longer than it may.
-async fn in_time<T>(at_most: Option<Duration>, answer: impl Future<Output = T>) -> Option<T> {
-    match at_most {
-        Some(at_most) => tokio::time::timeout(at_most, answer).await.ok(),
+async fn with_timeout<T>(timeout: Option<Duration>, answer: impl Future<Output = T>) -> Option<T> {
+    match timeout {
+        Some(timeout) => tokio::time::timeout(timeout, answer).await.ok(),
         None => Some(answer.await),
     }
 }
 
-/// A text of both engines as PostgreSQL needs it: with placeholders of its own, and with nothing else to find by what has an id.
+/// Translates SQL for PostgreSQL: its placeholders, and the tenant condition of a lookup by id.
 ///
-/// While a table is short, or its statistics are old, any index that begins with the tenant and has the id somewhere looks as good as
-/// that of the ids. The plan stays when the table has grown, and walks along all of the tenant's rows. So whose a row is gets
-/// written in a way that no index fits.
-pub(super) fn for_postgres(sql: &str) -> String {
+/// While a table is short or its statistics are old, PostgreSQL may prefer any index that contains the tenant and the
+/// id to the index of the ids. The cached plan then reads all rows of the tenant once the table has grown. Writing the
+/// tenant condition as `(...) is true` prevents that, because no index matches it.
+pub(super) fn to_postgres_sql(sql: &str) -> String {
     const TENANT: &str = "tenant_id = ?";
     let mut out = String::with_capacity(sql.len() + TENANT.len());
     let mut rest = sql;
@@ -261,13 +261,13 @@ pub(super) fn for_postgres(sql: &str) -> String {
             before.bytes().rev().take_while(|byte| byte.is_ascii_alphanumeric() || b"._".contains(byte)).count();
         let (before, alias) = before.split_at(found - alias);
         let digits = from[TENANT.len()..].bytes().take_while(u8::is_ascii_digit).count();
-        let (is_tenants, after) = from.split_at(TENANT.len() + digits);
+        let (condition, after) = from.split_at(TENANT.len() + digits);
         let is_by_id = after.strip_prefix(" and ").and_then(|after| after.strip_prefix(alias));
         out.push_str(before);
-        if is_by_id.is_some_and(|condition| condition.starts_with("id = ")) {
-            out.extend(["(", alias, is_tenants, ") is true"]);
+        if is_by_id.is_some_and(|rest| rest.starts_with("id = ")) {
+            out.extend(["(", alias, condition, ") is true"]);
         } else {
-            out.extend([alias, is_tenants]);
+            out.extend([alias, condition]);
         }
         rest = after;
     }
@@ -275,11 +275,11 @@ pub(super) fn for_postgres(sql: &str) -> String {
     out.replace('?', "$")
 }
 
-pub(super) fn dynamic<'a>(params: &'a [Param<'a>]) -> Vec<&'a (dyn postgres_types::ToSql + Sync)> {
+pub(super) fn dyn_params<'a>(params: &'a [Param<'a>]) -> Vec<&'a (dyn postgres_types::ToSql + Sync)> {
     params.iter().map(|param| param as _).collect()
 }
 
-pub(super) fn typed<'a>(params: &'a [Param<'a>]) -> Vec<(&'a (dyn postgres_types::ToSql + Sync), Type)> {
+pub(super) fn typed_params<'a>(params: &'a [Param<'a>]) -> Vec<(&'a (dyn postgres_types::ToSql + Sync), Type)> {
     params.iter().map(|param| (param as _, param.postgres_type())).collect()
 }
 
@@ -288,8 +288,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_an_id_is_found_by_it() {
-        for (ours, theirs) in [
+    fn lookup_by_id_ignores_indexes_of_the_tenant() {
+        for (sql, expected) in [
             (
                 "where tenant_id = ?1 and id = ?2 and fence = ?3",
                 "where (tenant_id = $1) is true and id = $2 and fence = $3",
@@ -303,7 +303,7 @@ mod tests {
             ("é tenant_id = ?1 and id = (select 1)", "é (tenant_id = $1) is true and id = (select 1)"),
             ("", ""),
         ] {
-            assert_eq!(for_postgres(ours), theirs);
+            assert_eq!(to_postgres_sql(sql), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Databases of other tools: SQLite files that are read and left as they are.
+//! Reads SQLite databases of other tools without changing them.
 
 use std::{
     collections::BTreeMap,
@@ -10,46 +10,47 @@ use std::{
 };
 
 use rusqlite::{ErrorCode, OpenFlags, types::ValueRef};
-use trackway_domain::{Error as Rule, Time};
+use trackway_domain::{Error as DomainError, Time};
 
 use crate::error::{Error, Result};
 
 pub mod nagger;
 
-/// How long to wait for the tool itself, should it be writing. Ours waits meanwhile.
+/// Time to wait while the other tool writes. Trackway's own database is locked meanwhile.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
-/// What every SQLite file begins with.
+/// The first bytes of every SQLite file.
 const MAGIC: &[u8] = b"SQLite format 3\0";
-/// Where the header says how changes are written, and the word for: to a log beside the file.
+/// Offset of the header byte that names the journal mode, and its value for WAL mode.
 const WRITE_VERSION: usize = 18;
 const WAL: u8 = 2;
 
-/// A foreign database at one moment.
-struct Foreign {
+/// A read transaction on a foreign database.
+struct ForeignDatabase {
     path: PathBuf,
     connection: rusqlite::Connection,
-    /// What the file looked like when it is read without locks.
-    unlocked: Option<Looks>,
+    /// The state of the file before it was read, if it is read without locks.
+    unlocked: Option<FileState>,
 }
 
-/// What tells that a file was written to.
+/// Attributes that change when the file is written to.
 #[derive(Debug, PartialEq, Eq)]
-struct Looks {
+struct FileState {
     length: u64,
     modified: Option<SystemTime>,
-    has_log: bool,
+    has_wal: bool,
 }
 
-impl Foreign {
+impl ForeignDatabase {
     fn open(path: &Path) -> Result<Self> {
-        let header = header(path)?;
-        // Who reads a file with a log leaves a log behind, even an empty one. A file whose log was brought in and
-        // removed needs none: it is read as if nobody could write to it, and looked at again afterwards.
-        let unlocked = (header[WRITE_VERSION] == WAL && !log_of(path).exists()).then(|| looks(path)).transpose()?;
+        let header = read_header(path)?;
+        // Reading a file in WAL mode creates a log beside it. If there is no log, open the file as immutable instead,
+        // which takes no locks, and check afterwards that it did not change.
+        let unlocked =
+            (header[WRITE_VERSION] == WAL && !wal_path(path).exists()).then(|| file_state(path)).transpose()?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = match unlocked {
             Some(_) => {
-                let uri = format!("file:{}?immutable=1", in_uri(path));
+                let uri = format!("file:{}?immutable=1", encode_for_uri(path));
                 rusqlite::Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
             }
             None => rusqlite::Connection::open_with_flags(path, flags),
@@ -59,10 +60,10 @@ impl Foreign {
             connection.execute_batch("pragma trusted_schema = off; begin")
         };
         let connection = opened.and_then(|connection| begin(&connection).map(|()| connection));
-        Ok(Self { path: path.to_owned(), connection: connection.map_err(|error| failed(path, &error))?, unlocked })
+        Ok(Self { path: path.to_owned(), connection: connection.map_err(|error| read_error(path, &error))?, unlocked })
     }
 
-    /// Its tables with their columns.
+    /// All tables with the names of their columns.
     fn tables(&self) -> Result<BTreeMap<String, Vec<String>>> {
         let columns = self.rows(
             "select t.name, c.name from sqlite_master t join pragma_table_info(t.name) c
@@ -75,12 +76,12 @@ impl Foreign {
         Ok(tables)
     }
 
-    /// These columns of a table, null where this version has no such column.
+    /// Selects columns of a table, with null for columns that this schema version does not have.
     fn select(&self, tables: &BTreeMap<String, Vec<String>>, table: &str, columns: &[&str]) -> Result<Vec<Record>> {
-        let Some(there) = tables.get(table) else {
+        let Some(existing) = tables.get(table) else {
             return Ok(Vec::new());
         };
-        let or_null = |column| if there.iter().any(|name| name == column) { column } else { "null" };
+        let or_null = |column| if existing.iter().any(|name| name == column) { column } else { "null" };
         let columns: Vec<&str> = columns.iter().copied().map(or_null).collect();
         self.rows(&format!("select {} from {table} order by rowid", columns.join(", ")))
     }
@@ -102,19 +103,19 @@ impl Foreign {
             }
             Ok(records)
         };
-        read().map_err(|error| failed(&self.path, &error))
+        read().map_err(|error| read_error(&self.path, &error))
     }
 
-    /// Ends the reading: what was read is of one moment.
+    /// Ends the transaction. Fails if a file that was read without locks has changed meanwhile.
     fn close(self) -> Result<()> {
         match &self.unlocked {
-            Some(before) if *before != looks(&self.path)? => Err(in_use(&self.path)),
+            Some(before) if *before != file_state(&self.path)? => Err(in_use(&self.path)),
             _ => Ok(()),
         }
     }
 }
 
-/// A row, whatever is in it: SQLite keeps any type in any column.
+/// A row. SQLite accepts any type of value in any column.
 #[derive(Debug)]
 struct Record(Vec<Cell>);
 
@@ -157,75 +158,78 @@ impl Record {
     }
 }
 
-/// The beginning of a file that claims to be a database.
-fn header(path: &Path) -> Result<[u8; 100]> {
-    let shown = path.display();
+/// Reads the header of a SQLite file. Fails if the file is not a complete SQLite database.
+fn read_header(path: &Path) -> Result<[u8; 100]> {
+    let name = path.display();
     let unreadable = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Rule::not_found(format!("there is no file {shown}")),
-        _ => Rule::usage(format!("{shown} cannot be read: {error}")),
+        io::ErrorKind::NotFound => DomainError::not_found(format!("there is no file {name}")),
+        _ => DomainError::usage(format!("{name} cannot be read: {error}")),
     };
-    let about = fs::metadata(path).map_err(unreadable)?;
-    if about.is_dir() {
-        return Err(Rule::usage(format!("{shown} is a directory")).hint("give the database file in it").into());
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    if metadata.is_dir() {
+        return Err(DomainError::usage(format!("{name} is a directory"))
+            .hint("choose the database file in that directory")
+            .into());
     }
     let mut header = [0; 100];
     let mut start = Vec::new();
-    if about.is_file() {
+    if metadata.is_file() {
         File::open(path).and_then(|file| file.take(100).read_to_end(&mut start)).map_err(unreadable)?;
     }
     header[..start.len()].copy_from_slice(&start);
     if !header.starts_with(MAGIC) {
         return Err(not_sqlite(path));
     }
-    if about.len() < length(&header) {
-        return Err(damaged(path, "it is shorter than it says"));
+    if metadata.len() < expected_length(&header) {
+        return Err(damaged(path, "the file is shorter than its header says"));
     }
     Ok(header)
 }
 
-/// The bytes that a header says there are. SQLite itself does not miss the end of the last page.
-fn length(header: &[u8; 100]) -> u64 {
+/// The file size according to the header. SQLite itself does not notice if the last page is incomplete.
+fn expected_length(header: &[u8; 100]) -> u64 {
     let number =
         |at: usize| u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
     let page = match u16::from_be_bytes([header[16], header[17]]) {
         1 => 65_536,
         size => u64::from(size),
     };
-    // Old versions of SQLite leave the number of pages as it was; then these two differ.
+    // Old versions of SQLite do not update the number of pages. The page count is valid only if the two change counters
+    // are equal.
     let pages = if number(24) == number(92) { number(28) } else { 1 };
     (page * pages).max(header.len() as u64)
 }
 
-fn log_of(path: &Path) -> PathBuf {
+fn wal_path(path: &Path) -> PathBuf {
     let mut log = OsString::from(path);
     log.push("-wal");
     log.into()
 }
 
-fn looks(path: &Path) -> Result<Looks> {
-    let about = fs::metadata(path).map_err(|_| in_use(path))?;
-    Ok(Looks { length: about.len(), modified: about.modified().ok(), has_log: log_of(path).exists() })
+fn file_state(path: &Path) -> Result<FileState> {
+    let metadata = fs::metadata(path).map_err(|_| in_use(path))?;
+    Ok(FileState { length: metadata.len(), modified: metadata.modified().ok(), has_wal: wal_path(path).exists() })
 }
 
-/// A path as SQLite reads it in a URI.
-fn in_uri(path: &Path) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
-    let encoded = |byte: &u8| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
+/// Encodes a path for use in a `file:` URI.
+fn encode_for_uri(path: &Path) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
+    let encoded = |byte: &u8| if is_plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
     path.as_os_str().as_encoded_bytes().iter().map(encoded).collect()
 }
 
-fn failed(path: &Path, error: &rusqlite::Error) -> Error {
+fn read_error(path: &Path, error: &rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => in_use(path),
         Some(ErrorCode::NotADatabase) => not_sqlite(path),
         Some(ErrorCode::DatabaseCorrupt) => damaged(path, &error.to_string()),
-        _ => Rule::usage(format!("{} cannot be read: {error}", path.display())).into(),
+        _ => DomainError::usage(format!("{} cannot be read: {error}", path.display())).into(),
     }
 }
 
-fn damaged(path: &Path, how: &str) -> Error {
-    Rule::usage(format!("{} is damaged: {how}", path.display()))
-        .hint("is it a whole copy? Nothing was taken from it")
+fn damaged(path: &Path, reason: &str) -> Error {
+    DomainError::usage(format!("{} is damaged: {reason}", path.display()))
+        .hint("use a complete copy of the file; nothing was imported")
         .into()
 }
 
@@ -234,5 +238,5 @@ fn in_use(path: &Path) -> Error {
 }
 
 fn not_sqlite(path: &Path) -> Error {
-    Rule::usage(format!("{} is not an SQLite database", path.display())).into()
+    DomainError::usage(format!("{} is not an SQLite database", path.display())).into()
 }

@@ -1,17 +1,17 @@
-//! The `state.db` of claude-nagger, in every schema it had: 1 and 2 (`tool_use_id`), 3 (the parent's transcript), 4 (a
-//! history of ended subagents), 5 to 7 (transcripts), 8 (`issue_id`), 9 (a log of conventions).
+//! Reads the `state.db` of claude-nagger in all its schema versions: 1 and 2 (`tool_use_id`), 3 (transcript of the
+//! parent), 4 (history of ended subagents), 5 to 7 (transcripts), 8 (`issue_id`), 9 (log of conventions).
 
 use std::{collections::BTreeMap, path::Path};
 
-use trackway_domain::{Error as Rule, Time};
+use trackway_domain::{Error as DomainError, Time};
 
-use super::{Foreign, Record};
+use super::{ForeignDatabase, Record};
 use crate::error::Result;
 
-/// The newest schema that is known.
+/// The newest schema version of claude-nagger that this reader supports.
 pub const KNOWN_VERSION: i64 = 9;
 
-/// What is read, with every column it ever had.
+/// The known tables with all columns of any version.
 const TABLES: [(&str, &[&str]); 5] = [
     ("schema_version", &["version", "applied_at"]),
     ("sessions", &["session_id", "created_at", "hook_name", "last_tokens", "status", "expired_at"]),
@@ -63,27 +63,28 @@ const TABLES: [(&str, &[&str]); 5] = [
         ],
     ),
 ];
-/// What a database must have to be one of these: the first version had it, and no later one makes sense without.
+/// Tables and columns that identify a claude-nagger database. The first version had them, and all later versions need
+/// them.
 const REQUIRED: [(&str, &[&str]); 3] = [
     ("schema_version", &["version"]),
     ("subagents", &["session_id", "agent_id", "created_at"]),
     ("task_spawns", &["session_id", "transcript_index", "matched_agent_id", "created_at"]),
 ];
 
-/// Everything that is carried over, as it is there.
+/// The rows to import, unchanged.
 #[derive(Debug, Default)]
-pub struct Nagger {
-    /// The schemas it had, and since when.
+pub struct NaggerDatabase {
+    /// The schema versions that were applied, and when.
     pub versions: Vec<(i64, Option<Time>)>,
     pub sessions: Vec<Session>,
-    /// Those that it holds, then those that ended, oldest first.
+    /// First the rows of `subagents`, then those of `subagent_history`, oldest first.
     pub subagents: Vec<Subagent>,
     pub spawns: Vec<Spawn>,
-    /// What it holds besides: `hook_log (3 rows)`.
-    pub left: Vec<String>,
+    /// Descriptions of what is not imported, such as `hook_log (3 rows)`.
+    pub not_imported: Vec<String>,
 }
 
-/// A hook that saw a session.
+/// A hook call in a session.
 #[derive(Debug)]
 pub struct Session {
     pub session_id: Option<String>,
@@ -100,40 +101,39 @@ pub struct Subagent {
     pub leader_transcript_path: Option<String>,
     pub started_at: Option<Time>,
     pub stopped_at: Option<Time>,
-    /// The line of its spawn, from 1.
+    /// Line number of the spawn in the parent's transcript, from 1.
     pub task_match_index: Option<i64>,
 }
 
 #[derive(Debug)]
 pub struct Spawn {
     pub session_id: Option<String>,
-    /// The line of the parent's transcript, from 1.
+    /// Line number in the parent's transcript, from 1.
     pub transcript_index: Option<i64>,
     pub subagent_type: Option<String>,
     pub role: Option<String>,
     pub prompt_hash: Option<String>,
     pub tool_use_id: Option<String>,
     pub matched_agent_id: Option<String>,
-    /// When it was read in the transcript, after the call.
+    /// When claude-nagger read the call in the transcript, which is after the call.
     pub created_at: Option<Time>,
 }
 
-impl Nagger {
-    /// The schema it has now.
+impl NaggerDatabase {
+    /// The current schema version.
     pub fn version(&self) -> i64 {
         self.versions.iter().map(|(version, _)| *version).max().unwrap_or_default()
     }
 }
 
-/// Reads a database of claude-nagger.
-pub fn read(path: &Path) -> Result<Nagger> {
-    let foreign = Foreign::open(path)?;
+pub fn read(path: &Path) -> Result<NaggerDatabase> {
+    let foreign = ForeignDatabase::open(path)?;
     let tables = foreign.tables()?;
     for (table, columns) in REQUIRED {
-        let there = tables.get(table).map(Vec::as_slice).unwrap_or_default();
-        if let Some(missing) = columns.iter().find(|column| !there.iter().any(|name| name == *column)) {
-            return Err(Rule::usage(format!("{} is not a database of claude-nagger", path.display()))
-                .hint(format!("it has no {table}.{missing}; claude-nagger keeps its own in .claude-nagger/state.db"))
+        let existing = tables.get(table).map(Vec::as_slice).unwrap_or_default();
+        if let Some(missing) = columns.iter().find(|column| !existing.iter().any(|name| name == *column)) {
+            return Err(DomainError::usage(format!("{} is not a database of claude-nagger", path.display()))
+                .hint(format!("it has no {table}.{missing}; the file of claude-nagger is .claude-nagger/state.db"))
                 .into());
         }
     }
@@ -141,7 +141,7 @@ pub fn read(path: &Path) -> Result<Nagger> {
         let columns = TABLES.iter().find(|(name, _)| *name == table).map_or(&[][..], |(_, columns)| *columns);
         foreign.select(&tables, table, columns)
     };
-    let mut nagger = Nagger {
+    let mut nagger = NaggerDatabase {
         versions: select("schema_version")?
             .iter()
             .map(|row| (row.integer(0).unwrap_or_default(), row.time(1)))
@@ -156,9 +156,9 @@ pub fn read(path: &Path) -> Result<Nagger> {
             .chain(select("subagent_history")?.iter().map(subagent))
             .collect(),
         spawns: select("task_spawns")?.iter().map(spawn).collect(),
-        left: Vec::new(),
+        not_imported: Vec::new(),
     };
-    nagger.left = left(&foreign, &tables, nagger.version())?;
+    nagger.not_imported = tables_not_imported(&foreign, &tables, nagger.version())?;
     foreign.close()?;
     Ok(nagger)
 }
@@ -190,22 +190,26 @@ fn spawn(row: &Record) -> Spawn {
     }
 }
 
-/// Tables that are not carried over, and in a newer schema columns that nobody here has heard of.
-fn left(foreign: &Foreign, tables: &BTreeMap<String, Vec<String>>, version: i64) -> Result<Vec<String>> {
-    let mut left = Vec::new();
+/// Describes tables that are not imported and, in a newer schema, unknown columns.
+fn tables_not_imported(
+    foreign: &ForeignDatabase,
+    tables: &BTreeMap<String, Vec<String>>,
+    version: i64,
+) -> Result<Vec<String>> {
+    let mut descriptions = Vec::new();
     for (table, columns) in tables {
         match TABLES.iter().find(|(known, _)| known == table) {
             None => match foreign.count(table)? {
                 0 => {}
-                1 => left.push(format!("{table} (1 row)")),
-                count => left.push(format!("{table} ({count} rows)")),
+                1 => descriptions.push(format!("{table} (1 row)")),
+                count => descriptions.push(format!("{table} ({count} rows)")),
             },
             Some((_, known)) if version > KNOWN_VERSION => {
                 let unknown = columns.iter().filter(|column| !known.contains(&column.as_str()));
-                left.extend(unknown.map(|column| format!("{table}.{column}")));
+                descriptions.extend(unknown.map(|column| format!("{table}.{column}")));
             }
             Some(_) => {}
         }
     }
-    Ok(left)
+    Ok(descriptions)
 }

@@ -1,10 +1,11 @@
-//! What the tables hold, read from the migrations themselves: SQLite's own types do not tell a time from a number.
+//! Tables and column types, as the migrations declare them. The live schema does not suffice: SQLite has no distinct
+//! types for times or JSON.
 
 use crate::migrate;
 
-/// What a column holds, whichever engine keeps it.
+/// The type of a column, independent of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holds {
+pub enum ColumnType {
     Uuid,
     Time,
     Json,
@@ -16,9 +17,9 @@ pub enum Holds {
     Text,
 }
 
-impl Holds {
-    fn of(word: &str) -> Option<Self> {
-        Some(match word {
+impl ColumnType {
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name {
             "uuid" => Self::Uuid,
             "time" => Self::Time,
             "json" => Self::Json,
@@ -36,50 +37,49 @@ impl Holds {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
-    pub holds: Holds,
+    pub column_type: ColumnType,
 }
 
-/// A table: its columns, and which of them are the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableLayout {
     pub name: String,
     pub columns: Vec<Column>,
-    /// Places of the key's columns, in its order.
+    /// Positions of the key columns in `columns`, in the order of the key.
     pub key: Vec<usize>,
 }
 
 impl TableLayout {
-    pub fn names(&self) -> String {
+    pub fn column_list(&self) -> String {
         self.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
     pub fn key_names(&self) -> Vec<&str> {
-        self.key.iter().map(|place| self.columns[*place].name.as_str()).collect()
+        self.key.iter().map(|index| self.columns[*index].name.as_str()).collect()
     }
 
-    /// The column whose numbers the database gives out, if there is one.
-    pub fn counter(&self) -> Option<&str> {
-        self.columns.iter().find(|column| column.holds == Holds::Counter).map(|column| column.name.as_str())
+    /// The column whose values the database generates, if any.
+    pub fn identity_column(&self) -> Option<&str> {
+        self.columns.iter().find(|column| column.column_type == ColumnType::Counter).map(|column| column.name.as_str())
     }
 }
 
-/// Tables that are made again from others.
+/// Tables whose rows are derived from other tables.
 const DERIVED: &[&str] = &["content_words"];
 
-/// The tables of a schema of this version, what they refer to first.
+/// The tables of a schema version. A table comes after the tables that it references.
 pub fn tables(version: i64) -> Vec<TableLayout> {
     let mut tables: Vec<TableLayout> = Vec::new();
-    for text in migrate::texts(version) {
+    for text in migrate::migration_texts(version) {
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
         for statement in lines.join("\n").split(';') {
             let statement = statement.trim();
             if let Some(table) = statement.strip_prefix("create table ") {
-                tables.extend(created(table));
+                tables.extend(parse_table(table));
             } else if let Some((table, column)) =
                 statement.strip_prefix("alter table ").and_then(|rest| rest.split_once(" add column "))
                 && let Some(table) = tables.iter_mut().find(|known| known.name == table)
             {
-                table.columns.extend(column_of(column));
+                table.columns.extend(parse_column(column));
             }
         }
     }
@@ -87,15 +87,15 @@ pub fn tables(version: i64) -> Vec<TableLayout> {
     tables
 }
 
-fn created(statement: &str) -> Option<TableLayout> {
+fn parse_table(statement: &str) -> Option<TableLayout> {
     let (name, body) = statement.split_once(" (\n")?;
     let mut table = TableLayout { name: name.to_owned(), columns: Vec::new(), key: Vec::new() };
     for line in body.lines().map(|line| line.trim().trim_end_matches(',')) {
         if let Some(key) = line.strip_prefix("primary key (").and_then(|rest| rest.strip_suffix(')')) {
-            let place = |name: &str| table.columns.iter().position(|column| column.name == name);
-            table.key = key.split(", ").filter_map(place).collect();
-        } else if let Some(column) = column_of(line) {
-            if line.contains("primary key") || column.holds == Holds::Counter {
+            let index = |name: &str| table.columns.iter().position(|column| column.name == name);
+            table.key = key.split(", ").filter_map(index).collect();
+        } else if let Some(column) = parse_column(line) {
+            if line.contains("primary key") || column.column_type == ColumnType::Counter {
                 table.key.push(table.columns.len());
             }
             table.columns.push(column);
@@ -104,10 +104,10 @@ fn created(statement: &str) -> Option<TableLayout> {
     Some(table)
 }
 
-fn column_of(line: &str) -> Option<Column> {
+fn parse_column(line: &str) -> Option<Column> {
     let mut words = line.split_whitespace();
-    let (name, holds) = (words.next()?, Holds::of(words.next()?)?);
-    Some(Column { name: name.to_owned(), holds })
+    let (name, column_type) = (words.next()?, ColumnType::parse(words.next()?)?);
+    Some(Column { name: name.to_owned(), column_type })
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
     use crate::{Store, Url};
 
     #[test]
-    fn the_migrations_say_what_the_database_says() {
+    fn layout_matches_live_schema() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(Url::sqlite(folder.path().join("a.db"))).unwrap();
         let live = store.read(uuid::Uuid::nil().into()).unwrap().schema().unwrap();
@@ -129,18 +129,18 @@ mod tests {
             .filter(|table| !derived(&table.name))
             .map(|table| (table.name, table.columns.into_iter().map(|column| column.name).collect()))
             .collect();
-        let said: BTreeMap<String, Vec<String>> = tables(migrate::known_version())
+        let parsed: BTreeMap<String, Vec<String>> = tables(migrate::known_version())
             .into_iter()
             .map(|table| (table.name, table.columns.into_iter().map(|column| column.name).collect()))
             .collect();
-        assert_eq!(said, live);
+        assert_eq!(parsed, live);
         for table in tables(migrate::known_version()) {
             assert!(!table.key.is_empty(), "{}", table.name);
         }
     }
 
     #[test]
-    fn an_older_schema_has_fewer_tables_and_columns() {
+    fn layout_of_older_schema_has_fewer_tables_and_columns() {
         let runs = |version| {
             let tables = tables(version);
             tables.iter().find(|table| table.name == "runs").unwrap().columns.len()
@@ -148,6 +148,6 @@ mod tests {
         assert!(runs(1) < runs(2) && runs(2) < runs(3));
         assert!(!tables(5).iter().any(|table| table.name == "boards"));
         let events = tables(1).into_iter().find(|table| table.name == "events").unwrap();
-        assert_eq!((events.counter(), events.key.as_slice()), (Some("position"), &[0][..]));
+        assert_eq!((events.identity_column(), events.key.as_slice()), (Some("position"), &[0][..]));
     }
 }

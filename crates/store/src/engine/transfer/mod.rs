@@ -1,7 +1,8 @@
-//! Everything a database holds, on its way to a file or to another database, and back.
+//! Backup, restore, export and move: copies all rows of a database to a file or to another database.
 //!
-//! This is no second way to write: what is written here are rows that the write path made, into a database that nobody
-//! can open until it is whole (`staging`). No event tells of it, since nothing in the record changed.
+//! These copies are not a second write path. They contain rows that the write path created, go into a database that
+//! nobody else can open before it is complete (see `staging`), and record no events, because the content does not
+//! change.
 
 mod dump;
 pub mod layout;
@@ -31,56 +32,56 @@ use crate::{
     url::Url,
 };
 
-/// A table that was copied: how many rows, and the digest of them.
+/// A copied table with the number and the digest of its rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableCopied {
+pub struct CopiedTable {
     pub name: String,
     pub rows: i64,
     pub digest: String,
 }
 
-/// Hears how far it is: a table, and how many of its rows are done.
+/// Receives progress: the name of the current table, and the number of rows copied so far.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, i64);
 
-/// Writes everything as one moment has it, with a checksum at the end.
-pub fn export(store: &Store, out: &mut impl Write, progress: Progress<'_>) -> Result<Vec<TableCopied>> {
+/// Writes a backup of one snapshot, with a checksum at the end.
+pub fn export(store: &Store, out: &mut impl Write, progress: Progress<'_>) -> Result<Vec<CopiedTable>> {
     write_dump(&mut store.read(Uuid::nil().into())?, out, progress)
 }
 
-/// The same to a file, which is there whole or not at all.
-pub fn backup(store: &Store, path: &Path, progress: Progress<'_>) -> Result<Vec<TableCopied>> {
+/// Writes a backup to a file. The file appears only when the backup is complete.
+pub fn backup(store: &Store, path: &Path, progress: Progress<'_>) -> Result<Vec<CopiedTable>> {
     dump::to_file(path, |file| export(store, file, progress))
 }
 
-/// Makes the database at a URL from what `export` wrote. What is damaged is refused before anything is changed.
-pub fn restore(url: &Url, from: &mut (impl Read + Seek), progress: Progress<'_>) -> Result<Vec<TableCopied>> {
-    let mut dump = Dump::checked(from)?;
+/// Creates a database from a backup. Rejects a damaged backup before changing anything.
+pub fn restore(url: &Url, from: &mut (impl Read + Seek), progress: Progress<'_>) -> Result<Vec<CopiedTable>> {
+    let mut dump = Dump::verify(from)?;
     let mut staging = Staging::open(url, dump.schema)?;
-    let said = dump.tables.clone();
+    let declared = dump.tables.clone();
     let tables = layout::tables(dump.schema);
     let (mut copied, mut read) = (Vec::new(), Vec::new());
     for table in &tables {
         let mut digest = TableDigest::default();
         let rows = dump.rows_of(table).inspect(|row| {
             if let Ok(row) = row {
-                digest.add(row.said.as_deref().unwrap_or(&row.canonical));
+                digest.add(row.with_nul.as_deref().unwrap_or(&row.canonical));
             }
         });
-        match staging.take(table, rows, progress) {
+        match staging.copy_table(table, rows, progress) {
             Ok(table) => copied.push(table),
-            Err(error) => return Err(staging.given_up(error)),
+            Err(error) => return Err(staging.abort(error)),
         }
-        read.push(TableCopied { name: table.name.clone(), rows: digest.rows, digest: digest.finish() });
+        read.push(CopiedTable { name: table.name.clone(), rows: digest.rows, digest: digest.finish() });
     }
-    if read != said {
-        return Err(Error::Damaged("it does not hold what it says".into()));
+    if read != declared {
+        return Err(Error::Damaged("the rows do not match the footer".into()));
     }
-    // Of the newest schema, as an older backup becomes it.
+    // Publishing migrates an older backup to the newest schema.
     staging.publish(&tables, &copied)
 }
 
-/// Copies everything to the database at a URL, and checks that it came there. One that was cut off is gone on with.
-pub fn move_to(store: &Store, url: &Url, progress: Progress<'_>) -> Result<Vec<TableCopied>> {
+/// Copies all rows to another database and verifies the copy. Resumes an interrupted move.
+pub fn move_to(store: &Store, url: &Url, progress: Progress<'_>) -> Result<Vec<CopiedTable>> {
     let version = migrate::known_version();
     let mut staging = Staging::open(url, version)?;
     let tables: Vec<TableLayout> = layout::tables(version);
@@ -88,18 +89,18 @@ pub fn move_to(store: &Store, url: &Url, progress: Progress<'_>) -> Result<Vec<T
     let mut copied = Vec::new();
     for table in &tables {
         let rows = Rows::new(table, |sql, params| read.query_unscoped(sql, params));
-        match staging.take(table, rows, progress) {
+        match staging.copy_table(table, rows, progress) {
             Ok(table) => copied.push(table),
-            Err(error) => return Err(staging.given_up(error)),
+            Err(error) => return Err(staging.abort(error)),
         }
     }
     drop(read);
     staging.publish(&tables, &copied)
 }
 
-/// Removes what a restore or a move that was cut off left behind, unless one is under way.
-pub fn remove_left_behind(url: &Url) -> Result<()> {
-    staging::remove_left_behind(url)
+/// Removes the leftovers of an interrupted restore or move. Does nothing while one is running.
+pub fn remove_abandoned_staging(url: &Url) -> Result<()> {
+    staging::remove_abandoned_staging(url)
 }
 
 #[cfg(test)]
@@ -116,9 +117,9 @@ mod tests {
         tables::{Person, Tenant},
     };
 
-    /// A database with a tenant and somebody in it.
-    #[expect(clippy::disallowed_methods, reason = "rows are needed, and no action")]
-    fn house(path: &Path) -> Store {
+    /// Creates a database with a tenant and a person.
+    #[expect(clippy::disallowed_methods, reason = "inserts rows without an action")]
+    fn new_store(path: &Path) -> Store {
         let store = Store::create(Url::sqlite(path)).unwrap();
         let at = Time::from_micros(1_767_225_600_000_001);
         let tenant = Tenant { id: Id::new(at), name: "local".to_owned(), created_at: at };
@@ -138,17 +139,17 @@ mod tests {
         store
     }
 
-    fn exported(store: &Store) -> Vec<u8> {
+    fn export_bytes(store: &Store) -> Vec<u8> {
         let mut out = Vec::new();
         export(store, &mut out, &mut |_, _| {}).unwrap();
         out
     }
 
     #[test]
-    fn a_backup_of_an_older_program_is_brought_up_to_date() {
+    fn restore_migrates_backup_of_older_schema() {
         let folder = tempfile::tempdir().unwrap();
-        let text = String::from_utf8(exported(&house(&folder.path().join("a.db")))).unwrap();
-        // As schema 5 wrote it, which had no boards.
+        let text = String::from_utf8(export_bytes(&new_store(&folder.path().join("a.db")))).unwrap();
+        // Simulate a backup of schema 5, which had no boards.
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let mut first: Value = serde_json::from_str(&lines[0]).unwrap();
         first["schema"] = json!(5);
@@ -177,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_got_data_meanwhile_keeps_it() {
-        // Not there at first, there without tables, there without rows.
+    fn restore_rejects_target_that_got_rows_meanwhile() {
+        // Before the restore, the target does not exist, is an empty file, or is a database without rows.
         for before in ["", "file", "tables"] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("b.db");
@@ -188,31 +189,31 @@ mod tests {
                 "tables" => drop(Store::create(url.clone()).unwrap()),
                 _ => {}
             }
-            let exported = exported(&house(&folder.path().join("a.db")));
-            let mut meanwhile = Some(|| drop(house(&path)));
-            let refused = restore(&url, &mut Cursor::new(&exported), &mut |_, _| {
+            let backup = export_bytes(&new_store(&folder.path().join("a.db")));
+            let mut meanwhile = Some(|| drop(new_store(&path)));
+            let result = restore(&url, &mut Cursor::new(&backup), &mut |_, _| {
                 meanwhile.take().into_iter().for_each(|make| make());
             });
-            let Err(Error::Rule(rule)) = refused else { panic!("{before}: {refused:?}") };
+            let Err(Error::Rule(rule)) = result else { panic!("{before}: {result:?}") };
             assert_eq!(rule.kind, trackway_domain::ErrorKind::Conflict, "{before}");
             assert_eq!(people(&url), [("ada".to_owned(),)], "{before}");
-            assert_eq!(Store::open(url).unwrap().health().unwrap().incoming, None, "{before}");
+            assert_eq!(Store::open(url).unwrap().health().unwrap().leftover_staging, None, "{before}");
         }
     }
 
     #[test]
-    fn an_empty_target_is_filled_under_those_who_have_it_open() {
+    fn move_fills_existing_empty_database() {
         let folder = tempfile::tempdir().unwrap();
-        let store = house(&folder.path().join("a.db"));
+        let store = new_store(&folder.path().join("a.db"));
         let url = Url::sqlite(folder.path().join("b.db"));
         let copied = {
-            // As somebody leaves it who is killed while making it.
+            // A process that was killed after creating the database leaves it like this.
             drop(Store::create(url.clone()).unwrap());
             move_to(&store, &url, &mut |_, _| {}).unwrap()
         };
         assert_eq!(copied, export(&Store::open(url.clone()).unwrap(), &mut Vec::new(), &mut |_, _| {}).unwrap());
         assert_eq!(people(&url), [("ada".to_owned(),)]);
-        // A log without its file would be taken for the new one's.
+        // SQLite would apply a leftover log to the new file.
         let other = folder.path().join("c.db");
         std::fs::write(folder.path().join("c.db-wal"), "left").unwrap();
         move_to(&store, &Url::sqlite(&other), &mut |_, _| {}).unwrap();
@@ -223,9 +224,9 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn who_waited_for_a_staging_that_took_its_place_leaves_it_alone() {
+    fn second_staging_does_not_touch_published_database() {
         let folder = tempfile::tempdir().unwrap();
-        let store = house(&folder.path().join("a.db"));
+        let store = new_store(&folder.path().join("a.db"));
         let url = Url::sqlite(folder.path().join("b.db"));
         let version = migrate::known_version();
         let tables = layout::tables(version);
@@ -233,9 +234,9 @@ mod tests {
         let mut read = store.read(Uuid::nil().into()).unwrap();
         let mut take = |table: &TableLayout| {
             let rows = Rows::new(table, |sql, params| read.query_unscoped(sql, params));
-            first.take(table, rows, &mut |_, _| {}).unwrap()
+            first.copy_table(table, rows, &mut |_, _| {}).unwrap()
         };
-        let copied: Vec<TableCopied> = tables.iter().map(&mut take).collect();
+        let copied: Vec<CopiedTable> = tables.iter().map(&mut take).collect();
         let second = std::thread::spawn({
             let url = url.clone();
             move || Staging::open(&url, version).map(drop)
@@ -249,24 +250,25 @@ mod tests {
             std::thread::yield_now();
         }
         first.publish(&tables, &copied).unwrap();
-        let waited = second.join().unwrap();
-        assert!(matches!(waited, Err(Error::Busy(_))), "{waited:?}");
+        let result = second.join().unwrap();
+        assert!(matches!(result, Err(Error::Busy(_))), "{result:?}");
         assert_eq!(people(&url), [("ada".to_owned(),)]);
     }
 
     #[test]
-    fn what_was_left_half_done_is_gone_on_with_or_written_anew() {
+    fn interrupted_move_resumes_and_rewrites_changed_rows() {
         let folder = tempfile::tempdir().unwrap();
-        let store = house(&folder.path().join("a.db"));
+        let store = new_store(&folder.path().join("a.db"));
         let url = Url::sqlite(folder.path().join("b.db"));
         let tables = layout::tables(migrate::known_version());
         {
-            // Cut off after two tables, one of which has a row that is not there any more.
+            // Simulate an interrupted move: two tables are copied, and one of them contains a row that differs from the
+            // source.
             let mut staging = Staging::open(&url, migrate::known_version()).unwrap();
             let mut read = store.read(Uuid::nil().into()).unwrap();
             for table in tables.iter().filter(|table| ["tenants", "people"].contains(&table.name.as_str())) {
                 let rows = Rows::new(table, |sql, params| read.query_unscoped(sql, params));
-                staging.take(table, rows, &mut |_, _| {}).unwrap();
+                staging.copy_table(table, rows, &mut |_, _| {}).unwrap();
             }
             let busy = Staging::open(&url, migrate::known_version());
             assert!(matches!(busy.map(drop), Err(Error::Busy(_))), "one at a time");
@@ -276,8 +278,8 @@ mod tests {
             .batch("update people set handle = 'bob'")
             .unwrap();
         let copied = move_to(&store, &url, &mut |_, _| {}).unwrap();
-        let again = Store::open(url).unwrap();
-        assert_eq!(exported(&again).len(), exported(&store).len());
-        assert_eq!(copied, export(&again, &mut Vec::new(), &mut |_, _| {}).unwrap());
+        let moved = Store::open(url).unwrap();
+        assert_eq!(export_bytes(&moved).len(), export_bytes(&store).len());
+        assert_eq!(copied, export(&moved, &mut Vec::new(), &mut |_, _| {}).unwrap());
     }
 }

@@ -1,5 +1,5 @@
-//! One text for one row, the same whichever engine keeps it: what digests are made of. And the text that backups hold, in
-//! which JSON stands as it was written.
+//! Rows as text. The canonical text of a row is the same on both engines, so that digests of it can be compared.
+//! Backups contain another text, in which JSON values keep their original form.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,15 @@ use sha2::{Digest, Sha256};
 use trackway_domain::Time;
 use uuid::Uuid;
 
-use super::layout::{Holds, TableLayout};
+use super::layout::{ColumnType, TableLayout};
 use crate::{
     error::{Error, Result},
     sql::{Column, FromColumn, FromRow, Param, Row, hex},
 };
 
-/// A value as the engine has it.
+/// A value in the form of the engine.
 #[derive(Debug, Clone)]
-enum Raw {
+enum RawValue {
     Null,
     Bool(bool),
     Int(i64),
@@ -27,7 +27,7 @@ enum Raw {
     Time(Time),
 }
 
-impl FromColumn for Raw {
+impl FromColumn for RawValue {
     fn from_column(column: Column<'_>) -> Result<Self> {
         Ok(match column {
             Column::Null => Self::Null,
@@ -42,47 +42,47 @@ impl FromColumn for Raw {
     }
 }
 
-/// A row as the engine has it.
+/// A row in the form of the engine.
 #[derive(Debug, Clone)]
-pub struct RawRow(Vec<Raw>);
+pub struct RawRow(Vec<RawValue>);
 
 impl FromRow for RawRow {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        (0..row.width()).map(|index| row.get(index)).collect::<Result<_>>().map(Self)
+        (0..row.column_count()).map(|index| row.get(index)).collect::<Result<_>>().map(Self)
     }
 }
 
-/// A row with its values, on its way to another database.
+/// A row that is being copied to another database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextRow {
-    /// A JSON object: the columns in their order, those without a value left out, JSON in its one form.
+    /// A JSON object with the columns in their order, without null columns, and with JSON values in canonical form.
     pub canonical: String,
     pub values: Vec<Param<'static>>,
-    /// The same object as a file has it, where that holds what no database keeps.
-    pub said: Option<String>,
+    /// The canonical text before NUL characters were removed from its JSON values, if there were any.
+    pub with_nul: Option<String>,
 }
 
 impl TextRow {
-    /// A row that was read from a database.
+    /// Converts a row that was read from a database.
     pub fn read(table: &TableLayout, raw: RawRow) -> Result<Self> {
-        let values = table.columns.iter().zip(raw.0).map(|(column, raw)| value(column.holds, raw));
+        let values = table.columns.iter().zip(raw.0).map(|(column, raw)| convert(column.column_type, raw));
         let values =
             values.collect::<Result<Vec<_>>>().map_err(|error| Error::Value(format!("{}: {error}", table.name)))?;
-        Ok(Self { canonical: text(table, &values, canonical_json)?, values, said: None })
+        Ok(Self { canonical: text(table, &values, canonical_json)?, values, with_nul: None })
     }
 
-    /// A row that was read from a file.
+    /// Converts a row that was read from a backup.
     pub fn parse(table: &TableLayout, row: &Map<String, Value>) -> Result<Self> {
         if let Some(name) = row.keys().find(|name| !table.columns.iter().any(|column| column.name == **name)) {
             return Err(Error::Damaged(format!("{} has no column {name:?}", table.name)));
         }
         let values = table.columns.iter().map(|column| match row.get(&column.name) {
             None => Ok(Param::Null),
-            Some(said) => parsed(column.holds, said)
-                .ok_or_else(|| Error::Damaged(format!("{}.{}: {said} is no value for it", table.name, column.name))),
+            Some(json) => parse_value(column.column_type, json)
+                .ok_or_else(|| Error::Damaged(format!("{}.{}: invalid value {json}", table.name, column.name))),
         });
         let mut values = values.collect::<Result<Vec<_>>>()?;
-        let said = text(table, &values, canonical_json)?;
+        let original = text(table, &values, canonical_json)?;
         let mut is_cleaned = false;
         for value in &mut values {
             if let Param::Json(json) = value
@@ -93,49 +93,49 @@ impl TextRow {
             }
         }
         Ok(if is_cleaned {
-            Self { canonical: text(table, &values, canonical_json)?, values, said: Some(said) }
+            Self { canonical: text(table, &values, canonical_json)?, values, with_nul: Some(original) }
         } else {
-            Self { canonical: said, values, said: None }
+            Self { canonical: original, values, with_nul: None }
         })
     }
 
-    /// The same object with JSON as it was written, for a file.
-    pub fn written(&self, table: &TableLayout) -> Result<String> {
+    /// The row as JSON for a backup: JSON values keep their original form.
+    pub fn to_json(&self, table: &TableLayout) -> Result<String> {
         text(table, &self.values, |json| Ok(json.to_owned()))
     }
 
-    /// The values of the key.
     pub fn key(&self, table: &TableLayout) -> Vec<Param<'static>> {
-        table.key.iter().map(|place| self.values[*place].clone()).collect()
+        table.key.iter().map(|index| self.values[*index].clone()).collect()
     }
 }
 
-fn value(holds: Holds, raw: Raw) -> Result<Param<'static>> {
-    Ok(match (holds, raw) {
-        (_, Raw::Null) => Param::Null,
-        (Holds::Uuid, Raw::Uuid(value)) => Param::Uuid(value),
-        (Holds::Uuid, Raw::Bytes(bytes)) => {
+fn convert(column_type: ColumnType, raw: RawValue) -> Result<Param<'static>> {
+    Ok(match (column_type, raw) {
+        (_, RawValue::Null) => Param::Null,
+        (ColumnType::Uuid, RawValue::Uuid(value)) => Param::Uuid(value),
+        (ColumnType::Uuid, RawValue::Bytes(bytes)) => {
             Param::Uuid(Uuid::from_slice(&bytes).map_err(|error| Error::Value(error.to_string()))?)
         }
-        (Holds::Time, Raw::Time(value)) => Param::Time(value),
-        (Holds::Time, Raw::Int(micros)) => Param::Time(Time::from_micros(micros)),
-        (Holds::Json, Raw::Text(text)) => {
+        (ColumnType::Time, RawValue::Time(value)) => Param::Time(value),
+        (ColumnType::Time, RawValue::Int(micros)) => Param::Time(Time::from_micros(micros)),
+        (ColumnType::Json, RawValue::Text(text)) => {
             let value: Value = serde_json::from_str(&text).map_err(|error| Error::Value(error.to_string()))?;
             let json = value.to_string();
             Param::Json(without_nul(&json)?.unwrap_or(json))
         }
-        (Holds::Flag, Raw::Bool(value)) => Param::Bool(value),
-        (Holds::Flag, Raw::Int(value)) => Param::Bool(value != 0),
-        (Holds::Number | Holds::Counter, Raw::Int(value)) => Param::Int(value),
-        (Holds::Real, Raw::Real(value)) if value.is_finite() => Param::Real(value),
-        (Holds::Real, Raw::Int(value)) => Param::Real(value as f64),
-        (Holds::Bytes, Raw::Bytes(bytes)) => Param::Bytes(Cow::Owned(bytes)),
-        (Holds::Text, Raw::Text(text)) => Param::Text(Cow::Owned(text)),
-        (holds, raw) => return Err(Error::Value(format!("{raw:?} where {holds:?} was expected"))),
+        (ColumnType::Flag, RawValue::Bool(value)) => Param::Bool(value),
+        (ColumnType::Flag, RawValue::Int(value)) => Param::Bool(value != 0),
+        (ColumnType::Number | ColumnType::Counter, RawValue::Int(value)) => Param::Int(value),
+        (ColumnType::Real, RawValue::Real(value)) if value.is_finite() => Param::Real(value),
+        (ColumnType::Real, RawValue::Int(value)) => Param::Real(value as f64),
+        (ColumnType::Bytes, RawValue::Bytes(bytes)) => Param::Bytes(Cow::Owned(bytes)),
+        (ColumnType::Text, RawValue::Text(text)) => Param::Text(Cow::Owned(text)),
+        (column_type, raw) => return Err(Error::Value(format!("expected {column_type:?}, found {raw:?}"))),
     })
 }
 
-/// JSON without NUL, if it holds any: SQLite kept it once, and PostgreSQL never does.
+/// Removes NUL characters from JSON, if there are any. Earlier versions stored them in SQLite; PostgreSQL never accepts
+/// them.
 fn without_nul(json: &str) -> Result<Option<String>> {
     fn cleaned(value: Value) -> Value {
         match value {
@@ -154,20 +154,20 @@ fn without_nul(json: &str) -> Result<Option<String>> {
     Ok(Some(cleaned(value).to_string()))
 }
 
-fn parsed(holds: Holds, said: &Value) -> Option<Param<'static>> {
-    Some(match holds {
-        Holds::Uuid => Param::Uuid(said.as_str()?.parse().ok()?),
-        Holds::Time => Param::Time(said.as_str()?.parse().ok()?),
-        Holds::Json => Param::Json(said.to_string()),
-        Holds::Flag => Param::Bool(said.as_bool()?),
-        Holds::Number | Holds::Counter => Param::Int(said.as_i64()?),
-        Holds::Real => Param::Real(said.as_f64()?),
-        Holds::Bytes => Param::Bytes(Cow::Owned(unhex(said.as_str()?)?)),
-        Holds::Text => Param::Text(Cow::Owned(said.as_str()?.to_owned())),
+fn parse_value(column_type: ColumnType, json: &Value) -> Option<Param<'static>> {
+    Some(match column_type {
+        ColumnType::Uuid => Param::Uuid(json.as_str()?.parse().ok()?),
+        ColumnType::Time => Param::Time(json.as_str()?.parse().ok()?),
+        ColumnType::Json => Param::Json(json.to_string()),
+        ColumnType::Flag => Param::Bool(json.as_bool()?),
+        ColumnType::Number | ColumnType::Counter => Param::Int(json.as_i64()?),
+        ColumnType::Real => Param::Real(json.as_f64()?),
+        ColumnType::Bytes => Param::Bytes(Cow::Owned(parse_hex(json.as_str()?)?)),
+        ColumnType::Text => Param::Text(Cow::Owned(json.as_str()?.to_owned())),
     })
 }
 
-fn unhex(digits: &str) -> Option<Vec<u8>> {
+fn parse_hex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok())
@@ -191,7 +191,7 @@ fn text(table: &TableLayout, values: &[Param<'_>], json: impl Fn(&str) -> Result
             Param::Uuid(value) => format!("\"{value}\""),
             Param::Time(value) => format!("\"{value}\""),
             Param::Json(value) => json(value)?,
-            Param::List(_) => return Err(Error::Value("a column holds no lists".into())),
+            Param::List(_) => return Err(Error::Value("a column cannot hold an array".into())),
         };
         if out.len() > 1 {
             out.push(',');
@@ -202,7 +202,7 @@ fn text(table: &TableLayout, values: &[Param<'_>], json: impl Fn(&str) -> Result
     Ok(out)
 }
 
-/// A JSON value as one text: objects have no order, and a number is what it amounts to, as PostgreSQL has it.
+/// The canonical form of JSON: sorted fields, and equal numbers written alike, as PostgreSQL does.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Number(number) => match number.as_f64() {
@@ -220,19 +220,19 @@ fn canonical(value: &Value) -> String {
     }
 }
 
-/// The whole numbers that JSON readers read as such.
-const WHOLE_MAX: f64 = 18_446_744_073_709_551_616.0;
+/// JSON parsers read smaller whole numbers as integers.
+const INTEGER_LIMIT: f64 = 18_446_744_073_709_551_616.0;
 
 fn canonical_real(real: f64) -> String {
-    if real.fract() == 0.0 && real.abs() < WHOLE_MAX {
-        // Minus zero too: PostgreSQL knows none inside JSON.
+    if real.fract() == 0.0 && real.abs() < INTEGER_LIMIT {
+        // Adding zero turns minus zero into zero. PostgreSQL has no minus zero in JSON.
         format!("{:.0}", real + 0.0)
     } else {
         format!("{real:?}")
     }
 }
 
-/// The digest of a table, row by row in the order of its key.
+/// Digest of the rows of a table in the order of their keys.
 #[derive(Debug, Clone, Default)]
 pub struct TableDigest {
     hash: Sha256,
@@ -257,7 +257,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::transfer::layout::Column as Place;
+    use crate::transfer::layout::Column as LayoutColumn;
 
     fn json() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
@@ -278,22 +278,33 @@ mod tests {
     }
 
     fn table() -> TableLayout {
-        let holds =
-            [Holds::Uuid, Holds::Time, Holds::Json, Holds::Flag, Holds::Number, Holds::Real, Holds::Bytes, Holds::Text];
-        let columns = holds.iter().enumerate().map(|(index, holds)| Place { name: format!("c{index}"), holds: *holds });
+        let column_type = [
+            ColumnType::Uuid,
+            ColumnType::Time,
+            ColumnType::Json,
+            ColumnType::Flag,
+            ColumnType::Number,
+            ColumnType::Real,
+            ColumnType::Bytes,
+            ColumnType::Text,
+        ];
+        let columns = column_type
+            .iter()
+            .enumerate()
+            .map(|(index, column_type)| LayoutColumn { name: format!("c{index}"), column_type: *column_type });
         TableLayout { name: "t".into(), columns: columns.collect(), key: vec![0] }
     }
 
     proptest! {
         #[test]
-        fn a_value_has_one_text_and_the_text_one_value(value in json()) {
+        fn canonical_json_is_stable_after_parsing(value in json()) {
             let once = canonical(&value);
             let read: Value = serde_json::from_str(&once).unwrap();
             prop_assert_eq!(canonical(&read), once);
         }
 
         #[test]
-        fn a_row_comes_back_from_its_text(id: u128, micros in 0..4_000_000_000_000_000i64, value in json(), flag: bool, number: i64, real in prop::num::f64::NORMAL, bytes: Vec<u8>, text in ".*", left_out in 0..8usize) {
+        fn row_round_trips_through_its_text(id: u128, micros in 0..4_000_000_000_000_000i64, value in json(), flag: bool, number: i64, real in prop::num::f64::NORMAL, bytes: Vec<u8>, text in ".*", null_column in 0..8usize) {
             let mut values = vec![
                 Param::Uuid(Uuid::from_u128(id)),
                 Param::Time(Time::from_micros(micros)),
@@ -304,20 +315,20 @@ mod tests {
                 Param::Bytes(Cow::Owned(bytes)),
                 Param::Text(Cow::Owned(text)),
             ];
-            values[left_out] = Param::Null;
+            values[null_column] = Param::Null;
             let table = table();
             let canonical = super::text(&table, &values, canonical_json).unwrap();
             let written = super::text(&table, &values, |json| Ok(json.to_owned())).unwrap();
             let read: Value = serde_json::from_str(&written).unwrap();
             let row = TextRow::parse(&table, read.as_object().unwrap()).unwrap();
             prop_assert_eq!(&row.values, &values);
-            prop_assert_eq!((row.written(&table).unwrap(), row.canonical), (written, canonical));
+            prop_assert_eq!((row.to_json(&table).unwrap(), row.canonical), (written, canonical));
         }
     }
 
     #[test]
-    fn what_postgresql_makes_of_json_is_the_same_text() {
-        for (ours, theirs) in [
+    fn json_reformatted_by_postgres_has_same_canonical_text() {
+        for (sqlite, postgres) in [
             ("1e18", "1000000000000000000"),
             ("100.0", "100.0"),
             ("1e2", "100"),
@@ -327,24 +338,24 @@ mod tests {
             (r#"{"b":1,"aa":2}"#, r#"{"aa":2, "b": 1}"#),
         ] {
             let read = |text: &str| canonical(&serde_json::from_str::<Value>(text).unwrap());
-            assert_eq!(read(ours), read(theirs));
+            assert_eq!(read(sqlite), read(postgres));
         }
         assert_eq!(canonical(&json!(0.1)), "0.1");
     }
 
     #[test]
-    fn what_no_database_keeps_is_left_out_and_was_said() {
+    fn nul_is_removed_and_original_text_remembered() {
         let row = serde_json::from_str::<Value>(r#"{"c2":{"a\u0000":["b\u0000",1]}}"#).unwrap();
         let row = TextRow::parse(&table(), row.as_object().unwrap()).unwrap();
         assert_eq!(row.values[2], Param::Json(r#"{"a":["b",1]}"#.into()));
         assert_eq!(row.canonical, r#"{"c2":{"a":["b",1]}}"#);
-        assert_eq!(row.said.as_deref(), Some(r#"{"c2":{"a\u0000":["b\u0000",1]}}"#));
-        let kept = value(Holds::Json, Raw::Text(r#""a\u0000b\\u0000""#.into())).unwrap();
-        assert_eq!(kept, Param::Json(r#""ab\\u0000""#.into()), "what only looks like it stays");
+        assert_eq!(row.with_nul.as_deref(), Some(r#"{"c2":{"a\u0000":["b\u0000",1]}}"#));
+        let converted = convert(ColumnType::Json, RawValue::Text(r#""a\u0000b\\u0000""#.into())).unwrap();
+        assert_eq!(converted, Param::Json(r#""ab\\u0000""#.into()), "an escaped backslash is not a NUL");
     }
 
     #[test]
-    fn null_inside_json_is_not_no_value() {
+    fn json_null_differs_from_missing_value() {
         let table = table();
         let read = |text: &str| {
             TextRow::parse(&table, serde_json::from_str::<Value>(text).unwrap().as_object().unwrap()).unwrap()

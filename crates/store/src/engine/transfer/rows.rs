@@ -1,4 +1,4 @@
-//! The rows of a table in the order of its key, page by page: no more in memory than a page.
+//! Reads a table in the order of its key, with one page in memory at a time.
 
 use super::{
     layout::TableLayout,
@@ -6,46 +6,46 @@ use super::{
 };
 use crate::{error::Result, sql::Param};
 
-/// Rows asked for at once. A row may be megabytes.
-const PAGE: usize = 200;
+/// Number of rows in a page. A single row may take megabytes.
+const PAGE_SIZE: usize = 200;
 
-/// The rows of a table, by whoever can ask.
-pub struct Rows<'a, Ask> {
+/// Iterator over the rows of a table. `query` runs a query on the source database.
+pub struct Rows<'a, Query> {
     table: &'a TableLayout,
-    ask: Ask,
+    query: Query,
     page: std::vec::IntoIter<RawRow>,
     after: Option<Vec<Param<'static>>>,
     is_last: bool,
 }
 
-impl<'a, Ask: FnMut(&str, &[Param<'_>]) -> Result<Vec<RawRow>>> Rows<'a, Ask> {
-    pub fn new(table: &'a TableLayout, ask: Ask) -> Self {
-        Self { table, ask, page: Vec::new().into_iter(), after: None, is_last: false }
+impl<'a, Query: FnMut(&str, &[Param<'_>]) -> Result<Vec<RawRow>>> Rows<'a, Query> {
+    pub fn new(table: &'a TableLayout, query: Query) -> Self {
+        Self { table, query, page: Vec::new().into_iter(), after: None, is_last: false }
     }
 
     fn next_page(&mut self) -> Result<()> {
         let key = self.table.key_names();
         let after = self.after.as_deref().unwrap_or_default();
-        let places: Vec<String> = (1..=after.len()).map(|place| format!("?{place}")).collect();
-        let beyond = if after.is_empty() {
+        let placeholders: Vec<String> = (1..=after.len()).map(|number| format!("?{number}")).collect();
+        let condition = if after.is_empty() {
             String::new()
         } else {
-            format!(" where ({}) > ({})", key.join(", "), places.join(", "))
+            format!(" where ({}) > ({})", key.join(", "), placeholders.join(", "))
         };
         let sql = format!(
-            "select {} from {}{beyond} order by {} limit {PAGE}",
-            self.table.names(),
+            "select {} from {}{condition} order by {} limit {PAGE_SIZE}",
+            self.table.column_list(),
             self.table.name,
             key.join(", ")
         );
-        let rows = (self.ask)(&sql, after)?;
-        self.is_last = rows.len() < PAGE;
+        let rows = (self.query)(&sql, after)?;
+        self.is_last = rows.len() < PAGE_SIZE;
         self.page = rows.into_iter();
         Ok(())
     }
 }
 
-impl<Ask: FnMut(&str, &[Param<'_>]) -> Result<Vec<RawRow>>> Iterator for Rows<'_, Ask> {
+impl<Query: FnMut(&str, &[Param<'_>]) -> Result<Vec<RawRow>>> Iterator for Rows<'_, Query> {
     type Item = Result<TextRow>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,4 +1,5 @@
-//! Completing items. Most go the fast path: one statement completes the item, because nobody but its run depends on it.
+//! Completion of queue items. The fast path handles most items: one statement completes an item on which nothing but
+//! its run depends.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -13,18 +14,18 @@ use crate::{
     store::Writer,
 };
 
-/// Outcome of the fast path.
+/// The outcome of the fast path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Completed {
-    /// The item and its run were completed. In optimistic mode the commit fails unless they could be.
+pub enum FastCompletion {
+    /// The item and its run are completed. In optimistic mode the commit verifies this.
     WithRun,
-    /// The item was completed; its run has yet to end.
+    /// The item is completed. The caller has to end its run.
     WithoutRun(Id<kind::Run>),
-    /// Nothing was changed: the item does not qualify.
-    No,
+    /// The item does not qualify for the fast path. Nothing was changed.
+    NotEligible,
 }
 
-/// A result for an item, on behalf of the taker with this fence.
+/// The result of an item, with the fence that its holder received.
 #[derive(Debug)]
 pub struct ItemResult {
     pub id: Uuid,
@@ -32,32 +33,32 @@ pub struct ItemResult {
     pub result: Option<Value>,
 }
 
-/// Condition for the fast path: nothing but its run has to be updated with the item, because it holds no concurrency key and
-/// its task moves to no other status. `run` is the acting run, which may complete its own item only. `item` is the item's
-/// table, the others are placeholders.
+/// SQL condition for the fast path: completing the item affects no other row than its run, because the item holds no
+/// concurrency key and the status of its task does not change. `item` is the alias of the item's table; `now` and `run`
+/// are placeholders. `run` is the acting run, which may only complete its own item.
 pub(super) fn fast_completion_predicate(item: &str, now: &str, run: Option<&str>) -> String {
     let own = run.map_or_else(String::new, |run| format!(" and (cast({run} as uuid) is null or run_id = {run})"));
-    // `is true`: found by its id, not by a walk along all that are held, or all of a tenant, however few PostgreSQL believes those
-    // to be.
+    // `is true` makes PostgreSQL look up the item by its id. It would otherwise scan all running items or all items of
+    // the tenant if it expects them to be few.
     format!(
         "({item}.status = 'running') is true and ({item}.lease_expires > {now}) is true and {item}.held_key is null{own}
          and exists (select 1 from tasks t where t.id = {item}.run_task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed', 'blocked')))"
     )
 }
 
-/// Assignments that complete an item, apart from its result.
+/// SQL assignments that complete an item, except for its result.
 pub(super) fn completes_item(now: &str) -> String {
     format!("status = 'completed', error = null, finished_at = {now}, slot = null, lease_expires = null")
 }
 
-/// Assignments that complete the run of an item.
+/// SQL assignments that complete the run of an item.
 pub(super) fn completes_run(now: &str) -> String {
     format!(
         "status = 'completed', outcome = 'completed', final_message = null, error = null, ended_at = {now}, token_hash = null"
     )
 }
 
-/// Completes one item: its fence is `?3`, its result `?4`, the time `?5`, the acting run `?6`.
+/// Completes one item: `?3` is its fence, `?4` its result, `?5` the time, `?6` the acting run.
 static ITEM: LazyLock<String> = LazyLock::new(|| {
     format!(
         "update queue_items set result = ?4, {} where tenant_id = ?1 and id = ?2 and fence = ?3 and {}",
@@ -67,15 +68,15 @@ static ITEM: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Writer<'_> {
-    /// Completes an item by one statement, if it qualifies. In optimistic mode nobody waits for the answer, and one that does
-    /// not qualify fails the transaction.
+    /// Completes an item with one statement, if it qualifies for the fast path. In optimistic mode the statement is
+    /// sent without waiting for its result, and fails the transaction if the item does not qualify.
     pub fn complete_item(
         &mut self,
         id: Id<kind::QueueItem>,
         fence: i64,
         result: Option<&Value>,
         acting: Option<Id<kind::Run>>,
-    ) -> Result<Completed> {
+    ) -> Result<FastCompletion> {
         static ITEM_AND_RUN: LazyLock<String> = LazyLock::new(|| format!("{} returning run_id", *ITEM));
         static RUN: LazyLock<String> = LazyLock::new(|| {
             format!(
@@ -85,16 +86,16 @@ impl Writer<'_> {
         });
         let now = self.now;
         if self.mode.optimistic {
-            self.post_changing(ITEM.as_str(), params![id, fence, result, now, acting])?;
-            self.post_beside(RUN.as_str(), params![id, now])?;
-            return Ok(Completed::WithRun);
+            self.post_requiring_change(ITEM.as_str(), params![id, fence, result, now, acting])?;
+            self.post_independent(RUN.as_str(), params![id, now])?;
+            return Ok(FastCompletion::WithRun);
         }
         let done = self.one::<(Option<Id<kind::Run>>,)>(&ITEM_AND_RUN, params![id, fence, result, now, acting])?;
-        Ok(done.and_then(|(run,)| run).map_or(Completed::No, Completed::WithoutRun))
+        Ok(done.and_then(|(run,)| run).map_or(FastCompletion::NotEligible, FastCompletion::WithoutRun))
     }
 
-    /// Completes those of several items that qualify, with their runs, by one statement for all, where that saves round trips.
-    /// Otherwise changes nothing. Returns the ids that it completed.
+    /// Completes all items that qualify for the fast path, with their runs, if one statement for all of them saves
+    /// round trips. Otherwise it changes nothing. Returns the ids of the completed items.
     pub fn complete_items<E: From<Error>>(
         &mut self,
         count: usize,
@@ -126,7 +127,7 @@ impl Writer<'_> {
         let items = results()?.into_iter().map(item).collect();
         let done = self.query::<(Uuid, Option<Uuid>)>(&ITEMS, params![Value::Array(items), now, acting])?;
         let runs: Vec<Uuid> = done.iter().filter_map(|(_, run)| *run).collect();
-        self.post_beside(RUNS.as_str(), params![json!(runs), now])?;
+        self.post_independent(RUNS.as_str(), params![json!(runs), now])?;
         Ok(done.into_iter().map(|(id, _)| id).collect())
     }
 }

@@ -1,8 +1,9 @@
-//! Taking from the queue: the one place where the engines go different ways about it.
+//! Taking items from the queue.
 //!
-//! SQLite has one writer: what it read inside its transaction is still so when it writes. On PostgreSQL one statement
-//! picks, skipping what others are just taking, and marks what it picked. Rules that no transaction can check alone (one
-//! item per key, one per place of an agent) are unique indexes on both.
+//! On SQLite, which has one writer, a transaction selects items and then updates them. On PostgreSQL, one statement
+//! selects the items, skips those that other transactions have locked, and updates the others. Unique indexes on both
+//! engines enforce the limits that concurrent transactions could violate: one running item per concurrency key, and one
+//! per slot of an agent.
 
 mod completion;
 mod fast_take;
@@ -10,9 +11,10 @@ mod fast_take;
 use std::sync::LazyLock;
 
 use trackway_domain::{
-    Id, Time, Variant, kind,
-    queue::MAX_STEPS,
-    words::{Runner, TaskStatus},
+    Id, Time, Variant,
+    enums::{Runner, TaskStatus},
+    kind,
+    queue::DEFAULT_MAX_STEPS,
 };
 
 use crate::{
@@ -25,13 +27,13 @@ use crate::{
     tables::QueueItem,
 };
 
-pub use completion::{Completed, ItemResult};
-pub use fast_take::{DoneBefore, NewRun, TakeRows};
+pub use completion::{FastCompletion, ItemResult};
+pub use fast_take::{NewRun, PriorCompletions, TakeRows};
 
-/// Selects the ready tasks `t`. The first lines repeat the condition of the index `tasks_ready` exactly, so that both engines use
-/// it. The rest excludes tasks of which a version is in the queue or worked on. The subqueries are compared with null because
-/// PostgreSQL would turn `not exists` into a join with all of the queue.
-pub const READY_TASK: &str =
+/// SQL condition for ready tasks `t`. Its first lines repeat the condition of the index `tasks_ready` exactly, so that
+/// both engines use the index. The other lines exclude tasks with a version that is in the queue or in progress. They
+/// compare subqueries with null because PostgreSQL would turn `not exists` into a join with the whole queue.
+pub const READY_TASK_CONDITION: &str =
     "t.tenant_id = ?1 and t.deleted_at is null and not t.recurring and not t.archived and not t.replaced
     and t.open_blockers = 0 and t.status in ('open', 'groomed')
     and (select 1 from tasks v cross join queue_items i where v.tenant_id = ?1 and v.lineage_id = t.lineage_id
@@ -39,18 +41,20 @@ pub const READY_TASK: &str =
     and (select 1 from tasks v cross join runs r where v.tenant_id = ?1 and v.lineage_id = t.lineage_id
         and r.tenant_id = ?1 and r.task_id = v.id and r.drives_task and r.status = 'running' limit 1) is null";
 
-/// The role of the items that a route `o` to the task `t` makes: the task's, else the route's. A route's role selects messages by
-/// the role that sends them, which need not be the role that works on the task.
+/// SQL expression for the role of an item that a route `o` creates for the task `t`: the role of the task, or else that
+/// of the route. The role of a route selects messages by their sender, which may have another role than the agent that
+/// works on the task.
 pub const ROLE_OF_ROUTED_ITEM: &str = "coalesce(t.role_id, o.role_id)";
 
-/// The version that an item runs if it is taken now, for use inside a query in which `item` is the item's table: the one that was
-/// asked for, if exactly that is wanted; else the pin of the item's role, else the current version. Null where none is live.
-pub fn version_of(item: &str) -> String {
-    resolved(&format!("{item}.task_id"), &format!("{item}.role_id"), &format!("{item}.exact"))
+/// SQL expression for the version that an item would run if it were taken now: the requested version if the item is
+/// `exact`, or else the version pinned for the role of the item, or else the current version. Null if there is no live
+/// version. `item` is the alias of the item's table.
+pub fn version_of_item(item: &str) -> String {
+    version_to_run(&format!("{item}.task_id"), &format!("{item}.role_id"), &format!("{item}.exact"))
 }
 
-/// The version that runs of the task `task`, for the role `role`. A pin whose version is archived or deleted does not count.
-pub fn resolved(task: &str, role: &str, exact: &str) -> String {
+/// SQL expression for the version of `task` that runs for `role`. Ignores a pin if its version is archived or deleted.
+pub fn version_to_run(task: &str, role: &str, exact: &str) -> String {
     format!(
         "(select case when {exact} then (case when v.deleted_at is null and not v.archived then v.id end) else coalesce(
             (select p.task_id from packages p join tasks w on w.id = p.task_id where p.role_id = {role} and p.lineage_id = v.lineage_id
@@ -59,64 +63,65 @@ pub fn resolved(task: &str, role: &str, exact: &str) -> String {
     )
 }
 
-/// Expired leases looked at in one go.
+/// Maximum number of expired leases that one transaction handles.
 const EXPIRED_MAX: i64 = 100;
 
-/// Who takes, and what.
+/// A request to take items from the queue.
 #[derive(Debug, Clone)]
-pub struct Taker {
-    pub who: Who,
-    /// The roles whose items it may take.
-    pub roles: Roles,
-    /// Which of the items that name no agent.
-    pub unnamed: Unnamed,
-    /// Only this item.
+pub struct TakeRequest {
+    pub agent: TakingAgent,
+    /// Roles whose items may be taken.
+    pub roles: RoleFilter,
+    /// Further condition on items that name no agent.
+    pub unassigned: UnassignedFilter,
+    /// Takes only this item, if given.
     pub item: Option<Id<kind::QueueItem>>,
-    /// How many at most.
+    /// Maximum number of items to take.
     pub limit: usize,
-    /// The free places of an agent that has few; one that has no limit needs none.
+    /// Free slots of an agent with a limit on concurrent items. None for an agent without a limit.
     pub slots: Option<Vec<i64>>,
     pub lease_seconds: i64,
 }
 
-/// The agent that takes.
+/// The agent that takes the items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
-    Known(Id<kind::Agent>),
-    /// Of this handle, which has no limit. Takes nothing while something waits whose time has come, or is not there.
-    Named(&'static str),
+pub enum TakingAgent {
+    ById(Id<kind::Agent>),
+    /// An agent without a limit. Nothing is taken if there is no such agent, or while items wait that are due or have
+    /// an expired lease.
+    ByHandle(&'static str),
 }
 
-/// Whose items an agent may take, beside those that name it.
+/// Roles whose items an agent may take, in addition to items that name the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Roles {
-    /// Of every role: the worker's way. It takes nothing that names an agent.
+pub enum RoleFilter {
+    /// All roles; for the worker, which takes no items that name an agent.
     All,
-    /// Of this role, and of none.
+    /// The given role, and items without a role.
     Own(Option<Id<kind::Role>>),
 }
 
-/// Which of the items that name no agent somebody takes, beside what their roles allow.
+/// Further condition on items that name no agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Unnamed {
+pub enum UnassignedFilter {
     #[default]
     All,
-    /// Whose task has a script: who runs scripts can do nothing with the others.
+    /// Only items whose task has a script, which is all that an executor of scripts can run.
     Scripted,
-    /// Whose task has none.
+    /// Only items whose task has no script.
     Unscripted,
-    /// The same, of the taker's own role only.
+    /// Only items whose task has no script and that name the agent's own role.
     UnscriptedOfOwnRole,
 }
 
-impl Unnamed {
+impl UnassignedFilter {
     fn condition(self) -> String {
         let comparison = match self {
             Self::All => return String::new(),
             Self::Scripted => "<>",
             Self::Unscripted | Self::UnscriptedOfOwnRole => "=",
         };
-        let version = version_of("q");
+        let version = version_of_item("q");
         format!(
             " and exists (select 1 from tasks s where s.id = {version} and trim(coalesce(s.script, '')) {comparison} '')"
         )
@@ -124,8 +129,8 @@ impl Unnamed {
 }
 
 row! {
-    /// An item that was just taken, and what its run needs to know of the task.
-    pub struct Picked {
+    /// A taken item with the data of its task that its run needs.
+    pub struct PickedItem {
         id: Id<kind::QueueItem>,
         run_id: Option<Id<kind::Run>>,
         priority: i64,
@@ -148,20 +153,20 @@ row! {
     }
 }
 
-/// Columns of [`Picked`]: of an item `q`, the version `t` that it runs and the agent `a` that takes it.
-static PICKED: LazyLock<String> = LazyLock::new(|| {
+/// The columns of [`PickedItem`], from an item `q`, the version `t` that it runs, and the agent `a` that takes it.
+static PICKED_COLUMNS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "q.id, q.run_id, q.priority, q.in_queue_since, q.fence, q.attempt, t.id, t.variant, t.revision, t.recurring, t.status,
          coalesce(q.role_id, t.role_id), coalesce(q.workspace_id, t.workspace_id), q.initiated_by, q.chain_depth,
-         a.id, a.role_id, a.runner, coalesce(q.max_steps, t.max_steps, a.max_steps, {MAX_STEPS})"
+         a.id, a.role_id, a.runner, coalesce(q.max_steps, t.max_steps, a.max_steps, {DEFAULT_MAX_STEPS})"
     )
 });
 
-/// Nobody holds the key of `q`, and no other that could be taken comes before it. One that holds the key itself (it was
-/// in back-off) comes before all.
+/// SQL condition that no item holds the concurrency key of `q`, and that no ready item with the same key comes before
+/// it. An item that already holds the key, because it waits for a retry, precedes all others.
 fn key_is_free(engine: Engine) -> String {
-    // PostgreSQL is left no other way than the index of held keys, which are few: another one that begins with the tenant looks
-    // as good to it while there is little, and so does a table of all keys, made for each take, if the holder is only like `q`.
+    // These forms force PostgreSQL to use the index of held keys, which is small. Otherwise it might use another index
+    // that begins with the tenant, or build a hash table of all keys for each take.
     let holder = match engine {
         Engine::Sqlite => "h.tenant_id = ?1",
         Engine::Postgres => "(h.tenant_id = ?1) is true and h.id <> q.id",
@@ -174,104 +179,108 @@ fn key_is_free(engine: Engine) -> String {
     )
 }
 
-/// On PostgreSQL: nobody was at this version of `q` but who wrote it, or they were done with it before our moment. What `skip locked` does with one
-/// that was taken just after that moment is to lock what became of it, and pass it by; who took it cannot complete it until
-/// we are done. So it is passed by before. What somebody locked and left as it was is there again for the next moment; or, while a long
-/// transaction keeps the server from saying which ones are over, after a thousand others.
-const IS_UNTOUCHED: &str = " and (q.xmax = q.xmin or age(q.xmax) > (select least(age(cast(pg_snapshot_xmin(pg_current_snapshot()) as xid)), 1000)))";
+/// SQL condition on PostgreSQL: no other transaction has locked or changed this version of the row `q`, except for
+/// transactions that ended before our snapshot. Without the condition, if an item was taken just after our snapshot,
+/// `skip locked` would lock the new version of its row before skipping it. The transaction that took the item could
+/// then not complete it until we commit. A row that was locked but not changed becomes available again with the next
+/// snapshot, or, while a long transaction prevents the server from recognising ended transactions, after a thousand
+/// further transactions.
+const NOT_CONCURRENTLY_LOCKED: &str = " and (q.xmax = q.xmin or age(q.xmax) > (select least(age(cast(pg_snapshot_xmin(pg_current_snapshot()) as xid)), 1000)))";
 
-/// The order of the queue.
-const ORDER: &str = "q.priority desc, q.in_queue_since, q.id";
+const QUEUE_ORDER: &str = "q.priority desc, q.in_queue_since, q.id";
 
-/// Values on their way into a text that is put together from parts.
+/// Collects the parameters of a statement that is composed of parts.
 #[derive(Debug, Default)]
-struct Bound<'a>(Vec<Param<'a>>);
+struct SqlParams<'a>(Vec<Param<'a>>);
 
-impl<'a> Bound<'a> {
-    /// The place of a value in the text. The tenant is `?1`.
-    fn place(&mut self, value: &'a impl ToParam) -> String {
-        self.place_param(value.to_param())
+impl<'a> SqlParams<'a> {
+    /// Adds a parameter and returns its placeholder. `?1` is the tenant.
+    fn bind(&mut self, value: &'a impl ToParam) -> String {
+        self.bind_param(value.to_param())
     }
 
-    fn place_param(&mut self, param: Param<'a>) -> String {
+    fn bind_param(&mut self, param: Param<'a>) -> String {
         self.0.push(param);
         format!("?{}", self.0.len() + 1)
     }
 }
 
-impl Taker {
-    /// The conditions under which items may be this taker's: each is one way through the index of ready items.
-    fn ways<'a>(&'a self, bound: &mut Bound<'a>) -> Vec<String> {
-        let item = self.item.as_ref().map_or_else(String::new, |item| format!(" and q.id = {}", bound.place(item)));
-        let unnamed = self.unnamed.condition();
-        let is_own_only = self.unnamed == Unnamed::UnscriptedOfOwnRole;
+impl TakeRequest {
+    /// SQL conditions for the items that may be taken. Each of them can use the index of ready items.
+    fn conditions<'a>(&'a self, sql_params: &mut SqlParams<'a>) -> Vec<String> {
+        let item = self.item.as_ref().map_or_else(String::new, |item| format!(" and q.id = {}", sql_params.bind(item)));
+        let unassigned = self.unassigned.condition();
+        let is_own_only = self.unassigned == UnassignedFilter::UnscriptedOfOwnRole;
         let role = match &self.roles {
-            Roles::All => return vec![format!("q.agent_id is null{unnamed}{item}")],
-            Roles::Own(Some(role)) if is_own_only => Some(format!("q.role_id = {}", bound.place(role))),
-            Roles::Own(None) if is_own_only => None,
-            Roles::Own(Some(role)) => Some(format!("(q.role_id is null or q.role_id = {})", bound.place(role))),
-            Roles::Own(None) => Some("q.role_id is null".to_owned()),
+            RoleFilter::All => return vec![format!("q.agent_id is null{unassigned}{item}")],
+            RoleFilter::Own(Some(role)) if is_own_only => Some(format!("q.role_id = {}", sql_params.bind(role))),
+            RoleFilter::Own(None) if is_own_only => None,
+            RoleFilter::Own(Some(role)) => {
+                Some(format!("(q.role_id is null or q.role_id = {})", sql_params.bind(role)))
+            }
+            RoleFilter::Own(None) => Some("q.role_id is null".to_owned()),
         };
-        let mut ways: Vec<String> =
-            role.into_iter().map(|role| format!("q.agent_id is null and {role}{unnamed}{item}")).collect();
-        if let Who::Known(agent) = &self.who {
-            ways.push(format!("q.agent_id = {}{item}", bound.place(agent)));
+        let mut conditions: Vec<String> =
+            role.into_iter().map(|role| format!("q.agent_id is null and {role}{unassigned}{item}")).collect();
+        if let TakingAgent::ById(agent) = &self.agent {
+            conditions.push(format!("q.agent_id = {}{item}", sql_params.bind(agent)));
         }
-        ways
+        conditions
     }
 
-    /// What makes `a` the agent that takes.
-    fn agent<'a>(&'a self, bound: &mut Bound<'a>) -> String {
-        match &self.who {
-            Who::Known(agent) => format!("a.tenant_id = ?1 and a.id = {}", bound.place(agent)),
-            Who::Named(handle) => format!(
+    /// SQL condition for the row `a` of the agent that takes.
+    fn agent_condition<'a>(&'a self, sql_params: &mut SqlParams<'a>) -> String {
+        match &self.agent {
+            TakingAgent::ById(agent) => format!("a.tenant_id = ?1 and a.id = {}", sql_params.bind(agent)),
+            TakingAgent::ByHandle(handle) => format!(
                 "a.tenant_id = ?1 and a.handle = {} and a.deleted_at is null and not a.archived and a.max_items is null",
-                bound.place(handle)
+                sql_params.bind(handle)
             ),
         }
     }
 
-    /// What else must hold for it to take anything: nothing has to be made ready or returned first.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what is bound is borrowed")]
-    fn moment<'a>(&self, bound: &mut Bound<'a>, now: &'a Time) -> String {
-        match &self.who {
-            Who::Known(_) => String::new(),
-            Who::Named(_) => format!(
+    /// SQL condition that no item has to become ready, or to be returned to the queue, before anything is taken.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the parameters borrow `now`")]
+    fn nothing_due_condition<'a>(&self, sql_params: &mut SqlParams<'a>, now: &'a Time) -> String {
+        match &self.agent {
+            TakingAgent::ById(_) => String::new(),
+            TakingAgent::ByHandle(_) => format!(
                 " and not exists (select 1 from queue_items w where w.tenant_id = ?1 and w.status = 'waiting' and w.not_before <= {now})
                  and not exists (select 1 from queue_items l where l.tenant_id = ?1 and l.status = 'running' and l.lease_expires <= {now})",
-                now = bound.place(now)
+                now = sql_params.bind(now)
             ),
         }
     }
 }
 
 impl Writer<'_> {
-    /// In optimistic mode, lets [`Writer::insert_item_of`] look its task up, and takes the lock that this needs. Otherwise
-    /// returns false: the caller has to look the task up first.
-    pub fn insert_looks_up_task(&mut self) -> Result<bool> {
+    /// In optimistic mode, acquires the lock that [`Writer::insert_item_by_variant`] needs to look up the task itself. Returns
+    /// false in checked mode: the caller then has to look up the task first.
+    pub fn prepare_insert_by_variant(&mut self) -> Result<bool> {
         if self.mode.optimistic {
-            self.share_live_versions()?;
+            self.lock_live_versions_shared()?;
         }
         Ok(self.mode.optimistic)
     }
 
-    /// Adds an item of the task with this variant, in its role, whatever task it names itself. A task that does not exist or has
-    /// no current version fails the transaction.
-    pub fn insert_item_of(&mut self, item: &QueueItem, variant: &str) -> Result<()> {
+    /// Adds an item for the task with this variant, and with the role of that task by default. The transaction fails if
+    /// the task does not exist or has no current version.
+    pub fn insert_item_by_variant(&mut self, item: &QueueItem, variant: &str) -> Result<()> {
         static SQL: LazyLock<String> = LazyLock::new(|| {
             let columns = QueueItem::COLUMNS;
-            let task = columns.iter().zip(1..).find(|(column, _)| **column == "task_id").map_or(0, |(_, place)| place);
-            let places = columns.iter().zip(1..).map(|(column, place)| match *column {
+            let task =
+                columns.iter().zip(1..).find(|(column, _)| **column == "task_id").map_or(0, |(_, number)| number);
+            let placeholders = columns.iter().zip(1..).map(|(column, number)| match *column {
                 "task_id" => format!(
-                    "(select id from tasks where tenant_id = ?2 and variant = ?{place} and deleted_at is null and current_id is not null)"
+                    "(select id from tasks where tenant_id = ?2 and variant = ?{number} and deleted_at is null and current_id is not null)"
                 ),
                 "role_id" => format!(
-                    "coalesce(?{place}, (select role_id from tasks where tenant_id = ?2 and variant = ?{task} and deleted_at is null))"
+                    "coalesce(?{number}, (select role_id from tasks where tenant_id = ?2 and variant = ?{task} and deleted_at is null))"
                 ),
-                _ => format!("?{place}"),
+                _ => format!("?{number}"),
             });
-            let places: Vec<String> = places.collect();
-            format!("insert into queue_items ({}) values ({})", columns.join(", "), places.join(", "))
+            let placeholders: Vec<String> = placeholders.collect();
+            format!("insert into queue_items ({}) values ({})", columns.join(", "), placeholders.join(", "))
         });
         let mut params = item.params();
         for (param, column) in params.iter_mut().zip(QueueItem::COLUMNS) {
@@ -282,7 +291,7 @@ impl Writer<'_> {
         self.post_new_row(SQL.as_str(), &params)
     }
 
-    /// Makes ready what had to wait until now.
+    /// Makes waiting items ready whose time has come.
     pub fn make_due_items_ready(&mut self) -> Result<()> {
         let now = self.now;
         self.post(
@@ -290,7 +299,7 @@ impl Writer<'_> {
                 Engine::Sqlite => {
                     "update queue_items set status = 'ready' where tenant_id = ?1 and status = 'waiting' and not_before <= ?2"
                 }
-                // An array: found by their ids, not by a walk along all items of the tenant.
+                // The array makes PostgreSQL look up the items by id, instead of scanning all items of the tenant.
                 Engine::Postgres => {
                     "update queue_items set status = 'ready' where tenant_id = ?1 and id = any(array(
                      select id from queue_items where tenant_id = ?1 and status = 'waiting' and not_before <= ?2 for update skip locked))"
@@ -300,7 +309,7 @@ impl Writer<'_> {
         )
     }
 
-    /// Items whose lease is over, held against other writers.
+    /// Returns items with an expired lease, and locks them.
     pub fn expired_items(&mut self) -> Result<Vec<QueueItem>> {
         let now = self.now;
         let skip = self.skip_locked();
@@ -310,8 +319,9 @@ impl Writer<'_> {
         )
     }
 
-    /// Items that are held, with a last sign of life that is still to come, held against other writers.
-    pub fn items_held_from_the_future(&mut self) -> Result<Vec<QueueItem>> {
+    /// Returns running items whose last heartbeat is in the future, which happens when a clock was set back, and locks
+    /// them.
+    pub fn items_with_future_heartbeat(&mut self) -> Result<Vec<QueueItem>> {
         let now = self.now;
         let skip = self.skip_locked();
         self.rows(
@@ -320,127 +330,130 @@ impl Writer<'_> {
         )
     }
 
-    /// Takes what comes next: at most as many as are wanted, the most urgent first, then the oldest.
-    pub fn pick_items(&mut self, taker: &Taker, lease_expires: Time) -> Result<Vec<Picked>> {
+    /// Takes the next items: those with the highest priority first, then the oldest.
+    pub fn pick_items(&mut self, request: &TakeRequest, lease_expires: Time) -> Result<Vec<PickedItem>> {
         match self.engine() {
-            Engine::Sqlite => self.pick_alone(taker, lease_expires),
-            Engine::Postgres => self.pick_among_others(taker, lease_expires),
+            Engine::Sqlite => self.pick_and_update(request, lease_expires),
+            Engine::Postgres => self.pick_in_one_statement(request, lease_expires),
         }
     }
 
-    fn pick_alone(&mut self, taker: &Taker, lease_expires: Time) -> Result<Vec<Picked>> {
-        let (now, limit) = (self.now, as_number(taker.limit));
-        let mut bound = Bound::default();
-        let most = bound.place(&limit);
-        let (agent, moment) = (taker.agent(&mut bound), taker.moment(&mut bound, &now));
-        let (key_is_free, version) = (key_is_free(Engine::Sqlite), version_of("q"));
-        let ways: Vec<String> = taker
-            .ways(&mut bound)
+    fn pick_and_update(&mut self, request: &TakeRequest, lease_expires: Time) -> Result<Vec<PickedItem>> {
+        let (now, limit) = (self.now, to_i64(request.limit));
+        let mut sql_params = SqlParams::default();
+        let limit = sql_params.bind(&limit);
+        let (agent, nothing_due) =
+            (request.agent_condition(&mut sql_params), request.nothing_due_condition(&mut sql_params, &now));
+        let (key_is_free, version) = (key_is_free(Engine::Sqlite), version_of_item("q"));
+        let conditions: Vec<String> = request
+            .conditions(&mut sql_params)
             .iter()
-            .map(|way| {
-                // In this order, which is the order of the index.
+            .map(|condition| {
+                // The order of the joins and of the sort is that of the index.
                 format!(
                     "select * from (select {picked} from queue_items q cross join tasks t cross join agents a
-                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {key_is_free}{moment}
-                     and t.id = {version} and {agent} order by {ORDER} limit {most})",
-                    picked = *PICKED
+                     where q.tenant_id = ?1 and q.status = 'ready' and {condition} and {key_is_free}{nothing_due}
+                     and t.id = {version} and {agent} order by {QUEUE_ORDER} limit {limit})",
+                    picked = *PICKED_COLUMNS
                 )
             })
             .collect();
-        let mut picked = in_order(self.query::<Picked>(&ways.join(" union all "), &bound.0)?);
-        picked.truncate(taker.limit);
-        for (item, place) in picked.iter_mut().zip(0..) {
+        let mut picked = sort_by_queue_order(self.query::<PickedItem>(&conditions.join(" union all "), &sql_params.0)?);
+        picked.truncate(request.limit);
+        for (item, index) in picked.iter_mut().zip(0..) {
             item.run_id = Some(self.new_id());
             item.fence += 1;
-            let slot = taker.slots.as_ref().and_then(|slots| slots.get(place).copied());
+            let slot = request.slots.as_ref().and_then(|slots| slots.get(index).copied());
             self.post(
                 "update queue_items set status = 'running', fence = fence + 1, task_revision = ?3, lease_seconds = ?4, lease_expires = ?5,
                  heartbeat_at = ?6, taken_by = ?7, slot = ?8, held_key = concurrency_key, run_id = ?9, not_before = null, run_task_id = ?10
                  where tenant_id = ?1 and id = ?2",
-                params![item.id, item.revision, taker.lease_seconds, lease_expires, now, item.agent_id, slot, item.run_id, item.task_id],
+                params![item.id, item.revision, request.lease_seconds, lease_expires, now, item.agent_id, slot, item.run_id, item.task_id],
             )?;
         }
         Ok(picked)
     }
 
-    fn pick_among_others(&mut self, taker: &Taker, lease_expires: Time) -> Result<Vec<Picked>> {
-        let runs: Vec<_> = (0..taker.limit).map(|_| self.new_id()).collect();
-        let picking = Picking { taker, runs: &runs, now: self.now, lease_expires, also: "" };
-        let mut bound = Bound::default();
-        let sql = format!("with {} {}", picking.chosen(&mut bound), picking.taken(&mut bound));
-        let picked = self.query::<Picked>(&sql, &bound.0)?;
-        Ok(in_order(picked))
+    fn pick_in_one_statement(&mut self, request: &TakeRequest, lease_expires: Time) -> Result<Vec<PickedItem>> {
+        let runs: Vec<_> = (0..request.limit).map(|_| self.new_id()).collect();
+        let statement = PickStatement { request, runs: &runs, now: self.now, lease_expires, extra_condition: "" };
+        let mut sql_params = SqlParams::default();
+        let sql = format!("with {} {}", statement.selection(&mut sql_params), statement.update(&mut sql_params));
+        let picked = self.query::<PickedItem>(&sql, &sql_params.0)?;
+        Ok(sort_by_queue_order(picked))
     }
 }
 
-/// How PostgreSQL picks, skipping what others are just taking, and marks what it picked.
-struct Picking<'a> {
-    taker: &'a Taker,
-    /// The ids of the runs that are made for what is picked.
+/// Builds the SQL with which PostgreSQL takes items and skips those that other transactions have locked.
+struct PickStatement<'a> {
+    request: &'a TakeRequest,
+    /// Ids of the new runs, one for each item.
     runs: &'a [Id<kind::Run>],
     now: Time,
     lease_expires: Time,
-    /// What else must be so of an item.
-    also: &'static str,
+    /// Further SQL condition on the items.
+    extra_condition: &'static str,
 }
 
-impl<'a> Picking<'a> {
-    /// The tables from which the update takes: those that may be had, and `chosen` of them, each with the version that it runs and
-    /// its place.
-    fn chosen(&'a self, bound: &mut Bound<'a>) -> String {
-        // In the text: PostgreSQL expects much of a number it is not told, and would plan anew each time.
-        let most = self.taker.limit;
-        let moment = self.taker.moment(bound, &self.now);
-        let (key_is_free, also, version) = (key_is_free(Engine::Postgres), self.also, version_of("q"));
-        let ways = self.taker.ways(bound);
-        let picks: Vec<String> = ways
+impl<'a> PickStatement<'a> {
+    /// `with` clauses that select the items: `chosen` contains up to `limit` items, each with the version it runs and
+    /// its position.
+    fn selection(&'a self, sql_params: &mut SqlParams<'a>) -> String {
+        // The limit is part of the SQL. For a parameter, PostgreSQL would assume a large limit and make a new plan
+        // every time.
+        let limit = self.request.limit;
+        let nothing_due = self.request.nothing_due_condition(sql_params, &self.now);
+        let (key_is_free, extra_condition, version) =
+            (key_is_free(Engine::Postgres), self.extra_condition, version_of_item("q"));
+        let conditions = self.request.conditions(sql_params);
+        let picks: Vec<String> = conditions
             .iter()
             .zip(1..)
-            .map(|(way, number)| {
+            .map(|(condition, number)| {
                 format!(
                     "way{number} as (select q.id, q.priority, q.in_queue_since, {version} as version from queue_items q
-                     where q.tenant_id = ?1 and q.status = 'ready' and {way} and {key_is_free}{moment}{also} and {version} is not null
-                     order by {ORDER} limit {most} for update skip locked)"
+                     where q.tenant_id = ?1 and q.status = 'ready' and {condition} and {key_is_free}{nothing_due}{extra_condition} and {version} is not null
+                     order by {QUEUE_ORDER} limit {limit} for update skip locked)"
                 )
             })
             .collect();
         let picks = picks.join(", ");
-        if (ways.len(), most) == (1, 1) {
+        if (conditions.len(), limit) == (1, 1) {
             return format!("{picks}, chosen as (select id, version, 1 as place from way1)");
         }
-        let all: Vec<String> = (1..=ways.len()).map(|number| format!("select * from way{number}")).collect();
+        let all: Vec<String> = (1..=conditions.len()).map(|number| format!("select * from way{number}")).collect();
         format!(
             "{picks},
-             chosen as (select q.id, q.version, cast(row_number() over (order by {ORDER}) as int) as place from ({all}) q order by place limit {most})",
+             chosen as (select q.id, q.version, cast(row_number() over (order by {QUEUE_ORDER}) as int) as place from ({all}) q order by place limit {limit})",
             all = all.join(" union all "),
         )
     }
 
-    /// The update that marks what was chosen, and answers it.
-    fn taken(&'a self, bound: &mut Bound<'a>) -> String {
+    /// The update that takes the chosen items and returns them.
+    fn update(&'a self, sql_params: &mut SqlParams<'a>) -> String {
         format!(
             "update queue_items q set status = 'running', fence = q.fence + 1, task_revision = t.revision, lease_seconds = {lease_seconds},
              lease_expires = {lease_expires}, heartbeat_at = {now}, taken_by = a.id, slot = (cast({slots} as bigint[]))[c.place],
              held_key = q.concurrency_key, run_id = (cast({runs} as uuid[]))[c.place], not_before = null, run_task_id = t.id
              from chosen c, tasks t, agents a where q.id = c.id and t.id = c.version and {agent}
              returning {picked}",
-             picked = *PICKED,
-            lease_seconds = bound.place(&self.taker.lease_seconds),
-            lease_expires = bound.place(&self.lease_expires),
-            now = bound.place(&self.now),
-            agent = self.taker.agent(bound),
-            slots = bound.place_param(list(self.taker.slots.iter().flatten())),
-            runs = bound.place_param(list(self.runs)),
+             picked = *PICKED_COLUMNS,
+            lease_seconds = sql_params.bind(&self.request.lease_seconds),
+            lease_expires = sql_params.bind(&self.lease_expires),
+            now = sql_params.bind(&self.now),
+            agent = self.request.agent_condition(sql_params),
+            slots = sql_params.bind_param(list(self.request.slots.iter().flatten())),
+            runs = sql_params.bind_param(list(self.runs)),
         )
     }
 }
 
-/// An update answers in no order.
-fn in_order(mut picked: Vec<Picked>) -> Vec<Picked> {
+/// Sorts the items, because `update ... returning` has no order.
+fn sort_by_queue_order(mut picked: Vec<PickedItem>) -> Vec<PickedItem> {
     picked.sort_by_key(|item| (std::cmp::Reverse(item.priority), item.in_queue_since, item.id));
     picked
 }
 
-fn as_number(limit: usize) -> i64 {
+fn to_i64(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

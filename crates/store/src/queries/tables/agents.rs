@@ -1,9 +1,10 @@
-//! Agents, and what they know when they wake.
+//! Agents and what they know when they wake: scratchpads, reports and wake contexts.
 
 use serde_json::Value;
 use trackway_domain::{
-    Duration, Id, Time, kind,
-    words::{ActorKind, AgentLinkType, Runner},
+    Duration, Id, Time,
+    enums::{ActorKind, AgentLinkType, Runner},
+    kind,
 };
 use uuid::Uuid;
 
@@ -28,7 +29,7 @@ table! {
         end_of_run: bool,
         spend_limit: Option<f64>,
         archived: bool,
-        /// Whether it was made because a session started it, and not by a person.
+        /// Whether a session created the agent, rather than a person.
         #[serde(skip)] observed: bool,
         created_at: Time,
         updated_at: Time,
@@ -37,7 +38,7 @@ table! {
 }
 
 table! {
-    /// The fact that an agent had to do with a task.
+    /// The fact that an agent worked on a task.
     pub struct AgentLink in "agent_links" {
         id: Id<kind::Link>,
         #[serde(skip)] tenant_id: TenantId,
@@ -72,7 +73,7 @@ table! {
 }
 
 table! {
-    /// What an agent said about its work when it stopped.
+    /// What an agent reports about its work on a task.
     pub struct Report in "reports" {
         id: Id<kind::Report>,
         #[serde(skip)] tenant_id: TenantId,
@@ -88,7 +89,7 @@ table! {
 }
 
 table! {
-    /// Which report of an agent on a task is the current one.
+    /// The current report of an agent on a task.
     pub struct ReportHead in "report_heads" {
         agent_id: Id<kind::Agent>,
         #[serde(skip)] tenant_id: TenantId,
@@ -101,8 +102,8 @@ table! {
 }
 
 table! {
-    /// What agents were told when they woke, by digest.
-    pub struct ToldContext in "wake_contexts" {
+    /// The text of a wake context, stored once per digest.
+    pub struct StoredWakeContext in "wake_contexts" {
         digest: String,
         #[serde(skip)] tenant_id: TenantId,
         content: String,
@@ -113,7 +114,7 @@ table! {
 }
 
 table! {
-    /// A wake: which run was told what.
+    /// A wake of a run, with the digest of its wake context.
     pub struct RunWake in "run_wakes" {
         run_id: Id<kind::Run>,
         #[serde(skip)] tenant_id: TenantId,

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 use trackway_domain::{
-    Id, Time, kind,
-    words::{ActorKind, Lifecycle, RelationType, StickiePriority},
+    Id, Time,
+    enums::{ActorKind, Lifecycle, RelationType, StickiePriority},
+    kind,
 };
 use uuid::Uuid;
 
@@ -55,7 +56,7 @@ table! {
 }
 
 table! {
-    /// How one stickie relates to another.
+    /// A typed relation between two stickies.
     pub struct StickieRelation in "stickie_relations" {
         #[serde(skip)] id: Uuid,
         #[serde(skip)] tenant_id: TenantId,
@@ -70,7 +71,7 @@ table! {
 }
 
 table! {
-    /// What a board, a stickie or a relation said at one of its edits.
+    /// The content of a board, stickie or relation at one of its edits.
     pub struct BoardRevision in "board_revisions" {
         subject_id: Uuid,
         tenant_id: TenantId,

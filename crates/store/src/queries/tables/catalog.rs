@@ -1,9 +1,10 @@
-//! The catalog: tasks, their versions, and what they are filed under.
+//! The catalog: roles, labels, workflows, workspaces, and tasks with their versions, links and packages.
 
 use serde_json::Value;
 use trackway_domain::{
-    Duration, Id, Time, Variant, kind,
-    words::{ActorKind, Heading, Level, LinkType, Priority, RoleOrigin, TaskStatus},
+    Duration, Id, Time, Variant,
+    enums::{ActorKind, Heading, Level, LinkType, Priority, RoleOrigin, TaskStatus},
+    kind,
 };
 use uuid::Uuid;
 
@@ -106,7 +107,7 @@ table! {
         archived: bool,
         status: TaskStatus,
         status_since: Time,
-        /// The error that an agent gave, while that error blocks the task.
+        /// The error with which an agent blocked the task, as long as it is blocked.
         status_reason: Option<String>,
         priority: Priority,
         estimate: Option<Duration>,
@@ -115,7 +116,7 @@ table! {
         lineage_id: Uuid,
         open_blockers: i64,
         replaced: bool,
-        /// What `task latest` answers from this task. None where no version is live.
+        /// The current version, which `task latest` returns. None if no version is live.
         current_id: Option<Id<kind::Task>>,
         created_at: Time,
         updated_at: Time,
@@ -124,12 +125,11 @@ table! {
 }
 
 impl Task {
-    /// Whether this task may be the answer to "which is the current one".
-    pub fn usable(&self) -> bool {
+    /// Returns whether this version may be the current one.
+    pub fn is_usable(&self) -> bool {
         self.deleted_at.is_none() && !self.archived
     }
 
-    /// Whether there is something to run.
     pub fn has_script(&self) -> bool {
         self.script.as_deref().is_some_and(|script| !script.trim().is_empty())
     }

@@ -1,15 +1,16 @@
-//! What was said, and what came of it.
+//! Conversations, messages, experiments, routes and test results.
 
 use trackway_domain::{
-    Id, Time, kind,
-    words::{ActorKind, ExperimentStatus, MessageStatus, TestcaseStatus},
+    Id, Time,
+    enums::{ActorKind, ExperimentStatus, MessageStatus, TestcaseStatus},
+    kind,
 };
 use uuid::Uuid;
 
 use crate::{store::TenantId, table};
 
 table! {
-    /// A distinct body of messages.
+    /// The body of one or more messages. Equal bodies are stored once.
     pub struct Content in "contents" {
         id: Uuid,
         tenant_id: TenantId,
@@ -62,7 +63,7 @@ table! {
 }
 
 table! {
-    /// One try inside a conversation.
+    /// One attempt within a conversation.
     pub struct Experiment in "experiments" {
         id: Id<kind::Experiment>,
         #[serde(skip)] tenant_id: TenantId,
@@ -78,7 +79,7 @@ table! {
 }
 
 table! {
-    /// Which messages are work for which task.
+    /// A rule that turns messages into queue items of a task.
     pub struct Route in "routes" {
         id: Id<kind::Route>,
         #[serde(skip)] tenant_id: TenantId,
@@ -86,7 +87,7 @@ table! {
         role_id: Option<Id<kind::Role>>,
         task_id: Id<kind::Task>,
         workspace_id: Option<Id<kind::Workspace>>,
-        /// Whether exactly this version is run.
+        /// Whether the items run exactly this version, rather than the current or pinned one.
         exact: bool,
         #[serde(skip)] created_by: Uuid,
         created_at: Time,
@@ -96,7 +97,7 @@ table! {
 }
 
 table! {
-    /// The result of one test of a try.
+    /// The result of one test in an experiment.
     pub struct Testcase in "testcases" {
         id: Id<kind::Testcase>,
         #[serde(skip)] tenant_id: TenantId,

@@ -1,8 +1,9 @@
-//! People, and the tokens they and their runs are known by.
+//! Tenants, people and API tokens.
 
 use trackway_domain::{
-    Id, Time, kind,
-    words::{ActorKind, TokenScope},
+    Id, Time,
+    enums::{ActorKind, TokenScope},
+    kind,
 };
 use uuid::Uuid;
 

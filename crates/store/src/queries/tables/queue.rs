@@ -1,7 +1,7 @@
 //! The queue.
 
 use serde_json::Value;
-use trackway_domain::{Duration, Id, Time, kind, words::ItemStatus};
+use trackway_domain::{Duration, Id, Time, enums::ItemStatus, kind};
 use uuid::Uuid;
 
 use crate::{store::TenantId, table};
@@ -15,11 +15,11 @@ table! {
         status: ItemStatus,
         why: Option<String>,
         tags: Vec<String>,
-        /// The version that was asked for.
+        /// The requested version.
         task_id: Id<kind::Task>,
         /// The version that the last take ran.
         run_task_id: Option<Id<kind::Task>>,
-        /// Whether exactly the version that was asked for is run.
+        /// Whether the item runs exactly the requested version, rather than the current or pinned one.
         exact: bool,
         #[serde(rename = "revision")] task_revision: Option<i64>,
         #[serde(rename = "inbound_message")] message_id: Option<Id<kind::Message>>,

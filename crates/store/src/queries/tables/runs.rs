@@ -1,9 +1,9 @@
-//! Runs, what they did, and what they spent.
+//! Runs, their steps, token usage and touches.
 
 use trackway_domain::{
     Id, Time,
+    enums::{RunMode, RunStatus, StepType},
     kind::{self, ActionType, ResourceType},
-    words::{RunMode, RunStatus, StepType},
 };
 use uuid::Uuid;
 
@@ -44,9 +44,10 @@ table! {
         #[serde(skip)] token_hash: Option<Vec<u8>>,
         cancel_wanted_at: Option<Time>,
         #[serde(skip)] attached: bool,
-        /// Whether `run start` started it on a task: the task is not ready meanwhile, and is moved unless the run has a parent.
+        /// Whether `run start` created the run for a task. The task is then not ready while the run is running, and the
+        /// run changes its status, unless the run has a parent.
         #[serde(skip)] drives_task: bool,
-        /// Whether the task is open again when the run completes.
+        /// Whether the task is open again after the run completes.
         #[serde(skip)] keep_open: bool,
     }
 }

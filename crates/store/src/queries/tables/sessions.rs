@@ -1,16 +1,17 @@
-//! Sessions of clients, and the files and commits of whoever works in a directory.
+//! Sessions of agent clients, their subagents and transcripts, and the files and commits in workspaces.
 
 use serde_json::Value;
 use trackway_domain::{
-    Id, Time, kind,
-    words::{ChangeEvidence, CommitEvidence, Evidence, FileChange, RoleSource, SpawnRoleSource},
+    Id, Time,
+    enums::{ChangeEvidence, CommitEvidence, Evidence, FileChange, RoleSource, SpawnRoleSource},
+    kind,
 };
 use uuid::Uuid;
 
 use crate::{store::TenantId, table};
 
 table! {
-    /// A session of a client.
+    /// A session of an agent client.
     pub struct Session in "sessions" {
         #[serde(skip)] id: Id<kind::Session>,
         #[serde(skip)] tenant_id: TenantId,
@@ -34,7 +35,7 @@ table! {
 }
 
 table! {
-    /// An agent that a session started.
+    /// A subagent that a session started.
     pub struct Subagent in "subagents" {
         #[serde(skip)] id: Id<kind::Subagent>,
         #[serde(skip)] tenant_id: TenantId,
@@ -58,7 +59,7 @@ table! {
 }
 
 table! {
-    /// How far a transcript was read.
+    /// The position up to which a transcript was read.
     pub struct Transcript in "transcripts" {
         id: Uuid,
         tenant_id: TenantId,
@@ -75,7 +76,7 @@ table! {
 }
 
 table! {
-    /// The tool call that started an agent.
+    /// A tool call that starts a subagent.
     pub struct Spawn in "task_spawns" {
         id: Id<kind::Spawn>,
         #[serde(skip)] tenant_id: TenantId,
@@ -94,7 +95,7 @@ table! {
         background: bool,
         #[serde(rename = "agent_id")] matched_agent_id: Option<String>,
         evidence: Option<Evidence>,
-        /// Whether the match is a guess that better evidence replaces.
+        /// Whether the match is tentative: better evidence replaces it.
         tentative: bool,
         status: Option<String>,
         error: Option<String>,
@@ -103,7 +104,7 @@ table! {
 }
 
 table! {
-    /// Evidence that a spawn started an agent.
+    /// Evidence that a spawn started a subagent.
     pub struct SpawnMatch in "spawn_matches" {
         #[serde(skip)] spawn_id: Id<kind::Spawn>,
         #[serde(skip)] tenant_id: TenantId,
@@ -129,7 +130,7 @@ table! {
 
 table! {
     /// A change of a file by a run.
-    pub struct FileChanged in "file_changes" {
+    pub struct FileChangeRow in "file_changes" {
         id: Uuid,
         #[serde(skip)] tenant_id: TenantId,
         file_id: Id<kind::File>,

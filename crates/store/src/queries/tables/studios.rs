@@ -1,9 +1,10 @@
-//! Studios: notes, decisions, commitments.
+//! Studios with their notes, decisions and commitments.
 
 use serde_json::Value;
 use trackway_domain::{
-    Id, Time, kind,
-    words::{ActorKind, CommitmentStatus, DecisionStatus},
+    Id, Time,
+    enums::{ActorKind, CommitmentStatus, DecisionStatus},
+    kind,
 };
 use uuid::Uuid;
 
@@ -127,8 +128,8 @@ table! {
 }
 
 impl Commitment {
-    /// One that is still pending at its deadline has failed; nobody has to be there to write that down.
-    pub fn settle(&mut self, now: Time) {
+    /// Marks a commitment as failed if it is still pending at its deadline. No action writes this status to the table.
+    pub fn apply_deadline(&mut self, now: Time) {
         if self.status == CommitmentStatus::Pending && self.deadline.is_some_and(|deadline| deadline <= now) {
             self.status = CommitmentStatus::Failed;
         }

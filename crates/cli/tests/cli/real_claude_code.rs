@@ -1,0 +1,221 @@
+//! Real clients with our hooks, and the same sessions read from their transcripts: both tell one record.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use snapbox::IntoData;
+use trackway_testkit::{
+    Engine,
+    claude_client::{ClaudeClient, ClientCall, ClientResult, versions},
+    scripted_model::Scenario,
+    write_program,
+};
+
+use crate::{
+    record::comparable_record,
+    terminal::{Terminal, column, text},
+};
+
+pub const NEWEST: &str = "2.1.197";
+
+/// A user with a client that is connected, a project, and a database that the hooks write to.
+pub struct ConnectedClient {
+    pub terminal: Terminal,
+    client: ClaudeClient,
+}
+
+impl ConnectedClient {
+    pub fn new(engine: Engine, version: &str, connect: &[&str]) -> Self {
+        let client = Self { terminal: Terminal::new(engine), client: ClaudeClient::version(version) };
+        fs::create_dir(client.project()).unwrap();
+        // What connect asks for the version; starting the client itself takes a second on Node.
+        let claude = client.home().join("bin/claude");
+        fs::create_dir(claude.parent().unwrap()).unwrap();
+        write_program(&claude, &format!("#!/bin/sh\necho '{version} (Claude Code)'\n"));
+        let mut command = client.terminal.command(&[&["connect", "claude-code", "--project"], connect].concat());
+        command.env("PATH", format!("{}:/usr/bin:/bin", claude.parent().unwrap().display()));
+        let output = command.current_dir(client.project()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        client
+    }
+
+    pub fn home(&self) -> &Path {
+        self.terminal.home.path()
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.home().join("project")
+    }
+
+    pub fn call(&self, scenario: &Scenario) -> ClientCall<'_> {
+        self.client
+            .call(scenario, self.home(), &self.project())
+            .env("USER", "ada")
+            .env("TRACKWAY_DB", &self.terminal.database.url_text())
+    }
+
+    #[track_caller]
+    pub fn play(&self, scenario: &Scenario) -> ClientResult {
+        let result = self.call(scenario).run();
+        assert!(result.status.success(), "{}: {result:#?}", self.client.version);
+        assert_eq!(self.hook_log(), "", "{}", self.client.version);
+        result
+    }
+
+    pub fn projects(&self) -> PathBuf {
+        self.home().join(".claude/projects")
+    }
+
+    /// What went wrong in hooks.
+    fn hook_log(&self) -> String {
+        let beside = self.terminal.database.url_text();
+        let folder = match beside.strip_prefix("sqlite:") {
+            Some(file) => Path::new(file).parent().unwrap().to_path_buf(),
+            None => self.home().join(".local/share/trackway"),
+        };
+        fs::read_to_string(folder.join("hook.log")).unwrap_or_default()
+    }
+
+    /// The same transcripts, read into another database.
+    pub fn ingested_into_new_database(&self, engine: Engine) -> Terminal {
+        let other = Terminal::new(engine);
+        other.json(&["ingest", self.projects().to_str().unwrap()]);
+        other
+    }
+}
+
+/// Which agent each call started, as the client itself wrote it down.
+fn agents_by_call_in_transcripts(projects: &Path) -> BTreeMap<String, String> {
+    let mut told = BTreeMap::new();
+    for path in files_below(projects) {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let content = fs::read_to_string(&path).unwrap();
+        if let Some(agent) = name.strip_prefix("agent-").and_then(|name| name.strip_suffix(".meta.json")) {
+            let meta: Value = serde_json::from_str(&content).unwrap();
+            told.extend(meta["toolUseId"].as_str().map(|call| (call.to_owned(), agent.to_owned())));
+        } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+            for line in content.lines() {
+                let line: Value = serde_json::from_str(line).unwrap();
+                let call = &line["message"]["content"][0]["tool_use_id"];
+                if let (Some(call), Some(agent)) = (call.as_str(), line["toolUseResult"]["agentId"].as_str()) {
+                    told.insert(call.to_owned(), agent.to_owned());
+                }
+            }
+        }
+    }
+    told
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+/// A client that ends, with `-p`, before it has written all lines, and leaves some out anywhere: what its hooks told is
+/// then in no transcript.
+const VERSION_THAT_LOSES_LINES: &str = "2.1.40";
+
+/// The agent that each spawn is matched to. A match may be tentative only if no evidence can tell two agents apart.
+fn matched(terminal: &Terminal, may_be_tentative: bool) -> BTreeMap<String, String> {
+    let spawns = terminal.json(&["spawn", "list"]);
+    let rows = spawns.as_array().unwrap().iter().filter(|spawn| !spawn["agent_id"].is_null());
+    rows.map(|spawn| {
+        assert!(may_be_tentative || spawn["tentative"] == json!(false), "{spawn:#}");
+        (text(&spawn["tool_use_id"]), text(&spawn["agent_id"]))
+    })
+    .collect()
+}
+
+/// Plays a scenario with hooks, reads it again from its transcripts, and compares.
+fn assert_hooks_and_ingest_agree(engine: Engine, version: &str, name: &str) {
+    let what = format!("{name} with {version}");
+    let client = ConnectedClient::new(engine, version, &["--memory", "off"]);
+    client.play(&Scenario::named(name));
+    let hooked = comparable_record(&client.terminal);
+
+    let ingested = client.ingested_into_new_database(engine);
+    let read = comparable_record(&ingested);
+    if version != VERSION_THAT_LOSES_LINES {
+        snapbox::assert_data_eq!(format!("{what}\n{hooked}"), format!("{what}\n{read}").raw());
+    }
+
+    // What the client itself wrote down is what the record says, by either way.
+    let spawns = column(&ingested.json(&["spawn", "list"]), "tool_use_id");
+    // The two answers of equal prompts are equal, too: a client without ids leaves no way to tell them apart.
+    let are_alike = name == "equal-prompts" && version.starts_with("1.0.");
+    for terminal in [&client.terminal, &ingested] {
+        let matched = matched(terminal, are_alike);
+        for (call, agent) in agents_by_call_in_transcripts(&client.projects()) {
+            assert_eq!(matched.get(&call), Some(&agent), "{what}: {call}");
+        }
+        if !are_alike {
+            let failed = terminal.json(&["spawn", "list", "--unmatched"]);
+            assert!(failed.as_array().unwrap().iter().all(|spawn| !spawn["error"].is_null()), "{what}: {failed:#}");
+        }
+    }
+    assert!(!spawns.is_empty() || name == "edits-and-commit", "{what}");
+
+    if name == "edits-and-commit" {
+        let run = text(
+            &client
+                .terminal
+                .json(&["run", "list"])
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|run| run["subagent"].is_null())
+                .unwrap()["id"],
+        );
+        let made = client.terminal.json(&["made", &run, "--kind", "commit"])["touches"].clone();
+        assert_eq!(column(&made, "action_type"), ["create"], "{what}: a hook sees the commit appear");
+        assert!(text(&made[0]["display_path"]).ends_with(" ledger: one rope less"), "{what}");
+    }
+
+    // Both ways together count nothing twice.
+    client.terminal.json(&["ingest", client.projects().to_str().unwrap()]);
+    if version != VERSION_THAT_LOSES_LINES {
+        snapbox::assert_data_eq!(format!("{what}\n{}", comparable_record(&client.terminal)), format!("{what}\n{read}").raw());
+    }
+    let again = client.terminal.json(&["ingest", client.projects().to_str().unwrap()]);
+    assert_eq!((&again["bytes"], &again["lines"]), (&json!(0), &json!(0)), "{what}");
+}
+
+mod real_client {
+    use super::*;
+
+    /// One test per scenario: all versions with SQLite, the newest with PostgreSQL.
+    macro_rules! scenarios {
+        ($($name:ident = $file:literal,)*) => {
+            $(
+                mod $name {
+                    use super::*;
+
+                    #[test]
+                    fn sqlite() {
+                        for version in versions() {
+                            assert_hooks_and_ingest_agree(Engine::Sqlite, &version, $file);
+                        }
+                    }
+
+                    #[test]
+                    fn postgres() {
+                        assert_hooks_and_ingest_agree(Engine::Postgres, NEWEST, $file);
+                    }
+                }
+            )*
+        };
+    }
+
+    scenarios! {
+        two_subagents = "two-subagents",
+        equal_prompts = "equal-prompts",
+        nested = "nested",
+        background = "background",
+        failing = "failing",
+        edits_and_commit = "edits-and-commit",
+    }
+}
