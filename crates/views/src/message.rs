@@ -30,7 +30,7 @@ pub struct Which {
     /// Only in this role: their own, else their run's
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// Only from this task: their own, else their run's
+    /// Only from or to this task, whatever version
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
     /// Only in this conversation
@@ -89,7 +89,11 @@ impl Which {
                 .map(|role| Belonging::find(read, role, OF_ROLE, "coalesce(m.role_id, u.role_id) = ?"))
                 .transpose()?,
             task: task
-                .map(|task| Belonging::find(read, task, OF_TASK, "coalesce(m.from_task_id, u.task_id) = ?"))
+                .map(|task| {
+                    let lookup = OF_TASK.replace("{lineage}", LINEAGE);
+                    let otherwise = OF_TASK_BY_SCAN.replace("{lineage}", LINEAGE).replace("{id}", "?");
+                    Belonging::find(read, task, &lookup, &otherwise)
+                })
                 .transpose()?,
             conversation: read.resolve_optional(self.conversation.as_ref())?,
             experiment: read.resolve_optional(self.experiment.as_ref())?,
@@ -108,13 +112,21 @@ impl Which {
     }
 }
 
-/// A message is of the role and the task that it says, else of its run's. These look them up both ways, by an index each.
+/// A message belongs to the role that it names, else to its run's role; and to the task that it names or is addressed to, else to
+/// its run's task, whichever version that is. These queries find such messages by an index for each way.
 const OF_ROLE: &str = "select i.id from messages i where i.tenant_id = ?1 and i.role_id = {id} union all
     select i.id from runs r cross join messages i where i.tenant_id = ?1 and i.from_run_id = r.id
     and r.tenant_id = ?1 and r.role_id = {id} and i.role_id is null";
-const OF_TASK: &str = "select i.id from messages i where i.tenant_id = ?1 and i.from_task_id = {id} union all
-    select i.id from runs r cross join messages i where i.tenant_id = ?1 and i.from_run_id = r.id
-    and r.tenant_id = ?1 and r.task_id = {id} and i.from_task_id is null";
+const OF_TASK: &str = "select i.id from tasks v cross join messages i where v.tenant_id = ?1 and v.lineage_id = {lineage}
+    and i.tenant_id = ?1 and i.from_task_id = v.id
+    union select i.id from tasks v cross join messages i where v.tenant_id = ?1 and v.lineage_id = {lineage}
+    and i.tenant_id = ?1 and i.to_id = v.id
+    union select i.id from tasks v cross join runs r cross join messages i where v.tenant_id = ?1 and v.lineage_id = {lineage}
+    and r.tenant_id = ?1 and r.task_id = v.id and i.tenant_id = ?1 and i.from_run_id = r.id and i.from_task_id is null";
+const OF_TASK_BY_SCAN: &str = "exists (select 1 from tasks v where v.tenant_id = ?1 and v.lineage_id = {lineage}
+    and v.id in (coalesce(m.from_task_id, u.task_id), m.to_id))";
+/// The lineage of the task `{id}`.
+const LINEAGE: &str = "(select n.lineage_id from tasks n where n.tenant_id = ?1 and n.id = {id})";
 /// Messages up to which they are looked up. Of more, the newest are found sooner by going through all of them backwards.
 const FEW: i64 = 1_000;
 

@@ -33,7 +33,7 @@ pub struct ListRoutes {
     /// Only for messages with this tag
     #[arg(long)]
     pub tag: Option<String>,
-    /// Only to this task
+    /// Only routes to any version of this task
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
     #[command(flatten)]
@@ -51,7 +51,11 @@ impl View for ListRoutes {
         let filter = Filter::default()
             .always("o.deleted_at is null")
             .and("o.tag = ?", self.tag.as_ref())
-            .and("o.task_id = ?", task.as_ref());
+            .and(
+                "o.task_id in (select v.id from tasks v where v.tenant_id = ?1
+                 and v.lineage_id = (select n.lineage_id from tasks n where n.tenant_id = ?1 and n.id = ?))",
+                task.as_ref(),
+            );
         self.page.read(read, RouteShown::select(), "o", filter, Order::OldestFirst, |shown: &RouteShown| {
             shown.route.id.uuid()
         })

@@ -45,9 +45,15 @@ impl Action for FailItem {
         if error.trim().is_empty() {
             "no reason was given".clone_into(&mut error);
         }
-        let again = if self.for_good { Again::Never } else { Again::WhileAttemptsAreLeft };
         let item = held(write, &self.id, self.fence)?;
         require_own_item(context, &item)?;
+        // An agent that fails its own item gives an answer; another attempt would only repeat it.
+        let is_answer = context.run.is_some() && context.run == item.run_id;
+        let again = match (self.for_good, is_answer) {
+            (true, _) => Again::Never,
+            (false, true) => Again::IfTaskRetries,
+            (false, false) => Again::WhileAttemptsAreLeft,
+        };
         if let Some(run) = item.run_id {
             run::end_with(write, run, RunStatus::Failed, "error", None, Some(&error))?;
         }

@@ -60,7 +60,7 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
             // One that may not be tried now was not tried: it costs no attempt.
             let counts = !matches!(again, Again::NotBefore(_));
             // An explicit error is an answer: another attempt would only repeat it.
-            blocks = *again == Again::IfTaskRetries && !task_retries_on_error(write, &item)?;
+            blocks = *again == Again::IfTaskRetries && !task_retries_on_error(write, item.run_task_id)?;
             let is_last = blocks || *again == Again::Never || (counts && item.attempt >= item.max_attempts);
             if is_last {
                 item.status = ItemStatus::Failed;
@@ -111,8 +111,21 @@ pub(crate) fn settle(write: &mut Writer<'_>, item: &QueueItem, ending: &Ending) 
             _ => TaskOutcome::Open,
         };
         move_task(write, task, outcome)?;
+        // A pin chooses which version is run. What was asked for is done all the same, so the current version is, too.
+        if matches!(outcome, TaskOutcome::Done)
+            && !item.exact
+            && let Some(current) = newer_version(write, task)?
+        {
+            move_task(write, current, outcome)?;
+        }
     }
     Ok(item)
+}
+
+/// The current version of a task's lineage, if it is a newer one.
+fn newer_version(write: &mut Writer<'_>, task: Id<kind::Task>) -> Result<Option<Id<kind::Task>>> {
+    let sql = "select current_id from tasks where tenant_id = ?1 and id = ?2 and current_id <> id and not recurring";
+    Ok(write.one::<(Id<kind::Task>,)>(sql, params![task])?.map(|(current,)| current))
 }
 
 /// The version that an item would run now, if one is live.
@@ -142,11 +155,9 @@ pub(super) fn unblock(item: &mut QueueItem) {
     }
 }
 
-fn task_retries_on_error(write: &mut Writer<'_>, item: &QueueItem) -> Result<bool> {
-    let found = write.one::<(bool,)>(
-        "select retry_on_error from tasks where tenant_id = ?1 and id = ?2",
-        params![item.run_task_id],
-    )?;
+fn task_retries_on_error(write: &mut Writer<'_>, task: Option<Id<kind::Task>>) -> Result<bool> {
+    let found = write
+        .one::<(bool,)>("select retry_on_error from tasks where tenant_id = ?1 and id = ?2", params![task])?;
     Ok(found.is_some_and(|(retries,)| retries))
 }
 
@@ -219,12 +230,17 @@ pub(crate) fn require_lease(write: &mut Writer<'_>, run: &Run) -> Result<()> {
 /// Ends the item of a run that ended by itself.
 pub(crate) fn settle_with_run(write: &mut Writer<'_>, run: &Run, ending: &Ending) -> Result<()> {
     if run.queue_item_id.is_none() {
-        let is_done = matches!(ending, Ending::Completed { keep_open, .. } if !(*keep_open || run.keep_open));
-        let outcome = if is_done { TaskOutcome::Done } else { TaskOutcome::Open };
-        return match run.task_id.filter(|_| run.drives_task && run.parent_run_id.is_none()) {
-            Some(task) => move_task(write, task, outcome),
-            None => Ok(()),
+        let Some(task) = run.task_id.filter(|_| run.drives_task && run.parent_run_id.is_none()) else {
+            return Ok(());
         };
+        let outcome = match ending {
+            Ending::Completed { keep_open, .. } if !(*keep_open || run.keep_open) => TaskOutcome::Done,
+            Ending::Failed { error, again: Again::IfTaskRetries } if !task_retries_on_error(write, Some(task))? => {
+                TaskOutcome::Blocked(Some(error))
+            }
+            _ => TaskOutcome::Open,
+        };
+        return move_task(write, task, outcome);
     }
     if let Some(held) = held_by(write, run)? {
         settle(write, &held, ending)?;

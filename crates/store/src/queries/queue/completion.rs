@@ -33,7 +33,7 @@ pub struct ItemResult {
 }
 
 /// Condition for the fast path: nothing but its run has to be updated with the item, because it holds no concurrency key and
-/// its task moves to no other status. `run` is the acting run, which may complete its own item only. `item` is the item's
+/// neither the version that was run nor the current one moves to another status. `run` is the acting run, which may complete its own item only. `item` is the item's
 /// table, the others are placeholders.
 pub(super) fn fast_completion_predicate(item: &str, now: &str, run: Option<&str>) -> String {
     let own = run.map_or_else(String::new, |run| format!(" and (cast({run} as uuid) is null or run_id = {run})"));
@@ -41,7 +41,8 @@ pub(super) fn fast_completion_predicate(item: &str, now: &str, run: Option<&str>
     // to be.
     format!(
         "({item}.status = 'running') is true and ({item}.lease_expires > {now}) is true and {item}.held_key is null{own}
-         and exists (select 1 from tasks t where t.id = {item}.run_task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed', 'blocked')))"
+         and exists (select 1 from tasks t where t.id = {item}.run_task_id
+             and (t.recurring or (t.status not in ('in_progress', 'open', 'groomed', 'blocked') and (t.current_id = t.id or {item}.exact))))"
     )
 }
 
