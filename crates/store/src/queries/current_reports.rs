@@ -66,7 +66,7 @@ row! {
         task_id: Id<kind::Task>,
         generation: i64,
         defined_at: Time,
-        link_id: Id<kind::AgentLink>,
+        link_id: Uuid,
         linked_at: Time,
     }
 }
