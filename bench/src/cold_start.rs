@@ -119,9 +119,9 @@ fn spawn_in_turn(candidates: &[Candidate], directory: &Path) -> BenchResult<Vec<
     let mut durations = vec![Vec::with_capacity(SPAWNS); candidates.len()];
     for round in 0..WARM_UP + SPAWNS {
         for (candidate, durations) in candidates.iter().zip(&mut durations) {
-            let took = process::time(&mut command(candidate, directory))?;
+            let elapsed = process::time(&mut command(candidate, directory))?;
             if round >= WARM_UP {
-                durations.push(took);
+                durations.push(elapsed);
             }
         }
     }

@@ -106,8 +106,8 @@ fn measure_size(
             command.args(["daily", "--offline"]).env("CLAUDE_CONFIG_DIR", directory.join(".claude"));
             ccusage_samples.push(process::time(&mut command)?);
         }
-        let (took, peak) = process::time_and_memory(&mut ingest())?;
-        first.push(took);
+        let (elapsed, peak) = process::time_and_memory(&mut ingest())?;
+        first.push(elapsed);
         memory_kb = memory_kb.max(peak);
         for _ in 0..3 {
             again.push(process::time(&mut ingest())?);
@@ -168,8 +168,8 @@ fn print(all: &[SizeResult]) {
             format!("{} MB", result.database_mb),
         ]);
         let (first, again) = (result.first.median(), result.again.median());
-        let against = |took: Duration| {
-            result.ccusage_samples.as_ref().map(|ccusage_samples| ratio(took, ccusage_samples.median()))
+        let against = |elapsed: Duration| {
+            result.ccusage_samples.as_ref().map(|ccusage_samples| ratio(elapsed, ccusage_samples.median()))
         };
         let cell = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         let met = against(first).is_none_or(|ratio| ratio <= TIMES_CCUSAGE_MAX)

@@ -86,9 +86,9 @@ pub fn measure(databases: &Databases, options: &PagesOptions) -> BenchResult<()>
             let (mut last_rates, mut last_samples) = ((0.0, 0.0), None);
             for _ in 0..ROUNDS {
                 let (bare_rate, _) = measure_rate(bare.address, "", is_uncached)?;
-                let (our_rate, samples) = measure_rate(trackway.address, &token, is_uncached)?;
-                shares.push(our_rate / bare_rate);
-                last_rates = (our_rate, bare_rate);
+                let (trackway_rate, samples) = measure_rate(trackway.address, &token, is_uncached)?;
+                shares.push(trackway_rate / bare_rate);
+                last_rates = (trackway_rate, bare_rate);
                 last_samples = Some(samples);
             }
             shares.sort_by(f64::total_cmp);
@@ -226,14 +226,14 @@ fn measure_rate(address: SocketAddr, token: &str, is_uncached: bool) -> BenchRes
                 scope.spawn(|| -> BenchResult<Vec<Duration>> {
                     let mut connection = ClientConnection::to(address, "/whoami", "text/markdown", token)?;
                     connection.is_uncached = is_uncached;
-                    let mut took = Vec::new();
+                    let mut elapsed = Vec::new();
                     barrier.wait();
                     while !is_over.load(Ordering::Relaxed) {
                         let begun = Instant::now();
                         connection.request()?;
-                        took.push(begun.elapsed());
+                        elapsed.push(begun.elapsed());
                     }
-                    Ok(took)
+                    Ok(elapsed)
                 })
             })
             .collect();
@@ -244,8 +244,8 @@ fn measure_rate(address: SocketAddr, token: &str, is_uncached: bool) -> BenchRes
             .map(|thread| thread.join().map_err(|_| "a client panicked")?)
             .collect::<BenchResult<Vec<_>>>()
     })?;
-    let took: Vec<Duration> = all.into_iter().flatten().collect();
-    Ok((took.len() as f64 / begun.elapsed().as_secs_f64(), Samples::new(took)))
+    let elapsed: Vec<Duration> = all.into_iter().flatten().collect();
+    Ok((elapsed.len() as f64 / begun.elapsed().as_secs_f64(), Samples::new(elapsed)))
 }
 
 /// A client connection that requests one page repeatedly.

@@ -50,8 +50,8 @@ pub fn isolated_command(program: &Path, directory: &Path) -> Command {
 pub fn time(command: &mut Command) -> BenchResult<Duration> {
     let start = Instant::now();
     let status = command.status()?;
-    let took = start.elapsed();
-    if status.success() { Ok(took) } else { Err(format!("{command:?} failed").into()) }
+    let elapsed = start.elapsed();
+    if status.success() { Ok(elapsed) } else { Err(format!("{command:?} failed").into()) }
 }
 
 /// Runs a command and returns its duration and its peak memory in kilobytes.
@@ -71,10 +71,10 @@ pub fn time_and_memory(command: &mut Command) -> BenchResult<(Duration, u64)> {
         peak
     });
     let status = child.wait()?;
-    let took = start.elapsed();
+    let elapsed = start.elapsed();
     drop(stop);
     let peak = watch.join().map_err(|_| "the memory watcher panicked")?;
-    if status.success() { Ok((took, peak)) } else { Err(format!("{command:?} failed").into()) }
+    if status.success() { Ok((elapsed, peak)) } else { Err(format!("{command:?} failed").into()) }
 }
 
 /// Runs a command and returns its peak memory in kilobytes. The command must print something: its standard output is a

@@ -43,8 +43,8 @@ pub fn measure(databases: &Databases) -> BenchResult<()> {
     );
     for engine in databases.engines() {
         let env = BenchEnv::create(databases.create(engine, "wake")?)?;
-        let (took, ()) = time_once(|| fill(&env))?;
-        println!("\n### {} (filled in {})", engine.name(), format_duration(took));
+        let (elapsed, ()) = time_once(|| fill(&env))?;
+        println!("\n### {} (filled in {})", engine.name(), format_duration(elapsed));
         measure_documents(&env)?;
     }
     Ok(())

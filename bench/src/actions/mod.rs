@@ -66,7 +66,7 @@ pub fn measure(databases: &Databases) -> BenchResult<()> {
         for workload in workloads(engine) {
             let (bare, trackway) = compare(databases, engine, workload)?;
             let times = ratio(trackway, bare);
-            let per_second = |took: Duration| format_count(rate(workload.actions * workload.writers, took));
+            let per_second = |elapsed: Duration| format_count(rate(workload.actions * workload.writers, elapsed));
             table.row([
                 engine.name().to_owned(),
                 name(workload.kind),
@@ -91,8 +91,8 @@ fn name(kind: ActionKind) -> String {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is positive and far below 2^53")]
-fn rate(actions: usize, took: Duration) -> usize {
-    (actions as f64 / took.as_secs_f64()) as usize
+fn rate(actions: usize, elapsed: Duration) -> usize {
+    (actions as f64 / elapsed.as_secs_f64()) as usize
 }
 
 fn workloads(engine: Engine) -> Vec<ActionWorkload> {
@@ -119,21 +119,21 @@ fn compare(databases: &Databases, engine: Engine, workload: ActionWorkload) -> B
     let mut writers = (0..workload.writers)
         .map(|_| BareWriter::open(&bare_env.database, RowContext::new(&bare_env, &bare_env.run()?)?))
         .collect::<BenchResult<Vec<_>>>()?;
-    let (mut bare_took, mut ours_took) = (Vec::new(), Vec::new());
+    let (mut bare_times, mut trackway_times) = (Vec::new(), Vec::new());
     // The first round is a warm-up.
     for round in 0..=ROUNDS {
         let ballots = |env: &BenchEnv| {
             (0..workload.writers).map(|_| write_path::ballots(env, workload)).collect::<BenchResult<Vec<Vec<Ballot>>>>()
         };
-        let (bare_ballots, our_ballots) = (ballots(&bare_env)?, ballots(&env)?);
+        let (bare_ballots, trackway_ballots) = (ballots(&bare_env)?, ballots(&env)?);
         let (bare, ()) = time_once(|| write_bare(&mut writers, &bare_ballots, workload))?;
-        let (trackway, ()) = time_once(|| write_through_actions(&env, &contexts, &our_ballots, workload))?;
+        let (trackway, ()) = time_once(|| write_through_actions(&env, &contexts, &trackway_ballots, workload))?;
         if round > 0 {
-            bare_took.push(bare);
-            ours_took.push(trackway);
+            bare_times.push(bare);
+            trackway_times.push(trackway);
         }
     }
-    Ok((median(bare_took), median(ours_took)))
+    Ok((median(bare_times), median(trackway_times)))
 }
 
 fn median(mut durations: Vec<Duration>) -> Duration {

@@ -50,8 +50,8 @@ pub fn measure(databases: &Databases, options: &CatalogOptions) -> BenchResult<(
     );
     for engine in databases.engines() {
         let env = BenchEnv::create(databases.create(engine, "catalog")?)?;
-        let (took, catalog) = time_once(|| Catalog::fill(&env, options.tasks as u64, &CHAINS))?;
-        println!("\n### {} (filled in {})", engine.name(), format_duration(took));
+        let (elapsed, catalog) = time_once(|| Catalog::fill(&env, options.tasks as u64, &CHAINS))?;
+        println!("\n### {} (filled in {})", engine.name(), format_duration(elapsed));
         measure_latest(&env)?;
         measure_queries(&env, &catalog)?;
     }

@@ -70,15 +70,15 @@ fn postgres(databases: &Databases, workload: QueueWorkload, protocol: Protocol) 
     let (add, work) = if workload.batch == 1 { (ADD_ONE, WORK_ONE) } else { (ADD, WORK) };
     let calls = workload.items / workload.batch / workload.workers;
     let run = |script| pgbench(databases, &database, script, workload, protocol, calls);
-    let took = run(add)? + run(work)?;
+    let elapsed = run(add)? + run(work)?;
     let left = database.connection()?.query::<(i64,)>("select count(*) from bare where status <> 'completed'", &[])?;
     match left.first() {
-        Some((0,)) => Ok((calls * workload.workers * workload.batch) as f64 / took),
+        Some((0,)) => Ok((calls * workload.workers * workload.batch) as f64 / elapsed),
         _ => Err("some items of the bare queue were not completed".into()),
     }
 }
 
-/// Runs pgbench and returns the seconds it took, without the time to connect.
+/// Runs pgbench and returns the seconds it elapsed, without the time to connect.
 fn pgbench(
     databases: &Databases,
     database: &Database,
@@ -131,11 +131,11 @@ fn sqlite(databases: &Databases, workload: QueueWorkload) -> BenchResult<f64> {
     };
     let workers = (0..workload.workers).map(open).collect::<BenchResult<Vec<_>>>()?;
     let worker = |number: usize| workers[number].lock().map_err(|_| "a worker panicked");
-    let (took, ()) = time_once(|| {
+    let (elapsed, ()) = time_once(|| {
         run_on_threads(workload.workers, |number| add(&*worker(number)?, workload))?;
         run_on_threads(workload.workers, |number| work(&*worker(number)?, workload))
     })?;
-    Ok((workload.items / workload.workers * workload.workers) as f64 / took.as_secs_f64())
+    Ok((workload.items / workload.workers * workload.workers) as f64 / elapsed.as_secs_f64())
 }
 
 fn add(connection: &rusqlite::Connection, workload: QueueWorkload) -> BenchResult<()> {

@@ -123,20 +123,20 @@ impl TrackwayQueue {
     /// Adds, takes and completes all items of the workload. Returns the items per second.
     pub fn rate(&self, workload: QueueWorkload, completion_mode: CompletionMode) -> BenchResult<f64> {
         let workers = self.workers(workload, completion_mode)?;
-        let (took, ()) = time_once(|| {
+        let (elapsed, ()) = time_once(|| {
             run_on_threads(workload.workers, |number| workers[number].add(workload.items / workload.workers))?;
             run_on_threads(workload.workers, |number| workers[number].work())
         })?;
         self.check_all_completed()?;
-        Ok((workload.items / workload.workers * workload.workers) as f64 / took.as_secs_f64())
+        Ok((workload.items / workload.workers * workload.workers) as f64 / elapsed.as_secs_f64())
     }
 
     /// Takes and completes items that were added before. Returns the items per second.
     pub fn take_rate(&self, workload: QueueWorkload) -> BenchResult<f64> {
         let workers = self.workers(workload, CompletionMode::Separate)?;
         run_on_threads(workload.workers, |number| workers[number].add(workload.items / workload.workers))?;
-        let (took, ()) = time_once(|| run_on_threads(workload.workers, |number| workers[number].work()))?;
-        Ok((workload.items / workload.workers * workload.workers) as f64 / took.as_secs_f64())
+        let (elapsed, ()) = time_once(|| run_on_threads(workload.workers, |number| workers[number].work()))?;
+        Ok((workload.items / workload.workers * workload.workers) as f64 / elapsed.as_secs_f64())
     }
 
     fn check_all_completed(&self) -> BenchResult<()> {

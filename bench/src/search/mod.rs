@@ -65,7 +65,7 @@ pub fn measure(databases: &Databases, options: &SearchOptions) -> BenchResult<()
 
 fn measure_searches(databases: &Databases, options: &SearchOptions) -> BenchResult<()> {
     let env = BenchEnv::create(databases.create(Engine::Sqlite, "search")?)?;
-    let (took, ()) = time_once(|| fill(&env, options))?;
+    let (elapsed, ()) = time_once(|| fill(&env, options))?;
     let Url::Sqlite(file) = env.database.url() else { return Err("a SQLite database is a file".into()) };
     println!(
         "\n{} messages with {} different bodies of about 40 words on SQLite, sent through the write path, {BATCH} per \
@@ -74,8 +74,8 @@ fn measure_searches(databases: &Databases, options: &SearchOptions) -> BenchResu
          only the newest 10,000 bodies, and the result says so.",
         format_count(options.messages),
         format_count(usize::try_from(options.bodies)?),
-        format_duration(took),
-        format_count(send::rate(options.messages, took)),
+        format_duration(elapsed),
+        format_count(send::rate(options.messages, elapsed)),
         file.metadata()?.len() / 1_000_000,
     );
     let mut table = Table::new(["search", "hits", "newest bodies only", "median", "p99", "met"]);

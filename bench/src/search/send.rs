@@ -37,8 +37,8 @@ const INSERT_EVENT: &str = "insert into events (tenant_id, created_at, actor_kin
      values (?1, ?2, 'agent', ?3, ?4, ?5, 'send_message', 'message', ?6, ?7)";
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is positive and far below 2^53")]
-pub fn rate(messages: usize, took: Duration) -> usize {
-    (messages as f64 / took.as_secs_f64()) as usize
+pub fn rate(messages: usize, elapsed: Duration) -> usize {
+    (messages as f64 / elapsed.as_secs_f64()) as usize
 }
 
 /// A body with its digest and index words, prepared before the measurement starts.
@@ -72,7 +72,7 @@ pub fn measure(databases: &Databases) -> BenchResult<()> {
         let (bare_run, run) = (bare_env.run()?, env.run()?);
         let role = bare_env.id_of("roles", "name", "builder")?;
         let mut connection = bare_env.database.connection()?;
-        let (mut bare_took, mut ours_took) = (Vec::new(), Vec::new());
+        let (mut bare_times, mut trackway_times) = (Vec::new(), Vec::new());
         // The first round is a warm-up.
         for round in 0..=ROUNDS {
             let bodies = bodies(round);
@@ -85,11 +85,11 @@ pub fn measure(databases: &Databases) -> BenchResult<()> {
                 messages.chunks(batch).try_for_each(|batch| Ok(env.core.execute_all(&run, batch).map(drop)?))
             })?;
             if round > 0 {
-                bare_took.push(bare);
-                ours_took.push(trackway);
+                bare_times.push(bare);
+                trackway_times.push(trackway);
             }
         }
-        let (bare, trackway) = (median(bare_took), median(ours_took));
+        let (bare, trackway) = (median(bare_times), median(trackway_times));
         let share = 1.0 / ratio(trackway, bare);
         table.row([
             batch.to_string(),

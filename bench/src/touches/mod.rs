@@ -137,12 +137,12 @@ fn grow(
     let mut filled = Table::new(["touches", "runs", "notes", "added in", "database"]);
     let mut touches = SMALLEST;
     while touches <= largest {
-        let (took, ()) = time_once(|| database.grow(touches))?;
+        let (elapsed, ()) = time_once(|| database.grow(touches))?;
         filled.row([
             format_count(count(database.history.touches())),
             format_count(count(database.history.runs())),
             format_count(count(database.history.notes())),
-            format_duration(took),
+            format_duration(elapsed),
             format!("{} MB", format_count(count(fill::database_bytes(&database.env)? / 1_000_000))),
         ]);
         let measured = [

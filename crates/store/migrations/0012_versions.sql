@@ -44,6 +44,14 @@ update queue_items set run_task_id = task_id where fence > 0;
 alter table queue_items add column exact flag not null default false;
 alter table routes add column exact flag not null default false;
 
+-- An item whose task has no live version is blocked, with the reason.
+update queue_items set status = 'blocked', held_key = null,
+    why = 'no live version of ' || t.variant || ': every version is archived or deleted' || case when queue_items.why is null then '' else '
+' || queue_items.why end
+from tasks t where t.id = queue_items.task_id and t.current_id is null and queue_items.status in ('ready', 'waiting')
+and not exists (select 1 from packages p join tasks w on w.id = p.task_id where p.role_id = queue_items.role_id
+    and p.lineage_id = t.lineage_id and p.deleted_at is null and w.deleted_at is null and not w.archived);
+
 -- Whether `run start` started the run on a task. Such a run keeps the task from being ready, and moves it unless the run has a
 -- parent. Runs made for queue items do both through the item.
 alter table runs add column drives_task flag not null default false;

@@ -30,7 +30,7 @@ pub struct MessageFilter {
     /// Only messages in this role; messages without a role have the role of their run
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// Only messages from this task; messages without a task have the task of their run
+    /// Only from or to this task, whatever version
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
     /// Only messages of this conversation
@@ -93,7 +93,9 @@ impl MessageFilter {
                 .transpose()?,
             task: task
                 .map(|task| {
-                    IndexedCondition::choose(read, task, MESSAGES_OF_TASK, "coalesce(m.from_task_id, u.task_id) = ?")
+                    let lookup = MESSAGES_OF_TASK.replace("{lineage}", LINEAGE);
+                    let otherwise = IS_MESSAGE_OF_TASK.replace("{lineage}", LINEAGE).replace("{id}", "?");
+                    IndexedCondition::choose(read, task, &lookup, &otherwise)
                 })
                 .transpose()?,
             conversation: read.resolve_optional(self.conversation.as_ref())?,
@@ -113,14 +115,21 @@ impl MessageFilter {
     }
 }
 
-// A message without a role or task of its own has those of its run. A union of two selects can use an index for each
-// case.
+// A message without a role or task of its own has those of its run. A message that is addressed to a task belongs to it, too,
+// and so do the messages of the task's other versions. A union of selects can use an index for each case.
 const MESSAGES_OF_ROLE: &str = "select i.id from messages i where i.tenant_id = ?1 and i.role_id = {id} union all
     select i.id from runs r cross join messages i where i.tenant_id = ?1 and i.from_run_id = r.id
     and r.tenant_id = ?1 and r.role_id = {id} and i.role_id is null";
-const MESSAGES_OF_TASK: &str = "select i.id from messages i where i.tenant_id = ?1 and i.from_task_id = {id} union all
-    select i.id from runs r cross join messages i where i.tenant_id = ?1 and i.from_run_id = r.id
-    and r.tenant_id = ?1 and r.task_id = {id} and i.from_task_id is null";
+const MESSAGES_OF_TASK: &str = "select i.id from tasks v cross join messages i where v.tenant_id = ?1 and v.lineage_id = {lineage}
+    and i.tenant_id = ?1 and i.from_task_id = v.id
+    union select i.id from tasks v cross join messages i where v.tenant_id = ?1 and v.lineage_id = {lineage}
+    and i.tenant_id = ?1 and i.to_id = v.id
+    union select i.id from tasks v cross join runs r cross join messages i where v.tenant_id = ?1 and v.lineage_id = {lineage}
+    and r.tenant_id = ?1 and r.task_id = v.id and i.tenant_id = ?1 and i.from_run_id = r.id and i.from_task_id is null";
+const IS_MESSAGE_OF_TASK: &str = "exists (select 1 from tasks v where v.tenant_id = ?1 and v.lineage_id = {lineage}
+    and v.id in (coalesce(m.from_task_id, u.task_id), m.to_id))";
+/// The lineage of the task `{id}`.
+const LINEAGE: &str = "(select n.lineage_id from tasks n where n.tenant_id = ?1 and n.id = {id})";
 /// Up to this many matches, the union finds the messages fastest. With more matches, a backward scan over all messages
 /// finds the newest ones sooner.
 const FEW_MAX: i64 = 1_000;

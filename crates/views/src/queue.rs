@@ -17,6 +17,8 @@ const COLUMNS: &[&str] = &[
     "id",
     "status",
     "variant",
+    "run_variant",
+    "would_run",
     "priority",
     "role",
     "agent",

@@ -33,7 +33,7 @@ pub struct ListRoutes {
     /// Only routes for messages with this tag
     #[arg(long)]
     pub tag: Option<String>,
-    /// Only routes to this version of a task
+    /// Only routes to any version of this task
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
     #[command(flatten)]
@@ -51,7 +51,11 @@ impl View for ListRoutes {
         let filter = Filter::default()
             .require("o.deleted_at is null")
             .require_if_some("o.tag = ?", self.tag.as_ref())
-            .require_if_some("o.task_id = ?", task.as_ref());
+            .require_if_some(
+                "o.task_id in (select v.id from tasks v where v.tenant_id = ?1
+                 and v.lineage_id = (select n.lineage_id from tasks n where n.tenant_id = ?1 and n.id = ?))",
+                task.as_ref(),
+            );
         self.page
             .read(read, RouteRow::select(), "o", filter, Order::OldestFirst, |shown: &RouteRow| shown.route.id.uuid())
     }

@@ -45,9 +45,15 @@ impl Action for FailItem {
         if error.trim().is_empty() {
             "no error message was given".clone_into(&mut error);
         }
-        let retry = if self.for_good { RetryPolicy::Never } else { RetryPolicy::WhileAttemptsAreLeft };
         let item = leased_item(write, &self.id, self.fence)?;
         require_own_item(context, &item)?;
+        // An agent that fails its own item reports the error itself. A retry would most likely repeat it.
+        let is_explicit_error = context.run.is_some() && context.run == item.run_id;
+        let retry = match (self.for_good, is_explicit_error) {
+            (true, _) => RetryPolicy::Never,
+            (false, true) => RetryPolicy::IfTaskRetries,
+            (false, false) => RetryPolicy::WhileAttemptsAreLeft,
+        };
         if let Some(run) = item.run_id {
             run::end_run_with_details(write, run, RunStatus::Failed, "error", None, Some(&error))?;
         }

@@ -62,7 +62,7 @@ pub(crate) fn record_outcome(write: &mut Writer<'_>, item: &QueueItem, outcome: 
             let counts_as_attempt = !matches!(retry, RetryPolicy::NotBefore(_));
             // The agent reported this error itself. A retry would most likely repeat it, so a person has to look at
             // the task.
-            blocks_task = *retry == RetryPolicy::IfTaskRetries && !task_retries_on_error(write, &item)?;
+            blocks_task = *retry == RetryPolicy::IfTaskRetries && !task_retries_on_error(write, item.run_task_id)?;
             let is_last =
                 blocks_task || *retry == RetryPolicy::Never || (counts_as_attempt && item.attempt >= item.max_attempts);
             if is_last {
@@ -114,8 +114,21 @@ pub(crate) fn record_outcome(write: &mut Writer<'_>, item: &QueueItem, outcome: 
             _ => TaskOutcome::Open,
         };
         update_task_status(write, task, outcome)?;
+        // A pin chooses the version that is run. The request is fulfilled all the same, so the current version is done, too.
+        if matches!(outcome, TaskOutcome::Done)
+            && !item.exact
+            && let Some(current) = newer_version(write, task)?
+        {
+            update_task_status(write, current, outcome)?;
+        }
     }
     Ok(item)
+}
+
+/// The current version of a task's lineage, if it is not this task.
+fn newer_version(write: &mut Writer<'_>, task: Id<kind::Task>) -> Result<Option<Id<kind::Task>>> {
+    let sql = "select current_id from tasks where tenant_id = ?1 and id = ?2 and current_id <> id and not recurring";
+    Ok(write.one::<(Id<kind::Task>,)>(sql, params![task])?.map(|(current,)| current))
 }
 
 /// The version that the item would run now.
@@ -145,11 +158,9 @@ pub(super) fn clear_block_reason(item: &mut QueueItem) {
     }
 }
 
-fn task_retries_on_error(write: &mut Writer<'_>, item: &QueueItem) -> Result<bool> {
-    let found = write.one::<(bool,)>(
-        "select retry_on_error from tasks where tenant_id = ?1 and id = ?2",
-        params![item.run_task_id],
-    )?;
+fn task_retries_on_error(write: &mut Writer<'_>, task: Option<Id<kind::Task>>) -> Result<bool> {
+    let found = write
+        .one::<(bool,)>("select retry_on_error from tasks where tenant_id = ?1 and id = ?2", params![task])?;
     Ok(found.is_some_and(|(retries,)| retries))
 }
 
@@ -223,12 +234,19 @@ pub(crate) fn require_lease_of_run(write: &mut Writer<'_>, run: &Run) -> Result<
 /// Records the outcome of a run on its queue item, or on its task if the run has no item.
 pub(crate) fn record_run_outcome(write: &mut Writer<'_>, run: &Run, outcome: &ItemOutcome) -> Result<()> {
     if run.queue_item_id.is_none() {
-        let is_done = matches!(outcome, ItemOutcome::Completed { keep_open, .. } if !(*keep_open || run.keep_open));
-        let outcome = if is_done { TaskOutcome::Done } else { TaskOutcome::Open };
-        return match run.task_id.filter(|_| run.drives_task && run.parent_run_id.is_none()) {
-            Some(task) => update_task_status(write, task, outcome),
-            None => Ok(()),
+        let Some(task) = run.task_id.filter(|_| run.drives_task && run.parent_run_id.is_none()) else {
+            return Ok(());
         };
+        let outcome = match outcome {
+            ItemOutcome::Completed { keep_open, .. } if !(*keep_open || run.keep_open) => TaskOutcome::Done,
+            ItemOutcome::Failed { error, retry: RetryPolicy::IfTaskRetries }
+                if !task_retries_on_error(write, Some(task))? =>
+            {
+                TaskOutcome::Blocked(Some(error))
+            }
+            _ => TaskOutcome::Open,
+        };
+        return update_task_status(write, task, outcome);
     }
     if let Some(item) = leased_item_of_run(write, run)? {
         record_outcome(write, &item, outcome)?;

@@ -211,6 +211,14 @@ impl StartRun {
         let Some(id) = write.resolve_optional(self.task.as_ref())? else {
             return Ok(None);
         };
-        Ok(write.row::<Task>("where tenant_id = ?1 and id = ?2", params![id])?)
+        let task = write.row::<Task>("where tenant_id = ?1 and id = ?2", params![id])?;
+        if let Some(archived) = task.as_ref().filter(|task| task.archived) {
+            let hint = match archived.current_id {
+                Some(_) => command!("task latest", variant = archived.variant),
+                None => command!("task set", variant = archived.variant, archived = false),
+            };
+            return Err(Rule::conflict(format!("task {} is archived", archived.variant)).hint(hint).into());
+        }
+        Ok(task)
     }
 }

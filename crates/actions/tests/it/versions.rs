@@ -383,7 +383,7 @@ engines! {
     fn message_leads_to_a_report_in_the_wake_of_others(env: TestEnv) {
         create_workflow_and_role(&env);
         let studio = "main";
-        env.execute_json("set_agent", json!({ "handle": "ada", "role": "coder" })).unwrap();
+        env.execute_json("set_agent", json!({ "handle": "grace", "role": "coder" })).unwrap();
         task(&env, "fix/v1");
         replace(&env, "fix/v2", "fix/v1");
         task(&env, "release");
@@ -393,7 +393,7 @@ engines! {
         let decision = env.execute_json("create_decision", json!({ "studio": studio, "question": "How?", "options": ["lock", "queue"] })).unwrap();
 
         let sent = env.execute_json("send_message", json!({ "body": "It hangs", "tags": ["bug"], "role": "coder" })).unwrap();
-        let taken = env.execute_json("queue_take", json!({ "agent": "ada" })).unwrap()[0].clone();
+        let taken = env.execute_json("queue_take", json!({ "agent": "grace" })).unwrap()[0].clone();
         assert_eq!((&taken["id"], &taken["variant"]), (&sent["queue_item_id"], &json!("fix/v1")), "the pin of the role");
         let token = Credential::Token(Secret(taken["token"].as_str().unwrap().to_owned()));
         let run = env.core.authenticate(&token).unwrap();
@@ -407,7 +407,7 @@ engines! {
         let row = linked_task_document(&env, "release")["linked_to"][0].clone();
         assert_eq!((&row["title"], &row["linkedAs"]["variant"]), (&json!("fix/v2"), &json!("fix/v1")));
         assert_eq!(row["latestTaskAgentReport"], "Two writers, one map.");
-        assert!(wake_text(&env, "fix/v2", "ada").contains("Look at the lock first."));
+        assert!(wake_text(&env, "fix/v2", "grace").contains("Look at the lock first."));
         let chain = env.read(|read| Ok(Why { thing: note["id"].as_str().unwrap().to_owned() }.answer(read, env.now())?));
         let hops: Vec<(String, String)> =
             chain.recorded().map(|hop| (hop.kind.to_owned(), hop.label.clone())).collect();
@@ -416,7 +416,7 @@ engines! {
             assert!(kinds.contains(&kind), "{kind} in {hops:?}");
         }
         let label = |kind: &str| hops.iter().find(|(found, _)| found == kind).unwrap().1.clone();
-        assert!(label("task").contains("fix/v1") && label("person").contains("ada"), "{hops:?}");
+        assert!(label("task").contains("fix/v1") && label("agent").contains("grace") && label("person").contains("ada"), "{hops:?}");
     }
 
     fn lineage_of_a_thousand_versions_is_resolved(env: TestEnv) {

@@ -11,7 +11,7 @@ fn define(terminal: &Terminal) {
     terminal.json(&["queue", "add", "--task", "tea", "--agent", "bot", "--max-attempts", "1"]);
 }
 
-fn works(terminal: &Terminal, environment: &[(&str, &str)]) -> Value {
+fn run_worker(terminal: &Terminal, environment: &[(&str, &str)]) -> Value {
     let mut command = terminal.command(&["work", "--agent", "bot", "--once", "--json"]);
     let output = crate::terminal::run_command({
         command.envs(environment.iter().copied());
@@ -22,7 +22,7 @@ fn works(terminal: &Terminal, environment: &[(&str, &str)]) -> Value {
 }
 
 both_engines! {
-    fn a_scripted_model_needs_no_network(terminal: Terminal) {
+    fn worker_runs_an_agent_with_a_scripted_model(terminal: Terminal) {
         define(&terminal);
         let script = terminal.home.path().join("script.json");
         let answer = json!({ "scratchpad": "Kettle first.", "report": null }).to_string();
@@ -35,7 +35,7 @@ both_engines! {
             ] },
         ]);
         std::fs::write(&script, json!({ "actors": actors }).to_string()).unwrap();
-        let run = works(&terminal, &[("TRACKWAY_MODEL_SCRIPT", script.to_str().unwrap())]);
+        let run = run_worker(&terminal, &[("TRACKWAY_MODEL_SCRIPT", script.to_str().unwrap())]);
         assert_eq!((&run["status"], &run["final_message"], &run["mode"]), (&json!("completed"), &json!("Tea is ready."), &json!("agent")), "{run:#}");
         assert_eq!((&run["chain_depth"], &run["cause_kind"], &run["no_effect"]), (&json!(0), &json!("queue_item"), &json!(false)));
         assert_eq!(column(&run["steps"], "type"), ["wake", "fetch_page", "think", "execute_action", "think", "done", "scratchpad_update"]);
@@ -48,7 +48,7 @@ both_engines! {
         assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "task", "queue_item", "person"]);
     }
 
-    fn without_a_model_it_says_what_to_do(terminal: Terminal) {
+    fn work_without_a_configured_model_fails_with_a_hint(terminal: Terminal) {
         define(&terminal);
         let refused = "agent bot cannot run here: no model is configured; set ANTHROPIC_API_KEY or OPENAI_API_KEY, or [model] in config.toml";
         assert_eq!(terminal.expect_error(&["work", "--agent", "bot", "--once"]), (2, refused.to_owned()));
@@ -56,7 +56,7 @@ both_engines! {
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "ready": 1 }), "and nothing was taken");
     }
 
-    fn one_worker_serves_several_and_a_task_is_run_by_an_agent(terminal: Terminal) {
+    fn one_worker_serves_two_agents_and_task_run_uses_an_agent(terminal: Terminal) {
         define(&terminal);
         terminal.json(&["agent", "set", "--handle", "second"]);
         terminal.json(&["queue", "add", "--task", "tea", "--agent", "second", "--description", "Green, for two", "--why", "guests"]);
@@ -82,7 +82,7 @@ both_engines! {
         assert!(told.contains("Request:\n\n```text\nGreen, for two\n```\n\nWhy:\n\n```text\nguests\n```"), "{told}");
     }
 
-    fn what_a_model_costs_is_configured(terminal: Terminal) {
+    fn configured_model_prices_determine_run_cost(terminal: Terminal) {
         define(&terminal);
         let folder = terminal.home.path().join(".config/trackway");
         std::fs::create_dir_all(&folder).unwrap();
@@ -91,7 +91,7 @@ both_engines! {
         std::fs::write(&script, json!({ "actors": [{ "match": "[Trackway", "turns": [[{ "text": "{}" }]] }, { "match": "What", "turns": turns }] }).to_string()).unwrap();
         let config = format!("[model]\nscript = {:?}\n[model.prices.scripted]\ninput = 3.0\noutput = 15.0\n", script.to_str().unwrap());
         std::fs::write(folder.join("config.toml"), config).unwrap();
-        let run = works(&terminal, &[]);
+        let run = run_worker(&terminal, &[]);
         assert_eq!((&run["status"], &run["cost"], &run["no_effect"]), (&json!("completed"), &json!(3.015), &json!(true)), "{run:#}");
     }
 }

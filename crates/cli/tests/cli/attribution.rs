@@ -13,7 +13,7 @@ use crate::{
 const REPORT: &str = "<testsuite name='tea'><testcase name='brews'/><testcase name='pours'/></testsuite>";
 
 /// A task of the role `coder`, an agent, and a run of it on the task: the ids of the task and of the run, and the run's token.
-fn started(terminal: &Terminal) -> (String, String, String) {
+fn start_coder_run(terminal: &Terminal) -> (String, String, String) {
     terminal.json(&["role", "set", "--name", "coder"]);
     terminal.json(&["workflow", "set", "--name", "q"]);
     let task = terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go", "--role", "coder"]);
@@ -23,7 +23,7 @@ fn started(terminal: &Terminal) -> (String, String, String) {
 }
 
 /// The ids that a chain leads through.
-fn leads_through(why: &Value) -> Vec<String> {
+fn chain_ids(why: &Value) -> Vec<String> {
     column(&why["chain"], "id")
 }
 
@@ -32,8 +32,8 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 both_engines! {
-    fn results_tries_and_conversations_of_a_run_lead_back_to_it(terminal: Terminal) {
-        let (task, run, token) = started(&terminal);
+    fn why_traces_testcases_experiments_and_conversations_to_their_run(terminal: Terminal) {
+        let (task, run, token) = start_coder_run(&terminal);
         let in_run = |arguments: &[&str]| terminal.json_with_token(Some(&token), arguments);
         let report = terminal.home.path().join("junit.xml");
         fs::write(&report, REPORT).unwrap();
@@ -53,7 +53,7 @@ both_engines! {
         for resource in column(&made, "resource_id") {
             let why = terminal.json(&["why", &resource]);
             assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "role", "task", "person"]);
-            assert_eq!((leads_through(&why)[1].clone(), leads_through(&why)[4].clone()), (run.clone(), task.clone()));
+            assert_eq!((chain_ids(&why)[1].clone(), chain_ids(&why)[4].clone()), (run.clone(), task.clone()));
             assert_eq!((column(&why["chain"], "label")[5].as_str(), &why["missing"]), ("ada", &json!([])));
             let printed = terminal.run(&["why", &resource]).stdout;
             assert!(!printed.contains("not recorded"), "{printed}");
@@ -61,13 +61,13 @@ both_engines! {
         assert_eq!(terminal.json(&["run", "show", &run])["no_effect"], false);
     }
 
-    fn a_run_that_only_imported_or_only_queued_has_an_effect(terminal: Terminal) {
-        let (task, run, token) = started(&terminal);
+    fn run_that_only_imports_or_queues_counts_as_having_an_effect(terminal: Terminal) {
+        let (task, run, token) = start_coder_run(&terminal);
         let item = text(&terminal.json_with_token(Some(&token), &["queue", "add", "--task", "unit/go"])["id"]);
         terminal.json_with_token(Some(&token), &["run", "end", &run, "--status", "completed"]);
         let why = terminal.json(&["why", &item]);
         assert_eq!(column(&why["chain"], "kind"), ["queue_item", "run", "agent", "role", "task", "person"]);
-        assert_eq!((leads_through(&why)[1].clone(), leads_through(&why)[4].clone()), (run.clone(), task));
+        assert_eq!((chain_ids(&why)[1].clone(), chain_ids(&why)[4].clone()), (run.clone(), task));
         assert_eq!(column(&why["touched_by"], "run_id"), [run.as_str()]);
 
         let urls = |of: &[&str]| of.iter().map(|of| terminal.json(&["why", &format!("http://127.0.0.1:1/{of}")])["chain"][0]["label"].clone()).collect::<Vec<_>>();
@@ -88,8 +88,8 @@ both_engines! {
         assert_eq!(column(&listed, "no_effect"), ["true", "false", "false"]);
     }
 
-    fn what_is_written_shows_who_wrote_it_in_which_run(terminal: Terminal) {
-        let (_, run, token) = started(&terminal);
+    fn resources_show_their_author_and_run(terminal: Terminal) {
+        let (_, run, token) = start_coder_run(&terminal);
         let in_run = |arguments: &[&str]| terminal.json_with_token(Some(&token), arguments);
         let id = |made: Value| text(&made["id"]);
         let note = id(in_run(&["note", "create", "--studio", "main", "--title", "Found", "--body", "it"]));
@@ -135,8 +135,8 @@ both_engines! {
         assert!(printed.contains(&format!("votes\noption\tauthor\trun_id\taccepted\tpreferred\tupdated_at\nsoup\tbot\t{short}\tyes\tno\t")), "{printed}");
     }
 
-    fn agents_ask_over_mcp_where_a_thing_comes_from(terminal: Terminal) {
-        let (_, run, token) = started(&terminal);
+    fn mcp_why_traces_resources_to_run_task_and_person(terminal: Terminal) {
+        let (_, run, token) = start_coder_run(&terminal);
         let conversation = text(&terminal.json_with_token(Some(&token), &["conversation", "set", "--title", "Tea"])["id"]);
         let item = text(&terminal.json_with_token(Some(&token), &["queue", "add", "--task", "unit/go"])["id"]);
         terminal.json_with_token(Some(&token), &["message", "send", "--body", "it boils", "--conversation", &conversation]);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::terminal::{Terminal, both_engines, column, run_command, text};
 
 /// A board called `one` with stickies of these names, `a CAUSES c`, and its folder.
-fn board(terminal: &Terminal, names: &[&str]) -> PathBuf {
+fn create_board(terminal: &Terminal, names: &[&str]) -> PathBuf {
     terminal.json(&["board", "set", "--name", "one"]);
     for name in names {
         terminal.json(&["stickie", "set", "--board", "one", "--name", name, "--note", name]);
@@ -32,15 +32,15 @@ fn relations(terminal: &Terminal) -> Vec<(String, String, Value)> {
     relations.map(|one| (name(&one["from_id"]), name(&one["to_id"]), one["labels"].clone())).collect()
 }
 
-fn related(from: &str, to: &str, label: &str) -> Vec<(String, String, Value)> {
+fn expected_relation(from: &str, to: &str, label: &str) -> Vec<(String, String, Value)> {
     vec![(from.to_owned(), to.to_owned(), json!([label]))]
 }
 
-fn from(terminal: &Terminal) -> [i64; 4] {
+fn sync_from_folder(terminal: &Terminal) -> [i64; 4] {
     counts(&terminal.json(&["board", "sync", "one", "--from", "f"]))
 }
 
-fn to(terminal: &Terminal) -> [i64; 4] {
+fn sync_to_folder(terminal: &Terminal) -> [i64; 4] {
     counts(&terminal.json(&["board", "sync", "one", "--to", "f"]))
 }
 
@@ -49,16 +49,16 @@ fn counts(answer: &Value) -> [i64; 4] {
 }
 
 /// The lines of a diff that are not the same on both sides, and its exit code.
-fn differs(terminal: &Terminal) -> (i32, Vec<String>) {
+fn diff(terminal: &Terminal) -> (i32, Vec<String>) {
     let output = run_command(terminal.command(&["board", "diff", "one", "f"]));
     (output.code, output.stdout.lines().filter(|line| !line.starts_with("= ")).map(str::to_owned).collect())
 }
 
-fn same() -> (i32, Vec<String>) {
+fn no_difference() -> (i32, Vec<String>) {
     (0, Vec::new())
 }
 
-fn edit(path: &PathBuf, from: &str, to: &str) {
+fn replace_in_file(path: &PathBuf, from: &str, to: &str) {
     let before = fs::read_to_string(path).unwrap();
     assert!(before.contains(from), "{before}");
     fs::write(path, before.replace(from, to)).unwrap();
@@ -70,30 +70,30 @@ fn hint(terminal: &Terminal, arguments: &[&str]) -> String {
 }
 
 both_engines! {
-    fn a_name_that_went_to_another_stickie_takes_no_relation_with_it(terminal: Terminal) {
-        let folder = board(&terminal, &["a", "c"]);
+    fn relation_stays_with_its_stickie_when_the_name_is_reused(terminal: Terminal) {
+        let folder = create_board(&terminal, &["a", "c"]);
         terminal.json(&["stickie", "update", "c", "--name", "cc"]);
         terminal.json(&["stickie", "set", "--board", "one", "--name", "c"]);
-        assert_eq!(from(&terminal), [0, 0, 3, 0]);
-        assert_eq!(relations(&terminal), related("a", "cc", "old"));
+        assert_eq!(sync_from_folder(&terminal), [0, 0, 3, 0]);
+        assert_eq!(relations(&terminal), expected_relation("a", "cc", "old"));
         // Nor do lines that have no ids.
         let ids = |line: &&str| !line.contains("from_id") && !line.contains("to_id");
         let lines = fs::read_to_string(folder.join("relations.yaml")).unwrap();
         fs::write(folder.join("relations.yaml"), lines.lines().filter(ids).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
-        assert_eq!(from(&terminal), [0, 0, 3, 0]);
-        assert_eq!(relations(&terminal), related("a", "cc", "old"));
-        assert_eq!(to(&terminal), [1, 1, 1, 0]);
-        assert_eq!(differs(&terminal), same());
+        assert_eq!(sync_from_folder(&terminal), [0, 0, 3, 0]);
+        assert_eq!(relations(&terminal), expected_relation("a", "cc", "old"));
+        assert_eq!(sync_to_folder(&terminal), [1, 1, 1, 0]);
+        assert_eq!(diff(&terminal), no_difference());
         // Whoever writes another name means another stickie.
-        edit(&folder.join("relations.yaml"), "to: cc", "to: c");
+        replace_in_file(&folder.join("relations.yaml"), "to: cc", "to: c");
         let synced = terminal.json(&["board", "sync", "one", "--from", "f"]);
         assert_eq!((&synced["relations"]["created"], &synced["relations"]["removed"]), (&json!(1), &json!(1)));
-        assert_eq!(relations(&terminal), related("a", "c", "old"));
-        assert_eq!(differs(&terminal), same());
+        assert_eq!(relations(&terminal), expected_relation("a", "c", "old"));
+        assert_eq!(diff(&terminal), no_difference());
     }
 
-    fn a_relation_that_both_edited_is_a_conflict(terminal: Terminal) {
-        let folder = board(&terminal, &["a", "c"]);
+    fn relation_edited_on_both_sides_is_a_conflict(terminal: Terminal) {
+        let folder = create_board(&terminal, &["a", "c"]);
         let lines = folder.join("relations.yaml");
         let conflict = || {
             let (board, files) = (terminal.json(&["board", "get", "one"]), fs::read_to_string(&lines).unwrap());
@@ -105,66 +105,66 @@ both_engines! {
         };
         // Labels and labels.
         relate(&terminal, "board");
-        edit(&lines, "- old", "- folder");
+        replace_in_file(&lines, "- old", "- folder");
         conflict();
-        assert_eq!(differs(&terminal), (1, vec!["~ relations.yaml: a CAUSES c (edited on both sides)".into()]));
+        assert_eq!(diff(&terminal), (1, vec!["~ relations.yaml: a CAUSES c (edited on both sides)".into()]));
         terminal.json(&["board", "sync", "one", "--from", "f", "--force"]);
-        assert_eq!((relations(&terminal), differs(&terminal)), (related("a", "c", "folder"), same()));
+        assert_eq!((relations(&terminal), diff(&terminal)), (expected_relation("a", "c", "folder"), no_difference()));
         // Labels on the board, and the line is gone.
         relate(&terminal, "again");
         let with = fs::read_to_string(&lines).unwrap();
         fs::write(&lines, "[]\n").unwrap();
         conflict();
         terminal.json(&["board", "sync", "one", "--to", "f", "--force"]);
-        assert_eq!((relations(&terminal), differs(&terminal)), (related("a", "c", "again"), same()));
+        assert_eq!((relations(&terminal), diff(&terminal)), (expected_relation("a", "c", "again"), no_difference()));
         // Gone on the board, and labels in the folder.
         terminal.json(&["stickie", "unrelate", "--from", "a", "--to", "c", "--type", "CAUSES"]);
-        edit(&lines, "- again", "- mine");
+        replace_in_file(&lines, "- again", "- mine");
         conflict();
         fs::write(&lines, with).unwrap();
         // One side alone is no conflict: what is old in the folder goes, and what is edited there again comes.
         terminal.json(&["board", "sync", "one", "--from", "f", "--force"]);
-        assert_eq!(differs(&terminal).0, 0);
+        assert_eq!(diff(&terminal).0, 0);
         relate(&terminal, "newer");
-        assert_eq!((from(&terminal), relations(&terminal)), ([0, 0, 2, 0], related("a", "c", "newer")));
-        to(&terminal);
-        assert_eq!(differs(&terminal), same());
+        assert_eq!((sync_from_folder(&terminal), relations(&terminal)), ([0, 0, 2, 0], expected_relation("a", "c", "newer")));
+        sync_to_folder(&terminal);
+        assert_eq!(diff(&terminal), no_difference());
         for label in ["first", "second"] {
             // The board has something newer all along.
             terminal.json(&["stickie", "set", "--board", "one", "--name", label]);
             let before = relations(&terminal).remove(0).2[0].clone();
-            edit(&lines, &format!("- {}", text(&before)), &format!("- {label}"));
-            from(&terminal);
-            assert_eq!(relations(&terminal), related("a", "c", label));
+            replace_in_file(&lines, &format!("- {}", text(&before)), &format!("- {label}"));
+            sync_from_folder(&terminal);
+            assert_eq!(relations(&terminal), expected_relation("a", "c", label));
         }
     }
 
-    fn a_relation_goes_with_its_stickie_and_its_line_with_the_file(terminal: Terminal) {
-        let folder = board(&terminal, &["a", "b", "c"]);
+    fn deleting_a_stickie_or_its_file_deletes_its_relations(terminal: Terminal) {
+        let folder = create_board(&terminal, &["a", "b", "c"]);
         terminal.json(&["stickie", "relate", "--from", "b", "--to", "a", "--type", "USES"]);
-        to(&terminal);
+        sync_to_folder(&terminal);
         fs::remove_file(folder.join("b.stickie.yaml")).unwrap();
         let synced = terminal.json(&["board", "sync", "one", "--from", "f"]);
         assert_eq!((counts(&synced), &synced["relations"]["removed"]), ([0, 0, 2, 1], &json!(1)));
         assert!(!fs::read_to_string(folder.join("relations.yaml")).unwrap().contains("type: USES"));
-        assert_eq!(differs(&terminal), same());
-        assert_eq!((from(&terminal), to(&terminal)), ([0, 0, 2, 0], [0, 0, 2, 0]));
+        assert_eq!(diff(&terminal), no_difference());
+        assert_eq!((sync_from_folder(&terminal), sync_to_folder(&terminal)), ([0, 0, 2, 0], [0, 0, 2, 0]));
         // Another name in the folder is another name in its lines.
-        edit(&folder.join("c.stickie.yaml"), "name: c", "name: d");
-        assert_eq!(from(&terminal), [0, 1, 1, 0]);
+        replace_in_file(&folder.join("c.stickie.yaml"), "name: c", "name: d");
+        assert_eq!(sync_from_folder(&terminal), [0, 1, 1, 0]);
         assert!(fs::read_to_string(folder.join("relations.yaml")).unwrap().contains("to: d\n"));
-        assert_eq!((differs(&terminal), relations(&terminal)), (same(), related("a", "d", "old")));
+        assert_eq!((diff(&terminal), relations(&terminal)), (no_difference(), expected_relation("a", "d", "old")));
         // Lines that were kept elsewhere still say the old name, and one that is deleted by now.
         for line in ["- from: a\n  type: CAUSES\n  to: c\n  labels:\n    - old\n", "- from: b\n  type: USES\n  to: a\n- from: a\n  type: CAUSES\n  to: d\n  labels: [old]\n"] {
             fs::write(folder.join("relations.yaml"), line).unwrap();
-            assert_eq!((from(&terminal), relations(&terminal)), ([0, 0, 2, 0], related("a", "d", "old")), "{line}");
-            assert_eq!(differs(&terminal), same());
+            assert_eq!((sync_from_folder(&terminal), relations(&terminal)), ([0, 0, 2, 0], expected_relation("a", "d", "old")), "{line}");
+            assert_eq!(diff(&terminal), no_difference());
         }
         // Deleted on the board, a stickie takes its line with it as well.
         terminal.json(&["stickie", "delete", "d", "--yes"]);
-        from(&terminal);
-        assert_eq!(to(&terminal), [0, 0, 1, 1]);
-        assert_eq!((fs::read_to_string(folder.join("relations.yaml")).unwrap().trim(), differs(&terminal)), ("[]", same()));
+        sync_from_folder(&terminal);
+        assert_eq!(sync_to_folder(&terminal), [0, 0, 1, 1]);
+        assert_eq!((fs::read_to_string(folder.join("relations.yaml")).unwrap().trim(), diff(&terminal)), ("[]", no_difference()));
         // What nobody ever was called is told, and can be written anew.
         fs::write(folder.join("relations.yaml"), "- from: a\n  type: USES\n  to: nobody\n").unwrap();
         let refused = ["board", "sync", "one", "--to", "f"];
@@ -173,35 +173,35 @@ both_engines! {
         for broken in ["- from: a\n  type: USES\n  to: nobody\n", "- from: [\n"] {
             fs::write(folder.join("relations.yaml"), broken).unwrap();
             terminal.json(&["board", "sync", "one", "--to", "f", "--force"]);
-            assert_eq!(differs(&terminal), same(), "{broken}");
+            assert_eq!(diff(&terminal), no_difference(), "{broken}");
         }
     }
 
-    fn lines_of_the_folder_stay_while_the_boards_come(terminal: Terminal) {
-        let folder = board(&terminal, &["a", "b", "c"]);
-        edit(&folder.join("relations.yaml"), "- old", "- folder");
+    fn sync_to_folder_keeps_folder_edits_and_adds_board_changes(terminal: Terminal) {
+        let folder = create_board(&terminal, &["a", "b", "c"]);
+        replace_in_file(&folder.join("relations.yaml"), "- old", "- folder");
         fs::write(folder.join("new.stickie.yaml"), "note: x\n").unwrap();
         let lines = fs::read_to_string(folder.join("relations.yaml")).unwrap();
         fs::write(folder.join("relations.yaml"), format!("{lines}- from: b\n  type: USES\n  to: new\n")).unwrap();
         terminal.json(&["stickie", "relate", "--from", "b", "--to", "a", "--type", "USES"]);
         terminal.json(&["stickie", "update", "b", "--name", "bb"]);
-        to(&terminal);
-        let mut left = differs(&terminal).1;
+        sync_to_folder(&terminal);
+        let mut left = diff(&terminal).1;
         left.sort();
         assert_eq!(left, [
             "- new.stickie.yaml (edited: folder)",
             "- relations.yaml: bb USES new (edited: folder)",
             "~ relations.yaml: a CAUSES c (edited: folder)",
         ]);
-        assert_eq!(from(&terminal), [1, 0, 3, 0]);
+        assert_eq!(sync_from_folder(&terminal), [1, 0, 3, 0]);
         let mut found: Vec<(String, String)> = relations(&terminal).into_iter().map(|(from, to, _)| (from, to)).collect();
         found.sort();
         assert_eq!(found, [("a", "c"), ("bb", "a"), ("bb", "new")].map(|(from, to)| (from.to_owned(), to.to_owned())));
-        assert_eq!(differs(&terminal), same());
+        assert_eq!(diff(&terminal), no_difference());
     }
 
-    fn one_name_for_two_texts_is_a_conflict(terminal: Terminal) {
-        let folder = board(&terminal, &["a", "c"]);
+    fn new_stickies_with_the_same_name_and_different_notes_conflict(terminal: Terminal) {
+        let folder = create_board(&terminal, &["a", "c"]);
         terminal.json(&["stickie", "set", "--board", "one", "--name", "new", "--note", "of the board"]);
         fs::write(folder.join("new.stickie.yaml"), "note: of the folder\n").unwrap();
         for side in ["--from", "--to"] {
@@ -210,13 +210,13 @@ both_engines! {
         assert_eq!(terminal.json(&["stickie", "get", "new"])["note"], "of the board");
         // The same text is no conflict, and one that the folder has seen before is meant to change.
         fs::write(folder.join("new.stickie.yaml"), "note: of the board\n").unwrap();
-        assert_eq!((from(&terminal), differs(&terminal)), ([0, 0, 3, 0], same()));
+        assert_eq!((sync_from_folder(&terminal), diff(&terminal)), ([0, 0, 3, 0], no_difference()));
         fs::write(folder.join("new.stickie.yaml"), "note: of the folder\n").unwrap();
-        assert_eq!((from(&terminal), differs(&terminal)), ([0, 1, 2, 0], same()));
+        assert_eq!((sync_from_folder(&terminal), diff(&terminal)), ([0, 1, 2, 0], no_difference()));
     }
 
-    fn a_deleted_board_comes_back_from_its_folder(terminal: Terminal) {
-        let folder = board(&terminal, &["a", "c"]);
+    fn import_restores_a_deleted_board_from_its_folder(terminal: Terminal) {
+        let folder = create_board(&terminal, &["a", "c"]);
         let content = || {
             let board = terminal.json(&["board", "get", "one"]);
             (board["id"].clone(), column(&board["stickies"], "id"), column(&board["stickies"], "note"), relations(&terminal))
@@ -226,13 +226,13 @@ both_engines! {
         terminal.json(&["board", "delete", "one", "--yes"]);
         let back = terminal.json(&["board", "import", "f"]);
         assert_eq!((counts(&back), &back["board"], &back["relations"]["created"]), ([2, 0, 0, 0], &json!("new"), &json!(1)));
-        assert_eq!((content(), differs(&terminal)), (before, same()));
+        assert_eq!((content(), diff(&terminal)), (before, no_difference()));
         assert_eq!(text(&terminal.json(&["why", &text(&back["id"])])["chain"][0]["label"]), "board one");
         // Its name may be taken by then.
         terminal.json(&["board", "delete", "one", "--yes"]);
         terminal.json(&["board", "set", "--name", "one"]);
         assert_eq!(terminal.expect_error(&["board", "import", "f"]), (4, "there is already a board called \"one\"".into()));
-        edit(&folder.join("blackboard.yaml"), "name: one", "name: first");
+        replace_in_file(&folder.join("blackboard.yaml"), "name: one", "name: first");
         assert_eq!(terminal.json(&["board", "import", "f"])["created"], 2);
         assert_eq!(terminal.json(&["board", "get", "first"])["id"], back["id"]);
         let stickie = text(&terminal.json(&["stickie", "get", "a"])["id"]);
@@ -240,8 +240,8 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["board", "import", "f"]), (4, format!("blackboard.yaml: {stickie} is not a board")));
     }
 
-    fn what_is_no_folder_of_a_board_is_told_by_name(terminal: Terminal) {
-        let folder = board(&terminal, &["a", "c"]);
+    fn sync_rejects_invalid_board_folders_and_names_the_file(terminal: Terminal) {
+        let folder = create_board(&terminal, &["a", "c"]);
         let before = terminal.json(&["board", "list"]);
         fs::create_dir(terminal.home.path().join("empty")).unwrap();
         for arguments in [&["board", "import", "empty"][..], &["board", "sync", "one", "--from", "empty"]] {
@@ -250,9 +250,9 @@ both_engines! {
         assert_eq!(terminal.json(&["board", "list"]), before);
         assert_eq!(fs::read_dir(terminal.home.path().join("empty")).unwrap().count(), 0);
         let sync = ["board", "sync", "one", "--from", "f"];
-        edit(&folder.join("c.stickie.yaml"), "name: c", "name: a");
+        replace_in_file(&folder.join("c.stickie.yaml"), "name: c", "name: a");
         assert_eq!(terminal.expect_error(&sync), (4, "a.stickie.yaml and c.stickie.yaml are both called \"a\"".into()));
-        edit(&folder.join("c.stickie.yaml"), "name: a", "name: c");
+        replace_in_file(&folder.join("c.stickie.yaml"), "name: a", "name: c");
         fs::create_dir(folder.join("x.stickie.yaml")).unwrap();
         assert_eq!(terminal.expect_error(&sync), (2, "x.stickie.yaml is not a file".into()));
         fs::remove_dir(folder.join("x.stickie.yaml")).unwrap();

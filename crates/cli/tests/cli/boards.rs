@@ -38,14 +38,14 @@ fn diff(terminal: &Terminal) -> (i32, Vec<String>) {
     (output.code, output.stdout.lines().map(str::to_owned).collect())
 }
 
-fn edit(path: &Path, from: &str, to: &str) {
+fn replace_in_file(path: &Path, from: &str, to: &str) {
     let before = fs::read_to_string(path).unwrap();
     assert!(before.contains(from), "{before}");
     fs::write(path, before.replace(from, to)).unwrap();
 }
 
 both_engines! {
-    fn a_stickie_is_set_by_name_and_every_field_can_be_cleared(terminal: Terminal) {
+    fn stickie_set_updates_by_name_and_empty_values_clear_fields(terminal: Terminal) {
         let (water, _) = board(&terminal);
         let again = terminal.json(&["stickie", "set", "--board", "plan", "--name", "water", "--score", "2.5", "--structured", r#"{"b":1,"a":[true]}"#, "--code", "x()"]);
         assert_eq!((&again["id"], &again["new"], &again["note"], &again["edit_count"]), (&json!(water), &json!(false), &json!("boil it\n"), &json!(2)));
@@ -65,7 +65,7 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["stickie", "update", "water", "--score", "NaN"]), (2, "score is not a number".into()));
     }
 
-    fn relations_are_typed_and_on_one_board(terminal: Terminal) {
+    fn relations_are_typed_and_stay_within_one_board(terminal: Terminal) {
         let (water, leaves) = board(&terminal);
         let relations = terminal.json(&["stickie", "get", "water"])["relations"].clone();
         assert_eq!((column(&relations, "type"), column(&relations, "to_id")), (vec!["USES".into()], vec![leaves.clone()]));
@@ -83,7 +83,7 @@ both_engines! {
         assert_eq!(terminal.json(&["stickie", "get", "plan/water"])["id"], json!(water));
     }
 
-    fn a_stickie_of_a_run_says_why_it_is_there(terminal: Terminal) {
+    fn why_traces_a_stickie_to_its_run(terminal: Terminal) {
         terminal.json(&["workflow", "set", "--name", "kitchen"]);
         terminal.json(&["task", "set", "--workflow", "kitchen", "--variant", "brew"]);
         terminal.json(&["board", "set", "--name", "plan", "--task", "brew"]);
@@ -101,7 +101,7 @@ both_engines! {
         assert_eq!(terminal.json(&["stickie", "set", "--board", "plan", "--name", "cup"])["new"], true);
     }
 
-    fn a_board_goes_to_a_folder_and_comes_back_as_it_was(terminal: Terminal) {
+    fn board_round_trips_through_a_folder(terminal: Terminal) {
         let (_, leaves) = board(&terminal);
         let folder = terminal.home.path().join("folder");
         assert_eq!(counts(&terminal.json(&["board", "export", "plan", "folder"])), [2, 0, 0, 0]);
@@ -118,10 +118,10 @@ both_engines! {
         assert_eq!(counts(&terminal.json(&["board", "sync", "plan", "--to", "folder"])), [0, 0, 2, 0]);
         assert_eq!((terminal.json(&["board", "get", "plan"]), terminal.json(&["event", "list"])), (before, events));
 
-        edit(&folder.join("water.stickie.yaml"), "boil it", "boil it twice");
-        edit(&folder.join("water.stickie.yaml"), "priority: must", "priority: null");
-        edit(&folder.join("relations.yaml"), "hot", "very hot");
-        edit(&folder.join("blackboard.yaml"), "weekly", "daily");
+        replace_in_file(&folder.join("water.stickie.yaml"), "boil it", "boil it twice");
+        replace_in_file(&folder.join("water.stickie.yaml"), "priority: must", "priority: null");
+        replace_in_file(&folder.join("relations.yaml"), "hot", "very hot");
+        replace_in_file(&folder.join("blackboard.yaml"), "weekly", "daily");
         fs::write(folder.join("cup.stickie.yaml"), "note: yes\nlabels: [1]\n").unwrap();
         let (code, lines) = diff(&terminal);
         assert_eq!(code, 1);
@@ -142,7 +142,7 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["stickie", "get", "cup"]).0, 3);
     }
 
-    fn both_sides_are_edited_and_nothing_is_lost(terminal: Terminal) {
+    fn sync_merges_edits_of_both_sides_and_reports_conflicts(terminal: Terminal) {
         let (_, leaves) = board(&terminal);
         let folder = terminal.home.path().join("folder");
         terminal.json(&["stickie", "set", "--board", "plan", "--name", "milk", "--note", "cold"]);
@@ -152,7 +152,7 @@ both_engines! {
         terminal.json(&["stickie", "update", "water", "--note", "from the board"]);
         terminal.json(&["stickie", "set", "--board", "plan", "--name", "spoon"]);
         terminal.json(&["stickie", "delete", "milk", "--yes"]);
-        edit(&leaves_file, "black", "green");
+        replace_in_file(&leaves_file, "black", "green");
         fs::write(folder.join("sugar.stickie.yaml"), "note: from the folder\n").unwrap();
         let from = terminal.run(&["board", "sync", "plan", "--from", "folder", "--json"]);
         assert_eq!(counts(&serde_json::from_str::<Value>(&from.stdout).unwrap()["data"]), [1, 1, 2, 0]);
@@ -166,7 +166,7 @@ both_engines! {
 
         // The same one on both sides is for people to decide.
         terminal.json(&["stickie", "update", "water", "--note", "one"]);
-        edit(&folder.join("water.stickie.yaml"), "from the board", "other");
+        replace_in_file(&folder.join("water.stickie.yaml"), "from the board", "other");
         let before = terminal.json(&["board", "get", "plan"]);
         for side in ["--from", "--to"] {
             assert_eq!(terminal.expect_error(&["board", "sync", "plan", side, "folder"]), (4, "edited on both sides: water.stickie.yaml".into()));
@@ -177,7 +177,7 @@ both_engines! {
         assert_eq!(diff(&terminal).0, 0);
     }
 
-    fn names_may_change_places_and_clash_in_no_file(terminal: Terminal) {
+    fn similar_names_get_separate_files_and_names_can_be_swapped(terminal: Terminal) {
         terminal.json(&["board", "set", "--name", "plan"]);
         for name in ["Plan", "plan", "a/b", "..", "NUL", "one", "two"] {
             terminal.json(&["stickie", "set", "--board", "plan", "--name", name, "--note", name]);
@@ -186,15 +186,15 @@ both_engines! {
         assert_eq!(counts(&terminal.json(&["board", "export", "plan", "folder"])), [7, 0, 0, 0]);
         let files = fs::read_dir(&folder).unwrap().count();
         assert_eq!(files, 9);
-        edit(&folder.join("one.stickie.yaml"), "name: one", "name: two");
-        edit(&folder.join("two.stickie.yaml"), "name: two", "name: one");
+        replace_in_file(&folder.join("one.stickie.yaml"), "name: one", "name: two");
+        replace_in_file(&folder.join("two.stickie.yaml"), "name: two", "name: one");
         assert_eq!(counts(&terminal.json(&["board", "sync", "plan", "--from", "folder"])), [0, 2, 5, 0]);
         assert_eq!(terminal.json(&["stickie", "get", "one"])["note"], "two");
-        edit(&folder.join("one.stickie.yaml"), "name: two", "name: one");
+        replace_in_file(&folder.join("one.stickie.yaml"), "name: two", "name: one");
         assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]), (4, "one.stickie.yaml and two.stickie.yaml are both called \"one\"".into()));
     }
 
-    fn what_belongs_to_another_board_is_refused_before_anything_is_changed(terminal: Terminal) {
+    fn sync_rejects_foreign_and_invalid_files_without_changing_anything(terminal: Terminal) {
         board(&terminal);
         terminal.json(&["board", "set", "--name", "other"]);
         let cup = text(&terminal.json(&["stickie", "set", "--board", "other", "--name", "cup"])["id"]);
@@ -215,14 +215,14 @@ both_engines! {
         fs::write(folder.join("bad.stickie.yaml"), "name: water\n").unwrap();
         assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]).0, 4, "two files of one stickie");
         fs::remove_file(folder.join("bad.stickie.yaml")).unwrap();
-        edit(&folder.join("relations.yaml"), "from: water", "from: fire");
+        replace_in_file(&folder.join("relations.yaml"), "from: water", "from: fire");
         assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]), (3, "relations.yaml: there is no stickie \"fire\" on this board".into()));
         assert_eq!(terminal.json(&["board", "get", "plan"]), before);
         assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "nowhere"]).0, 3);
         assert_eq!(terminal.expect_error(&["board", "sync", "plan"]).0, 2);
     }
 
-    fn a_folder_makes_its_board_elsewhere(terminal: Terminal) {
+    fn import_creates_the_board_in_another_database(terminal: Terminal) {
         board(&terminal);
         terminal.json(&["board", "export", "plan", "folder"]);
         let elsewhere = Terminal::new(trackway_testkit::Engine::Sqlite);

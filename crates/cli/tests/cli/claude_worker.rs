@@ -6,7 +6,7 @@ use trackway_testkit::write_program;
 use crate::terminal::{CommandOutput, Terminal, both_engines, column, run_command_with_input, text};
 
 /// Hands an event to the hook of a client that was given a token.
-fn hook(terminal: &Terminal, token: &str, name: &str, more: &Value) -> CommandOutput {
+fn send_hook_event(terminal: &Terminal, token: &str, name: &str, more: &Value) -> CommandOutput {
     let mut event = json!({ "hook_event_name": name, "session_id": "5e551017-0000-4000-8000-000000000001", "cwd": terminal.home.path() });
     for (field, value) in more.as_object().unwrap() {
         event[field] = value.clone();
@@ -17,14 +17,14 @@ fn hook(terminal: &Terminal, token: &str, name: &str, more: &Value) -> CommandOu
 }
 
 both_engines! {
-    fn what_a_session_costs_is_counted_and_limited(terminal: Terminal) {
+    fn worker_records_session_cost_and_enforces_the_spend_limit(terminal: Terminal) {
         let client = terminal.home.path().join("client");
         let result = json!({ "type": "result", "result": "Tea.", "session_id": "s", "num_turns": 1, "total_cost_usd": 0.6, "modelUsage": { "opus": { "costUSD": 0.6 } } });
         write_program(&client, &format!("#!/bin/sh\ncat > /dev/null\necho '{result}'\n"));
         terminal.json(&["workflow", "set", "--name", "build"]);
         terminal.json(&["task", "set", "--workflow", "build", "--variant", "tea", "--recurring", "true"]);
         terminal.json(&["agent", "set", "--handle", "coder", "--runner", "claude_code", "--spend-limit", "0.5"]);
-        let works = || {
+        let run_worker = || {
             terminal.json(&["queue", "add", "--task", "tea", "--agent", "coder", "--max-attempts", "1"]);
             let mut command = terminal.command(&["work", "--agent", "coder", "--once"]);
             command.env("PATH", std::env::var_os("PATH").unwrap()).env("TRACKWAY_CLAUDE", &client);
@@ -32,16 +32,16 @@ both_engines! {
             assert!(output.status.success(), "{output:?}");
             terminal.json(&["run", "show", "last"])
         };
-        let run = works();
+        let run = run_worker();
         assert_eq!((&run["status"], &run["cost"]), (&json!("completed"), &json!(0.6)), "{run:#}");
         assert_eq!((column(&run["usage"], "model"), column(&run["usage"], "cost")), (vec!["opus".to_owned()], vec!["0.6".to_owned()]));
-        let run = works();
+        let run = run_worker();
         assert_eq!((&run["status"], &run["outcome"]), (&json!("incomplete"), &json!("spend limit reached")), "{run:#}");
         assert_eq!(run["error"], "coder has spent 0.6000 of its daily limit of 0.5");
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1, "waiting": 1 }));
     }
 
-    fn a_session_with_a_token_happens_in_its_run(terminal: Terminal) {
+    fn session_with_a_run_token_is_recorded_in_that_run(terminal: Terminal) {
         terminal.json(&["agent", "set", "--handle", "coder", "--runner", "claude_code"]);
         let started = terminal.json(&["run", "start", "--agent", "coder"]);
         let (run, token) = (text(&started["run_id"]), text(&started["token"]));
@@ -53,7 +53,7 @@ both_engines! {
             ("Stop", json!({ "last_assistant_message": "Biscuits." })),
             ("SessionEnd", json!({ "reason": "other" })),
         ] {
-            let output = hook(&terminal, &token, name, &more);
+            let output = send_hook_event(&terminal, &token, name, &more);
             assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{name}");
         }
         let runs = terminal.json(&["run", "list"]);
@@ -62,7 +62,7 @@ both_engines! {
         assert_eq!(runs[0]["session_id"], "5e551017-0000-4000-8000-000000000001");
         terminal.json(&["run", "end", &run, "--status", "completed", "--message", "Tea and biscuits."]);
         // Its token is dead: what comes now is a run like any other.
-        hook(&terminal, &token, "UserPromptSubmit", &json!({ "prompt": "wash up" }));
+        send_hook_event(&terminal, &token, "UserPromptSubmit", &json!({ "prompt": "wash up" }));
         let runs = terminal.json(&["run", "list"]);
         assert_eq!(column(&runs, "status"), ["running", "completed"]);
         assert_eq!(runs[1]["final_message"], "Tea and biscuits.");
@@ -78,13 +78,13 @@ mod real_client {
     use crate::real_claude_code::NEWEST;
 
     /// A user with a project, and a client that plays a scenario whenever it is started.
-    struct Bench {
+    struct WorkerSetup {
         project: PathBuf,
         client: PathBuf,
         requests: PathBuf,
     }
 
-    fn bench(terminal: &Terminal, turns: Value) -> Bench {
+    fn set_up_worker(terminal: &Terminal, turns: Value) -> WorkerSetup {
         let home = terminal.home.path();
         let (project, client) = (home.join("kitchen"), home.join("client"));
         fs::create_dir(&project).unwrap();
@@ -107,11 +107,11 @@ mod real_client {
             "kitchen",
         ]);
         terminal.json(&["agent", "set", "--handle", "coder", "--runner", "claude_code"]);
-        Bench { project, client, requests }
+        WorkerSetup { project, client, requests }
     }
 
-    impl Bench {
-        fn works(&self, terminal: &Terminal) -> Value {
+    impl WorkerSetup {
+        fn run_worker(&self, terminal: &Terminal) -> Value {
             terminal.json(&["queue", "add", "--task", "tea", "--agent", "coder", "--max-attempts", "1"]);
             let mut command = terminal.command(&["work", "--agent", "coder", "--once", "--lease", "30"]);
             command.env("PATH", std::env::var_os("PATH").unwrap());
@@ -123,15 +123,15 @@ mod real_client {
     }
 
     both_engines! {
-        fn the_session_is_the_run(terminal: Terminal) {
+        fn worker_session_is_recorded_as_the_run(terminal: Terminal) {
             let answer = json!({ "scratchpad": "Tea is in the kitchen.", "report": { "one_liner": "Tea.", "tldr": "Tea made.", "content": "All of it." } });
-            let bench = bench(&terminal, json!([
+            let setup = set_up_worker(&terminal, json!([
                 [{ "tool": "Write", "input": { "file_path": "$CWD/tea.txt", "content": "tea\n" } }],
                 [{ "tool": "Bash", "input": { "command": "trackway note create --studio main --title Brewed" } }],
                 [{ "text": "Tea is ready." }],
                 [{ "text": format!("```json\n{answer}\n```\nTea is ready.") }],
             ]));
-            let run = bench.works(&terminal);
+            let run = setup.run_worker(&terminal);
             assert_eq!((&run["status"], &run["outcome"], &run["mode"]), (&json!("completed"), &json!("completed"), &json!("claude_code")), "{run:#}");
             assert_eq!((&run["agent"], &run["task"]), (&json!("coder"), &json!("tea")));
             assert!(!run["session_id"].is_null(), "{run:#}");
@@ -146,10 +146,10 @@ mod real_client {
             assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "coder"])["content"], "Tea is in the kitchen.");
             assert_eq!(terminal.json(&["report", "get", "--task", "tea"])["content"], "All of it.");
             assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1 }));
-            let why = terminal.json(&["why", bench.project.join("tea.txt").to_str().unwrap()]);
+            let why = terminal.json(&["why", setup.project.join("tea.txt").to_str().unwrap()]);
             assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "task", "queue_item", "session", "person"]);
             // What it was told is what it heard first.
-            let heard: String = ModelRequest::read_all(&bench.requests).iter().map(|request| request.body.to_string()).collect();
+            let heard: String = ModelRequest::read_all(&setup.requests).iter().map(|request| request.body.to_string()).collect();
             assert!(heard.contains("What you need to know") && heard.contains("Make tea"), "{heard}");
             // Its transcript tells nothing else.
             let before = terminal.json(&["run", "show", &text(&run["id"])]);
@@ -159,9 +159,9 @@ mod real_client {
             assert_eq!(terminal.json(&["run", "list"]).as_array().unwrap().len(), 1);
         }
 
-        fn a_client_that_fails_fails_its_run(terminal: Terminal) {
-            let bench = bench(&terminal, json!([[{ "error": 400 }]]));
-            let run = bench.works(&terminal);
+        fn failing_client_fails_its_run(terminal: Terminal) {
+            let setup = set_up_worker(&terminal, json!([[{ "error": 400 }]]));
+            let run = setup.run_worker(&terminal);
             assert_eq!((&run["status"], &run["outcome"]), (&json!("failed"), &json!("error")), "{run:#}");
             assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "failed": 1 }));
         }

@@ -25,23 +25,23 @@ const SETTINGS: &str = r#"{
 "#;
 
 /// A user with a project.
-struct Desk {
+struct TestUser {
     terminal: Terminal,
 }
 
-impl Desk {
+impl TestUser {
     fn new() -> Self {
-        let desk = Self { terminal: Terminal::uninitialized(Engine::Sqlite) };
-        fs::create_dir_all(desk.project().join(".git")).unwrap();
-        desk
+        let user = Self { terminal: Terminal::uninitialized(Engine::Sqlite) };
+        fs::create_dir_all(user.project().join(".git")).unwrap();
+        user
     }
 
     /// With these settings in the project.
-    fn with(settings: &str) -> Self {
-        let desk = Self::new();
-        fs::create_dir(desk.project().join(".claude")).unwrap();
-        fs::write(desk.settings(), settings).unwrap();
-        desk
+    fn with_settings(settings: &str) -> Self {
+        let user = Self::new();
+        fs::create_dir(user.project().join(".claude")).unwrap();
+        fs::write(user.settings(), settings).unwrap();
+        user
     }
 
     fn home(&self) -> &Path {
@@ -60,7 +60,7 @@ impl Desk {
         self.project().join(".claude/settings.json.trackway-backup")
     }
 
-    fn text(&self) -> String {
+    fn settings_text(&self) -> String {
         fs::read_to_string(self.settings()).unwrap()
     }
 
@@ -71,13 +71,13 @@ impl Desk {
     }
 
     /// Types a command in the project.
-    fn types(&self, line: &str) -> CommandOutput {
+    fn run(&self, line: &str) -> CommandOutput {
         run_command(self.command(line))
     }
 
     #[track_caller]
     fn json(&self, line: &str) -> Value {
-        let output = self.types(&format!("{line} --json"));
+        let output = self.run(&format!("{line} --json"));
         assert_eq!((output.code, output.stderr.as_str()), (0, ""));
         let answer: Value = serde_json::from_str(&output.stdout).unwrap();
         answer["data"].clone()
@@ -86,25 +86,25 @@ impl Desk {
     /// Types a command that fails and leaves everything as it is.
     #[track_caller]
     fn expect_error(&self, line: &str) -> (i32, String) {
-        let before = tree(self.home());
-        let output = self.types(line);
-        assert_eq!(tree(self.home()), before);
-        (output.code, self.steady(&output.stderr))
+        let before = files_below(self.home());
+        let output = self.run(line);
+        assert_eq!(files_below(self.home()), before);
+        (output.code, self.mask_paths(&output.stderr))
     }
 
     /// Puts words where every run has other paths.
-    fn steady(&self, text: &str) -> String {
+    fn mask_paths(&self, text: &str) -> String {
         text.replace(self.home().to_str().unwrap(), "[HOME]").replace(env!("CARGO_BIN_EXE_trackway"), "[TRACKWAY]")
     }
 }
 
 /// Every file below a directory, with what it holds.
-fn tree(directory: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+fn files_below(directory: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.is_symlink() {
-            found.extend(tree(&path));
+            found.extend(files_below(&path));
         } else {
             found.push((path.clone(), fs::read(&path).ok()));
         }
@@ -114,7 +114,7 @@ fn tree(directory: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
 }
 
 /// The commands of ours in settings, event by event.
-fn ours(text: &str) -> Vec<(String, String)> {
+fn trackway_hooks(text: &str) -> Vec<(String, String)> {
     let settings: Value = serde_json::from_str(text).unwrap();
     let mut found = Vec::new();
     for (event, groups) in settings["hooks"].as_object().unwrap() {
@@ -129,10 +129,10 @@ fn ours(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn connecting_says_what_it_did_and_disconnecting_undoes_it() {
-    let desk = Desk::with(SETTINGS);
+fn connect_reports_its_changes_and_disconnect_reverts_them() {
+    let user = TestUser::with_settings(SETTINGS);
     snapbox::assert_data_eq!(
-        desk.steady(&desk.types("connect claude-code").stdout),
+        user.mask_paths(&user.run("connect claude-code").stdout),
         str![[r#"
 Connected Claude Code in [HOME]/project/.claude/settings.json
 hooks: 10 events run [TRACKWAY] hook
@@ -143,14 +143,14 @@ next: start Claude Code in [HOME]/project; its /hooks command lists the hooks. T
 
 "#]]
     );
-    let connected = desk.text();
-    assert_eq!(ours(&connected).len(), 10);
+    let connected = user.settings_text();
+    assert_eq!(trackway_hooks(&connected).len(), 10);
     assert!(connected.contains(r#"[{"hooks": [{"type": "command", "command": "say done"}]}, {"hooks""#));
     assert!(connected.ends_with("    \"permissions\": {\"deny\": [\"Read(.env)\"]}\n}\n"));
-    assert_eq!(fs::read_to_string(desk.backup()).unwrap(), SETTINGS);
+    assert_eq!(fs::read_to_string(user.backup()).unwrap(), SETTINGS);
 
     snapbox::assert_data_eq!(
-        desk.steady(&desk.types("connect claude-code").stdout),
+        user.mask_paths(&user.run("connect claude-code").stdout),
         str![[r#"
 Claude Code is already connected in [HOME]/project/.claude/settings.json
 hooks: 10 events run [TRACKWAY] hook
@@ -161,10 +161,10 @@ next: to undo: trackway disconnect claude-code --project
 
 "#]]
     );
-    assert_eq!(desk.text(), connected);
+    assert_eq!(user.settings_text(), connected);
 
     snapbox::assert_data_eq!(
-        desk.steady(&desk.types("disconnect claude-code").stdout),
+        user.mask_paths(&user.run("disconnect claude-code").stdout),
         str![[r#"
 Disconnected Claude Code in [HOME]/project/.claude/settings.json
 mcp: removed [HOME]/project/.mcp.json, which contained nothing else
@@ -172,9 +172,9 @@ next: open sessions may keep the hooks until they end
 
 "#]]
     );
-    assert_eq!(tree(&desk.project()), [(desk.settings(), Some(SETTINGS.into()))]);
+    assert_eq!(files_below(&user.project()), [(user.settings(), Some(SETTINGS.into()))]);
     snapbox::assert_data_eq!(
-        desk.steady(&desk.types("disconnect claude-code").stdout),
+        user.mask_paths(&user.run("disconnect claude-code").stdout),
         str![[r#"
 No Trackway hooks in [HOME]/project/.claude/settings.json
 next: to add them: trackway connect claude-code --project
@@ -184,9 +184,9 @@ next: to add them: trackway connect claude-code --project
 }
 
 #[test]
-fn scripts_read_the_same_in_json() {
-    let desk = Desk::with(SETTINGS);
-    let mut answer = desk.json("connect claude-code --memory off");
+fn connect_and_disconnect_report_their_changes_as_json() {
+    let user = TestUser::with_settings(SETTINGS);
+    let mut answer = user.json("connect claude-code --memory off");
     assert_eq!(answer["events"].as_array_mut().unwrap().len(), 10);
     answer["events"] = json!([]);
     assert_eq!(
@@ -194,39 +194,39 @@ fn scripts_read_the_same_in_json() {
         json!({
             "client": "claude-code",
             "scope": "project",
-            "file": desk.settings(),
-            "project": desk.project(),
+            "file": user.settings(),
+            "project": user.project(),
             "outcome": "connected",
-            "backup": desk.backup(),
+            "backup": user.backup(),
             "command": format!("{} hook --memory off", env!("CARGO_BIN_EXE_trackway")),
             "memory": "off",
             "events": [],
             "left_out": [],
-            "mcp": { "file": desk.project().join(".mcp.json"), "outcome": "connected", "backup": null },
+            "mcp": { "file": user.project().join(".mcp.json"), "outcome": "connected", "backup": null },
         })
     );
     assert_eq!(
-        desk.json("disconnect claude-code"),
+        user.json("disconnect claude-code"),
         json!({
             "client": "claude-code",
             "scope": "project",
-            "file": desk.settings(),
-            "project": desk.project(),
+            "file": user.settings(),
+            "project": user.project(),
             "outcome": "disconnected",
             "backup": null,
-            "mcp": { "file": desk.project().join(".mcp.json"), "outcome": "removed", "backup": null },
+            "mcp": { "file": user.project().join(".mcp.json"), "outcome": "removed", "backup": null },
         })
     );
 }
 
 #[test]
-fn a_dry_run_shows_the_difference_and_changes_nothing() {
-    let desk = Desk::with("{\n  \"hooks\": {\n    \"Stop\": [\n      1\n    ]\n  }\n}");
-    let before = tree(desk.home());
-    let output = desk.types("connect claude-code --dry-run");
+fn dry_run_prints_a_diff_and_changes_nothing() {
+    let user = TestUser::with_settings("{\n  \"hooks\": {\n    \"Stop\": [\n      1\n    ]\n  }\n}");
+    let before = files_below(user.home());
+    let output = user.run("connect claude-code --dry-run");
     assert_eq!((output.code, output.stderr.as_str()), (0, "dry run: nothing was changed\n"));
     snapbox::assert_data_eq!(
-        desk.steady(&output.stdout),
+        user.mask_paths(&output.stdout),
         str![[r#"
 --- [HOME]/project/.claude/settings.json
 +++ [HOME]/project/.claude/settings.json
@@ -269,29 +269,29 @@ fn a_dry_run_shows_the_difference_and_changes_nothing() {
 
 "#]]
     );
-    assert!(desk.types("connect claude-code --user --dry-run").stdout.starts_with("--- /dev/null\n+++ "));
-    assert_eq!(tree(desk.home()), before);
+    assert!(user.run("connect claude-code --user --dry-run").stdout.starts_with("--- /dev/null\n+++ "));
+    assert_eq!(files_below(user.home()), before);
 
-    desk.json("connect claude-code");
-    let before = tree(desk.home());
-    let undone = desk.types("disconnect claude-code --dry-run").stdout;
+    user.json("connect claude-code");
+    let before = files_below(user.home());
+    let undone = user.run("disconnect claude-code --dry-run").stdout;
     assert!(undone.contains("\n-      1,\n") && undone.contains("\n+      1\n"), "{undone}");
-    let unchanged = desk.types("connect claude-code --dry-run --json").stdout;
+    let unchanged = user.run("connect claude-code --dry-run --json").stdout;
     let unchanged: Value = serde_json::from_str(&unchanged).unwrap();
     assert_eq!((&unchanged["dry_run"], &unchanged["data"]["outcome"]), (&json!(true), &json!("unchanged")));
-    assert_eq!(tree(desk.home()), before);
+    assert_eq!(files_below(user.home()), before);
 }
 
 #[test]
-fn inside_a_project_it_is_the_projects_settings_and_elsewhere_the_users() {
-    let desk = Desk::new();
+fn connect_uses_project_settings_inside_a_project_and_user_settings_elsewhere() {
+    let user = TestUser::new();
     let file = |directory: &Path, arguments: &str, config: Option<&Path>| {
-        let mut command = desk.command(&format!("connect claude-code {arguments}--dry-run --json"));
+        let mut command = user.command(&format!("connect claude-code {arguments}--dry-run --json"));
         command.current_dir(directory).envs(config.map(|config| ("CLAUDE_CONFIG_DIR", config)));
         let answer: Value = serde_json::from_str(&run_command(command).stdout).unwrap();
-        desk.steady(answer["data"]["file"].as_str().unwrap())
+        user.mask_paths(answer["data"]["file"].as_str().unwrap())
     };
-    let (home, project) = (desk.home().to_owned(), desk.project());
+    let (home, project) = (user.home().to_owned(), user.project());
     let (deep, nested, loose) = (project.join("src/deep"), project.join("nested/src"), home.join("loose"));
     for directory in [&deep, &nested, &loose, &project.join("nested/.trackway")] {
         fs::create_dir_all(directory).unwrap();
@@ -302,88 +302,88 @@ fn inside_a_project_it_is_the_projects_settings_and_elsewhere_the_users() {
     assert_eq!(file(&loose, "", None), "[HOME]/.claude/settings.json");
     assert_eq!(file(&loose, "--project ", None), "[HOME]/loose/.claude/settings.json");
     assert_eq!(file(&loose, "", Some(&home.join("elsewhere"))), "[HOME]/elsewhere/settings.json");
-    assert_eq!(desk.expect_error("connect claude-code --project --user").0, 2);
+    assert_eq!(user.expect_error("connect claude-code --project --user").0, 2);
 }
 
 #[test]
-fn the_other_settings_are_mentioned() {
-    let desk = Desk::new();
-    desk.json("connect claude-code --user");
-    let connected = desk.types("connect claude-code");
+fn connect_and_disconnect_mention_other_connected_settings() {
+    let user = TestUser::new();
+    user.json("connect claude-code --user");
+    let connected = user.run("connect claude-code");
     assert_eq!(
-        desk.steady(&connected.stderr),
+        user.mask_paths(&connected.stderr),
         "note: [HOME]/.claude/settings.json is also connected; a hook command that is the same in both files runs only once\n"
     );
-    let disconnected = desk.types("disconnect claude-code");
+    let disconnected = user.run("disconnect claude-code");
     assert_eq!(
-        desk.steady(&disconnected.stderr),
+        user.mask_paths(&disconnected.stderr),
         "note: [HOME]/.claude/settings.json is still connected; to disconnect it: trackway disconnect claude-code --user\n"
     );
 }
 
 #[test]
-fn memory_that_is_not_mentioned_stays_what_it_was() {
-    let desk = Desk::with(SETTINGS);
-    assert_eq!(desk.json("connect claude-code --memory all")["outcome"], "connected");
-    let again = desk.json("connect claude-code");
+fn connect_keeps_the_memory_mode_unless_given() {
+    let user = TestUser::with_settings(SETTINGS);
+    assert_eq!(user.json("connect claude-code --memory all")["outcome"], "connected");
+    let again = user.json("connect claude-code");
     assert_eq!((&again["outcome"], &again["memory"]), (&json!("unchanged"), &json!("all")));
-    let other = desk.json("connect claude-code --memory subagents");
-    assert_eq!((&other["outcome"], &other["backup"]), (&json!("updated"), &json!(desk.backup())));
+    let other = user.json("connect claude-code --memory subagents");
+    assert_eq!((&other["outcome"], &other["backup"]), (&json!("updated"), &json!(user.backup())));
     let command = format!("{} hook", env!("CARGO_BIN_EXE_trackway"));
-    assert!(ours(&desk.text()).iter().all(|(_, said)| *said == command));
-    assert_eq!(fs::read_to_string(desk.backup()).unwrap(), SETTINGS);
-    desk.json("disconnect claude-code");
-    assert_eq!(desk.text(), SETTINGS);
-    assert_eq!(desk.expect_error("connect claude-code --memory some").0, 2);
+    assert!(trackway_hooks(&user.settings_text()).iter().all(|(_, said)| *said == command));
+    assert_eq!(fs::read_to_string(user.backup()).unwrap(), SETTINGS);
+    user.json("disconnect claude-code");
+    assert_eq!(user.settings_text(), SETTINGS);
+    assert_eq!(user.expect_error("connect claude-code --memory some").0, 2);
 }
 
 #[test]
-fn a_file_that_connect_made_goes_and_one_that_was_empty_stays() {
-    let desk = Desk::new();
-    assert_eq!(desk.json("connect claude-code")["backup"], Value::Null);
-    assert_eq!(desk.json("disconnect claude-code")["outcome"], "removed");
-    assert!(!desk.settings().exists());
+fn disconnect_removes_files_that_connect_created_and_keeps_files_that_were_empty() {
+    let user = TestUser::new();
+    assert_eq!(user.json("connect claude-code")["backup"], Value::Null);
+    assert_eq!(user.json("disconnect claude-code")["outcome"], "removed");
+    assert!(!user.settings().exists());
     for text in ["", "{}", "{}\n", "\u{feff}"] {
-        let desk = Desk::with(text);
-        desk.json("connect claude-code");
-        desk.json("disconnect claude-code");
-        assert_eq!(tree(&desk.project()), [(desk.settings(), Some(text.into()))]);
+        let user = TestUser::with_settings(text);
+        user.json("connect claude-code");
+        user.json("disconnect claude-code");
+        assert_eq!(files_below(&user.project()), [(user.settings(), Some(text.into()))]);
     }
     // The client itself writes settings anew, as it likes them.
-    let desk = Desk::with("{ }");
-    desk.json("connect claude-code");
-    let rewritten: Value = serde_json::from_str(&desk.text()).unwrap();
-    fs::write(desk.settings(), format!("{rewritten:#}")).unwrap();
-    desk.json("disconnect claude-code");
-    assert_eq!(desk.text(), "{ }");
+    let user = TestUser::with_settings("{ }");
+    user.json("connect claude-code");
+    let rewritten: Value = serde_json::from_str(&user.settings_text()).unwrap();
+    fs::write(user.settings(), format!("{rewritten:#}")).unwrap();
+    user.json("disconnect claude-code");
+    assert_eq!(user.settings_text(), "{ }");
 }
 
 #[test]
-fn what_was_changed_in_between_stays() {
-    let desk = Desk::with(SETTINGS);
-    desk.json("connect claude-code");
-    fs::write(desk.settings(), desk.text().replace("opus", "haiku")).unwrap();
-    assert_eq!(desk.json("disconnect claude-code")["backup"], json!(desk.backup()));
-    assert_eq!(desk.text(), SETTINGS.replace("opus", "haiku"));
-    assert_eq!(fs::read_to_string(desk.backup()).unwrap(), SETTINGS);
+fn disconnect_keeps_edits_made_after_connect() {
+    let user = TestUser::with_settings(SETTINGS);
+    user.json("connect claude-code");
+    fs::write(user.settings(), user.settings_text().replace("opus", "haiku")).unwrap();
+    assert_eq!(user.json("disconnect claude-code")["backup"], json!(user.backup()));
+    assert_eq!(user.settings_text(), SETTINGS.replace("opus", "haiku"));
+    assert_eq!(fs::read_to_string(user.backup()).unwrap(), SETTINGS);
 }
 
 #[test]
-fn what_is_not_right_is_said_and_left_alone() {
-    let desk = Desk::with("{\n  \"model\": \"opus\",\n  // mine\n}\n");
+fn connect_rejects_invalid_settings_and_leaves_the_file_unchanged() {
+    let user = TestUser::with_settings("{\n  \"model\": \"opus\",\n  // mine\n}\n");
     snapbox::assert_data_eq!(
-        desk.expect_error("connect claude-code").1,
+        user.expect_error("connect claude-code").1,
         str![[r#"
 error: [HOME]/project/.claude/settings.json, line 3, column 3: expected a key in double quotes, found a comment (Claude Code reads plain JSON)
 hint: the file was left as it is; correct it and try again
 
 "#]]
     );
-    assert_eq!(desk.expect_error("connect claude-code --dry-run").0, 1);
-    assert_eq!(desk.expect_error("disconnect claude-code").0, 1);
+    assert_eq!(user.expect_error("connect claude-code --dry-run").0, 1);
+    assert_eq!(user.expect_error("disconnect claude-code").0, 1);
     let said = |text: &[u8]| {
-        fs::write(desk.settings(), text).unwrap();
-        let (code, said) = desk.expect_error("connect claude-code");
+        fs::write(user.settings(), text).unwrap();
+        let (code, said) = user.expect_error("connect claude-code");
         assert_eq!(code, 1);
         let first = said.lines().next().unwrap().to_owned();
         first.strip_prefix("error: [HOME]/project/.claude/settings.json").unwrap().to_owned()
@@ -397,39 +397,39 @@ hint: the file was left as it is; correct it and try again
 }
 
 #[test]
-fn what_cannot_be_read_or_written_is_said() {
-    let desk = Desk::new();
-    let folder = desk.project().join(".claude");
+fn connect_reports_unreadable_and_unwritable_settings() {
+    let user = TestUser::new();
+    let folder = user.project().join(".claude");
     fs::write(&folder, "a file").unwrap();
-    let (code, said) = desk.expect_error("connect claude-code");
+    let (code, said) = user.expect_error("connect claude-code");
     assert_eq!(
         (code, said.as_str()),
         (1, "error: [HOME]/project/.claude/settings.json cannot be read: not a directory\nhint: nothing was changed\n")
     );
     fs::remove_file(&folder).unwrap();
-    fs::create_dir_all(desk.settings()).unwrap();
+    fs::create_dir_all(user.settings()).unwrap();
     assert_eq!(
-        desk.expect_error("connect claude-code"),
+        user.expect_error("connect claude-code"),
         (1, "error: [HOME]/project/.claude/settings.json is not a file\n".into())
     );
-    fs::remove_dir(desk.settings()).unwrap();
-    symlink("settings.json", desk.settings()).unwrap();
+    fs::remove_dir(user.settings()).unwrap();
+    symlink("settings.json", user.settings()).unwrap();
     assert_eq!(
-        desk.expect_error("connect claude-code").1.lines().next().unwrap(),
+        user.expect_error("connect claude-code").1.lines().next().unwrap(),
         "error: [HOME]/project/.claude/settings.json cannot be read: its symbolic links form a cycle"
     );
-    fs::remove_file(desk.settings()).unwrap();
-    fs::write(desk.settings(), SETTINGS).unwrap();
-    fs::set_permissions(desk.settings(), fs::Permissions::from_mode(0o444)).unwrap();
+    fs::remove_file(user.settings()).unwrap();
+    fs::write(user.settings(), SETTINGS).unwrap();
+    fs::set_permissions(user.settings(), fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(
-        desk.expect_error("connect claude-code"),
+        user.expect_error("connect claude-code"),
         (
             1,
             "error: [HOME]/project/.claude/settings.json is read-only\nhint: nothing was changed; make it writable first\n".into()
         )
     );
 
-    let mut homeless = desk.command("connect claude-code --user");
+    let mut homeless = user.command("connect claude-code --user");
     homeless.env_remove("HOME");
     let output = run_command(homeless);
     assert_eq!(
@@ -439,18 +439,18 @@ fn what_cannot_be_read_or_written_is_said() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_to_is_said() {
-    let desk = Desk::with(SETTINGS);
-    for open in [desk.home(), &desk.project()] {
+fn connect_reports_an_unwritable_settings_directory() {
+    let user = TestUser::with_settings(SETTINGS);
+    for open in [user.home(), &user.project()] {
         fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    fs::set_permissions(desk.project().join(".claude"), fs::Permissions::from_mode(0o555)).unwrap();
-    let before = tree(desk.home());
+    fs::set_permissions(user.project().join(".claude"), fs::Permissions::from_mode(0o555)).unwrap();
+    let before = files_below(user.home());
     // The superuser may write anywhere, so someone else tries.
-    let mut command = desk.command("connect claude-code");
+    let mut command = user.command("connect claude-code");
     command.uid(65_534).gid(65_534);
     if let Ok(output) = command.output() {
-        let said = desk.steady(&String::from_utf8(output.stderr).unwrap());
+        let said = user.mask_paths(&String::from_utf8(output.stderr).unwrap());
         assert_eq!(
             (output.status.code(), said.as_str()),
             (
@@ -459,112 +459,112 @@ fn a_directory_that_cannot_be_written_to_is_said() {
             )
         );
     }
-    assert_eq!(tree(desk.home()), before);
-    fs::set_permissions(desk.project().join(".claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(files_below(user.home()), before);
+    fs::set_permissions(user.project().join(".claude"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
-fn links_are_followed_and_permissions_kept() {
-    let desk = Desk::new();
-    let dotfiles = desk.home().join("dotfiles");
+fn connect_follows_symbolic_links_and_keeps_permissions() {
+    let user = TestUser::new();
+    let dotfiles = user.home().join("dotfiles");
     fs::create_dir_all(&dotfiles).unwrap();
-    fs::create_dir(desk.project().join(".claude")).unwrap();
-    symlink("../../dotfiles/claude.json", desk.settings()).unwrap();
+    fs::create_dir(user.project().join(".claude")).unwrap();
+    symlink("../../dotfiles/claude.json", user.settings()).unwrap();
     // Nothing is at the end of the link yet.
-    desk.json("connect claude-code");
-    assert_eq!(ours(&fs::read_to_string(dotfiles.join("claude.json")).unwrap()).len(), 10);
+    user.json("connect claude-code");
+    assert_eq!(trackway_hooks(&fs::read_to_string(dotfiles.join("claude.json")).unwrap()).len(), 10);
     fs::write(dotfiles.join("claude.json"), SETTINGS).unwrap();
     fs::set_permissions(dotfiles.join("claude.json"), fs::Permissions::from_mode(0o640)).unwrap();
-    desk.json("connect claude-code");
-    assert!(desk.settings().is_symlink());
-    for file in [dotfiles.join("claude.json"), desk.backup()] {
+    user.json("connect claude-code");
+    assert!(user.settings().is_symlink());
+    for file in [dotfiles.join("claude.json"), user.backup()] {
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640, "{}", file.display());
     }
-    assert_eq!(tree(&dotfiles).len(), 1);
-    desk.json("disconnect claude-code");
-    assert_eq!(desk.text(), SETTINGS);
-    assert!(desk.settings().is_symlink());
+    assert_eq!(files_below(&dotfiles).len(), 1);
+    user.json("disconnect claude-code");
+    assert_eq!(user.settings_text(), SETTINGS);
+    assert!(user.settings().is_symlink());
 }
 
 #[test]
-fn ten_megabytes_are_no_trouble() {
+fn connect_handles_ten_megabytes_of_settings() {
     let rules: Vec<String> = (0..10_000).map(|number| format!("\"Bash({number} {}:*)\"", "x".repeat(1_000))).collect();
     let text =
         format!("{{\n  \"permissions\": {{\n    \"allow\": [\n      {}\n    ]\n  }}\n}}\n", rules.join(",\n      "));
     assert!(text.len() > 10_000_000);
-    let desk = Desk::with(&text);
-    assert!(desk.types("connect claude-code --dry-run").stdout.lines().count() < 200);
-    desk.json("connect claude-code");
-    assert_eq!(ours(&desk.text()).len(), 10);
-    desk.json("disconnect claude-code");
-    assert!(desk.text() == text);
+    let user = TestUser::with_settings(&text);
+    assert!(user.run("connect claude-code --dry-run").stdout.lines().count() < 200);
+    user.json("connect claude-code");
+    assert_eq!(trackway_hooks(&user.settings_text()).len(), 10);
+    user.json("disconnect claude-code");
+    assert!(user.settings_text() == text);
 }
 
 #[test]
-fn many_connect_at_once() {
+fn concurrent_connects_leave_valid_settings() {
     for settings in [None, Some(SETTINGS)] {
-        let desk = settings.map_or_else(Desk::new, Desk::with);
+        let user = settings.map_or_else(TestUser::new, TestUser::with);
         let children: Vec<_> = (0..12)
             .map(|number| {
                 let memory = ["off", "subagents", "all"][number % 3];
-                let mut command = desk.command(&format!("connect claude-code --memory {memory}"));
+                let mut command = user.command(&format!("connect claude-code --memory {memory}"));
                 command.stdout(Stdio::null()).spawn().unwrap()
             })
             .collect();
         for mut child in children {
             assert!(child.wait().unwrap().success());
         }
-        let commands = ours(&desk.text());
+        let commands = trackway_hooks(&user.settings_text());
         assert_eq!(commands.len(), 10);
         assert!(commands.iter().all(|(_, command)| *command == commands[0].1));
-        assert_eq!(fs::read_to_string(desk.backup()).ok().as_deref(), settings);
-        desk.json("disconnect claude-code");
-        let left: Vec<_> = settings.map(|settings| (desk.settings(), Some(settings.into()))).into_iter().collect();
-        assert_eq!(tree(&desk.project()), left);
+        assert_eq!(fs::read_to_string(user.backup()).ok().as_deref(), settings);
+        user.json("disconnect claude-code");
+        let left: Vec<_> = settings.map(|settings| (user.settings(), Some(settings.into()))).into_iter().collect();
+        assert_eq!(files_below(&user.project()), left);
     }
 }
 
 #[test]
-fn an_old_client_is_not_given_events_it_does_not_know() {
-    let desk = Desk::new();
-    let bin = desk.home().join("bin");
+fn connect_omits_events_that_an_old_client_does_not_support() {
+    let user = TestUser::new();
+    let bin = user.home().join("bin");
     fs::create_dir(&bin).unwrap();
     write_program(&bin.join("claude"), "#!/bin/sh\necho '1.0.128 (Claude Code)'\n");
     // A link on the path lasts longer than what it leads to.
     symlink(env!("CARGO_BIN_EXE_trackway"), bin.join("trackway")).unwrap();
-    let mut command = desk.command("connect claude-code");
+    let mut command = user.command("connect claude-code");
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
     let output = run_command(command);
     assert_eq!(
         output.stderr,
         "note: Claude Code 1.0.128 does not support PostToolUseFailure, SubagentStart; after updating it, connect again\n"
     );
-    let commands = ours(&desk.text());
+    let commands = trackway_hooks(&user.settings_text());
     assert_eq!(commands.len(), 8);
     assert_eq!(commands[0].1, format!("{} hook", bin.join("trackway").display()));
-    desk.json("connect claude-code");
-    assert_eq!(ours(&desk.text()).len(), 10);
+    user.json("connect claude-code");
+    assert_eq!(trackway_hooks(&user.settings_text()).len(), 10);
 }
 
 #[test]
-fn a_binary_that_would_not_be_known_again_is_refused() {
-    let desk = Desk::new();
-    let other = desk.home().join("tw");
+fn connect_rejects_a_renamed_binary() {
+    let user = TestUser::new();
+    let other = user.home().join("tw");
     copy_program(env!("CARGO_BIN_EXE_trackway").as_ref(), &other);
     let mut command = std::process::Command::new(other);
-    command.args(["connect", "claude-code"]).env_clear().env("HOME", desk.home()).current_dir(desk.project());
+    command.args(["connect", "claude-code"]).env_clear().env("HOME", user.home()).current_dir(user.project());
     let output = run_command(command);
     assert_eq!(output.code, 2);
-    assert!(desk.steady(&output.stderr).starts_with("error: this binary is [HOME]/tw, and its hooks"), "{}", output.stderr);
+    assert!(user.mask_paths(&output.stderr).starts_with("error: this binary is [HOME]/tw, and its hooks"), "{}", output.stderr);
 }
 
 #[test]
-fn the_plugin_is_written_where_it_is_wanted() {
-    let desk = Desk::new();
-    let output = desk.types("connect claude-code --plugin tools/plugin --memory all");
+fn connect_writes_the_plugin_to_the_given_folder() {
+    let user = TestUser::new();
+    let output = user.run("connect claude-code --plugin tools/plugin --memory all");
     assert_eq!(output.stderr, "note: the plugin runs `trackway`, which is not in your PATH\n");
     snapbox::assert_data_eq!(
-        desk.steady(&output.stdout),
+        user.mask_paths(&output.stdout),
         str![[r#"
 Wrote the plugin to [HOME]/project/tools/plugin
 hooks: 10 events run trackway hook --memory all
@@ -573,21 +573,21 @@ next: claude --plugin-dir [HOME]/project/tools/plugin
 
 "#]]
     );
-    let folder = desk.project().join("tools/plugin");
-    assert_eq!(ours(&fs::read_to_string(folder.join("hooks/hooks.json")).unwrap()).len(), 10);
+    let folder = user.project().join("tools/plugin");
+    assert_eq!(trackway_hooks(&fs::read_to_string(folder.join("hooks/hooks.json")).unwrap()).len(), 10);
     let servers: Value = serde_json::from_str(&fs::read_to_string(folder.join(".mcp.json")).unwrap()).unwrap();
     let server = json!({ "type": "stdio", "command": "trackway", "args": ["mcp"] });
     assert_eq!(servers, json!({ "mcpServers": { "trackway": server } }));
-    assert_eq!(desk.json("connect claude-code --plugin tools/plugin --memory all")["outcome"], "unchanged");
+    assert_eq!(user.json("connect claude-code --plugin tools/plugin --memory all")["outcome"], "unchanged");
     assert!(
-        desk.types("connect claude-code --plugin tools/plugin --dry-run")
+        user.run("connect claude-code --plugin tools/plugin --dry-run")
             .stdout
             .contains("\n-            \"command\": \"trackway hook --memory all\",\n")
     );
-    assert!(!desk.settings().exists());
+    assert!(!user.settings().exists());
 
     fs::write(folder.join(".claude-plugin/plugin.json"), "{\"name\": \"other\"}").unwrap();
-    let (code, said) = desk.expect_error("connect claude-code --plugin tools/plugin");
+    let (code, said) = user.expect_error("connect claude-code --plugin tools/plugin");
     assert_eq!((code, said.lines().next()), (4, Some("error: tools/plugin contains the plugin \"other\"")));
-    assert_eq!(desk.expect_error("connect claude-code --plugin x --user").0, 2);
+    assert_eq!(user.expect_error("connect claude-code --plugin x --user").0, 2);
 }

@@ -14,30 +14,30 @@ use crate::{
 impl Terminal {
     /// Sends a message and gives its id.
     #[track_caller]
-    pub fn sends(&self, arguments: &[&str]) -> String {
+    pub fn send_message(&self, arguments: &[&str]) -> String {
         text(&self.json(&[&["message", "send", "--body"], arguments].concat())["id"])
     }
 
     /// Begins a conversation and a try in it.
     #[track_caller]
-    fn tries(&self, title: &str) -> (String, String) {
+    fn create_experiment(&self, title: &str) -> (String, String) {
         let conversation = text(&self.json(&["conversation", "create", "--title", title])["id"]);
         let experiment =
             text(&self.json(&["experiment", "create", "--conversation", &conversation, "--title", "first try"])["id"]);
         (conversation, experiment)
     }
 
-    fn writes(&self, name: &str, content: &[u8]) -> PathBuf {
+    fn write_file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.home.path().join(name);
         fs::write(&path, content).unwrap();
         path
     }
 
-    fn pipes(&self, arguments: &[&str], input: &[u8]) -> CommandOutput {
+    fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> CommandOutput {
         run_command_with_input(self.command(arguments), input)
     }
 
-    fn listed(&self, arguments: &[&str]) -> Vec<String> {
+    fn listed_bodies(&self, arguments: &[&str]) -> Vec<String> {
         column(&self.json(&[&["message", "list"], arguments].concat()), "body")
     }
 }
@@ -48,7 +48,7 @@ fn data(output: &CommandOutput) -> Value {
 }
 
 both_engines! {
-    fn a_conversation_is_begun_changed_and_deleted(terminal: Terminal) {
+    fn conversation_can_be_created_changed_and_deleted(terminal: Terminal) {
         terminal.json(&["role", "set", "--name", "coder"]);
         let made = terminal.json(&["conversation", "create", "--title", "Tea", "--role", "coder", "--project", "kitchen", "--tag", "a", "b", "--description", "d"]);
         assert_eq!(made["new"], true);
@@ -65,7 +65,7 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["conversation", "set", &id, "--role", "codr"]).0, 3);
 
         let experiment = text(&terminal.json(&["experiment", "create", "--conversation", &id, "--title", "x"])["id"]);
-        let message = terminal.sends(&["kept", "--experiment", &experiment]);
+        let message = terminal.send_message(&["kept", "--experiment", &experiment]);
         let second = text(&terminal.json(&["conversation", "create", "--title", "Other"])["id"]);
         assert_eq!(column(&terminal.json(&["conversation", "list"]), "title"), ["Other", "Green tea"]);
         assert_eq!(column(&terminal.json(&["conversation", "list", "--role", "coder"]), "title"), ["Green tea"]);
@@ -77,12 +77,12 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "late", "--experiment", &experiment]).0, 3);
     }
 
-    fn a_try_has_one_end(terminal: Terminal) {
-        let (conversation, experiment) = terminal.tries("Tea");
+    fn experiment_ends_only_once(terminal: Terminal) {
+        let (conversation, experiment) = terminal.create_experiment("Tea");
         assert_eq!(terminal.expect_error(&["experiment", "create", "--title", "x"]), (2, "a new experiment needs a conversation and a title".into()));
         assert_eq!(terminal.expect_error(&["experiment", "create", "--conversation", &conversation]).0, 2);
         assert_eq!(terminal.json(&["experiment", "set", &experiment, "--title", "second"])["title"], "second");
-        let (other, _) = terminal.tries("Other");
+        let (other, _) = terminal.create_experiment("Other");
         assert_eq!(terminal.expect_error(&["experiment", "set", &experiment, "--conversation", &other]), (2, "an experiment cannot move to another conversation".into()));
         assert_eq!(terminal.expect_error(&["experiment", "end", &experiment, "--status", "open"]), (2, "an experiment cannot end with status open".into()));
         assert_eq!(terminal.expect_error(&["experiment", "end", &experiment, "--status", "won"]).0, 2);
@@ -97,57 +97,57 @@ both_engines! {
         assert_eq!(terminal.json(&["experiment", "list", "--conversation", &conversation]), json!([]));
     }
 
-    fn a_body_comes_from_one_place(terminal: Terminal) {
+    fn message_body_comes_from_argument_file_or_standard_input(terminal: Terminal) {
         let send = ["message", "send", "--json"];
         let sent = terminal.json(&["message", "send", "--body", "hello"]);
         assert_eq!((&sent["content_new"], &sent["queue_item_id"], &sent["queue_items"]), (&json!(true), &json!(null), &json!([])));
         let body = |id: &Value| text(&terminal.json(&["message", "get", &text(id)])["body"]);
         assert_eq!(body(&sent["id"]), "hello");
 
-        let file = terminal.writes("said.md", b"# from a file\n");
+        let file = terminal.write_file("said.md", b"# from a file\n");
         let sent = terminal.json(&["message", "send", "--file", file.to_str().unwrap()]);
         assert_eq!(body(&sent["id"]), "# from a file\n");
-        let piped = data(&terminal.pipes(&send, b"from a pipe"));
+        let piped = data(&terminal.run_with_input(&send, b"from a pipe"));
         assert_eq!(body(&piped["id"]), "from a pipe");
         for more in [["--body", "-"], ["--file", "-"]] {
-            let sent = data(&terminal.pipes(&[&send[..], &more].concat(), b"from a pipe"));
+            let sent = data(&terminal.run_with_input(&[&send[..], &more].concat(), b"from a pipe"));
             assert_eq!((&sent["content_id"], &sent["content_new"]), (&piped["content_id"], &json!(false)));
         }
         // What is given is not looked for elsewhere.
-        let sent = data(&terminal.pipes(&[&send[..], &["--body", "-given"]].concat(), b"not this"));
+        let sent = data(&terminal.run_with_input(&[&send[..], &["--body", "-given"]].concat(), b"not this"));
         assert_eq!(body(&sent["id"]), "-given");
 
-        let before = terminal.listed(&[]).len();
+        let before = terminal.listed_bodies(&[]).len();
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--file", file.to_str().unwrap()]).0, 2);
         assert_eq!(terminal.expect_error(&["message", "send"]), (2, "body is empty".into()));
         assert_eq!(terminal.expect_error(&["message", "send", "--body", ""]), (2, "body is empty".into()));
         assert_eq!(terminal.expect_error(&["message", "send", "--body", " \n\u{7}"]), (2, "body is empty".into()));
         assert_eq!(terminal.expect_error(&["message", "send", "--file", "nowhere.md"]), (3, "there is no file \"nowhere.md\"".into()));
         assert_eq!(terminal.expect_error(&["message", "send", "--file", "."]), (2, "\".\" is a directory".into()));
-        let binary = terminal.writes("image.png", &[0xff, 0xfe, 0x00]);
+        let binary = terminal.write_file("image.png", &[0xff, 0xfe, 0x00]);
         assert!(terminal.expect_error(&["message", "send", "--file", binary.to_str().unwrap()]).1.ends_with("is not text in UTF-8"));
-        assert_eq!(terminal.listed(&[]).len(), before);
+        assert_eq!(terminal.listed_bodies(&[]).len(), before);
     }
 
-    fn a_body_that_is_too_long_is_refused_at_once(terminal: Terminal) {
+    fn message_send_rejects_oversized_bodies_quickly(terminal: Terminal) {
         let huge = terminal.home.path().join("huge.txt");
         fs::File::create(&huge).unwrap().set_len(50_000_000).unwrap();
         let started = Instant::now();
         let (code, message) = terminal.expect_error(&["message", "send", "--file", huge.to_str().unwrap()]);
         assert_eq!((code, message), (2, format!("{} exceeds the limit of 1000000 characters", huge.display())));
-        let output = terminal.pipes(&["message", "send"], &vec![b'x'; 50_000_000]);
+        let output = terminal.run_with_input(&["message", "send"], &vec![b'x'; 50_000_000]);
         assert_eq!((output.code, output.stderr.as_str()), (2, "error: standard input exceeds the limit of 1000000 characters\n"));
         assert!(started.elapsed().as_secs() < 20);
-        let long = terminal.writes("long.txt", "é".repeat(1_000_001).as_bytes());
+        let long = terminal.write_file("long.txt", "é".repeat(1_000_001).as_bytes());
         assert_eq!(terminal.expect_error(&["message", "send", "--file", long.to_str().unwrap()]), (2, "body has 1000001 characters, the limit is 1000000".into()));
-        let whole = terminal.writes("whole.txt", format!("{}\u{7}", "é".repeat(1_000_000)).as_bytes());
+        let whole = terminal.write_file("whole.txt", format!("{}\u{7}", "é".repeat(1_000_000)).as_bytes());
         let sent = terminal.json(&["message", "send", "--file", whole.to_str().unwrap()]);
         assert_eq!(terminal.json(&["message", "get", &text(&sent["id"])])["body"].as_str().unwrap().len(), 2_000_000);
     }
 
-    fn a_body_is_kept_once_and_as_it_was(terminal: Terminal) {
+    fn equal_bodies_are_stored_once_and_otherwise_unchanged(terminal: Terminal) {
         let contents = |bodies: &[&[u8]]| -> Vec<Value> {
-            bodies.iter().map(|body| data(&terminal.pipes(&["message", "send", "--json"], body))).collect()
+            bodies.iter().map(|body| data(&terminal.run_with_input(&["message", "send", "--json"], body))).collect()
         };
         let same = contents(&[b"one\r\ntwo\t3\x1b\x07", b"one\ntwo\t3", b"one\ntwo\t3\x00"]);
         assert!(same.iter().all(|sent| sent["content_id"] == same[0]["content_id"]), "{same:?}");
@@ -156,58 +156,58 @@ both_engines! {
         let others = contents(&[b"one\ntwo\t3\n", b" one\ntwo\t3", b"One\ntwo\t3"]);
         assert!(others.iter().all(|sent| sent["content_new"] == true), "{others:?}");
         let exact = "{ \"b\" :1.50, \"a\":  [1e3, \"\\u00e9\"] , \"b\": 2 }";
-        let sent = data(&terminal.pipes(&["message", "send", "--json"], exact.as_bytes()));
+        let sent = data(&terminal.run_with_input(&["message", "send", "--json"], exact.as_bytes()));
         assert_eq!(terminal.json(&["message", "get", &text(&sent["id"])])["body"], exact);
     }
 
-    fn a_message_has_its_place(terminal: Terminal) {
-        let (conversation, experiment) = terminal.tries("Tea");
-        let (other, _) = terminal.tries("Other");
+    fn message_belongs_to_a_conversation_an_experiment_and_a_reply(terminal: Terminal) {
+        let (conversation, experiment) = terminal.create_experiment("Tea");
+        let (other, _) = terminal.create_experiment("Other");
         let shown = |id: &str| terminal.json(&["message", "get", id]);
-        let question = terminal.sends(&["is it hot?", "--experiment", &experiment, "--title", "Q", "--goal", "know it", "--tag", "ask", "tea"]);
+        let question = terminal.send_message(&["is it hot?", "--experiment", &experiment, "--title", "Q", "--goal", "know it", "--tag", "ask", "tea"]);
         let message = shown(&question);
         assert_eq!((&message["conversation_id"], &message["experiment_id"]), (&json!(conversation), &json!(experiment)));
         assert_eq!((&message["conversation"], &message["experiment"], &message["title"], &message["goal"]), (&json!("Tea"), &json!("first try"), &json!("Q"), &json!("know it")));
         assert_eq!((&message["status"], &message["tags"], &message["from"], &message["handled"]), (&json!("ingested"), &json!(["ask", "tea"]), &json!("ada"), &json!([])));
-        let answer = terminal.sends(&["no", "--reply-to", &question, "--status", "failed", "--error-message", "kettle\u{1b} broke"]);
+        let answer = terminal.send_message(&["no", "--reply-to", &question, "--status", "failed", "--error-message", "kettle\u{1b} broke"]);
         let message = shown(&answer);
         assert_eq!((&message["in_reply_to"], &message["experiment_id"], &message["status"], &message["error_message"]),
             (&json!(question), &json!(experiment), &json!("failed"), &json!("kettle broke")));
-        let aside = terminal.sends(&["elsewhere", "--reply-to", &question, "--conversation", &other]);
+        let aside = terminal.send_message(&["elsewhere", "--reply-to", &question, "--conversation", &other]);
         assert_eq!((&shown(&aside)["conversation_id"], &shown(&aside)["experiment_id"]), (&json!(other), &json!(null)));
-        terminal.sends(&["matching", "--experiment", &experiment, "--conversation", &conversation]);
+        terminal.send_message(&["matching", "--experiment", &experiment, "--conversation", &conversation]);
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--experiment", &experiment, "--conversation", &other]),
             (2, "the experiment \"first try\" is part of another conversation".into()));
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--reply-to", "ffffffff"]).0, 3);
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--status", "fine"]).0, 2);
 
-        assert_eq!(terminal.listed(&["--experiment", &experiment]), ["matching", "no", "is it hot?"]);
-        assert_eq!(terminal.listed(&["--conversation", &other]), ["elsewhere"]);
-        assert_eq!(terminal.listed(&["--reply-to", &question]), ["elsewhere", "no"]);
-        assert_eq!(terminal.listed(&["--tag", "tea"]), ["is it hot?"]);
-        assert_eq!(terminal.listed(&["--tag", "te"]), Vec::<String>::new());
+        assert_eq!(terminal.listed_bodies(&["--experiment", &experiment]), ["matching", "no", "is it hot?"]);
+        assert_eq!(terminal.listed_bodies(&["--conversation", &other]), ["elsewhere"]);
+        assert_eq!(terminal.listed_bodies(&["--reply-to", &question]), ["elsewhere", "no"]);
+        assert_eq!(terminal.listed_bodies(&["--tag", "tea"]), ["is it hot?"]);
+        assert_eq!(terminal.listed_bodies(&["--tag", "te"]), Vec::<String>::new());
         assert_eq!(column(&terminal.json(&["search", "no", "--conversation", &conversation]), "snippet"), ["«no»"]);
         assert_eq!(terminal.json(&["search", "no", "--conversation", &other]), json!([]));
         assert_eq!(column(&terminal.json(&["search", "matching", "--experiment", &experiment]), "snippet"), ["«matching»"]);
         assert_eq!(terminal.json(&["conversation", "get", &conversation])["messages"], 3);
     }
 
-    fn a_message_is_for_someone(terminal: Terminal) {
+    fn message_recipient_is_a_role_a_person_or_an_agent(terminal: Terminal) {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["role", "set", "--name", "worker"]);
-        terminal.sends(&["to a role", "--to", "coder"]);
-        terminal.sends(&["to a person", "--to", "ada"]);
-        terminal.sends(&["to an agent", "--to", "agent:worker"]);
-        let role = terminal.sends(&["to another role", "--to", "role:worker"]);
+        terminal.send_message(&["to a role", "--to", "coder"]);
+        terminal.send_message(&["to a person", "--to", "ada"]);
+        terminal.send_message(&["to an agent", "--to", "agent:worker"]);
+        let role = terminal.send_message(&["to another role", "--to", "role:worker"]);
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--to", "worker"]), (2, "the name \"worker\" is ambiguous".into()));
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--to", "nobody"]), (3, "there is no agent or person or role \"nobody\"".into()));
-        assert_eq!(terminal.listed(&["--to", "coder"]), ["to a role"]);
-        assert_eq!(terminal.listed(&["--to", "agent:worker"]), ["to an agent"]);
+        assert_eq!(terminal.listed_bodies(&["--to", "coder"]), ["to a role"]);
+        assert_eq!(terminal.listed_bodies(&["--to", "agent:worker"]), ["to an agent"]);
         let shown = terminal.json(&["message", "get", &role]);
         assert_eq!((&shown["to"], &shown["to_kind"]), (&json!("worker"), &json!("role")));
     }
 
-    fn what_a_run_says_is_its_doing(terminal: Terminal) {
+    fn message_sent_in_a_run_is_attributed_to_the_run(terminal: Terminal) {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["role", "set", "--name", "critic"]);
         terminal.json(&["workflow", "set", "--name", "q"]);
@@ -218,9 +218,9 @@ both_engines! {
         let shown = terminal.json(&["message", "get", &id]);
         assert_eq!((&shown["from"], &shown["from_run_id"], &shown["role"], &shown["task"]), (&json!("worker"), &json!(run), &json!("coder"), &json!("unit/go")));
         terminal.json_with_token(Some(&token), &["message", "send", "--body", "hm", "--role", "critic"]);
-        assert_eq!(terminal.listed(&["--role", "coder"]), ["done"]);
-        assert_eq!(terminal.listed(&["--role", "critic"]), ["hm"]);
-        assert_eq!(terminal.listed(&["--task", "unit/go"]), ["hm", "done"]);
+        assert_eq!(terminal.listed_bodies(&["--role", "coder"]), ["done"]);
+        assert_eq!(terminal.listed_bodies(&["--role", "critic"]), ["hm"]);
+        assert_eq!(terminal.listed_bodies(&["--task", "unit/go"]), ["hm", "done"]);
         assert_eq!(column(&terminal.json(&["search", "done", "--role", "coder", "--task", "unit/go"]), "message_id"), [id.as_str()]);
         assert_eq!(terminal.json(&["search", "done", "--role", "critic"]), json!([]));
 
@@ -228,7 +228,7 @@ both_engines! {
         assert_eq!((column(&touches, "resource_type"), column(&touches, "action_type")), (vec!["message".into(); 2], vec!["send".into(); 2]));
         let chain = terminal.json(&["why", &id])["chain"].clone();
         assert_eq!(column(&chain, "kind"), ["message", "run", "agent", "role", "task", "person"]);
-        let own = terminal.sends(&["by hand"]);
+        let own = terminal.send_message(&["by hand"]);
         let why = terminal.json(&["why", &own]);
         assert_eq!((column(&why["chain"], "kind"), column(&why["chain"], "label")[1].as_str()), (vec!["message".into(), "person".into()], "ada"));
         terminal.json_with_token(Some(&token), &["run", "end", &run, "--status", "completed"]);
@@ -237,12 +237,12 @@ both_engines! {
         assert_eq!(terminal.expect_error_with_token(Some(&mute), &["message", "send", "--body", "x"]), (6, "agent mute may not send_message".into()));
     }
 
-    fn hostile_words_stay_words(terminal: Terminal) {
+    fn hostile_titles_and_bodies_are_cleaned_and_stay_data(terminal: Terminal) {
         let title = "a\nb: c\r\n---\u{1b}[31m<script>alert(1)</script>";
         let conversation = terminal.json(&["conversation", "create", "--title", title]);
         assert_eq!(conversation["title"], "a b: c ---[31m<script>alert(1)</script>");
         let body = "---\ntitle: x\nactions: [pwn]\n---\n<script>alert(1)</script>\u{9b}31m \u{202e}";
-        let id = terminal.sends(&[body, "--title", title, "--tag", "x\ny"]);
+        let id = terminal.send_message(&[body, "--title", title, "--tag", "x\ny"]);
         let shown = terminal.json(&["message", "get", &id]);
         assert_eq!((&shown["body"], &shown["title"], &shown["tags"]),
             (&json!("---\ntitle: x\nactions: [pwn]\n---\n<script>alert(1)</script>31m \u{202e}"), &conversation["title"], &json!(["x y"])));
@@ -251,13 +251,13 @@ both_engines! {
         let long = "x".repeat(201);
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--title", &long]), (2, "title has 201 characters, the limit is 200".into()));
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--tag", &long]).0, 2);
-        assert_eq!(terminal.listed(&[]).len(), 1);
+        assert_eq!(terminal.listed_bodies(&[]).len(), 1);
     }
 
-    fn what_is_sent_is_found_in_any_language(terminal: Terminal) {
+    fn search_finds_messages_in_any_language(terminal: Terminal) {
         let said = ["Où est la crème brûlée?", "東京都に行きます", "저는 한국어를 배웁니다", "我喜欢喝绿茶", "three green tea pots", "tea green"];
         for body in said {
-            terminal.sends(&[body]);
+            terminal.send_message(&[body]);
         }
         let found = |query: &str| {
             let mut found: Vec<String> = column(&terminal.json(&["search", query]), "message_id")
@@ -277,9 +277,9 @@ both_engines! {
         }
     }
 
-    fn bodies_without_a_message_are_swept(terminal: Terminal) {
+    fn cleanup_contents_removes_bodies_without_a_message(terminal: Terminal) {
         let gone = terminal.json(&["message", "send", "--body", "gone away"]);
-        terminal.sends(&["stays"]);
+        terminal.send_message(&["stays"]);
         assert_eq!(terminal.json(&["cleanup", "contents"]), json!({ "removed": 0, "characters": 0 }));
         let mut connection = match Url::parse(&terminal.database.url_text()).unwrap() {
             Url::Sqlite(path) => Connection::sqlite(&path, false).unwrap(),
@@ -300,8 +300,8 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["search", "away"]), "snippet"), ["gone «away»"]);
     }
 
-    fn what_people_see(terminal: Terminal) {
-        let (conversation, experiment) = terminal.tries("Tea");
+    fn text_output_of_conversation_commands(terminal: Terminal) {
+        let (conversation, experiment) = terminal.create_experiment("Tea");
         let shown = |arguments: &[&str]| steady(&terminal.run(arguments).stdout);
         snapbox::assert_data_eq!(shown(&["message", "send", "--body", "hello", "--experiment", &experiment, "--tag", "x"]), str![[r#"
 id: [ID]

@@ -11,72 +11,72 @@ use crate::{
 };
 
 /// A user with a home and nothing else said.
-fn newcomer() -> Terminal {
+fn new_user() -> Terminal {
     Terminal::uninitialized(Engine::Sqlite)
 }
 
-fn typed(terminal: &Terminal, directory: &std::path::Path, arguments: &[&str]) -> crate::terminal::CommandOutput {
+fn run_without_url(terminal: &Terminal, directory: &std::path::Path, arguments: &[&str]) -> crate::terminal::CommandOutput {
     let mut command = terminal.command(arguments);
     command.env_remove("TRACKWAY_DB").current_dir(directory);
     run_command(command)
 }
 
 #[test]
-fn the_users_database_needs_no_set_up() {
-    let terminal = newcomer();
-    let output = typed(&terminal, terminal.home.path(), &["role", "set", "--name", "coder"]);
+fn user_database_is_created_on_first_use() {
+    let terminal = new_user();
+    let output = run_without_url(&terminal, terminal.home.path(), &["role", "set", "--name", "coder"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
     assert!(terminal.home.path().join(".local/share/trackway/trackway.db").exists());
 }
 
 #[test]
-fn the_nearest_project_wins_over_the_user() {
-    let terminal = newcomer();
+fn nearest_project_database_wins_over_the_user_database() {
+    let terminal = new_user();
     let project = terminal.home.path().join("project");
     let deep = project.join("src/deep");
     fs::create_dir_all(&deep).unwrap();
-    assert_eq!(typed(&terminal, &project, &["init"]).code, 0);
+    assert_eq!(run_without_url(&terminal, &project, &["init"]).code, 0);
     assert_eq!(fs::read_to_string(project.join(".trackway/.gitignore")).unwrap(), "*\n");
-    assert_eq!(typed(&terminal, &deep, &["role", "set", "--name", "here"]).code, 0);
+    assert_eq!(run_without_url(&terminal, &deep, &["role", "set", "--name", "here"]).code, 0);
     assert_eq!(
-        typed(&terminal, &project, &["role", "list"]).stdout,
+        run_without_url(&terminal, &project, &["role", "list"]).stdout,
         "name\ttitle\tdescription\ttags\torigin\nhere\t\t\t\tset\n"
     );
     assert_eq!(
-        typed(&terminal, terminal.home.path(), &["role", "list"]).stdout,
+        run_without_url(&terminal, terminal.home.path(), &["role", "list"]).stdout,
         "name\ttitle\tdescription\ttags\torigin\n"
     );
     // Again is no harm.
-    assert_eq!(typed(&terminal, &project, &["init"]).stderr, "");
+    assert_eq!(run_without_url(&terminal, &project, &["init"]).stderr, "");
     // What was used before is said: its record does not come along.
-    let nested = typed(&terminal, &deep, &["init"]);
+    let nested = run_without_url(&terminal, &deep, &["init"]);
     let expected = format!(
         "note: commands here used sqlite:{} until now; its data stays there. To import earlier sessions of Claude Code into the new database: trackway ingest\n",
         project.join(".trackway/trackway.db").display()
     );
     assert_eq!((nested.code, nested.stderr), (0, expected));
-    assert_eq!(typed(&terminal, &project, &["init", "--user"]).code, 0);
+    assert_eq!(run_without_url(&terminal, &project, &["init", "--user"]).code, 0);
 }
 
 #[test]
-fn a_project_that_is_closed_to_somebody_is_not_passed_by() {
-    let terminal = newcomer();
+fn inaccessible_project_database_is_an_error_instead_of_being_skipped() {
+    let terminal = new_user();
     let home = terminal.home.path();
     let project = home.join("project");
     fs::create_dir(&project).unwrap();
-    assert_eq!(typed(&terminal, &project, &["init"]).code, 0);
+    assert_eq!(run_without_url(&terminal, &project, &["init"]).code, 0);
     for open in [home, project.as_path()] {
         fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
     }
     let folder = project.join(".trackway");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
     // The superuser may enter anywhere, so someone else tries.
-    let tried = |arguments: &[&str]| {
+    let run_as_other_user = |arguments: &[&str]| {
         let mut command = terminal.command(arguments);
         command.env_remove("TRACKWAY_DB").current_dir(&project).uid(65_534).gid(65_534);
         run_command(command)
     };
-    let refused = tried(&["role", "set", "--name", "x"]);
+    let refused = run_as_other_user(&["role", "set", "--name", "x"]);
     assert_eq!(
         (refused.code, refused.stderr),
         (
@@ -89,14 +89,14 @@ fn a_project_that_is_closed_to_somebody_is_not_passed_by() {
     );
     assert!(!home.join(".local/share/trackway").exists(), "nothing went elsewhere");
     let elsewhere = format!("sqlite:{}", home.join("own.db").display());
-    assert_eq!(tried(&["init", "--db", &elsewhere]).code, 0);
-    assert_eq!(tried(&["role", "set", "--name", "x", "--db", &elsewhere]).code, 0);
+    assert_eq!(run_as_other_user(&["init", "--db", &elsewhere]).code, 0);
+    assert_eq!(run_as_other_user(&["role", "set", "--name", "x", "--db", &elsewhere]).code, 0);
     // A configuration that cannot be read may say anything.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let config = folder.join("config.toml");
     fs::write(&config, "db = \"sqlite:elsewhere\"").unwrap();
     fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
-    let refused = tried(&["role", "list"]);
+    let refused = run_as_other_user(&["role", "list"]);
     assert_eq!(
         (refused.code, refused.stderr),
         (
@@ -107,18 +107,18 @@ fn a_project_that_is_closed_to_somebody_is_not_passed_by() {
             )
         )
     );
-    assert_eq!(tried(&["role", "list", "--db", &elsewhere]).code, 0);
+    assert_eq!(run_as_other_user(&["role", "list", "--db", &elsewhere]).code, 0);
 }
 
 #[test]
-fn flags_win_over_environment_over_project_over_user() {
-    let terminal = newcomer();
+fn database_precedence_is_flag_environment_project_user() {
+    let terminal = new_user();
     let home = terminal.home.path();
     let [flag, variable, project, user] =
         ["flag", "variable", "project", "user"].map(|name| format!("sqlite:{}", home.join(name).display()));
     for (url, role) in [(&flag, "flag"), (&variable, "variable"), (&project, "project"), (&user, "user")] {
-        assert_eq!(typed(&terminal, home, &["init", "--db", url]).code, 0);
-        assert_eq!(typed(&terminal, home, &["role", "set", "--name", role, "--db", url]).code, 0);
+        assert_eq!(run_without_url(&terminal, home, &["init", "--db", url]).code, 0);
+        assert_eq!(run_without_url(&terminal, home, &["role", "set", "--name", role, "--db", url]).code, 0);
     }
     fs::create_dir_all(home.join(".config/trackway")).unwrap();
     fs::write(home.join(".config/trackway/config.toml"), format!("db = {user:?}\n")).unwrap();
@@ -138,19 +138,19 @@ fn flags_win_over_environment_over_project_over_user() {
     // A project's own database wins over what the user configured, and an empty folder on the way is no project.
     let own = home.join("own");
     fs::create_dir_all(own.join("sub/.trackway")).unwrap();
-    assert_eq!(typed(&terminal, &own, &["init"]).code, 0);
-    assert_eq!(typed(&terminal, &own, &["role", "set", "--name", "own"]).code, 0);
+    assert_eq!(run_without_url(&terminal, &own, &["init"]).code, 0);
+    assert_eq!(run_without_url(&terminal, &own, &["role", "set", "--name", "own"]).code, 0);
     assert_eq!(roles(&[], None, &own.join("sub")), "own");
 
     fs::write(directory.join(".trackway/config.toml"), "colour = 1\n").unwrap();
-    let broken = typed(&terminal, &directory, &["role", "list"]);
+    let broken = run_without_url(&terminal, &directory, &["role", "list"]);
     assert_eq!(broken.code, 2);
     assert!(broken.stderr.contains("config.toml cannot be read"), "{}", broken.stderr);
 }
 
 #[test]
-fn a_file_that_is_no_database_is_left_as_it_is() {
-    let terminal = newcomer();
+fn file_that_is_no_database_is_rejected_unchanged() {
+    let terminal = new_user();
     let file = terminal.home.path().join("notes.txt");
     let url = format!("sqlite:{}", file.display());
     for content in [&b"hello, this is no database at all\n"[..], &[0xff; 5_000]] {
@@ -164,8 +164,8 @@ fn a_file_that_is_no_database_is_left_as_it_is() {
 }
 
 #[test]
-fn somebody_elses_database_is_left_as_it_is() {
-    let terminal = newcomer();
+fn foreign_database_is_rejected_unchanged() {
+    let terminal = new_user();
     let file = terminal.home.path().join("other.db");
     Connection::sqlite(&file, true)
         .unwrap()
@@ -183,7 +183,7 @@ fn somebody_elses_database_is_left_as_it_is() {
 }
 
 #[test]
-fn a_newer_database_is_refused_untouched() {
+fn database_with_a_newer_schema_is_rejected_unchanged() {
     for engine in [Engine::Sqlite, Engine::Postgres] {
         let terminal = Terminal::new(engine);
         let url = terminal.database.url_text();
@@ -205,8 +205,8 @@ fn a_newer_database_is_refused_untouched() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
-    let terminal = newcomer();
+fn missing_and_unreachable_databases_are_reported() {
+    let terminal = new_user();
     assert_eq!(terminal.expect_error(&["role", "list"]).0, 3);
     assert_eq!(
         terminal.expect_error(&["role", "list", "--db", "mysql://x"]),
@@ -224,7 +224,7 @@ fn what_is_not_there_is_said() {
 }
 
 #[test]
-fn a_database_that_its_server_does_not_have_is_made() {
+fn init_and_restore_create_missing_postgres_databases() {
     let terminal = Terminal::new(Engine::Postgres);
     terminal.json(&["role", "set", "--name", "coder"]);
     let url = terminal.database.url_text();
@@ -244,7 +244,7 @@ fn a_database_that_its_server_does_not_have_is_made() {
 }
 
 #[test]
-fn a_read_only_directory_is_said_and_nothing_is_lost() {
+fn read_only_directory_is_reported_and_no_data_is_lost() {
     let terminal = Terminal::new(Engine::Sqlite);
     let url = terminal.database.url_text();
     let file = std::path::Path::new(url.strip_prefix("sqlite:").unwrap());
@@ -266,7 +266,7 @@ fn a_read_only_directory_is_said_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_nothing_is_lost() {
+fn full_disk_is_reported_and_no_data_is_lost() {
     let terminal = Terminal::new(Engine::Sqlite);
     let url = terminal.database.url_text();
     let file = std::path::Path::new(url.strip_prefix("sqlite:").unwrap());
@@ -299,7 +299,7 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
 }
 
 #[test]
-fn two_processes_write_at_once() {
+fn concurrent_processes_all_write_successfully() {
     for engine in [Engine::Sqlite, Engine::Postgres] {
         let terminal = Terminal::new(engine);
         let children: Vec<_> = (0..16)
@@ -322,7 +322,7 @@ fn two_processes_write_at_once() {
 
 /// A run that is killed at any moment has made a note with all that belongs to it, or no note.
 #[test]
-fn a_killed_process_leaves_all_or_nothing() {
+fn killed_process_writes_a_note_completely_or_not_at_all() {
     for engine in [Engine::Sqlite, Engine::Postgres] {
         let terminal = Terminal::new(engine);
         let (run, token) = terminal.start_run(&["--agent", "worker"]);
@@ -343,7 +343,7 @@ fn a_killed_process_leaves_all_or_nothing() {
 
 /// A role of PostgreSQL that was given no more than to look.
 #[test]
-fn a_role_that_only_reads_is_told_so() {
+fn read_only_postgres_role_gets_a_privilege_error() {
     let terminal = Terminal::new(Engine::Postgres);
     let role = format!("reader_{}", uuid::Uuid::new_v4().simple());
     let mut owner = connection(&terminal);

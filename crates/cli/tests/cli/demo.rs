@@ -7,7 +7,7 @@ use trackway_testkit::{Engine, copy_program};
 
 use crate::terminal::Terminal;
 
-fn told(terminal: &Terminal) -> crate::terminal::CommandOutput {
+fn run_demo(terminal: &Terminal) -> crate::terminal::CommandOutput {
     let mut command = terminal.command(&["demo"]);
     command.env_remove("TRACKWAY_DB").env("TMPDIR", terminal.home.path()).env("CLICOLOR_FORCE", "1").env("USER", "sam");
     crate::terminal::run_command(command)
@@ -15,8 +15,8 @@ fn told(terminal: &Terminal) -> crate::terminal::CommandOutput {
 
 /// The picture in the README is the last part of the story, with ids that stay.
 #[test]
-fn the_picture_is_up_to_date() {
-    let story = told(&Terminal::uninitialized(Engine::Sqlite)).stdout;
+fn readme_picture_matches_the_demo_output() {
+    let story = run_demo(&Terminal::uninitialized(Engine::Sqlite)).stdout;
     let (_, part) = story.split_once("Import a session of Claude Code").unwrap();
     let (part, _) = part.split_once("The demo database is still there").unwrap();
     let part = regex::Regex::new("[^ ]*trackway-demo-[0-9a-f]+").unwrap().replace_all(part, "~");
@@ -37,7 +37,7 @@ fn the_picture_is_up_to_date() {
 
 /// Whatever the program is called, the scripts of the story find it.
 #[test]
-fn the_demo_is_told_by_a_program_of_another_name() {
+fn demo_works_when_the_binary_is_renamed() {
     let terminal = Terminal::uninitialized(Engine::Sqlite);
     let program = terminal.home.path().join("tw");
     copy_program(env!("CARGO_BIN_EXE_trackway").as_ref(), &program);
@@ -50,9 +50,9 @@ fn the_demo_is_told_by_a_program_of_another_name() {
 }
 
 #[test]
-fn the_demo_tells_the_whole_story() {
+fn demo_prints_every_step() {
     let terminal = Terminal::uninitialized(Engine::Sqlite);
-    let mut output = told(&terminal);
+    let mut output = run_demo(&terminal);
     output.stdout = regex::Regex::new("\\x1b\\[[0-9;]*m").unwrap().replace_all(&output.stdout, "").into_owned();
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     for part in [

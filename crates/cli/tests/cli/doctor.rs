@@ -21,32 +21,32 @@ fn doctor(terminal: &Terminal) -> (i32, Value) {
     (output.code, serde_json::from_str::<Value>(&output.stdout).unwrap()["data"].clone())
 }
 
-fn fixing(terminal: &Terminal) -> (i32, Value) {
+fn doctor_fix(terminal: &Terminal) -> (i32, Value) {
     let output = run_command(terminal.command(&["doctor", "--fix", "--json"]));
     (output.code, serde_json::from_str::<Value>(&output.stdout).unwrap()["data"].clone())
 }
 
-fn hears(terminal: &Terminal, event: &Value) {
+fn send_event(terminal: &Terminal, event: &Value) {
     assert_eq!(run_command_with_input(terminal.command(&["hook"]), event.to_string().as_bytes()).code, 0);
 }
 
-fn modified(path: &Path, at: SystemTime) {
+fn set_modified(path: &Path, at: SystemTime) {
     File::options().append(true).open(path).unwrap().set_modified(at).unwrap();
 }
 
 both_engines! {
-    fn hooks_that_went_silent_are_a_finding(terminal: Terminal) {
+    fn doctor_reports_hooks_that_stopped_sending_events(terminal: Terminal) {
         let home = terminal.home.path();
         terminal.json(&["connect", "claude-code", "--user"]);
         let settings = home.join(".claude/settings.json");
-        modified(&settings, SystemTime::now() - Duration::from_hours(3));
+        set_modified(&settings, SystemTime::now() - Duration::from_hours(3));
         let transcript = home.join("s1.jsonl");
         fs::write(&transcript, "").unwrap();
-        hears(&terminal, &json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": home, "prompt": "go", "transcript_path": transcript }));
+        send_event(&terminal, &json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": home, "prompt": "go", "transcript_path": transcript }));
         let (code, found) = doctor(&terminal);
         assert_eq!((code, &found["hooks"], &found["findings"]), (0, &json!(true), &json!([])));
 
-        modified(&transcript, SystemTime::now() + Duration::from_mins(10));
+        set_modified(&transcript, SystemTime::now() + Duration::from_mins(10));
         let (code, found) = doctor(&terminal);
         let finding = &found["findings"][0];
         assert_eq!((code, text(&finding["check"]).as_str()), (1, "hooks"));
@@ -54,7 +54,7 @@ both_engines! {
         assert!(text(&finding["fix"]).contains("trackway ingest"), "{finding}");
     }
 
-    fn hooks_that_never_spoke_are_a_finding(terminal: Terminal) {
+    fn doctor_reports_hooks_that_never_sent_events(terminal: Terminal) {
         let home = terminal.home.path();
         let folder = home.join(".claude/projects/-ship");
         fs::create_dir_all(&folder).unwrap();
@@ -66,8 +66,8 @@ both_engines! {
         };
         let old = write(0, "/ship");
         terminal.json(&["connect", "claude-code", "--user"]);
-        modified(&home.join(".claude/settings.json"), SystemTime::now() - Duration::from_hours(48));
-        modified(&old, SystemTime::now() - Duration::from_hours(72));
+        set_modified(&home.join(".claude/settings.json"), SystemTime::now() - Duration::from_hours(48));
+        set_modified(&old, SystemTime::now() - Duration::from_hours(72));
         let (code, found) = doctor(&terminal);
         assert_eq!((code, &found["findings"]), (0, &json!([])));
 
@@ -79,14 +79,14 @@ both_engines! {
         assert_eq!((code, text(&finding["check"]).as_str()), (1, "hooks"), "{found}");
         assert!(text(&finding["problem"]).starts_with("3 sessions without hook events since hooks were added to "), "{finding}");
         // One that is heard shows that they work, until another is not.
-        hears(&terminal, &json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/ship", "prompt": "go" }));
+        send_event(&terminal, &json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/ship", "prompt": "go" }));
         assert_eq!(doctor(&terminal).1["findings"], json!([]));
-        modified(&write(4, "/ship"), SystemTime::now() + Duration::from_mins(10));
+        set_modified(&write(4, "/ship"), SystemTime::now() + Duration::from_mins(10));
         let findings = doctor(&terminal).1["findings"].clone();
         assert!(text(&findings[0]["problem"]).starts_with("1 sessions without hook events since hooks were added to "), "{findings}");
     }
 
-    fn a_record_that_does_not_hold_together_is_a_finding(terminal: Terminal) {
+    fn doctor_reports_an_inconsistent_record(terminal: Terminal) {
         terminal.json(&["workflow", "set", "--name", "w"]);
         terminal.json(&["task", "set", "--workflow", "w", "--variant", "v"]);
         terminal.json(&["queue", "add", "--task", "v"]);
@@ -105,7 +105,7 @@ both_engines! {
         connection.batch("delete from trackway_migrations").unwrap();
     }
 
-    fn leases_that_nobody_returned_are_found_and_fixed(terminal: Terminal) {
+    fn doctor_fix_returns_expired_leases(terminal: Terminal) {
         terminal.json(&["workflow", "set", "--name", "w"]);
         terminal.json(&["task", "set", "--workflow", "w", "--variant", "v"]);
         terminal.json(&["queue", "add", "--task", "v"]);
@@ -132,7 +132,7 @@ both_engines! {
         assert!(column(&terminal.json(&["event", "list"]), "action").contains(&"queue_expire".to_owned()));
     }
 
-    fn what_a_move_left_behind_is_found(terminal: Terminal) {
+    fn doctor_fix_removes_the_remains_of_an_interrupted_move(terminal: Terminal) {
         match terminal.database.url() {
             Url::Sqlite(path) => fs::write(format!("{}.incoming", path.display()), "").unwrap(),
             Url::Postgres(_) => {
@@ -164,7 +164,7 @@ both_engines! {
         }
     }
 
-    fn a_schema_that_lacks_something_is_found_and_its_indexes_are_made_again(terminal: Terminal) {
+    fn doctor_reports_missing_tables_and_recreates_missing_indexes(terminal: Terminal) {
         let (code, found) = doctor(&terminal);
         assert_eq!((code, &found["schema"]), (0, &json!(trackway_store::migrate::known_version())));
         let mut connection = connection(&terminal);
@@ -186,7 +186,7 @@ both_engines! {
         terminal.json(&["role", "set", "--name", "a"]);
         terminal.json(&["role", "set", "--name", "b"]);
         connection.batch("update roles set name = 'a' where name = 'b'").unwrap();
-        let (code, fixed) = fixing(&terminal);
+        let (code, fixed) = doctor_fix(&terminal);
         assert_eq!(code, 1);
         assert!(text(&fixed["findings"][1]["problem"]).starts_with("the index roles_by_name cannot be recreated: "), "{fixed}");
 
@@ -200,7 +200,7 @@ both_engines! {
 }
 
 #[test]
-fn a_damaged_file_is_found() {
+fn doctor_reports_a_damaged_database_file() {
     let terminal = Terminal::new(Engine::Sqlite);
     for number in 0..50 {
         terminal.json(&["role", "set", "--name", &format!("role{number}"), "--description", &"x".repeat(2_000)]);
@@ -216,13 +216,13 @@ fn a_damaged_file_is_found() {
 }
 
 #[test]
-fn a_project_sends_nothing_away_without_the_users_word() {
+fn untrusted_project_configuration_does_not_redirect_hook_events() {
     let terminal = Terminal::uninitialized(Engine::Sqlite);
     let project = terminal.home.path().join("cloned");
     fs::create_dir_all(project.join(".trackway")).unwrap();
     fs::write(project.join(".trackway/config.toml"), "db = \"postgres://stranger@127.0.0.1:1/all\"\n").unwrap();
     let users = terminal.home.path().join(".local/share/trackway");
-    let hears = |session: &str| {
+    let send_event = |session: &str| {
         let event =
             json!({ "hook_event_name": "UserPromptSubmit", "session_id": session, "cwd": project, "prompt": "go" });
         let mut command = terminal.command(&["hook"]);
@@ -233,7 +233,7 @@ fn a_project_sends_nothing_away_without_the_users_word() {
         let url = format!("sqlite:{}", users.join("trackway.db").display());
         column(&terminal.json(&["session", "list", "--db", &url]), "id")
     };
-    hears("s1");
+    send_event("s1");
     assert_eq!(known(), ["s1"]);
     assert!(fs::read_to_string(users.join("hook.log")).unwrap().contains("add its directory to `trust`"));
 
@@ -241,6 +241,6 @@ fn a_project_sends_nothing_away_without_the_users_word() {
     let config = terminal.home.path().join(".config/trackway");
     fs::create_dir_all(&config).unwrap();
     fs::write(config.join("config.toml"), format!("trust = [{:?}]\n", project.display().to_string())).unwrap();
-    hears("s2");
+    send_event("s2");
     assert_eq!(known(), ["s1"]);
 }

@@ -3,7 +3,7 @@
 use crate::terminal::{Terminal, both_engines, column, text};
 
 both_engines! {
-    fn an_unknown_name_is_not_found_with_what_comes_close(terminal: Terminal) {
+    fn unknown_name_is_not_found_with_a_suggestion(terminal: Terminal) {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["workflow", "set", "--name", "quality"]);
         terminal.json(&["task", "set", "--workflow", "quality", "--variant", "unit/go"]);
@@ -23,7 +23,7 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["workflow", "list"]), "name"), ["quality"]);
     }
 
-    fn bad_values_are_usage(terminal: Terminal) {
+    fn invalid_values_are_usage_errors(terminal: Terminal) {
         terminal.json(&["workflow", "set", "--name", "q"]);
         let set = ["task", "set", "--workflow", "q"];
         let long = "x".repeat(201);
@@ -56,7 +56,7 @@ both_engines! {
         assert_eq!(terminal.json(&["task", "list"]), serde_json::json!([]));
     }
 
-    fn hostile_text_is_data(terminal: Terminal) {
+    fn hostile_text_is_cleaned_and_stays_data(terminal: Terminal) {
         let title = "a\tb\nc\u{1b}[31m<script>---\u{7}";
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", title, "--body", "x\u{1b}]0;y\u{7}\n\ttab"])["id"]);
         let shown = terminal.json(&["note", "show", &note]);
@@ -67,7 +67,7 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["made", "%"]).0, 3);
     }
 
-    fn removing_asks_first(terminal: Terminal) {
+    fn delete_requires_confirmation(terminal: Terminal) {
         terminal.json(&["role", "set", "--name", "coder"]);
         assert_eq!(terminal.expect_error(&["role", "delete", "coder"]), (2, "role delete \"coder\" requires --yes without a terminal".into()));
         let output = terminal.run(&["role", "delete", "coder", "--dry-run"]);
@@ -81,7 +81,7 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["role", "list"]), "name"), ["coder"]);
     }
 
-    fn another_tenant_sees_nothing(terminal: Terminal) {
+    fn tenants_cannot_see_each_other(terminal: Terminal) {
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "ours"])["id"]);
         let (run, token) = terminal.start_run(&["--agent", "worker"]);
         assert_eq!(terminal.json(&["tenant", "create", "--name", "other"])["new"], true);
@@ -98,14 +98,14 @@ both_engines! {
         assert_eq!(terminal.json(&["note", "show", &text(&made["id"])])["title"], "still ours");
     }
 
-    fn what_is_written_may_begin_with_a_hyphen(terminal: Terminal) {
+    fn option_values_may_begin_with_a_hyphen(terminal: Terminal) {
         let body = "- first\n- second";
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "-x", "--body", body])["id"]);
         let shown = terminal.json(&["note", "show", &note]);
         assert_eq!((text(&shown["title"]), text(&shown["body"])), ("-x".into(), body.into()));
     }
 
-    fn a_dry_run_leaves_no_trace(terminal: Terminal) {
+    fn dry_run_leaves_no_trace(terminal: Terminal) {
         let mut command = terminal.command(&["role", "set", "--name", "x", "--dry-run", "--json"]);
         command.env("USER", "zed");
         let output = crate::terminal::run_command(command);
@@ -115,7 +115,7 @@ both_engines! {
         assert_eq!(terminal.json(&["run", "list"]), serde_json::json!([]));
     }
 
-    fn init_makes_what_must_be_there(terminal: Terminal) {
+    fn init_creates_tenant_studio_agent_and_person(terminal: Terminal) {
         let again = terminal.json(&["init"]);
         assert_eq!(again["new"], false);
         assert_eq!(column(&terminal.json(&["studio", "list"]), "name"), ["main"]);
@@ -124,7 +124,7 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["tenant", "list"]), "name"), ["local"]);
     }
 
-    fn a_run_speaks_for_itself_only(terminal: Terminal) {
+    fn run_token_cannot_change_other_runs_or_administer(terminal: Terminal) {
         let (other, _) = terminal.start_run(&["--agent", "worker"]);
         let (_, token) = terminal.start_run(&["--agent", "worker"]);
         for arguments in [
@@ -143,7 +143,7 @@ both_engines! {
         assert_eq!(terminal.json(&["run", "show", &other])["status"], "running");
     }
 
-    fn init_puts_back_what_is_missing(terminal: Terminal) {
+    fn init_recreates_deleted_defaults(terminal: Terminal) {
         terminal.json(&["studio", "delete", "main", "--yes"]);
         terminal.json(&["agent", "delete", "worker", "--yes"]);
         let refused = terminal.run(&["queue", "take"]);
@@ -156,7 +156,7 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["person", "list"]), "handle"), ["ada", "bob"]);
     }
 
-    fn a_hint_says_what_to_do(terminal: Terminal) {
+    fn error_hints_name_the_next_step(terminal: Terminal) {
         for (arguments, hint) in [
             (vec!["agent", "set", "--handle", "a", "--role", "reporter"], "create one with: trackway role set --name reporter"),
             (vec!["queue", "get", "b6eee"], "an id needs at least its last 6 digits"),
@@ -168,7 +168,7 @@ both_engines! {
         }
     }
 
-    fn a_name_is_read_before_an_id(terminal: Terminal) {
+    fn name_takes_precedence_over_an_id(terminal: Terminal) {
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "x"])["id"]);
         let twin = &note[note.len() - 8..];
         terminal.json(&["workflow", "set", "--name", "q"]);
@@ -178,7 +178,7 @@ both_engines! {
         assert_eq!(terminal.json(&["note", "show", &text(&comment["id"])])["about_id"], serde_json::json!(task));
     }
 
-    fn what_is_deleted_takes_its_pins_and_keeps_its_history(terminal: Terminal) {
+    fn deletion_removes_packages_and_keeps_history(terminal: Terminal) {
         terminal.json(&["workflow", "set", "--name", "q"]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "v1"]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "v2", "--replaces", "v1"]);
@@ -199,7 +199,7 @@ both_engines! {
         assert_eq!((column(&deleted, "action"), column(&deleted, "subject")), (vec!["delete_note".into()], vec!["main/notes/x".into()]));
     }
 
-    fn the_log_says_what_changed(terminal: Terminal) {
+    fn event_log_records_changed_values(terminal: Terminal) {
         terminal.json(&["agent", "set", "--handle", "bot"]);
         terminal.json(&["agent", "set", "--handle", "bot", "--capability", "vote"]);
         let event = terminal.json(&["event", "list", "--limit", "1"])[0].clone();

@@ -20,34 +20,34 @@ use crate::{
     work::{Worker, wait_for},
 };
 
-/// Writes of each kind that somebody was told of: the title, and what they were told.
-type Told = Mutex<Vec<(String, i32, String)>>;
+/// Writes of each kind that somebody was results of: the title, and what they were results.
+type WriteResults = Mutex<Vec<(String, i32, String)>>;
 
 const ITEMS: usize = 40;
 const WRITERS: usize = 4;
 
-fn typed(terminal: &Terminal, arguments: &[&str]) -> CommandOutput {
+fn run_json(terminal: &Terminal, arguments: &[&str]) -> CommandOutput {
     let mut command = terminal.command(arguments);
     command.arg("--json");
     run_command(command)
 }
 
-/// Writes notes one after the other until there is nothing more to write, and keeps what it is told.
-fn writes(terminal: &Terminal, who: usize, is_over: &AtomicBool, told: &Told) {
+/// Writes notes one after the other until there is nothing more to write, and keeps what it is results.
+fn create_notes(terminal: &Terminal, who: usize, is_stopped: &AtomicBool, results: &WriteResults) {
     for number in 0.. {
-        if is_over.load(Ordering::Relaxed) {
+        if is_stopped.load(Ordering::Relaxed) {
             return;
         }
         let title = format!("note {who} {number}");
-        let output = typed(terminal, &["note", "create", "--studio", "main", "--title", &title]);
-        told.lock().unwrap().push((title, output.code, output.stderr));
+        let output = run_json(terminal, &["note", "create", "--studio", "main", "--title", &title]);
+        results.lock().unwrap().push((title, output.code, output.stderr));
     }
 }
 
 /// The same through a server that stays up and keeps its connections.
-fn posts(server: &Server, token: &str, who: usize, is_over: &AtomicBool, told: &Told) {
+fn post_notes(server: &Server, token: &str, who: usize, is_stopped: &AtomicBool, results: &WriteResults) {
     for number in 0.. {
-        if is_over.load(Ordering::Relaxed) {
+        if is_stopped.load(Ordering::Relaxed) {
             return;
         }
         let title = format!("page {who} {number}");
@@ -62,12 +62,12 @@ fn posts(server: &Server, token: &str, who: usize, is_over: &AtomicBool, told: &
             503 => 5,
             _ => 1,
         };
-        told.lock().unwrap().push((title, code, answer));
+        results.lock().unwrap().push((title, code, answer));
     }
 }
 
 #[test]
-fn nothing_that_was_acknowledged_is_lost_and_everyone_carries_on() {
+fn failover_loses_no_acknowledged_write_and_clients_continue() {
     let pair = ServerPair::start();
     let terminal = Terminal::new_at_url(&pair.url);
     let made = terminal.home.path().join("made");
@@ -82,23 +82,23 @@ fn nothing_that_was_acknowledged_is_lost_and_everyone_carries_on() {
     let mut workers: Vec<_> =
         (0..2).map(|_| Worker::start(&terminal, &["--concurrency", "2", "--lease", "20"])).collect();
     let servers: Vec<_> = (0..2).map(|_| Server::start(&terminal)).collect();
-    let (told, is_over) = (Told::default(), AtomicBool::new(false));
+    let (results, is_stopped) = (WriteResults::default(), AtomicBool::new(false));
     thread::scope(|scope| {
         for who in 0..WRITERS {
-            let (terminal, server, token, told, is_over) = (&terminal, &servers[who % 2], &token, &told, &is_over);
-            scope.spawn(move || writes(terminal, who, is_over, told));
-            scope.spawn(move || posts(server, token, who, is_over, told));
+            let (terminal, server, token, results, is_stopped) = (&terminal, &servers[who % 2], &token, &results, &is_stopped);
+            scope.spawn(move || create_notes(terminal, who, is_stopped, results));
+            scope.spawn(move || post_notes(server, token, who, is_stopped, results));
         }
         thread::sleep(Duration::from_secs(2));
         pair.kill_primary();
         thread::sleep(Duration::from_secs(1));
         pair.promote_standby();
         thread::sleep(Duration::from_secs(3));
-        is_over.store(true, Ordering::Relaxed);
+        is_stopped.store(true, Ordering::Relaxed);
     });
 
     // Everyone carries on without a restart of theirs.
-    wait_for(|| (terminal.json(&["queue", "size"])["by_status"] == json!({ "completed": ITEMS })).then_some(()));
+    set_synchronous_standby(|| (terminal.json(&["queue", "size"])["by_status"] == json!({ "completed": ITEMS })).then_some(()));
     for worker in &mut workers {
         assert!(worker.0.try_wait().unwrap().is_none(), "a worker ended");
     }
@@ -108,23 +108,23 @@ fn nothing_that_was_acknowledged_is_lost_and_everyone_carries_on() {
         assert_eq!(status, 200, "{answer}");
     }
 
-    let told = told.into_inner().unwrap();
-    let mut kept = BTreeMap::new();
+    let results = results.into_inner().unwrap();
+    let mut stored = BTreeMap::new();
     let mut connection = Connection::postgres(&pair.url).unwrap();
     for (title,) in connection.query::<(String,)>("select title from notes", &[]).unwrap() {
-        *kept.entry(title).or_insert(0) += 1;
+        *stored.entry(title).or_insert(0) += 1;
     }
-    let mut sorts = BTreeMap::new();
-    for (title, code, said) in &told {
-        *sorts.entry(*code).or_insert(0) += 1;
-        let times = kept.get(title).copied().unwrap_or(0);
+    let mut count_by_code = BTreeMap::new();
+    for (title, code, said) in &results {
+        *count_by_code.entry(*code).or_insert(0) += 1;
+        let times = stored.get(title).copied().unwrap_or(0);
         match code {
             0 => assert_eq!(times, 1, "{title} was acknowledged"),
             5 => assert_eq!(times, 0, "{title} was not done, it was said: {said}"),
             _ => assert!(said.contains("before PostgreSQL confirmed the change") && times <= 1, "{title}: {said}"),
         }
     }
-    assert!(sorts[&0] > 20 && sorts.contains_key(&5), "{sorts:?}");
+    assert!(count_by_code[&0] > 20 && count_by_code.contains_key(&5), "{count_by_code:?}");
 
     // Each item was ended by one run, the one that held its fence, whose script ran once.
     let made = std::fs::read_to_string(made).unwrap();
@@ -140,26 +140,26 @@ fn nothing_that_was_acknowledged_is_lost_and_everyone_carries_on() {
 }
 
 #[test]
-fn a_standby_can_be_read_and_takes_no_writes() {
+fn standby_serves_reads_and_rejects_writes() {
     let pair = ServerPair::start();
     let terminal = Terminal::new_at_url(&pair.url);
     let alone = pair.standby_url();
-    wait_for(|| (typed(&terminal, &["note", "list", "--db", &alone]).code == 0).then_some(()));
-    let refused = typed(&terminal, &["note", "create", "--studio", "main", "--title", "first", "--db", &alone]);
+    set_synchronous_standby(|| (run_json(&terminal, &["note", "list", "--db", &alone]).code == 0).then_some(()));
+    let refused = run_json(&terminal, &["note", "create", "--studio", "main", "--title", "first", "--db", &alone]);
     assert_eq!(refused.code, 5, "{}", refused.stderr);
     assert!(refused.stderr.contains("this PostgreSQL server accepts no writes"), "{}", refused.stderr);
     pair.kill_primary();
     pair.promote_standby();
-    let made = typed(&terminal, &["note", "create", "--studio", "main", "--title", "first", "--db", &alone]);
+    let made = run_json(&terminal, &["note", "create", "--studio", "main", "--title", "first", "--db", &alone]);
     assert_eq!(made.code, 0, "{}", made.stderr);
 }
 
 #[test]
-fn a_commit_without_an_answer_is_looked_up_and_never_guessed() {
+fn unconfirmed_commit_is_looked_up_or_reported_as_unknown() {
     let pair = ServerPair::start();
     let terminal = Terminal::new_at_url(&pair.url);
     let mut side = Connection::postgres(&pair.url).unwrap();
-    // Nobody is told of a commit from here on: the standby that it waits for is not there.
+    // Nobody is results of a commit from here on: the standby that it waits for is not there.
     side.batch("set synchronous_commit = local").unwrap();
     let wait_for_standby = |side: &mut Connection, standby: &str| {
         side.batch(&format!("alter system set synchronous_standby_names = '{standby}'")).unwrap();
@@ -170,11 +170,11 @@ fn a_commit_without_an_answer_is_looked_up_and_never_guessed() {
     let pids = format!("select cast(pid as bigint) {waiting}");
     let waiting_pid = |side: &mut Connection| side.query::<(i64,)>(&pids, &[]).unwrap().first().map(|(pid,)| *pid);
     thread::scope(|scope| {
-        let written = scope.spawn(|| typed(&terminal, &["note", "create", "--studio", "main", "--title", "first"]));
-        let first = wait_for(|| waiting_pid(&mut side));
+        let written = scope.spawn(|| run_json(&terminal, &["note", "create", "--studio", "main", "--title", "first"]));
+        let first = set_synchronous_standby(|| waiting_pid(&mut side));
         // Its wait is ended. It is there, and not in both: that is not enough.
         side.query::<(bool,)>(&format!("select pg_terminate_backend(pid) {waiting}"), &[]).unwrap();
-        wait_for(|| waiting_pid(&mut side).filter(|pid| *pid != first));
+        set_synchronous_standby(|| waiting_pid(&mut side).filter(|pid| *pid != first));
         assert!(!written.is_finished());
         wait_for_standby(&mut side, "second");
         let output = written.join().unwrap();
@@ -184,15 +184,15 @@ fn a_commit_without_an_answer_is_looked_up_and_never_guessed() {
     // Where nobody can say it, it is said to be unknown.
     wait_for_standby(&mut side, "nobody");
     thread::scope(|scope| {
-        let written = scope.spawn(|| typed(&terminal, &["note", "create", "--studio", "main", "--title", "second"]));
-        wait_for(|| waiting_pid(&mut side));
+        let written = scope.spawn(|| run_json(&terminal, &["note", "create", "--studio", "main", "--title", "second"]));
+        set_synchronous_standby(|| waiting_pid(&mut side));
         pair.kill_primary();
         let output = written.join().unwrap();
         assert_eq!(output.code, 1, "{}", output.stderr);
         assert!(output.stderr.contains("lost before PostgreSQL confirmed the change"), "{}", output.stderr);
         assert!(output.stderr.contains("check before you try again"), "{}", output.stderr);
     });
-    let refused = typed(&terminal, &["note", "create", "--studio", "main", "--title", "third"]);
+    let refused = run_json(&terminal, &["note", "create", "--studio", "main", "--title", "third"]);
     assert_eq!(refused.code, 5, "{}", refused.stderr);
     assert!(refused.stderr.contains("does not allow writes"), "{}", refused.stderr);
     pair.promote_standby();

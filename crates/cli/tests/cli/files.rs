@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A repository with one commit.
-fn repository(path: PathBuf) -> PathBuf {
+fn create_repository(path: PathBuf) -> PathBuf {
     fs::create_dir_all(path.join("src")).unwrap();
     git(&path, &["init", "-q", "-b", "main"]);
     fs::write(path.join("README.md"), "read me\n").unwrap();
@@ -37,14 +37,14 @@ fn head(repository: &Path) -> String {
 }
 
 /// A work tree that the client makes for an agent.
-fn work_tree(repository: &Path, name: &str) -> PathBuf {
+fn create_work_tree(repository: &Path, name: &str) -> PathBuf {
     let tree = repository.join(".claude/worktrees").join(name);
     git(repository, &["worktree", "add", "-q", tree.to_str().unwrap()]);
     tree
 }
 
 /// An event that says where it happened.
-fn at(place: &Path, mut event: Value) -> Value {
+fn in_directory(place: &Path, mut event: Value) -> Value {
     event["cwd"] = json!(place);
     event
 }
@@ -53,13 +53,13 @@ fn shell(command: &str) -> Value {
     json!({ "tool_name": "Bash", "tool_use_id": "b1", "tool_input": { "command": command }, "tool_response": {} })
 }
 
-fn by(agent: &str, mut event: Value) -> Value {
+fn by_agent(agent: &str, mut event: Value) -> Value {
     event["agent_id"] = json!(agent);
     event
 }
 
 /// Writes a file, on disk too.
-fn written(call: &str, path: &Path) -> Value {
+fn write_file_event(call: &str, path: &Path) -> Value {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, "x\n").unwrap();
     file_write(call, path.to_str().unwrap())
@@ -85,12 +85,12 @@ fn why(terminal: &Terminal, thing: impl AsRef<Path>) -> Option<(String, String)>
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is compared with what `why` gives")]
-fn known(resource: &str, prompt: &str) -> Option<(String, String)> {
+fn expected_answer(resource: &str, prompt: &str) -> Option<(String, String)> {
     Some((resource.to_owned(), prompt.to_owned()))
 }
 
 /// What the newest run made: `action path`, sorted.
-fn made(terminal: &Terminal, run: &str) -> Vec<String> {
+fn made_by_run(terminal: &Terminal, run: &str) -> Vec<String> {
     let touches = terminal.json(&["made", run])["touches"].clone();
     let mut made: Vec<String> = touches
         .as_array()
@@ -103,38 +103,38 @@ fn made(terminal: &Terminal, run: &str) -> Vec<String> {
 }
 
 both_engines! {
-    fn repositories_below_one_workspace_have_their_own_files(terminal: Terminal) {
+    fn repositories_below_one_folder_have_separate_files(terminal: Terminal) {
         let work = terminal.home.path().join("work");
-        let (first, second) = (repository(work.join("p1")), repository(work.join("p2")));
+        let (first, second) = (create_repository(work.join("p1")), create_repository(work.join("p2")));
         let (notes, diary) = (work.join("notes"), work.join("diary"));
         for (id, place, file) in [
             ("s0", &work, "todo.txt"), ("s1", &first, "src/a.rs"), ("s2", &second, "src/a.rs"), ("s3", &notes, "a.txt"), ("s4", &diary, "a.txt"),
         ] {
             let session = HookSession { terminal: &terminal, id };
-            session.send("UserPromptSubmit", &at(place, json!({ "prompt": format!("go {id}") })));
-            session.send("PostToolUse", &at(place, written(id, &place.join(file))));
+            session.send("UserPromptSubmit", &in_directory(place, json!({ "prompt": format!("go {id}") })));
+            session.send("PostToolUse", &in_directory(place, write_file_event(id, &place.join(file))));
         }
-        assert_eq!(why(&terminal, first.join("src/a.rs")), known("file src/a.rs", "go s1"));
-        assert_eq!(why(&terminal, second.join("src/a.rs:1")), known("file src/a.rs:1", "go s2"));
+        assert_eq!(why(&terminal, first.join("src/a.rs")), expected_answer("file src/a.rs", "go s1"));
+        assert_eq!(why(&terminal, second.join("src/a.rs:1")), expected_answer("file src/a.rs:1", "go s2"));
         // Outside any repository a workspace holds what is below it.
-        assert_eq!(why(&terminal, notes.join("a.txt")), known("file notes/a.txt", "go s3"));
-        assert_eq!(why(&terminal, diary.join("a.txt")), known("file diary/a.txt", "go s4"));
+        assert_eq!(why(&terminal, notes.join("a.txt")), expected_answer("file notes/a.txt", "go s3"));
+        assert_eq!(why(&terminal, diary.join("a.txt")), expected_answer("file diary/a.txt", "go s4"));
         let mut agents = column(&terminal.json(&["agent", "list"]), "handle");
         agents.retain(|handle| handle.starts_with("main@"));
         agents.sort();
         assert_eq!(agents, ["main@p1", "main@p2", "main@work"]);
         // From the folder above it is the same file.
-        HookSession { terminal: &terminal, id: "s0" }.send("PostToolUse", &at(&work, written("t9", &first.join("src/a.rs"))));
-        assert_eq!(why(&terminal, first.join("src/a.rs")), known("file src/a.rs", "go s0"));
+        HookSession { terminal: &terminal, id: "s0" }.send("PostToolUse", &in_directory(&work, write_file_event("t9", &first.join("src/a.rs"))));
+        assert_eq!(why(&terminal, first.join("src/a.rs")), expected_answer("file src/a.rs", "go s0"));
         assert_eq!(terminal.json(&["why", first.join("src/a.rs").to_str().unwrap()])["touched_by"].as_array().unwrap().len(), 2);
     }
 
-    fn what_stands_at_a_path_is_meant_and_nothing_else_of_that_name(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn why_resolves_the_file_at_the_path_before_files_of_the_same_name(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        session.send("PostToolUse", &written("t1", &project.join("src/lib.rs")));
-        session.send("PostToolUse", &written("t2", &project.join("README.md")));
+        session.send("PostToolUse", &write_file_event("t1", &project.join("src/lib.rs")));
+        session.send("PostToolUse", &write_file_event("t2", &project.join("README.md")));
         let hash = commit(&project, "all of it");
         session.send("PostToolUse", &shell("git commit"));
         let (other, empty) = (terminal.home.path().join("other"), terminal.home.path().join("empty"));
@@ -145,24 +145,24 @@ both_engines! {
             assert_eq!(why_from(&terminal, &other, thing), None, "{thing}");
         }
         // Where nothing is at that path, the name is all there is.
-        assert_eq!(why_from(&terminal, &empty, "src/lib.rs"), known("file src/lib.rs", "go"));
-        assert_eq!(why_from(&terminal, &project, "src/lib.rs:1"), known("file src/lib.rs:1", "go"));
+        assert_eq!(why_from(&terminal, &empty, "src/lib.rs"), expected_answer("file src/lib.rs", "go"));
+        assert_eq!(why_from(&terminal, &project, "src/lib.rs:1"), expected_answer("file src/lib.rs:1", "go"));
 
         let url = |path: &Path| format!("file://{}", path.display());
-        assert_eq!(why_from(&terminal, &empty, &url(&project.join("README.md"))), known("file README.md", "go"));
+        assert_eq!(why_from(&terminal, &empty, &url(&project.join("README.md"))), expected_answer("file README.md", "go"));
         for foreign in ["https://example.org/some/other/README.md", "https://example.org/README.md", "http://h/tasks/README.md", "file:///etc/README.md"] {
             assert_eq!(why_from(&terminal, &empty, foreign), None, "{foreign}");
         }
         assert_eq!(why_from(&terminal, &empty, &url(&other.join("src/lib.rs"))), None);
         let run = text(&terminal.json(&["run", "list"])[0]["id"]);
-        assert_eq!(why_from(&terminal, &empty, &format!("http://127.0.0.1:7878/runs/{}", &run[28..])), known("", "go"));
+        assert_eq!(why_from(&terminal, &empty, &format!("http://127.0.0.1:7878/runs/{}", &run[28..])), expected_answer("", "go"));
         assert_eq!(why_from(&terminal, &empty, &format!("http://127.0.0.1:7878/notes/{}", &run[28..])), None);
-        let shown = known(&format!("commit {} all of it", &hash[..8]), "go");
+        let shown = expected_answer(&format!("commit {} all of it", &hash[..8]), "go");
         assert_eq!(why_from(&terminal, &empty, &format!("https://example.org/o/r/commit/{hash}")), shown);
     }
 
-    fn what_a_command_wrote_and_committed_is_known_by_its_commit(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn why_traces_a_file_written_by_a_command_through_its_commit(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         fs::write(project.join("gen.txt"), "made\n").unwrap();
@@ -177,21 +177,21 @@ both_engines! {
         assert_eq!(kinds.last().unwrap(), "person");
     }
 
-    fn an_agent_in_a_work_tree_of_its_own_works_on_the_repository(terminal: Terminal) {
-        let project = repository(project(&terminal));
-        let tree = work_tree(&project, "agent-a1");
+    fn files_and_commits_of_an_agents_work_tree_belong_to_the_repository(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
+        let tree = create_work_tree(&project, "agent-a1");
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("isolate");
         session.send_agent_call("t1", "do");
-        session.send("SubagentStart", &at(&tree, json!({ "agent_id": "a1", "agent_type": "general-purpose" })));
-        session.send("PostToolUse", &at(&tree, by("a1", written("t2", &tree.join("src/b.rs")))));
+        session.send("SubagentStart", &in_directory(&tree, json!({ "agent_id": "a1", "agent_type": "general-purpose" })));
+        session.send("PostToolUse", &in_directory(&tree, by_agent("a1", write_file_event("t2", &tree.join("src/b.rs")))));
         fs::write(tree.join("src/generated.rs"), "g\n").unwrap();
-        session.send("PostToolUse", &at(&tree, by("a1", shell("make"))));
-        session.send("SubagentStop", &at(&tree, subagent_stop("a1", "written")));
-        session.send("SubagentStart", &at(&tree, json!({ "agent_id": "a1", "agent_type": "general-purpose" })));
+        session.send("PostToolUse", &in_directory(&tree, by_agent("a1", shell("make"))));
+        session.send("SubagentStop", &in_directory(&tree, subagent_stop("a1", "written")));
+        session.send("SubagentStart", &in_directory(&tree, json!({ "agent_id": "a1", "agent_type": "general-purpose" })));
         let hash = commit(&tree, "by a1");
-        session.send("PostToolUse", &at(&tree, by("a1", shell("git commit"))));
+        session.send("PostToolUse", &in_directory(&tree, by_agent("a1", shell("git commit"))));
         assert_eq!(why(&terminal, tree.join("src/b.rs")).unwrap().0, "file src/b.rs");
         git(&project, &["merge", "-q", "--ff-only", "agent-a1"]);
         assert_eq!(why(&terminal, project.join("src/b.rs")).unwrap().0, "file src/b.rs");
@@ -203,12 +203,12 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["workspace", "list"]), "name"), ["project"]);
     }
 
-    fn transcripts_tell_the_same_of_a_work_tree_that_is_gone(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn ingest_attributes_files_of_a_removed_work_tree_to_the_repository(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let folder = TranscriptFolder::new(&terminal);
         let spawn = json!({ "prompt": "do", "description": "do", "subagent_type": "general-purpose" });
         let created = json!({ "type": "create", "structuredPatch": [] });
-        let (tree, gone) = (work_tree(&project, "agent-a1"), project.join(".claude/worktrees/agent-a2"));
+        let (tree, gone) = (create_work_tree(&project, "agent-a1"), project.join(".claude/worktrees/agent-a2"));
         let hash = commit(&tree, "by a1");
         let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
         folder.append(None, &(main.prompt("isolate") + &main.tool_call("m1", "Agent", "t1", &spawn)));
@@ -231,14 +231,14 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["workspace", "list"]), "name"), ["project"]);
     }
 
-    fn a_call_that_was_told_keeps_its_file_when_the_work_tree_goes(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn ingest_keeps_the_file_that_a_hook_recorded_before_its_work_tree_was_removed(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let tree = terminal.home.path().join("tree");
         git(&project, &["worktree", "add", "-q", tree.to_str().unwrap()]);
         let session = HookSession { terminal: &terminal, id: SESSION };
         let path = tree.join("b.rs");
         session.send("UserPromptSubmit", &json!({ "prompt": "go" }));
-        session.send("PostToolUse", &at(&tree, written("t1", &path)));
+        session.send("PostToolUse", &in_directory(&tree, write_file_event("t1", &path)));
         git(&project, &["worktree", "remove", "--force", tree.to_str().unwrap()]);
         let mut main = TranscriptWriter::new(SESSION, tree.to_str().unwrap());
         let lines = main.prompt("go") + &main.tool_call("m1", "Write", "t1", &json!({ "file_path": path, "content": "x\n" })) + &main.tool_result("t1", "File created", &json!({ "type": "create", "structuredPatch": [] }));
@@ -248,41 +248,41 @@ both_engines! {
         assert_eq!(files, [("b.rs".to_owned(),)]);
     }
 
-    fn a_session_that_moves_works_where_it_is(terminal: Terminal) {
-        let (first, second) = (repository(project(&terminal)), repository(terminal.home.path().join("second")));
+    fn session_that_changes_directory_is_recorded_in_both_repositories(terminal: Terminal) {
+        let (first, second) = (create_repository(project(&terminal)), create_repository(terminal.home.path().join("second")));
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("go");
-        session.send("PostToolUse", &written("t1", &first.join("a.txt")));
-        session.send("PostToolUse", &at(&second, written("t2", &second.join("b.txt"))));
+        session.send("PostToolUse", &write_file_event("t1", &first.join("a.txt")));
+        session.send("PostToolUse", &in_directory(&second, write_file_event("t2", &second.join("b.txt"))));
         fs::write(first.join("built.txt"), "x\n").unwrap();
         let there = commit(&second, "there");
-        session.send("PostToolUse", &at(&second, shell("git commit")));
+        session.send("PostToolUse", &in_directory(&second, shell("git commit")));
         let again = commit(&second, "again");
-        session.send("PostToolUse", &at(&second, shell("git commit")));
+        session.send("PostToolUse", &in_directory(&second, shell("git commit")));
         let here = commit(&first, "here");
         fs::write(first.join("later.txt"), "x\n").unwrap();
         session.send("PostToolUse", &shell("make"));
-        session.send("Stop", &at(&second, json!({ "last_assistant_message": "done" })));
-        assert_eq!(why(&terminal, second.join("b.txt")), known("file b.txt", "go"));
-        assert_eq!(why(&terminal, first.join("later.txt")), known("file later.txt (observed)", "go"));
+        session.send("Stop", &in_directory(&second, json!({ "last_assistant_message": "done" })));
+        assert_eq!(why(&terminal, second.join("b.txt")), expected_answer("file b.txt", "go"));
+        assert_eq!(why(&terminal, first.join("later.txt")), expected_answer("file later.txt (observed)", "go"));
         for (hash, subject) in [(&there, "there"), (&again, "again"), (&here, "here")] {
-            assert_eq!(why(&terminal, hash), known(&format!("commit {} {subject}", &hash[..8]), "go"));
+            assert_eq!(why(&terminal, hash), expected_answer(&format!("commit {} {subject}", &hash[..8]), "go"));
         }
         let mut workspaces = column(&terminal.json(&["workspace", "list"]), "name");
         workspaces.sort();
         assert_eq!(workspaces, ["project", "second"]);
     }
 
-    fn a_script_commits_whatever_it_is_called(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn hooks_attribute_commits_made_by_a_script_to_its_agent(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("go");
         session.send_agent_call("t1", "do");
         session.send_subagent_start("a1");
         let during = commit(&project, "during");
-        session.send("PostToolUse", &by("a1", shell("./save.sh")));
+        session.send("PostToolUse", &by_agent("a1", shell("./save.sh")));
         // In the background, and done after the command came back.
         let after = commit(&project, "after");
         session.send("SubagentStop", &subagent_stop("a1", "saved"));
@@ -293,8 +293,8 @@ both_engines! {
         }
     }
 
-    fn transcripts_tell_of_commits_whatever_made_them(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn ingest_finds_commits_made_while_any_command_ran(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
         let mut lines = main.prompt("release");
         let mut hashes = Vec::new();
@@ -320,14 +320,14 @@ both_engines! {
         assert_eq!(made, wanted);
     }
 
-    fn a_command_that_removes_files_of_earlier_runs_deleted_them(terminal: Terminal) {
+    fn command_that_removes_files_of_earlier_runs_is_recorded_as_deleting_them(terminal: Terminal) {
         // Its first commit is of this second, too, and no command made it.
-        let project = repository(project(&terminal));
+        let project = create_repository(project(&terminal));
         let session = HookSession { terminal: &terminal, id: SESSION };
         session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("write");
         for (call, path) in [("t1", "a.txt"), ("t2", "old/b.txt"), ("t3", "old/c.txt"), ("t4", "kept.txt"), ("t5", "older.txt")] {
-            session.send("PostToolUse", &written(call, &project.join(path)));
+            session.send("PostToolUse", &write_file_event(call, &project.join(path)));
         }
         session.send("Stop", &json!({ "last_assistant_message": "written" }));
         session.prompt("clean up");
@@ -355,8 +355,8 @@ both_engines! {
         assert_eq!(deleted(), wanted);
     }
 
-    fn a_file_that_an_agent_wrote_and_another_removed_is_deleted(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn file_written_by_one_agent_and_removed_by_another_is_recorded_as_deleted(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let folder = TranscriptFolder::new(&terminal);
         let writing = |session| TranscriptWriter::new(session, project.to_str().unwrap());
         let mut agent = writing(SESSION).for_agent(AGENT);
@@ -380,31 +380,31 @@ both_engines! {
         ingest(&terminal);
         let mut runs = column(&terminal.json(&["run", "list"]), "id");
         runs.sort();
-        assert_eq!(made(&terminal, &runs[0]), ["create a.txt", "create b.txt", "create kept.txt"]);
-        let mut deleted = runs[1..].iter().map(|run| made(&terminal, run)).collect::<Vec<_>>();
+        assert_eq!(made_by_run(&terminal, &runs[0]), ["create a.txt", "create b.txt", "create kept.txt"]);
+        let mut deleted = runs[1..].iter().map(|run| made_by_run(&terminal, run)).collect::<Vec<_>>();
         deleted.sort();
         assert_eq!(deleted, [["delete a.txt"], ["delete b.txt"]]);
     }
 
-    fn a_workspace_that_is_removed_takes_its_files_along(terminal: Terminal) {
-        let gone = repository(terminal.home.path().join("work/gone"));
-        let inner = repository(gone.join("inner"));
-        let beside = repository(terminal.home.path().join("work/gone-not"));
+    fn removing_a_repository_deletes_the_files_in_it(terminal: Terminal) {
+        let gone = create_repository(terminal.home.path().join("work/gone"));
+        let inner = create_repository(gone.join("inner"));
+        let beside = create_repository(terminal.home.path().join("work/gone-not"));
         let session = HookSession { terminal: &terminal, id: SESSION };
         session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("write");
         for (call, path) in [("t1", gone.join("a.txt")), ("t2", inner.join("b.txt")), ("t3", beside.join("c.txt"))] {
-            session.send("PostToolUse", &written(call, &path));
+            session.send("PostToolUse", &write_file_event(call, &path));
         }
         session.send("Stop", &json!({ "last_assistant_message": "written" }));
         session.prompt("clean up");
         fs::remove_dir_all(&gone).unwrap();
-        session.send("PostToolUse", &at(terminal.home.path(), shell("rm -rf work/gone")));
-        assert_eq!(made(&terminal, "last"), ["delete a.txt", "delete b.txt"]);
+        session.send("PostToolUse", &in_directory(terminal.home.path(), shell("rm -rf work/gone")));
+        assert_eq!(made_by_run(&terminal, "last"), ["delete a.txt", "delete b.txt"]);
     }
 
-    fn a_commit_is_of_the_run_whose_command_says_so(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn commit_belongs_to_the_run_whose_command_printed_it(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let session = HookSession { terminal: &terminal, id: SESSION };
         session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("go");
@@ -426,8 +426,8 @@ both_engines! {
         assert_eq!(column(&touches, "action_type"), ["create"]);
     }
 
-    fn a_quiet_commit_is_of_who_named_it_and_else_of_no_agent(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn commit_without_output_belongs_to_the_agent_that_ran_git_commit_or_to_the_main_agent(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let folder = TranscriptFolder::new(&terminal);
         let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
         folder.append(None, &main.prompt("go"));
@@ -455,7 +455,7 @@ both_engines! {
         }
     }
 
-    fn the_maker_of_a_file_is_who_created_it_last_or_changed_it_last(terminal: Terminal) {
+    fn why_names_the_latest_creator_or_else_the_latest_editor_of_a_file(terminal: Terminal) {
         let folder = TranscriptFolder::new(&terminal);
         let mut main = TranscriptWriter::new(SESSION, "/ship");
         let mut lines = String::new();
@@ -471,32 +471,32 @@ both_engines! {
         }
         folder.append(None, &lines);
         ingest(&terminal);
-        assert_eq!(why(&terminal, "/ship/old.rs"), known("file old.rs", "go 23"));
-        assert_eq!(why(&terminal, "/ship/again.rs"), known("file again.rs", "go 22"));
+        assert_eq!(why(&terminal, "/ship/old.rs"), expected_answer("file old.rs", "go 23"));
+        assert_eq!(why(&terminal, "/ship/again.rs"), expected_answer("file again.rs", "go 22"));
     }
 
-    fn what_was_deleted_by_hand_before_is_no_runs(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn file_deleted_by_hand_before_a_run_is_not_attributed_to_it(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("write");
-        session.send("PostToolUse", &written("t1", &project.join("mine.txt")));
-        session.send("PostToolUse", &written("t2", &project.join("own.txt")));
+        session.send("PostToolUse", &write_file_event("t1", &project.join("mine.txt")));
+        session.send("PostToolUse", &write_file_event("t2", &project.join("own.txt")));
         commit(&project, "both");
         session.send("PostToolUse", &shell("git commit"));
         session.send("Stop", &json!({ "last_assistant_message": "done" }));
         fs::remove_file(project.join("mine.txt")).unwrap();
         session.prompt("go on");
-        session.send("PostToolUse", &written("t3", &project.join("own.txt")));
+        session.send("PostToolUse", &write_file_event("t3", &project.join("own.txt")));
         fs::remove_file(project.join("own.txt")).unwrap();
         fs::write(project.join("other.txt"), "o\n").unwrap();
         session.send("PostToolUse", &shell("rm own.txt; echo o > other.txt"));
         session.send("Stop", &json!({ "last_assistant_message": "done" }));
-        assert_eq!(made(&terminal, "last"), ["create other.txt", "create own.txt", "delete own.txt"]);
+        assert_eq!(made_by_run(&terminal, "last"), ["create other.txt", "create own.txt", "delete own.txt"]);
     }
 
-    fn forgetting_takes_commits_and_scratchpads_along(terminal: Terminal) {
-        let project = repository(project(&terminal));
+    fn forget_removes_commits_and_reverts_scratchpads(terminal: Terminal) {
+        let project = create_repository(project(&terminal));
         let remembers = |id: &str, agent: &str, scratchpad: &str| {
             let session = HookSession { terminal: &terminal, id };
             session.prompt("go");
@@ -520,7 +520,7 @@ both_engines! {
         fs::write(project.join("SECRET.txt"), "s\n").unwrap();
         let hash = commit(&project, "SECRET subject");
         session.send("PostToolUse", &shell("git commit"));
-        assert_eq!(why(&terminal, &hash), known(&format!("commit {} SECRET subject", &hash[..8]), "go"));
+        assert_eq!(why(&terminal, &hash), expected_answer(&format!("commit {} SECRET subject", &hash[..8]), "go"));
         assert_eq!(terminal.expect_error(&["forget", "secret-1"]), (2, "forget \"secret-1\" requires --yes without a terminal".into()));
         assert_eq!(forgets("secret-1"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: the scratchpad is now empty"]"#]);
         assert_eq!((why(&terminal, &hash), scratchpad()), (None, (String::new(), json!(0))));

@@ -150,22 +150,22 @@ pub fn run_hook(terminal: &Terminal, input: &[u8]) -> CommandOutput {
 }
 
 /// Where hooks of this database keep what could not be written, and say what went wrong.
-fn folder(terminal: &Terminal) -> PathBuf {
+fn state_folder(terminal: &Terminal) -> PathBuf {
     match terminal.database.url() {
         Url::Sqlite(path) => path.parent().unwrap().to_path_buf(),
         // Each server and tenant has its own: what waits for one must not reach another.
         Url::Postgres(url) => {
-            user_folder(terminal).join(&trackway_capture::digest::digest(format!("{url} local").as_bytes())[..16])
+            user_data_folder(terminal).join(&trackway_capture::digest::digest(format!("{url} local").as_bytes())[..16])
         }
     }
 }
 
 /// The same when nobody knows which database is meant.
-fn user_folder(terminal: &Terminal) -> PathBuf {
+fn user_data_folder(terminal: &Terminal) -> PathBuf {
     terminal.home.path().join(".local/share/trackway")
 }
 
-fn lines(file: &Path) -> usize {
+fn count_lines(file: &Path) -> usize {
     fs::read_to_string(file).unwrap_or_default().lines().count()
 }
 
@@ -185,7 +185,7 @@ fn stored_texts(terminal: &Terminal) -> Vec<String> {
 }
 
 /// What nobody should send.
-fn garbage() -> Vec<Vec<u8>> {
+fn garbage_inputs() -> Vec<Vec<u8>> {
     let event =
         |more: &str| format!(r#"{{"hook_event_name":"UserPromptSubmit","session_id":"s",{more}}}"#).into_bytes();
     let mut half = event(r#""prompt":"go""#);
@@ -217,7 +217,7 @@ fn garbage() -> Vec<Vec<u8>> {
 }
 
 /// A secret is not in the file of SQLite, in whatever column.
-fn nowhere_in_the_file(terminal: &Terminal, secret: &str) {
+fn assert_absent_from_database_files(terminal: &Terminal, secret: &str) {
     let Url::Sqlite(path) = terminal.database.url() else { return };
     for file in
         fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file())
@@ -228,7 +228,7 @@ fn nowhere_in_the_file(terminal: &Terminal, secret: &str) {
 }
 
 both_engines! {
-    fn sessions_that_began_together_are_all_listed(terminal: Terminal) {
+    fn session_list_pages_include_sessions_with_equal_start_times(terminal: Terminal) {
         for number in 1..=5 {
             HookSession { terminal: &terminal, id: &format!("s{number}") }.prompt("go");
         }
@@ -246,18 +246,18 @@ both_engines! {
         assert_eq!(all.len(), 5, "{all:?}");
     }
 
-    fn garbage_is_a_line_in_the_log_and_nothing_else(terminal: Terminal) {
-        let log = user_folder(&terminal).join("hook.log");
-        for (number, input) in garbage().iter().enumerate() {
+    fn hook_logs_garbage_input_and_exits_zero(terminal: Terminal) {
+        let log = user_data_folder(&terminal).join("hook.log");
+        for (number, input) in garbage_inputs().iter().enumerate() {
             let output = run_hook(&terminal, input);
             let shown = String::from_utf8_lossy(&input[..input.len().min(80)]).into_owned();
             assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", ""), "{number}: {shown}");
-            assert_eq!(lines(&log), number + 1, "{number}: {shown}");
+            assert_eq!(count_lines(&log), number + 1, "{number}: {shown}");
         }
         assert_eq!(terminal.json(&["session", "list"]), json!([]));
     }
 
-    fn any_input_is_taken_in_and_only_an_event_is_answered(terminal: Terminal) {
+    fn hook_exits_zero_on_any_input_and_answers_only_events(terminal: Terminal) {
         let tried = TestRunner::new(corpus::proptest_config(30)).run(&corpus::mutated("hook"), |input| {
             let output = run_hook(&terminal, &input);
             prop_assert_eq!((output.code, output.stderr.as_str()), (0, ""));
@@ -271,7 +271,7 @@ both_engines! {
         tried.unwrap();
     }
 
-    fn a_transcript_that_never_comes_is_not_waited_for(terminal: Terminal) {
+    fn hook_does_not_wait_for_special_files_named_as_transcript(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         // Looks like a file, and whoever reads it as root waits for the kernel's next word.
@@ -281,7 +281,7 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["completed"]);
     }
 
-    fn what_is_not_known_is_passed_over(terminal: Terminal) {
+    fn hook_ignores_unknown_events_and_malformed_fields(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         for (name, more) in [
             ("Notification", json!({ "message": "hello" })),
@@ -300,10 +300,10 @@ both_engines! {
         let event = format!(r#"{{"hook_event_name":"PreToolUse","session_id":"s1","tool_name":"Agent","tool_use_id":"t1","tool_input":{deep}}}"#);
         assert_eq!(run_hook(&terminal, event.as_bytes()).stdout, "");
         assert_eq!(terminal.json(&["session", "list"]), json!([]));
-        assert_eq!(lines(&folder(&terminal).join("hook.log")) + lines(&user_folder(&terminal).join("hook.log")), 0);
+        assert_eq!(count_lines(&state_folder(&terminal).join("hook.log")) + count_lines(&user_data_folder(&terminal).join("hook.log")), 0);
     }
 
-    fn a_nul_keeps_no_event_out(terminal: Terminal) {
+    fn hook_records_events_that_contain_nul_characters(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         let nowhere = project(&terminal).join("a\u{0}b");
         session.send("UserPromptSubmit", &json!({ "prompt": "go\u{0}", "cwd": nowhere, "transcript_path": "/t\u{0}.jsonl" }));
@@ -316,10 +316,10 @@ both_engines! {
         // The session began in the folder that is named so, and the file is not in there.
         let outside = project(&terminal).join("one.txt");
         assert_eq!(column(&terminal.json(&["made", "last"])["touches"], "display_path"), [outside.to_str().unwrap()]);
-        assert_eq!(lines(&folder(&terminal).join("hook.log")), 0);
+        assert_eq!(count_lines(&state_folder(&terminal).join("hook.log")), 0);
     }
 
-    fn a_big_event_is_taken_in(terminal: Terminal) {
+    fn hook_records_a_five_megabyte_prompt(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt(&"long ".repeat(1 << 20));
         let prompts = terminal.json(&["session", "show", "s1"])["prompts"].clone();
@@ -328,7 +328,7 @@ both_engines! {
         assert_eq!((stored.len(), stored[0].starts_with("long long ")), (1, true));
     }
 
-    fn a_path_is_data_whatever_it_says(terminal: Terminal) {
+    fn hook_records_hostile_paths_as_data(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         let long = format!("/{}", "d/".repeat(2_047) + "e");
         session.prompt("go");
@@ -347,7 +347,7 @@ both_engines! {
         assert_eq!(fs::read_dir(terminal.home.path()).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() == "x").count(), 0);
     }
 
-    fn secrets_are_left_out(terminal: Terminal) {
+    fn hook_redacts_secrets_in_texts(terminal: Terminal) {
         // Put together here, so that no scanner takes the test for a leak.
         let secret = format!("ghp_{}", "a1".repeat(18));
         let session = HookSession { terminal: &terminal, id: "s1" };
@@ -370,10 +370,10 @@ both_engines! {
             "pushed with [redacted]", "use [redacted] to push", "used [redacted]",
         ]);
         assert!(!comparable_record(&terminal).contains(&secret));
-        nowhere_in_the_file(&terminal, &secret);
+        assert_absent_from_database_files(&terminal, &secret);
     }
 
-    fn secrets_in_the_names_of_files_are_left_out(terminal: Terminal) {
+    fn hook_redacts_secrets_in_file_names(terminal: Terminal) {
         let secret = format!("ghp_{}", "a1".repeat(18));
         let project = project(&terminal);
         git(&project, &["init", "-q", "-b", "main"]);
@@ -392,10 +392,10 @@ both_engines! {
         made.sort();
         assert_eq!(made, ["by-[redacted].txt"]);
         assert!(!comparable_record(&terminal).contains(&secret));
-        nowhere_in_the_file(&terminal, &secret);
+        assert_absent_from_database_files(&terminal, &secret);
     }
 
-    fn a_stop_of_nobody_makes_nothing(terminal: Terminal) {
+    fn stop_of_an_unknown_subagent_creates_nothing(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         assert_eq!(session.send_subagent_stop("acompact-1", ""), Value::Null);
         assert_eq!(terminal.json(&["session", "list"]), json!([]));
@@ -408,7 +408,7 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["run", "list"]), "status"), ["running"]);
     }
 
-    fn a_busy_database_gets_its_events_later_and_in_order(terminal: Terminal) {
+    fn events_spooled_while_the_database_is_busy_are_applied_in_order(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.send("SessionStart", &json!({ "source": "startup" }));
         let mut other = connection(&terminal);
@@ -416,7 +416,7 @@ both_engines! {
             Url::Sqlite(_) => "begin immediate",
             Url::Postgres(_) => "begin; lock table sessions in access exclusive mode",
         }).unwrap();
-        let spool = folder(&terminal).join("spool");
+        let spool = state_folder(&terminal).join("spool");
         let waiting = || fs::read_dir(&spool).map_or(0, |entries| entries.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "json")).count());
         session.prompt("go");
         session.send_agent_call("t1", "[ROLE:builder] build");
@@ -438,10 +438,10 @@ both_engines! {
         assert_eq!(column(&runs, "final_message"), ["built", "null"]);
         assert_eq!(runs[0]["parent_run_id"], runs[1]["id"]);
         assert_eq!(column(&terminal.json(&["made", &text(&runs[1]["id"])])["touches"], "display_path"), ["one.txt"]);
-        assert_eq!(lines(&folder(&terminal).join("hook.log")), 0);
+        assert_eq!(count_lines(&state_folder(&terminal).join("hook.log")), 0);
     }
 
-    fn a_repository_is_not_trusted(terminal: Terminal) {
+    fn hook_runs_no_program_and_writes_no_file_for_a_malicious_repository(terminal: Terminal) {
         let project = project(&terminal);
         let (secret, precious, pwned) = (project.join("secret"), project.join("precious"), project.join("pwned"));
         git(&project, &["init", "-q", "-b", "main"]);
@@ -468,7 +468,7 @@ both_engines! {
         assert_eq!(kept, [(0,)]);
     }
 
-    fn only_own_commits_are_the_runs_and_deleted_files_are_seen(terminal: Terminal) {
+    fn run_records_own_commits_and_deleted_files_but_no_older_commits(terminal: Terminal) {
         let project = project(&terminal);
         git(&project, &["init", "-q", "-b", "main"]);
         fs::write(project.join("old.txt"), "old").unwrap();
@@ -490,7 +490,7 @@ both_engines! {
         assert_eq!(shown, ["create old.txt", "create own", "delete old.txt"]);
     }
 
-    fn what_a_tool_left_is_not_taken_for_a_commands_work(terminal: Terminal) {
+    fn files_written_by_a_tool_are_not_attributed_to_a_later_command(terminal: Terminal) {
         let project = project(&terminal);
         git(&project, &["init", "-q", "-b", "main"]);
         let session = HookSession { terminal: &terminal, id: "s1" };
@@ -510,14 +510,14 @@ both_engines! {
         assert_eq!(made, ["create o.txt 1", "update m.ipynb 2", "update n.ipynb 1"]);
     }
 
-    fn words_of_another_version_are_no_veto(terminal: Terminal) {
+    fn hook_exits_zero_on_unknown_arguments(terminal: Terminal) {
         for words in [&["hook", "--memory", "everyone"][..], &["hook", "--later"], &["hook", "x", "--memory"]] {
             let output = run_command_with_input(terminal.command(words), b"{}");
             assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{words:?}");
         }
     }
 
-    fn thirty_two_at_once_and_none_is_lost(terminal: Terminal) {
+    fn thirty_two_concurrent_hooks_lose_no_event(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         let all: Vec<Child> = (0..32).map(|number| session.send_in_background("SubagentStart", &json!({ "agent_id": format!("a{number:02}"), "agent_type": "general-purpose" }))).collect();
@@ -530,10 +530,10 @@ both_engines! {
         agents.sort();
         assert_eq!(agents, (0..32).map(|number| format!("a{number:02}")).collect::<Vec<_>>());
         assert_eq!(terminal.json(&["run", "list"]).as_array().unwrap().len(), 33);
-        assert_eq!(lines(&folder(&terminal).join("hook.log")), 0);
+        assert_eq!(count_lines(&state_folder(&terminal).join("hook.log")), 0);
     }
 
-    fn two_agents_never_get_one_spawn_by_a_guess(terminal: Terminal) {
+    fn tentative_matching_gives_each_spawn_to_one_agent(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         for number in 0..4 {
@@ -556,7 +556,7 @@ both_engines! {
         assert_eq!(roles, ["general-purpose", "general-purpose", "general-purpose", "general-purpose", "r0", "r1", "r2", "r3"]);
     }
 
-    fn a_guess_never_takes_a_spawn_for_an_agent_that_was_there_before(terminal: Terminal) {
+    fn tentative_matching_ignores_agents_older_than_the_spawn(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         session.send("SubagentStart", &json!({ "agent_id": "warm" }));
@@ -568,7 +568,7 @@ both_engines! {
         assert_eq!(agents(), ["a1"]);
     }
 
-    fn better_evidence_corrects_a_guess_and_all_of_it_is_kept(terminal: Terminal) {
+    fn exact_evidence_corrects_tentative_matches_and_all_matches_are_kept(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         session.send_agent_call("t1", "[ROLE:first] one");
@@ -602,7 +602,7 @@ both_engines! {
         assert_eq!(runs, [(json!("a1"), "second@project".to_owned()), (json!("a2"), "first@project".to_owned())]);
     }
 
-    fn a_resumed_agent_is_one_agent_with_two_spawns_and_two_runs(terminal: Terminal) {
+    fn resumed_agent_is_one_subagent_with_two_spawns_and_two_runs(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         for (call, said) in [("t1", "began"), ("t2", "finished")] {
@@ -623,7 +623,7 @@ both_engines! {
         assert_eq!(terminal.json(&["subagent", "list"])[0]["run_id"], runs[0]["id"]);
     }
 
-    fn transcripts_put_right_what_hooks_of_old_clients_cannot_say(terminal: Terminal) {
+    fn ingest_corrects_the_agent_nesting_that_hooks_of_old_clients_omit(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: ingest::SESSION };
         session.prompt("go");
         // Until 2.1.69 no event says which agent calls.
@@ -662,7 +662,7 @@ both_engines! {
         assert_eq!(column(&runs, "final_message"), [failed, "null", "null", "null"]);
     }
 
-    fn late_events_of_an_ended_session_are_taken_in(terminal: Terminal) {
+    fn late_events_of_an_ended_session_are_recorded(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
         session.send_agent_call("t1", "[ROLE:builder] build");
@@ -686,7 +686,7 @@ both_engines! {
         assert!(terminal.json(&["session", "show", "s1"])["ended_at"].is_null());
     }
 
-    fn the_same_event_twice_changes_nothing(terminal: Terminal) {
+    fn duplicate_events_change_nothing(terminal: Terminal) {
         let once = Terminal::new(match terminal.database.url() { Url::Sqlite(_) => Engine::Sqlite, Url::Postgres(_) => Engine::Postgres });
         for (name, more) in complete_session() {
             HookSession { terminal: &once, id: "s1" }.send(name, &more);

@@ -420,8 +420,8 @@ both_engines! {
         let event = json!({ "hook_event_name": "PreCompact", "session_id": SESSION, "transcript_path": linked, "cwd": "/ship" });
         crate::hook::run_hook(&terminal, event.to_string().as_bytes());
         assert_eq!(row_count(&terminal, "transcripts"), 2);
-        let (code, said) = terminal.expect_error(&["ingest", "--since", "yesterday"]);
-        assert_eq!((code, said.contains("yesterday")), (2, true), "{stderr}");
+        let (code, message) = terminal.expect_error(&["ingest", "--since", "yesterday"]);
+        assert_eq!((code, message.contains("yesterday")), (2, true), "{message}");
         assert_eq!(terminal.json(&["ingest", ".claude/projects", "--since", "2100-01-01"])["files"], 0);
     }
 
@@ -624,21 +624,21 @@ impl HomeWithProjects {
         projects
     }
 
-    fn directory(&self, place: &str) -> PathBuf {
-        self.terminal.home.path().join(place)
+    fn directory(&self, directory: &str) -> PathBuf {
+        self.terminal.home.path().join(directory)
     }
 
     /// Runs a command in a directory, with the database that discovery finds from there.
-    fn json(&self, place: &str, arguments: &[&str]) -> Value {
+    fn json(&self, directory: &str, arguments: &[&str]) -> Value {
         let mut command = self.terminal.command(arguments);
-        command.arg("--json").env_remove("TRACKWAY_DB").current_dir(self.directory(place));
+        command.arg("--json").env_remove("TRACKWAY_DB").current_dir(self.directory(directory));
         let output = run_command(command);
         assert_eq!(output.code, 0, "{arguments:?}: {}", output.stderr);
         serde_json::from_str::<Value>(&output.stdout).unwrap()["data"].clone()
     }
 
-    fn sessions(&self, place: &str) -> Vec<String> {
-        let mut ids = column(&self.json(place, &["session", "list"]), "id");
+    fn sessions(&self, directory: &str) -> Vec<String> {
+        let mut ids = column(&self.json(directory, &["session", "list"]), "id");
         ids.sort();
         ids
     }
@@ -667,10 +667,10 @@ fn ingest_and_hooks_ignore_excluded_directories() {
     fs::write(&config, format!("exclude = [{:?}]\n", projects.directory("ship"))).unwrap();
     projects.json("shore", &["ingest"]);
     assert_eq!(projects.sessions("shore"), [session_id(2), session_id(3)]);
-    let send_hook = |place: &str, session: &str| {
-        let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": session, "prompt": "go", "cwd": projects.directory(place) });
+    let send_hook = |directory: &str, session: &str| {
+        let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": session, "prompt": "go", "cwd": projects.directory(directory) });
         let mut command = projects.terminal.command(&["hook"]);
-        command.env_remove("TRACKWAY_DB").current_dir(projects.directory(place));
+        command.env_remove("TRACKWAY_DB").current_dir(projects.directory(directory));
         let output = crate::terminal::run_command_with_input(command, event.to_string().as_bytes());
         assert_eq!((output.code, output.stdout.as_str()), (0, ""));
     };
@@ -688,7 +688,7 @@ fn ingest_and_hooks_ignore_excluded_directories() {
         assert_eq!(projects.sessions("shore"), [session_id(2), session_id(3), "s-shown".to_owned()], "{excluded}");
     }
     fs::write(&config, "exclude = [\"ship\"]\n").unwrap();
-    let (code, said) = projects.terminal.expect_error(&["session", "list"]);
+    let (code, message) = projects.terminal.expect_error(&["session", "list"]);
     assert_eq!(code, 2);
-    assert!(said.ends_with("config.toml: exclude contains ship, which is not an absolute path"), "{stderr}");
+    assert!(message.ends_with("config.toml: exclude contains ship, which is not an absolute path"), "{message}");
 }

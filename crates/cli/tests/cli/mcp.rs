@@ -1,5 +1,5 @@
-//! Agents over the Model Context Protocol: a day's work with a real client library, both ways in, both versions of the
-//! protocol, both engines; bad input; and the real Claude Code.
+//! Agents over the Model Context Protocol: a complete workflow with a real client library over stdio and HTTP, in both
+//! protocol versions and on both engines; invalid input; and the real Claude Code.
 
 use std::{
     fs,
@@ -19,26 +19,26 @@ use crate::{
     terminal::{CommandOutput, Terminal, both_engines, run_command_with_input, text},
 };
 
-/// The present version of the protocol and the one before.
+/// The current protocol version and the version before it.
 pub const VERSIONS: [ProtocolVersion; 2] = [ProtocolVersion::V_2026_07_28, ProtocolVersion::V_2025_11_25];
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap().block_on(work)
 }
 
-fn task(terminal: &Terminal, variant: &str) {
+fn create_task(terminal: &Terminal, variant: &str) {
     terminal.json(&["workflow", "set", "--name", "ops"]);
     terminal.json(&["task", "set", "--workflow", "ops", "--variant", variant, "--title", "Caulk the seams"]);
 }
 
-/// The JSON that an action answered with.
-fn data(said: &str) -> Value {
-    let (_, json) = said.split_once("```json\n").unwrap_or_else(|| panic!("{said}"));
+/// The JSON block in the text that an action returned.
+fn data(reply: &str) -> Value {
+    let (_, json) = reply.split_once("```json\n").unwrap_or_else(|| panic!("{reply}"));
     serde_json::from_str(json.rsplit_once("\n```").unwrap().0).unwrap()
 }
 
-/// Claims a task, works on it, writes down what came of it, and looks at it from outside.
-async fn a_day(terminal: &Terminal, client: &Client, variant: &str) {
+/// Claims a task, writes notes and a report in its run, and reads the result with every tool, resource and prompt.
+async fn complete_workflow(terminal: &Terminal, client: &Client, variant: &str) {
     let tools = client.service.list_all_tools().await.unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_ref()).collect();
     assert_eq!(
@@ -54,10 +54,10 @@ async fn a_day(terminal: &Terminal, client: &Client, variant: &str) {
     assert!(me.starts_with("# You are worker\n") && me.contains("## Your task"), "{me}");
     assert!(me.contains("`show` of `/tasks/"), "{me}");
 
-    let kept = json!({ "content": format!("oakum is in the shed, {variant}"), "run_token": token });
-    let written = data(&client.call_ok("update_scratchpad", kept.clone()).await);
-    assert_eq!(written["content"], kept["content"]);
-    assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "worker"])["content"], kept["content"]);
+    let scratchpad = json!({ "content": format!("oakum is in the shed, {variant}"), "run_token": token });
+    let written = data(&client.call_ok("update_scratchpad", scratchpad.clone()).await);
+    assert_eq!(written["content"], scratchpad["content"]);
+    assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "worker"])["content"], scratchpad["content"]);
     let note = json!({ "studio": "main", "title": "Seams", "body": "three are left" });
     let act = json!({ "action": "create_note", "input": note, "run_token": token });
     let note = text(&data(&client.call_ok("act", act).await)["id"]);
@@ -86,13 +86,13 @@ async fn a_day(terminal: &Terminal, client: &Client, variant: &str) {
         assert!(!serde_json::to_value(&read.contents).unwrap()[0]["text"].as_str().unwrap().is_empty(), "{uri}");
     }
     assert_eq!(client.service.list_all_resource_templates().await.unwrap().len(), 3);
-    let none = client.service.read_resource(ReadResourceRequestParams::new("trackway:///runs/none")).await.unwrap_err();
-    assert!(none.to_string().contains("there is no run \"none\""), "{none}");
+    let not_found = client.service.read_resource(ReadResourceRequestParams::new("trackway:///runs/none")).await.unwrap_err();
+    assert!(not_found.to_string().contains("there is no run \"none\""), "{not_found}");
 
     let mut wake = GetPromptRequestParams::new("wake");
     wake.arguments = json!({ "task": variant, "agent": "worker" }).as_object().cloned();
-    let woken = serde_json::to_string(&client.service.get_prompt(wake).await.unwrap().messages).unwrap();
-    assert!(woken.contains("oakum is in the shed") && woken.contains("Caulk the seams"), "{woken}");
+    let wake_prompt = serde_json::to_string(&client.service.get_prompt(wake).await.unwrap().messages).unwrap();
+    assert!(wake_prompt.contains("oakum is in the shed") && wake_prompt.contains("Caulk the seams"), "{wake_prompt}");
     assert_eq!(client.service.list_all_prompts().await.unwrap().len(), 2);
     let hand_off = client.service.get_prompt(GetPromptRequestParams::new("hand_off")).await.unwrap();
     assert!(serde_json::to_string(&hand_off.messages).unwrap().contains("set_report"));
@@ -106,52 +106,52 @@ async fn a_day(terminal: &Terminal, client: &Client, variant: &str) {
                 .into()
         )
     );
-    let (failed, said) =
+    let (failed, reply) =
         client.call("act", json!({ "action": "delete_task", "input": { "task": variant }, "run_token": token })).await;
-    assert!(failed && said.contains("error: "), "{said}");
+    assert!(failed && reply.contains("error: "), "{reply}");
     assert!(client.call("whoami", json!({ "run_token": "no" })).await.0);
-    let rehearsed =
+    let dry_run =
         json!({ "action": "create_note", "dry_run": true, "input": { "studio": "main", "title": "T", "body": "b" } });
-    assert!(client.call_ok("act", rehearsed).await.starts_with("# Would be done: create_note"));
+    assert!(client.call_ok("act", dry_run).await.starts_with("# Would be done: create_note"));
     assert!(client.call_ok("help", json!({})).await.contains("- `create_note` "));
     assert!(client.call_ok("help", json!({ "action": "create_note" })).await.contains("\"title\": {"));
 }
 
 both_engines! {
-    fn a_day_over_stdio(terminal: Terminal) {
+    fn complete_workflow_over_stdio(terminal: Terminal) {
         block_on(async {
             for version in VERSIONS {
                 let variant = format!("day/{version}");
-                task(&terminal, &variant);
+                create_task(&terminal, &variant);
                 let client = Client::over_stdio(&terminal, None, &version).await;
-                a_day(&terminal, &client, &variant).await;
+                complete_workflow(&terminal, &client, &variant).await;
             }
         });
     }
 
-    fn a_day_over_http(terminal: Terminal) {
+    fn complete_workflow_over_http(terminal: Terminal) {
         let token = text(&terminal.json(&["token", "create", "--name", "mcp"])["token"]);
         let server = Server::start(&terminal);
         block_on(async {
             for version in VERSIONS {
                 let variant = format!("day/{version}");
-                task(&terminal, &variant);
+                create_task(&terminal, &variant);
                 let client = Client::over_http(server.address, &token, &version).await;
-                a_day(&terminal, &client, &variant).await;
+                complete_workflow(&terminal, &client, &variant).await;
             }
         });
     }
 
-    fn it_ends_well_when_its_input_ends(terminal: Terminal) {
+    fn mcp_process_answers_and_exits_at_end_of_input(terminal: Terminal) {
         let ready = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ready","arguments":{}}}"#;
-        let said = [&HELLO.replace("VERSION", "2025-06-18"), r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, ready, ""].join("\n");
-        let (output, answers) = answers(&terminal, said.as_bytes());
+        let input = [&INITIALIZE.replace("VERSION", "2025-06-18"), r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, ready, ""].join("\n");
+        let (output, answers) = answers(&terminal, input.as_bytes());
         assert_eq!((output.code, output.stderr.as_str()), (0, ""));
-        assert_eq!(of(&answers, 2)["result"]["isError"], false);
+        assert_eq!(answer_to(&answers, 2)["result"]["isError"], false);
     }
 
-    fn versions_ready_tasks_and_scratchpads_are_shown(terminal: Terminal) {
-        task(&terminal, "seams");
+    fn show_tool_reads_pages_and_checks_scratchpad_permission(terminal: Terminal) {
+        create_task(&terminal, "seams");
         terminal.json(&["task", "set", "--workflow", "ops", "--variant", "seams/2", "--replaces", "seams", "--level", "minor"]);
         terminal.json(&["agent", "set", "--handle", "bob"]);
         let (run, bob) = terminal.start_run(&["--agent", "bob", "--task", "seams/2"]);
@@ -165,10 +165,10 @@ both_engines! {
             assert!(show("/made?run=last").await.contains("This run made nothing that matches."));
             assert!(show("/ready").await.contains("# Ready tasks"));
             assert!(show("/tasks/seams").await.contains("[seams/2](/latest?variant=seams)"));
-            let (failed, said) = client.call("show", json!({ "page": "/agents/bob?from=0&to=1" })).await;
-            assert!(failed && said.contains("agent worker may not read_scratchpads"), "{said}");
-            let (failed, said) = client.call("show", json!({ "page": "/wake?task=seams/2&agent=bob" })).await;
-            assert!(failed && said.contains("agent worker may not read_scratchpads"), "{said}");
+            let (failed, reply) = client.call("show", json!({ "page": "/agents/bob?from=0&to=1" })).await;
+            assert!(failed && reply.contains("agent worker may not read_scratchpads"), "{reply}");
+            let (failed, reply) = client.call("show", json!({ "page": "/wake?task=seams/2&agent=bob" })).await;
+            assert!(failed && reply.contains("agent worker may not read_scratchpads"), "{reply}");
             let read = client.service.read_resource(ReadResourceRequestParams::new("trackway:///agents/bob")).await.unwrap();
             let read = serde_json::to_string(&read.contents).unwrap();
             assert!(read.contains("read_scratchpads") && !read.contains("in the shed"), "{read}");
@@ -181,22 +181,22 @@ both_engines! {
         });
     }
 
-    fn a_token_in_the_environment_is_who_acts(terminal: Terminal) {
-        task(&terminal, "seams");
+    fn token_in_the_environment_identifies_the_run(terminal: Terminal) {
+        create_task(&terminal, "seams");
         let (run, token) = terminal.start_run(&["--agent", "worker", "--task", "seams"]);
         block_on(async {
             let client = Client::over_stdio(&terminal, Some(&token), &VERSIONS[1]).await;
             assert!(client.call_ok("whoami", json!({})).await.starts_with("# You are worker\n"));
             client.call_ok("update_scratchpad", json!({ "content": "x" })).await;
             terminal.json(&["run", "end", &run, "--status", "completed"]);
-            let (failed, said) = client.call("update_scratchpad", json!({ "content": "y" })).await;
-            assert!(failed && said.contains("hint: "), "{said}");
+            let (failed, reply) = client.call("update_scratchpad", json!({ "content": "y" })).await;
+            assert!(failed && reply.contains("hint: "), "{reply}");
         });
     }
 }
 
 #[test]
-fn a_long_page_comes_in_parts() {
+fn show_tool_splits_a_long_page() {
     let terminal = Terminal::new(Engine::Sqlite);
     terminal.json(&["note", "create", "--studio", "main", "--title", "Long", "--body", &"ä line\n".repeat(3_000)]);
     let id = text(&terminal.json(&["note", "list"])[0]["id"]);
@@ -205,17 +205,17 @@ fn a_long_page_comes_in_parts() {
         let mut page = format!("/notes/{id}");
         let mut lines = 0;
         loop {
-            let said = client.call_ok("show", json!({ "page": page })).await;
-            assert!(said.chars().count() < 8_300, "{}", said.chars().count());
-            lines += said.matches("ä line\n").count();
-            let Some((_, rest)) = said.split_once("`show` the page `") else { break };
+            let reply = client.call_ok("show", json!({ "page": page })).await;
+            assert!(reply.chars().count() < 8_300, "{}", reply.chars().count());
+            lines += reply.matches("ä line\n").count();
+            let Some((_, rest)) = reply.split_once("`show` the page `") else { break };
             rest.split_once('`').unwrap().0.clone_into(&mut page);
         }
         assert_eq!(lines, 3_000);
     });
 }
 
-/// Everything that one process answers to these lines; each is JSON, and nothing else is there.
+/// Sends these lines to one `trackway mcp` process. Returns its answers, all of which must be JSON.
 fn answers(terminal: &Terminal, lines: &[u8]) -> (CommandOutput, Vec<Value>) {
     answers_to(terminal.command(&["mcp"]), lines)
 }
@@ -227,16 +227,16 @@ fn answers_to(command: std::process::Command, lines: &[u8]) -> (CommandOutput, V
 }
 
 #[track_caller]
-fn of(answers: &[Value], id: i64) -> &Value {
+fn answer_to(answers: &[Value], id: i64) -> &Value {
     answers.iter().find(|answer| answer["id"] == id).unwrap_or_else(|| panic!("{id}: {answers:#?}"))
 }
 
-const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"VERSION","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"VERSION","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
 
 #[test]
-fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
+fn invalid_messages_get_errors_and_the_process_keeps_answering() {
     let terminal = Terminal::new(Engine::Sqlite);
-    let hello = HELLO.replace("VERSION", "2025-11-25");
+    let initialize = INITIALIZE.replace("VERSION", "2025-11-25");
     let call = |id: u32, tool: &str, arguments: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
@@ -254,7 +254,7 @@ fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
         "\u{0}\u{1}\u{7f} no",
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}"#,
         r#"{"jsonrpc":"2.0","id":5,"result":{}}"#,
-        &hello,
+        &initialize,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         &call(2, "no_such_tool", "{}"),
         &call(3, "show", "\"text\""),
@@ -274,24 +274,24 @@ fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
     let (output, all) = answers(&terminal, lines.join("\n").as_bytes());
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     assert_eq!(answers_to(terminal.command(&["mcp", "--json"]), b"").1, Vec::<Value>::new());
-    let nameless: Vec<_> =
+    let without_id: Vec<_> =
         all.iter().filter(|answer| answer["id"].is_null()).map(|answer| &answer["error"]["code"]).collect();
-    assert_eq!(nameless.iter().filter(|code| ***code == json!(-32700)).count(), 2, "{nameless:?}");
-    assert_eq!(nameless.iter().filter(|code| ***code == json!(-32600)).count(), 2, "too long, and not a message");
-    assert_eq!(of(&all, 1)["result"]["protocolVersion"], "2025-11-25");
-    assert_eq!(of(&all, 2)["error"]["code"], -32602);
+    assert_eq!(without_id.iter().filter(|code| ***code == json!(-32700)).count(), 2, "{without_id:?}");
+    assert_eq!(without_id.iter().filter(|code| ***code == json!(-32600)).count(), 2, "too long, and not a message");
+    assert_eq!(answer_to(&all, 1)["result"]["protocolVersion"], "2025-11-25");
+    assert_eq!(answer_to(&all, 2)["error"]["code"], -32602);
     assert!(
-        of(&all, 2)["error"]["message"]
+        answer_to(&all, 2)["error"]["message"]
             .as_str()
             .unwrap()
             .starts_with("unknown tool \"no_such_tool\"; valid tools: whoami")
     );
     assert_eq!(
-        of(&all, 3)["error"],
+        answer_to(&all, 3)["error"],
         json!({ "code": -32602, "message": "invalid parameters of tools/call" })
     );
-    assert_eq!(of(&all, 8)["error"]["message"], "unknown method \"no/such/method\"");
-    for (id, said) in [
+    assert_eq!(answer_to(&all, 8)["error"]["message"], "unknown method \"no/such/method\"");
+    for (id, error) in [
         (4, "error: invalid type: integer `5`, expected a string"),
         (6, "error: unknown field `more`, expected `page`"),
         (7, "error: words must be a list of words to search for"),
@@ -299,11 +299,11 @@ fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
         (11, "error: limit must be an integer, not \"many\""),
         (12, "error: no page or thing \"<script>alert(1)</script>\" found"),
     ] {
-        let answer = &of(&all, id)["result"];
+        let answer = &answer_to(&all, id)["result"];
         assert_eq!(answer["isError"], true, "{answer}");
-        assert!(answer["content"][0]["text"].as_str().unwrap().starts_with(said), "{answer}");
+        assert!(answer["content"][0]["text"].as_str().unwrap().starts_with(error), "{answer}");
     }
-    assert!(of(&all, 14)["result"]["content"][0]["text"].as_str().unwrap().starts_with("# You are ada\n"));
+    assert!(answer_to(&all, 14)["result"]["content"][0]["text"].as_str().unwrap().starts_with("# You are ada\n"));
     assert_eq!(terminal.json(&["note", "list"]), json!([]));
     for nothing in ["", "\n\n", "{\"half"] {
         assert_eq!(answers(&terminal, nothing.as_bytes()).0.code, 0);
@@ -311,28 +311,28 @@ fn whatever_comes_in_is_answered_and_the_process_ends_with_its_input() {
 }
 
 #[test]
-fn a_version_nobody_knows_is_answered_with_one_we_know() {
+fn unknown_protocol_version_is_answered_with_a_supported_one() {
     let terminal = Terminal::new(Engine::Sqlite);
-    for (asked, given) in [("2024-11-05", "2024-11-05"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")] {
-        let (_, all) = answers(&terminal, format!("{}\n", HELLO.replace("VERSION", asked)).as_bytes());
-        assert_eq!(of(&all, 1)["result"]["protocolVersion"], given);
+    for (requested, answered) in [("2024-11-05", "2024-11-05"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")] {
+        let (_, all) = answers(&terminal, format!("{}\n", INITIALIZE.replace("VERSION", requested)).as_bytes());
+        assert_eq!(answer_to(&all, 1)["result"]["protocolVersion"], answered);
     }
 }
 
 #[test]
-fn a_database_that_is_away_is_said_and_found_when_it_is_there() {
+fn missing_database_is_reported_and_used_once_it_exists() {
     let terminal = Terminal::uninitialized(Engine::Sqlite);
     block_on(async {
         let client = Client::over_stdio(&terminal, None, &VERSIONS[1]).await;
-        let (failed, said) = client.call("whoami", json!({})).await;
-        assert!(failed && said.contains("there is no database") && said.contains("hint: "), "{said}");
+        let (failed, reply) = client.call("whoami", json!({})).await;
+        assert!(failed && reply.contains("there is no database") && reply.contains("hint: "), "{reply}");
         terminal.json(&["init"]);
         assert!(client.call_ok("whoami", json!({})).await.starts_with("# You are ada\n"));
     });
 }
 
 #[test]
-fn a_server_that_crashes_under_it_is_found_again() {
+fn mcp_process_reconnects_after_a_crash_of_postgres() {
     let crashing = CrashingServer::start();
     let terminal = Terminal::uninitialized(Engine::Sqlite);
     let mut init = terminal.command(&["init", "--db", &crashing.url]);
@@ -340,82 +340,82 @@ fn a_server_that_crashes_under_it_is_found_again() {
     let mut command = terminal.command(&["mcp"]);
     command.env("TRACKWAY_DB", &crashing.url);
     block_on(async {
-        let client = Client::at(command, &VERSIONS[1]).await;
+        let client = Client::over_stdio_of(command, &VERSIONS[1]).await;
         assert!(client.call_ok("whoami", json!({})).await.starts_with("# You are ada\n"));
         crashing.crash();
-        // The first may still find the connection of before.
+        // The first call may still use the broken connection.
         let _ = client.call("whoami", json!({})).await;
         assert!(client.call_ok("whoami", json!({})).await.starts_with("# You are ada\n"));
     });
 }
 
-/// Changes another task, then the one that is followed.
-fn changes_both(terminal: &Terminal, variant: &str) {
+/// Changes another task first, then the subscribed one.
+fn change_other_and_subscribed_task(terminal: &Terminal, variant: &str) {
     terminal.json(&["task", "set", "--workflow", "ops", "--variant", "other", "--title", "Something else"]);
     terminal.json(&["task", "set", "--workflow", "ops", "--variant", variant, "--title", "Tar the seams"]);
 }
 
 #[test]
-fn a_client_that_stays_hears_when_a_resource_changes() {
+fn listening_client_is_notified_of_a_changed_resource() {
     let terminal = Terminal::new(Engine::Sqlite);
-    task(&terminal, "other");
-    task(&terminal, "heard");
-    let uri = "trackway:///tasks/heard";
+    create_task(&terminal, "other");
+    create_task(&terminal, "subscribed");
+    let uri = "trackway:///tasks/subscribed";
     block_on(async {
         let client = Client::over_stdio(&terminal, None, &VERSIONS[0]).await;
-        let wanted = SubscriptionFilter::builder().resource_subscription(uri).build();
-        let mut told = client.service.listen(wanted).await.unwrap();
-        // It is acknowledged before it is begun.
+        let filter = SubscriptionFilter::builder().resource_subscription(uri).build();
+        let mut notifications = client.service.listen(filter).await.unwrap();
+        // The server acknowledges the subscription before it starts to listen.
         tokio::time::sleep(Duration::from_millis(500)).await;
-        changes_both(&terminal, "heard");
-        let heard = tokio::time::timeout(Duration::from_secs(20), told.next()).await.unwrap().unwrap().unwrap();
-        let heard = serde_json::to_value(heard).unwrap();
+        change_other_and_subscribed_task(&terminal, "subscribed");
+        let notification = tokio::time::timeout(Duration::from_secs(20), notifications.next()).await.unwrap().unwrap().unwrap();
+        let notification = serde_json::to_value(notification).unwrap();
         assert_eq!(
-            (&heard["method"], &heard["params"]["uri"]),
+            (&notification["method"], &notification["params"]["uri"]),
             (&json!("notifications/resources/updated"), &json!(uri))
         );
     });
 }
 
 #[test]
-fn a_client_of_the_version_before_subscribes_by_name() {
+fn older_protocol_subscribes_and_unsubscribes_by_uri() {
     let terminal = Terminal::new(Engine::Sqlite);
-    task(&terminal, "other");
-    task(&terminal, "heard");
+    create_task(&terminal, "other");
+    create_task(&terminal, "subscribed");
     let mut process = terminal.command(&["mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let mut input = process.stdin.take().unwrap();
-    let mut say = |message: &str| writeln!(input, "{message}").unwrap();
+    let mut send = |message: &str| writeln!(input, "{message}").unwrap();
     let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
-    let named = |id: u32, method: &str, uri: &str| {
+    let request = |id: u32, method: &str, uri: &str| {
         json!({ "jsonrpc": "2.0", "id": id, "method": format!("resources/{method}"), "params": { "uri": uri } })
             .to_string()
     };
-    say(&HELLO.replace("VERSION", "2025-11-25"));
+    send(&INITIALIZE.replace("VERSION", "2025-11-25"));
     assert_eq!(next()["result"]["capabilities"]["resources"]["subscribe"], true);
-    say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    say(&named(2, "subscribe", "trackway:///tasks/nothing"));
+    send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    send(&request(2, "subscribe", "trackway:///tasks/nothing"));
     assert_eq!(next()["error"]["code"], -32002);
-    say(&named(3, "subscribe", "trackway:///tasks/heard"));
+    send(&request(3, "subscribe", "trackway:///tasks/subscribed"));
     assert_eq!(next()["result"], json!({}));
-    changes_both(&terminal, "heard");
-    let told = next();
+    change_other_and_subscribed_task(&terminal, "subscribed");
+    let notification = next();
     assert_eq!(
-        (&told["method"], &told["params"]["uri"]),
-        (&json!("notifications/resources/updated"), &json!("trackway:///tasks/heard"))
+        (&notification["method"], &notification["params"]["uri"]),
+        (&json!("notifications/resources/updated"), &json!("trackway:///tasks/subscribed"))
     );
-    say(&named(4, "unsubscribe", "trackway:///tasks/heard"));
+    send(&request(4, "unsubscribe", "trackway:///tasks/subscribed"));
     assert_eq!(next()["result"], json!({}));
     drop(input);
     assert!(process.wait().unwrap().success());
 }
 
 #[test]
-fn over_http_who_calls_is_checked_as_everywhere() {
+fn mcp_over_http_checks_token_host_origin_and_method() {
     let terminal = Terminal::new(Engine::Sqlite);
     let token = text(&terminal.json(&["token", "create", "--name", "mcp"])["token"]);
     let server = Server::start(&terminal);
-    let hello = HELLO.replace("VERSION", "2025-11-25");
+    let initialize = INITIALIZE.replace("VERSION", "2025-11-25");
     let head = |method: &str, host: &str, more: &str| {
         format!(
             "{method} /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream{more}"
@@ -425,33 +425,33 @@ fn over_http_who_calls_is_checked_as_everywhere() {
     let bearer = format!("\r\nAuthorization: Bearer {token}");
     let status = |method: &str, host: &str, more: &str, body: &str| server.send(&head(method, host, more), body).0;
 
-    let (code, answer) = server.send(&head("POST", &host, &bearer), &hello);
+    let (code, answer) = server.send(&head("POST", &host, &bearer), &initialize);
     assert_eq!(code, 200);
     assert!(
         answer.contains("\"protocolVersion\":\"2025-11-25\"") && answer.to_lowercase().contains("nosniff"),
         "{answer}"
     );
-    assert_eq!(status("POST", &host, "", &hello), 401);
-    assert_eq!(status("POST", &host, "\r\nAuthorization: Bearer no", &hello), 401);
-    assert_eq!(status("POST", "evil.example", &bearer, &hello), 421);
-    assert_eq!(status("POST", &host, &format!("{bearer}\r\nOrigin: http://evil.example"), &hello), 403);
-    assert_eq!(status("POST", &host, &format!("{bearer}\r\nOrigin: http://{host}"), &hello), 200);
+    assert_eq!(status("POST", &host, "", &initialize), 401);
+    assert_eq!(status("POST", &host, "\r\nAuthorization: Bearer no", &initialize), 401);
+    assert_eq!(status("POST", "evil.example", &bearer, &initialize), 421);
+    assert_eq!(status("POST", &host, &format!("{bearer}\r\nOrigin: http://evil.example"), &initialize), 403);
+    assert_eq!(status("POST", &host, &format!("{bearer}\r\nOrigin: http://{host}"), &initialize), 200);
     let cookie = format!("\r\nCookie: trackway_{}={token}", server.address.port());
-    assert_eq!(status("POST", &host, &cookie, &hello), 403);
+    assert_eq!(status("POST", &host, &cookie, &initialize), 403);
     assert_eq!(status("GET", &host, &bearer, ""), 405);
     assert_eq!(status("DELETE", &host, &bearer, ""), 405);
     for broken in ["{", "[]", "5", ""] {
         assert!((400..500).contains(&status("POST", &host, &bearer, broken)), "{broken}");
     }
-    assert_eq!(status("POST", &host, &bearer, &hello), 200);
+    assert_eq!(status("POST", &host, &bearer, &initialize), 200);
 }
 
 #[test]
-fn connecting_lists_the_server_and_disconnecting_leaves_the_others() {
+fn connect_adds_the_mcp_server_and_disconnect_keeps_other_servers() {
     let terminal = Terminal::uninitialized(Engine::Sqlite);
     let project = terminal.home.path().join("project");
     fs::create_dir_all(project.join(".git")).unwrap();
-    let types = |line: &str| {
+    let run = |line: &str| {
         let mut command = terminal.command(&line.split(' ').collect::<Vec<_>>());
         command.current_dir(&project);
         crate::terminal::run_command(command)
@@ -461,44 +461,44 @@ fn connecting_lists_the_server_and_disconnecting_leaves_the_others() {
         "{\n\t\"mcpServers\": {\n\t\t\"other\": {\"command\": \"x\", \"env\": {\"KEY\": \"secret\"}}\n\t}\n}\n";
     fs::write(&servers, others).unwrap();
 
-    assert_eq!(types("connect claude-code --no-mcp").code, 0);
+    assert_eq!(run("connect claude-code --no-mcp").code, 0);
     assert_eq!(fs::read_to_string(&servers).unwrap(), others);
-    let dry = types("connect claude-code --dry-run").stdout;
+    let dry = run("connect claude-code --dry-run").stdout;
     assert!(dry.contains("+\t\t\"trackway\": {") && fs::read_to_string(&servers).unwrap() == others, "{dry}");
-    let said = types("connect claude-code").stdout;
-    assert!(said.contains(&format!("mcp: {} starts trackway mcp", servers.display())), "{said}");
+    let reply = run("connect claude-code").stdout;
+    assert!(reply.contains(&format!("mcp: {} starts trackway mcp", servers.display())), "{reply}");
     let read = |path: &Path| -> Value { serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
     let entry = json!({ "type": "stdio", "command": env!("CARGO_BIN_EXE_trackway"), "args": ["mcp"] });
     assert_eq!(read(&servers)["mcpServers"]["trackway"], entry);
     assert_eq!(read(&servers)["mcpServers"]["other"]["env"]["KEY"], "secret");
-    assert_eq!(types("disconnect claude-code").code, 0);
+    assert_eq!(run("disconnect claude-code").code, 0);
     assert_eq!(fs::read_to_string(&servers).unwrap(), others);
     assert!(!project.join(".mcp.json.trackway-backup").exists() && !project.join(".claude/settings.json").exists());
 
-    // The user's stand in a file that the client writes, too: with whatever else is in it.
+    // The client also writes other state to the user's file; connect must not change that state.
     let state = terminal.home.path().join(".claude.json");
     fs::write(&state, "{\"numStartups\": 3}").unwrap();
-    assert_eq!(types("connect claude-code --user").code, 0);
+    assert_eq!(run("connect claude-code --user").code, 0);
     assert_eq!((&read(&state)["numStartups"], &read(&state)["mcpServers"]["trackway"]), (&json!(3), &entry));
-    assert_eq!(types("disconnect claude-code --user").code, 0);
+    assert_eq!(run("disconnect claude-code --user").code, 0);
     assert_eq!(fs::read_to_string(&state).unwrap(), "{\"numStartups\": 3}");
 
-    // Links are followed.
+    // Connect follows symbolic links.
     let elsewhere = terminal.home.path().join("shared.json");
     fs::rename(&servers, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &servers).unwrap();
-    assert_eq!(types("connect claude-code").code, 0);
+    assert_eq!(run("connect claude-code").code, 0);
     assert!(servers.is_symlink());
     assert_eq!(read(&elsewhere)["mcpServers"]["trackway"], entry);
-    assert_eq!(types("disconnect claude-code").code, 0);
+    assert_eq!(run("disconnect claude-code").code, 0);
     assert_eq!(fs::read_to_string(&elsewhere).unwrap(), others);
 
-    // What cannot be read is left alone, and so is everything else.
+    // With an invalid .mcp.json, connect changes no file.
     fs::remove_file(&servers).unwrap();
     for broken in ["{ // mine\n}", "{\"mcpServers\": 5}", "{\"mcpServers\": {\"trackway\": {\"command\": \"docker\"}}}"]
     {
         fs::write(&servers, broken).unwrap();
-        let output = types("connect claude-code");
+        let output = run("connect claude-code");
         assert_eq!(output.code, 1);
         assert!(output.stderr.contains(".mcp.json, line 1") && output.stderr.contains("left as it is"), "{}", output.stderr);
         assert_eq!(fs::read_to_string(&servers).unwrap(), broken);
@@ -507,16 +507,16 @@ fn connecting_lists_the_server_and_disconnecting_leaves_the_others() {
 }
 
 #[test]
-fn connecting_changes_both_files_or_none() {
+fn connect_and_disconnect_change_both_files_or_none() {
     let terminal = Terminal::uninitialized(Engine::Sqlite);
     let project = terminal.home.path().join("project");
     fs::create_dir_all(project.join(".git")).unwrap();
-    let types = |line: &str| {
+    let run = |line: &str| {
         let mut command = terminal.command(&line.split(' ').collect::<Vec<_>>());
         command.current_dir(&project);
         crate::terminal::run_command(command)
     };
-    let everything = || {
+    let file_contents = || {
         let mut found: Vec<_> = [project.clone(), project.join(".claude")]
             .iter()
             .flat_map(|folder| fs::read_dir(folder).into_iter().flatten())
@@ -540,33 +540,33 @@ fn connecting_changes_both_files_or_none() {
             fs::write(&settings, text).unwrap();
         }
         read_only(true);
-        let untouched = everything();
-        let output = types("connect claude-code");
+        let untouched = file_contents();
+        let output = run("connect claude-code");
         assert_eq!(output.code, 1);
         assert!(
             output.stderr.contains(".mcp.json is read-only") && output.stderr.contains("nothing was changed"),
             "{}",
             output.stderr
         );
-        assert_eq!(everything(), untouched);
+        assert_eq!(file_contents(), untouched);
     }
     read_only(false);
-    assert_eq!(types("connect claude-code").code, 0);
+    assert_eq!(run("connect claude-code").code, 0);
     read_only(true);
-    let connected = everything();
-    assert_eq!(types("disconnect claude-code").code, 1);
-    assert_eq!(everything(), connected);
+    let connected = file_contents();
+    assert_eq!(run("disconnect claude-code").code, 1);
+    assert_eq!(file_contents(), connected);
     read_only(false);
-    assert_eq!(types("disconnect claude-code").code, 0);
+    assert_eq!(run("disconnect claude-code").code, 0);
     assert_eq!(fs::read_to_string(&settings).unwrap(), "{\"model\": \"opus\"}\n");
 }
 
 #[test]
-fn the_real_client_calls_tools_as_the_run_of_its_session() {
+fn real_client_calls_tools_as_the_run_of_its_session() {
     let client = ConnectedClient::new(Engine::Sqlite, NEWEST, &[]);
-    // What a user says when the client asks whether to use the project's server.
-    let agreed = json!({ "enabledMcpjsonServers": ["trackway"] });
-    fs::write(client.project().join(".claude/settings.local.json"), agreed.to_string()).unwrap();
+    // The setting that the client writes when its user allows the server of the project.
+    let allowed = json!({ "enabledMcpjsonServers": ["trackway"] });
+    fs::write(client.project().join(".claude/settings.local.json"), allowed.to_string()).unwrap();
     let note = json!({ "action": "create_note", "input": { "studio": "main", "title": "seen over MCP" } });
     let turns = json!([
         [{ "tool": "mcp__trackway__whoami", "input": {} }],
@@ -586,7 +586,7 @@ fn the_real_client_calls_tools_as_the_run_of_its_session() {
 }
 
 #[test]
-fn who_acts_in_a_session_is_not_guessed() {
+fn acting_run_is_identified_only_if_unambiguous() {
     let terminal = Terminal::new(Engine::Sqlite);
     let hook = |event: Value| {
         let output = run_command_with_input(terminal.command(&["hook"]), event.to_string().as_bytes());
@@ -600,15 +600,15 @@ fn who_acts_in_a_session_is_not_guessed() {
     block_on(async {
         let mut command = terminal.command(&["mcp"]);
         command.env("CLAUDECODE", "1").env("CLAUDE_CODE_SESSION_ID", "s-1");
-        let client = Client::at(command, &VERSIONS[1]).await;
+        let client = Client::over_stdio_of(command, &VERSIONS[1]).await;
         let me = client.call_ok("whoami", json!({})).await;
         assert!(me.starts_with("# You are ada\n") && me.contains("the session s-1 is not recorded"), "{me}");
         event("SessionStart", json!({ "source": "startup" }));
         event("UserPromptSubmit", json!({ "prompt": "go" }));
         let me = client.call_ok("whoami", json!({})).await;
         assert!(me.contains("## Your run") && me.contains("Identified by session s-1"), "{me}");
-        let kept = client.call_ok("update_scratchpad", json!({ "content": "kept" })).await;
-        assert!(kept.contains("Identified by session s-1"), "{kept}");
+        let reply = client.call_ok("update_scratchpad", json!({ "content": "kept" })).await;
+        assert!(reply.contains("Identified by session s-1"), "{reply}");
         event("SubagentStart", json!({ "agent_id": "a1", "agent_type": "Explore" }));
         let me = client.call_ok("whoami", json!({})).await;
         assert!(me.starts_with("# You are ada\n") && me.contains("2 runs are open in session s-1"), "{me}");
@@ -620,7 +620,7 @@ fn who_acts_in_a_session_is_not_guessed() {
 
         let mut command = terminal.command(&["mcp"]);
         command.env("CLAUDECODE", "1");
-        let me = Client::at(command, &VERSIONS[1]).await.call_ok("whoami", json!({})).await;
+        let me = Client::over_stdio_of(command, &VERSIONS[1]).await.call_ok("whoami", json!({})).await;
         assert!(me.contains("does not pass its session to MCP servers"), "{me}");
         let me = Client::over_stdio(&terminal, None, &VERSIONS[1]).await.call_ok("whoami", json!({})).await;
         assert!(!me.contains("You act as this person"), "{me}");

@@ -1,4 +1,4 @@
-//! A client of the SDK, at `trackway mcp` or at the server of `trackway up`.
+//! An MCP client of the SDK that is connected to `trackway mcp` or to the server of `trackway up`.
 
 use std::{
     fs::File,
@@ -22,15 +22,14 @@ use tokio::net::UnixListener;
 
 use crate::terminal::Terminal;
 
-/// A client that is connected.
 pub struct Client {
     pub service: RunningService<RoleClient, ClientConfig>,
-    /// Kept as long as the client.
+    /// Ends the process when the client is dropped.
     _process: Option<tokio::process::Child>,
     _folder: Option<TempDir>,
 }
 
-/// The version before the present one had a handshake, the present one has none.
+/// Older protocol versions begin with a handshake; the current version has none.
 fn lifecycle(version: &ProtocolVersion) -> (ClientConfig, ClientLifecycleMode) {
     let config = ClientConfig::new(ClientCapabilities::default(), Implementation::new("test", "1"));
     if version.has_initialize() {
@@ -41,15 +40,15 @@ fn lifecycle(version: &ProtocolVersion) -> (ClientConfig, ClientLifecycleMode) {
 }
 
 impl Client {
-    /// At a process of its own.
+    /// Connects to a new `trackway mcp` process.
     pub async fn over_stdio(terminal: &Terminal, token: Option<&str>, version: &ProtocolVersion) -> Self {
         let mut command = terminal.command(&["mcp"]);
         command.envs(token.map(|token| ("TRACKWAY_TOKEN", token)));
-        Self::at(command, version).await
+        Self::over_stdio_of(command, version).await
     }
 
-    /// At what a command starts.
-    pub async fn at(mut command: std::process::Command, version: &ProtocolVersion) -> Self {
+    /// Connects to the process that a command starts.
+    pub async fn over_stdio_of(mut command: std::process::Command, version: &ProtocolVersion) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut process = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
         let (config, mode) = lifecycle(version);
@@ -58,7 +57,7 @@ impl Client {
         Self { service, _process: Some(process), _folder: None }
     }
 
-    /// At a server. The SDK's smallest HTTP client speaks to a socket of this machine, which is led to the server.
+    /// Connects to a server. The SDK's smallest HTTP client needs a Unix socket, so a task forwards a socket to the server.
     pub async fn over_http(server: SocketAddr, token: &str, version: &ProtocolVersion) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("mcp");
@@ -82,37 +81,37 @@ impl Client {
         Self { service, _process: None, _folder: Some(folder) }
     }
 
-    /// Calls a tool: whether it failed, and what it said.
+    /// Calls a tool. Returns whether it failed, and its text.
     pub async fn call(&self, tool: &'static str, arguments: Value) -> (bool, String) {
         let mut request = CallToolRequestParams::new(tool);
         request.arguments = Some(arguments.as_object().unwrap().clone());
         let result = self.service.call_tool(request).await.unwrap();
-        let said = result.content[0].as_text().unwrap().text.clone();
-        (result.is_error == Some(true), said)
+        let reply = result.content[0].as_text().unwrap().text.clone();
+        (result.is_error == Some(true), reply)
     }
 
-    /// Calls a tool that answers.
+    /// Calls a tool that must succeed, and returns its text.
     #[track_caller]
     pub fn call_ok(&self, tool: &'static str, arguments: Value) -> impl Future<Output = String> {
         let caller = std::panic::Location::caller();
         async move {
-            let (failed, said) = self.call(tool, arguments).await;
-            assert!(!failed, "{caller}: {said}");
-            said
+            let (failed, reply) = self.call(tool, arguments).await;
+            assert!(!failed, "{caller}: {reply}");
+            reply
         }
     }
 }
 
-/// `trackway up`, until dropped.
+/// A `trackway up` process, which is killed when dropped.
 pub struct Server {
     process: Child,
-    /// It would end if nobody listened to what it says.
-    _said: BufReader<ChildStdout>,
+    /// Keeps the pipe open: the process would fail to write to a closed standard output.
+    _stdout: BufReader<ChildStdout>,
     pub address: SocketAddr,
 }
 
 impl Server {
-    /// What it writes on standard error, in the home of whoever started it.
+    /// The file with the standard error of the server, in the terminal's home directory.
     pub const LOG: &'static str = "up.log";
 
     pub fn start(terminal: &Terminal) -> Self {
@@ -120,10 +119,10 @@ impl Server {
         let log = File::create(terminal.home.path().join(Self::LOG)).unwrap();
         let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
-        let mut said = BufReader::new(process.stdout.take().unwrap());
-        said.read_line(&mut line).unwrap();
+        let mut stdout = BufReader::new(process.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("Trackway is up at http://").unwrap().trim_end_matches('/');
-        Self { address: address.parse().unwrap(), process, _said: said }
+        Self { address: address.parse().unwrap(), process, _stdout: stdout }
     }
 
     pub fn kill(&mut self) {
@@ -131,7 +130,7 @@ impl Server {
         self.process.wait().unwrap();
     }
 
-    /// Sends a request as it is written: the status, and all that came back.
+    /// Sends a raw HTTP request. Returns the status and the whole response.
     pub fn send(&self, head: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let length = body.len();
@@ -145,7 +144,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails only if it has ended.
+        // Killing fails only if the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! What a subagent of a real client notes for itself when it stops, and reads when it starts again.
+//! The scratchpad of a real client's subagent: the subagent updates it when it stops and reads it when it starts again.
 
 use serde_json::{Value, json};
 use trackway_store::{Url, connection::Connection};
@@ -17,35 +17,35 @@ use crate::{
 const ANSWER: &str = "The lamp burns.";
 const NOTE: &str = "Oil is in the second locker.";
 
-/// A main agent, HELM, whose subagent LAMP works, answers, and answers once more when it is asked what it learned.
+/// The main agent HELM spawns the subagent LAMP, which works, replies, and then replies to the end-of-run prompt.
 fn scenario() -> Scenario {
-    let closing = json!({
+    let end_of_run = json!({
         "scratchpad": NOTE,
         "report": { "one_liner": "Lit the lamp", "tldr": "It burns.", "content": "Filled it, lit it." },
     });
-    let closing = format!("```json\n{closing}\n```\n{ANSWER}");
-    let spawn = json!({ "description": "light the lamp", "prompt": "[ROLE:keeper] LAMP: light it", "subagent_type": "general-purpose" });
+    let end_of_run = format!("```json\n{end_of_run}\n```\n{ANSWER}");
+    let spawn = json!({ "description": "light the lamp", "prompt": "[ROLE:lighter] LAMP: light it", "subagent_type": "general-purpose" });
     let actors = json!([
         { "match": "LAMP", "turns": [
             [{ "tool": "Write", "input": { "file_path": "$CWD/lamp.txt", "content": "lit\n" } }],
             [{ "text": ANSWER }],
-            [{ "text": closing }],
+            [{ "text": end_of_run }],
         ] },
         { "match": "HELM", "turns": [[{ "tool": "SPAWN", "input": spawn }], [{ "text": "There is light." }]] },
     ]);
     Scenario::parse(&json!({ "prompt": "HELM: we need light", "actors": actors }).to_string())
 }
 
-/// What the subagent was sent, request by request.
-fn asked_of_keeper(result: &ClientResult) -> Vec<&ModelRequest> {
-    let of_keeper = |request: &&ModelRequest| {
+/// The model requests of the subagent.
+fn subagent_requests(result: &ClientResult) -> Vec<&ModelRequest> {
+    let is_of_subagent = |request: &&ModelRequest| {
         request.body["tools"][0].is_object() && request.body["messages"][0].to_string().contains("LAMP: light it")
     };
-    result.requests.iter().filter(of_keeper).collect()
+    result.requests.iter().filter(is_of_subagent).collect()
 }
 
-/// What the main agent got from the call.
-fn told_to_main(result: &ClientResult) -> String {
+/// The result of the spawning call that the main agent received.
+fn spawn_result(result: &ClientResult) -> String {
     let answers = result.requests.iter().flat_map(|request| request.body["messages"].as_array().unwrap());
     let mut results = answers.filter_map(|message| message["content"].as_array()).flatten();
     let of_call =
@@ -53,8 +53,8 @@ fn told_to_main(result: &ClientResult) -> String {
     results.rfind(of_call).unwrap()["content"].to_string()
 }
 
-fn keeper_run(terminal: &Terminal, place: usize) -> Value {
-    let runs = terminal.json(&["run", "list", "--agent", "keeper@project"]);
+fn subagent_run(terminal: &Terminal, index: usize) -> Value {
+    let runs = terminal.json(&["run", "list", "--agent", "lighter@project"]);
     terminal.json(&["run", "show", &column(&runs, "id")[place]])
 }
 
@@ -66,20 +66,20 @@ fn reports(terminal: &Terminal) -> Vec<(String, String, String)> {
     connection.query("select one_liner, tldr, content from reports order by id", &[]).unwrap()
 }
 
-fn a_subagent_keeps_what_it_learned(engine: Engine) {
+fn assert_subagent_updates_and_reads_its_scratchpad(engine: Engine) {
     let client = ConnectedClient::new(engine, NEWEST, &[]);
     let terminal = &client.terminal;
     let first = client.play(&scenario());
-    let asked = asked_of_keeper(&first);
-    assert_eq!(asked.len(), 3, "its work, its answer, and what it learned");
-    assert!(asked[0].body["messages"][0].to_string().contains("The scratchpad of keeper@project is empty."));
-    let question = asked[2].body["messages"].as_array().unwrap().last().unwrap().to_string();
+    let requests = subagent_requests(&first);
+    assert_eq!(requests.len(), 3, "the work, the reply and the end-of-run prompt");
+    assert!(requests[0].body["messages"][0].to_string().contains("The scratchpad of lighter@project is empty."));
+    let question = requests[2].body["messages"].as_array().unwrap().last().unwrap().to_string();
     assert!(question.contains("[Trackway: end of run]") && question.contains("repeat your final answer"), "{question}");
-    assert!(told_to_main(&first).contains(ANSWER), "{}", told_to_main(&first));
+    assert!(spawn_result(&first).contains(ANSWER), "{}", spawn_result(&first));
     assert_eq!(first.result()["result"], "There is light.");
 
-    assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "keeper@project"])["content"], NOTE);
-    let run = keeper_run(terminal, 0);
+    assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "lighter@project"])["content"], NOTE);
+    let run = subagent_run(terminal, 0);
     assert_eq!((&run["status"], &run["final_message"]), (&json!("completed"), &json!(ANSWER)));
     assert_eq!(column(&run["steps"], "type"), ["scratchpad_update"]);
     assert_eq!(column(&run["steps"], "detail"), [NOTE]);
@@ -89,46 +89,46 @@ fn a_subagent_keeps_what_it_learned(engine: Engine) {
     let report = ("Lit the lamp".to_owned(), "It burns.".to_owned(), "Filled it, lit it.".to_owned());
     assert_eq!(reports(terminal), [report]);
 
-    // The transcript tells the same.
+    // Ingest of the transcript gives the same record.
     let ingested = client.ingested_into_new_database(engine);
     snapbox::assert_data_eq!(comparable_record(terminal), snapbox::IntoData::raw(comparable_record(&ingested)));
-    assert_eq!(ingested.json(&["scratchpad", "get", "--agent", "keeper@project"])["content"], NOTE);
+    assert_eq!(ingested.json(&["scratchpad", "get", "--agent", "lighter@project"])["content"], NOTE);
 
-    // Another session, the same role: it begins with what it noted.
+    // A subagent of the same role in another session starts with the scratchpad.
     let second = client.play(&scenario());
-    let context = asked_of_keeper(&second)[0].body["messages"][0].to_string();
+    let context = subagent_requests(&second)[0].body["messages"][0].to_string();
     assert!(context.contains("SubagentStart hook additional context") && context.contains(NOTE), "{context}");
-    assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "keeper@project"])["content"], NOTE);
+    assert_eq!(terminal.json(&["scratchpad", "get", "--agent", "lighter@project"])["content"], NOTE);
 
-    // Nobody is asked who is not to be asked.
-    terminal.json(&["agent", "set", "--handle", "keeper@project", "--end-of-run", "off"]);
+    // An agent with end_of_run off gets no end-of-run prompt.
+    terminal.json(&["agent", "set", "--handle", "lighter@project", "--end-of-run", "off"]);
     let third = client.play(&scenario());
-    assert_eq!(asked_of_keeper(&third).len(), 2);
-    let run = keeper_run(terminal, 0);
+    assert_eq!(subagent_requests(&third).len(), 2);
+    let run = subagent_run(terminal, 0);
     assert_eq!((&run["steps"], &run["final_message"]), (&json!([]), &json!(ANSWER)));
-    assert!(asked_of_keeper(&third)[0].body["messages"][0].to_string().contains(NOTE), "it still reads");
+    assert!(subagent_requests(&third)[0].body["messages"][0].to_string().contains(NOTE), "the scratchpad is still passed at the start");
 }
 
 mod real_client {
     use super::*;
 
     #[test]
-    fn sqlite() {
-        a_subagent_keeps_what_it_learned(Engine::Sqlite);
+    fn subagent_updates_and_reads_its_scratchpad_on_sqlite() {
+        assert_subagent_updates_and_reads_its_scratchpad(Engine::Sqlite);
     }
 
     #[test]
-    fn postgres() {
-        a_subagent_keeps_what_it_learned(Engine::Postgres);
+    fn subagent_updates_and_reads_its_scratchpad_on_postgres() {
+        assert_subagent_updates_and_reads_its_scratchpad(Engine::Postgres);
     }
 
     #[test]
-    fn memory_off_asks_nobody() {
+    fn memory_off_sends_no_end_of_run_prompt() {
         let client = ConnectedClient::new(Engine::Sqlite, NEWEST, &["--memory", "off"]);
         let result = client.play(&scenario());
-        assert_eq!(asked_of_keeper(&result).len(), 2);
-        assert!(told_to_main(&result).contains(ANSWER));
-        assert_eq!(client.terminal.json(&["scratchpad", "get", "--agent", "keeper@project"])["revision"], 0);
-        assert_eq!(text(&keeper_run(&client.terminal, 0)["final_message"]), ANSWER);
+        assert_eq!(subagent_requests(&result).len(), 2);
+        assert!(spawn_result(&result).contains(ANSWER));
+        assert_eq!(client.terminal.json(&["scratchpad", "get", "--agent", "lighter@project"])["revision"], 0);
+        assert_eq!(text(&subagent_run(&client.terminal, 0)["final_message"]), ANSWER);
     }
 }

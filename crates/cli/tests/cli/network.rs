@@ -1,6 +1,6 @@
-//! Several machines at one PostgreSQL: a cable that is pulled, and connections that nobody can listen in to.
+//! Several machines with one PostgreSQL server: cut network links and encrypted connections.
 //!
-//! Machines are network namespaces, which takes root to make: for others there is nothing to test here.
+//! The machines are network namespaces. Creating these requires root; without root the tests pass without testing.
 
 use std::{
     fs,
@@ -19,21 +19,21 @@ use crate::{
     work::{Worker, wait_for},
 };
 
-/// Someone who types commands on one of several machines.
+/// A terminal on one of several machines.
 struct Machine<'network> {
     terminal: Terminal,
     network: &'network Network,
-    machine: u8,
+    number: u8,
 }
 
 impl<'network> Machine<'network> {
-    fn at(network: &'network Network, machine: u8, url: &str) -> Self {
-        Self { terminal: Terminal::uninitialized_at_url(url), network, machine }
+    fn new(network: &'network Network, number: u8, url: &str) -> Self {
+        Self { terminal: Terminal::uninitialized_at_url(url), network, number }
     }
 
     fn run(&self, arguments: &[&str]) -> CommandOutput {
         let mut command = self.terminal.command(arguments);
-        run_command(self.network.command_on(self.machine, command.arg("--json")))
+        run_command(self.network.command_on(self.number, command.arg("--json")))
     }
 
     #[track_caller]
@@ -43,28 +43,28 @@ impl<'network> Machine<'network> {
         serde_json::from_str::<Value>(&output.stdout).unwrap()["data"].clone()
     }
 
-    /// A worker on this machine, and where it writes what it has to say.
-    fn works(&self, arguments: &[&str]) -> Worker {
+    /// Starts a worker on this machine, with its standard error in a file.
+    fn start_worker(&self, arguments: &[&str]) -> Worker {
         let mut command = self.terminal.command(&[&["work"], arguments].concat());
         command.env("PATH", std::env::var_os("PATH").unwrap());
-        let said = fs::File::create(self.home().join("said")).unwrap();
-        Worker(self.network.command_on(self.machine, &command).stdout(Stdio::null()).stderr(said).spawn().unwrap())
+        let stderr = fs::File::create(self.home().join("worker.stderr")).unwrap();
+        Worker(self.network.command_on(self.number, &command).stdout(Stdio::null()).stderr(stderr).spawn().unwrap())
     }
 
     fn home(&self) -> &Path {
         self.terminal.home.path()
     }
 
-    fn said(&self) -> String {
-        fs::read_to_string(self.home().join("said")).unwrap()
+    fn worker_stderr(&self) -> String {
+        fs::read_to_string(self.home().join("worker.stderr")).unwrap()
     }
 }
 
 #[test]
-fn a_machine_that_is_cut_off_loses_its_lease_and_comes_back() {
+fn disconnected_worker_loses_its_lease_and_works_again_after_reconnecting() {
     let Some(network) = Network::create(3) else { return };
     let server = RemoteServer::start(&network, 1);
-    let (left, right) = (Machine::at(&network, 2, &server.url), Machine::at(&network, 3, &server.url));
+    let (left, right) = (Machine::new(&network, 2, &server.url), Machine::new(&network, 3, &server.url));
     left.json(&["init"]);
     left.json(&["workflow", "set", "--name", "ops"]);
     let script = format!(
@@ -73,35 +73,35 @@ fn a_machine_that_is_cut_off_loses_its_lease_and_comes_back() {
     );
     left.json(&["task", "set", "--workflow", "ops", "--variant", "t", "--recurring", "true", "--script", &script]);
     let item = text(&left.json(&["queue", "add", "--task", "t"])["id"]);
-    let _left_worker = left.works(&["--lease", "5"]);
+    let _left_worker = left.start_worker(&["--lease", "5"]);
     wait_for(|| left.home().join("first").exists().then_some(()));
     network.cut_link(2);
 
-    // Who is cut off is told so, soon.
-    let begun = Instant::now();
+    // A command on the disconnected machine fails soon.
+    let started_at = Instant::now();
     let output = left.run(&["queue", "size"]);
     assert_eq!(output.code, 5, "{}", output.stderr);
     assert!(output.stderr.contains("PostgreSQL cannot be reached"), "{}", output.stderr);
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(8), "{:?}", started_at.elapsed());
 
-    // Its lease ends, and another machine does the work.
-    let right_worker = right.works(&["--lease", "5"]);
+    // The lease expires, and a worker on another machine takes the item.
+    let right_worker = right.start_worker(&["--lease", "5"]);
     let status = |machine: &Machine<'_>, item: &str| text(&machine.json(&["queue", "get", item])["status"]);
     wait_for(|| (status(&right, &item) == "completed").then_some(()));
-    wait_for(|| left.said().contains("PostgreSQL cannot be reached").then_some(()));
+    wait_for(|| left.worker_stderr().contains("PostgreSQL cannot be reached").then_some(()));
     network.restore_link(2);
     drop(right_worker);
 
-    // What it did meanwhile counts no more.
+    // The first worker can no longer complete the item.
     let shown = right.json(&["queue", "get", &item]);
     assert_eq!((&shown["fence"], &shown["attempt"]), (&json!(2), &json!(2)), "{shown:#}");
     let late = left.run(&["queue", "complete", "--id", &item, "--fence", "1"]);
     assert_eq!(late.code, 4, "{}", late.stderr);
-    wait_for(|| left.said().contains("the database is available again").then_some(()));
-    wait_for(|| left.said().contains("lost: cancelled, taken by another worker").then_some(()));
+    wait_for(|| left.worker_stderr().contains("the database is available again").then_some(()));
+    wait_for(|| left.worker_stderr().contains("lost: cancelled, taken by another worker").then_some(()));
     assert_eq!(fs::read_to_string(left.home().join("made")).unwrap().trim(), text(&shown["run_id"]));
 
-    // And it works on.
+    // The first worker takes further items.
     let next = text(&left.json(&["queue", "add", "--task", "t"])["id"]);
     wait_for(|| (status(&left, &next) == "completed").then_some(()));
 }
@@ -112,28 +112,28 @@ fn openssl(directory: &Path, line: &str) {
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Gives a server a certificate for `db.test`, and lets it encrypt; the authority is left in `ca.crt`.
-fn certify(server: &RemoteServer, at: &Path) {
+/// Gives the server a certificate for `db.test` and enables TLS. The certificate authority is in `ca.crt`.
+fn enable_tls(server: &RemoteServer, folder: &Path) {
     openssl(
-        at,
+        folder,
         "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=authority",
     );
     openssl(
-        at,
+        folder,
         "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout server.key -out server.csr -subj /CN=db.test -addext subjectAltName=DNS:db.test",
     );
     openssl(
-        at,
+        folder,
         "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 2 -copy_extensions copy",
     );
     let owner = fs::metadata(server.data_folder()).unwrap();
     for name in ["server.key", "server.crt"] {
         let to = server.data_folder().join(name);
-        fs::copy(at.join(name), &to).unwrap();
+        fs::copy(folder.join(name), &to).unwrap();
         fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
         chown(&to, Some(owner.uid()), Some(owner.gid())).unwrap();
     }
-    // Over the network encrypted only.
+    // Network connections must be encrypted.
     fs::write(server.data_folder().join("pg_hba.conf"), "local all all trust\nhostssl all all samenet trust\n").unwrap();
     let mut connection = Connection::postgres(&server.socket_url()).unwrap();
     connection.batch("alter system set ssl = on").unwrap();
@@ -141,17 +141,17 @@ fn certify(server: &RemoteServer, at: &Path) {
 }
 
 #[test]
-fn the_way_to_a_server_is_encrypted_as_much_as_is_asked_for() {
+fn connections_are_encrypted_and_verified_as_sslmode_requires() {
     let Some(network) = Network::create(2) else { return };
     let server = RemoteServer::start(&network, 1);
-    let machine = Machine::at(&network, 2, &server.url);
-    // A server that does not encrypt will do, unless it is asked to.
+    let machine = Machine::new(&network, 2, &server.url);
+    // A server without TLS is accepted unless sslmode requires TLS.
     machine.json(&["init"]);
-    let said = machine.run(&["queue", "size", "--db", &format!("{}?sslmode=require", server.url)]);
-    assert_eq!(said.code, 5, "{}", said.stderr);
-    assert!(said.stderr.contains("server does not support TLS"), "{}", said.stderr);
+    let refused = machine.run(&["queue", "size", "--db", &format!("{}?sslmode=require", server.url)]);
+    assert_eq!(refused.code, 5, "{}", refused.stderr);
+    assert!(refused.stderr.contains("server does not support TLS"), "{}", refused.stderr);
 
-    certify(&server, machine.home());
+    enable_tls(&server, machine.home());
     let (address, home) = (Network::address(1), machine.home().display().to_string());
     let url = |name: &str, more: &str| format!("postgres://postgres@{name}/postgres?hostaddr={address}{more}");
     wait_for(|| (machine.run(&["queue", "size", "--db", &url("db.test", "&sslmode=require")]).code == 0).then_some(()));
@@ -177,11 +177,11 @@ fn the_way_to_a_server_is_encrypted_as_much_as_is_asked_for() {
         assert!(output.code != 0 && output.stderr.contains(why), "{bad}: {}", output.stderr);
     }
 
-    // A worker waits at an encrypted bell like at any other.
-    let machine = Machine::at(&network, 2, &url("db.test", &format!("&sslmode=verify-full{authority}")));
+    // Queue notifications reach a worker over an encrypted connection.
+    let machine = Machine::new(&network, 2, &url("db.test", &format!("&sslmode=verify-full{authority}")));
     machine.json(&["workflow", "set", "--name", "ops"]);
     machine.json(&["task", "set", "--workflow", "ops", "--variant", "t", "--script", "echo ok"]);
-    let _worker = machine.works(&[]);
+    let _worker = machine.start_worker(&[]);
     let item = text(&machine.json(&["queue", "add", "--task", "t"])["id"]);
     wait_for(|| (machine.json(&["queue", "get", &item])["status"] == "completed").then_some(()));
     let mut side = Connection::postgres(&server.socket_url()).unwrap();

@@ -1,4 +1,4 @@
-//! Real clients with our hooks, and the same sessions read from their transcripts: both tell one record.
+//! Real versions of Claude Code with Trackway's hooks. Hooks and ingest of the transcripts must give the same record.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use crate::{
 
 pub const NEWEST: &str = "2.1.197";
 
-/// A user with a client that is connected, a project, and a database that the hooks write to.
+/// A real client with a project and with hooks that write to the terminal's database.
 pub struct ConnectedClient {
     pub terminal: Terminal,
     client: ClaudeClient,
@@ -32,7 +32,7 @@ impl ConnectedClient {
     pub fn new(engine: Engine, version: &str, connect: &[&str]) -> Self {
         let client = Self { terminal: Terminal::new(engine), client: ClaudeClient::version(version) };
         fs::create_dir(client.project()).unwrap();
-        // What connect asks for the version; starting the client itself takes a second on Node.
+        // `connect` asks this program for its version. The real client takes a second to start.
         let claude = client.home().join("bin/claude");
         fs::create_dir(claude.parent().unwrap()).unwrap();
         write_program(&claude, &format!("#!/bin/sh\necho '{version} (Claude Code)'\n"));
@@ -70,17 +70,17 @@ impl ConnectedClient {
         self.home().join(".claude/projects")
     }
 
-    /// What went wrong in hooks.
+    /// The errors that hooks logged.
     fn hook_log(&self) -> String {
-        let beside = self.terminal.database.url_text();
-        let folder = match beside.strip_prefix("sqlite:") {
+        let url = self.terminal.database.url_text();
+        let folder = match url.strip_prefix("sqlite:") {
             Some(file) => Path::new(file).parent().unwrap().to_path_buf(),
             None => self.home().join(".local/share/trackway"),
         };
         fs::read_to_string(folder.join("hook.log")).unwrap_or_default()
     }
 
-    /// The same transcripts, read into another database.
+    /// Ingests the client's transcripts into a new database.
     pub fn ingested_into_new_database(&self, engine: Engine) -> Terminal {
         let other = Terminal::new(engine);
         other.json(&["ingest", self.projects().to_str().unwrap()]);
@@ -88,26 +88,26 @@ impl ConnectedClient {
     }
 }
 
-/// Which agent each call started, as the client itself wrote it down.
+/// The agent that each call started, according to the client's own files.
 fn agents_by_call_in_transcripts(projects: &Path) -> BTreeMap<String, String> {
-    let mut told = BTreeMap::new();
+    let mut agents = BTreeMap::new();
     for path in files_below(projects) {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let content = fs::read_to_string(&path).unwrap();
         if let Some(agent) = name.strip_prefix("agent-").and_then(|name| name.strip_suffix(".meta.json")) {
             let meta: Value = serde_json::from_str(&content).unwrap();
-            told.extend(meta["toolUseId"].as_str().map(|call| (call.to_owned(), agent.to_owned())));
+            agents.extend(meta["toolUseId"].as_str().map(|call| (call.to_owned(), agent.to_owned())));
         } else if path.extension().is_some_and(|extension| extension == "jsonl") {
             for line in content.lines() {
                 let line: Value = serde_json::from_str(line).unwrap();
                 let call = &line["message"]["content"][0]["tool_use_id"];
                 if let (Some(call), Some(agent)) = (call.as_str(), line["toolUseResult"]["agentId"].as_str()) {
-                    told.insert(call.to_owned(), agent.to_owned());
+                    agents.insert(call.to_owned(), agent.to_owned());
                 }
             }
         }
     }
-    told
+    agents
 }
 
 fn files_below(directory: &Path) -> Vec<PathBuf> {
@@ -115,12 +115,12 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// A client that ends, with `-p`, before it has written all lines, and leaves some out anywhere: what its hooks told is
-/// then in no transcript.
+/// With `-p`, this version exits before it has written all transcript lines, so hooks report events that no transcript
+/// contains.
 const VERSION_THAT_LOSES_LINES: &str = "2.1.40";
 
-/// The agent that each spawn is matched to. A match may be tentative only if no evidence can tell two agents apart.
-fn matched(terminal: &Terminal, may_be_tentative: bool) -> BTreeMap<String, String> {
+/// The agent that each spawn is matched to. Fails on a tentative match unless `may_be_tentative` is set.
+fn agents_by_call(terminal: &Terminal, may_be_tentative: bool) -> BTreeMap<String, String> {
     let spawns = terminal.json(&["spawn", "list"]);
     let rows = spawns.as_array().unwrap().iter().filter(|spawn| !spawn["agent_id"].is_null());
     rows.map(|spawn| {
@@ -130,29 +130,29 @@ fn matched(terminal: &Terminal, may_be_tentative: bool) -> BTreeMap<String, Stri
     .collect()
 }
 
-/// Plays a scenario with hooks, reads it again from its transcripts, and compares.
+/// Plays a scenario with hooks, ingests its transcripts into a new database, and compares the two records.
 fn assert_hooks_and_ingest_agree(engine: Engine, version: &str, name: &str) {
     let what = format!("{name} with {version}");
     let client = ConnectedClient::new(engine, version, &["--memory", "off"]);
     client.play(&Scenario::named(name));
-    let hooked = comparable_record(&client.terminal);
+    let from_hooks = comparable_record(&client.terminal);
 
     let ingested = client.ingested_into_new_database(engine);
-    let read = comparable_record(&ingested);
+    let from_transcripts = comparable_record(&ingested);
     if version != VERSION_THAT_LOSES_LINES {
-        snapbox::assert_data_eq!(format!("{what}\n{hooked}"), format!("{what}\n{read}").raw());
+        snapbox::assert_data_eq!(format!("{what}\n{from_hooks}"), format!("{what}\n{from_transcripts}").raw());
     }
 
-    // What the client itself wrote down is what the record says, by either way.
+    // Both records must agree with the client's own files.
     let spawns = column(&ingested.json(&["spawn", "list"]), "tool_use_id");
-    // The two answers of equal prompts are equal, too: a client without ids leaves no way to tell them apart.
-    let are_alike = name == "equal-prompts" && version.starts_with("1.0.");
+    // Equal prompts also get equal answers. Clients without agent ids leave no evidence that tells such agents apart.
+    let are_indistinguishable = name == "equal-prompts" && version.starts_with("1.0.");
     for terminal in [&client.terminal, &ingested] {
-        let matched = matched(terminal, are_alike);
+        let matched = agents_by_call(terminal, are_indistinguishable);
         for (call, agent) in agents_by_call_in_transcripts(&client.projects()) {
             assert_eq!(matched.get(&call), Some(&agent), "{what}: {call}");
         }
-        if !are_alike {
+        if !are_indistinguishable {
             let failed = terminal.json(&["spawn", "list", "--unmatched"]);
             assert!(failed.as_array().unwrap().iter().all(|spawn| !spawn["error"].is_null()), "{what}: {failed:#}");
         }
@@ -175,10 +175,10 @@ fn assert_hooks_and_ingest_agree(engine: Engine, version: &str, name: &str) {
         assert!(text(&made[0]["display_path"]).ends_with(" ledger: one rope less"), "{what}");
     }
 
-    // Both ways together count nothing twice.
+    // Ingest after the hooks must not count anything twice.
     client.terminal.json(&["ingest", client.projects().to_str().unwrap()]);
     if version != VERSION_THAT_LOSES_LINES {
-        snapbox::assert_data_eq!(format!("{what}\n{}", comparable_record(&client.terminal)), format!("{what}\n{read}").raw());
+        snapbox::assert_data_eq!(format!("{what}\n{}", comparable_record(&client.terminal)), format!("{what}\n{from_transcripts}").raw());
     }
     let again = client.terminal.json(&["ingest", client.projects().to_str().unwrap()]);
     assert_eq!((&again["bytes"], &again["lines"]), (&json!(0), &json!(0)), "{what}");

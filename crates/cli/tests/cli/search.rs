@@ -158,8 +158,8 @@ both_engines! {
     fn what_answers_a_forgotten_message_stays(terminal: Terminal) {
         terminal.heard(FIRST, &["secret plan", "shared answer"]);
         let secret = text(&terminal.json(&["search", "secret"])[0]["message_id"]);
-        let answer = terminal.sends(&["I see", "--reply-to", &secret]);
-        terminal.sends(&["shared answer"]);
+        let answer = terminal.send_message(&["I see", "--reply-to", &secret]);
+        terminal.send_message(&["shared answer"]);
         terminal.json(&["forget", FIRST, "--yes"]);
         assert_eq!(terminal.json(&["message", "get", &answer])["in_reply_to"], Value::Null);
         assert_eq!(terminal.finds("shared"), ["shared answer"]);

@@ -192,12 +192,13 @@ fn replaces_older_entry_in_place() {
     for command in ["/old/trackway hook", "'/a b/trackway' hook --memory off", "RUST_LOG=1 trackway hook"] {
         let after: Value =
             serde_json::from_str(&connect(&settings_with(command).to_string(), &three_events()).unwrap()).unwrap();
-        let ours = |timeout: u32| json!([{ "type": "command", "command": "trackway hook", "timeout": timeout }]);
+        let trackway_hooks =
+            |timeout: u32| json!([{ "type": "command", "command": "trackway hook", "timeout": timeout }]);
         assert_eq!(
             after["hooks"]["Stop"],
             json!([
                 { "hooks": [{ "type": "command", "command": "one" }] },
-                { "hooks": ours(10) },
+                { "hooks": trackway_hooks(10) },
                 { "hooks": [{ "type": "command", "command": "two" }] },
             ])
         );
@@ -205,7 +206,7 @@ fn replaces_older_entry_in_place() {
             after["hooks"]["PreToolUse"],
             json!([
                 { "matcher": "Bash", "hooks": [{ "type": "command", "command": "check" }] },
-                { "matcher": "Task|Agent", "hooks": ours(5) },
+                { "matcher": "Task|Agent", "hooks": trackway_hooks(5) },
             ])
         );
         assert_eq!(after["hooks"].get("Notification"), None);

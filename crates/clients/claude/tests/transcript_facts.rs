@@ -21,22 +21,23 @@ fn read(path: &Path, agent: Option<&str>, cursor: Option<&ReadCursor>) -> (Vec<O
         Transcript { path: path.to_path_buf(), session: SESSION.to_owned(), agent: agent.map(str::to_owned) };
     let mut facts = Vec::new();
     let mut last = cursor.cloned().unwrap_or_default();
-    let stats = transcript::read(&transcript, cursor, &mut |Observation { facts: seen, progress, session, .. }| {
-        assert_eq!(session, SESSION);
-        facts.extend(seen);
-        let progress = progress.unwrap();
-        let changed = progress.state["changed"].as_str().map(str::to_owned);
-        let offset = progress.to.cast_unsigned();
-        last = ReadCursor { identity: progress.identity, offset, changed, state: progress.state };
-        Flow::Continue
-    });
+    let stats =
+        transcript::read(&transcript, cursor, &mut |Observation { facts: observed, progress, session, .. }| {
+            assert_eq!(session, SESSION);
+            facts.extend(observed);
+            let progress = progress.unwrap();
+            let changed = progress.state["changed"].as_str().map(str::to_owned);
+            let offset = progress.to.cast_unsigned();
+            last = ReadCursor { identity: progress.identity, offset, changed, state: progress.state };
+            Flow::Continue
+        });
     (facts, last, stats.unwrap())
 }
 
 /// Describes a fact in a few words: agent and content.
-fn describe(seen: &ObservedFact) -> Option<String> {
-    let whose = seen.agent.as_deref().unwrap_or("main");
-    let what = match &seen.fact {
+fn describe(observed: &ObservedFact) -> Option<String> {
+    let whose = observed.agent.as_deref().unwrap_or("main");
+    let what = match &observed.fact {
         Fact::Session(_) | Fact::Subagent(_) => return None,
         Fact::Prompt { text, .. } => format!("prompt {text}"),
         Fact::Notified { tool_use_id, .. } => {
@@ -59,7 +60,7 @@ fn describe(seen: &ObservedFact) -> Option<String> {
             format!("turn {status} {text}").trim_end().to_owned()
         }
         Fact::EndOfRunReply { answer } => format!("answers end of run {answer}"),
-        Fact::Shell | Fact::EndOfRunPrompt | Fact::SessionEnd => format!("{:?}", seen.fact),
+        Fact::Shell | Fact::EndOfRunPrompt | Fact::SessionEnd => format!("{:?}", observed.fact),
     };
     Some(format!("{whose}: {what}"))
 }
@@ -201,9 +202,12 @@ fn agent_file_may_start_without_prompt() {
 #[test]
 fn warmup_agent_without_reply_ends_as_incomplete() {
     // In version 2.1.2 the reply is missing if the client switches to another session first.
-    let asked = prompt("s1", None, true, "Warmup");
-    assert_eq!(facts_of(Some("a1"), std::slice::from_ref(&asked)), ["a1: prompt Warmup", "a1: turn incomplete"]);
-    let answered = facts_of(Some("a1"), &[asked, replies("s2", "s1", true, "warm")]);
+    let warmup_prompt = prompt("s1", None, true, "Warmup");
+    assert_eq!(
+        facts_of(Some("a1"), std::slice::from_ref(&warmup_prompt)),
+        ["a1: prompt Warmup", "a1: turn incomplete"]
+    );
+    let answered = facts_of(Some("a1"), &[warmup_prompt, replies("s2", "s1", true, "warm")]);
     assert_eq!(answered.last().map(String::as_str), Some("a1: turn completed warm"));
     assert_eq!(facts_of(Some("a1"), &[prompt("s1", None, true, "go")]), ["a1: prompt go"]);
 }
@@ -231,16 +235,16 @@ fn meta_file_matches_agent_to_its_spawn() {
     let meta = json!({ "agentType": "general-purpose", "toolUseId": "t1", "spawnDepth": 2 });
     fs::write(folder.path().join("agent-a1.meta.json"), meta.to_string()).unwrap();
     let (facts, ..) = read(&path, Some("a1"), None);
-    let Fact::Subagent(about) = &facts[0].fact else { panic!("{facts:?}") };
-    assert_eq!((about.agent_type.as_deref(), about.depth), (Some("general-purpose"), Some(2)));
+    let Fact::Subagent(subagent) = &facts[0].fact else { panic!("{facts:?}") };
+    assert_eq!((subagent.agent_type.as_deref(), subagent.depth), (Some("general-purpose"), Some(2)));
     let descriptions: Vec<_> = facts.iter().filter_map(describe).collect();
     assert_eq!(descriptions, ["a1: t1 = a1 by meta_json", "a1: prompt [ROLE:mate] go"]);
-    let Some(Fact::Subagent(about)) =
-        facts.iter().map(|seen| &seen.fact).rfind(|fact| matches!(fact, Fact::Subagent(_)))
+    let Some(Fact::Subagent(subagent)) =
+        facts.iter().map(|observed| &observed.fact).rfind(|fact| matches!(fact, Fact::Subagent(_)))
     else {
         panic!("{facts:?}")
     };
-    assert_eq!(about.tagged_role.as_deref(), Some("mate"));
+    assert_eq!(subagent.tagged_role.as_deref(), Some("mate"));
 }
 
 #[test]
@@ -513,7 +517,7 @@ fn lone_surrogates_lose_no_lines() {
     assert_eq!(stats.bad_lines, 0);
     // The digest is that of the content that the client writes to the file.
     let wanted = digest("cut \u{fffd}".as_bytes());
-    let of_file = second.iter().find_map(|seen| match &seen.fact {
+    let of_file = second.iter().find_map(|observed| match &observed.fact {
         Fact::File(file) => file.digest.clone(),
         _ => None,
     });

@@ -58,7 +58,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str, format: Format) -> Result<Pa
     out.push(Block::Heading("Links".to_owned()));
     out.push(blocks::table(
         &rows(&links),
-        &["from", "type", "to", "from_current", "blocks_now", "id"],
+        &["from", "type", "to", "from_current", "to_current", "blocks_now", "id"],
         nouns::by_name("link"),
         "No links to other tasks.",
     ));

@@ -442,15 +442,83 @@ mod tests {
         assert_eq!(indexes, named.map(|name| (name.to_owned(),)));
     }
 
+    /// Version 12 blocks the waiting items of an archived task, with the reason before why they were asked for.
+    fn check_items_without_live_version(mut old: Connection, url: &Url) {
+        let (references_off, at) = match old.engine() {
+            Engine::Sqlite => ("pragma foreign_keys = off", "5000000"),
+            Engine::Postgres => ("set session_replication_role = replica", "'1970-01-01T00:00:05Z'"),
+        };
+        let id = |byte: u8| match url {
+            Url::Sqlite(_) => format!("x'{byte:032x}'"),
+            Url::Postgres(_) => format!("'{byte:032x}'"),
+        };
+        let task = |byte: u8, variant: &str, archived: bool| {
+            format!(
+                "insert into tasks (id, tenant_id, variant, command, workflow_id, tags, labels, recurring, archived, status, status_since,
+                 priority, revision, lineage_id, open_blockers, replaced, created_at, updated_at)
+                 values ({task}, {tenant}, '{variant}', 'c', {tenant}, '[]', '[]', false, {archived}, 'open', {at}, 'P2', 1, {task}, 0, false, {at}, {at})",
+                task = id(byte),
+                tenant = id(1),
+            )
+        };
+        let item = |byte: u8, task: u8, status: &str, why: &str| {
+            format!(
+                "insert into queue_items (id, tenant_id, status, why, tags, task_id, priority, in_queue_since, attempt, max_attempts,
+                 fence, chain_depth, created_at)
+                 values ({}, {}, '{status}', {why}, '[]', {}, 0, {at}, 0, 5, 0, 0, {at})",
+                id(byte),
+                id(1),
+                id(task)
+            )
+        };
+        migrate_to(&mut old, url, 11).unwrap();
+        old.batch(references_off).unwrap();
+        old.batch(&task(2, "live", false)).unwrap();
+        old.batch(&task(3, "gone", true)).unwrap();
+        old.batch(&item(4, 2, "ready", "null")).unwrap();
+        old.batch(&item(5, 3, "ready", "'please'")).unwrap();
+        old.batch(&item(6, 3, "waiting", "null")).unwrap();
+        old.batch(&item(7, 3, "running", "null")).unwrap();
+
+        migrate_to_latest(&mut old, url).unwrap();
+        let items = old.query::<(String, Option<String>)>("select status, why from queue_items order by id", &[]).unwrap();
+        let reason = "no live version of gone: every version is archived or deleted";
+        let row = |status: &str, why: Option<String>| (status.to_owned(), why);
+        let expected = [
+            row("ready", None),
+            row("blocked", Some(format!("{reason}\nplease"))),
+            row("blocked", Some(reason.to_owned())),
+            row("running", None),
+        ];
+        assert_eq!(items, expected);
+    }
+
     #[test]
-    fn migration_keeps_touches_of_version_11_postgres() {
+    fn migration_blocks_items_without_live_version_sqlite() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.db");
+        check_items_without_live_version(Connection::sqlite(&path, true).unwrap(), &Url::sqlite(&path));
+    }
+
+    #[test]
+    fn migration_blocks_items_without_live_version_postgres() {
+        in_empty_schema(check_items_without_live_version);
+    }
+
+    /// Runs a test in an empty schema of the test server.
+    fn in_empty_schema(test: impl FnOnce(Connection, &Url)) {
         let server = std::env::var("TRACKWAY_TEST_POSTGRES")
             .expect("TRACKWAY_TEST_POSTGRES is not set: run ./test, which starts PostgreSQL");
         let schema = format!("version_11_{}", uuid::Uuid::new_v4().simple());
         let mut old = Connection::postgres(&server).unwrap();
         old.batch(&format!("create schema {schema}; set search_path to {schema}")).unwrap();
-        check_touches_of_version_11(old, &Url::parse(&server).unwrap());
+        test(old, &Url::parse(&server).unwrap());
         Connection::postgres(&server).unwrap().batch(&format!("drop schema {schema} cascade")).unwrap();
+    }
+
+    #[test]
+    fn migration_keeps_touches_of_version_11_postgres() {
+        in_empty_schema(check_touches_of_version_11);
     }
 
     #[test]

@@ -135,7 +135,7 @@ pub fn of_task(read: &mut Reader<'_>, task: &TaskRow, now: Time) -> Result<Relat
     cut("boards", boards.len(), &format!("board list --task {variant}"), &format!("/boards?task={variant}"));
     cut("queue_items", queue_items.len(), &format!("queue list --task {variant}"), &format!("/queue?task={variant}"));
     cut("pins", pins.len(), &format!("package list --task {variant}"), &format!("/packages?task={variant}"));
-    cut("routes", routes.len(), "route list", "/routes");
+    cut("routes", routes.len(), &format!("route list --task {variant}"), &format!("/routes?task={variant}"));
     cut("messages", messages.len(), &format!("message list --task {variant}"), &format!("/messages?task={variant}"));
     boards.truncate(ROWS_MAX);
     queue_items.truncate(ROWS_MAX);

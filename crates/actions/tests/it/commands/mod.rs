@@ -4,3 +4,4 @@ mod catalog;
 mod queue;
 mod runs;
 mod studio;
+mod versions;

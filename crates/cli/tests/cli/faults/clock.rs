@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use trackway_testkit::wait_until;
 
 use super::{
-    Group,
+    ProcessGroup,
     audit::{audit, connection, count},
-    skipped,
+    print_skip_reason,
 };
 use crate::terminal::{CommandOutput, Terminal, both_engines, column, run_command, run_command_with_input, text};
 
@@ -21,25 +21,25 @@ use crate::terminal::{CommandOutput, Terminal, both_engines, column, run_command
 const AN_HOUR_BACK: &str = "-3600";
 
 /// The library that gives a process another clock.
-fn another_clock() -> Option<PathBuf> {
+fn find_libfaketime() -> Option<PathBuf> {
     let found = fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path().join("faketime/libfaketime.so.1"));
     let found = found.chain([PathBuf::from("/usr/lib/faketime/libfaketime.so.1")]).find(|path| path.exists());
     if found.is_none() {
-        skipped("there is no libfaketime: apt-get install faketime");
+        print_skip_reason("there is no libfaketime: apt-get install faketime");
     }
     found
 }
 
 /// A terminal whose clock can be set.
-struct Clock<'a> {
+struct FakeClock<'a> {
     terminal: &'a Terminal,
     library: PathBuf,
     offset: PathBuf,
 }
 
-impl<'a> Clock<'a> {
-    fn of(terminal: &'a Terminal) -> Option<Self> {
-        let clock = Self { terminal, library: another_clock()?, offset: terminal.home.path().join("clock") };
+impl<'a> FakeClock<'a> {
+    fn new(terminal: &'a Terminal) -> Option<Self> {
+        let clock = Self { terminal, library: find_libfaketime()?, offset: terminal.home.path().join("clock") };
         clock.set("+0");
         Some(clock)
     }
@@ -75,39 +75,39 @@ impl<'a> Clock<'a> {
         serde_json::from_str::<Value>(&output.stdout).unwrap()["data"].clone()
     }
 
-    fn task(&self, variant: &str, more: &[&str]) {
+    fn set_task(&self, variant: &str, more: &[&str]) {
         self.json(&[&["task", "set", "--workflow", "ops", "--variant", variant], more].concat());
     }
 }
 
 /// Completes an item as its taker.
-fn complete(clock: &Clock<'_>, taken: &Value) -> i32 {
+fn complete(clock: &FakeClock<'_>, taken: &Value) -> i32 {
     let (item, fence) = (text(&taken["id"]), taken["fence"].to_string());
     clock.run(&["queue", "complete", "--id", &item, "--fence", &fence]).code
 }
 
-fn took(clock: &Clock<'_>, lease: &str) -> Option<Value> {
+fn take_item(clock: &FakeClock<'_>, lease: &str) -> Option<Value> {
     clock.json(&["queue", "take", "--lease", lease]).get(0).cloned()
 }
 
 both_engines! {
-    fn order_is_by_position_and_not_by_the_clock(terminal: Terminal) {
-        let Some(clock) = Clock::of(&terminal) else { return };
+    fn order_follows_positions_when_the_clock_is_set_back(terminal: Terminal) {
+        let Some(clock) = FakeClock::new(&terminal) else { return };
         clock.json(&["workflow", "set", "--name", "ops"]);
         let mut wanted = vec!["main/notes/0".to_owned()];
         clock.json(&["note", "create", "--studio", "main", "--title", "0"]);
-        clock.task("ship", &["--title", "first"]);
-        clock.task("ship/2", &[]);
+        clock.set_task("ship", &["--title", "first"]);
+        clock.set_task("ship/2", &[]);
         clock.json(&["task", "replace", "ship/2", "ship"]);
         clock.set(AN_HOUR_BACK);
         for title in ["1", "2"] {
             clock.json(&["note", "create", "--studio", "main", "--title", title]);
             wanted.push(format!("main/notes/{title}"));
         }
-        clock.task("ship/3", &[]);
+        clock.set_task("ship/3", &[]);
         clock.json(&["task", "replace", "ship/3", "ship/2"]);
-        clock.task("ship", &["--title", "second"]);
-        clock.task("keel", &[]);
+        clock.set_task("ship", &["--title", "second"]);
+        clock.set_task("keel", &[]);
         clock.json(&["link", "add", "--from", "keel", "--to", "ship/3", "--type", "blocks"]);
         assert_eq!(column(&clock.json(&["ready"]), "variant"), ["keel"]);
         clock.json(&["scratchpad", "set", "--agent", "worker", "--content", "one"]);
@@ -134,32 +134,32 @@ both_engines! {
         audit(&terminal, &[]);
     }
 
-    fn a_lease_is_neither_eternal_nor_lost_when_the_clock_is_set_back(terminal: Terminal) {
-        let Some(clock) = Clock::of(&terminal) else { return };
+    fn leases_expire_and_are_extended_when_the_clock_is_set_back(terminal: Terminal) {
+        let Some(clock) = FakeClock::new(&terminal) else { return };
         clock.json(&["workflow", "set", "--name", "ops"]);
-        clock.task("again", &["--recurring", "true"]);
+        clock.set_task("again", &["--recurring", "true"]);
         for _ in 0..3 {
             clock.json(&["queue", "add", "--task", "again"]);
         }
-        let (gone, alive) = (took(&clock, "2").unwrap(), took(&clock, "60").unwrap());
+        let (expired, extended) = (take_item(&clock, "2").unwrap(), take_item(&clock, "60").unwrap());
         clock.set(AN_HOUR_BACK);
         // Who lives says so, and goes on with its own.
-        let (item, fence) = (text(&alive["id"]), alive["fence"].to_string());
+        let (item, fence) = (text(&extended["id"]), alive["fence"].to_string());
         clock.json(&["queue", "heartbeat", "--id", &item, "--fence", &fence]);
-        let third = took(&clock, "60").unwrap();
+        let third = take_item(&clock, "60").unwrap();
         assert_eq!(complete(&clock, &third), 0);
         // Who is gone does not hold it for the hour that is gone through again.
-        let again = wait_until("the lease of who is gone is over", Duration::from_secs(20), || took(&clock, "60"));
-        assert_eq!((&again["id"], &again["attempt"]), (&gone["id"], &json!(2)));
-        assert_eq!(complete(&clock, &gone), 4);
-        assert_eq!(complete(&clock, &alive), 0);
-        assert_eq!(complete(&clock, &again), 0);
+        let retaken = wait_until("the lease of who is gone is over", Duration::from_secs(20), || take_item(&clock, "60"));
+        assert_eq!((&retaken["id"], &retaken["attempt"]), (&expired["id"], &json!(2)));
+        assert_eq!(complete(&clock, &expired), 4);
+        assert_eq!(complete(&clock, &extended), 0);
+        assert_eq!(complete(&clock, &retaken), 0);
 
         // An hour forth: the lease is over, the work is done again, and done once.
         clock.json(&["queue", "add", "--task", "again"]);
-        let early = took(&clock, "60").unwrap();
+        let early = take_item(&clock, "60").unwrap();
         clock.set("+0");
-        let late = wait_until("a lease that is over is taken", Duration::from_secs(20), || took(&clock, "60"));
+        let late = wait_until("a lease that is over is taken", Duration::from_secs(20), || take_item(&clock, "60"));
         assert_eq!((&late["id"], &late["attempt"]), (&early["id"], &json!(2)));
         assert_eq!(complete(&clock, &early), 4);
         assert_eq!(complete(&clock, &late), 0);
@@ -167,14 +167,14 @@ both_engines! {
         audit(&terminal, &[]);
     }
 
-    fn a_worker_goes_on_through_a_clock_that_is_set(terminal: Terminal) {
-        let Some(clock) = Clock::of(&terminal) else { return };
+    fn worker_keeps_its_item_when_the_clock_is_set(terminal: Terminal) {
+        let Some(clock) = FakeClock::new(&terminal) else { return };
         clock.json(&["workflow", "set", "--name", "ops"]);
         let script = "trackway note create --studio main --title \"$TRACKWAY_TASK\" >/dev/null && sleep 2";
-        clock.task("slow", &["--recurring", "true", "--script", script]);
+        clock.set_task("slow", &["--recurring", "true", "--script", script]);
         let mut command = clock.command(&["work", "--lease", "3"]);
         command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
-        let _worker = Group::spawn(&mut command);
+        let _worker = ProcessGroup::spawn(&mut command);
         let completed = |wanted: i64| {
             wait_until("it is completed", Duration::from_secs(40), || {
                 (count(&terminal, "queue_items where status = 'completed'") == wanted).then_some(())
@@ -202,10 +202,10 @@ both_engines! {
 
 /// Events that had to wait are applied as they came, though the clock says otherwise.
 #[test]
-fn events_wait_in_the_order_in_which_they_came() {
+fn spooled_events_keep_their_order_when_the_clock_is_set_back() {
     let terminal = Terminal::new(trackway_testkit::Engine::Sqlite);
-    let Some(clock) = Clock::of(&terminal) else { return };
-    let hears = |event: Value| {
+    let Some(clock) = FakeClock::new(&terminal) else { return };
+    let send_event = |event: Value| {
         let output = run_command_with_input(clock.command(&["hook"]), event.to_string().as_bytes());
         assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     };
@@ -214,14 +214,14 @@ fn events_wait_in_the_order_in_which_they_came() {
     other.batch("begin immediate").unwrap();
     let mut prompt = event("UserPromptSubmit");
     prompt["prompt"] = json!("go");
-    hears(prompt);
+    send_event(prompt);
     clock.set(AN_HOUR_BACK);
     let mut stop = event("Stop");
     stop["last_assistant_message"] = json!("gone");
-    hears(stop);
+    send_event(stop);
     other.batch("rollback").unwrap();
     drop(other);
-    hears(event("SessionEnd"));
+    send_event(event("SessionEnd"));
     let runs = terminal.json(&["run", "list"]);
     assert_eq!(
         (column(&runs, "status"), column(&runs, "final_message")),

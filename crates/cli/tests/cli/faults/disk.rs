@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use trackway_testkit::wait_until;
 
 use super::{
-    Group,
-    audit::{Acknowledged, audit, connection, count, doctor_finds},
-    skipped,
+    ProcessGroup,
+    audit::{AcknowledgedWrite, audit, connection, count, assert_doctor_findings},
+    print_skip_reason,
 };
 use crate::terminal::{CommandOutput, Terminal, column, run_command, run_command_with_input, text};
 
@@ -30,7 +30,7 @@ impl SmallDisk {
             .arg(folder.path())
             .output();
         if !mounted.is_ok_and(|mounted| mounted.status.success()) {
-            skipped("this user may not mount a disk");
+            print_skip_reason("this user may not mount a disk");
             return None;
         }
         Some(Self(folder))
@@ -74,20 +74,20 @@ fn files_in(folder: &Path) -> Vec<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-fn hook(terminal: &Terminal, event: &Value) -> CommandOutput {
+fn run_hook(terminal: &Terminal, event: &Value) -> CommandOutput {
     run_command_with_input(terminal.command(&["hook"]), event.to_string().as_bytes())
 }
 
-fn prompt(terminal: &Terminal, session: &str) -> Value {
+fn prompt_event(terminal: &Terminal, session: &str) -> Value {
     json!({ "hook_event_name": "UserPromptSubmit", "session_id": session, "cwd": terminal.home.path(), "prompt": "go" })
 }
 
-fn sessions(terminal: &Terminal) -> Vec<String> {
+fn session_ids(terminal: &Terminal) -> Vec<String> {
     column(&terminal.json(&["session", "list"]), "id")
 }
 
 #[test]
-fn a_full_disk_loses_nothing_that_was_acknowledged() {
+fn full_disk_loses_no_acknowledged_write() {
     let Some(disk) = SmallDisk::mount(8) else { return };
     fs::write(disk.path("ballast"), vec![b'x'; 2 << 20]).unwrap();
     let terminal = Terminal::new_at_url(disk.url("trackway.db"));
@@ -104,7 +104,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
         if output.code == 0 {
             let answer: Value = serde_json::from_str(&output.stdout).unwrap();
             let subject = text(&answer["data"]["id"]).parse().unwrap();
-            acknowledged.push(Acknowledged {
+            acknowledged.push(AcknowledgedWrite {
                 action: "create_note".to_owned(),
                 subject,
                 run: Some(run.parse().unwrap()),
@@ -122,24 +122,24 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     disk.fill("rest");
     let listed = terminal.json(&["note", "list", "--limit", "1000"]);
     assert_eq!(listed.as_array().unwrap().len(), acknowledged.len());
-    let heard = hook(&terminal, &prompt(&terminal, "s-full"));
+    let heard = run_hook(&terminal, &prompt_event(&terminal, "s-full"));
     assert_eq!((heard.code, heard.stdout.as_str(), heard.stderr.as_str()), (0, "", ""));
 
     for ballast in ["ballast", "rest"] {
         fs::remove_file(disk.path(ballast)).unwrap();
     }
     terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "after"]);
-    let heard = hook(&terminal, &prompt(&terminal, "s-after"));
+    let heard = run_hook(&terminal, &prompt_event(&terminal, "s-after"));
     assert_eq!(heard.code, 0);
     audit(&terminal, &acknowledged);
     assert_eq!(terminal.json(&["made", &run])["touches"].as_array().unwrap().len(), acknowledged.len() + 1);
     // The event that found no room is told of where there was some; the disk is small.
-    assert_eq!(sessions(&terminal), ["s-after"]);
-    doctor_finds(&terminal, &["disk", "hook.log"]);
+    assert_eq!(session_ids(&terminal), ["s-after"]);
+    assert_doctor_findings(&terminal, &["disk", "hook.log"]);
 }
 
 #[test]
-fn a_worker_outlives_a_full_disk() {
+fn worker_survives_a_full_disk() {
     let Some(disk) = SmallDisk::mount(8) else { return };
     let terminal = Terminal::new_at_url(disk.url("trackway.db"));
     terminal.json(&["workflow", "set", "--name", "ops"]);
@@ -151,11 +151,11 @@ fn a_worker_outlives_a_full_disk() {
     }
     let mut command = terminal.command(&["work", "--lease", "2"]);
     command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut worker = Group::spawn(&mut command);
+    let mut worker = ProcessGroup::spawn(&mut command);
     wait_until("it works", Duration::from_secs(20), || (count(&terminal, "notes") > 1).then_some(()));
     disk.fill("rest");
     thread::sleep(Duration::from_secs(3));
-    assert_eq!(worker.ends_within(Duration::ZERO), None, "the worker gave up");
+    assert_eq!(worker.wait_for_exit(Duration::ZERO), None, "the worker gave up");
     fs::remove_file(disk.path("rest")).unwrap();
     wait_until("every item is completed", Duration::from_mins(1), || {
         (count(&terminal, "queue_items where status = 'completed'") == 6).then_some(())
@@ -165,7 +165,7 @@ fn a_worker_outlives_a_full_disk() {
 }
 
 #[test]
-fn copies_to_a_full_disk_leave_nothing_there() {
+fn failed_copies_to_a_full_disk_leave_no_files() {
     let Some(disk) = SmallDisk::mount(2) else { return };
     let terminal = Terminal::new(trackway_testkit::Engine::Sqlite);
     let body = "y".repeat(90_000);
@@ -205,22 +205,22 @@ fn copies_to_a_full_disk_leave_nothing_there() {
 
 /// A file system that was mounted read-only, with a database that was closed, and with one that was cut off.
 #[test]
-fn a_read_only_disk_can_be_read() {
-    for is_cut_off in [false, true] {
+fn database_on_a_read_only_disk_can_be_read() {
+    for has_log in [false, true] {
         let Some(disk) = SmallDisk::mount(8) else { return };
         let terminal = Terminal::new_at_url(disk.url("trackway.db"));
         terminal.json(&["note", "create", "--studio", "main", "--title", "before"]);
-        if !is_cut_off {
+        if !has_log {
             connection(&terminal).batch("pragma wal_checkpoint(truncate)").unwrap();
         }
-        assert_eq!(disk.path("trackway.db-wal").exists(), is_cut_off);
+        assert_eq!(disk.path("trackway.db-wal").exists(), has_log);
         disk.remount("ro");
         let output = terminal.run(&["note", "list", "--json"]);
-        assert_eq!(output.code, 0, "cut off: {is_cut_off}, {:?}: {}", disk.files(), output.stderr);
+        assert_eq!(output.code, 0, "cut off: {has_log}, {:?}: {}", disk.files(), output.stderr);
         assert_eq!(serde_json::from_str::<Value>(&output.stdout).unwrap()["data"][0]["title"], "before");
         let (code, message) = terminal.expect_error(&["note", "create", "--studio", "main", "--title", "x"]);
         assert!(code == 1 && message.starts_with("the database cannot be written"), "{code} {message}");
-        let heard = hook(&terminal, &prompt(&terminal, "s1"));
+        let heard = run_hook(&terminal, &prompt_event(&terminal, "s1"));
         assert_eq!((heard.code, heard.stdout.as_str(), heard.stderr.as_str()), (0, "", ""));
         // Nothing can be said beside the database, so it is said in the user's folder.
         let log = fs::read_to_string(terminal.home.path().join(".local/share/trackway/hook.log")).unwrap();
@@ -233,7 +233,7 @@ fn a_read_only_disk_can_be_read() {
 
 /// A file that nobody may write to, in a folder where events can wait.
 #[test]
-fn events_wait_for_a_database_that_cannot_be_written() {
+fn events_are_spooled_while_the_database_is_read_only() {
     use std::os::unix::{fs::PermissionsExt, process::CommandExt};
     let terminal = Terminal::new(trackway_testkit::Engine::Sqlite);
     let trackway_store::Url::Sqlite(file) = terminal.database.url() else { return };
@@ -251,7 +251,7 @@ fn events_wait_for_a_database_that_cannot_be_written() {
     let heard = |session: &str| {
         let mut command = terminal.command(&["hook"]);
         command.uid(65_534).gid(65_534);
-        let output = run_command_with_input(command, prompt(&terminal, session).to_string().as_bytes());
+        let output = run_command_with_input(command, prompt_event(&terminal, session).to_string().as_bytes());
         assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", ""));
     };
     heard("s1");
@@ -259,9 +259,9 @@ fn events_wait_for_a_database_that_cannot_be_written() {
     let waiting = || files_in(&folder.join("spool")).iter().filter(|name| *name != "lock").count();
     assert_eq!(waiting(), 2, "{:?}", fs::read_to_string(folder.join("hook.log")));
     others(0o666);
-    let heard = hook(&terminal, &prompt(&terminal, "s3"));
+    let heard = run_hook(&terminal, &prompt_event(&terminal, "s3"));
     assert_eq!((heard.code, waiting()), (0, 0));
-    let mut recorded = sessions(&terminal);
+    let mut recorded = session_ids(&terminal);
     recorded.sort();
     assert_eq!(recorded, ["s1", "s2", "s3"]);
     audit(&terminal, &[]);

@@ -14,10 +14,10 @@ use trackway_store::{Store, Url};
 use trackway_testkit::{Engine, TestDatabase, wait_until};
 
 use super::{
-    Chance, Group,
-    audit::{Acknowledged, audit, count, doctor_finds},
-    is_long,
-    writes::{ALL_WAYS, Fate, WAYS, Writer},
+    SeededRandom, ProcessGroup,
+    audit::{AcknowledgedWrite, audit, count, assert_doctor_findings},
+    is_exhaustive,
+    writes::{COMMAND_COUNT, Interruption, CYCLE_LENGTH, Writer},
 };
 use crate::{
     ingest,
@@ -29,88 +29,88 @@ use crate::{
 const WRITERS: usize = 3;
 
 /// Kills of each writer.
-fn kills() -> usize {
-    if is_long() { 7 * ALL_WAYS } else { WAYS }
+fn kills_per_writer() -> usize {
+    if is_exhaustive() { 7 * COMMAND_COUNT } else { CYCLE_LENGTH }
 }
 
 both_engines! {
-    fn what_was_acknowledged_before_a_kill_stays(terminal: Terminal) {
-        let mut chance = Chance::new();
-        let mut writers: Vec<(Writer<'_>, Chance)> =
-            (0..WRITERS).map(|number| (Writer::new(&terminal, &format!("w{number}")), chance.branch())).collect();
+    fn killed_commands_lose_no_acknowledged_write(terminal: Terminal) {
+        let mut random = SeededRandom::new();
+        let mut writers: Vec<(Writer<'_>, SeededRandom)> =
+            (0..WRITERS).map(|number| (Writer::new(&terminal, &format!("w{number}")), random.fork())).collect();
         for round in 0..kills() {
             thread::scope(|scope| {
-                for ((writer, chance), first) in writers.iter_mut().zip([0, ALL_WAYS / 3, 2 * ALL_WAYS / 3]) {
+                for ((writer, random), first) in writers.iter_mut().zip([0, COMMAND_COUNT / 3, 2 * COMMAND_COUNT / 3]) {
                     scope.spawn(move || {
                         // All of them one after the other, where there is time; else some.
-                        let way = if is_long() { (first + round) % ALL_WAYS } else { chance.below(ALL_WAYS) };
-                        writer.write_by(way, Fate::IsKilled(chance));
+                        let index = if is_exhaustive() { (first + round) % COMMAND_COUNT } else { random.below(COMMAND_COUNT) };
+                        writer.write_with_command(index, Interruption::AtRandomMoment(random));
                         // What comes next builds on what stands.
-                        writer.write(Fate::Lives);
+                        writer.write(Interruption::Never);
                     });
                 }
             });
-            if is_long() || round % 6 == 5 {
+            if is_exhaustive() || round % 6 == 5 {
                 audit(&terminal, &acknowledged(&writers));
             }
         }
         // Whoever comes after finds everything as it should be.
         thread::scope(|scope| {
             for (writer, _) in &mut writers {
-                scope.spawn(move || (0..WAYS).for_each(|_| writer.write(Fate::Lives)));
+                scope.spawn(move || (0..CYCLE_LENGTH).for_each(|_| writer.write(Interruption::Never)));
             }
         });
         audit(&terminal, &acknowledged(&writers));
         for row in writers.iter().flat_map(|(writer, _)| &writer.rows) {
             assert_eq!(count(&terminal, row), 1, "acknowledged and lost: {row}");
         }
-        nothing_is_stuck(&terminal);
-        doctor_finds(&terminal, &[]);
+        assert_queue_can_be_emptied(&terminal);
+        assert_doctor_findings(&terminal, &[]);
     }
 
-    fn what_a_killed_server_answered_stays(terminal: Terminal) {
-        let mut chance = Chance::new();
+    fn killed_servers_lose_no_acknowledged_write(terminal: Terminal) {
+        let mut random = SeededRandom::new();
         let token = text(&terminal.json(&["token", "create", "--name", "web"])["token"]);
         let acknowledged = Mutex::new(Vec::new());
-        for _ in 0..if is_long() { 60 } else { 6 } {
+        for _ in 0..if is_exhaustive() { 60 } else { 6 } {
             let mut up = Server::start(&terminal);
-            let (address, wait) = (up.address, chance.duration_below(Duration::from_millis(250)));
+            let (address, wait) = (up.address, random.duration_below(Duration::from_millis(250)));
             thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| {
-                        while let Some(note) = noted_by_request(address, &token) {
+                        while let Some(note) = create_note_over_http(address, &token) {
                             acknowledged.lock().unwrap().push(note);
                         }
                     });
                 }
-                scope.spawn(|| acknowledged.lock().unwrap().extend(noted_by_tool(&terminal, wait * 2)));
+                scope.spawn(|| acknowledged.lock().unwrap().extend(create_notes_over_mcp(&terminal, wait * 2)));
                 thread::sleep(wait);
                 up.kill();
             });
             audit(&terminal, &acknowledged.lock().unwrap());
         }
         assert!(acknowledged.lock().unwrap().len() > 5);
-        doctor_finds(&terminal, &[]);
+        assert_doctor_findings(&terminal, &[]);
     }
 
-    fn what_killed_workers_held_is_done_by_others(terminal: Terminal) {
-        let mut chance = Chance::new();
+    fn items_of_killed_workers_are_completed_by_others(terminal: Terminal) {
+        let mut random = SeededRandom::new();
         terminal.json(&["workflow", "set", "--name", "ops"]);
         let script = "trackway note create --studio main --title x >/dev/null && sleep 0.1";
         let task = ["task", "set", "--workflow", "ops", "--variant", "noted", "--recurring", "true", "--script", script];
         terminal.json(&task);
-        let items = if is_long() { 60 } else { 12 };
+        let items = if is_exhaustive() { 60 } else { 12 };
         for _ in 0..items {
             terminal.json(&["queue", "add", "--task", "noted", "--max-attempts", "100"]);
         }
         let worker = |more: &[&str]| {
             let mut command = terminal.command(&[&["work", "--lease", "1", "--concurrency", "2"], more].concat());
             command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
-            Group::spawn(&mut command)
+            ProcessGroup::spawn(&mut command)
         };
-        for round in 0..if is_long() { 60 } else { 8 } {
+        for round in 0..if is_exhaustive() { 60 } else { 8 } {
             let mut worker = worker(&[]);
-            thread::sleep(Duration::from_millis(40) + chance.duration_below(Duration::from_millis(600)));
+            thread::sleep(Duration::from_millis(40) + random.duration_below(Duration::from_millis(600)));
             if round % 2 == 0 {
                 // Alone: what it started sees to its own end.
                 worker.0.kill().unwrap();
@@ -127,12 +127,12 @@ both_engines! {
         let undone = "queue_items q where not exists (select 1 from run_resources t where t.run_id = q.run_id and t.resource_type = 'note')";
         assert_eq!((count(&terminal, undone), count(&terminal, "runs where status = 'running'")), (0, 0));
         audit(&terminal, &[]);
-        doctor_finds(&terminal, &[]);
+        assert_doctor_findings(&terminal, &[]);
     }
 
     /// Every stickie is called something else on the board, and whoever tells the folder is killed.
-    fn a_folder_that_was_half_written_is_completed(terminal: Terminal) {
-        let mut chance = Chance::new();
+    fn interrupted_board_sync_is_completed_by_the_next_sync(terminal: Terminal) {
+        let mut random = SeededRandom::new();
         let stickies = 40;
         terminal.json(&["board", "set", "--name", "wall"]);
         let [folder, other] = ["folder", "other"].map(|name| terminal.home.path().join(name));
@@ -146,7 +146,7 @@ both_engines! {
         let began = Instant::now();
         terminal.json(&["board", "export", "wall", "folder"]);
         let lifetime = began.elapsed();
-        for round in 1..=if is_long() { 100 } else { 10 } {
+        for round in 1..=if is_exhaustive() { 100 } else { 10 } {
             for number in 0..stickies {
                 let file = other.join(format!("{number}.stickie.yaml"));
                 let text = fs::read_to_string(&file).unwrap();
@@ -154,8 +154,8 @@ both_engines! {
             }
             assert_eq!(terminal.json(&["board", "sync", "wall", "--from", "other"])["updated"], stickies);
             let mut command = terminal.command(&["board", "sync", "wall", "--to", "folder"]);
-            let mut group = Group::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
-            group.ends_within(chance.duration_below(lifetime));
+            let mut group = ProcessGroup::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
+            group.wait_for_exit(random.duration_below(lifetime));
             drop(group);
             // Nobody edited it: there is nothing to take from it, and what it lacks can be brought.
             let board = terminal.json(&["board", "get", "wall"]);
@@ -173,21 +173,21 @@ both_engines! {
             assert_eq!(names, wanted);
         }
         audit(&terminal, &[]);
-        doctor_finds(&terminal, &[]);
+        assert_doctor_findings(&terminal, &[]);
     }
 
-    fn a_killed_ingest_reads_on_where_it_was(terminal: Terminal) {
-        let mut chance = Chance::new();
+    fn killed_ingest_resumes_where_it_stopped(terminal: Terminal) {
+        let mut random = SeededRandom::new();
         let lines = ingest::sample_transcript_lines();
         let wanted = ingest::record_after_one_ingest(ingest::engine(&terminal), &lines);
         let folder = ingest::TranscriptFolder::new(&terminal);
         let projects = ingest::projects_folder(&terminal);
         for (agent, line) in &lines {
             folder.append(*agent, line);
-            for _ in 0..if is_long() { 10 } else { 2 } {
+            for _ in 0..if is_exhaustive() { 10 } else { 2 } {
                 let mut command = terminal.command(&["ingest", projects.to_str().unwrap()]);
-                let mut group = Group::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
-                group.ends_within(chance.duration_below(Duration::from_millis(60)));
+                let mut group = ProcessGroup::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
+                group.wait_for_exit(random.duration_below(Duration::from_millis(60)));
             }
             audit(&terminal, &[]);
         }
@@ -199,11 +199,11 @@ both_engines! {
 
 /// A database that is just being made, by a command or by the first event.
 #[test]
-fn a_killed_beginning_is_begun_again() {
-    let mut chance = Chance::new();
+fn killed_init_is_completed_by_the_next_command() {
+    let mut random = SeededRandom::new();
     let event =
         json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/", "prompt": "go" }).to_string();
-    for round in 0..if is_long() { 80 } else { 12 } {
+    for round in 0..if is_exhaustive() { 80 } else { 12 } {
         let engine = if round % 4 == 3 { Engine::Postgres } else { Engine::Sqlite };
         let mut terminal = Terminal::uninitialized(engine);
         // Every other time it is the user's own database, which nobody asks for.
@@ -221,22 +221,22 @@ fn a_killed_beginning_is_begun_again() {
         };
         let mut command = begin();
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut group = Group::spawn(&mut command);
+        let mut group = ProcessGroup::spawn(&mut command);
         let _ = group.0.stdin.take().unwrap().write_all(event.as_bytes());
-        group.ends_within(chance.duration_below(Duration::from_millis(250)));
+        group.wait_for_exit(random.duration_below(Duration::from_millis(250)));
         drop(group);
         let output = run_command_with_input(begin(), event.as_bytes());
         assert_eq!((output.code, output.stderr.as_str()), (0, ""));
         terminal.json(&["note", "create", "--studio", "main", "--title", "x"]);
         assert_eq!(count(&terminal, "sessions"), i64::from(is_own));
         audit(&terminal, &[]);
-        doctor_finds(&terminal, &[]);
+        assert_doctor_findings(&terminal, &[]);
     }
 }
 
 /// As whoever is cut off right before the first person leaves it.
 #[test]
-fn a_database_that_nobody_is_in_yet_is_the_users() {
+fn hook_registers_the_user_in_a_database_without_persons() {
     let mut terminal = Terminal::uninitialized(Engine::Sqlite);
     let own = terminal.home.path().join(".local/share/trackway/trackway.db");
     Store::create(Url::sqlite(&own)).unwrap();
@@ -246,15 +246,15 @@ fn a_database_that_nobody_is_in_yet_is_the_users() {
     command.env_remove("TRACKWAY_DB");
     assert_eq!(run_command_with_input(command, event.to_string().as_bytes()).code, 0);
     assert_eq!(count(&terminal, "sessions"), 1);
-    doctor_finds(&terminal, &[]);
+    assert_doctor_findings(&terminal, &[]);
 }
 
-fn note(answer: &Value) -> Acknowledged {
-    Acknowledged { action: "create_note".to_owned(), subject: text(&answer["id"]).parse().unwrap(), run: None }
+fn acknowledged_note(answer: &Value) -> AcknowledgedWrite {
+    AcknowledgedWrite { action: "create_note".to_owned(), subject: text(&answer["id"]).parse().unwrap(), run: None }
 }
 
 /// Makes a note over HTTP; nothing, once nobody answers.
-fn noted_by_request(address: std::net::SocketAddr, token: &str) -> Option<Acknowledged> {
+fn create_note_over_http(address: std::net::SocketAddr, token: &str) -> Option<AcknowledgedWrite> {
     let body = json!({ "studio": "main", "title": "by request" }).to_string();
     let mut stream = std::net::TcpStream::connect(address).ok()?;
     write!(
@@ -269,13 +269,13 @@ fn noted_by_request(address: std::net::SocketAddr, token: &str) -> Option<Acknow
     // Cut off in the middle, it was not answered.
     let said: Value = serde_json::from_str(body).ok()?;
     assert!(head.starts_with("HTTP/1.1 20"), "{answer}");
-    Some(note(&said["data"]))
+    Some(acknowledged_note(&said["data"]))
 }
 
 /// Makes notes over MCP until it is killed.
-fn noted_by_tool(terminal: &Terminal, wait: Duration) -> Vec<Acknowledged> {
+fn create_notes_over_mcp(terminal: &Terminal, wait: Duration) -> Vec<AcknowledgedWrite> {
     let mut command = terminal.command(&["mcp"]);
-    let mut group = Group::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()));
+    let mut group = ProcessGroup::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()));
     let (mut tell, hear) = (group.0.stdin.take().unwrap(), BufReader::new(group.0.stdout.take().unwrap()));
     let hello = json!({
         "jsonrpc": "2.0", "id": 0, "method": "initialize",
@@ -299,18 +299,18 @@ fn noted_by_tool(terminal: &Terminal, wait: Duration) -> Vec<Acknowledged> {
         texts
             .map(|said| {
                 let (_, data) = said.split_once("```json\n").unwrap_or_else(|| panic!("{said}"));
-                note(&serde_json::from_str(data.rsplit_once("\n```").unwrap().0).unwrap())
+                acknowledged_note(&serde_json::from_str(data.rsplit_once("\n```").unwrap().0).unwrap())
             })
             .collect()
     })
 }
 
-fn acknowledged(writers: &[(Writer<'_>, Chance)]) -> Vec<Acknowledged> {
+fn acknowledged(writers: &[(Writer<'_>, SeededRandom)]) -> Vec<AcknowledgedWrite> {
     writers.iter().flat_map(|(writer, _)| writer.acknowledged.clone()).collect()
 }
 
 /// Whatever was taken by somebody who was killed can be taken by another, once its time is over.
-fn nothing_is_stuck(terminal: &Terminal) {
+fn assert_queue_can_be_emptied(terminal: &Terminal) {
     wait_until("everything in the queue is completed", Duration::from_mins(1), || {
         for taken in terminal.json(&["queue", "take", "--batch", "1000"]).as_array().unwrap() {
             let (item, fence) = (taken["id"].as_str().unwrap(), taken["fence"].to_string());

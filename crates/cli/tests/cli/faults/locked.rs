@@ -12,10 +12,10 @@ use super::audit::{audit, connection, count};
 use crate::terminal::{Terminal, both_engines, run_command_with_input};
 
 /// As long as writers wait.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Holds what every writer needs, until told otherwise.
-fn held(terminal: &Terminal) -> trackway_store::connection::Connection {
+fn lock_tables(terminal: &Terminal) -> trackway_store::connection::Connection {
     let mut other = connection(terminal);
     other
         .batch(match terminal.database.url() {
@@ -26,7 +26,7 @@ fn held(terminal: &Terminal) -> trackway_store::connection::Connection {
     other
 }
 
-fn hears(terminal: &Terminal, number: usize) -> Duration {
+fn send_write_event(terminal: &Terminal, number: usize) -> Duration {
     let event = json!({
         "hook_event_name": "PostToolUse", "session_id": "s1", "cwd": terminal.home.path(), "tool_name": "Write",
         "tool_use_id": format!("call-{number}"), "tool_input": { "file_path": format!("f{number}"), "content": "x" },
@@ -39,17 +39,17 @@ fn hears(terminal: &Terminal, number: usize) -> Duration {
 }
 
 both_engines! {
-    fn writers_wait_or_say_busy_and_hooks_do_neither(terminal: Terminal) {
-        hears(&terminal, 0);
+    fn locked_database_makes_writers_wait_and_hooks_spool(terminal: Terminal) {
+        send_write_event(&terminal, 0);
         let note = ["note", "create", "--studio", "main", "--title", "x"];
-        let (mut lock, started) = (held(&terminal), Instant::now());
+        let (mut lock, started) = (lock_tables(&terminal), Instant::now());
         thread::scope(|scope| {
             let writers: Vec<_> = (0..4).map(|_| scope.spawn(|| terminal.json(&note))).collect();
             // Who reads does not wait.
             let runs = terminal.json(&["run", "list"]);
             assert!(started.elapsed() < Duration::from_secs(2), "{runs}");
             for number in 1..=3 {
-                let waited = hears(&terminal, number);
+                let waited = send_write_event(&terminal, number);
                 // 50 ms for the lock; the rest is what a process takes on a machine that is busy with tests.
                 assert!(waited < Duration::from_secs(2), "{waited:?}");
             }
@@ -69,12 +69,12 @@ both_engines! {
         let (code, message) = terminal.expect_error(&note);
         assert_eq!(code, 5, "{message}");
         assert!(message.starts_with("the database is busy"), "{message}");
-        assert!(started.elapsed() > PATIENCE / 2 && started.elapsed() < PATIENCE * 4, "{:?}", started.elapsed());
-        hears(&terminal, 4);
+        assert!(started.elapsed() > WRITE_TIMEOUT / 2 && started.elapsed() < WRITE_TIMEOUT * 4, "{:?}", started.elapsed());
+        send_write_event(&terminal, 4);
         drop(lock);
 
         assert_eq!(count(&terminal, "file_changes"), 1);
-        hears(&terminal, 5);
+        send_write_event(&terminal, 5);
         let changes: Value = terminal.json(&["made", "last"])["touches"].clone();
         assert_eq!(changes.as_array().unwrap().len(), 6, "{changes}");
         let mut calls: Vec<(String,)> =

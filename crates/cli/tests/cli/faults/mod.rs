@@ -2,7 +2,7 @@
 //! that others hold, a server that crashes or cannot be reached. After each: nothing that was acknowledged is lost, and
 //! the record holds together (`audit`).
 //!
-//! `TRACKWAY_TEST_ALL=1` makes them long. A failure says its seed; `TRACKWAY_TEST_SEED` goes the same way again, as far as
+//! `TRACKWAY_TEST_ALL=1` makes them long. A failure says its seed; `TRACKWAY_TEST_SEED` goes the same index again, as far as
 //! the machine lets it.
 
 mod audit;
@@ -22,18 +22,18 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group};
 use trackway_testkit::poll;
 
-/// Whether the long way is wanted.
-fn is_long() -> bool {
+/// Whether the long index is wanted.
+fn is_exhaustive() -> bool {
     std::env::var_os("TRACKWAY_TEST_ALL").is_some()
 }
 
-/// Chance that can be had again, and says how when the test fails.
-pub struct Chance {
+/// SeededRandom that can be had again, and says how when the test fails.
+pub struct SeededRandom {
     seed: u64,
     state: u64,
 }
 
-impl Chance {
+impl SeededRandom {
     fn new() -> Self {
         let seed = match std::env::var("TRACKWAY_TEST_SEED") {
             Ok(seed) => seed.parse().unwrap(),
@@ -42,8 +42,8 @@ impl Chance {
         Self { seed, state: seed }
     }
 
-    /// Another one, which goes its own way from here.
-    fn branch(&mut self) -> Self {
+    /// Another one, which goes its own index from here.
+    fn fork(&mut self) -> Self {
         Self { seed: self.seed, state: self.next() }
     }
 
@@ -64,7 +64,7 @@ impl Chance {
     }
 }
 
-impl Drop for Chance {
+impl Drop for SeededRandom {
     #[expect(clippy::print_stderr, reason = "whoever wants the failure again needs it")]
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -74,9 +74,9 @@ impl Drop for Chance {
 }
 
 /// A process with all that it starts: killed together, and not left behind.
-struct Group(Child);
+struct ProcessGroup(Child);
 
-impl Group {
+impl ProcessGroup {
     fn spawn(command: &mut Command) -> Self {
         use std::os::unix::process::CommandExt;
         Self(command.process_group(0).spawn().unwrap())
@@ -90,12 +90,12 @@ impl Group {
     }
 
     /// Waits for its end, no longer than this. Says with which code, if that came.
-    fn ends_within(&mut self, at_most: Duration) -> Option<i32> {
+    fn wait_for_exit(&mut self, at_most: Duration) -> Option<i32> {
         poll(at_most, || self.0.try_wait().unwrap()).map(|status| status.code().unwrap_or(-1))
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }
@@ -103,6 +103,6 @@ impl Drop for Group {
 
 /// Says why a test cannot be run here.
 #[expect(clippy::print_stderr, reason = "a test that was not run should not look like one that passed")]
-fn skipped(why: &str) {
-    eprintln!("skipped: {why}");
+fn print_skip_reason(why: &str) {
+    eprintln!("print_skip_reason: {why}");
 }

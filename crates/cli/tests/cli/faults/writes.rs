@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Chance, Group, audit::Acknowledged, further_writes::FURTHER};
+use super::{SeededRandom, ProcessGroup, audit::AcknowledgedWrite, further_writes::FURTHER_COMMANDS};
 use crate::terminal::{Terminal, text};
 
 /// Somebody who writes, and remembers what was acknowledged. What it needs to go on with, it has from answers that came.
@@ -20,7 +20,7 @@ pub struct Writer<'a> {
     name: String,
     /// Attempts so far, and those of them that make up days.
     number: usize,
-    day: usize,
+    cycle_position: usize,
     run: Option<(Uuid, String)>,
     note: Option<String>,
     decision: Option<String>,
@@ -28,9 +28,9 @@ pub struct Writer<'a> {
     tasks: Vec<String>,
     stickies: Vec<String>,
     taken: Option<Value>,
-    pub acknowledged: Vec<Acknowledged>,
+    pub acknowledged: Vec<AcknowledgedWrite>,
     /// How long commands took lately that nobody killed: who is killed much later than that is not killed.
-    lifetime: Duration,
+    typical_duration: Duration,
     /// What else was acknowledged: each of these is one row.
     pub rows: Vec<String>,
 }
@@ -53,10 +53,10 @@ pub enum Subject {
 }
 
 /// What may happen to a command.
-pub enum Fate<'a> {
-    Lives,
+pub enum Interruption<'a> {
+    Never,
     /// Is killed at some point, with all it started.
-    IsKilled(&'a mut Chance),
+    AtRandomMoment(&'a mut SeededRandom),
 }
 
 pub fn attempt(action: &'static str, subject: &'static str, in_run: bool, arguments: &[&str]) -> Attempt {
@@ -65,11 +65,11 @@ pub fn attempt(action: &'static str, subject: &'static str, in_run: bool, argume
 }
 
 /// The ways of a day. The last one is no action: an event of a session.
-pub const WAYS: usize = 29;
+pub const CYCLE_LENGTH: usize = 29;
 /// All ways there are.
-pub const ALL_WAYS: usize = WAYS + FURTHER.len();
+pub const COMMAND_COUNT: usize = CYCLE_LENGTH + FURTHER_COMMANDS.len();
 /// Their actions.
-pub const DAILY: &[&str] = &[
+pub const CYCLE_ACTIONS: &[&str] = &[
     "start_run",
     "create_note",
     "update_note",
@@ -100,9 +100,9 @@ pub const DAILY: &[&str] = &[
     "import_beads",
 ];
 /// How long a command is thought to take before one was seen.
-const LIFETIME: Duration = Duration::from_millis(40);
+const INITIAL_DURATION: Duration = Duration::from_millis(40);
 /// Characters of a text: enough that SQLite's log is brought into the file now and then.
-const LONG: usize = 30_000;
+const LONG_TEXT_CHARACTERS: usize = 30_000;
 
 impl<'a> Writer<'a> {
     /// Makes what the writes are about. Nothing of this is killed.
@@ -121,7 +121,7 @@ impl<'a> Writer<'a> {
             terminal,
             name: name.to_owned(),
             number: 0,
-            day: 0,
+            cycle_position: 0,
             run: None,
             note: None,
             decision: None,
@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
             stickies: Vec::new(),
             taken: None,
             acknowledged: Vec::new(),
-            lifetime: LIFETIME,
+            typical_duration: INITIAL_DURATION,
             rows: Vec::new(),
         }
     }
@@ -139,13 +139,13 @@ impl<'a> Writer<'a> {
         format!("{}-bot", self.name)
     }
 
-    /// A way to write that can be gone now.
-    fn attempt(&self, way: usize) -> Option<Attempt> {
+    /// A index to write that can be gone now.
+    fn cycle_attempt(&self, index: usize) -> Option<Attempt> {
         let new = format!("{}-{}", self.name, self.number);
         let run = self.run.as_ref().map(|(run, _)| run.to_string());
         let bot = self.agent();
-        let long = format!("{new} {}", "x".repeat(LONG));
-        Some(match way % WAYS {
+        let long = format!("{new} {}", "x".repeat(LONG_TEXT_CHARACTERS));
+        Some(match index % CYCLE_LENGTH {
             0 => attempt("start_run", "run_id", false, &["run", "start", "--agent", &bot, "--task", "work/again"]),
             1 => attempt("create_note", "id", true, &["note", "create", "--studio", "main", "--title", &new]),
             2 => attempt("update_note", "id", true, &["note", "update", self.note.as_ref()?, "--body", &long]),
@@ -234,13 +234,13 @@ impl<'a> Writer<'a> {
                 set
             }
             26 => attempt("set_conversation", "id", false, &["conversation", "set", "--title", &new]),
-            27 => self.import(&new),
-            _ => self.event(),
+            27 => self.import_attempt(&new),
+            _ => self.hook_event_attempt(),
         })
     }
 
     /// Issues of another tracker: all of them, or none.
-    fn import(&self, command: &str) -> Attempt {
+    fn import_attempt(&self, command: &str) -> Attempt {
         let file = self.terminal.home.path().join(format!("{command}.jsonl"));
         let blocks = json!([{ "issue_id": "i-2", "depends_on_id": "i-1", "type": "blocks" }]);
         let issues = [
@@ -258,11 +258,11 @@ impl<'a> Writer<'a> {
     }
 
     /// The next event of a session: one after the other as a client sends them, with a call of its own each.
-    fn event(&self) -> Attempt {
+    fn hook_event_attempt(&self) -> Attempt {
         let (number, agent) = (self.number, format!("a{}", self.number));
         let call = format!("{}-call-{number}", self.name);
         let spawn = json!({ "prompt": "[ROLE:mate] mend", "description": "mend", "subagent_type": "general-purpose" });
-        let mut event = match self.day / WAYS % 9 {
+        let mut event = match self.cycle_position / CYCLE_LENGTH % 9 {
             0 => json!({ "hook_event_name": "SessionStart", "source": "startup" }),
             1 => json!({ "hook_event_name": "UserPromptSubmit", "prompt": format!("go {number}") }),
             2 | 7 => json!({
@@ -294,45 +294,45 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes in the next way of the day, and remembers what was acknowledged.
-    pub fn write(&mut self, fate: Fate<'_>) {
-        self.day += 1;
-        self.write_by(self.day % WAYS, fate);
+    /// Writes in the next index of the day, and remembers what was acknowledged.
+    pub fn write(&mut self, interruption: Interruption<'_>) {
+        self.cycle_position += 1;
+        self.write_with_command(self.cycle_position % CYCLE_LENGTH, interruption);
     }
 
     /// The same in any of all ways. Says how it ended, if it was begun and not killed.
-    pub fn write_by(&mut self, way: usize, fate: Fate<'_>) -> Option<i32> {
+    pub fn write_with_command(&mut self, index: usize, interruption: Interruption<'_>) -> Option<i32> {
         self.number += 1;
-        let attempt = match way.checked_sub(WAYS).and_then(|further| FURTHER.get(further)) {
+        let attempt = match index.checked_sub(CYCLE_LENGTH).and_then(|further| FURTHER_COMMANDS.get(further)) {
             Some((_, further)) => further(self, &format!("{}-{}", self.name, self.number)),
-            None => self.attempt(way),
+            None => self.cycle_attempt(index),
         };
         let attempt = attempt?;
         if attempt.in_run && self.run.is_none() {
             return None;
         }
-        let (code, answer, said) = self.tried(&attempt, fate);
+        let (code, answer, said) = self.run_attempt(&attempt, interruption);
         let Some(code) = code else {
             // Killed: what it said before stands all the same, if it said all of it.
             if let Some(answer) = answer {
-                self.believe(&attempt, &answer);
+                self.record_acknowledgement(&attempt, &answer);
             }
             return None;
         };
         match (code, answer) {
-            (0, Some(answer)) => self.believe(&attempt, &answer),
-            (0, None) if attempt.action == "hook" => self.believe(&attempt, &Value::Null),
+            (0, Some(answer)) => self.record_acknowledgement(&attempt, &answer),
+            (0, None) if attempt.action == "hook" => self.record_acknowledgement(&attempt, &Value::Null),
             // One that was killed may have been done: then it cannot be done again, or not by this run.
-            (4 | 6, _) => self.forget(&attempt),
+            (4 | 6, _) => self.discard_stale_state(&attempt),
             // An event that waits for another that holds the database tells of its session later.
-            (3, _) if way >= WAYS => {}
+            (3, _) if index >= CYCLE_LENGTH => {}
             _ => panic!("{:?}: {code} {said}", attempt.arguments),
         }
         Some(code)
     }
 
     /// Lets the command run, or not to its end: its exit code, its answer and what else it said.
-    fn tried(&mut self, attempt: &Attempt, fate: Fate<'_>) -> (Option<i32>, Option<Value>, String) {
+    fn run_attempt(&mut self, attempt: &Attempt, interruption: Interruption<'_>) -> (Option<i32>, Option<Value>, String) {
         let arguments: Vec<&str> = attempt.arguments.iter().map(String::as_str).collect();
         let mut command = self.terminal.command(&arguments);
         let (mut out, mut errors) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
@@ -351,15 +351,15 @@ impl<'a> Writer<'a> {
                 command.arg("--json");
             }
         }
-        let lifetime = match fate {
-            Fate::Lives => Duration::from_mins(1),
-            Fate::IsKilled(chance) => chance.duration_below(self.lifetime * 5 / 4),
+        let lifetime = match interruption {
+            Interruption::Never => Duration::from_mins(1),
+            Interruption::AtRandomMoment(random) => random.duration_below(self.typical_duration * 5 / 4),
         };
         let started = Instant::now();
-        let mut group = Group::spawn(&mut command);
-        let code = group.ends_within(lifetime.saturating_sub(started.elapsed()));
+        let mut group = ProcessGroup::spawn(&mut command);
+        let code = group.wait_for_exit(lifetime.saturating_sub(started.elapsed()));
         if code.is_some() {
-            self.lifetime = (self.lifetime * 3 + started.elapsed()) / 4;
+            self.typical_duration = (self.typical_duration * 3 + started.elapsed()) / 4;
         }
         group.kill();
         let mut said = [String::new(), String::new()];
@@ -372,7 +372,7 @@ impl<'a> Writer<'a> {
         (code, answer, errors)
     }
 
-    fn believe(&mut self, attempt: &Attempt, answer: &Value) {
+    fn record_acknowledgement(&mut self, attempt: &Attempt, answer: &Value) {
         let one = if answer.is_array() { &answer[0] } else { answer };
         let subject = match &attempt.subject {
             Subject::Row(row) => return self.rows.extend(row.clone()),
@@ -386,7 +386,7 @@ impl<'a> Writer<'a> {
             return;
         }
         let run = self.run.as_ref().filter(|_| attempt.in_run).map(|(run, _)| *run);
-        self.acknowledged.push(Acknowledged { action: attempt.action.to_owned(), subject, run });
+        self.acknowledged.push(AcknowledgedWrite { action: attempt.action.to_owned(), subject, run });
         match attempt.action {
             "start_run" => self.run = Some((subject, text(&one["token"]))),
             "end_run" => self.run = None,
@@ -402,7 +402,7 @@ impl<'a> Writer<'a> {
     }
 
     /// What it went by does not hold any more.
-    fn forget(&mut self, attempt: &Attempt) {
+    fn discard_stale_state(&mut self, attempt: &Attempt) {
         match attempt.action {
             "queue_complete" => self.taken = None,
             "replace_task" | "add_link" => self.tasks.clear(),

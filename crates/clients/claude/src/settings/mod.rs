@@ -41,10 +41,10 @@ pub fn connected_memory(text: &str) -> Result<Option<Memory>> {
     let groups =
         hooks.and_then(Node::members).into_iter().flatten().filter_map(|event| event.value.elements()).flatten();
     let commands = groups.filter_map(|group| group.get("hooks")).filter_map(Node::elements).flatten();
-    let mut ours = commands
+    let mut trackway_commands = commands
         .filter_map(|hook| hook.get("command").and_then(Node::text))
         .filter(|command| is_trackway_command(command));
-    Ok(ours.next().map(memory_option))
+    Ok(trackway_commands.next().map(memory_option))
 }
 
 /// Checks the parts of the text that will be edited. The client rejects the same errors.

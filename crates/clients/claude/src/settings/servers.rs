@@ -63,9 +63,9 @@ pub fn disconnect(text: &str) -> Result<String> {
         .iter()
         .map(|member| {
             let servers = member.value.members().filter(|_| member.key == LIST_KEY).unwrap_or_default();
-            let ours: Vec<bool> =
+            let is_ours: Vec<bool> =
                 servers.iter().map(|server| server.key == SERVER_NAME && is_trackway_server(&server.value)).collect();
-            remove_children(text, &member.value, &ours, &mut edits) == RemovalResult::RemoveBrackets
+            remove_children(text, &member.value, &is_ours, &mut edits) == RemovalResult::RemoveBrackets
         })
         .collect();
     if remove_children(text, &root, &is_removed, &mut edits) == RemovalResult::RemoveBrackets {

@@ -34,7 +34,7 @@ pub struct ItemResult {
 }
 
 /// SQL condition for the fast path: completing the item affects no other row than its run, because the item holds no
-/// concurrency key and the status of its task does not change. `item` is the alias of the item's table; `now` and `run`
+/// concurrency key and neither the version that was run nor the current version changes its status. `item` is the alias of the item's table; `now` and `run`
 /// are placeholders. `run` is the acting run, which may only complete its own item.
 pub(super) fn fast_completion_predicate(item: &str, now: &str, run: Option<&str>) -> String {
     let own = run.map_or_else(String::new, |run| format!(" and (cast({run} as uuid) is null or run_id = {run})"));
@@ -42,7 +42,8 @@ pub(super) fn fast_completion_predicate(item: &str, now: &str, run: Option<&str>
     // the tenant if it expects them to be few.
     format!(
         "({item}.status = 'running') is true and ({item}.lease_expires > {now}) is true and {item}.held_key is null{own}
-         and exists (select 1 from tasks t where t.id = {item}.run_task_id and (t.recurring or t.status not in ('in_progress', 'open', 'groomed', 'blocked')))"
+         and exists (select 1 from tasks t where t.id = {item}.run_task_id
+             and (t.recurring or (t.status not in ('in_progress', 'open', 'groomed', 'blocked') and (t.current_id = t.id or {item}.exact))))"
     )
 }
 
