@@ -71,8 +71,8 @@ pub trait Client: Debug + Send + Sync {
     /// The launcher, for a client that can be started for a task.
     fn launcher(&self) -> Option<&dyn Launcher>;
 
-    /// The environment variables that the client sets for the programs it starts.
-    fn session_variables(&self) -> SessionVariables;
+    /// The environment variables that the client sets for the programs it starts, for a client that sets any.
+    fn session_variables(&self) -> Option<SessionVariables>;
 
     /// Every environment variable that the client reads or sets, with its description.
     fn variables(&self) -> &'static [(&'static str, &'static str)];

@@ -22,6 +22,8 @@ pub struct ClientReport {
     pub failed: bool,
     /// The reason for the failure of the client.
     pub failure_reason: Option<String>,
+    /// Whether the client stopped because it reached its maximum number of turns.
+    pub reached_max_turns: bool,
     /// The costs of the session, per model.
     pub costs: Vec<(Option<String>, f64)>,
     /// The result for the queue item.
@@ -33,8 +35,8 @@ pub trait Launcher: Debug + Send + Sync {
     /// The reason why the client cannot be started on this machine. None if it can.
     fn unavailable_reason(&self) -> Option<String>;
 
-    /// The script that starts the client with a prompt.
-    fn launch_script(&self, prompt: &str, model: Option<&str>) -> LaunchScript;
+    /// The script that starts the client with a prompt, on a model and with at most this many turns if they are given.
+    fn launch_script(&self, prompt: &str, model: Option<&str>, max_turns: Option<i64>) -> LaunchScript;
 
     /// Parses the client's report from its output.
     fn parse_report(&self, output: &str) -> Option<ClientReport>;

@@ -265,7 +265,7 @@ fn silent_unknown_sessions(read: &mut Reader<'_>, location: &Location) -> Result
         for transcript in
             own.filter(|transcript| client.transcript_cwd(&transcript.path).is_some_and(|cwd| is_recorded_here(&cwd)))
         {
-            if !questions::is_session_recorded(read, &transcript.session)? {
+            if !questions::is_session_recorded(read, client.name(), &transcript.session)? {
                 silent.push(transcript);
             }
         }

@@ -73,11 +73,11 @@ fn authenticator(
 /// Otherwise the context of the person, with a remark that says why.
 fn find_session_run(core: &Core, person: Context) -> Result<(Context, Option<String>), Failure> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let mut clients = CLIENTS.0.iter();
-    let named = clients.find_map(|client| Some((client, variable(client.session_variables().session)?)));
+    let clients = || CLIENTS.0.iter().filter_map(|client| Some((client, client.session_variables()?)));
+    let named = clients().find_map(|(client, names)| Some((client, variable(names.session)?)));
     let Some((client, session)) = named else {
-        let started_by = CLIENTS.0.iter().find(|client| variable(client.session_variables().marker).is_some());
-        let remark = started_by.map(|client| {
+        let started_by = clients().find(|(_, names)| variable(names.marker).is_some());
+        let remark = started_by.map(|(client, _)| {
             format!(
                 "You act as this person: this version of {} does not pass its session to MCP servers. To act as the agent of a claimed task, pass its `run_token`.",
                 client.display_name()

@@ -220,7 +220,10 @@ impl RunMode {
 
     /// Whether runs of this mode are observed in a session. Other runs are started for a task.
     pub fn is_observed(self) -> bool {
-        matches!(self, Self::ClaudeCode | Self::Imported)
+        match self {
+            Self::ClaudeCode | Self::Imported => true,
+            Self::Shell | Self::Agent => false,
+        }
     }
 }
 

@@ -74,7 +74,12 @@ pub(crate) fn cost_actions(run: Id<kind::Run>, report: Option<&ClientReport>, mo
 }
 
 /// Takes how the run ended from the client's report. `name` is the client's display name.
-pub(crate) fn end_from_report(end: ExecutionEnd, report: Option<&ClientReport>, name: &str) -> ExecutionEnd {
+pub(crate) fn end_from_report(
+    end: ExecutionEnd,
+    report: Option<&ClientReport>,
+    name: &str,
+    max_steps: i64,
+) -> ExecutionEnd {
     let Some(report) = report else {
         return match end {
             ExecutionEnd::Completed { .. } => ExecutionEnd::Failed { error: format!("{name} gave no result") },
@@ -82,6 +87,9 @@ pub(crate) fn end_from_report(end: ExecutionEnd, report: Option<&ClientReport>, 
         };
     };
     match end {
+        ExecutionEnd::Completed { .. } | ExecutionEnd::Failed { .. } if report.reached_max_turns => {
+            ExecutionEnd::MaxSteps { steps: max_steps }
+        }
         ExecutionEnd::Completed { .. } | ExecutionEnd::Failed { .. }
             if report.failed || matches!(end, ExecutionEnd::Failed { .. }) =>
         {
@@ -119,7 +127,8 @@ mod tests {
 
     #[test]
     fn report_decides_how_the_run_ended() {
-        let end = |before: ExecutionEnd, report: Option<&ClientReport>| end_from_report(before, report, "The client");
+        let end =
+            |before: ExecutionEnd, report: Option<&ClientReport>| end_from_report(before, report, "The client", 30);
         let result = json!({ "session_id": "s", "turns": 2, "cost": 0.5 });
         let good = ExecutionEnd::Completed { message: Some("Done.".into()), result };
         assert_eq!(end(completed(), Some(&report())), good);
@@ -129,7 +138,9 @@ mod tests {
         assert_eq!(end(ExecutionEnd::Lost, Some(&report())), ExecutionEnd::Lost);
         let failed = ExecutionEnd::Failed { error: "exit code 1".into() };
         assert_eq!(end(failed.clone(), None), failed);
-        assert_eq!(end(failed, Some(&report())), ExecutionEnd::Failed { error: "Done.".into() });
+        assert_eq!(end(failed.clone(), Some(&report())), ExecutionEnd::Failed { error: "Done.".into() });
+        let stopped = ClientReport { reached_max_turns: true, ..report() };
+        assert_eq!(end(failed, Some(&stopped)), ExecutionEnd::MaxSteps { steps: 30 });
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Execution<'_> {
             return Ok(end);
         }
         let wake_prompt = self.wake(context);
-        let start = launcher.launch_script(&wake_prompt, acting.model.as_deref());
+        let start = launcher.launch_script(&wake_prompt, acting.model.as_deref(), acting.step_limit);
         let script = client::as_script(assignment, &start);
         let mut environment = self.environment(assignment);
         environment.extend(start.environment);
@@ -173,7 +173,7 @@ impl Execution<'_> {
             // Fails when the run was lost: its token no longer works.
             let _ = self.retry(|| self.core.execute(context, &usage));
         }
-        let end = client::end_from_report(end, report.as_ref(), client.display_name());
+        let end = client::end_from_report(end, report.as_ref(), client.display_name(), acting.max_steps);
         if let (ExecutionEnd::Completed { message: Some(message), .. }, Some(_)) = (&end, assignment.message_id) {
             self.send(context, assignment, &end, message.clone());
         }

@@ -48,13 +48,15 @@ row! {
         end_of_run: bool,
         spend_limit: Option<f64>,
         max_steps: i64,
+        /// The limit of steps, if the queue item, the task or the agent sets one.
+        step_limit: Option<i64>,
     }
 }
 
 pub fn acting_agent(read: &mut Reader<'_>, run: Id<kind::Run>) -> Result<Option<ActingAgent>> {
     read.one(
         "select a.id, a.handle, a.model, a.identity, coalesce(q.end_of_run, t.end_of_run, a.end_of_run),
-                coalesce(q.spend_limit, t.spend_limit, a.spend_limit), r.max_steps
+                coalesce(q.spend_limit, t.spend_limit, a.spend_limit), r.max_steps, coalesce(q.max_steps, t.max_steps, a.max_steps)
          from runs r join agents a on a.id = r.agent_id left join tasks t on t.id = r.task_id left join queue_items q on q.id = r.queue_item_id
          where r.tenant_id = ?1 and r.id = ?2",
         params![run],

@@ -27,10 +27,10 @@ pub fn last_hook_event(read: &mut Reader<'_>) -> Result<Option<Time>> {
     Ok(last.and_then(|(last,)| last))
 }
 
-/// Whether a session with this client-assigned id is recorded.
-pub fn is_session_recorded(read: &mut Reader<'_>, session: &str) -> Result<bool> {
-    let sql = "select count(*) from sessions where tenant_id = ?1 and session_id = ?2";
-    Ok(read.count(sql, params![session])? > 0)
+/// Whether a session of the client with this id is recorded.
+pub fn is_session_recorded(read: &mut Reader<'_>, client: &str, session: &str) -> Result<bool> {
+    let sql = "select count(*) from sessions where tenant_id = ?1 and session_id = ?2 and client = ?3";
+    Ok(read.count(sql, params![session, client])? > 0)
 }
 
 /// Counts finished spawns of a period that did not fail and yet have no matched agent.

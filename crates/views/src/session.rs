@@ -229,6 +229,7 @@ fn subtree<'a>(
 row! {
     /// The numbers of recorded rows of one session.
     pub struct SessionCounts {
+        client: String,
         session: String,
         subagents: i64,
         spawns: i64,
@@ -242,7 +243,7 @@ row! {
 /// The numbers of recorded rows of each session.
 pub fn session_counts(read: &mut Reader<'_>) -> Result<Vec<SessionCounts>> {
     read.query(
-        "select e.session_id,
+        "select e.client, e.session_id,
          (select count(*) from subagents a where a.tenant_id = ?1 and a.session_id = e.id),
          coalesce(s.spawns, 0), coalesce(s.matched, 0), coalesce(s.tentative, 0), coalesce(t.touches, 0), coalesce(x.calls, 0)
          from sessions e

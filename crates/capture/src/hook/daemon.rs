@@ -36,7 +36,9 @@ use crate::{client::Clients, digest::digest};
 pub const COMMAND: &str = "keep-open-for-hooks";
 
 /// The environment variable that turns off daemons.
-pub const SWITCH: &str = "TRACKWAY_HOOK_KEEPER";
+pub const SWITCH: &str = "TRACKWAY_HOOK_DAEMON";
+/// The earlier name of [`SWITCH`], which still works.
+const FORMER_SWITCH: &str = "TRACKWAY_HOOK_KEEPER";
 
 /// The timeout of a hook for the daemon's answer. After it, the hook writes its event itself.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -79,7 +81,7 @@ struct Envelope<A> {
 impl Daemon {
     /// The daemon for one user and one tenant of a database. None if daemons are turned off.
     pub fn of(destination: &impl Destination, user_folder: &Path) -> Option<Self> {
-        if std::env::var(SWITCH).is_ok_and(|switch| switch == "off") {
+        if [SWITCH, FORMER_SWITCH].iter().any(|name| std::env::var(name).is_ok_and(|switch| switch == "off")) {
             return None;
         }
         let identity =
@@ -193,11 +195,13 @@ pub fn run<D: Destination>(
     running.exit()
 }
 
+/// Quiet sessions by the name of the client and the id that the client assigned.
+type QuietSessions = HashMap<(String, String), QuietSession>;
+
 /// A session that may have sent its last event.
 #[derive(Debug)]
 struct QuietSession {
     since: Instant,
-    client: String,
     /// An artificial event that makes Trackway read the rest of the transcripts.
     event: String,
 }
@@ -212,8 +216,8 @@ struct RunningDaemon {
     event_count: AtomicUsize,
     /// The number of threads that are writing an event.
     busy: AtomicUsize,
-    /// Sessions that may have sent their last event, by id.
-    quiet_sessions: Mutex<HashMap<String, QuietSession>>,
+    /// Sessions that may have sent their last event, by client and session id.
+    quiet_sessions: Mutex<QuietSessions>,
 }
 
 impl RunningDaemon {
@@ -251,24 +255,23 @@ impl RunningDaemon {
         // nothing.
         let _ = stream.write_all(&answer);
         if event.may_be_last() {
-            let session =
-                QuietSession { since: Instant::now(), client: received.client, event: client.catch_up_event(&event) };
-            self.quiet_sessions().insert(event.session, session);
+            let session = QuietSession { since: Instant::now(), event: client.catch_up_event(&event) };
+            self.quiet_sessions().insert((received.client, event.session), session);
         }
     }
 
-    fn quiet_sessions(&self) -> MutexGuard<'_, HashMap<String, QuietSession>> {
+    fn quiet_sessions(&self) -> MutexGuard<'_, QuietSessions> {
         self.quiet_sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the lines that clients wrote to the transcripts of quiet sessions after the last event.
     fn catch_up(&self) {
-        let is_due = |_: &String, session: &mut QuietSession| session.since.elapsed() >= CHECK_INTERVAL;
-        let quiet: Vec<QuietSession> = self.quiet_sessions().extract_if(is_due).map(|(_, session)| session).collect();
+        let is_due = |_: &_, session: &mut QuietSession| session.since.elapsed() >= CHECK_INTERVAL;
+        let quiet: Vec<_> = self.quiet_sessions().extract_if(is_due).collect();
         if quiet.is_empty() || !self.core.store().is_still_valid().unwrap_or(false) {
             return;
         }
-        for QuietSession { client: name, event, .. } in quiet {
+        for ((name, _), QuietSession { event, .. }) in quiet {
             let Some(client) = self.writer.clients.named(Some(&name)) else { continue };
             let bytes = event.into_bytes();
             let Ok(event) = client.hook_event(&bytes) else { continue };

@@ -78,7 +78,8 @@ pub struct Ingest<'a> {
     context: &'a Context,
     selection: Selection,
     files: HashSet<PathBuf>,
-    sessions: BTreeSet<String>,
+    /// The names of the clients, and the ids that they assigned to their sessions.
+    sessions: BTreeSet<(String, String)>,
     problems: HashSet<String>,
     total: IngestSummary,
 }
@@ -112,7 +113,7 @@ impl<'a> Ingest<'a> {
         for candidate in &found.transcripts {
             let transcript = &candidate.transcript;
             self.files.insert(transcript.path.clone());
-            self.sessions.insert(transcript.session.clone());
+            self.sessions.insert((candidate.client.name().to_owned(), transcript.session.clone()));
         }
         if !found.transcripts.is_empty() {
             let jobs = selection::find_jobs(self.core, self.context, &found.transcripts, self.selection.full)?;
@@ -260,11 +261,14 @@ fn write_batch(core: &Core, context: &Context, parts: &[Observation], summary: &
 fn add_session_counts(
     core: &Core,
     context: &Context,
-    sessions: &BTreeSet<String>,
+    sessions: &BTreeSet<(String, String)>,
     summary: &mut IngestSummary,
 ) -> Result<()> {
     let all = session_counts(&mut core.store().read(context.tenant)?)?;
-    for session in all.into_iter().filter(|session| sessions.contains(&session.session)) {
+    for session in all {
+        if !sessions.contains(&(session.client, session.session)) {
+            continue;
+        }
         summary.sessions += 1;
         summary.subagents += session.subagents;
         summary.spawns += session.spawns;

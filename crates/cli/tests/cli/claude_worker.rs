@@ -159,6 +159,16 @@ mod real_client {
             assert_eq!(terminal.json(&["run", "list"]).as_array().unwrap().len(), 1);
         }
 
+        fn client_stops_at_the_maximum_number_of_steps(terminal: Terminal) {
+            let write = |name: &str| json!([{ "tool": "Write", "input": { "file_path": format!("$CWD/{name}"), "content": "tea\n" } }]);
+            let setup = set_up_worker(&terminal, json!([write("one.txt"), write("two.txt"), write("three.txt"), [{ "text": "Tea is ready." }]]));
+            terminal.json(&["agent", "set", "--handle", "coder", "--max-steps", "2", "--end-of-run", "off"]);
+            let run = setup.run_worker(&terminal);
+            assert_eq!((&run["status"], &run["outcome"]), (&json!("incomplete"), &json!("incomplete - max steps reached")), "{run:#}");
+            assert_eq!(run["final_message"], "Reached maximum steps (2) without completing task");
+            assert!(!setup.project.join("three.txt").exists());
+        }
+
         fn failing_client_fails_its_run(terminal: Terminal) {
             let setup = set_up_worker(&terminal, json!([[{ "error": 400 }]]));
             let run = setup.run_worker(&terminal);

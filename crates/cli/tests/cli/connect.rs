@@ -503,7 +503,7 @@ fn connect_handles_ten_megabytes_of_settings() {
 #[test]
 fn concurrent_connects_leave_valid_settings() {
     for settings in [None, Some(SETTINGS)] {
-        let user = settings.map_or_else(TestUser::new, TestUser::with);
+        let user = settings.map_or_else(TestUser::new, TestUser::with_settings);
         let children: Vec<_> = (0..12)
             .map(|number| {
                 let memory = ["off", "subagents", "all"][number % 3];

@@ -7,7 +7,7 @@ use snapbox::str;
 use trackway_store::{Url, connection::Connection};
 
 use crate::{
-    output::steady,
+    output::redact,
     terminal::{CommandOutput, Terminal, both_engines, column, run_command_with_input, text},
 };
 
@@ -302,7 +302,7 @@ both_engines! {
 
     fn text_output_of_conversation_commands(terminal: Terminal) {
         let (conversation, experiment) = terminal.create_experiment("Tea");
-        let shown = |arguments: &[&str]| steady(&terminal.run(arguments).stdout);
+        let shown = |arguments: &[&str]| redact(&terminal.run(arguments).stdout);
         snapbox::assert_data_eq!(shown(&["message", "send", "--body", "hello", "--experiment", &experiment, "--tag", "x"]), str![[r#"
 id: [ID]
 content id: [..]

@@ -98,7 +98,7 @@ fn failover_loses_no_acknowledged_write_and_clients_continue() {
     });
 
     // Everyone carries on without a restart of theirs.
-    set_synchronous_standby(|| (terminal.json(&["queue", "size"])["by_status"] == json!({ "completed": ITEMS })).then_some(()));
+    wait_for(|| (terminal.json(&["queue", "size"])["by_status"] == json!({ "completed": ITEMS })).then_some(()));
     for worker in &mut workers {
         assert!(worker.0.try_wait().unwrap().is_none(), "a worker ended");
     }
@@ -144,7 +144,7 @@ fn standby_serves_reads_and_rejects_writes() {
     let pair = ServerPair::start();
     let terminal = Terminal::new_at_url(&pair.url);
     let alone = pair.standby_url();
-    set_synchronous_standby(|| (run_json(&terminal, &["note", "list", "--db", &alone]).code == 0).then_some(()));
+    wait_for(|| (run_json(&terminal, &["note", "list", "--db", &alone]).code == 0).then_some(()));
     let refused = run_json(&terminal, &["note", "create", "--studio", "main", "--title", "first", "--db", &alone]);
     assert_eq!(refused.code, 5, "{}", refused.stderr);
     assert!(refused.stderr.contains("this PostgreSQL server accepts no writes"), "{}", refused.stderr);
@@ -171,10 +171,10 @@ fn unconfirmed_commit_is_looked_up_or_reported_as_unknown() {
     let waiting_pid = |side: &mut Connection| side.query::<(i64,)>(&pids, &[]).unwrap().first().map(|(pid,)| *pid);
     thread::scope(|scope| {
         let written = scope.spawn(|| run_json(&terminal, &["note", "create", "--studio", "main", "--title", "first"]));
-        let first = set_synchronous_standby(|| waiting_pid(&mut side));
+        let first = wait_for(|| waiting_pid(&mut side));
         // Its wait is ended. It is there, and not in both: that is not enough.
         side.query::<(bool,)>(&format!("select pg_terminate_backend(pid) {waiting}"), &[]).unwrap();
-        set_synchronous_standby(|| waiting_pid(&mut side).filter(|pid| *pid != first));
+        wait_for(|| waiting_pid(&mut side).filter(|pid| *pid != first));
         assert!(!written.is_finished());
         wait_for_standby(&mut side, "second");
         let output = written.join().unwrap();
@@ -185,7 +185,7 @@ fn unconfirmed_commit_is_looked_up_or_reported_as_unknown() {
     wait_for_standby(&mut side, "nobody");
     thread::scope(|scope| {
         let written = scope.spawn(|| run_json(&terminal, &["note", "create", "--studio", "main", "--title", "second"]));
-        set_synchronous_standby(|| waiting_pid(&mut side));
+        wait_for(|| waiting_pid(&mut side));
         pair.kill_primary();
         let output = written.join().unwrap();
         assert_eq!(output.code, 1, "{}", output.stderr);

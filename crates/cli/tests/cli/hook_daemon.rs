@@ -15,7 +15,7 @@ use trackway_testkit::{Engine, wait_until};
 
 use crate::{
     hook::{HookSession, complete_session},
-    ingest::{TranscriptFolder, SESSION, TranscriptWriter},
+    ingest::{SESSION, TranscriptFolder, TranscriptWriter},
     record::comparable_record,
     terminal::{CommandOutput, Terminal, both_engines, column, run_command_with_input},
 };
@@ -26,7 +26,7 @@ struct DaemonSession<'a>(HookSession<'a>);
 impl DaemonSession<'_> {
     fn command(&self) -> Command {
         let mut command = self.0.terminal.command(&["hook", "--memory", "off"]);
-        command.env_remove("TRACKWAY_HOOK_KEEPER");
+        command.env_remove("TRACKWAY_HOOK_DAEMON");
         command
     }
 
@@ -66,7 +66,8 @@ impl DaemonSession<'_> {
     fn daemons(&self) -> Vec<u32> {
         let home = self.0.terminal.home.path().to_str().unwrap().to_owned();
         let processes = fs::read_dir("/proc").unwrap().flatten();
-        processes.filter_map(|process| process.file_name().to_str()?.parse().ok())
+        processes
+            .filter_map(|process| process.file_name().to_str()?.parse().ok())
             .filter(|id: &u32| {
                 let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
                 let line = String::from_utf8_lossy(&line).into_owned();
@@ -77,7 +78,9 @@ impl DaemonSession<'_> {
 
     #[track_caller]
     fn running_daemon(&self) -> u32 {
-        wait_for("a hook daemon listens", || self.sockets().first().is_some_and(|socket| UnixStream::connect(socket).is_ok()));
+        wait_for("a hook daemon listens", || {
+            self.sockets().first().is_some_and(|socket| UnixStream::connect(socket).is_ok())
+        });
         let daemons = self.daemons();
         assert_eq!(daemons.len(), 1);
         daemons[0]

@@ -226,7 +226,10 @@ fn ingest_after_each_half_line_equals_one_ingest_of_all_lines() {
         folder.append(*agent, rest);
         ingest(&terminal);
         let wanted = format!("{number}\n{}", record_after_one_ingest(Engine::Sqlite, &lines[..=number]));
-        snapbox::assert_data_eq!(format!("{number}\n{}", record_without_home(&terminal)), snapbox::IntoData::raw(wanted));
+        snapbox::assert_data_eq!(
+            format!("{number}\n{}", record_without_home(&terminal)),
+            snapbox::IntoData::raw(wanted)
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! `trackway ingest --watch`: what is written meanwhile is read, and the end is told.
+//! `trackway ingest --watch`: ingests lines as they are written, and prints the totals when it ends.
 
 use std::{
     io::{BufRead, BufReader},
@@ -10,76 +10,76 @@ use trackway_testkit::Engine;
 
 use crate::{
     hook::connection,
-    ingest::{TranscriptFolder, SESSION, TranscriptWriter, projects},
+    ingest::{SESSION, TranscriptFolder, TranscriptWriter, projects_folder},
     terminal::{Terminal, both_engines, column},
 };
 
-/// Waits for a line that is said.
-fn hears(said: &mut impl Iterator<Item = String>, wanted: &str) -> String {
-    said.find(|line| line.contains(wanted)).unwrap()
+/// Waits for a line that contains this text.
+fn wait_for_line(lines: &mut impl Iterator<Item = String>, expected: &str) -> String {
+    lines.find(|line| line.contains(expected)).unwrap()
 }
 
-fn ends(watching: &Child) {
-    rustix::process::kill_process(rustix::process::Pid::from_child(watching), rustix::process::Signal::TERM).unwrap();
+fn send_sigterm(watcher: &Child) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(watcher), rustix::process::Signal::TERM).unwrap();
 }
 
-fn lines(watching: &mut Child) -> impl Iterator<Item = String> + use<> {
-    BufReader::new(watching.stderr.take().unwrap()).lines().map(Result::unwrap)
+fn stderr_lines(watcher: &mut Child) -> impl Iterator<Item = String> + use<> {
+    BufReader::new(watcher.stderr.take().unwrap()).lines().map(Result::unwrap)
 }
 
 both_engines! {
-    fn what_is_written_meanwhile_is_read_until_a_signal_comes(terminal: Terminal) {
+    fn watch_ingests_new_lines_until_sigterm(terminal: Terminal) {
         let folder = TranscriptFolder::new(&terminal);
         let mut main = TranscriptWriter::new(SESSION, "/ship");
         folder.append(None, &(main.prompt("set sail") + "bad\n"));
         let mut command = terminal.command(&["ingest", projects_folder(&terminal).to_str().unwrap(), "--watch", "--json"]);
-        let mut watching = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = lines(&mut watching);
-        assert!(hears(&mut said, "watching").starts_with("read "));
-        hears(&mut said, "warning: ");
+        let mut watcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = stderr_lines(&mut watcher);
+        assert!(wait_for_line(&mut lines, "watching").starts_with("read "));
+        wait_for_line(&mut lines, "warning: ");
         let status = || column(&terminal.json(&["session", "show", SESSION])["prompts"], "status");
         assert_eq!(status(), ["running"]);
 
-        // Half a line, and its end.
+        // A line may be written in two parts.
         let line = main.reply("m1", Some("end_turn"), 5, "Under way.");
         folder.append(None, &line[..20]);
         folder.append(None, &line[20..]);
-        hears(&mut said, " more in 1 files");
+        wait_for_line(&mut lines, " more in 1 files");
         while status() != ["completed"] {}
         let bad_at = folder.file(None).metadata().unwrap().len();
         folder.append(None, "bad again\n");
-        assert!(hears(&mut said, "warning: ").ends_with(&format!("a bad line at byte {bad_at}")));
+        assert!(wait_for_line(&mut lines, "warning: ").ends_with(&format!("a bad line at byte {bad_at}")));
         folder.write("nobody.jsonl", b"{}\n");
-        assert!(hears(&mut said, "warning: ").ends_with("nobody.jsonl: no line names a session"));
+        assert!(wait_for_line(&mut lines, "warning: ").ends_with("nobody.jsonl: no line names a session"));
 
-        ends(&watching);
-        let left = watching.wait_with_output().unwrap();
-        assert!(left.status.success(), "{:?}", left.status);
-        let data = serde_json::from_slice::<Value>(&left.stdout).unwrap()["data"].clone();
+        send_sigterm(&watcher);
+        let output = watcher.wait_with_output().unwrap();
+        assert!(output.status.success(), "{:?}", output.status);
+        let data = serde_json::from_slice::<Value>(&output.stdout).unwrap()["data"].clone();
         let whole = folder.file(None).metadata().unwrap().len();
-        let told = ["files", "bytes", "lines", "bad_lines", "sessions", "usage"].map(|field| data[field].clone());
-        assert_eq!(told, [json!(1), json!(whole), json!(4), json!(2), json!(1), json!(1)]);
+        let totals = ["files", "bytes", "lines", "bad_lines", "sessions", "usage"].map(|field| data[field].clone());
+        assert_eq!(totals, [json!(1), json!(whole), json!(4), json!(2), json!(1), json!(1)]);
         assert_eq!(data["problems"].as_array().unwrap().len(), 3);
     }
 }
 
 #[test]
-fn a_database_that_is_busy_is_waited_for() {
+fn watch_retries_while_the_database_is_busy() {
     let terminal = Terminal::new(Engine::Sqlite);
     let folder = TranscriptFolder::new(&terminal);
     let mut main = TranscriptWriter::new(SESSION, "/ship");
     folder.append(None, &main.prompt("set sail"));
     let mut command = terminal.command(&["ingest", projects_folder(&terminal).to_str().unwrap(), "--watch"]);
-    let mut watching = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = lines(&mut watching);
-    hears(&mut said, "watching");
+    let mut watcher = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = stderr_lines(&mut watcher);
+    wait_for_line(&mut lines, "watching");
     let mut other = connection(&terminal);
     other.batch("begin immediate").unwrap();
     folder.append(None, &main.reply("m1", Some("end_turn"), 5, "Under way."));
-    hears(&mut said, "; retrying");
+    wait_for_line(&mut lines, "; retrying");
     other.batch("rollback").unwrap();
-    hears(&mut said, " more in 1 files");
+    wait_for_line(&mut lines, " more in 1 files");
     assert_eq!(column(&terminal.json(&["run", "list"]), "final_message"), ["Under way."]);
-    ends(&watching);
-    assert!(watching.wait().unwrap().success());
+    send_sigterm(&watcher);
+    assert!(watcher.wait().unwrap().success());
 }

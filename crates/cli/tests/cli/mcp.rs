@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use trackway_testkit::{CrashingServer, Engine, scripted_model::Scenario};
 
 use crate::{
-    real_claude_code::{ConnectedClient, NEWEST},
     mcp_client::{Client, Server},
+    real_claude_code::{ConnectedClient, NEWEST},
     terminal::{CommandOutput, Terminal, both_engines, run_command_with_input, text},
 };
 
@@ -86,7 +86,8 @@ async fn complete_workflow(terminal: &Terminal, client: &Client, variant: &str) 
         assert!(!serde_json::to_value(&read.contents).unwrap()[0]["text"].as_str().unwrap().is_empty(), "{uri}");
     }
     assert_eq!(client.service.list_all_resource_templates().await.unwrap().len(), 3);
-    let not_found = client.service.read_resource(ReadResourceRequestParams::new("trackway:///runs/none")).await.unwrap_err();
+    let not_found =
+        client.service.read_resource(ReadResourceRequestParams::new("trackway:///runs/none")).await.unwrap_err();
     assert!(not_found.to_string().contains("there is no run \"none\""), "{not_found}");
 
     let mut wake = GetPromptRequestParams::new("wake");
@@ -286,10 +287,7 @@ fn invalid_messages_get_errors_and_the_process_keeps_answering() {
             .unwrap()
             .starts_with("unknown tool \"no_such_tool\"; valid tools: whoami")
     );
-    assert_eq!(
-        answer_to(&all, 3)["error"],
-        json!({ "code": -32602, "message": "invalid parameters of tools/call" })
-    );
+    assert_eq!(answer_to(&all, 3)["error"], json!({ "code": -32602, "message": "invalid parameters of tools/call" }));
     assert_eq!(answer_to(&all, 8)["error"]["message"], "unknown method \"no/such/method\"");
     for (id, error) in [
         (4, "error: invalid type: integer `5`, expected a string"),
@@ -313,7 +311,9 @@ fn invalid_messages_get_errors_and_the_process_keeps_answering() {
 #[test]
 fn unknown_protocol_version_is_answered_with_a_supported_one() {
     let terminal = Terminal::new(Engine::Sqlite);
-    for (requested, answered) in [("2024-11-05", "2024-11-05"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")] {
+    for (requested, answered) in
+        [("2024-11-05", "2024-11-05"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")]
+    {
         let (_, all) = answers(&terminal, format!("{}\n", INITIALIZE.replace("VERSION", requested)).as_bytes());
         assert_eq!(answer_to(&all, 1)["result"]["protocolVersion"], answered);
     }
@@ -368,7 +368,8 @@ fn listening_client_is_notified_of_a_changed_resource() {
         // The server acknowledges the subscription before it starts to listen.
         tokio::time::sleep(Duration::from_millis(500)).await;
         change_other_and_subscribed_task(&terminal, "subscribed");
-        let notification = tokio::time::timeout(Duration::from_secs(20), notifications.next()).await.unwrap().unwrap().unwrap();
+        let notification =
+            tokio::time::timeout(Duration::from_secs(20), notifications.next()).await.unwrap().unwrap().unwrap();
         let notification = serde_json::to_value(notification).unwrap();
         assert_eq!(
             (&notification["method"], &notification["params"]["uri"]),
@@ -500,7 +501,11 @@ fn connect_adds_the_mcp_server_and_disconnect_keeps_other_servers() {
         fs::write(&servers, broken).unwrap();
         let output = run("connect claude-code");
         assert_eq!(output.code, 1);
-        assert!(output.stderr.contains(".mcp.json, line 1") && output.stderr.contains("left as it is"), "{}", output.stderr);
+        assert!(
+            output.stderr.contains(".mcp.json, line 1") && output.stderr.contains("left as it is"),
+            "{}",
+            output.stderr
+        );
         assert_eq!(fs::read_to_string(&servers).unwrap(), broken);
         assert!(!project.join(".claude/settings.json").exists());
     }

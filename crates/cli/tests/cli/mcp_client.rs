@@ -57,7 +57,7 @@ impl Client {
         Self { service, _process: Some(process), _folder: None }
     }
 
-    /// Connects to a server. The SDK's smallest HTTP client needs a Unix socket, so a task forwards a socket to the server.
+    /// Connects to a server. The SDK's smallest HTTP client needs a Unix socket, so a task forwards such a socket.
     pub async fn over_http(server: SocketAddr, token: &str, version: &ProtocolVersion) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("mcp");

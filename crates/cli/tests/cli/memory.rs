@@ -55,7 +55,7 @@ fn spawn_result(result: &ClientResult) -> String {
 
 fn subagent_run(terminal: &Terminal, index: usize) -> Value {
     let runs = terminal.json(&["run", "list", "--agent", "lighter@project"]);
-    terminal.json(&["run", "show", &column(&runs, "id")[place]])
+    terminal.json(&["run", "show", &column(&runs, "id")[index]])
 }
 
 fn reports(terminal: &Terminal) -> Vec<(String, String, String)> {
@@ -106,7 +106,10 @@ fn assert_subagent_updates_and_reads_its_scratchpad(engine: Engine) {
     assert_eq!(subagent_requests(&third).len(), 2);
     let run = subagent_run(terminal, 0);
     assert_eq!((&run["steps"], &run["final_message"]), (&json!([]), &json!(ANSWER)));
-    assert!(subagent_requests(&third)[0].body["messages"][0].to_string().contains(NOTE), "the scratchpad is still passed at the start");
+    assert!(
+        subagent_requests(&third)[0].body["messages"][0].to_string().contains(NOTE),
+        "the scratchpad is still passed at the start"
+    );
 }
 
 mod real_client {

@@ -134,7 +134,8 @@ fn enable_tls(server: &RemoteServer, folder: &Path) {
         chown(&to, Some(owner.uid()), Some(owner.gid())).unwrap();
     }
     // Network connections must be encrypted.
-    fs::write(server.data_folder().join("pg_hba.conf"), "local all all trust\nhostssl all all samenet trust\n").unwrap();
+    fs::write(server.data_folder().join("pg_hba.conf"), "local all all trust\nhostssl all all samenet trust\n")
+        .unwrap();
     let mut connection = Connection::postgres(&server.socket_url()).unwrap();
     connection.batch("alter system set ssl = on").unwrap();
     connection.batch("select pg_reload_conf()").unwrap();

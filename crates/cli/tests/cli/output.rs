@@ -1,4 +1,4 @@
-//! What people see: plain text in a pipe, one envelope in JSON, no colour unless it is wanted.
+//! Command output: plain text in a pipe, one JSON envelope, pagination, help, completions and manual pages.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use snapbox::str;
 
 use crate::terminal::{Terminal, both_engines, run_command, text};
 
-/// Puts words where every run has other values.
-pub fn steady(text: &str) -> String {
+/// Replaces times, tokens, ids, durations and URLs by placeholders, so that output can be compared.
+pub fn redact(text: &str) -> String {
     let mut redactions = snapbox::Redactions::new();
     let patterns = [
         ("[TIME]", r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z"),
@@ -17,21 +17,21 @@ pub fn steady(text: &str) -> String {
         ("[TOOK]", r"\b\d+s\b"),
         ("[URL]", r"(sqlite|postgres):\S+"),
     ];
-    for (word, pattern) in patterns {
-        redactions.insert(word, regex::Regex::new(pattern).unwrap()).unwrap();
+    for (placeholder, pattern) in patterns {
+        redactions.insert(placeholder, regex::Regex::new(pattern).unwrap()).unwrap();
     }
     redactions.redact(text)
 }
 
 both_engines! {
-    fn a_pipe_gets_plain_text(terminal: Terminal) {
+    fn commands_print_plain_text_to_a_pipe(terminal: Terminal) {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["workflow", "set", "--name", "q"]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "unit/go", "--title", "Go", "--role", "coder"]);
         let (run, token) = terminal.start_run(&["--agent", "worker", "--task", "unit/go"]);
         let note = text(&terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "Found"])["id"]);
         terminal.json_with_token(Some(&token), &["run", "end", &run, "--status", "completed", "--message", "done"]);
-        let shown = |arguments: &[&str]| steady(&terminal.run(arguments).stdout);
+        let shown = |arguments: &[&str]| redact(&terminal.run(arguments).stdout);
 
         snapbox::assert_data_eq!(shown(&["task", "list"]), str![[r#"
 id	variant	title	workflow	role	status	priority	revision
@@ -97,7 +97,7 @@ unit/go	[ID]	1		1	1	1	[..]
 "#]]);
     }
 
-    fn json_is_one_envelope(terminal: Terminal) {
+    fn json_output_and_errors_have_one_envelope(terminal: Terminal) {
         let output = terminal.run(&["--json", "role", "list"]);
         assert_eq!(output.stdout, "{\"schema_version\":1,\"data\":[]}\n");
         let output = terminal.run(&["role", "get", "x", "--json"]);
@@ -107,7 +107,7 @@ unit/go	[ID]	1		1	1	1	[..]
         );
     }
 
-    fn lists_come_in_pages(terminal: Terminal) {
+    fn list_is_paginated(terminal: Terminal) {
         for name in ["a", "b", "c"] {
             terminal.json(&["role", "set", "--name", name]);
         }
@@ -120,7 +120,7 @@ unit/go	[ID]	1		1	1	1	[..]
         assert_eq!(terminal.expect_error(&["role", "list", "--after", "ffffff"]).0, 3);
     }
 
-    fn the_schema_is_the_databases_own(terminal: Terminal) {
+    fn schema_command_describes_the_database_in_all_formats(terminal: Terminal) {
         let schema = terminal.json(&["schema"]);
         let tables = crate::terminal::column(&schema["tables"], "name");
         assert!(tables.contains(&"run_resources".to_owned()) && tables.is_sorted(), "{tables:?}");
@@ -135,7 +135,7 @@ unit/go	[ID]	1		1	1	1	[..]
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn closed_output_pipe_is_not_an_error() {
     let terminal = Terminal::new(trackway_testkit::Engine::Sqlite);
     let mut command = terminal.command(&["completions", "bash"]);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -157,23 +157,25 @@ fn completions_are_printed_without_a_database() {
 }
 
 #[test]
-fn every_command_has_a_manual_page() {
+fn man_writes_a_manual_page_for_every_command() {
     let terminal = Terminal::uninitialized(trackway_testkit::Engine::Sqlite);
     let folder = terminal.home.path().join("share/man1");
     let written = terminal.json(&["man", "--dir", folder.to_str().unwrap()]);
     let pages = fs::read_dir(&folder).unwrap().count();
     assert!(pages > 150 && written["pages"] == pages, "{written}");
-    for (page, said) in
-        [("trackway.1", "trackway\\-task(1)"), ("trackway-task-set.1", "Create or update a task"), ("trackway-man.1", "DIR")]
-    {
-        assert!(fs::read_to_string(folder.join(page)).unwrap().contains(said), "{page}");
+    for (page, expected) in [
+        ("trackway.1", "trackway\\-task(1)"),
+        ("trackway-task-set.1", "Create or update a task"),
+        ("trackway-man.1", "DIR"),
+    ] {
+        assert!(fs::read_to_string(folder.join(page)).unwrap().contains(expected), "{page}");
     }
     fs::write(terminal.home.path().join("file"), "").unwrap();
     assert_eq!(terminal.expect_error(&["man", "--dir", "file"]).0, 2);
 }
 
 #[test]
-fn help_and_version_succeed() {
+fn help_and_version_exit_with_zero() {
     let terminal = Terminal::uninitialized(trackway_testkit::Engine::Sqlite);
     assert_eq!(terminal.run(&["--version"]).stdout, format!("trackway {}\n", env!("TRACKWAY_VERSION")));
     assert!(env!("TRACKWAY_VERSION").starts_with(env!("CARGO_PKG_VERSION")));

@@ -1,4 +1,4 @@
-//! The queue as scripts use it: the commands and fields they rely on.
+//! The queue commands and the JSON fields that scripts rely on.
 
 use serde_json::json;
 use trackway_store::{Clock, params};
@@ -7,14 +7,14 @@ use uuid::Uuid;
 use crate::hook::connection;
 use crate::terminal::{Terminal, both_engines, column, text};
 
-fn furnished(terminal: &Terminal) {
+fn create_role_and_tasks(terminal: &Terminal) {
     terminal.json(&["role", "set", "--name", "coder"]);
     terminal.json(&["workflow", "set", "--name", "ops"]);
     terminal.json(&["task", "set", "--workflow", "ops", "--variant", "again", "--recurring", "true"]);
     terminal.json(&["task", "set", "--workflow", "ops", "--variant", "once", "--priority", "P1"]);
 }
 
-/// Makes an item due that waits for a time.
+/// Moves the `not_before` of a waiting item into the past.
 fn make_due(terminal: &Terminal, item: &str) {
     let past = Clock::system().now().plus_seconds(-1);
     let sql = "update queue_items set not_before = ?1 where id = ?2";
@@ -22,8 +22,8 @@ fn make_due(terminal: &Terminal, item: &str) {
 }
 
 both_engines! {
-    fn a_ready_task_is_claimed(terminal: Terminal) {
-        furnished(&terminal);
+    fn claimed_task_runs_with_its_token_until_completed(terminal: Terminal) {
+        create_role_and_tasks(&terminal);
         assert_eq!(column(&terminal.json(&["ready"]), "variant"), ["once"]);
         let claimed = terminal.json(&["ready", "--claim"]);
         assert_eq!((claimed.as_array().unwrap().len(), &claimed[0]["variant"]), (1, &json!("once")));
@@ -38,16 +38,16 @@ both_engines! {
         assert_eq!(code, 6);
     }
 
-    fn what_waits_for_a_day_says_so(terminal: Terminal) {
-        furnished(&terminal);
+    fn queue_list_shows_not_before_of_a_waiting_item(terminal: Terminal) {
+        create_role_and_tasks(&terminal);
         let added = terminal.json(&["queue", "add", "--task", "again", "--not-before", "2999-01-31"]);
         assert_eq!(added["status"], "waiting");
         let list = terminal.run(&["queue", "list"]).stdout;
         assert!(list.contains("\tnot_before\t") && list.contains("\t2999-01-31T00:00:00Z\t"), "{list}");
     }
 
-    fn what_cannot_be_is_refused(terminal: Terminal) {
-        furnished(&terminal);
+    fn invalid_queue_commands_fail_and_change_nothing(terminal: Terminal) {
+        create_role_and_tasks(&terminal);
         let id = text(&terminal.json(&["queue", "add", "--task", "again"])["id"]);
         let before = terminal.json(&["event", "list"]);
         for (code, arguments) in [
@@ -79,15 +79,15 @@ both_engines! {
         assert_eq!((&item["status"], &item["why"]), (&json!("blocked"), &json!("no live version of again: every version is archived or deleted")));
     }
 
-    fn a_claimed_task_has_one_holder_and_is_open_when_given_back(terminal: Terminal) {
-        furnished(&terminal);
+    fn claimed_task_has_one_holder_and_reopens_when_released(terminal: Terminal) {
+        create_role_and_tasks(&terminal);
         for agent in ["ada", "bob"] {
             terminal.json(&["agent", "set", "--handle", agent]);
         }
         let ada = ["ready", "--claim", "--agent", "ada"];
         let claimed = terminal.json(&ada)[0].clone();
         let (id, fence) = (text(&claimed["id"]), claimed["fence"].to_string());
-        assert_eq!(terminal.json(&ada), json!([]), "it holds as many as it may");
+        assert_eq!(terminal.json(&ada), json!([]), "ada already holds the maximum number of items");
         let named = ["claim", "--task", "once", "--agent", "bob"];
         assert_eq!(terminal.expect_error(&named), (4, "task once is already claimed by ada".into()));
         assert_eq!(terminal.json(&["queue", "release", "--id", &id, "--fence", &fence])["status"], "cancelled");
@@ -95,19 +95,19 @@ both_engines! {
         assert_eq!(column(&terminal.json(&["ready"]), "variant"), ["once"]);
         let claimed = terminal.json(&named)[0].clone();
         assert_eq!(terminal.json(&["queue", "held"])[0]["agent"], "bob");
-        // One who was asked besides, and fails, takes nothing from who is at it.
+        // A failed second item of the task does not affect the holder of the claim.
         terminal.json(&["queue", "add", "--task", "once", "--max-attempts", "1"]);
         let other = terminal.json(&["queue", "take"])[0].clone();
         terminal.json(&["queue", "fail", "--id", &text(&other["id"]), "--fence", "1", "--error", "no"]);
         assert_eq!(terminal.json(&["task", "get", "once"])["status"], "in_progress");
-        // Whoever completes it has done it, even if somebody opened it meanwhile.
+        // Completing the claim marks the task done, even if somebody reopened the task in the meantime.
         terminal.json(&["task", "set", "--workflow", "ops", "--variant", "once", "--status", "open"]);
         terminal.json(&["queue", "complete", "--id", &text(&claimed["id"]), "--fence", "1"]);
         assert_eq!(terminal.json(&["task", "get", "once"])["status"], "done");
     }
 
-    fn what_is_due_is_ready(terminal: Terminal) {
-        furnished(&terminal);
+    fn waiting_item_becomes_ready_when_due(terminal: Terminal) {
+        create_role_and_tasks(&terminal);
         let soon = Clock::system().now().plus_seconds(3_600).to_string();
         let item = text(&terminal.json(&["queue", "add", "--task", "again", "--not-before", &soon])["id"]);
         let listed = |status: &str| column(&terminal.json(&["queue", "list", "--status", status]), "status");
@@ -125,7 +125,7 @@ both_engines! {
             assert_eq!(column(&terminal.json(&peek), "status"), ["ready"], "{peek:?}");
         }
         assert!(terminal.run(&[]).stdout.contains("queue 1 ready"));
-        // What waits for another with its key is not next.
+        // An item that waits for another item with the same concurrency key is not listed as next.
         for _ in 0..2 {
             terminal.json(&["queue", "add", "--task", "again", "--concurrency-key", "c"]);
         }
@@ -134,12 +134,12 @@ both_engines! {
         assert_eq!(terminal.json(&["queue", "peek"]), json!([]));
     }
 
-    fn where_things_stand_names_the_queue(terminal: Terminal) {
-        furnished(&terminal);
+    fn overview_shows_queue_size_and_next_command(terminal: Terminal) {
+        create_role_and_tasks(&terminal);
         terminal.json(&["queue", "add", "--task", "again"]);
         let shown = terminal.run(&[]).stdout;
-        let for_an_agent = "next: 1 ready item has a task without a script and needs an agent: trackway work --agent AGENT";
-        assert!(shown.contains("queue 1 ready") && shown.contains(for_an_agent), "{shown}");
+        let agent_hint = "next: 1 ready item has a task without a script and needs an agent: trackway work --agent AGENT";
+        assert!(shown.contains("queue 1 ready") && shown.contains(agent_hint), "{shown}");
         terminal.json(&["task", "set", "--workflow", "ops", "--variant", "again", "--script", "true"]);
         let shown = terminal.run(&[]).stdout;
         assert!(shown.contains("queue 1 ready") && shown.contains("next: trackway work"), "{shown}");

@@ -178,7 +178,10 @@ fn assert_hooks_and_ingest_agree(engine: Engine, version: &str, name: &str) {
     // Ingest after the hooks must not count anything twice.
     client.terminal.json(&["ingest", client.projects().to_str().unwrap()]);
     if version != VERSION_THAT_LOSES_LINES {
-        snapbox::assert_data_eq!(format!("{what}\n{}", comparable_record(&client.terminal)), format!("{what}\n{from_transcripts}").raw());
+        snapbox::assert_data_eq!(
+            format!("{what}\n{}", comparable_record(&client.terminal)),
+            format!("{what}\n{from_transcripts}").raw()
+        );
     }
     let again = client.terminal.json(&["ingest", client.projects().to_str().unwrap()]);
     assert_eq!((&again["bytes"], &again["lines"]), (&json!(0), &json!(0)), "{what}");

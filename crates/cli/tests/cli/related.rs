@@ -1,19 +1,19 @@
-//! What refers to a task, why it has no linked tasks, messages by status, blanks around references, relations of the schema, and who
-//! reads a scratchpad.
+//! References to a task, reasons for missing linked tasks, messages by status, blanks around references, relations of
+//! the schema, and permission to read scratchpads.
 
 use serde_json::{Value, json};
 use trackway_testkit::Engine;
 
 use crate::terminal::{Terminal, both_engines, column, text};
 
-fn task(terminal: &Terminal, variant: &str) {
+fn create_task(terminal: &Terminal, variant: &str) {
     terminal.json(&["workflow", "set", "--name", "q"]);
     terminal.json(&["task", "set", "--workflow", "q", "--variant", variant]);
 }
 
 both_engines! {
-    fn task_get_shows_what_refers_to_the_task(terminal: Terminal) {
-        task(&terminal, "seams");
+    fn task_get_shows_resources_that_refer_to_the_task(terminal: Terminal) {
+        create_task(&terminal, "seams");
         let bare = terminal.run(&["task", "get", "seams"]).stdout;
         assert!(!bare.contains("queue items") && !bare.contains("boards"), "{bare}");
         terminal.json(&["role", "set", "--name", "coder"]);
@@ -31,7 +31,7 @@ both_engines! {
         for expected in ["pins\nrole\tvariant", "coder\tseams", "queue items\nid\tstatus", "boards\nid\tname", "\twall\t", "routes\nid\ttag", "messages\nid\tcreated_at", "it leaks"] {
             assert!(shown.contains(expected), "{expected}: {shown}");
         }
-        // A newer version is shown what refers to the older one.
+        // A newer version also shows the references to the older version.
         terminal.json(&["task", "set", "--variant", "seams/new", "--replaces", "seams"]);
         let newer = terminal.json(&["task", "get", "seams/new"]);
         assert_eq!((column(&newer["boards"], "name"), column(&newer["boards"], "task")), (vec!["wall".to_owned()], vec!["seams".to_owned()]));
@@ -46,27 +46,27 @@ both_engines! {
         assert_eq!(terminal.json(&["task", "get", "seams"])["queue_items"], json!([]));
     }
 
-    fn wake_says_why_no_task_is_linked(terminal: Terminal) {
+    fn wake_reports_why_it_has_no_linked_tasks(terminal: Terminal) {
         for variant in ["main", "gone", "kept"] {
-            task(&terminal, variant);
+            create_task(&terminal, variant);
         }
-        let said = |expected: &str| {
+        let assert_explanation = |expected: &str| {
             for json in [&[][..], &["--json"][..]] {
                 let output = terminal.run(&[&["wake", "main", "--linked"], json].concat());
                 assert_eq!((output.code, output.stdout.as_str(), output.stderr.trim_end()), (0, "{}\n", expected));
             }
         };
-        said("linked tasks: none: no task is linked to this one");
+        assert_explanation("linked tasks: none: no task is linked to this one");
         terminal.json(&["link", "add", "--from", "main", "--to", "gone", "--type", "blocks"]);
         terminal.json(&["link", "add", "--from", "kept", "--to", "main", "--type", "fixes"]);
         assert_eq!(terminal.run(&["wake", "main", "--linked"]).stderr, "");
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "kept", "--archived"]);
         terminal.json(&["task", "delete", "gone", "--yes"]);
-        said("linked tasks: none: 2 links, 1 to a deleted task, 1 to an archived task");
+        assert_explanation("linked tasks: none: 2 links, 1 to a deleted task, 1 to an archived task");
     }
 
     fn messages_are_listed_by_status(terminal: Terminal) {
-        task(&terminal, "seams");
+        create_task(&terminal, "seams");
         terminal.json(&["message", "send", "--body", "one"]);
         terminal.json(&["message", "send", "--body", "two"]);
         assert_eq!(column(&terminal.json(&["message", "list", "--status", "ingested"]), "body"), ["two", "one"]);
@@ -98,21 +98,21 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["task", "set", "--workflow", "q", "--variant", "unit/ go"]).0, 2);
     }
 
-    fn the_schema_marks_relations_that_the_write_path_keeps(terminal: Terminal) {
+    fn schema_marks_relations_enforced_by_the_write_path(terminal: Terminal) {
         let schema = terminal.json(&["db", "show"]);
-        let kept_by = |from: &str, column: &str, to: &str| {
+        let enforced_by = |from: &str, column: &str, to: &str| {
             let relations = schema["relations"].as_array().unwrap();
             let found = relations.iter().find(|relation| (&relation["from_table"], &relation["from_column"], &relation["to_table"]) == (&json!(from), &json!(column), &json!(to)));
             found.unwrap_or_else(|| panic!("{from}.{column} -> {to} is not shown"))["kept_by"].clone()
         };
-        let dropped = if text(&schema["engine"]).eq_ignore_ascii_case("sqlite") { "constraint" } else { "write_path" };
-        assert_eq!(kept_by("task_variants", "variant", "tasks"), "write_path");
-        assert_eq!(kept_by("task_revisions", "run_id", "runs"), "write_path");
-        assert_eq!(kept_by("tasks", "current_id", "tasks"), "write_path");
-        assert_eq!(kept_by("queue_items", "run_task_id", "tasks"), "write_path");
-        assert_eq!(kept_by("task_spawns", "matched_agent_id", "subagents"), "write_path");
-        assert_eq!(kept_by("task_links", "from_task_id", "tasks"), "constraint");
-        assert_eq!(kept_by("runs", "agent_id", "agents"), dropped);
+        let constraint_on_sqlite_only = if text(&schema["engine"]).eq_ignore_ascii_case("sqlite") { "constraint" } else { "write_path" };
+        assert_eq!(enforced_by("task_variants", "variant", "tasks"), "write_path");
+        assert_eq!(enforced_by("task_revisions", "run_id", "runs"), "write_path");
+        assert_eq!(enforced_by("tasks", "current_id", "tasks"), "write_path");
+        assert_eq!(enforced_by("queue_items", "run_task_id", "tasks"), "write_path");
+        assert_eq!(enforced_by("task_spawns", "matched_agent_id", "subagents"), "write_path");
+        assert_eq!(enforced_by("task_links", "from_task_id", "tasks"), "constraint");
+        assert_eq!(enforced_by("runs", "agent_id", "agents"), constraint_on_sqlite_only);
         let shown = |format: &str| terminal.run(&["db", "show", "--format", format]).stdout;
         assert!(shown("markdown").contains("| task_variants.variant | tasks.variant | write path |"));
         assert!(shown("markdown").contains("| task_links.from_task_id | tasks.id | constraint |"));
@@ -120,10 +120,10 @@ both_engines! {
         assert!(shown("table").contains("task_variants\tvariant\ttasks\tvariant\twrite_path\n"));
     }
 
-    fn an_agent_reads_another_scratchpad_only_with_a_grant(terminal: Terminal) {
+    fn agent_reads_other_scratchpads_only_with_the_capability(terminal: Terminal) {
         terminal.json(&["agent", "set", "--handle", "bob"]);
         terminal.json(&["agent", "set", "--handle", "zoe"]);
-        task(&terminal, "seams");
+        create_task(&terminal, "seams");
         let (run, bob) = terminal.start_run(&["--agent", "bob", "--task", "seams"]);
         let (_, zoe) = terminal.start_run(&["--agent", "zoe"]);
         terminal.json_with_token(Some(&bob), &["scratchpad", "update", "--content", "in the shed"]);
@@ -145,7 +145,7 @@ both_engines! {
         assert_eq!(terminal.json_with_token(Some(&zoe), &["scratchpad", "get", "--agent", "bob"])["content"], "in the shed");
     }
 
-    fn made_comes_in_parts(terminal: Terminal) {
+    fn made_is_paginated(terminal: Terminal) {
         terminal.json(&["agent", "set", "--handle", "bob"]);
         let (run, token) = terminal.start_run(&["--agent", "bob"]);
         for title in ["a", "b", "c"] {
@@ -160,7 +160,7 @@ both_engines! {
     }
 }
 
-/// Both engines show the same tables, columns, relations and edges; PostgreSQL checks fewer relations itself.
+/// PostgreSQL enforces fewer relations by constraints, which the write path must enforce instead.
 #[test]
 fn both_engines_show_the_same_relations() {
     let [sqlite, postgres] =
@@ -175,12 +175,14 @@ fn both_engines_show_the_same_relations() {
     assert_eq!(without_marks(&sqlite), without_marks(&postgres));
     assert_eq!(sqlite["edges"], postgres["edges"]);
     assert_eq!(column(&sqlite["tables"], "name"), column(&postgres["tables"], "name"));
-    let written = |schema: &Value| -> Vec<String> {
+    let enforced_by_write_path = |schema: &Value| -> Vec<String> {
         let relations = schema["relations"].as_array().unwrap();
-        let kept = relations.iter().filter(|relation| relation["kept_by"] == "write_path");
-        kept.map(|relation| format!("{}.{}", text(&relation["from_table"]), text(&relation["from_column"]))).collect()
+        let enforced = relations.iter().filter(|relation| relation["kept_by"] == "write_path");
+        enforced
+            .map(|relation| format!("{}.{}", text(&relation["from_table"]), text(&relation["from_column"])))
+            .collect()
     };
-    let (on_sqlite, on_postgres) = (written(&sqlite), written(&postgres));
+    let (on_sqlite, on_postgres) = (enforced_by_write_path(&sqlite), enforced_by_write_path(&postgres));
     let only_on_postgres: Vec<&str> =
         on_postgres.iter().filter(|relation| !on_sqlite.contains(relation)).map(String::as_str).collect();
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Resumed sessions of Claude Code 2.0, whose hooks name another session for a while: hooks and transcripts give the same
-//! record.
+//! Resumed sessions of Claude Code 2.0, whose hooks name another session for a while: hooks and transcripts give the
+//! same record.
 
 use std::{fs, path::PathBuf};
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use trackway_store::Clock;
 
 use crate::{
-    hook::{HookSession, project, agent_call},
-    ingest::{TranscriptFolder, OTHER, SESSION, TranscriptWriter, engine, projects},
+    hook::{HookSession, agent_call, project},
+    ingest::{OTHER, SESSION, TranscriptFolder, TranscriptWriter, engine, projects_folder},
     record::comparable_record,
     terminal::{Terminal, both_engines, column, text},
 };

@@ -1,4 +1,5 @@
-//! What is old can be put away: the log's entries, and messages that nothing leads to. What stays still answers.
+//! `cleanup events` and `cleanup messages`: old rows are removed in batches, and provenance of the remaining rows
+//! still works.
 
 use serde_json::{Value, json};
 use trackway_store::{Clock, connection::Connection};
@@ -9,11 +10,11 @@ use crate::{
     terminal::{Terminal, both_engines, column, text},
 };
 
-/// More than two parts of them.
+/// Together with four other messages, enough for three batches.
 const COPIES: i64 = 1_200;
 const OLD: &str = "2001-01-01T00:00:00Z";
 
-/// A time long ago, as an engine writes it.
+/// A time long ago as an SQL literal of the engine.
 fn long_ago(connection: &Connection) -> &'static str {
     match connection.engine() {
         Engine::Sqlite => "1000000",
@@ -21,16 +22,16 @@ fn long_ago(connection: &Connection) -> &'static str {
     }
 }
 
-fn count(connection: &mut Connection, rows: &str) -> i64 {
-    connection.query::<(i64,)>(&format!("select count(*) from {rows}"), &[]).unwrap()[0].0
+fn count(connection: &mut Connection, from: &str) -> i64 {
+    connection.query::<(i64,)>(&format!("select count(*) from {from}"), &[]).unwrap()[0].0
 }
 
-fn said(terminal: &Terminal, more: &[&str]) -> String {
+fn send_message(terminal: &Terminal, more: &[&str]) -> String {
     text(&terminal.json(&[&["message", "send"], more].concat())["id"])
 }
 
 both_engines! {
-    fn old_entries_of_the_log_are_removed_and_the_rest_stands(terminal: Terminal) {
+    fn cleanup_removes_old_events_and_keeps_newer_ones(terminal: Terminal) {
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "kept"])["id"]);
         let mut connection = connection(&terminal);
         let old = long_ago(&connection);
@@ -47,7 +48,7 @@ both_engines! {
         assert_eq!(column(&events, "action"), ["cleanup_events", "set_role"]);
         assert_eq!(events[0]["detail"]["removed"], json!(before - 1));
         assert_eq!(terminal.json(&cleanup), json!({ "removed": 0 }));
-        assert_eq!(terminal.json(&["event", "list"]), events, "nothing to tell of");
+        assert_eq!(terminal.json(&["event", "list"]), events, "a cleanup that removes nothing logs no event");
         assert_eq!(column(&terminal.json(&["why", &note])["chain"], "kind"), ["resource", "person"]);
         let (code, message) = terminal.expect_error(&["cleanup", "events", "--before", "2999-01-01", "--yes"]);
         assert!(code == 4 && message.ends_with("is in the future"), "{message}");
@@ -55,14 +56,14 @@ both_engines! {
         assert_eq!(terminal.expect_error_with_token(Some(&token), &cleanup), (6, "agent worker may not cleanup".to_owned()));
     }
 
-    fn many_entries_are_removed_in_parts(terminal: Terminal) {
+    fn cleanup_removes_many_events_in_batches(terminal: Terminal) {
         let mut connection = connection(&terminal);
         let old = long_ago(&connection);
         let numbers = match connection.engine() {
             Engine::Sqlite => "with recursive n (i) as (select 1 union all select i + 1 from n where i < 25000) select i from n",
             Engine::Postgres => "select generate_series(1, 25000) as i",
         };
-        // One of them is of a clock that went wrong.
+        // Event 7 keeps its recent time although older ones follow it, as after a clock change.
         connection
             .batch(&format!(
                 "insert into events (tenant_id, created_at, actor_kind, actor_id, request_id, action, subject_kind, subject_id, subject_path)
@@ -78,45 +79,45 @@ both_engines! {
         assert_eq!(count(&mut connection, "events"), stay + 3);
     }
 
-    fn messages_go_unless_something_leads_to_them(terminal: Terminal) {
+    fn cleanup_keeps_messages_that_prompts_answers_or_queue_items_refer_to(terminal: Terminal) {
         let home = terminal.home.path();
         trackway::recorded_session::write(&home.join("transcripts"), &home.join("project")).unwrap();
         terminal.json(&["ingest", "transcripts"]);
         terminal.json(&["workflow", "set", "--name", "w"]);
         terminal.json(&["task", "set", "--workflow", "w", "--variant", "v"]);
         terminal.json(&["route", "set", "--tag", "work", "--task", "v"]);
-        let work = said(&terminal, &["--body", "the heron waits", "--tag", "work"]);
-        let question = said(&terminal, &["--body", "which stickleback?"]);
-        said(&terminal, &["--body", "the small stickleback", "--reply-to", &question]);
-        let asked = said(&terminal, &["--body", "a bittern?"]);
-        let answered = said(&terminal, &["--body", "two bitterns", "--reply-to", &asked, "--tag", "work"]);
-        said(&terminal, &["--body", "the heron waits"]);
+        let work = send_message(&terminal, &["--body", "the heron waits", "--tag", "work"]);
+        let question = send_message(&terminal, &["--body", "which stickleback?"]);
+        send_message(&terminal, &["--body", "the small stickleback", "--reply-to", &question]);
+        let asked = send_message(&terminal, &["--body", "a bittern?"]);
+        let answered = send_message(&terminal, &["--body", "two bitterns", "--reply-to", &asked, "--tag", "work"]);
+        send_message(&terminal, &["--body", "the heron waits"]);
         let (run, token) = terminal.start_run(&["--agent", "worker"]);
         let sent = text(&terminal.json_with_token(Some(&token), &["message", "send", "--body", "a walrus came by"])["id"]);
 
         let mut connection = connection(&terminal);
         let prompts = "messages m where exists (select 1 from runs r where r.cause_id = m.id)";
-        let (all, began) = (count(&mut connection, "messages"), count(&mut connection, prompts));
-        assert!(began > 0 && all > began + 7, "{began} of {all}");
+        let (all, prompt_count) = (count(&mut connection, "messages"), count(&mut connection, prompts));
+        assert!(prompt_count > 0 && all > prompt_count + 7, "{prompt_count} of {all}");
         let kinds = || column(&terminal.json(&["why", &run])["chain"], "kind");
         let (why_run, mut made) = (kinds(), terminal.json(&["made", &run])["touches"].clone());
         let now = Clock::system().now().to_string();
-        let stays = began + 3;
+        let remaining = prompt_count + 3;
         let removed = terminal.json(&["cleanup", "messages", "--before", &now, "--yes"]);
-        assert_eq!(removed["removed"], json!(all - stays));
+        assert_eq!(removed["removed"], json!(all - remaining));
         let mut left = column(&terminal.json(&["message", "list", "--limit", "1000"]), "id");
         left.retain(|id| [&work, &asked, &answered].contains(&id));
         assert_eq!(left.len(), 3);
-        assert_eq!((count(&mut connection, "messages"), count(&mut connection, prompts)), (stays, began));
+        assert_eq!((count(&mut connection, "messages"), count(&mut connection, prompts)), (remaining, prompt_count));
         assert_eq!(count(&mut connection, "contents c where not exists (select 1 from messages m where m.content_id = c.id)"), 0);
-        assert_eq!(removed["bodies"], json!(all - stays - 1), "the heron is said by one that stays");
+        assert_eq!(removed["bodies"], json!(all - remaining - 1), "a remaining message has the same body about the heron");
 
         assert_eq!(terminal.json(&["search", "stickleback"]), json!([]));
         assert_eq!(terminal.json(&["search", "walrus"]), json!([]));
         assert_eq!(column(&terminal.json(&["search", "heron"]), "message_id"), [work]);
         assert_eq!(terminal.expect_error(&["message", "get", &question]).0, 3);
         assert_eq!(terminal.expect_error(&["message", "get", &sent]).0, 3);
-        // What a run sent is still what it made, and it is still known who sent it.
+        // `made` still lists the removed message, and `why` still names the run that sent it.
         made[0]["deleted"] = json!(true);
         assert_eq!((&terminal.json(&["made", &run])["touches"], kinds()), (&made, why_run));
         let why = terminal.json(&["why", &sent]);
@@ -125,24 +126,24 @@ both_engines! {
             let chain = terminal.json(&["why", &text(&session_run["id"])]);
             assert_ne!(chain["chain"], Value::Null);
         }
-        let told = terminal.json(&["event", "list", "--limit", "1"]);
-        assert_eq!((&told[0]["action"], &told[0]["detail"]["removed"]), (&json!("cleanup_messages"), &removed["removed"]));
+        let events = terminal.json(&["event", "list", "--limit", "1"]);
+        assert_eq!((&events[0]["action"], &events[0]["detail"]["removed"]), (&json!("cleanup_messages"), &removed["removed"]));
         let again = terminal.json(&["cleanup", "messages", "--before", &now, "--yes"]);
         assert_eq!(again, json!({ "removed": 0, "bodies": 0, "characters": 0 }));
-        // What is there is not read again, and the record goes on.
+        // Another ingest does not restore the removed messages.
         terminal.json(&["ingest", "transcripts"]);
-        assert_eq!(count(&mut connection, "messages"), stays);
+        assert_eq!(count(&mut connection, "messages"), remaining);
         terminal.json(&["forget", &text(&terminal.json(&["session", "list"])[0]["id"]), "--yes"]);
         assert_eq!(count(&mut connection, "messages"), 3);
     }
 
-    fn more_messages_than_a_part_are_removed(terminal: Terminal) {
+    fn cleanup_removes_many_messages_in_batches(terminal: Terminal) {
         let mut connection = connection(&terminal);
-        let first = said(&terminal, &["--body", "the first"]);
-        // A chain of answers, and as many beside them as make three parts.
+        let first = send_message(&terminal, &["--body", "the first"]);
+        // A chain of answers, and enough copies of the first message for three batches.
         let mut sent = first;
         for _ in 0..3 {
-            sent = said(&terminal, &["--body", "an answer", "--reply-to", &sent]);
+            sent = send_message(&terminal, &["--body", "an answer", "--reply-to", &sent]);
         }
         let id = match connection.engine() {
             Engine::Sqlite => "cast(substr(m.id, 1, 6) || randomblob(10) as blob)",

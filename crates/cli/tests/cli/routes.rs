@@ -1,4 +1,4 @@
-//! Routes: messages that become work, in the transaction they are sent in.
+//! Routes: sending a message queues work in the same transaction.
 
 use std::process::Stdio;
 
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use snapbox::str;
 
 use crate::{
-    output::steady,
+    output::redact,
     terminal::{Terminal, both_engines, column, text},
 };
 
 impl Terminal {
-    /// Roles, a workspace and tasks to route to.
-    fn furnished(&self) {
+    /// Creates roles, workspaces and tasks for routes.
+    fn create_route_targets(&self) {
         for role in ["coder", "critic"] {
             self.json(&["role", "set", "--name", role]);
         }
@@ -23,7 +23,7 @@ impl Terminal {
         self.json(&["task", "set", "--workflow", "q", "--variant", "judge"]);
     }
 
-    fn items(&self) -> Value {
+    fn queue_items(&self) -> Value {
         let mut items = self.json(&["queue", "peek"]);
         items.as_array_mut().unwrap().sort_by_key(|item| text(&item["id"]));
         items
@@ -31,12 +31,12 @@ impl Terminal {
 }
 
 both_engines! {
-    fn a_message_with_the_tag_is_queued_with_it(terminal: Terminal) {
-        terminal.furnished();
+    fn message_with_a_routed_tag_queues_the_task(terminal: Terminal) {
+        terminal.create_route_targets();
         let route = terminal.json(&["route", "set", "--tag", "bug", "--task", "fix", "--workspace", "barn"]);
         assert_eq!((&route["tag"], &route["task"], &route["workspace"], &route["new"]), (&json!("bug"), &json!("fix"), &json!("barn"), &json!(true)));
         let sent = terminal.json(&["message", "send", "--body", "it leaks", "--tag", "bug", "urgent", "--title", "Leak"]);
-        let items = terminal.items();
+        let items = terminal.queue_items();
         assert_eq!(items.as_array().unwrap().len(), 1);
         let item = &items[0];
         assert_eq!((&item["id"], &sent["queue_items"]), (&sent["queue_item_id"], &json!([item["id"]])));
@@ -46,33 +46,33 @@ both_engines! {
             let sent = terminal.json(&[&["message", "send", "--body", "x"], &tags[..]].concat());
             assert_eq!((&sent["queue_item_id"], &sent["queue_items"]), (&Value::Null, &json!([])), "{tags:?}");
         }
-        assert_eq!(terminal.items().as_array().unwrap().len(), 1);
+        assert_eq!(terminal.queue_items().as_array().unwrap().len(), 1);
     }
 
-    fn a_route_may_be_for_one_role(terminal: Terminal) {
-        terminal.furnished();
+    fn route_with_a_role_applies_to_messages_of_that_role(terminal: Terminal) {
+        terminal.create_route_targets();
         let any = text(&terminal.json(&["route", "set", "--tag", "bug", "--task", "fix"])["id"]);
         let critics = text(&terminal.json(&["route", "set", "--tag", "bug", "--role", "critic", "--task", "judge"])["id"]);
         let send = |more: &[&str]| terminal.json(&[&["message", "send", "--body", "x", "--tag", "bug"], more].concat())["queue_items"].as_array().unwrap().len();
         assert_eq!((send(&[]), send(&["--role", "coder"]), send(&["--role", "critic"])), (1, 1, 2));
-        let mut routes = column(&terminal.items(), "route_id");
+        let mut routes = column(&terminal.queue_items(), "route_id");
         routes.sort();
         assert_eq!(routes, [any.clone(), any.clone(), any, critics]);
-        // The role of the run counts where none is said.
+        // Without --role, the role of the run decides.
         terminal.json(&["agent", "set", "--handle", "judge", "--role", "critic"]);
         let (_, token) = terminal.start_run(&["--agent", "judge"]);
         let sent = terminal.json_with_token(Some(&token), &["message", "send", "--body", "y", "--tag", "bug"]);
         assert_eq!(sent["queue_items"].as_array().unwrap().len(), 2);
-        let item = terminal.items().as_array().unwrap().iter().find(|item| item["id"] == sent["queue_item_id"]).cloned().unwrap();
+        let item = terminal.queue_items().as_array().unwrap().iter().find(|item| item["id"] == sent["queue_item_id"]).cloned().unwrap();
         assert_eq!(item["chain_depth"], 1);
     }
 
-    fn a_message_to_a_task_is_queued_without_a_route(terminal: Terminal) {
-        terminal.furnished();
+    fn message_to_a_task_queues_it_without_a_route(terminal: Terminal) {
+        terminal.create_route_targets();
         terminal.json(&["route", "set", "--tag", "bug", "--task", "judge"]);
         let sent = terminal.json(&["message", "send", "--body", "please", "--to-task", "fix", "--tag", "bug"]);
         assert_eq!(sent["queue_items"].as_array().unwrap().len(), 2);
-        let item = terminal.items().as_array().unwrap().iter().find(|item| item["id"] == sent["queue_item_id"]).cloned().unwrap();
+        let item = terminal.queue_items().as_array().unwrap().iter().find(|item| item["id"] == sent["queue_item_id"]).cloned().unwrap();
         assert_eq!((&item["variant"], &item["route_id"], &item["inbound_message"], &item["workspace"]), (&json!("fix"), &Value::Null, &sent["id"], &json!("shed")));
         let shown = terminal.json(&["message", "get", &text(&sent["id"])]);
         assert_eq!((&shown["to"], &shown["to_kind"]), (&json!("fix"), &json!("task")));
@@ -83,15 +83,15 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--to-task", "old"]).0, 4);
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--to-task", "nothing"]).0, 3);
         assert_eq!(terminal.expect_error(&["message", "send", "--body", "x", "--to-task", "fix", "--to", "ada"]).0, 2);
-        assert_eq!(terminal.items().as_array().unwrap().len(), 2);
-        // What was refused was not said either.
+        assert_eq!(terminal.queue_items().as_array().unwrap().len(), 2);
+        // The refused messages were not stored.
         assert_eq!(column(&terminal.json(&["message", "list"]), "body"), ["please"]);
         terminal.json(&["message", "send", "--body", "x", "--to-task", "fix", "--dry-run"]);
-        assert_eq!(terminal.items().as_array().unwrap().len(), 2);
+        assert_eq!(terminal.queue_items().as_array().unwrap().len(), 2);
     }
 
-    fn how_it_was_handled_is_read_from_its_run(terminal: Terminal) {
-        terminal.furnished();
+    fn message_shows_the_status_of_the_run_that_handled_it(terminal: Terminal) {
+        terminal.create_route_targets();
         let sent = terminal.json(&["message", "send", "--body", "please", "--to-task", "judge"]);
         let taken = terminal.json(&["queue", "take"])[0].clone();
         let handled = |field: &str| terminal.json(&["message", "get", &text(&sent["id"])])["handled"][0][field].clone();
@@ -102,38 +102,38 @@ both_engines! {
         terminal.json(&["queue", "complete", "--id", &id, "--fence", &taken["fence"].to_string()]);
         assert_eq!((handled("status"), handled("run_status")), (json!("completed"), json!("completed")));
         assert_eq!(terminal.json(&["message", "get", &text(&answer["id"])])["task"], "judge");
-        snapbox::assert_data_eq!(steady(&terminal.run(&["message", "list", "--reply-to", &text(&sent["id"])]).stdout), str![[r#"
+        snapbox::assert_data_eq!(redact(&terminal.run(&["message", "list", "--reply-to", &text(&sent["id"])]).stdout), str![[r#"
 id	created_at	from	from_run_id	to	role	title	tags	status	body	conversation	session_id
 [ID]	[TIME]	worker	[ID]					succeeded	fine		
 
 "#]]);
     }
 
-    fn why_leads_through_the_route_to_the_message(terminal: Terminal) {
-        terminal.furnished();
+    fn why_leads_through_the_route_to_the_first_message(terminal: Terminal) {
+        terminal.create_route_targets();
         terminal.json(&["route", "set", "--tag", "bug", "--task", "judge"]);
         let sent = terminal.json(&["message", "send", "--body", "it leaks", "--tag", "bug"]);
         let token = text(&terminal.json(&["queue", "take"])[0]["token"]);
-        // What the first run says is routed again: one deeper.
+        // A routed message of the run queues an item that is one level deeper in the chain.
         let answer = terminal.json_with_token(Some(&token), &["message", "send", "--body", "look again", "--tag", "bug"]);
         let chain = terminal.json(&["why", &text(&answer["id"])])["chain"].clone();
         assert_eq!(column(&chain, "kind"), ["message", "run", "agent", "task", "queue_item", "route", "message", "person"]);
         assert_eq!((&chain[6]["id"], &chain[6]["label"], &chain[7]["label"]), (&sent["id"], &json!("it leaks"), &json!("ada")));
-        let item = terminal.items().as_array().unwrap().iter().find(|item| item["id"] == answer["queue_item_id"]).cloned().unwrap();
+        let item = terminal.queue_items().as_array().unwrap().iter().find(|item| item["id"] == answer["queue_item_id"]).cloned().unwrap();
         assert_eq!(item["chain_depth"], 1);
     }
 
-    fn a_route_is_set_once_changed_and_deleted(terminal: Terminal) {
-        terminal.furnished();
+    fn route_is_created_updated_and_deleted(terminal: Terminal) {
+        terminal.create_route_targets();
         let first = terminal.json(&["route", "set", "--tag", " bug\n", "--task", "fix"]);
         let again = terminal.json(&["route", "set", "--tag", "bug", "--task", "fix", "--workspace", "barn"]);
         assert_eq!((&again["id"], &again["new"], &again["workspace"]), (&first["id"], &json!(false), &json!("barn")));
-        let kept = terminal.json(&["route", "set", "--tag", "bug", "--task", "fix"]);
-        assert_eq!((&kept["workspace"], &kept["updated_at"]), (&json!("barn"), &again["updated_at"]));
+        let unchanged = terminal.json(&["route", "set", "--tag", "bug", "--task", "fix"]);
+        assert_eq!((&unchanged["workspace"], &unchanged["updated_at"]), (&json!("barn"), &again["updated_at"]));
         assert_eq!(terminal.json(&["route", "set", "--tag", "bug", "--task", "fix", "--workspace", ""])["workspace"], Value::Null);
         let other = terminal.json(&["route", "set", "--tag", "bug", "--role", "critic", "--task", "fix"]);
         assert_ne!(other["id"], first["id"]);
-        snapbox::assert_data_eq!(steady(&terminal.run(&["route", "list"]).stdout), str![[r#"
+        snapbox::assert_data_eq!(redact(&terminal.run(&["route", "list"]).stdout), str![[r#"
 id	tag	role	task	would_run	workspace
 [ID]	bug		fix	fix	
 [ID]	bug	critic	fix	fix	
@@ -164,8 +164,8 @@ id	tag	role	task	would_run	workspace
         assert_eq!(terminal.json(&["queue", "get", &text(&sent["queue_item_id"])])["status"], "ready");
     }
 
-    fn agents_never_change_routes(terminal: Terminal) {
-        terminal.furnished();
+    fn agents_may_not_change_routes(terminal: Terminal) {
+        terminal.create_route_targets();
         let route = text(&terminal.json(&["route", "set", "--tag", "bug", "--task", "fix"])["id"]);
         let (_, token) = terminal.start_run(&["--agent", "worker"]);
         for arguments in [vec!["route", "set", "--tag", "x", "--task", "fix"], vec!["route", "delete", &route, "--yes"]] {
@@ -175,10 +175,10 @@ id	tag	role	task	would_run	workspace
         assert_eq!(column(&terminal.json(&["route", "list"]), "id"), [route]);
     }
 
-    fn processes_that_send_at_once_route_each_message_once(terminal: Terminal) {
-        terminal.furnished();
+    fn concurrent_processes_route_each_message_once(terminal: Terminal) {
+        terminal.create_route_targets();
         terminal.json(&["route", "set", "--tag", "bug", "--task", "fix"]);
-        // Eight at a time, all with one new body each time.
+        // In each round, eight processes send the same new body.
         for round in 0..5 {
             let children: Vec<_> = (0..8)
                 .map(|_| {

@@ -1,4 +1,4 @@
-//! Messages that hooks and transcripts left, and searching them.
+//! Search in messages that hooks and transcripts recorded.
 
 use std::{fs, path::PathBuf};
 
@@ -10,12 +10,12 @@ const FIRST: &str = "0b9f6d4e-9a51-4e0a-8a3c-2f3d7f9d0001";
 const SECOND: &str = "7c3e1f20-5d11-4b6a-9c2e-4a1b6c8d0002";
 
 impl Terminal {
-    /// Reads in a session in which a person said the first and an agent answered the others, a second apart.
-    fn heard(&self, session: &str, said: &[&str]) -> PathBuf {
-        let line = |index: usize, said: &&str| {
+    /// Ingests a session of messages one second apart: the first from a person, the others from an agent.
+    fn ingest_session(&self, session: &str, messages: &[&str]) -> PathBuf {
+        let line = |index: usize, message: &&str| {
             let (kind, content) = match index {
-                0 => ("user", json!(said)),
-                _ => ("assistant", json!([{ "type": "text", "text": said }])),
+                0 => ("user", json!(message)),
+                _ => ("assistant", json!([{ "type": "text", "text": message }])),
             };
             json!({
                 "type": kind,
@@ -29,30 +29,30 @@ impl Terminal {
             })
             .to_string()
         };
-        let lines: Vec<String> = said.iter().enumerate().map(|(index, said)| line(index, said)).collect();
+        let lines: Vec<String> = messages.iter().enumerate().map(|(index, message)| line(index, message)).collect();
         let path = self.home.path().join(format!("{session}.jsonl"));
         fs::write(&path, lines.join("\n") + "\n").unwrap();
         self.json(&["ingest", path.to_str().unwrap()]);
         path
     }
 
-    /// The bodies that a search finds, the oldest first.
+    /// The bodies of the messages that a search finds, oldest first.
     #[track_caller]
-    fn finds(&self, query: &str) -> Vec<String> {
+    fn search_bodies(&self, query: &str) -> Vec<String> {
         let mut ids = column(&self.json(&["search", query]), "message_id");
         ids.sort();
         ids.iter().map(|id| text(&self.json(&["message", "get", id])["body"])).collect()
     }
 
     #[track_caller]
-    fn snippets(&self, query: &str) -> Vec<String> {
+    fn search_snippets(&self, query: &str) -> Vec<String> {
         column(&self.json(&["search", query]), "snippet")
     }
 }
 
 both_engines! {
-    fn words_are_found_in_any_language(terminal: Terminal) {
-        let said = [
+    fn search_finds_words_in_any_language(terminal: Terminal) {
+        let messages = [
             "Où est la crème brûlée?",
             "Die STRASSE in Łódź",
             "東京都に行きます",
@@ -61,34 +61,34 @@ both_engines! {
             "हिन्दी में लिखो",
             "let tea_timer = don't_stop(3);",
         ];
-        terminal.heard(FIRST, &said);
+        terminal.ingest_session(FIRST, &messages);
         let found = [
             ("creme BRULEE", 0), ("ou", 0), ("straße", 1), ("lodz", 1), ("東京", 2), ("京都", 2), ("都", 2), ("行", 2), ("한국", 3),
             ("한국어", 3), ("елка", 4), ("ПРИВЕТ", 4), ("हिन्दी", 5), ("tea_timer", 6), ("don't", 6), ("TIMER", 6),
         ];
         for (query, index) in found {
-            assert_eq!(terminal.finds(query), [said[index]], "{query}");
+            assert_eq!(terminal.search_bodies(query), [messages[index]], "{query}");
         }
         for query in ["cre", "東都", "हिन्द", "timer_tea"] {
-            assert_eq!(terminal.finds(query), Vec::<String>::new(), "{query}");
+            assert_eq!(terminal.search_bodies(query), Vec::<String>::new(), "{query}");
         }
     }
 
-    fn phrases_prefixes_and_several_words(terminal: Terminal) {
-        let said = ["write the tea timer", "the timer makes tea", "tea times three", "one two one two three"];
-        terminal.heard(FIRST, &said);
-        assert_eq!(terminal.finds("tea timer"), said[..2]);
-        assert_eq!(terminal.finds("\"tea timer\""), said[..1]);
-        assert_eq!(terminal.finds("\"timer tea\""), Vec::<String>::new());
-        assert_eq!(terminal.finds("tim*"), said[..3]);
-        assert_eq!(terminal.finds("\"tea tim\"*"), [said[0], said[2]]);
-        assert_eq!(terminal.finds("\"one two three\""), said[3..]);
-        assert_eq!(terminal.finds("TEA \"three\""), said[2..3]);
+    fn search_supports_phrases_prefixes_and_several_words(terminal: Terminal) {
+        let messages = ["write the tea timer", "the timer makes tea", "tea times three", "one two one two three"];
+        terminal.ingest_session(FIRST, &messages);
+        assert_eq!(terminal.search_bodies("tea timer"), messages[..2]);
+        assert_eq!(terminal.search_bodies("\"tea timer\""), messages[..1]);
+        assert_eq!(terminal.search_bodies("\"timer tea\""), Vec::<String>::new());
+        assert_eq!(terminal.search_bodies("tim*"), messages[..3]);
+        assert_eq!(terminal.search_bodies("\"tea tim\"*"), [messages[0], messages[2]]);
+        assert_eq!(terminal.search_bodies("\"one two three\""), messages[3..]);
+        assert_eq!(terminal.search_bodies("TEA \"three\""), messages[2..3]);
         assert_eq!(column(&terminal.json(&["search", "tea", "times"]), "snippet"), ["«tea» «times» three"]);
     }
 
-    fn a_hit_says_who_where_and_when(terminal: Terminal) {
-        terminal.heard(FIRST, &["Please brew *some*\n\ngreen tea.", "Green tea it is."]);
+    fn search_hit_shows_sender_session_and_time(terminal: Terminal) {
+        terminal.ingest_session(FIRST, &["Please brew *some*\n\ngreen tea.", "Green tea it is."]);
         let hits = terminal.json(&["search", "\"green tea\""]);
         let mut snippets = column(&hits, "snippet");
         snippets.sort();
@@ -103,9 +103,9 @@ both_engines! {
         assert!(shown.starts_with("message_id\tscore\tcreated_at\tfrom\trun_id\tsnippet\n") && shown.contains("\tada\t\tPlease «brew»"), "{shown}");
     }
 
-    fn filters_narrow_it(terminal: Terminal) {
-        terminal.heard(FIRST, &["tea one", "tea two"]);
-        terminal.heard(SECOND, &["tea three", "tea four"]);
+    fn filters_restrict_search_and_message_list(terminal: Terminal) {
+        terminal.ingest_session(FIRST, &["tea one", "tea two"]);
+        terminal.ingest_session(SECOND, &["tea three", "tea four"]);
         let found = |arguments: &[&str]| {
             let mut snippets = column(&terminal.json(&[&["search", "tea"], arguments].concat()), "snippet");
             snippets.sort();
@@ -129,55 +129,55 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["message", "get", "nothing"]).0, 3);
     }
 
-    fn a_body_said_twice_is_kept_once_and_found_twice(terminal: Terminal) {
-        terminal.heard(FIRST, &["hello", "same body", "same body"]);
-        terminal.heard(SECOND, &["same body", "bye"]);
+    fn equal_bodies_are_stored_once_and_found_per_message(terminal: Terminal) {
+        terminal.ingest_session(FIRST, &["hello", "same body", "same body"]);
+        terminal.ingest_session(SECOND, &["same body", "bye"]);
         let hits = terminal.json(&["search", "same", "body"]);
         let ids = column(&hits, "message_id");
         assert_eq!(ids.len(), 3);
         let contents: std::collections::HashSet<_> = ids.iter().map(|id| text(&terminal.json(&["message", "get", id])["content_id"])).collect();
         assert_eq!(contents.len(), 1);
-        // Equal scores: the newest first.
+        // Hits with equal scores are listed newest first.
         assert!(ids.windows(2).all(|pair| pair[0] > pair[1]), "{ids:?}");
     }
 
-    fn what_is_forgotten_is_not_found(terminal: Terminal) {
-        terminal.heard(FIRST, &["secret plan", "shared answer"]);
-        terminal.heard(SECOND, &["open plan", "shared answer"]);
-        assert_eq!(terminal.finds("plan").len(), 2);
+    fn search_does_not_find_messages_of_a_forgotten_session(terminal: Terminal) {
+        terminal.ingest_session(FIRST, &["secret plan", "shared answer"]);
+        terminal.ingest_session(SECOND, &["open plan", "shared answer"]);
+        assert_eq!(terminal.search_bodies("plan").len(), 2);
         terminal.json(&["forget", FIRST, "--yes"]);
-        assert_eq!(terminal.finds("plan"), ["open plan"]);
-        assert_eq!(terminal.finds("secret"), Vec::<String>::new());
-        assert_eq!(terminal.finds("shared"), ["shared answer"]);
-        // Read again, it is found again.
-        terminal.heard(FIRST, &["secret plan", "shared answer"]);
-        assert_eq!(terminal.finds("secret"), ["secret plan"]);
-        assert_eq!(terminal.finds("shared").len(), 2);
+        assert_eq!(terminal.search_bodies("plan"), ["open plan"]);
+        assert_eq!(terminal.search_bodies("secret"), Vec::<String>::new());
+        assert_eq!(terminal.search_bodies("shared"), ["shared answer"]);
+        // After another ingest, search finds the session again.
+        terminal.ingest_session(FIRST, &["secret plan", "shared answer"]);
+        assert_eq!(terminal.search_bodies("secret"), ["secret plan"]);
+        assert_eq!(terminal.search_bodies("shared").len(), 2);
     }
 
-    fn what_answers_a_forgotten_message_stays(terminal: Terminal) {
-        terminal.heard(FIRST, &["secret plan", "shared answer"]);
+    fn answer_to_a_forgotten_message_remains(terminal: Terminal) {
+        terminal.ingest_session(FIRST, &["secret plan", "shared answer"]);
         let secret = text(&terminal.json(&["search", "secret"])[0]["message_id"]);
         let answer = terminal.send_message(&["I see", "--reply-to", &secret]);
         terminal.send_message(&["shared answer"]);
         terminal.json(&["forget", FIRST, "--yes"]);
         assert_eq!(terminal.json(&["message", "get", &answer])["in_reply_to"], Value::Null);
-        assert_eq!(terminal.finds("shared"), ["shared answer"]);
-        assert_eq!(terminal.finds("secret"), Vec::<String>::new());
+        assert_eq!(terminal.search_bodies("shared"), ["shared answer"]);
+        assert_eq!(terminal.search_bodies("secret"), Vec::<String>::new());
         assert_eq!(terminal.json(&["cleanup", "contents"])["removed"], 0);
     }
 
-    fn hooks_make_what_was_said_searchable(terminal: Terminal) {
+    fn search_finds_a_prompt_recorded_by_a_hook(terminal: Terminal) {
         let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": FIRST, "cwd": terminal.home.path(), "prompt": "Water the ficus" });
         let mut command = terminal.command(&["hook"]);
         command.current_dir(terminal.home.path());
         assert_eq!(run_command_with_input(command, event.to_string().as_bytes()).code, 0);
-        assert_eq!(terminal.snippets("ficus"), ["Water the «ficus»"]);
+        assert_eq!(terminal.search_snippets("ficus"), ["Water the «ficus»"]);
     }
 
-    fn pages_are_stable(terminal: Terminal) {
-        let said: Vec<String> = (0..25).map(|number| format!("tea{} number {number}", " tea".repeat(number % 3))).collect();
-        terminal.heard(FIRST, &said.iter().map(String::as_str).collect::<Vec<_>>());
+    fn new_messages_do_not_change_later_pages(terminal: Terminal) {
+        let messages: Vec<String> = (0..25).map(|number| format!("tea{} number {number}", " tea".repeat(number % 3))).collect();
+        terminal.ingest_session(FIRST, &messages.iter().map(String::as_str).collect::<Vec<_>>());
         let all = column(&terminal.json(&["search", "tea", "--limit", "100"]), "message_id");
         assert_eq!(all.len(), 25);
         let mut paged = Vec::new();
@@ -188,24 +188,24 @@ both_engines! {
             let answer: Value = serde_json::from_str(&terminal.run(&arguments).stdout).unwrap();
             paged.extend(column(&answer["data"], "message_id"));
             if page == 2 {
-                // What comes meanwhile moves nothing.
-                terminal.heard(SECOND, &["tea tea tea tea tea", "bread"]);
+                // Messages that arrive between two pages must not shift the other hits.
+                terminal.ingest_session(SECOND, &["tea tea tea tea tea", "bread"]);
             }
             match answer["more"].as_str() {
                 Some(more) => after = Some(more.strip_prefix("--after ").unwrap().to_owned()),
                 None => break,
             }
         }
-        let heard_later = |id: &&String| text(&terminal.json(&["message", "get", id])["session_id"]) == SECOND;
-        let before: Vec<_> = paged.iter().filter(|id| !heard_later(id)).cloned().collect();
+        let arrived_later = |id: &&String| text(&terminal.json(&["message", "get", id])["session_id"]) == SECOND;
+        let before: Vec<_> = paged.iter().filter(|id| !arrived_later(id)).cloned().collect();
         assert_eq!(before, all);
         let bread = column(&terminal.json(&["search", "bread"]), "message_id");
         assert_eq!(terminal.expect_error(&["search", "tea", "--after", &bread[0]]).0, 2);
         assert_eq!(terminal.expect_error(&["search", "tea", "--after", "123456"]).0, 3);
     }
 
-    fn odd_searches_are_answered_clearly(terminal: Terminal) {
-        terminal.heard(FIRST, &["a and b or c's \"d\" (e) NEAR near", "x"]);
+    fn invalid_searches_fail_with_clear_errors_and_unusual_ones_work(terminal: Terminal) {
+        terminal.ingest_session(FIRST, &["a and b or c's \"d\" (e) NEAR near", "x"]);
         let refused = [
             ("\"unbalanced", "the quotation mark before \"unbalanced\" is not closed"),
             ("a AND", "AND is not an operator: a search requires all of its words"),
@@ -225,7 +225,7 @@ both_engines! {
             let output = terminal.run(&["search", "--", query]);
             assert_eq!(output.code, 0, "{query}: {}", output.stderr);
         }
-        assert_eq!(terminal.finds("c's").len(), 1);
-        assert_eq!(terminal.finds("\"and b\" 'd' \"NEAR near\"").len(), 1);
+        assert_eq!(terminal.search_bodies("c's").len(), 1);
+        assert_eq!(terminal.search_bodies("\"and b\" 'd' \"NEAR near\"").len(), 1);
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    hook::{HookSession, project, agent_call},
-    ingest::{AGENT, TranscriptFolder, SESSION, TranscriptWriter, ingest, record_without_home},
+    hook::{HookSession, agent_call, project},
+    ingest::{AGENT, SESSION, TranscriptFolder, TranscriptWriter, ingest, record_without_home},
     terminal::{Terminal, both_engines, column, run_in_pty, text},
 };
 
@@ -20,7 +20,8 @@ fn write_parent(folder: &TranscriptFolder, prompts: &[&str]) -> TranscriptWriter
     let mut main = TranscriptWriter::new(SESSION, "/ship");
     folder.append(None, &main.prompt("go"));
     for (prompt, number) in prompts.iter().zip(1..) {
-        folder.append(None, &main.tool_call(&format!("m{number}"), "Agent", &format!("t{number}"), &spawn_input(prompt)));
+        folder
+            .append(None, &main.tool_call(&format!("m{number}"), "Agent", &format!("t{number}"), &spawn_input(prompt)));
     }
     main
 }
@@ -68,7 +69,12 @@ fn role_lines(terminal: &Terminal) -> Vec<String> {
     let subagents = terminal.json(&["subagent", "list", "--limit", "1000"]);
     let text_or_dash = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let shown = |agent: &Value| {
-        format!("{} {} {}", text_or_dash(&agent["agent_id"]), text_or_dash(&agent["role"]), text_or_dash(&agent["role_source"]))
+        format!(
+            "{} {} {}",
+            text_or_dash(&agent["agent_id"]),
+            text_or_dash(&agent["role"]),
+            text_or_dash(&agent["role_source"])
+        )
     };
     let mut shown: Vec<_> = subagents.as_array().unwrap().iter().map(shown).collect();
     shown.sort();

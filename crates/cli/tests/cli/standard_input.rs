@@ -1,11 +1,11 @@
-//! Long texts of notes, from standard input.
+//! Long texts from standard input (`--body -`).
 
 use serde_json::{Value, json};
 
 use crate::terminal::{Terminal, both_engines, run_command_with_input, text};
 
 both_engines! {
-    fn a_long_text_comes_by_standard_input(terminal: Terminal) {
+    fn note_body_from_standard_input_is_decoded_and_limited(terminal: Terminal) {
         let body = "é".repeat(1_000_000);
         let create = ["note", "create", "--studio", "main", "--title", "Long", "--body", "-", "--json"];
         let output = run_command_with_input(terminal.command(&create), body.as_bytes());

@@ -61,7 +61,7 @@ impl Terminal {
             .env("USER", "ada")
             .env("TRACKWAY_DB", self.database.url_text())
             // Real clients' hooks have one, and hook_daemon.rs tests it.
-            .env("TRACKWAY_HOOK_KEEPER", "off")
+            .env("TRACKWAY_HOOK_DAEMON", "off")
             .current_dir(self.home.path())
             .stdin(Stdio::null());
         command

@@ -1,4 +1,4 @@
-//! Results of a try, said one by one or read from a report.
+//! Test results, set one by one or imported from a JUnit report.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 use snapbox::str;
 
 use crate::{
-    output::steady,
+    output::redact,
     terminal::{Terminal, both_engines, column, run_command_with_input, text},
 };
 
@@ -27,49 +27,49 @@ const REPORT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 "#;
 
 impl Terminal {
-    fn report(&self, content: impl AsRef<[u8]>) -> String {
+    fn write_report(&self, content: impl AsRef<[u8]>) -> String {
         let path = self.home.path().join("junit.xml");
         fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
-    fn experiment(&self) -> String {
+    fn create_experiment_for_tests(&self) -> String {
         let conversation = text(&self.json(&["conversation", "create", "--title", "Tea"])["id"]);
         text(&self.json(&["experiment", "create", "--conversation", &conversation, "--title", "first try"])["id"])
     }
 }
 
 both_engines! {
-    fn a_report_is_read_in_the_encoding_that_it_has(terminal: Terminal) {
-        let experiment = terminal.experiment();
+    fn report_is_decoded_in_its_declared_encoding(terminal: Terminal) {
+        let experiment = terminal.create_experiment_for_tests();
         let report = |encoding: &str, title: &str| format!("<?xml version='1.0' encoding='{encoding}'?>\n<testsuite><testcase name='{title}'/></testsuite>");
-        let narrow = |text: &str| text.chars().map(|character| u8::try_from(u32::from(character)).unwrap()).collect::<Vec<u8>>();
-        let little = |text: &str| [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
-        let big = |text: &str| [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_be_bytes).collect::<Vec<u8>>();
-        let import = |bytes: Vec<u8>| terminal.json(&["testcase", "import", &terminal.report(bytes), "--experiment", &experiment]);
+        let latin1 = |text: &str| text.chars().map(|character| u8::try_from(u32::from(character)).unwrap()).collect::<Vec<u8>>();
+        let utf16_le = |text: &str| [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        let utf16_be = |text: &str| [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_be_bytes).collect::<Vec<u8>>();
+        let import = |bytes: Vec<u8>| terminal.json(&["testcase", "import", &terminal.write_report(bytes), "--experiment", &experiment]);
         for bytes in [
-            narrow(&report("ISO-8859-1", "gießt")),
-            narrow(&report("windows-1252", "brüht")),
-            little(&report("utf-16", "zieht 茶")),
-            big(&report("UTF-16", "kocht 🍵")),
+            latin1(&report("ISO-8859-1", "gießt")),
+            latin1(&report("windows-1252", "brüht")),
+            utf16_le(&report("utf-16", "zieht 茶")),
+            utf16_be(&report("UTF-16", "kocht 🍵")),
             report("UTF-8", "schäumt").into_bytes(),
         ] {
             import(bytes);
         }
         let titles = column(&terminal.json(&["testcase", "list", "--experiment", &experiment]), "title");
         assert_eq!(titles, ["schäumt", "kocht 🍵", "zieht 茶", "brüht", "gießt"]);
-        let mut halved = little(&report("utf-16", "x"));
-        halved.pop();
-        for bytes in [narrow(&report("UTF-8", "gießt")), narrow(&report("no-such", "gießt")), narrow("<testsuite><testcase name='ß'/></testsuite>"), halved] {
-            let (code, said) = terminal.expect_error(&["testcase", "import", &terminal.report(bytes)]);
-            assert!(code == 2 && said.contains("is not text in UTF-8"), "{code} {said}");
+        let mut truncated = utf16_le(&report("utf-16", "x"));
+        truncated.pop();
+        for bytes in [latin1(&report("UTF-8", "gießt")), latin1(&report("no-such", "gießt")), latin1("<testsuite><testcase name='ß'/></testsuite>"), truncated] {
+            let (code, message) = terminal.expect_error(&["testcase", "import", &terminal.write_report(bytes)]);
+            assert!(code == 2 && message.contains("is not text in UTF-8"), "{code} {message}");
         }
         assert_eq!(terminal.json(&["testcase", "list"]).as_array().map_or(0, Vec::len), 5);
     }
 
-    fn a_result_is_recorded_and_corrected(terminal: Terminal) {
+    fn test_result_is_created_and_updated(terminal: Terminal) {
         terminal.json(&["role", "set", "--name", "tester"]);
-        let experiment = terminal.experiment();
+        let experiment = terminal.create_experiment_for_tests();
         let made = terminal.json(&["testcase", "create", "--title", "pours", "--status", "KO", "--error", "spilt", "--file", "tea.rs", "--line", "7", "--duration", "0.0125", "--experiment", &experiment, "--role", "tester"]);
         assert_eq!((&made["new"], &made["status"], &made["line"], &made["duration_ms"]), (&json!(true), &json!("KO"), &json!(7), &json!(13)));
         let id = text(&made["id"]);
@@ -96,9 +96,9 @@ both_engines! {
         assert_eq!(terminal.json(&["testcase", "list"]).as_array().unwrap().len(), 2);
     }
 
-    fn a_report_is_imported(terminal: Terminal) {
-        let experiment = terminal.experiment();
-        let report = terminal.report(REPORT);
+    fn junit_report_is_imported(terminal: Terminal) {
+        let experiment = terminal.create_experiment_for_tests();
+        let report = terminal.write_report(REPORT);
         let counts = terminal.json(&["testcase", "import", &report, "--experiment", &experiment]);
         assert_eq!(counts, json!({ "imported": 4, "ok": 1, "ko": 2, "todo": 1, "duplicate": false }));
         let mut cases = terminal.json(&["testcase", "list", "--experiment", &experiment]);
@@ -110,7 +110,7 @@ both_engines! {
         assert_eq!(cases[3]["error"], "Panic\nno water");
         let output = run_command_with_input(terminal.command(&["testcase", "import", "-", "--json"]), REPORT.as_bytes());
         assert!(output.stdout.contains("\"imported\":4"), "{}", output.stderr);
-        snapbox::assert_data_eq!(steady(&terminal.run(&["testcase", "list", "--experiment", &experiment]).stdout), str![[r#"
+        snapbox::assert_data_eq!(redact(&terminal.run(&["testcase", "list", "--experiment", &experiment]).stdout), str![[r#"
 id	status	title	file	line	duration_ms	experiment	role	error
 [ID]	KO	boils	tests/tea.rs			first try		Panic no water
 [ID]	TODO	steeps	tests/tea.rs			first try		
@@ -120,14 +120,14 @@ id	status	title	file	line	duration_ms	experiment	role	error
 "#]]);
     }
 
-    fn the_same_report_counts_once_in_a_run_and_for_an_experiment(terminal: Terminal) {
-        let (experiment, report) = (terminal.experiment(), terminal.report(REPORT));
+    fn same_report_is_imported_once_per_run_and_experiment(terminal: Terminal) {
+        let (experiment, report) = (terminal.create_experiment_for_tests(), terminal.write_report(REPORT));
         let import = |more: &[&str]| terminal.json(&[&["testcase", "import", &report], more].concat());
         let count = || terminal.json(&["testcase", "list"]).as_array().unwrap().len();
         assert_eq!(import(&[])["imported"], 4);
         assert_eq!(import(&[]), json!({ "imported": 0, "ok": 0, "ko": 0, "todo": 0, "duplicate": true }));
         assert_eq!(count(), 4);
-        // For an experiment, or in a run, they are results of something else.
+        // In an experiment or in a run, the same report counts as new results.
         assert_eq!(import(&["--experiment", &experiment])["imported"], 4);
         assert_eq!(import(&["--experiment", &experiment])["duplicate"], true);
         for _ in 0..2 {
@@ -143,19 +143,19 @@ id	status	title	file	line	duration_ms	experiment	role	error
         assert_eq!(count(), 16);
     }
 
-    fn a_bad_report_leaves_nothing(terminal: Terminal) {
+    fn invalid_report_imports_nothing(terminal: Terminal) {
         let cut = &REPORT[..REPORT.find("no water").unwrap()];
-        let laughs = "<!DOCTYPE t [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;&a;\">]><testsuite><testcase name=\"&b;\"/></testsuite>";
+        let entity_expansion = "<!DOCTYPE t [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;&a;\">]><testsuite><testcase name=\"&b;\"/></testsuite>";
         for (report, part) in [
             (cut, "not well formed at line 12, column "),
-            (laughs, "not well formed at line 1, column 1: a document type declaration is not allowed"),
+            (entity_expansion, "not well formed at line 1, column 1: a document type declaration is not allowed"),
             ("<testsuite><testcase name='a'></testsuite>", "not well formed at line 1, column 31: "),
             ("<testsuite>&mystery;</testsuite>", "unknown entity &mystery;"),
             ("", "the text has no element"),
             ("{\"not\": \"xml\"}", "there is text outside of the root element"),
             ("<html></html>", "not a JUnit report: the root element is <html>"),
         ] {
-            let (code, message) = terminal.expect_error(&["testcase", "import", &terminal.report(report)]);
+            let (code, message) = terminal.expect_error(&["testcase", "import", &terminal.write_report(report)]);
             assert_eq!(code, 2, "{report}");
             assert!(message.contains(part), "{report}: {message}");
         }
@@ -163,7 +163,7 @@ id	status	title	file	line	duration_ms	experiment	role	error
         fs::File::create(&huge).unwrap().set_len(100_000_000).unwrap();
         assert_eq!(terminal.expect_error(&["testcase", "import", huge.to_str().unwrap()]), (2, format!("{} exceeds the limit of 20000000 bytes", huge.display())));
         assert_eq!(terminal.expect_error(&["testcase", "import", "nowhere.xml"]).0, 3);
-        let report = terminal.report(REPORT);
+        let report = terminal.write_report(REPORT);
         assert_eq!(terminal.expect_error(&["testcase", "import", &report, "--experiment", "ffffffff"]).0, 3);
         assert_eq!(terminal.json(&["testcase", "import", &report, "--dry-run"])["imported"], 4);
         assert_eq!(terminal.json(&["testcase", "list"]), json!([]));

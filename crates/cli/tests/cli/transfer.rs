@@ -1,4 +1,4 @@
-//! Backups, exports and moves: everything comes back as it was, whatever happens on the way.
+//! Backup, restore, export, import and move: all data survives, on both engines and through crashes.
 
 use std::{
     fs,
@@ -15,8 +15,8 @@ use trackway_testkit::{Engine, poll};
 
 use crate::terminal::{CommandOutput, Terminal, both_engines, column, run_command, run_command_with_input, text};
 
-/// Something of nearly everything there is.
-fn furnish(terminal: &Terminal) {
+/// Creates rows in nearly all tables.
+fn fill_database(terminal: &Terminal) {
     let home = terminal.home.path();
     trackway::recorded_session::write(&home.join("transcripts"), &home.join("project")).unwrap();
     terminal.json(&["ingest", "transcripts"]);
@@ -62,17 +62,17 @@ fn furnish(terminal: &Terminal) {
     terminal.json(&["token", "create", "--name", "mine"]);
 }
 
-fn tables(answer: &Value) -> Vec<(String, i64, String)> {
+fn table_digests(answer: &Value) -> Vec<(String, i64, String)> {
     let row = |row: &Value| (text(&row["name"]), row["rows"].as_i64().unwrap(), text(&row["digest"]));
     answer["tables"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// The digests of a database: a backup that is thrown away.
-fn digests(terminal: &Terminal) -> Vec<(String, i64, String)> {
-    tables(&terminal.json(&["backup", "digests.jsonl"]))
+/// The name, row count and digest of each table, from a temporary backup.
+fn database_digests(terminal: &Terminal) -> Vec<(String, i64, String)> {
+    table_digests(&terminal.json(&["backup", "digests.jsonl"]))
 }
 
-fn other(engine: Engine) -> Engine {
+fn other_engine(engine: Engine) -> Engine {
     if engine == Engine::Sqlite { Engine::Postgres } else { Engine::Sqlite }
 }
 
@@ -80,8 +80,8 @@ fn engine_of(terminal: &Terminal) -> Engine {
     if terminal.database.url_text().starts_with("sqlite:") { Engine::Sqlite } else { Engine::Postgres }
 }
 
-/// A restored database works: it is searched, written to, and its log goes on.
-fn lives(terminal: &Terminal) {
+/// Checks that search, writes and the event log work in a restored database.
+fn assert_database_works(terminal: &Terminal) {
     assert_eq!(terminal.json(&["search", "kettle"]).as_array().unwrap().len(), 1);
     let last = |terminal: &Terminal| terminal.json(&["event", "list", "--limit", "1"])[0]["position"].as_i64().unwrap();
     let before = last(terminal);
@@ -92,59 +92,59 @@ fn lives(terminal: &Terminal) {
 }
 
 both_engines! {
-    fn a_backup_is_restored_on_either_engine(terminal: Terminal) {
-        furnish(&terminal);
+    fn backup_restores_on_both_engines(terminal: Terminal) {
+        fill_database(&terminal);
         let events = terminal.json(&["event", "list", "--limit", "10000"]);
-        let backed_up = tables(&terminal.json(&["backup", "all.jsonl"]));
+        let backed_up = table_digests(&terminal.json(&["backup", "all.jsonl"]));
         let filled = backed_up.iter().filter(|(_, rows, _)| *rows > 0).count();
         assert!(filled > 30, "{backed_up:?}");
         assert!(!backed_up.iter().any(|(name, ..)| name.starts_with("content_") || name.contains("migrations")));
-        assert_eq!(terminal.json(&["event", "list", "--limit", "10000"]), events, "no event tells of it");
+        assert_eq!(terminal.json(&["event", "list", "--limit", "10000"]), events, "a backup logs no event");
         let file = terminal.home.path().join("all.jsonl");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        for engine in [engine_of(&terminal), other(engine_of(&terminal))] {
+        for engine in [engine_of(&terminal), other_engine(engine_of(&terminal))] {
             let target = Terminal::uninitialized(engine);
-            let restored = tables(&target.json(&["restore", file.to_str().unwrap()]));
+            let restored = table_digests(&target.json(&["restore", file.to_str().unwrap()]));
             assert_eq!(restored, backed_up);
-            assert_eq!(digests(&target), backed_up);
+            assert_eq!(database_digests(&target), backed_up);
             assert_eq!(target.json(&["board", "get", "plan"]), terminal.json(&["board", "get", "plan"]));
             assert_eq!(target.json(&["event", "list", "--limit", "10000"]), events);
-            assert_eq!(target.expect_error(&["restore", file.to_str().unwrap()]).0, 4, "it holds data now");
-            lives(&target);
+            assert_eq!(target.expect_error(&["restore", file.to_str().unwrap()]).0, 4, "the target contains data now");
+            assert_database_works(&target);
         }
-        assert_eq!(digests(&terminal), backed_up);
+        assert_eq!(database_digests(&terminal), backed_up);
     }
 
-    fn a_database_is_moved_there_and_back(terminal: Terminal) {
-        furnish(&terminal);
-        let before = digests(&terminal);
-        let there = Terminal::uninitialized(other(engine_of(&terminal)));
-        let back = Terminal::uninitialized(engine_of(&terminal));
-        assert_eq!(tables(&terminal.json(&["move", "--to", &there.database.url_text()])), before);
-        assert_eq!(tables(&there.json(&["move", "--to", &back.database.url_text()])), before);
-        assert_eq!((digests(&terminal), digests(&there), digests(&back)), (before.clone(), before.clone(), before));
-        assert_eq!(terminal.expect_error(&["move", "--to", &there.database.url_text()]).0, 4);
+    fn move_to_the_other_engine_and_back_keeps_all_data(terminal: Terminal) {
+        fill_database(&terminal);
+        let before = database_digests(&terminal);
+        let moved = Terminal::uninitialized(other_engine(engine_of(&terminal)));
+        let moved_back = Terminal::uninitialized(engine_of(&terminal));
+        assert_eq!(table_digests(&terminal.json(&["move", "--to", &moved.database.url_text()])), before);
+        assert_eq!(table_digests(&moved.json(&["move", "--to", &moved_back.database.url_text()])), before);
+        assert_eq!((database_digests(&terminal), database_digests(&moved), database_digests(&moved_back)), (before.clone(), before.clone(), before));
+        assert_eq!(terminal.expect_error(&["move", "--to", &moved.database.url_text()]).0, 4);
         assert_eq!(terminal.expect_error(&["move", "--to", &terminal.database.url_text()]).0, 4);
         assert_eq!(terminal.expect_error(&["move", "--to", "mysql://x"]).0, 2);
-        lives(&there);
-        lives(&back);
+        assert_database_works(&moved);
+        assert_database_works(&moved_back);
     }
 
-    fn what_only_sqlite_kept_is_cleaned_on_its_way(terminal: Terminal) {
+    fn move_removes_nul_characters_that_postgres_cannot_store(terminal: Terminal) {
         if engine_of(&terminal) == Engine::Postgres {
             return;
         }
-        furnish(&terminal);
+        fill_database(&terminal);
         let item = text(&terminal.json(&["queue", "list"])[0]["id"]);
-        open(&terminal).execute("update queue_items set result = '{\"a\":\"x\\u0000y\"}' where id = (select max(id) from queue_items)", &[]).unwrap();
-        let there = Terminal::uninitialized(Engine::Postgres);
-        terminal.json(&["move", "--to", &there.database.url_text()]);
-        assert_eq!(there.json(&["queue", "get", &item])["result"], json!({ "a": "xy" }));
+        connect(&terminal).execute("update queue_items set result = '{\"a\":\"x\\u0000y\"}' where id = (select max(id) from queue_items)", &[]).unwrap();
+        let moved = Terminal::uninitialized(Engine::Postgres);
+        terminal.json(&["move", "--to", &moved.database.url_text()]);
+        assert_eq!(moved.json(&["queue", "get", &item])["result"], json!({ "a": "xy" }));
     }
 
-    fn json_lines_go_through_a_pipe(terminal: Terminal) {
-        furnish(&terminal);
-        let before = digests(&terminal);
+    fn export_and_import_work_through_a_pipe(terminal: Terminal) {
+        fill_database(&terminal);
+        let before = database_digests(&terminal);
         let exported = terminal.run(&["export", "-"]);
         assert_eq!(terminal.run(&["backup", "-"]).stdout.lines().count(), exported.stdout.lines().count());
         assert!(!terminal.home.path().join("-").exists());
@@ -153,39 +153,39 @@ both_engines! {
         let target = Terminal::uninitialized(engine_of(&terminal));
         let CommandOutput { code, stdout, stderr } = run_command_with_input(target.command(&["import", "jsonl", "-", "--json"]), exported.stdout.as_bytes());
         assert_eq!(code, 0, "{stderr}");
-        assert_eq!(tables(&serde_json::from_str::<Value>(&stdout).unwrap()["data"]), before);
-        assert_eq!(tables(&terminal.json(&["export", "all.jsonl"])), before);
+        assert_eq!(table_digests(&serde_json::from_str::<Value>(&stdout).unwrap()["data"]), before);
+        assert_eq!(table_digests(&terminal.json(&["export", "all.jsonl"])), before);
     }
 
-    fn what_is_damaged_is_refused_before_anything_is_changed(terminal: Terminal) {
+    fn restore_refuses_damaged_backup_and_changes_nothing(terminal: Terminal) {
         terminal.json(&["message", "send", "--body", "the kettle whistles"]);
         terminal.json(&["backup", "all.jsonl"]);
         let whole = fs::read(terminal.home.path().join("all.jsonl")).unwrap();
         let target = Terminal::uninitialized(engine_of(&terminal));
         let bad = target.home.path().join("bad.jsonl");
-        let refused = |bytes: &[u8]| {
+        let assert_refused = |bytes: &[u8]| {
             fs::write(&bad, bytes).unwrap();
             let (code, message) = target.expect_error(&["restore", "bad.jsonl"]);
             assert_eq!(code, 1, "{message}");
             assert!(message.contains("the backup is damaged"), "{message}");
             assert_eq!(target.expect_error(&["role", "list"]).0, 3, "there is no database");
         };
-        for place in (0..whole.len()).step_by(whole.len() / 17) {
-            refused(&whole[..place]);
+        for offset in (0..whole.len()).step_by(whole.len() / 17) {
+            assert_refused(&whole[..offset]);
             let mut changed = whole.clone();
-            changed[place] ^= 1;
-            refused(&changed);
+            changed[offset] ^= 1;
+            assert_refused(&changed);
         }
-        refused(&[&whole[..], b"{}\n"].concat());
-        refused(b"hello\n");
+        assert_refused(&[&whole[..], b"{}\n"].concat());
+        assert_refused(b"hello\n");
         let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
-        refused(&[&lines[..2], &lines[3..]].concat().concat());
+        assert_refused(&[&lines[..2], &lines[3..]].concat().concat());
         assert_eq!(target.expect_error(&["restore", "nothing.jsonl"]).0, 3);
         fs::write(&bad, &whole).unwrap();
         target.json(&["restore", "bad.jsonl"]);
     }
 
-    fn only_who_opens_the_database_may(terminal: Terminal) {
+    fn transfer_requires_a_person_and_overwrites_only_backups(terminal: Terminal) {
         let (_, token) = terminal.start_run(&["--agent", "worker"]);
         for arguments in [&["backup", "x"][..], &["restore", "x"], &["export", "-"], &["import", "jsonl", "x"], &["move", "--to", "sqlite:x"]] {
             assert_eq!(terminal.expect_error_with_token(Some(&token), arguments).0, 6, "{arguments:?}");
@@ -197,29 +197,29 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["backup", "no/such/folder/x"]).0, 3);
     }
 
-    fn a_backup_under_load_is_of_one_moment(terminal: Terminal) {
+    fn backup_during_writes_is_one_consistent_snapshot(terminal: Terminal) {
         let (_, token) = terminal.start_run(&["--agent", "worker"]);
         let writers: Vec<_> = (0..3)
             .map(|number| {
                 let mut command = Command::new("bash");
                 let line = format!("for i in $(seq 40); do \"$0\" note create --studio main --title \"{number} $i\" >/dev/null || exit 1; done");
-                let typed = terminal.command(&[]);
+                let base = terminal.command(&[]);
                 command.arg("-c").arg(line).arg(env!("CARGO_BIN_EXE_trackway")).env_clear().env("PATH", "/usr/bin:/bin");
-                command.envs(typed.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("TRACKWAY_TOKEN", &token);
+                command.envs(base.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("TRACKWAY_TOKEN", &token);
                 command.current_dir(terminal.home.path()).spawn().unwrap()
             })
             .collect();
-        let mut seen = Vec::new();
+        let mut backups = Vec::new();
         for number in 0..6 {
             let file = format!("{number}.jsonl");
             terminal.json(&["backup", &file]);
-            seen.push(file);
+            backups.push(file);
             thread::sleep(Duration::from_millis(100));
         }
         for mut writer in writers {
             assert!(writer.wait().unwrap().success());
         }
-        for file in seen {
+        for file in backups {
             let target = Terminal::uninitialized(Engine::Sqlite);
             target.json(&["restore", terminal.home.path().join(file).to_str().unwrap()]);
             let notes = target.json(&["note", "list", "--limit", "1000"]).as_array().unwrap().len();
@@ -231,8 +231,8 @@ both_engines! {
     }
 }
 
-/// Runs a command and kills it after a while. Says whether it was done before that.
-fn killed_after(mut command: Command, wait: Duration) -> bool {
+/// Runs a command and kills it after `wait`. Returns whether it succeeded before that.
+fn run_and_kill_after(mut command: Command, wait: Duration) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     if let Some(status) = poll(wait, || child.try_wait().unwrap()) {
         return status.success();
@@ -241,11 +241,11 @@ fn killed_after(mut command: Command, wait: Duration) -> bool {
     child.wait().unwrap().success()
 }
 
-/// Enough to be killed in.
-fn filled(engine: Engine) -> Terminal {
+/// A database with so many rows that a transfer can be killed halfway.
+fn large_database(engine: Engine) -> Terminal {
     let terminal = Terminal::new(engine);
-    furnish(&terminal);
-    let mut connection = open(&terminal);
+    fill_database(&terminal);
+    let mut connection = connect(&terminal);
     let numbers = match engine {
         Engine::Sqlite => {
             "with recursive n (i) as (select 1 union all select i + 1 from n where i < 4000) select i from n"
@@ -262,30 +262,34 @@ fn filled(engine: Engine) -> Terminal {
     terminal
 }
 
-fn open(terminal: &Terminal) -> Connection {
+fn connect(terminal: &Terminal) -> Connection {
     match terminal.database.url() {
         Url::Sqlite(path) => Connection::sqlite(&path, false).unwrap(),
         Url::Postgres(_) => Connection::postgres(&terminal.database.url_text()).unwrap(),
     }
 }
 
-fn waits() -> impl Iterator<Item = Duration> {
+fn kill_delays() -> impl Iterator<Item = Duration> {
     let steps = if std::env::var_os("TRACKWAY_TEST_ALL").is_some() { 200 } else { 6 };
     (0..steps).map(move |step| Duration::from_micros(1_000 + step * 400_000 / steps))
 }
 
 #[test]
-fn a_killed_backup_leaves_the_old_one() {
-    let terminal = filled(Engine::Sqlite);
-    let first = digests(&terminal);
+fn killed_backup_keeps_the_previous_backup() {
+    let terminal = large_database(Engine::Sqlite);
+    let first = database_digests(&terminal);
     terminal.json(&["backup", "all.jsonl"]);
     terminal.json(&["role", "set", "--name", "new"]);
-    let second = digests(&terminal);
-    for wait in waits() {
-        let done = killed_after(terminal.command(&["backup", "all.jsonl"]), wait);
+    let second = database_digests(&terminal);
+    for wait in kill_delays() {
+        let done = run_and_kill_after(terminal.command(&["backup", "all.jsonl"]), wait);
         let target = Terminal::uninitialized(Engine::Sqlite);
-        let restored = tables(&target.json(&["restore", terminal.home.path().join("all.jsonl").to_str().unwrap()]));
-        assert!(restored == second || (restored == first && !done), "the old one until a new one is whole");
+        let restored =
+            table_digests(&target.json(&["restore", terminal.home.path().join("all.jsonl").to_str().unwrap()]));
+        assert!(
+            restored == second || (restored == first && !done),
+            "the file is the old backup until the new one is complete"
+        );
         if restored == second {
             break;
         }
@@ -293,24 +297,24 @@ fn a_killed_backup_leaves_the_old_one() {
 }
 
 #[test]
-fn a_killed_restore_or_move_leaves_nothing_or_all() {
+fn killed_restore_or_move_leaves_no_database_or_a_complete_one() {
     for (from, to) in
         [(Engine::Sqlite, Engine::Sqlite), (Engine::Sqlite, Engine::Postgres), (Engine::Postgres, Engine::Sqlite)]
     {
-        let terminal = filled(from);
-        let before = digests(&terminal);
+        let terminal = large_database(from);
+        let before = database_digests(&terminal);
         terminal.json(&["backup", "all.jsonl"]);
         let file: PathBuf = terminal.home.path().join("all.jsonl");
-        for way in ["restore", "move"] {
+        for operation in ["restore", "move"] {
             let target = Terminal::uninitialized(to);
             let url = target.database.url_text();
-            let command = || match way {
+            let command = || match operation {
                 "restore" => target.command(&["restore", file.to_str().unwrap()]),
                 _ => terminal.command(&["move", "--to", &url]),
             };
             let mut whole = false;
-            for wait in waits() {
-                whole = killed_after(command(), wait);
+            for wait in kill_delays() {
+                whole = run_and_kill_after(command(), wait);
                 let output = target.run(&["role", "list"]);
                 if output.code == 0 {
                     whole = true;
@@ -320,22 +324,22 @@ fn a_killed_restore_or_move_leaves_nothing_or_all() {
             }
             if !whole {
                 let output = run_command(command());
-                assert_eq!(output.code, 0, "{way} goes on: {}", output.stderr);
+                assert_eq!(output.code, 0, "{operation} after a kill: {}", output.stderr);
             }
-            assert_eq!(digests(&target), before, "{way} from {from:?} to {to:?}");
-            lives(&target);
+            assert_eq!(database_digests(&target), before, "{operation} from {from:?} to {to:?}");
+            assert_database_works(&target);
         }
-        assert_eq!(digests(&terminal), before);
+        assert_eq!(database_digests(&terminal), before);
     }
 }
 
 #[test]
-fn a_move_that_was_cut_off_takes_what_changed_meanwhile() {
+fn repeated_move_includes_changes_made_after_the_killed_move() {
     for to in [Engine::Sqlite, Engine::Postgres] {
-        let terminal = filled(Engine::Sqlite);
+        let terminal = large_database(Engine::Sqlite);
         let target = Terminal::uninitialized(to);
         let url = target.database.url_text();
-        let whole = killed_after(terminal.command(&["move", "--to", &url]), Duration::from_millis(300));
+        let whole = run_and_kill_after(terminal.command(&["move", "--to", &url]), Duration::from_millis(300));
         if whole {
             continue;
         }
@@ -344,18 +348,18 @@ fn a_move_that_was_cut_off_takes_what_changed_meanwhile() {
         let moved = terminal.run(&["move", "--to", &url, "--json"]);
         // The kill may have come after the last step.
         if moved.code == 0 {
-            assert_eq!(digests(&target), digests(&terminal));
+            assert_eq!(database_digests(&target), database_digests(&terminal));
         }
     }
 }
 
 #[test]
-fn a_full_disk_is_said_and_leaves_nothing_half_done() {
-    let terminal = filled(Engine::Sqlite);
+fn full_disk_is_reported_and_leaves_no_partial_files() {
+    let terminal = large_database(Engine::Sqlite);
     terminal.json(&["backup", "small.jsonl"]);
-    let limited = |arguments: &[&str], blocks: u64| {
+    let run_with_file_limit = |arguments: &[&str], blocks: u64| {
         let mut command = Command::new("bash");
-        let typed = terminal.command(&[]);
+        let base = terminal.command(&[]);
         let line = format!("ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" \"$@\"");
         command
             .arg("-c")
@@ -365,7 +369,7 @@ fn a_full_disk_is_said_and_leaves_nothing_half_done() {
             .env_clear()
             .env("PATH", "/usr/bin:/bin");
         command
-            .envs(typed.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .envs(base.get_envs().filter_map(|(name, value)| Some((name, value?))))
             .current_dir(terminal.home.path());
         run_command(command)
     };
@@ -376,11 +380,11 @@ fn a_full_disk_is_said_and_leaves_nothing_half_done() {
         names
     };
     let before = files(terminal.home.path());
-    let output = limited(&["backup", "all.jsonl"], 64);
+    let output = run_with_file_limit(&["backup", "all.jsonl"], 64);
     assert_eq!(output.code, 1, "{}", output.stderr);
     assert!(output.stderr.starts_with("error: the disk is full"), "{}", output.stderr);
     assert_eq!(files(terminal.home.path()), before);
-    let output = limited(&["restore", "small.jsonl", "--db", "sqlite:new/a.db"], 100);
+    let output = run_with_file_limit(&["restore", "small.jsonl", "--db", "sqlite:new/a.db"], 100);
     assert_eq!(output.code, 1, "{}", output.stderr);
     assert!(!terminal.home.path().join("new/a.db").exists());
     assert_eq!(

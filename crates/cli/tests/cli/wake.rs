@@ -1,10 +1,10 @@
-//! Reports and wakes as scripts use them: the commands and fields they rely on.
+//! The report and wake commands and the JSON fields that scripts rely on.
 
 use serde_json::{Value, json};
 
 use crate::terminal::{Terminal, both_engines, column, run_command, run_command_with_input, text};
 
-fn furnished(terminal: &Terminal) {
+fn create_tasks_and_agent(terminal: &Terminal) {
     terminal.json(&["workflow", "set", "--name", "ops"]);
     for variant in ["main", "other"] {
         terminal.json(&["task", "set", "--workflow", "ops", "--variant", variant, "--title", variant]);
@@ -16,7 +16,7 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-fn reported(terminal: &Terminal, task: &str, content: &str) -> Value {
+fn set_report(terminal: &Terminal, task: &str, content: &str) -> Value {
     terminal.json(&[
         "report",
         "set",
@@ -34,9 +34,9 @@ fn reported(terminal: &Terminal, task: &str, content: &str) -> Value {
 }
 
 both_engines! {
-    fn the_fields_of_reports(terminal: Terminal) {
-        furnished(&terminal);
-        let set = reported(&terminal, "main", "---\nfirst\n---");
+    fn report_commands_return_their_documented_fields(terminal: Terminal) {
+        create_tasks_and_agent(&terminal);
+        let set = set_report(&terminal, "main", "---\nfirst\n---");
         assert_eq!(keys(&set), ["id", "agent_id", "task_id", "run_id", "created_at", "current"]);
         let get = terminal.json(&["report", "get", "--task", "main"]);
         for field in ["id", "agent_id", "task_id", "created_at"] {
@@ -59,13 +59,13 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["report", "update", "--one-liner", "a", "--tldr", "t", "--content", "c"]).0, 6);
     }
 
-    fn the_document_and_nothing_else(terminal: Terminal) {
-        furnished(&terminal);
+    fn wake_linked_prints_only_the_json_document(terminal: Terminal) {
+        create_tasks_and_agent(&terminal);
         for json in [&[][..], &["--json"][..]] {
             assert_eq!(terminal.run(&[&["wake", "main", "--linked"], json].concat()).stdout, "{}\n");
         }
         terminal.json(&["link", "add", "--from", "main", "--to", "other", "--type", "blocks"]);
-        reported(&terminal, "other", "done \"so\"");
+        set_report(&terminal, "other", "done \"so\"");
         let plain = terminal.run(&["wake", "main", "--linked"]);
         let as_json = terminal.run(&["wake", "main", "--linked", "--json"]);
         assert_eq!((plain.code, &plain.stdout, &plain.stderr), (0, &as_json.stdout, &as_json.stderr));
@@ -78,8 +78,8 @@ both_engines! {
         assert_eq!(terminal.run(&["wake", "main", "--linked", "--explain"]).code, 2);
     }
 
-    fn the_context_and_what_was_told(terminal: Terminal) {
-        furnished(&terminal);
+    fn wake_shows_the_context_and_run_show_its_recorded_copy(terminal: Terminal) {
+        create_tasks_and_agent(&terminal);
         terminal.json(&["link", "add", "--from", "other", "--to", "main", "--type", "fixes"]);
         let shown = terminal.json(&["wake", "main", "--agent", "bo"]);
         assert_eq!(keys(&shown), ["task_id", "agent_id", "digest", "characters", "sections", "cut", "unavailable", "text"]);
@@ -95,8 +95,8 @@ both_engines! {
         assert_eq!(terminal.json(&["run", "show", &run, "--wake"])["wake"], json!([]));
         assert!(terminal.json(&["run", "show", &run]).get("wake").is_none());
         let woken = terminal.json_with_token(Some(&token), &["run", "wake", &run]);
-        let told = terminal.json(&["run", "show", &run, "--wake"]);
-        assert_eq!(told["wake"][0]["text"], woken["text"]);
+        let recorded = terminal.json(&["run", "show", &run, "--wake"]);
+        assert_eq!(recorded["wake"][0]["text"], woken["text"]);
         assert!(terminal.run(&["run", "show", &run, "--wake"]).stdout.contains("## Who you are"));
         let (_, other) = terminal.start_run(&["--agent", "bo"]);
         assert_eq!(terminal.expect_error_with_token(Some(&other), &["run", "wake", &run]).0, 6);

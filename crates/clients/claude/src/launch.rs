@@ -21,8 +21,10 @@ pub const CLIENT_VARIABLE: &str = "TRACKWAY_CLAUDE";
 pub const SETTINGS_VARIABLE: &str = "TRACKWAY_CLAUDE_SETTINGS";
 /// Environment variable with the agent's model, if it has one.
 pub const MODEL_VARIABLE: &str = "TRACKWAY_CLAUDE_MODEL";
+/// Environment variable with the maximum number of turns, if the queue item, the task or the agent sets one.
+pub const MAX_TURNS_VARIABLE: &str = "TRACKWAY_CLAUDE_MAX_TURNS";
 
-const SCRIPT: &str = r#"exec ${TRACKWAY_CLAUDE:-claude} -p --output-format json --permission-mode acceptEdits --settings "$TRACKWAY_CLAUDE_SETTINGS" ${TRACKWAY_CLAUDE_MODEL:+--model "$TRACKWAY_CLAUDE_MODEL"}"#;
+const SCRIPT: &str = r#"exec ${TRACKWAY_CLAUDE:-claude} -p --output-format json --permission-mode acceptEdits --settings "$TRACKWAY_CLAUDE_SETTINGS" ${TRACKWAY_CLAUDE_MODEL:+--model "$TRACKWAY_CLAUDE_MODEL"} ${TRACKWAY_CLAUDE_MAX_TURNS:+--max-turns "$TRACKWAY_CLAUDE_MAX_TURNS"}"#;
 
 impl Launcher for ClaudeCode {
     fn unavailable_reason(&self) -> Option<String> {
@@ -38,13 +40,14 @@ impl Launcher for ClaudeCode {
             .then(|| format!("cannot find the program {program:?}; set {CLIENT_VARIABLE} to the path of Claude Code"))
     }
 
-    fn launch_script(&self, instructions: &str, model: Option<&str>) -> LaunchScript {
+    fn launch_script(&self, instructions: &str, model: Option<&str>, max_turns: Option<i64>) -> LaunchScript {
         // The client gets Trackway's hooks even if it is not connected.
         let program = program::stable_path().unwrap_or_else(|_| "trackway".to_owned());
         let wanted = HookSettings { program, memory: Memory::default(), client: self.version() };
         let settings = json!({ "hooks": wanted.hooks() }).to_string();
         let mut environment = vec![(SETTINGS_VARIABLE, settings.into())];
         environment.extend(model.map(|model| (MODEL_VARIABLE, model.into())));
+        environment.extend(max_turns.map(|turns| (MAX_TURNS_VARIABLE, turns.to_string().into())));
         let input = format!(
             "{instructions}\n\nWork on your task now. Your last message is the answer that the requester reads.\n"
         );
@@ -73,6 +76,7 @@ impl Launcher for ClaudeCode {
         Some(ClientReport {
             session: result["session_id"].as_str().map(str::to_owned),
             failed: result["is_error"] == true,
+            reached_max_turns: result["subtype"] == "error_max_turns",
             failure_reason: message.clone().or_else(|| result["subtype"].as_str().map(str::to_owned)),
             message,
             costs: if costs.is_empty() { total() } else { costs },

@@ -56,6 +56,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ),
     (launch::SETTINGS_VARIABLE, "Set by the worker for Claude Code: settings with Trackway's hooks."),
     (launch::MODEL_VARIABLE, "Set by the worker for Claude Code: the model of the agent."),
+    (launch::MAX_TURNS_VARIABLE, "Set by the worker for Claude Code: the maximum number of turns, from --max-steps."),
 ];
 
 /// The folder in a work tree in which the client creates work trees for its agents.
@@ -131,8 +132,8 @@ impl Client for ClaudeCode {
         Some(self)
     }
 
-    fn session_variables(&self) -> SessionVariables {
-        SessionVariables { session: SESSION_VARIABLE, marker: MARK_VARIABLE }
+    fn session_variables(&self) -> Option<SessionVariables> {
+        Some(SessionVariables { session: SESSION_VARIABLE, marker: MARK_VARIABLE })
     }
 
     fn variables(&self) -> &'static [(&'static str, &'static str)] {

@@ -16,5 +16,6 @@ mod scratchpads;
 mod socket;
 mod task_pages;
 mod test_server;
+mod versions;
 mod visitor;
 mod whoami;

@@ -96,12 +96,10 @@ impl Reader<'_> {
                 return Ok(id.into());
             }
         }
-        if K::KIND == Kind::Session {
-            let found =
-                self.one::<(Uuid,)>("select id from sessions where tenant_id = ?1 and session_id = ?2", params![text])?;
-            if let Some((id,)) = found {
-                return Ok(id.into());
-            }
+        if K::KIND == Kind::Session
+            && let Some(id) = self.find_session(text)?
+        {
+            return Ok(id.into());
         }
         if K::KIND == Kind::Stickie
             && let Some(id) = self.find_stickie(text)?
@@ -120,6 +118,24 @@ impl Reader<'_> {
             return Ok(entry.id.into());
         }
         Err(self.not_found_error(K::KIND, text)?.into())
+    }
+
+    /// Finds a session by the id that its client assigned. Clients assign ids independently, so several sessions may
+    /// have the same one.
+    fn find_session(&mut self, text: &str) -> Result<Option<Uuid>> {
+        let found = self.query::<(Uuid, String)>(
+            "select id, client from sessions where tenant_id = ?1 and session_id = ?2 order by client",
+            params![text],
+        )?;
+        if let [] | [_] = found.as_slice() {
+            return Ok(found.first().map(|(id, _)| *id));
+        }
+        let ids: Vec<Uuid> = found.iter().map(|(id, _)| *id).collect();
+        let short_ids = self.short_ids(&ids)?;
+        let candidates: Vec<_> = found.iter().map(|(id, client)| format!("{} ({client})", short_ids[id])).collect();
+        Err(DomainError::usage(format!("{text:?} is ambiguous: {} clients have a session with this id", found.len()))
+            .hint(format!("use the session's short id: {}", candidates.join(", ")))
+            .into())
     }
 
     /// Finds a stickie by a name that only one board uses, or by `board/name`.

@@ -423,6 +423,17 @@ engines! {
         assert_eq!((rows.section, rows.kept, rows.of), (SectionName::LinkedTasks, 200, 1_000));
         assert!(context.text.ends_with("## What was cut\n\n- linked_tasks: the newest 200 of 1000 rows; to read everything: `trackway wake main --linked`\n"));
         assert!(context.text.contains("n999") && !context.text.contains("\"n799\""));
+
+        // Links to replaced tasks cost the same.
+        for number in (0..1_000).step_by(20) {
+            let replaces = json!({ "variant": format!("n{number}/new"), "replaces": format!("n{number}") });
+            env.execute_json("set_task", replaces).unwrap();
+        }
+        assert_eq!(cost(&env, "main"), one);
+        let rows = document(&env, "main")["linked_to"].as_array().unwrap().clone();
+        let renamed = rows.iter().filter(|row| row.get("linkedAs").is_some()).count();
+        assert_eq!((rows.len(), renamed), (1_000, 50));
+        assert_eq!(rows.iter().find(|row| row["title"] == "n20/new").unwrap()["latestTaskAgentReport"], "done");
     }
 
     fn long_reports_are_cut_only_in_the_context(env: TestEnv) {

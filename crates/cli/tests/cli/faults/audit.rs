@@ -66,7 +66,7 @@ pub fn audit(terminal: &Terminal, acknowledged: &[AcknowledgedWrite]) {
         *left.unwrap_or_else(|| panic!("acknowledged and lost: {write:?}")) -= 1;
     }
 
-    let mut none = |what: &str, rows: &str| {
+    let mut assert_none = |what: &str, rows: &str| {
         let found = database.query::<(i64,)>(&format!("select count(*) from {rows}"), &[]).unwrap();
         assert_eq!(found, [(0,)], "{what}");
     };

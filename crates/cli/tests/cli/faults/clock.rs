@@ -144,7 +144,7 @@ both_engines! {
         let (expired, extended) = (take_item(&clock, "2").unwrap(), take_item(&clock, "60").unwrap());
         clock.set(AN_HOUR_BACK);
         // Who lives says so, and goes on with its own.
-        let (item, fence) = (text(&extended["id"]), alive["fence"].to_string());
+        let (item, fence) = (text(&extended["id"]), extended["fence"].to_string());
         clock.json(&["queue", "heartbeat", "--id", &item, "--fence", &fence]);
         let third = take_item(&clock, "60").unwrap();
         assert_eq!(complete(&clock, &third), 0);

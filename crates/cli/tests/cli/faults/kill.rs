@@ -38,7 +38,7 @@ both_engines! {
         let mut random = SeededRandom::new();
         let mut writers: Vec<(Writer<'_>, SeededRandom)> =
             (0..WRITERS).map(|number| (Writer::new(&terminal, &format!("w{number}")), random.fork())).collect();
-        for round in 0..kills() {
+        for round in 0..kills_per_writer() {
             thread::scope(|scope| {
                 for ((writer, random), first) in writers.iter_mut().zip([0, COMMAND_COUNT / 3, 2 * COMMAND_COUNT / 3]) {
                     scope.spawn(move || {
